@@ -3,4 +3,6 @@
 
 pub mod ledger;
 pub mod linearizability;
+pub mod linked;
+pub mod presence;
 pub mod registers;

@@ -3,9 +3,15 @@
 #[cfg(feature = "sim")]
 pub mod counters;
 #[cfg(feature = "sim")]
+pub mod list;
+#[cfg(feature = "sim")]
+mod maintenance;
+#[cfg(feature = "sim")]
 mod play;
 #[cfg(feature = "sim")]
 pub mod rows;
+#[cfg(feature = "sim")]
+pub mod scans;
 
 #[cfg(feature = "sim")]
 pub use play::{CAPTIVE, HOSTS, Play, Scenario, scenario};
@@ -17,11 +23,15 @@ pub enum Kind {
     Rows,
     /// Increment, append, and check and mutate, which shows writes that are applied twice.
     Counters,
+    /// Scan, page, count and sum while rows come and go.
+    Scans,
+    /// Write and walk a big linked list.
+    List,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 2] = [Kind::Rows, Kind::Counters];
+    pub const ALL: [Kind; 4] = [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List];
 
     /// The name on the command line.
     #[must_use]
@@ -29,6 +39,8 @@ impl Kind {
         match self {
             Kind::Rows => "rows",
             Kind::Counters => "counters",
+            Kind::Scans => "scans",
+            Kind::List => "list",
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use terrane_client::{Client, Error, Table, TableSpec};
 
-use super::{Kind, counters, rows};
+use super::{Kind, counters, list, rows, scans};
 use crate::context::Context;
 use crate::nodes::MASTER;
 use crate::trace::{self, chain};
@@ -37,6 +37,8 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
     match kind {
         Kind::Rows => Box::new(rows::Rows::default()),
         Kind::Counters => Box::new(counters::Counters::default()),
+        Kind::Scans => Box::new(scans::Scans::default()),
+        Kind::List => Box::new(list::List::default()),
     }
 }
 

@@ -1,0 +1,53 @@
+//! An operator beside the clients: splits regions, flushes and compacts the table now and then.
+
+use std::time::Duration;
+
+use terrane_client::{Admin, Error, RegionInfo};
+
+use super::play::{below, connect, passes, pause};
+use crate::context::Context;
+use crate::trace;
+
+/// Longest pause between two works.
+const PAUSE_MS: u64 = 1_500;
+/// Number of regions at which splitting stops.
+const REGIONS_MAX: usize = 16;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a call, or a server that flushes or compacts, may take.
+const CALL_MAX: Duration = Duration::from_secs(2);
+
+/// Maintains a table until the faults are over. `some_row` gives a row at which a region may be split.
+pub async fn maintain(table: &'static str, some_row: impl Fn() -> Vec<u8>, context: Context) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    let admin = client.admin().with_timeout(CALL_MAX);
+    context.state.until_ready().await;
+    while !context.state.is_over() {
+        pause(PAUSE_MS).await;
+        let done = match below(8) {
+            0 => admin.flush_table(table, |_| {}).await.map(drop),
+            1 => admin.compact_table(table, |_| {}).await.map(drop),
+            _ => split(&admin, table, &some_row()).await,
+        };
+        match done {
+            Err(error) if !passes(&error) => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn split(admin: &Admin, table: &str, at: &[u8]) -> Result<(), Error> {
+    let regions = admin.regions(Some(table)).await?;
+    let holds = |region: &&RegionInfo| {
+        let range = &region.descriptor.range;
+        range.contains(at) && range.start != at
+    };
+    let Some(region) = regions.iter().find(holds).filter(|_| regions.len() < REGIONS_MAX) else { return Ok(()) };
+    let outcome = admin.split(region.descriptor.region, Some(at)).await;
+    trace::note(format_args!("the operator splits at {}: {}", at.escape_ascii(), outcome.is_ok()));
+    match outcome {
+        // It was split meanwhile, or the master's map is outdated.
+        Err(error) if !(error.is_invalid() || error.is_not_found()) => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
