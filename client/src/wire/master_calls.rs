@@ -57,7 +57,8 @@ impl Masters {
         })
     }
 
-    /// The regions of a table from the one that holds `key`, or with `reverse` the one that ends at it, at most `limit`.
+    /// The regions of a table from the one that holds `key`, ascending or with `reverse` descending, at most `limit`. In
+    /// reverse, an empty key is the end of the table.
     pub(crate) fn locate<'a>(
         &'a self,
         table: TableId,

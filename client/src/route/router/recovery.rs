@@ -180,7 +180,9 @@ impl Router {
         let left = progress.deadline().saturating_duration_since(Instant::now());
         let known = self.knows(target, position);
         let left = if known { left.min(KNOWN_LOOKUP) } else { left };
-        let regions_max = terrane_env::limit!("regions in a look-up", LOCATE_REGIONS, 1..=3);
+        // Masters start with the region that holds `key`: the one before a bound is the second if a region starts there.
+        let regions_min = if reverse { 2 } else { 1 };
+        let regions_max = terrane_env::limit!("regions in a look-up", LOCATE_REGIONS, 1..=3).max(regions_min);
         match self.masters.locate(target.table, key, reverse, regions_max, left).await {
             Ok(map) => self.learn_map(target, map),
             Err(Error::Unreachable { .. } | Error::Unavailable { .. } | Error::Timeout { .. }) if known => {
