@@ -230,7 +230,7 @@ impl MemoryDisk {
         self.state().tree.overwrite_durably(path, offset, bytes);
     }
 
-    /// The path of every file, each with the number of its durable bytes.
+    /// The path of every file, each with the number of its durable bytes, without reserved ones at the end.
     #[cfg(feature = "sim")]
     pub(crate) fn durable_files(&self) -> Vec<(String, u64)> {
         self.state().tree.durable_files()

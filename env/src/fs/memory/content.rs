@@ -9,8 +9,8 @@ use super::chance::Chance;
 #[derive(Debug, Default)]
 pub(super) struct Content {
     /// The visible bytes: the page cache over the platter.
-    cached: Vec<u8>,
-    durable: Vec<u8>,
+    cached: Extent,
+    durable: Extent,
     /// In order.
     unsynced: Vec<Unsynced>,
 }
@@ -29,22 +29,37 @@ enum Change {
 }
 
 impl Change {
-    fn apply(&self, bytes: &mut Vec<u8>) {
+    fn apply(&self, extent: &mut Extent) {
         match self {
-            Change::Write { offset, bytes: written } => overwrite(bytes, *offset, written),
-            Change::Length(length) => bytes.resize(*length, 0),
+            Change::Write { offset, bytes } => extent.write(*offset, bytes),
+            Change::Length(length) => extent.set_len(*length),
         }
     }
 }
 
 impl Content {
     /// A file that has been on the platter all along.
-    pub(super) fn durable(bytes: Vec<u8>) -> Content {
-        Content { cached: bytes.clone(), durable: bytes, unsynced: Vec::new() }
+    pub(super) fn durable(durable: Extent) -> Content {
+        Content { cached: durable.clone(), durable, unsynced: Vec::new() }
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.cached
+    pub(super) fn len(&self) -> usize {
+        self.cached.length
+    }
+
+    pub(super) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.cached.length];
+        bytes[..self.cached.written.len()].copy_from_slice(&self.cached.written);
+        bytes
+    }
+
+    /// Fills the buffer from `offset`; false if the file is shorter.
+    pub(super) fn read(&self, offset: usize, buffer: &mut [u8]) -> bool {
+        let inside = offset.checked_add(buffer.len()).is_some_and(|end| end <= self.cached.length);
+        if inside {
+            self.cached.read(offset, buffer);
+        }
+        inside
     }
 
     pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
@@ -81,9 +96,9 @@ impl Content {
     /// Flips a bit in every copy of the byte; false if the file has no such byte.
     pub(super) fn damage(&mut self, offset: usize, bit: u8) -> bool {
         let mask = 1 << (bit % 8);
-        let Some(byte) = self.cached.get_mut(offset) else { return false };
+        let Some(byte) = self.cached.byte_mut(offset) else { return false };
         *byte ^= mask;
-        if let Some(byte) = self.durable.get_mut(offset) {
+        if let Some(byte) = self.durable.byte_mut(offset) {
             *byte ^= mask;
         }
         for unsynced in &mut self.unsynced {
@@ -99,17 +114,16 @@ impl Content {
     /// Overwrites what lies within the durable content, in the visible bytes too.
     #[cfg(feature = "sim")]
     pub(super) fn overwrite_durably(&mut self, offset: usize, bytes: &[u8]) {
-        for content in [&mut self.durable, &mut self.cached] {
-            if let Some(place) = content.get_mut(offset..) {
-                let length = place.len().min(bytes.len());
-                place[..length].copy_from_slice(&bytes[..length]);
-            }
+        for extent in [&mut self.durable, &mut self.cached] {
+            let length = extent.length.saturating_sub(offset).min(bytes.len());
+            extent.write(offset, &bytes[..length]);
         }
     }
 
+    /// Without zeros that were only reserved.
     #[cfg(feature = "sim")]
     pub(super) fn durable_length(&self) -> usize {
-        self.durable.len().min(self.cached.len())
+        self.durable.written.len().min(self.cached.length)
     }
 
     /// The number of changes that a crash may lose.
@@ -119,7 +133,7 @@ impl Content {
     }
 
     /// The content after a crash, if a name still leads to the file.
-    pub(super) fn after_crash(&self, tear: Tear, chance: &mut Chance) -> Vec<u8> {
+    pub(super) fn after_crash(&self, tear: Tear, chance: &mut Chance) -> Extent {
         let mut bytes = self.durable.clone();
         match tear {
             Tear::Lost => {}
@@ -132,7 +146,7 @@ impl Content {
         bytes
     }
 
-    fn cut_short(&self, bytes: &mut Vec<u8>, chance: &mut Chance) {
+    fn cut_short(&self, bytes: &mut Extent, chance: &mut Chance) {
         let whole = chance.below(self.unsynced.len() + 1);
         for unsynced in &self.unsynced[..whole] {
             unsynced.change.apply(bytes);
@@ -142,7 +156,7 @@ impl Content {
         }
     }
 
-    fn scatter(&self, bytes: &mut Vec<u8>, chance: &mut Chance) {
+    fn scatter(&self, bytes: &mut Extent, chance: &mut Chance) {
         for unsynced in &self.unsynced {
             match chance.below(4) {
                 0 | 1 => unsynced.change.apply(bytes),
@@ -155,23 +169,57 @@ impl Content {
 
 /// A torn change: a prefix of a write, in half of the cases with the length of the whole write, because the length is
 /// metadata and may be durable before the bytes. A change of length cannot tear, so it is lost.
-fn tear_one(change: &Change, bytes: &mut Vec<u8>, chance: &mut Chance) {
-    let Change::Write { offset, bytes: written } = change else { return };
-    let kept = chance.below(written.len());
-    overwrite(bytes, *offset, &written[..kept]);
-    let end = offset + written.len();
-    if chance.in_eight(4) && bytes.len() < end {
-        bytes.resize(end, 0);
+fn tear_one(change: &Change, extent: &mut Extent, chance: &mut Chance) {
+    let Change::Write { offset, bytes } = change else { return };
+    let kept = chance.below(bytes.len());
+    extent.write(*offset, &bytes[..kept]);
+    let end = offset + bytes.len();
+    if chance.in_eight(4) && extent.length < end {
+        extent.set_len(end);
     }
 }
 
-/// Writes into `bytes`, extending it with zeros up to `offset` where needed.
-fn overwrite(bytes: &mut Vec<u8>, offset: usize, written: &[u8]) {
-    let end = offset + written.len();
-    if bytes.len() < end && !written.is_empty() {
-        bytes.resize(end, 0);
+/// Bytes of a file. What is not written is zeros and takes no memory, because logs reserve many megabytes ahead.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extent {
+    /// The bytes up to the last one ever written. Never longer than `length`.
+    written: Vec<u8>,
+    length: usize,
+}
+
+impl Extent {
+    fn set_len(&mut self, length: usize) {
+        self.length = length;
+        self.written.truncate(length);
     }
-    if let Some(place) = bytes.get_mut(offset..end) {
-        place.copy_from_slice(written);
+
+    /// Extends the file where needed. An empty write does not, whatever its offset.
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        if bytes.is_empty() {
+            return;
+        }
+        self.length = self.length.max(end);
+        if self.written.len() < offset {
+            self.written.resize(offset, 0);
+        }
+        let overlap = (self.written.len() - offset).min(bytes.len());
+        self.written[offset..offset + overlap].copy_from_slice(&bytes[..overlap]);
+        self.written.extend_from_slice(&bytes[overlap..]);
+    }
+
+    /// The range must be inside.
+    fn read(&self, offset: usize, buffer: &mut [u8]) {
+        let written = self.written.get(offset..).unwrap_or_default();
+        let overlap = written.len().min(buffer.len());
+        buffer[..overlap].copy_from_slice(&written[..overlap]);
+        buffer[overlap..].fill(0);
+    }
+
+    fn byte_mut(&mut self, offset: usize) -> Option<&mut u8> {
+        if offset < self.length && self.written.len() <= offset {
+            self.written.resize(offset + 1, 0);
+        }
+        self.written.get_mut(offset)
     }
 }

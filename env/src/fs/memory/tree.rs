@@ -268,7 +268,7 @@ impl Tree {
             && file.names == 0
             && file.handles == 0
         {
-            self.free = self.free.map(|free| free.saturating_add(file.content.bytes().len() as u64));
+            self.free = self.free.map(|free| free.saturating_add(file.content.len() as u64));
         }
     }
 
@@ -332,29 +332,22 @@ impl Tree {
 
     pub(super) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         self.has_handle()?;
-        Ok(self.named_file(path)?.content.bytes().to_vec())
+        Ok(self.named_file(path)?.content.to_vec())
     }
 
     pub(super) fn file_len(&self, path: &Path) -> io::Result<u64> {
-        Ok(self.named_file(path)?.content.bytes().len() as u64)
+        Ok(self.named_file(path)?.content.len() as u64)
     }
 
     pub(super) fn len(&self, node: NodeId) -> io::Result<u64> {
-        Ok(self.file(node)?.content.bytes().len() as u64)
+        Ok(self.file(node)?.content.len() as u64)
     }
 
     pub(super) fn read_exact_at(&self, node: NodeId, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let bytes = self.file(node)?.content.bytes();
-        let wanted = usize::try_from(offset).ok().and_then(|start| bytes.get(start..start.checked_add(buffer.len())?));
-        match wanted {
-            Some(bytes) => {
-                buffer.copy_from_slice(bytes);
-                Ok(())
-            }
-            // An empty read succeeds at any offset.
-            None if buffer.is_empty() => Ok(()),
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+        let content = &self.file(node)?.content;
+        // An empty read succeeds at any offset.
+        let read = buffer.is_empty() || usize::try_from(offset).is_ok_and(|offset| content.read(offset, buffer));
+        if read { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     /// Writes as many of the bytes as fit on the disk; fails if not all fit.
@@ -432,7 +425,7 @@ impl Tree {
     #[cfg(feature = "sim")]
     pub(super) fn used(&self) -> u64 {
         let used = self.files.values().filter(|file| file.names > 0 || file.handles > 0);
-        used.map(|file| file.content.bytes().len() as u64).sum()
+        used.map(|file| file.content.len() as u64).sum()
     }
 
     pub(super) fn damage(&mut self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
