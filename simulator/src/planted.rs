@@ -43,6 +43,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a held file is not synced", DURABLE, Kind::Rows, false),
     bug("damage to the log passes for a torn tail", DAMAGE, Kind::Rows, false),
     bug("a restart trusts bytes that a failed sync left", DAMAGE, Kind::Rows, false),
+    bug("a restart trusts a manifest that was not synced", DAMAGE, Kind::Rows, false),
     bug("a lease never ends", READ, Kind::Rows, true),
     bug("a leader reads without a quorum", READ, Kind::Rows, true),
     bug("a linearizable read does not wait", READ, Kind::Rows, true),

@@ -1,6 +1,7 @@
 //! The manifest truncated at every byte, and damaged.
 
 use bytes::Bytes;
+use terrane_env::fs::{Fault, MemoryDisk, Tear};
 use terrane_types::schema::FamilyStorage;
 use terrane_types::visibility::RulesHistory;
 use terrane_types::{FamilyRules, KeyRange, TableId};
@@ -139,4 +140,41 @@ fn a_region_at_every_limit_is_read_again() {
     }
     let record = Record::Split { parent: RegionId(1), daughters: Box::new([longest.clone(), longest]) };
     assert_eq!(Record::decode(&record.encode()), Some(record));
+}
+
+#[tokio::test]
+async fn what_a_restart_has_read_survives_a_power_cut_although_an_earlier_sync_failed() {
+    let memory = MemoryDisk::new();
+    let (disk, dir) = (Disk::from(&memory), Path::new("/engine"));
+    disk.create_dir_all(dir).await.unwrap();
+    disk.sync_dir(Path::new("/")).await.unwrap();
+    let mut manifest = Manifest::open(&disk, dir, "memory").await.unwrap();
+    // The write succeeds, its sync fails, and the process is killed.
+    memory.fail_at(memory.operations() + 1, Fault::Error);
+    manifest.append(Record::Region(region(1, 4))).await.unwrap_err();
+    drop(manifest);
+    let mut manifest = Manifest::open(&disk, dir, "memory").await.unwrap();
+    let found = manifest.contents().clone();
+    assert!(found.regions.contains_key(&RegionId(1)), "the bytes are still in the page cache");
+    manifest.append(Record::Region(region(2, 5))).await.unwrap();
+    let after = Manifest::open(&Disk::from(&memory.crash(Tear::Lost)), dir, "memory").await.unwrap();
+    assert_eq!(after.contents(), manifest.contents());
+}
+
+#[tokio::test]
+async fn a_record_that_a_killed_process_did_not_sync_is_durable_once_it_was_read() {
+    let memory = MemoryDisk::new();
+    let (disk, dir) = (Disk::from(&memory), Path::new("/engine"));
+    disk.create_dir_all(dir).await.unwrap();
+    disk.sync_dir(Path::new("/")).await.unwrap();
+    drop(Manifest::open(&disk, dir, "memory").await.unwrap());
+    // The process is killed between the write and the sync.
+    let file = disk.open_rw(&dir.join(FILE_NAME)).await.unwrap();
+    let mut bytes = Vec::new();
+    frame(&mut bytes, &Record::Region(region(1, 4)).encode());
+    file.write_all_at(&bytes, file.len().await.unwrap()).await.unwrap();
+    let found = Manifest::open(&disk, dir, "memory").await.unwrap().contents().clone();
+    assert!(found.regions.contains_key(&RegionId(1)));
+    let after = Manifest::open(&Disk::from(&memory.crash(Tear::Lost)), dir, "memory").await.unwrap();
+    assert_eq!(after.contents(), &found);
 }

@@ -100,6 +100,10 @@ impl Checkpoint {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(source) => return Err(CheckpointError::Io { file, source }),
         };
+        // A killed process may have renamed it without syncing the name, and the log is purged below this checkpoint.
+        if let Err(source) = terrane_env::fs::sync_dir(dir).await {
+            return Err(CheckpointError::Io { file, source });
+        }
         Self::decode(&bytes).map_err(|error| CheckpointError::Damage { file, what: error.to_string() })
     }
 }

@@ -299,6 +299,8 @@ impl Recovery {
                 rewrite(&path, self.synced_in(segment).min(end), end).await
             };
             finished.map_err(|source| io_error(&directory, source))?;
+            // A killed process may have created a segment, or renamed one, without syncing its name.
+            fs::sync_dir(&directory).await.map_err(|source| io_error(&directory, source))?;
             if end > 0 {
                 self.found.segments.insert(segment, end);
             }
