@@ -114,7 +114,7 @@ pub enum Damage {
 pub enum ClockFault {
     /// It jumps.
     Jump { by_ms: i64 },
-    /// It runs fast or slow.
+    /// It runs fast or slow: two machines differ by less than 500 ppm, as leases and clock comparisons assume.
     Drift { ppm: i64 },
     /// The machine was suspended: the clocks that count suspended time jump.
     Suspend { ms: u64 },
@@ -344,7 +344,7 @@ fn clock_fault(rng: &mut StdRng) -> ClockFault {
             let by_ms = *by.choose(rng).expect("not empty");
             ClockFault::Jump { by_ms: if rng.random_bool(0.5) { by_ms } else { -by_ms } }
         }
-        2 => ClockFault::Drift { ppm: rng.random_range(-20_000..20_000) },
+        2 => ClockFault::Drift { ppm: rng.random_range(-250..=250) },
         _ => ClockFault::Suspend { ms: rng.random_range(100..20_000) },
     }
 }
