@@ -184,6 +184,8 @@ impl SimulatedRun {
 
     fn summary(&self) -> Summary {
         let state = &self.context.state;
+        let (mut machines, points) = (terrane_env::sim::counts(), terrane_env::sim::fault_points());
+        machines.retain(|what, count| *count > 0 && !points.contains_key(what));
         Summary {
             simulated: self.sim.elapsed(),
             acknowledged: state.acknowledged(),
@@ -192,8 +194,8 @@ impl SimulatedRun {
             splits: state.total("terrane_server_splits_total"),
             purges: state.purged(),
             faults: state.struck(),
-            machines: terrane_env::sim::counts(),
-            points: terrane_env::sim::fault_points(),
+            machines,
+            points,
             small_limits: terrane_env::sim::small_limits(),
         }
     }

@@ -207,7 +207,7 @@ impl Worker {
         match error {
             Error::ResultLost => Ok(Ended::ResultLost),
             error if error.is_uncertain() => Ok(Ended::Unknown),
-            error if error.is_retry_safe() => Ok(Ended::Refused),
+            error if passes(&error) => Ok(Ended::Refused),
             error => Err(error),
         }
     }
