@@ -27,8 +27,8 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
+pub use clocks::{clock_error_ms, set_clock, suspend, suspend_host, was_suspended};
 pub(crate) use clocks::{now_ns, suspended_ns, wall_ms};
-pub use clocks::{set_clock, suspend, suspend_host};
 pub(crate) use disks::{Delay, HostDisk, WriteTurn};
 pub use disks::{
     DiskSpeed, damage, disk_speed, fail_disk, heal_disk, lose_write, misdirect_write, power_cut, random_tear,

@@ -63,6 +63,21 @@ pub fn set_clock(host: &'static str, skew_ms: i64, drift_ppm: i64) {
     });
 }
 
+/// How far the wall clock of a host is ahead of simulated time, in milliseconds, when the host last looked.
+#[must_use]
+pub fn clock_error_ms(host: &'static str) -> i64 {
+    with_state(|state| {
+        let clock = &state.named(host).clock;
+        clock.drifted_ns.saturating_add(clock.wall_ns) / NS_PER_MS
+    })
+}
+
+/// Whether a host was ever suspended. Its clocks then show more passed time than passed for the other hosts.
+#[must_use]
+pub fn was_suspended(host: &'static str) -> bool {
+    with_state(|state| state.hosts.suspended > Duration::ZERO || state.named(host).clock.suspended > Duration::ZERO)
+}
+
 /// Moves the clock that counts suspended time ahead on every machine, as if all had been suspended. Leases must notice.
 pub fn suspend(by: Duration) {
     with_state(|state| {
