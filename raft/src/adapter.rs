@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -43,8 +43,6 @@ pub(crate) struct Standing {
     applied_term: AtomicU64,
     stamp: AtomicU64,
     time: AtomicU64,
-    /// An entry was applied since the start.
-    has_applied: AtomicBool,
     /// The first entry of a term was applied.
     pub(crate) term_applied: Notify,
 }
@@ -79,7 +77,6 @@ impl Standing {
             applied_term: AtomicU64::new(applied.as_ref().map_or(0, term_of)),
             stamp: AtomicU64::new(sequence.stamp),
             time: AtomicU64::new(0),
-            has_applied: AtomicBool::new(false),
             term_applied: Notify::new(),
         }
     }
@@ -100,11 +97,6 @@ impl Standing {
     /// A time that the members' clocks had reached when the last applied entry was packed.
     pub(crate) fn packed_at(&self) -> u64 {
         self.time.load(Ordering::Acquire)
-    }
-
-    /// Whether an entry was applied since the start.
-    pub(crate) fn has_applied(&self) -> bool {
-        self.has_applied.load(Ordering::Acquire)
     }
 
     pub(crate) fn sequence(&self) -> Sequence {
@@ -181,7 +173,6 @@ impl Standing {
         // Nothing is admitted between the last entry of a chunk and this.
         self.time.store(self.state.lock().time, Ordering::Release);
         self.applied_index.store(last.index, Ordering::Release);
-        self.has_applied.store(true, Ordering::Release);
         if self.applied_term.swap(last.term, Ordering::AcqRel) != last.term {
             self.term_applied.notify_one();
         }

@@ -81,14 +81,12 @@ impl Heard {
 }
 
 /// Up to which time a replica that does not lead is complete: `proven` by bounds, or because its last applied entry was
-/// packed at `packed_at`. `None` if nothing has been applied since the start and no bound is known.
-pub(crate) fn complete_until(proven: Option<u64>, packed_at: u64, has_applied: bool, wall_ms: u64) -> Option<u64> {
-    if proven.is_none() && !has_applied {
-        return None;
-    }
+/// packed at `packed_at`. `None` if it knows neither: nothing has been applied since the start, or only entries without a
+/// time, such as the blank one of a new leader.
+pub(crate) fn complete_until(proven: Option<u64>, packed_at: u64, wall_ms: u64) -> Option<u64> {
+    let known = proven.unwrap_or(0).max(packed_at);
     // No answer is complete up to a time that has not come here yet.
-    let complete = proven.unwrap_or(0).max(packed_at).min(wall_ms);
-    Some(complete.saturating_sub(CLOCK_DIFFERENCE_MAX_MS))
+    (known > 0).then(|| known.min(wall_ms).saturating_sub(CLOCK_DIFFERENCE_MAX_MS))
 }
 
 #[cfg(test)]
@@ -98,8 +96,8 @@ mod tests {
     use super::*;
     use crate::script::{Line, check, or_dash};
 
-    /// `beat time=MS index=I applied=I`: a heartbeat with a bound comes in. `read applied=I [packed=MS] [wall=MS] [nothing]`:
-    /// a read of what is applied; `nothing`: no entry has been applied since the start.
+    /// `beat time=MS index=I applied=I`: a heartbeat with a bound comes in. `read applied=I [packed=MS] [wall=MS]`: a read
+    /// of what is applied.
     fn start() -> impl FnMut(&str, &mut String) {
         let heard = Heard::default();
         move |line, out| {
@@ -110,7 +108,7 @@ mod tests {
                 "read" => {
                     let (packed, wall) = (line.get("packed").unwrap_or(0), line.get("wall").unwrap_or(u64::MAX));
                     let proven = heard.proven_ms(applied);
-                    let as_of = complete_until(proven, packed, !line.has("nothing"), wall);
+                    let as_of = complete_until(proven, packed, wall);
                     writeln!(out, "proven {} complete as of {}", or_dash(proven), or_dash(as_of)).unwrap();
                 }
                 other => panic!("unknown command {other}"),

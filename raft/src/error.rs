@@ -98,8 +98,8 @@ pub enum ProposeError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// This replica has applied nothing since its start. Ask another one, or retry shortly.
-    #[error("this replica has applied nothing since it started")]
+    /// This replica does not know yet as of when its state is complete. Ask another one, or retry shortly.
+    #[error("this replica does not know yet as of when its state is complete")]
     NotReady,
     /// The operation may or may not take effect.
     #[error("the outcome of the operation is unknown")]

@@ -77,7 +77,7 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// that is complete. Does not wait.
     ///
     /// # Errors
-    /// [`ProposeError::NotReady`] until something has been applied since the start.
+    /// [`ProposeError::NotReady`] until the replica knows a time since the start.
     pub fn stale_point(&self) -> Result<StalePoint, ProposeError> {
         self.replica.stale_point()
     }

@@ -50,7 +50,7 @@ impl Replica {
         let index = self.standing.applied_index();
         let own_clock = terrane_env::planted!("a follower claims its own clock").then(|| self.clocks.wall_ms());
         let proven = own_clock.or_else(|| self.heard.proven_ms(index));
-        let complete = complete_until(proven, packed_at, self.standing.has_applied(), self.clocks.wall_ms());
+        let complete = complete_until(proven, packed_at, self.clocks.wall_ms());
         complete.map(|as_of_ms| StalePoint { index, stamp, as_of_ms }).ok_or(ProposeError::NotReady)
     }
 }
