@@ -7,7 +7,11 @@ pub mod list;
 #[cfg(feature = "sim")]
 mod maintenance;
 #[cfg(feature = "sim")]
+mod places;
+#[cfg(feature = "sim")]
 mod play;
+#[cfg(feature = "sim")]
+pub mod registers;
 #[cfg(feature = "sim")]
 pub mod rows;
 #[cfg(feature = "sim")]
@@ -27,11 +31,14 @@ pub enum Kind {
     Scans,
     /// Write and walk a big linked list.
     List,
+    /// Read, write, and check and mutate a few hot registers, and search for an order that explains all results.
+    Registers,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 4] = [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List];
+    pub const ALL: [Kind; 5] =
+        [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List, Kind::Registers];
 
     /// The name on the command line.
     #[must_use]
@@ -41,6 +48,7 @@ impl Kind {
             Kind::Counters => "counters",
             Kind::Scans => "scans",
             Kind::List => "list",
+            Kind::Registers => "registers",
         }
     }
 }

@@ -106,6 +106,12 @@ pub fn note(what: Arguments<'_>) {
     });
 }
 
+/// The simulated time.
+#[must_use]
+pub fn now() -> Duration {
+    turmoil::sim_elapsed().unwrap_or_else(|| TRACE.with_borrow(|trace| trace.now))
+}
+
 /// The hash of all events so far, and their number. Completes the file.
 ///
 /// # Panics

@@ -1,5 +1,5 @@
 //! Counters: workers whose operations must count exactly once, a reader, a worker on the captive host, and a client that
-//! splits regions meanwhile.
+//! splits, flushes and compacts regions meanwhile.
 //!
 //! The table declares its key, so that rows of one group can be written atomically. Each group of rows has a plain
 //! counter; a row with a counter and a list that change together; a register that is replaced by check-and-mutate; and
@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use terrane_client::{Error, Get, Returns, RowData, RowMutation, Scan, Table, TableSpec, column};
 
+use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, patiently, pause};
 use crate::check::ledger::{Begun, Ledger, Operation, Verdict, token, tokens};
 use crate::context::Context;
@@ -22,15 +23,13 @@ use crate::verdict::Failure;
 const WORKER_HOSTS: [&str; 2] = ["w1", "w2"];
 const WORKERS_PER_HOST: usize = 3;
 const READER: &str = "r1";
-const SPLITTER: &str = "r2";
+const OPERATOR: &str = "r2";
 
 /// Groups of rows, and the number of hot groups, which get half of all operations.
 const GROUPS: usize = 24;
 const HOT_GROUPS: usize = 3;
 /// Most rows of one batch.
 const BATCH_MAX: usize = 8;
-/// Number of regions at which splitting stops.
-const REGIONS_MAX: usize = 16;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const TABLE: &str = "t";
@@ -38,7 +37,6 @@ const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest pauses between two calls.
 const WORKER_PAUSE_MS: u64 = 120;
 const READER_PAUSE_MS: u64 = 150;
-const SPLITTER_PAUSE_MS: u64 = 1_500;
 
 const FAMILY: &str = "f";
 const COUNTER: &str = "n";
@@ -62,7 +60,8 @@ impl Scenario for Counters {
             clients.push((host, Box::pin(work(host, index, shared.clone()))));
         }
         clients.push((READER, Box::pin(read(shared.clone()))));
-        clients.push((SPLITTER, Box::pin(split(context.clone()))));
+        let some_row = || row(some_group(), "");
+        clients.push((OPERATOR, Box::pin(maintain(TABLE, some_row, context.clone()))));
         clients.push((CAPTIVE, Box::pin(be_captive(shared))));
         clients
     }
@@ -472,38 +471,6 @@ impl Reader {
         }
         Ok(())
     }
-}
-
-/// Splits a region between two groups now and then.
-async fn split(context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
-    let admin = client.admin().with_timeout(Duration::from_secs(2));
-    context.state.until_ready().await;
-    while !context.state.is_over() {
-        pause(SPLITTER_PAUSE_MS).await;
-        let regions = match admin.regions(Some(TABLE)).await {
-            Ok(regions) => regions,
-            Err(error) if passes(&error) => continue,
-            Err(error) => return Err(error),
-        };
-        if regions.len() >= REGIONS_MAX {
-            continue;
-        }
-        let at = row(some_group(), "");
-        let holds = |region: &&terrane_client::RegionInfo| {
-            let range = &region.descriptor.range;
-            range.contains(&at) && range.start != at
-        };
-        let Some(region) = regions.iter().find(holds) else { continue };
-        let outcome = admin.split(region.descriptor.region, Some(&at)).await;
-        trace::note(format_args!("{SPLITTER} splits at {}: {}", at.escape_ascii(), outcome.is_ok()));
-        match outcome {
-            // It was split meanwhile, or the master's map is outdated.
-            Err(error) if !(passes(&error) || error.is_invalid() || error.is_not_found()) => return Err(error),
-            Ok(_) | Err(_) => {}
-        }
-    }
-    Ok(())
 }
 
 /// Reads and checks every row after all writes.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use terrane_client::{Client, Error, Table, TableSpec};
 
-use super::{Kind, counters, list, rows, scans};
+use super::{Kind, counters, list, registers, rows, scans};
 use crate::context::Context;
 use crate::nodes::MASTER;
 use crate::trace::{self, chain};
@@ -39,6 +39,7 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
         Kind::Counters => Box::new(counters::Counters::default()),
         Kind::Scans => Box::new(scans::Scans::default()),
         Kind::List => Box::new(list::List::default()),
+        Kind::Registers => Box::new(registers::Registers::default()),
     }
 }
 

@@ -1,0 +1,193 @@
+//! Registers: many clients read, write, delete, add to, and check and mutate a few registers; what they return must be
+//! linearizable per register.
+//!
+//! Unlike in the other scenarios, several clients write each key blindly, so that the order of their writes can only be
+//! found by a search ([`linearizability`](crate::check::linearizability)). Written values are unique, and reads return
+//! timestamps too, which the conditions on versions test. The rows are few and hot, and the regions change meanwhile.
+
+mod book;
+mod worker;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use terrane_client::{Error, Get, Table, TableSpec};
+use terrane_types::escape;
+
+use super::maintenance::maintain;
+use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, patiently};
+use crate::check::linearizability::{Judgement, Op, Outcome};
+use crate::context::Context;
+use crate::plan::Plan;
+use crate::trace;
+use crate::verdict::Failure;
+use book::{Book, NUMBER, PLACES, TEXT, key};
+use worker::{Worker, seen};
+
+const TABLE: &str = "t";
+const WORKER_HOSTS: [&str; 2] = ["w1", "w2"];
+const WORKERS_PER_HOST: usize = 3;
+const READER: &str = "r1";
+const READERS: usize = 2;
+const OPERATOR: &str = "r2";
+const CAPTIVES: usize = 2;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of one worker of each host, which gives up during faults and continues with another operation.
+const IMPATIENCE: Duration = Duration::from_millis(700);
+const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
+/// Longest pauses between two operations.
+const WORKER_PAUSE_MS: u64 = 150;
+const READER_PAUSE_MS: u64 = 160;
+
+/// Less shows little.
+const OPERATIONS_MIN: u64 = 150;
+const RESULTS_MIN: usize = 300;
+
+/// The scenario.
+#[derive(Clone, Default)]
+pub struct Registers {
+    book: Rc<RefCell<Book>>,
+    gave_up: Rc<Cell<bool>>,
+}
+
+/// What the clients share.
+#[derive(Clone)]
+struct Shared {
+    book: Rc<RefCell<Book>>,
+    context: Context,
+}
+
+impl Shared {
+    fn fail(&self, who: &str, key: &[u8], what: &str) {
+        let key = escape(key).to_string();
+        self.context.state.fail(Failure { what: format!("{who}: {key} {what}"), about: vec![key] });
+    }
+}
+
+impl Scenario for Registers {
+    fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
+        let shared = self.shared(context);
+        let mut clients: Vec<(&'static str, Play)> = Vec::new();
+        for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
+            clients.push((host, Box::pin(work(host, index, shared.clone()))));
+        }
+        clients.push((READER, Box::pin(read(shared.clone()))));
+        let some_row = || key(below(PLACES), below(3));
+        clients.push((OPERATOR, Box::pin(maintain(TABLE, some_row, context.clone()))));
+        clients.push((CAPTIVE, Box::pin(be_captive(shared))));
+        clients
+    }
+
+    fn last_reading(&self, host: &'static str, context: &Context) -> Play {
+        Box::pin(read_everything(host, self.clone(), self.shared(context)))
+    }
+
+    fn shortfall(&self, context: &Context) -> Option<String> {
+        let (acknowledged, results) = (context.state.acknowledged(), self.book.borrow().history.known());
+        if acknowledged < OPERATIONS_MIN || results < RESULTS_MIN {
+            return Some(format!("only {acknowledged} operations with {results} results were acknowledged"));
+        }
+        self.gave_up.get().then(|| "the search for an order gave up".to_owned())
+    }
+}
+
+impl Registers {
+    fn shared(&self, context: &Context) -> Shared {
+        Shared { book: self.book.clone(), context: context.clone() }
+    }
+}
+
+fn spec(plan: &Plan) -> Result<TableSpec, Error> {
+    let spec = TableSpec::new(TABLE)?
+        .family("f", &[("versions", "1")])?
+        .family("g", &[("versions", "1")])?
+        .region_size(plan.region_size)
+        .set("flush_size", &format!("{}B", plan.flush_size))?;
+    let first_regions = 1..plan.first_regions;
+    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&key(region * PLACES / plan.first_regions, 0))))
+}
+
+fn worker(who: String, table: Table, shared: Shared) -> Worker {
+    let padding = vec![b'p'; shared.context.plan.value_bytes];
+    Worker { who, table, shared, padding, writes: true, pause_ms: WORKER_PAUSE_MS }
+}
+
+async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    if index == 0 {
+        create_table(&client, &spec(&shared.context.plan)?).await?;
+        shared.context.state.ready();
+    }
+    shared.context.state.until_ready().await;
+    let table = open_table(&client, TABLE).await?;
+    let workers = (0..WORKERS_PER_HOST).map(|number| {
+        let patience = if number == 0 { IMPATIENCE } else { PATIENCE };
+        worker(format!("{host}.{number}"), table.clone().with_timeout(patience), shared.clone()).run()
+    });
+    join_all(workers).await.into_iter().collect()
+}
+
+async fn read(shared: Shared) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    shared.context.state.until_ready().await;
+    let table = open_table(&client, TABLE).await?;
+    let readers = (0..READERS).map(|number| {
+        let reader = worker(format!("{READER}.{number}"), table.clone(), shared.clone());
+        Worker { writes: false, pause_ms: READER_PAUSE_MS, ..reader }.run()
+    });
+    join_all(readers).await.into_iter().collect()
+}
+
+/// Clients of the isolated leader; one of them only reads. Each has its own location cache, so that a writer that looks for
+/// another leader does not make the reader do so.
+async fn be_captive(shared: Shared) -> Result<(), Error> {
+    let captives = (0..CAPTIVES).map(async |number| {
+        let client = connect(PATIENCE).await?;
+        shared.context.state.until_ready().await;
+        let table = open_table(&client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
+        let captive = worker(format!("{CAPTIVE}.{number}"), table, shared.clone());
+        Worker { writes: number > 0, ..captive }.run().await
+    });
+    join_all(captives).await.into_iter().collect()
+}
+
+/// Reads all registers after all writes, also those of retired rows, and judges their whole histories.
+async fn read_everything(host: &'static str, registers: Registers, shared: Shared) -> Result<(), Error> {
+    let client = connect(PATIENCE).await?;
+    let table = open_table(&client, TABLE).await?;
+    let rows = shared.book.borrow().places.rows();
+    let reads = {
+        let mut book = shared.book.borrow_mut();
+        let places = (0..rows).flat_map(|row| [(row, NUMBER), (row, TEXT)]);
+        places.map(|place| (place, book.begin(host, place, Op::Read))).collect::<Vec<_>>()
+    };
+    let keys: Vec<Vec<u8>> = (0..rows).map(|row| shared.book.borrow().places.key(row).to_vec()).collect();
+    let found = patiently(async || table.get_many(keys.iter().map(Get::new)).await).await?;
+    for ((row, column), id) in reads {
+        let outcome = Outcome::Read(seen(found[row].as_ref(), column));
+        shared.book.borrow_mut().end(id, (row, column), outcome);
+        shared.context.state.checked();
+    }
+    trace::note(format_args!("{host} read {rows} rows"));
+    registers.judge(host, &shared);
+    Ok(())
+}
+
+impl Registers {
+    fn judge(&self, host: &str, shared: &Shared) {
+        match self.book.borrow().history.check() {
+            Judgement::Linearizable => {}
+            Judgement::Unknown(key) => {
+                trace::note(format_args!("{host} cannot judge {}", key.escape_ascii()));
+                self.gave_up.set(true);
+            }
+            Judgement::Violated(violation) => {
+                let about = vec![escape(&violation.key).to_string()];
+                shared.context.state.fail(Failure { what: format!("{host}: {violation}"), about });
+            }
+        }
+    }
+}
