@@ -6,3 +6,4 @@ pub mod linearizability;
 pub mod linked;
 pub mod presence;
 pub mod registers;
+pub mod versions;

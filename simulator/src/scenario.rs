@@ -1,6 +1,8 @@
 //! Scenarios: what the clients of a run do, and what they check.
 
 #[cfg(feature = "sim")]
+pub mod batches;
+#[cfg(feature = "sim")]
 pub mod counters;
 #[cfg(feature = "sim")]
 pub mod list;
@@ -33,12 +35,14 @@ pub enum Kind {
     List,
     /// Read, write, and check and mutate a few hot registers, and search for an order that explains all results.
     Registers,
+    /// Write rows and pairs of rows as a whole, and rows with several versions.
+    Batches,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 5] =
-        [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List, Kind::Registers];
+    pub const ALL: [Kind; 6] =
+        [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List, Kind::Registers, Kind::Batches];
 
     /// The name on the command line.
     #[must_use]
@@ -49,6 +53,7 @@ impl Kind {
             Kind::Scans => "scans",
             Kind::List => "list",
             Kind::Registers => "registers",
+            Kind::Batches => "batches",
         }
     }
 }
