@@ -6,4 +6,5 @@ pub mod linearizability;
 pub mod linked;
 pub mod presence;
 pub mod registers;
+pub mod staleness;
 pub mod versions;

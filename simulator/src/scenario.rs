@@ -3,6 +3,8 @@
 #[cfg(feature = "sim")]
 pub mod batches;
 #[cfg(feature = "sim")]
+mod cluster_clock;
+#[cfg(feature = "sim")]
 pub mod counters;
 #[cfg(feature = "sim")]
 pub mod list;
@@ -18,6 +20,8 @@ pub mod registers;
 pub mod rows;
 #[cfg(feature = "sim")]
 pub mod scans;
+#[cfg(feature = "sim")]
+pub mod stale;
 
 #[cfg(feature = "sim")]
 pub use play::{CAPTIVE, HOSTS, Play, Scenario, scenario};
@@ -37,12 +41,14 @@ pub enum Kind {
     Registers,
     /// Write rows and pairs of rows as a whole, and rows with several versions.
     Batches,
+    /// Read from any member, and check as of when the answers are complete.
+    Stale,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 6] =
-        [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List, Kind::Registers, Kind::Batches];
+    pub const ALL: [Kind; 7] =
+        [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List, Kind::Registers, Kind::Batches, Kind::Stale];
 
     /// The name on the command line.
     #[must_use]
@@ -54,6 +60,7 @@ impl Kind {
             Kind::List => "list",
             Kind::Registers => "registers",
             Kind::Batches => "batches",
+            Kind::Stale => "stale",
         }
     }
 }

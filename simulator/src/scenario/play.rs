@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use terrane_client::{Client, Error, Table, TableSpec};
 
-use super::{Kind, batches, counters, list, registers, rows, scans};
+use super::{Kind, batches, counters, list, registers, rows, scans, stale};
 use crate::context::Context;
 use crate::nodes::MASTER;
 use crate::trace::{self, chain};
@@ -41,6 +41,7 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
         Kind::List => Box::new(list::List::default()),
         Kind::Registers => Box::new(registers::Registers::default()),
         Kind::Batches => Box::new(batches::Batches::default()),
+        Kind::Stale => Box::new(stale::Stale::default()),
     }
 }
 
