@@ -1,6 +1,7 @@
 //! Checkers: what a history of operations may show. They know nothing of the simulation, so that ordinary tests try them
 //! on histories that are known to be right or wrong.
 
+pub mod expiry;
 pub mod ledger;
 pub mod linearizability;
 pub mod linked;

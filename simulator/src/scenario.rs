@@ -22,6 +22,8 @@ pub mod rows;
 pub mod scans;
 #[cfg(feature = "sim")]
 pub mod stale;
+#[cfg(feature = "sim")]
+pub mod ttl;
 
 #[cfg(feature = "sim")]
 pub use play::{CAPTIVE, HOSTS, Play, Scenario, scenario};
@@ -43,12 +45,14 @@ pub enum Kind {
     Batches,
     /// Read from any member, and check as of when the answers are complete.
     Stale,
+    /// Write cells that expire, and check when they can be seen.
+    Ttl,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 7] =
-        [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List, Kind::Registers, Kind::Batches, Kind::Stale];
+    pub const ALL: [Kind; 8] =
+        [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List, Kind::Registers, Kind::Batches, Kind::Stale, Kind::Ttl];
 
     /// The name on the command line.
     #[must_use]
@@ -61,6 +65,7 @@ impl Kind {
             Kind::Registers => "registers",
             Kind::Batches => "batches",
             Kind::Stale => "stale",
+            Kind::Ttl => "ttl",
         }
     }
 }

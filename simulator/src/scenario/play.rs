@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use terrane_client::{Client, Error, Table, TableSpec};
 
-use super::{Kind, batches, counters, list, registers, rows, scans, stale};
+use super::{Kind, batches, counters, list, registers, rows, scans, stale, ttl};
 use crate::context::Context;
 use crate::nodes::MASTER;
 use crate::trace::{self, chain};
@@ -42,6 +42,7 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
         Kind::Registers => Box::new(registers::Registers::default()),
         Kind::Batches => Box::new(batches::Batches::default()),
         Kind::Stale => Box::new(stale::Stale::default()),
+        Kind::Ttl => Box::new(ttl::Ttl::default()),
     }
 }
 
