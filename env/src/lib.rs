@@ -36,4 +36,4 @@ pub mod task;
 pub mod time;
 
 #[doc(hidden)]
-pub use points::{bug_is_planted, fault_point, limit, pause_point};
+pub use points::{bug_is_planted, fault_point, limit, pause_point, witnessed};

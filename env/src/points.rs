@@ -53,10 +53,21 @@ macro_rules! planted {
     };
 }
 
+/// Something that must be the same wherever and whenever it is seen: `witness!("the leader of a term", [group, term],
+/// leader)`. In a simulated run that compares, a different value ends the run. In production the value is not computed.
+///
+/// Use it where nodes must agree on something and do not tell each other.
+#[macro_export]
+macro_rules! witness {
+    ($name:literal, $of:expr, $is:expr) => {
+        $crate::witnessed($name, || ($of, $is))
+    };
+}
+
 #[cfg(not(feature = "sim"))]
-pub use production::{bug_is_planted, fault_point, limit, pause_point};
+pub use production::{bug_is_planted, fault_point, limit, pause_point, witnessed};
 #[cfg(feature = "sim")]
-pub use simulated::{bug_is_planted, fault_point, limit, pause_point};
+pub use simulated::{bug_is_planted, fault_point, limit, pause_point, witnessed};
 
 #[cfg(not(feature = "sim"))]
 mod production {
@@ -85,6 +96,10 @@ mod production {
     pub const fn limit<T: Copy>(_name: &'static str, value: T, _small: RangeInclusive<T>) -> T {
         value
     }
+
+    /// What [`witness!`](crate::witness!) expands to.
+    #[inline(always)]
+    pub fn witnessed(_name: &'static str, _seen: impl FnOnce() -> ([u64; 2], u64)) {}
 }
 
 #[cfg(feature = "sim")]
@@ -131,6 +146,19 @@ mod simulated {
         let wide = |number: T| number.try_into().expect("a limit is an unsigned number");
         sim::small_limit(name, wide(*small.start())..=wide(*small.end()))
             .map_or(value, |small| T::try_from(small).expect("the number is between two of this type"))
+    }
+
+    /// What [`witness!`](crate::witness!) expands to.
+    ///
+    /// # Panics
+    /// If it was something else before: the run has failed.
+    pub fn witnessed(name: &'static str, seen: impl FnOnce() -> ([u64; 2], u64)) {
+        if !sim::compares_witnesses() {
+            return;
+        }
+        let (of, is) = seen();
+        let first = sim::first_witness(name, of, is);
+        assert!(first == is, "{name} {of:?} is {is:#x}, but it was {first:#x} when it was first seen");
     }
 }
 

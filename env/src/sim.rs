@@ -38,8 +38,10 @@ use hosts::Hosts;
 pub use hosts::{ProcessExit, allow_exits, boot_host, host, is_exiting, process, take_exits};
 pub(crate) use hosts::{exit_process, has_exited};
 use points::Points;
-pub use points::{aim_fault_point, fault_points, plant, set_fault_points, set_small_limits, small_limits};
-pub(crate) use points::{bug_is_planted, fault_point, small_limit};
+pub use points::{
+    aim_fault_point, compare_witnesses, fault_points, plant, set_fault_points, set_small_limits, small_limits,
+};
+pub(crate) use points::{bug_is_planted, compares_witnesses, fault_point, first_witness, small_limit};
 use steps::Steps;
 pub(crate) use steps::{HOLD, reach_step};
 pub use steps::{held_step, hold_step};

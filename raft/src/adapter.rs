@@ -239,6 +239,9 @@ impl Adapter {
         let Some(last) = entries.last() else {
             return;
         };
+        for entry in &entries {
+            terrane_env::witness!("a group's entry", [self.log.group().0, entry.index], digest(entry));
+        }
         let answers = self.machine.apply(&entries).await;
         let (answered, count) = (answers.len(), entries.len());
         assert_eq!(answered, count, "the state machine answered {answered} of {count} entries");
@@ -257,6 +260,13 @@ impl Adapter {
         let meta = SnapshotMetaOf::<Types> { last_log_id: Some(mark.log_id), last_membership: mark.membership };
         Some(SnapshotOf::<Types, Manifest> { meta, snapshot: Manifest {} })
     }
+}
+
+/// What an entry says, for comparison with the other members.
+fn digest(entry: &AppliedEntry) -> u64 {
+    let content = entry.operations.iter().fold(0, |crc, operation| crc32c::crc32c_append(crc, operation));
+    let place = [entry.term, entry.stamp, entry.operations.len() as u64].map(u64::to_le_bytes).concat();
+    u64::from(crc32c::crc32c(&place)) << 32 | u64::from(content)
 }
 
 fn outcome(entry: &AppliedEntry, answers: Answers, skipped: bool) -> Applied {

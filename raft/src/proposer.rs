@@ -104,6 +104,10 @@ impl Proposer {
             let now = self.leadership.borrow_and_update();
             (now.state == ServerState::Leader).then(|| now.vote.leader_id.term)
         };
+        if let Some(term) = leads {
+            let spec = &self.replica.spec;
+            terrane_env::witness!("the leader of a group's term", [spec.group.0, term], spec.replica.0);
+        }
         if self.backlog.set_leads(leads) {
             self.machine.lost_leadership();
         }

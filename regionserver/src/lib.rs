@@ -50,6 +50,7 @@ mod window;
 
 pub use check::{check, is_data_directory};
 pub use config::ServerConfig;
+pub use group::machine::digest::GroupDigest;
 pub use identity::IdentityError;
 pub use masters::RegisterError;
 pub use server::{FlushProgress, RegionServer};

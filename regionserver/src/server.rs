@@ -21,7 +21,7 @@ use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{self, Intake, Listener};
 use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
-use terrane_raft::{Abstention, Factory, GroupSpec, HostConfig, LogConfig, Weight};
+use terrane_raft::{Abstention, Factory, GroupSpec, GroupStatus, HostConfig, LogConfig, Weight};
 use terrane_types::ServerId;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -36,6 +36,7 @@ use crate::config::ServerConfig;
 use crate::edge::Edge;
 use crate::evaluate::prefetch::Prefetch;
 use crate::group::machine::GroupMachine;
+use crate::group::machine::digest::GroupDigest;
 use crate::health::HealthIssues;
 use crate::identity::Identity;
 use crate::joining::{self, Joining};
@@ -226,6 +227,25 @@ impl RegionServer {
     #[must_use]
     pub fn registry(&self) -> Arc<prometheus_client::registry::Registry> {
         self.metrics_registry.clone()
+    }
+
+    /// The state of each group as this server sees it.
+    #[must_use]
+    pub fn groups(&self) -> Vec<GroupStatus> {
+        self.host.groups().iter().map(terrane_raft::Group::status).collect()
+    }
+
+    /// What each group's replica here holds, to compare it with the other replicas: see [`GroupDigest`]. It reads everything,
+    /// and leaves out groups that are not complete yet after a restart.
+    ///
+    /// # Errors
+    /// [`terrane_engine::Error`] from the files below.
+    pub async fn digests(&self) -> Result<Vec<GroupDigest>, terrane_engine::Error> {
+        let mut digests = Vec::new();
+        for machine in self.replicas.machines() {
+            digests.extend(machine.digest().await?);
+        }
+        Ok(digests)
     }
 
     /// Whether the server is ready, or why not.

@@ -10,6 +10,7 @@
 
 pub mod check;
 pub mod fault;
+pub mod memory;
 pub mod numbers;
 pub mod plan;
 pub mod planted;
@@ -26,3 +27,5 @@ mod context;
 mod nodes;
 #[cfg(feature = "sim")]
 mod run_state;
+#[cfg(feature = "sim")]
+mod watch;

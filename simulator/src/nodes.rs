@@ -28,7 +28,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(3);
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
 /// How often servers report to the master.
-const REPORT_EVERY: Duration = Duration::from_millis(250);
+pub const REPORT_EVERY: Duration = Duration::from_millis(250);
+
+/// The address of a region server.
+pub fn address(host: &str) -> String {
+    format!("{host}:7700")
+}
 
 /// Adds the master and the region servers to the simulation.
 pub fn add(sim: &mut turmoil::Sim<'static>, context: &Context) {
@@ -51,6 +56,7 @@ fn add_node<F>(
         boots.set(boots.get() + 1);
         let boot = boots.get();
         trace::note(format_args!("{host} starts, boot {boot}"));
+        context.watch.started(host);
         // Each start of each node has its own seed for the randomness of consensus (election timeouts).
         let software = terrane_env::sim::process(host, run(context.clone(), boot));
         terrane_raft::scope(terrane_env::rand::u64(), software)
@@ -79,7 +85,12 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
     };
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     loop {
-        context.state.show(host, boot, numbers::read(&server.registry()));
+        let numbers = numbers::read(&server.registry());
+        context.watch.check_resources(host, &numbers, &context.state);
+        context.state.show(host, boot, numbers);
+        if context.watch.wants_digests() {
+            context.watch.compare(host, &server.digests().await, &context.state);
+        }
         context.state.show_segments(host, boot, terrane_env::fs::list(&Path::new(DATA).join("log")).await?);
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -94,7 +105,7 @@ async fn exit(host: &'static str, context: &Context, error: &dyn std::error::Err
 async fn start_server(host: &str, plan: &Plan) -> Result<RegionServer, StartError> {
     let config = ServerConfig {
         data_dir: PathBuf::from(DATA),
-        listen: format!("{host}:7700"),
+        listen: address(host),
         masters: vec![MASTER.to_owned()],
         engine: BackendKind::Lsm,
         cache_bytes: plan.block_cache_bytes,

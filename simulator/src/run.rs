@@ -22,6 +22,7 @@ use crate::plan::Plan;
 use crate::scenario::{Play, Scenario, scenario};
 use crate::trace::{self, chain};
 use crate::verdict::{Failure, Verdict};
+use crate::watch::{liveness, status};
 
 /// How long the two readings after the first phase may take each, with everything healed.
 const READING_MAX: Duration = Duration::from_secs(30);
@@ -50,6 +51,8 @@ pub struct Summary {
     pub faults: BTreeMap<&'static str, u64>,
     /// What struck the machines, as `terrane-env` counts it.
     pub machines: BTreeMap<&'static str, u64>,
+    /// How often each check of the whole cluster was made.
+    pub watched: BTreeMap<&'static str, u64>,
     /// Each fault point that was reached: how often, and how often it fired.
     pub points: BTreeMap<&'static str, (u64, u64)>,
     /// Limits that were small in this run.
@@ -61,6 +64,7 @@ pub fn run(plan: Plan, until: Option<Duration>) -> (Summary, Verdict) {
     trace::note(format_args!("plan {plan:?}"));
     terrane_env::sim::set_fault_points(plan.fault_points);
     terrane_env::sim::set_small_limits(plan.fault_points);
+    terrane_env::sim::compare_witnesses();
     if plan.lost_answers_one_in > 0 {
         let one_in = plan.lost_answers_one_in;
         terrane_env::sim::aim_fault_point("a session breaks before its answers are sent", one_in);
@@ -115,13 +119,14 @@ impl SimulatedRun {
         for (host, play) in scenario.clients(&self.context) {
             self.add_client(host, play);
         }
+        self.add_client("watcher", Box::pin(status::look_on(self.context.clone())));
         let mut nemesis = Nemesis::new(&self.context);
         let ends = START_MAX + self.context.plan.until + LAST_CALLS_MAX;
         self.until_clients_end("the clients", ends, |sim| nemesis.act(sim))?;
         trace::note(format_args!("healed: reading everything"));
-        self.read_everything("reading-healed", scenario, &mut nemesis)?;
+        self.read_everything(["reading-healed", "watcher-healed"], scenario, &mut nemesis)?;
         nemesis.power_cut_of_all(&mut self.sim);
-        self.read_everything("reading-restarted", scenario, &mut nemesis)
+        self.read_everything(["reading-restarted", "watcher-restarted"], scenario, &mut nemesis)
     }
 
     /// Adds a client; its error fails the run.
@@ -137,12 +142,13 @@ impl SimulatedRun {
 
     fn read_everything(
         &mut self,
-        host: &'static str,
+        [host, watcher]: [&'static str; 2],
         scenario: &dyn Scenario,
         nemesis: &mut Nemesis,
     ) -> Result<(), Stop> {
         let play = scenario.last_reading(host, &self.context);
         self.add_client(host, play);
+        self.add_client(watcher, Box::pin(liveness::until_well(self.context.clone())));
         self.until_clients_end(host, READING_MAX, |sim| nemesis.tend(sim))
     }
 
@@ -155,6 +161,8 @@ impl SimulatedRun {
         let began = self.sim.elapsed();
         loop {
             let ended = self.sim.step().map_err(|error| Stop::Broken(Failure::new(error.to_string())))?;
+            let nodes = self.context.plan.server_hosts().iter().copied().chain([nodes::MASTER_HOST]);
+            self.context.watch.step(&mut self.sim, nodes, &self.context.state);
             if let Some(failure) = self.context.state.failure() {
                 return Err(Stop::Broken(failure));
             }
@@ -195,6 +203,7 @@ impl SimulatedRun {
             purges: state.purged(),
             faults: state.struck(),
             machines,
+            watched: self.context.watch.counts(),
             points,
             small_limits: terrane_env::sim::small_limits(),
         }

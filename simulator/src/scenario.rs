@@ -26,7 +26,7 @@ pub mod stale;
 pub mod ttl;
 
 #[cfg(feature = "sim")]
-pub use play::{CAPTIVE, HOSTS, Play, Scenario, scenario};
+pub use play::{CAPTIVE, HOSTS, Play, Scenario, connect, passes, scenario};
 
 /// The scenarios by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

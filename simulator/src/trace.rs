@@ -20,6 +20,8 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::memory;
+
 /// Lines kept in memory, and their bytes.
 const KEPT_LINES_MAX: usize = 200_000;
 const KEPT_BYTES_MAX: usize = 32 << 20;
@@ -166,12 +168,14 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for TraceLayer {
         let Some(span) = context.span(id) else { return };
         if let Some(host) = span.extensions().get::<RunningHost>() {
             TRACE.with_borrow_mut(|trace| trace.host.clone_from(&host.0));
+            memory::enter();
         }
     }
 
     fn on_exit(&self, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        if span.extensions().get::<RunningHost>().is_some() {
+        if let Some(host) = span.extensions().get::<RunningHost>() {
+            memory::exit(&host.0);
             TRACE.with_borrow_mut(|trace| trace.host.clear());
         }
     }

@@ -17,6 +17,9 @@ const RATES: u64 = 50;
 /// One in so many limits is small in a run with small limits.
 const LIMITS_PER_SMALL: u64 = 3;
 
+/// Things compared by `witness!`; beyond this the oldest by name and number are forgotten.
+const WITNESSED_MAX: usize = 1 << 19;
+
 /// The points of a run.
 #[derive(Default)]
 pub(super) struct Points {
@@ -27,6 +30,8 @@ pub(super) struct Points {
     limits: BTreeMap<&'static str, Option<u64>>,
     /// The planted bug, if any.
     planted: Option<String>,
+    /// What was seen first of everything that must be the same everywhere, if that is compared.
+    witnessed: Option<BTreeMap<(&'static str, [u64; 2]), u64>>,
 }
 
 #[derive(Default)]
@@ -79,6 +84,27 @@ pub fn small_limits() -> BTreeMap<&'static str, u64> {
 /// Switches the named bug on (see [`crate::planted!`]).
 pub fn plant(name: &str) {
     with_state(|state| state.points.planted = Some(name.to_owned()));
+}
+
+/// Makes `witness!` compare from now on. It starts off, because what is compared belongs to one cluster.
+pub fn compare_witnesses() {
+    with_state(|state| state.points.witnessed = Some(BTreeMap::new()));
+}
+
+pub(crate) fn compares_witnesses() -> bool {
+    with_state(|state| state.points.witnessed.is_some())
+}
+
+/// What was seen first; `is` if nothing was.
+pub(crate) fn first_witness(name: &'static str, of: [u64; 2], is: u64) -> u64 {
+    with_state(|state| {
+        let Some(witnessed) = &mut state.points.witnessed else { return is };
+        let first = *witnessed.entry((name, of)).or_insert(is);
+        if witnessed.len() > WITNESSED_MAX {
+            witnessed.pop_first();
+        }
+        first
+    })
 }
 
 pub(crate) fn bug_is_planted(name: &'static str) -> bool {
@@ -154,6 +180,17 @@ mod tests {
         assert!(!bug_is_planted("a"));
         plant("a");
         assert!(bug_is_planted("a") && !bug_is_planted("b"));
+    }
+
+    #[test]
+    fn what_differs_from_its_first_witness_ends_the_run() {
+        let see = |leader: u64| std::panic::catch_unwind(|| crate::witness!("the leader of a term", [1, 2], leader));
+        seed(1);
+        assert!(see(5).is_ok() && see(6).is_ok(), "nothing is compared yet");
+        compare_witnesses();
+        assert!(see(5).is_ok() && see(5).is_ok());
+        assert!(see(6).is_err());
+        crate::witness!("the leader of a term", [1, 3], 6);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -22,6 +23,9 @@ pub(crate) struct Files {
 
 /// Files that stay open for reading.
 const OPEN_MAX: usize = 64;
+/// How often a read is tried that fails, and the pause between two tries.
+const READ_TRIES: u32 = 5;
+const READ_PAUSE: Duration = Duration::from_millis(20);
 
 impl Files {
     pub(crate) fn new(directory: PathBuf) -> Files {
@@ -36,8 +40,23 @@ impl Files {
         self.directory.join(names::file_name(segment))
     }
 
-    /// The bytes at `place`.
+    /// The bytes at `place`. A read that fails is repeated a few times: after an error openraft stops the replica until the
+    /// process is restarted, and a disk that fails to read once often succeeds at the next try.
     pub(crate) async fn read(&self, place: Place) -> io::Result<Bytes> {
+        let mut tries = 1;
+        loop {
+            match self.read_once(place).await {
+                Err(error) if may_pass(&error) && tries < READ_TRIES => {
+                    tracing::warn!(%error, segment = place.segment, "the log cannot be read; trying again");
+                    tokio::time::sleep(READ_PAUSE).await;
+                    tries += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn read_once(&self, place: Place) -> io::Result<Bytes> {
         let file = self.open(place.segment).await?;
         let mut bytes = vec![0; place.length as usize];
         file.read_exact_at(&mut bytes, place.offset).await?;
@@ -75,5 +94,25 @@ impl Files {
         let path = self.path(place.segment);
         let text = format!("the log {} is damaged at offset {} ({what})", path.display(), place.offset);
         io::Error::new(io::ErrorKind::InvalidData, text)
+    }
+}
+
+/// Whether a read may succeed if it is repeated: not of a file that was removed or is too short.
+fn may_pass(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_of_a_file_that_is_gone_is_not_repeated() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = Files::new(directory.path().to_owned());
+        let before = tokio::time::Instant::now();
+        let error = files.read(Place { segment: 1, offset: 0, length: 8 }).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert_eq!(before.elapsed(), Duration::ZERO);
     }
 }

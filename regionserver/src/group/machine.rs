@@ -10,6 +10,7 @@
 //! A region's window of operations changes with its writes and is part of its durable point, so a replay restores it.
 
 mod apply;
+pub mod digest;
 mod prepare;
 mod regions;
 

@@ -17,12 +17,17 @@ use std::time::Duration;
 use mad_turmoil_rand::SeedableRng;
 use mad_turmoil_rand::rngs::StdRng;
 use terrane_simulator::fault::draw::NAMES;
+use terrane_simulator::memory;
 use terrane_simulator::plan::Plan;
 use terrane_simulator::planted::{PLANTED, PlantedBug};
 use terrane_simulator::run::{self, Summary};
 use terrane_simulator::scenario::Kind;
 use terrane_simulator::trace;
 use terrane_simulator::verdict::{Failure, Verdict};
+
+/// Counts the memory that each host holds.
+#[global_allocator]
+static ALLOCATOR: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);
 
 const USAGE: &str = "usage: terrane-sim --seed N
   --scenario NAME  this scenario instead of the one that the seed draws; --scenario list names them
@@ -74,6 +79,7 @@ fn main() {
         terrane_env::sim::plant(bug);
     }
     let _clocks = mad_turmoil::time::SimClocksGuard::init();
+    memory::meter(|| ALLOCATOR.allocated());
     trace::begin(arguments.trace.as_deref(), arguments.wire);
     std::panic::set_hook(Box::new(fail_at_panic));
     let plan = Plan::drawn(seed, arguments.scenario);
@@ -106,6 +112,7 @@ fn report(summary: &Summary) {
     let listed = |counts: Vec<String>| if counts.is_empty() { "none".to_owned() } else { counts.join(", ") };
     println!("faults: {}", listed(summary.faults.iter().map(|(name, count)| format!("{name} {count}")).collect()));
     println!("machines: {}", listed(summary.machines.iter().map(|(what, count)| format!("{what} {count}")).collect()));
+    println!("checks: {}", listed(summary.watched.iter().map(|(name, count)| format!("{name} {count}")).collect()));
     let fired = summary.points.iter().filter(|(_, (_, fired))| *fired > 0);
     println!("fault points: {}", listed(fired.map(|(name, (_, fired))| format!("{name} {fired}")).collect()));
     let limits = summary.small_limits.iter().map(|(name, limit)| format!("{name} {limit}"));

@@ -541,3 +541,27 @@ async fn an_entry_waits_for_the_memtables_until_a_flush_frees_them() {
     }
     assert_eq!(machine.log_time(), replica.log.last().unwrap().stamp);
 }
+
+#[tokio::test]
+async fn replicas_at_one_index_have_one_digest_whatever_they_flushed() {
+    let (mut one, mut other) = (Replica::new().await, Replica::new().await);
+    for replica in [&mut one, &mut other] {
+        replica.create().await;
+        replica.put(1, 1, "a").await;
+        replica.put(1, 1, "m").await;
+        replica.split(1, 1, "c", 2, 3).await;
+        replica.put(3, 2, "z").await;
+    }
+    one.machine.flush(RegionId(3)).await.unwrap();
+    one.machine.record().await.unwrap();
+    let digest = one.machine.digest().await.unwrap().unwrap();
+    assert_eq!((digest.applied, digest.regions, digest.rows), (5, 2, 3));
+    assert_eq!(other.machine.digest().await.unwrap(), Some(digest));
+    let mut one = one.crash_and_replay().await;
+    assert_eq!(one.machine.digest().await.unwrap(), Some(digest));
+    one.put(2, 2, "b").await;
+    other.put(2, 2, "a").await;
+    let (one, other) = (one.machine.digest().await.unwrap().unwrap(), other.machine.digest().await.unwrap().unwrap());
+    assert_eq!(one.applied, other.applied);
+    assert_ne!(one.digest, other.digest);
+}

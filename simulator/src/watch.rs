@@ -1,0 +1,134 @@
+//! Checks of the cluster as a whole, in every run, whatever its scenario.
+//!
+//! - While faults occur, a client asks the master again and again ([`status`]): the map of regions is right in every answer
+//!   ([`crate::check::meta`]), and a server that has been down for long is named.
+//! - After everything is healed, and after the power cut of all nodes, the cluster works again within a stated time
+//!   ([`liveness`]): the master finds nothing wrong, and every region takes a read and a write.
+//! - Then the replicas of every group reach the same applied index and hold the same ([`digests`]).
+//! - No node takes more memory than any legal run needs ([`crate::memory`]), and no limited resource exceeds its limit.
+//! - Leaders per term and log entries are compared where they occur (`terrane_env::witness!`).
+
+mod digests;
+pub mod liveness;
+pub mod status;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use terrane_regionserver::GroupDigest;
+
+use crate::check::meta::RegionMap;
+use crate::check::resources;
+use crate::memory;
+use crate::run_state::RunState;
+use crate::verdict::Failure;
+use digests::Digests;
+
+type Host = &'static str;
+
+/// Memory that a node may take: far above what any run needs, and far below what a leak of requests or rows takes.
+const NODE_BYTES_MAX: i64 = 256 << 20;
+/// The same of the whole process.
+const ALL_BYTES_MAX: usize = 1_536 << 20;
+/// Steps between two looks at hosts and memory.
+const STEPS_PER_LOOK: u64 = 32;
+
+/// What is known of the cluster as a whole.
+#[derive(Clone, Default)]
+pub struct Watch {
+    inner: Rc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    steps: Cell<u64>,
+    map: RefCell<RegionMap>,
+    /// Since when each running host runs, and each other host does not.
+    up: RefCell<BTreeMap<Host, Duration>>,
+    down: RefCell<BTreeMap<Host, Duration>>,
+    digests: RefCell<Digests>,
+    digests_wanted: Cell<bool>,
+    counts: RefCell<BTreeMap<&'static str, u64>>,
+    peak_bytes: Cell<i64>,
+}
+
+impl Watch {
+    /// A host's process starts.
+    pub fn started(&self, host: Host) {
+        self.inner.up.borrow_mut().insert(host, now());
+        self.inner.down.borrow_mut().remove(host);
+        memory::forget(host);
+    }
+
+    /// Looks at the hosts after a step of the simulation.
+    pub fn step(&self, sim: &mut turmoil::Sim<'static>, hosts: impl Iterator<Item = Host>, state: &RunState) {
+        let steps = self.inner.steps.get() + 1;
+        self.inner.steps.set(steps);
+        if !steps.is_multiple_of(STEPS_PER_LOOK) {
+            return;
+        }
+        for host in hosts {
+            if sim.is_host_running(host) {
+                self.inner.down.borrow_mut().remove(host);
+            } else {
+                self.inner.down.borrow_mut().entry(host).or_insert(sim.elapsed());
+            }
+            let bytes = memory::of(host);
+            self.inner.peak_bytes.set(self.inner.peak_bytes.get().max(bytes));
+            if bytes > NODE_BYTES_MAX {
+                state.fail(Failure::new(format!("{host} holds {} MiB of memory", bytes >> 20)));
+            }
+        }
+        let all = memory::of_process();
+        if all > ALL_BYTES_MAX {
+            state.fail(Failure::new(format!("all nodes and clients hold {} MiB of memory", all >> 20)));
+        }
+    }
+
+    /// The metrics of a node: none of its limited resources exceeds its limit.
+    pub fn check_resources(&self, host: Host, numbers: &BTreeMap<String, f64>, state: &RunState) {
+        if let Some(excess) = resources::excess(numbers) {
+            state.fail(Failure { what: format!("{host}: {excess}"), about: vec![host.to_owned()] });
+        }
+        self.count("resources within limits");
+    }
+
+    /// Whether nodes should report their digests.
+    pub fn wants_digests(&self) -> bool {
+        self.inner.digests_wanted.get()
+    }
+
+    /// What a node's replicas hold: it must be what others held at the same index.
+    pub fn compare(&self, host: Host, seen: &Result<Vec<GroupDigest>, terrane_engine::Error>, state: &RunState) {
+        if let Err(error) = seen
+            && state.degraded() != Some(host)
+        {
+            state.fail(Failure { what: format!("{host} cannot read its rows: {error}"), about: vec![host.to_owned()] });
+        }
+        for digest in seen.iter().flatten() {
+            self.count("digests");
+            if let Err(difference) = self.inner.digests.borrow_mut().add(host, digest) {
+                let about = vec![format!("group {}", digest.group), format!("group={}", digest.group)];
+                state.fail(Failure { what: difference, about });
+            }
+        }
+    }
+
+    /// How often each check was made.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = self.inner.counts.borrow().clone();
+        counts.insert("peak KiB of a node", u64::try_from(self.inner.peak_bytes.get() >> 10).unwrap_or(0));
+        counts
+    }
+
+    fn count(&self, what: &'static str) {
+        *self.inner.counts.borrow_mut().entry(what).or_default() += 1;
+    }
+}
+
+/// The simulated time.
+fn now() -> Duration {
+    turmoil::sim_elapsed().unwrap_or_default()
+}

@@ -1,0 +1,154 @@
+//! After everything is healed, the cluster works again within a stated time, without help.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use terrane_client::{Client, ClusterStatus, Delete, Error, Get, GroupInfo, RegionInfo, ServerInfo, Table, TableInfo};
+use terrane_types::GroupId;
+
+use super::now;
+use crate::context::Context;
+use crate::nodes::address;
+use crate::scenario::{connect, passes};
+use crate::trace::{self, chain};
+use crate::verdict::Failure;
+
+/// Within this the master finds nothing wrong. A server may wait 3 s for a master and half a second for its restart, groups
+/// elect leaders within 2 s, servers report every 250 ms, and slow disks delay each of these.
+const WELL_WITHIN: Duration = Duration::from_secs(10);
+/// The deadline of a call to a healthy cluster.
+const CALL_MAX: Duration = Duration::from_secs(5);
+/// Within this all replicas have caught up after that.
+const EQUAL_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Troubles that are no fault of the cluster.
+const LEGAL: [&str; 1] = ["has no row to split at"];
+
+/// Waits until all is well, and checks that all works.
+pub async fn until_well(context: Context) -> Result<(), Error> {
+    let began = now();
+    let client = connect(CALL_MAX).await?;
+    let done = match well(&client, &context, began).await {
+        Ok(()) => works(&client, &context).await,
+        failed => failed,
+    };
+    if let Err(what) = done {
+        context.state.fail(Failure::new(what));
+    }
+    Ok(())
+}
+
+async fn well(client: &Client, context: &Context, began: Duration) -> Result<(), String> {
+    loop {
+        let complaint = match client.admin().status().await {
+            Ok(status) => complaint(&status, context),
+            Err(error) => Some(chain(&error)),
+        };
+        let Some(complaint) = complaint else { break };
+        if now() > began + WELL_WITHIN {
+            return Err(format!("{} s after everything was healed: {complaint}", WELL_WITHIN.as_secs()));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    trace::note(format_args!("all is well after {} ms", (now() - began).as_millis()));
+    context.watch.count("all was well");
+    Ok(())
+}
+
+/// What is wrong with the cluster, if anything.
+fn complaint(status: &ClusterStatus, context: &Context) -> Option<String> {
+    let servers = context.plan.servers;
+    // A server whose disk is damaged for good stays away.
+    let lost = context.state.degraded().map(address);
+    let is_away = |server: &&ServerInfo| server.state != "live" && lost.as_deref() != Some(&server.address);
+    let away: Vec<&str> = status.servers.iter().filter(is_away).map(|server| server.address.as_str()).collect();
+    let is_legal = |trouble: &&String| {
+        LEGAL.iter().any(|legal| trouble.contains(legal))
+            || lost.as_ref().is_some_and(|lost| trouble.contains(lost.as_str()))
+    };
+    let troubles: Vec<&String> = status.troubles.iter().filter(|trouble| !is_legal(trouble)).collect();
+    if status.servers.len() < servers || !away.is_empty() {
+        return Some(format!("{} of {servers} servers are known, not live: {away:?}", status.servers.len()));
+    }
+    if status.groups_without_leader > 0 {
+        return Some(format!("{} groups have no leader", status.groups_without_leader));
+    }
+    // Without that server the master waits for it.
+    if !status.waiting_for.is_empty() && lost.is_none() {
+        return Some(format!("the master waits for {}", status.waiting_for));
+    }
+    (!troubles.is_empty()).then(|| format!("the status says {troubles:?}"))
+}
+
+/// Reads and writes in every region, then compares the replicas.
+async fn works(client: &Client, context: &Context) -> Result<(), String> {
+    let failed = |what: &str, error: &Error| format!("in a healthy cluster, {what} fails: {}", chain(error));
+    let tables = client.admin().list_tables().await.map_err(|error| failed("listing tables", &error))?;
+    for info in tables {
+        let name = info.schema.name.to_string();
+        match probe_table(client, context, &info).await {
+            // It was dropped meanwhile.
+            Err(Error::NotFound { .. }) | Ok(()) => {}
+            Err(error) => return Err(failed(&format!("a probe of every region of table {name}"), &error)),
+        }
+    }
+    let regions = client.admin().regions(None).await.map_err(|error| failed("listing regions", &error))?;
+    context.watch.check_map(&regions, context);
+    replicas_are_equal(client, context).await
+}
+
+async fn probe_table(client: &Client, context: &Context, info: &TableInfo) -> Result<(), Error> {
+    let name = info.schema.name.to_string();
+    let Some(family) = info.schema.families.first().map(|family| family.name.to_string()) else { return Ok(()) };
+    let table = client.table(&name).await?.with_timeout(CALL_MAX);
+    let regions = client.admin().regions(Some(&name)).await?;
+    let probes = regions.iter().map(|region| probe(&table, &family, region, context));
+    join_all(probes).await.into_iter().collect()
+}
+
+/// Reads a row that does not exist and deletes a column of it: that takes the way of every read and write, and changes
+/// nothing that a scenario could see.
+async fn probe(table: &Table, family: &str, region: &RegionInfo, context: &Context) -> Result<(), Error> {
+    let row = [&region.descriptor.range.start[..], b"\0"].concat();
+    if !region.descriptor.range.contains(&row) {
+        return Ok(());
+    }
+    table.get(Get::new(&row)).await?;
+    table.delete(Delete::new(&row).column(family, "a probe")).await?;
+    context.watch.count("probes of regions");
+    Ok(())
+}
+
+/// All replicas reach the same index, and hold the same there.
+async fn replicas_are_equal(client: &Client, context: &Context) -> Result<(), String> {
+    let groups = loop {
+        match client.admin().groups().await {
+            Ok(groups) => break groups,
+            Err(error) if passes(&error) => {}
+            Err(error) => return Err(chain(&error)),
+        }
+    };
+    let lost = context.state.degraded().map(address);
+    let reporting = |group: &GroupInfo| {
+        group.members.iter().filter(|(_, address)| lost.as_deref() != Some(address.as_str())).count()
+    };
+    let groups: Vec<(GroupId, usize)> = groups.iter().map(|group| (group.group, reporting(group))).collect();
+    let watch = &context.watch.inner;
+    watch.digests.borrow_mut().begin_round();
+    watch.digests_wanted.set(true);
+    let began = now();
+    let equal = loop {
+        let missing = watch.digests.borrow().missing(&groups);
+        if missing.is_empty() {
+            break Ok(());
+        }
+        if now() > began + EQUAL_WITHIN {
+            let seconds = EQUAL_WITHIN.as_secs();
+            break Err(format!("the replicas of groups {missing:?} did not reach one index within {seconds} s"));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    };
+    watch.digests_wanted.set(false);
+    trace::note(format_args!("replicas compared after {} ms", (now() - began).as_millis()));
+    equal
+}
