@@ -299,6 +299,7 @@ impl TableSchema {
         self.check_families()?;
         check_region_size(self.region_size)?;
         check_flush_size(self.flush_size)?;
+        check_duration("history", self.history_ms)?;
         self.check_leading_parts("atomic", self.atomic)?;
         self.check_leading_parts("bloom_prefix", self.bloom_prefix)?;
         check_entries(&self.metadata).map_err(|error| Invalid::new(format!("table {}: {error}", self.name)))?;
@@ -325,7 +326,8 @@ impl TableSchema {
                 return Err(Invalid::new(format!("table {} names family {} twice", self.name, family.name)));
             }
             let in_family = |error: Invalid| Invalid::new(format!("family {}: {error}", family.name));
-            let checked = family.rules.check().and_then(|()| family.storage.check());
+            let ttl = check_duration("ttl", family.rules.ttl_ms.unwrap_or(0));
+            let checked = family.rules.check().and(ttl).and_then(|()| family.storage.check());
             checked.and_then(|()| check_entries(&family.metadata)).map_err(in_family)?;
         }
         Ok(())
@@ -487,7 +489,21 @@ fn check_entries(metadata: &BTreeMap<String, String>) -> Result<(), Invalid> {
         let count = metadata.len();
         return Err(Invalid::new(format!("it has {count} entries of metadata; the limit is {METADATA_ENTRIES_MAX}")));
     }
-    metadata.iter().try_for_each(|(name, value)| check_metadata(name, value))
+    metadata.iter().try_for_each(|(name, value)| {
+        // As an attribute, an empty value takes the entry away: `describe` could not show one that can be set again.
+        if value.is_empty() {
+            return Err(Invalid::new(format!("the metadata entry {name} is empty; leave it out")));
+        }
+        check_metadata(name, value)
+    })
+}
+
+/// Checks a duration that did not come as text. Schemas in logs are not checked: an older build accepted longer ones.
+fn check_duration(attribute: &str, ms: u64) -> Result<(), Invalid> {
+    if i64::try_from(ms).is_ok() {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("{attribute}={ms}ms is out of range; it is at most {}ms", i64::MAX)))
 }
 
 pub(crate) fn check_metadata(name: &str, value: &str) -> Result<(), Invalid> {

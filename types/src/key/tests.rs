@@ -164,3 +164,15 @@ proptest! {
         let _ = KeyDeclaration::parse(&text);
     }
 }
+
+#[test]
+fn every_nan_is_shown_so_that_it_is_the_same_key_when_typed_in() {
+    let key = KeyDeclaration::parse("a:f64, b:desc f64").unwrap();
+    let quiet = f64::NAN.to_bits();
+    for bits in [quiet, quiet | 7, quiet | 1 << 63, f64::INFINITY.to_bits() | 1] {
+        let text = if bits == quiet { "NaN".to_owned() } else { format!("NaN:{bits:016x}") };
+        let row = key.encode(&[&text, &text]).unwrap();
+        assert_eq!(key.decode(&row).unwrap(), [text.clone(), text]);
+    }
+    assert!(key.encode(&["NaN:0", "1"]).is_err(), "bits of a number");
+}

@@ -1,6 +1,6 @@
 //! Keys as text, part by part: what a person types and sees for a table that declares its key.
 //!
-//! Numbers are decimal, a bool is `true` or `false`, a UUID is in its hyphenated form, and everything made of bytes is
+//! Numbers are decimal (a NaN other than the usual one is `NaN:` and its bits as hexadecimal digits), a bool is `true` or `false`, a UUID is in its hyphenated form, and everything made of bytes is
 //! escaped as everywhere (`\xHH`, `\\`).
 
 use uuid::Uuid;
@@ -103,7 +103,7 @@ fn encode_text(kind: PartKind, text: &str, out: &mut Vec<u8>) -> Result<(), Inva
         PartType::U64 => put::<u64>(kind, parse(text)?, out),
         PartType::I32 => put::<i32>(kind, parse(text)?, out),
         PartType::I64 => put::<i64>(kind, parse(text)?, out),
-        PartType::F64 => put::<f64>(kind, parse(text)?, out),
+        PartType::F64 => put::<f64>(kind, parse_float(text)?, out),
         PartType::Bool => put::<bool>(kind, parse(text)?, out),
         PartType::Uuid => put::<Uuid>(kind, parse(text)?, out),
         PartType::Text => {
@@ -125,7 +125,7 @@ fn decode_text(kind: PartKind, input: &mut PartReader<'_>) -> Result<Option<Stri
         PartType::U64 => take::<u64>(kind, input)?.to_string(),
         PartType::I32 => take::<i32>(kind, input)?.to_string(),
         PartType::I64 => take::<i64>(kind, input)?.to_string(),
-        PartType::F64 => take::<f64>(kind, input)?.to_string(),
+        PartType::F64 => float_text(take::<f64>(kind, input)?),
         PartType::Bool => take::<bool>(kind, input)?.to_string(),
         PartType::Uuid => take::<Uuid>(kind, input)?.to_string(),
         PartType::Text => escape(take::<String>(kind, input)?.as_bytes()),
@@ -164,6 +164,26 @@ fn skip(kind: PartKind, input: &mut PartReader<'_>) -> Result<(), Invalid> {
 
 fn parse<T: std::str::FromStr>(text: &str) -> Result<T, Invalid> {
     text.parse().map_err(|_| Invalid::new(format!("{text:?} is not a value of this type")))
+}
+
+/// Before the bits of a NaN: keys tell all of them apart, and `NaN` alone means one.
+const NAN_BITS: &str = "NaN:";
+
+fn float_text(value: f64) -> String {
+    if value.is_nan() && value.to_bits() != f64::NAN.to_bits() {
+        return format!("{NAN_BITS}{:016x}", value.to_bits());
+    }
+    value.to_string()
+}
+
+fn parse_float(text: &str) -> Result<f64, Invalid> {
+    match text.strip_prefix(NAN_BITS).map(|bits| u64::from_str_radix(bits, 16)) {
+        Some(bits) => {
+            let value = bits.map(f64::from_bits).ok().filter(|value| value.is_nan());
+            value.ok_or_else(|| Invalid::new(format!("{text:?} does not have the bits of a NaN")))
+        }
+        None => parse(text),
+    }
 }
 
 fn put<T: PlainPart>(kind: PartKind, value: T, out: &mut Vec<u8>) {

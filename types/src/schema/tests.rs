@@ -63,7 +63,7 @@ fn schema_at_its_limits() -> TableSchema {
     for number in 0..FAMILIES_MAX {
         let mut family = FamilySchema::new(FamilyName::new(&longest_name(number)).expect("the longest name"));
         let rules = FamilyRules { versions: VERSIONS_MAX, min_versions: VERSIONS_MAX, ..family.rules };
-        family.rules = FamilyRules { ttl_ms: Some(u64::MAX), keep_deleted_cells: true, ..rules };
+        family.rules = FamilyRules { ttl_ms: Some(i64::MAX.cast_unsigned()), keep_deleted_cells: true, ..rules };
         family.storage.block_size = crate::limits::BLOCK_SIZE_MAX;
         schema.add_family(family).expect("not too many");
     }
@@ -335,4 +335,21 @@ proptest! {
         bytes[at] ^= flip;
         let _ = TableSchema::decode(&bytes);
     }
+}
+
+#[test]
+fn what_attributes_cannot_express_is_refused_at_the_edge_and_read_from_logs() {
+    let mut schema = TableSchema::new("t".parse().unwrap());
+    schema.add_family(FamilySchema::new("f".parse().unwrap())).unwrap();
+    let refusal = |change: &dyn Fn(&mut TableSchema)| {
+        let mut changed = schema.clone();
+        change(&mut changed);
+        assert_eq!(TableSchema::decode(&changed.encode()), Ok(changed.clone()), "an older build may have logged it");
+        changed.check().unwrap_err().what
+    };
+    let empty = |schema: &mut TableSchema| drop(schema.metadata.insert("note".into(), String::new()));
+    assert!(refusal(&empty).contains("the metadata entry note is empty"));
+    let ttl = |schema: &mut TableSchema| schema.families[0].rules.ttl_ms = Some(1 << 63);
+    assert!(refusal(&ttl).contains("family f: ttl=9223372036854775808ms is out of range"));
+    assert!(refusal(&|schema| schema.history_ms = u64::MAX).contains("history=18446744073709551615ms"));
 }
