@@ -71,6 +71,9 @@ fn kind(error: &Error) -> Kind {
     }
 }
 
+/// How the text of an internal error begins.
+const INTERNAL: &str = "internal error: ";
+
 /// The error in a message.
 #[must_use]
 pub fn from_detail(detail: v1::ErrorDetail) -> Error {
@@ -107,7 +110,11 @@ pub fn from_detail(detail: v1::ErrorDetail) -> Error {
         Some(Kind::Unavailable(e)) => Error::Unavailable { message, retry_after: wait(e.retry_after_ms) },
         Some(Kind::SchemaChanged(e)) => Error::SchemaChanged { table: TableId(e.table), version: e.version },
         Some(Kind::ReadOnly(e)) => Error::ReadOnly { what: e.what },
-        Some(Kind::Internal(_)) | None => Error::Internal { message },
+        Some(Kind::Internal(_)) | None => {
+            // The message is the whole sentence, to which the error adds its beginning again when it is passed on.
+            let message = message.strip_prefix(INTERNAL).map(str::to_owned).unwrap_or(message);
+            Error::Internal { message }
+        }
     }
 }
 
@@ -203,6 +210,7 @@ mod tests {
             Error::DeadlineExceeded,
             Error::AlreadyExists { what: "table t".into() },
             Error::ReadOnly { what: "table t".into() },
+            Error::Internal { message: "a defect".into() },
         ]
     }
 
