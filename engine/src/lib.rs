@@ -34,6 +34,9 @@ mod error;
 mod family_reader;
 mod file_directory;
 mod file_dump;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod get;
 mod history;
 mod levels;

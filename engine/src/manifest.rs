@@ -5,6 +5,8 @@
 //! its contents, it is rewritten beside itself and renamed into place. `docs/formats/manifest.md` has the bytes.
 
 mod examine;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -26,6 +26,8 @@ mod cursor;
 mod data_block;
 mod filter;
 mod footer;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod index;
 mod listing;
 mod properties;

@@ -78,12 +78,12 @@ impl Identity {
         Self::decode(&bytes).map_err(|what| IdentityError::Damaged { file, what })
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let body = format!("{HEADER}\ncluster {}\nmaster {}\nboot {}\n", self.cluster, self.number, self.boot);
         format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, String> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
         let (body, checksum) = text.split_once("crc32c ").ok_or("it ends before its checksum")?;
         let expected = u32::from_str_radix(checksum.trim_end(), 16).map_err(|_| "its checksum is not a number")?;

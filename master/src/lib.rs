@@ -17,6 +17,9 @@ mod check;
 mod config;
 mod context;
 mod deadline;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity;
 mod ids;
 mod inventory;

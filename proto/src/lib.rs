@@ -7,6 +7,9 @@
 pub mod codec;
 pub mod convert;
 pub mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod hello;
 pub mod mutation;
 pub mod projection;

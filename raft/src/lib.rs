@@ -28,6 +28,9 @@ mod config;
 mod entry;
 mod erased;
 mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod group_host;
 mod host;

@@ -29,6 +29,8 @@ mod cache;
 mod check;
 mod extents;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod held;
 mod held_list;
 mod index;

@@ -4,6 +4,8 @@
 //! requests; replies return on the same stream, in the order in which they become ready.
 
 pub(crate) mod frame;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod headroom;
 mod link;
 mod service;

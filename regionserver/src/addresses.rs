@@ -68,7 +68,7 @@ pub async fn keep(addresses: Arc<Addresses>, directory: PathBuf, stop: Cancellat
     }
 }
 
-fn encode(addresses: &BTreeMap<ServerId, String>) -> Vec<u8> {
+pub(crate) fn encode(addresses: &BTreeMap<ServerId, String>) -> Vec<u8> {
     let lines: String = addresses.iter().map(|(server, address)| format!("server {server} {address}\n")).collect();
     let body = format!("{HEADER}\n{lines}");
     format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()

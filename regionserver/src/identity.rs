@@ -72,7 +72,7 @@ impl Identity {
         written.map_err(|source| IdentityError::Io { file, source })
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let body = format!(
             "{HEADER}\ncluster {}\nserver {}\nengine {}\nboot {}\n",
             self.cluster, self.server, self.engine, self.boot
@@ -80,7 +80,7 @@ impl Identity {
         format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
         let (body, checksum) = text.split_once("crc32c ").ok_or("it ends before its checksum")?;
         let expected = u32::from_str_radix(checksum.trim_end(), 16).map_err(|_| "its checksum is not a number")?;

@@ -23,6 +23,9 @@ mod consistency;
 pub mod edge;
 mod error_mapping;
 mod evaluate;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod group;
 mod health;
 mod hosted;

@@ -18,6 +18,9 @@
 //! Numbers are little-endian. `binding` is the CRC-32C of `bound`. It adds no security: it distinguishes a token that was
 //! made for another request from a damaged one, so that the error can say which.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+
 use std::sync::Arc;
 use std::time::Duration;
 

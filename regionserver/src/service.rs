@@ -5,5 +5,7 @@ pub mod admin;
 pub mod data;
 mod decode;
 mod encode;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod scan_stream;
 mod session;

@@ -37,6 +37,10 @@ pub mod table_row;
 pub mod value_type;
 pub mod visibility;
 
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+
 mod attribute;
 mod binary;
 

@@ -4,6 +4,7 @@
 //! - `tidy` checks the rules that the compiler does not (see [`tidy`]).
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
 //! - `faults` injects faults into clusters of real processes and measures the effect.
+//! - `fuzz` builds the fuzz driver and runs its targets.
 //! - `sim` builds the simulator and runs one seed, or many.
 //! - `interleavings` runs the tests of threads that race, under many schedules.
 //! - `dist` builds the binary that ships.
@@ -20,6 +21,7 @@ mod dev_cluster;
 mod dist;
 mod examples;
 mod faults;
+mod fuzz;
 mod interleavings;
 mod processes;
 mod python;
@@ -40,6 +42,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   faults [NAME ..] real processes under faults: clocks, disks, kills, overload; takes minutes on a quiet machine
                    (--runs N: repetitions of checks that depend on chance, default 20;
                    --binary FILE: check this build)
+  fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/fuzzing.md)
   dist             the stripped release binary and its debug information, in target/dist; prints the size
   interleavings    races inside a process, under many schedules; arguments select tests, as for `cargo test`
 ";
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     match (command, rest) {
         ("interleavings", rest) => interleavings::run(&root(), rest),
         ("faults", rest) => faults::run(&root(), rest),
+        ("fuzz", rest) => fuzz::run(&root(), rest),
         ("check", []) => steps::check(&root()),
         ("dist", []) => dist::run(&root()),
         ("fix", []) => steps::fix(&root()),

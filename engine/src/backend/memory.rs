@@ -4,6 +4,9 @@
 //! `--engine memory` shows the cost of everything above the store. `docs/formats/cells.md` has its layout: a header
 //! frame, then frames of cells, each with a checksum, and a closing frame with their count.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

@@ -7,6 +7,8 @@
 //! directory are synced** before the flush counts. A sled directory that does not open is damaged: nothing of it is
 //! served.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod keys;
 
 use std::collections::BTreeSet;

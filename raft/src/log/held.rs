@@ -158,7 +158,7 @@ async fn write(
     Ok((written, moved))
 }
 
-fn header(log: u64, group: GroupId, number: u64) -> Vec<u8> {
+pub(super) fn header(log: u64, group: GroupId, number: u64) -> Vec<u8> {
     let mut header = MAGIC.to_vec();
     [log, group.0, number & !HELD].into_iter().for_each(|value| put_u64(&mut header, value));
     let crc = crc32c::crc32c(&header);

@@ -106,11 +106,11 @@ fn damage(files: &Files, segment: u64, offset: u64, what: &str) -> OpenError {
 
 /// How far a segment is good.
 #[derive(Clone, Copy)]
-struct Scanned {
+pub(super) struct Scanned {
     /// Where the last good batch ends.
-    end: u64,
+    pub(super) end: u64,
     /// Why what follows is not a batch, unless nothing follows.
-    bad: Option<&'static str>,
+    pub(super) bad: Option<&'static str>,
 }
 
 pub(super) struct Recovery {
@@ -175,7 +175,7 @@ impl Recovery {
     }
 
     /// Applies all batches of a segment up to the first bad one.
-    fn scan(&mut self, segment: u64, bytes: &Bytes) -> Result<Scanned, OpenError> {
+    pub(super) fn scan(&mut self, segment: u64, bytes: &Bytes) -> Result<Scanned, OpenError> {
         let mut offset = 0;
         loop {
             let end = offset as u64;

@@ -51,6 +51,7 @@ const ARROWS: &[(&str, May)] = &[
     (BINARY, May::Any),
     ("terrane-tests", May::Any),
     ("terrane-examples", May::Any),
+    ("terrane-fuzz", May::Any),
     (TEST_SCRIPTS, May::Only(&[])),
     (SHARED_FEATURES, May::Only(&["terrane-env"])),
     ("xtask", May::Only(&[])),

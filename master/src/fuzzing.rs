@@ -1,0 +1,172 @@
+//! Entry points of the fuzz driver: edits of the catalog, its checkpoint, and the `master` file.
+//!
+//! Only built with the feature `fuzzing`.
+
+use bytes::Bytes;
+use terrane_types::fuzzing::{Damage, Dice, Format, again, draw, no_limits, round_trip};
+use terrane_types::limits::{NAME_CHARS_MAX, ROW_BYTES_MAX, SPLIT_POINTS_BYTES_MAX};
+use terrane_types::{ClusterId, GroupId, NamespaceName, RegionEpoch, RegionId, ServerId, TableId};
+
+use crate::catalog::checkpoint::Checkpoint;
+use crate::catalog::groups::GroupPlan;
+use crate::catalog::page_keys::Secret;
+use crate::catalog::requests::RequestId;
+use crate::catalog::servers::Registration;
+use crate::catalog::{Bootstrap, Catalog, CatalogEdit, NewTable};
+use crate::identity::Identity;
+
+/// The formats of this crate.
+pub const FORMATS: &[Format] = &[EDIT, CHECKPOINT, CHECKPOINT_BODY, FILE];
+
+/// An edit, as an operation of group 0's log.
+const EDIT: Format = Format {
+    name: "catalog-edit",
+    damage: Damage::Undetected,
+    read: |bytes| again(CatalogEdit::decode(bytes), |edit| edit.encode()),
+    draw: |dice| checked_edit(&draw_edit(dice)),
+    limits: || {
+        let key = |number: usize| {
+            let mut key = vec![b'k'; ROW_BYTES_MAX];
+            key[..8].copy_from_slice(&(number as u64).to_be_bytes());
+            Bytes::from(key)
+        };
+        let split_at: Vec<Bytes> = (0..SPLIT_POINTS_BYTES_MAX / ROW_BYTES_MAX).map(key).collect();
+        let groups = vec![GroupId(u64::MAX); split_at.len() + 1];
+        let schema = draw::schema(&mut Dice::new(1));
+        let name = NamespaceName::new(&"n".repeat(NAME_CHARS_MAX)).expect("a valid name");
+        let address = format!("{}:65535", "a".repeat(506));
+        let registration = Registration { address: address.clone(), console: address, engine: "lsm".to_owned() };
+        let table = NewTable { schema, split_at, groups, implies_namespace: false };
+        [
+            CatalogEdit::CreateTable(table),
+            CatalogEdit::CreateNamespace { name },
+            CatalogEdit::UpdateServer { server: ServerId(u64::MAX), registration },
+        ]
+        .iter()
+        .map(checked_edit)
+        .collect()
+    },
+};
+
+/// A checkpoint of a catalog that edits have changed.
+const CHECKPOINT: Format = Format {
+    name: "catalog-checkpoint",
+    damage: Damage::Refused,
+    read: |bytes| again(Checkpoint::decode(bytes), |checkpoint| checkpoint.encode()),
+    draw: draw_checkpoint,
+    limits: no_limits,
+};
+
+/// A checkpoint without its checksum.
+const CHECKPOINT_BODY: Format = Format {
+    name: "catalog-checkpoint-body",
+    damage: Damage::Undetected,
+    read: |body| {
+        let sealed = [body, &crc32c::crc32c(body).to_le_bytes()].concat();
+        again(Checkpoint::decode(&sealed), |checkpoint| unsealed(checkpoint.encode()))
+    },
+    draw: |dice| unsealed(draw_checkpoint(dice)),
+    limits: no_limits,
+};
+
+/// The `master` file.
+const FILE: Format = Format {
+    name: "master-file",
+    damage: Damage::Refused,
+    read: |bytes| again(Identity::decode(bytes), |identity| identity.encode()),
+    draw: |dice| {
+        let identity = Identity { cluster: ClusterId(dice.array()), number: dice.number(), boot: dice.number() };
+        round_trip(&identity, identity.encode(), Identity::decode)
+    },
+    limits: no_limits,
+};
+
+fn unsealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.truncate(bytes.len() - 4);
+    bytes
+}
+
+fn checked_edit(edit: &CatalogEdit) -> Vec<u8> {
+    round_trip(edit, edit.encode(), CatalogEdit::decode)
+}
+
+fn draw_checkpoint(dice: &mut Dice) -> Vec<u8> {
+    let mut catalog = Catalog::default();
+    for _ in 0..dice.below(25) {
+        let edit = draw_edit(dice);
+        let before = catalog.clone();
+        if let crate::catalog::Outcome::Refused(_) = catalog.apply(&edit, 1_000) {
+            assert_eq!(catalog, before, "a refused edit changed the catalog: {edit:?}");
+        }
+    }
+    let checkpoint = Checkpoint { applied: dice.number(), stamp: dice.number(), catalog };
+    round_trip(&checkpoint, checkpoint.encode(), Checkpoint::decode)
+}
+
+fn registration(dice: &mut Dice) -> Registration {
+    let address = format!("{}:{}", dice.pick(&["a", "b", "c"]), dice.below(3));
+    Registration { address, console: dice.text(10), engine: dice.pick(&["lsm", "sled"]).to_owned() }
+}
+
+fn namespace(dice: &mut Dice) -> NamespaceName {
+    NamespaceName::new(dice.pick(&["default", "n", "m"])).expect("a valid name")
+}
+
+/// An edit about few servers, groups and tables, so that many of a sequence fit the catalog.
+fn draw_edit(dice: &mut Dice) -> CatalogEdit {
+    let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
+    match dice.below(19) {
+        0 => CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId([7; 16]), peers: Vec::new(), replication: 1 }),
+        1 => CatalogEdit::AddServer(registration(dice)),
+        2 => CatalogEdit::UpdateServer { server: ServerId(small(dice)), registration: registration(dice) },
+        3 => CatalogEdit::TakeRegionIds { count: dice.below(100_000).try_into().expect("a small number") },
+        4 | 5 => {
+            let plan = |dice: &mut Dice| {
+                let server = ServerId(small(dice));
+                GroupPlan { leader: server, servers: vec![server] }
+            };
+            CatalogEdit::AddGroups { expected: GroupId(small(dice)), groups: dice.list(2, plan) }
+        }
+        6 => CatalogEdit::OpenGroup { group: GroupId(small(dice)) },
+        7 | 8 => new_table(dice),
+        9 => CatalogEdit::EnableTable { table: TableId(small(dice)) },
+        10 => {
+            let mut schema = draw::schema(dice);
+            (schema.table, schema.version) = (TableId(small(dice)), 1 + small(dice));
+            CatalogEdit::AlterTable { schema }
+        }
+        11 => CatalogEdit::FinishAlter { table: TableId(small(dice)), version: small(dice) },
+        12 => CatalogEdit::DropTable { table: TableId(small(dice)) },
+        13 => CatalogEdit::RemoveTable { table: TableId(small(dice)) },
+        14 => {
+            let region = |dice: &mut Dice| terrane_types::RegionDescriptor {
+                region: RegionId(small(dice)),
+                table: TableId(small(dice)),
+                epoch: RegionEpoch(small(dice)),
+                group: GroupId(small(dice)),
+                ..draw::descriptor(dice)
+            };
+            CatalogEdit::IndexRegions { regions: dice.list(3, region) }
+        }
+        15 => CatalogEdit::AddPageKey {
+            id: dice.below(4).try_into().expect("a small number"),
+            secret: Secret(dice.array()),
+        },
+        16 => CatalogEdit::CreateNamespace { name: namespace(dice) },
+        17 => CatalogEdit::DropNamespace { name: namespace(dice) },
+        _ => {
+            let id = RequestId([dice.below(3).try_into().expect("a small number"); 16]);
+            let edit = Box::new(new_table(dice));
+            CatalogEdit::Requested { id, edit }
+        }
+    }
+}
+
+fn new_table(dice: &mut Dice) -> CatalogEdit {
+    let mut split_at: Vec<Bytes> = dice.list(3, |dice| draw::row(dice).into());
+    split_at.sort_unstable();
+    split_at.dedup();
+    let groups = vec![GroupId(1); split_at.len() + 1];
+    let implies_namespace = dice.flag();
+    CatalogEdit::CreateTable(NewTable { schema: draw::schema(dice), split_at, groups, implies_namespace })
+}

@@ -1,0 +1,52 @@
+//! Draws what log records and peer frames consist of.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use terrane_types::fuzzing::Dice;
+use terrane_types::{GroupId, ReplicaId, ServerId};
+
+use crate::GroupSpec;
+use crate::entry::Header;
+use crate::types::{LogId, Member, Membership, Packed, Payload, Vote, log_id};
+
+pub(crate) fn some_id(dice: &mut Dice) -> LogId {
+    log_id(dice.number(), dice.number())
+}
+
+pub(crate) fn vote(dice: &mut Dice, term: u64) -> Vote {
+    let replica = ReplicaId(dice.number());
+    if dice.flag() { Vote::new_committed(term, replica) } else { Vote::new(term, replica) }
+}
+
+pub(crate) fn membership(dice: &mut Dice) -> Membership {
+    let mut members = BTreeMap::new();
+    for _ in 0..1 + dice.below(5) {
+        members.insert(ReplicaId(dice.number()), Member { server: ServerId(dice.number()) });
+    }
+    let mut configurations = Vec::new();
+    for _ in 0..1 + dice.below(2) {
+        let voters: BTreeSet<ReplicaId> = members.keys().copied().filter(|_| dice.flag()).collect();
+        configurations.push(if voters.is_empty() { members.keys().copied().collect() } else { voters });
+    }
+    Membership::new(configurations, members).expect("all voters are members")
+}
+
+pub(crate) fn payload(dice: &mut Dice) -> Payload {
+    match dice.below(4) {
+        0 => Payload::Blank,
+        1 => Payload::Membership(membership(dice)),
+        _ => Payload::Normal(Packed(dice.bytes(400).into())),
+    }
+}
+
+pub(crate) fn spec(dice: &mut Dice, group: GroupId) -> GroupSpec {
+    let members = dice.list(4, |dice| (ReplicaId(dice.number()), ServerId(dice.number()))).into_iter().collect();
+    GroupSpec { group, replica: ReplicaId(dice.number()), members }
+}
+
+/// A header whose time is logged, or is what the stamp implies.
+pub(crate) fn header(dice: &mut Dice) -> Header {
+    let stamp = dice.number();
+    let time = if dice.flag() { stamp.saturating_sub(500) } else { dice.number().min(stamp.saturating_sub(501)) };
+    Header { term: dice.number(), ordinal: dice.number(), stamp, time, least_matched: dice.number() }
+}
