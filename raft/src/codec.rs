@@ -34,6 +34,9 @@ impl From<terrane_types::Malformed> for Malformed {
 
 /// Reads the values of log records and peer frames.
 pub(crate) trait ReadRaft {
+    /// The index of an entry. The greatest number is refused: what reads a log computes the index after it.
+    fn index(&mut self) -> Result<u64, Malformed>;
+
     fn log_id(&mut self) -> Result<LogId, Malformed>;
 
     fn vote(&mut self) -> Result<Vote, Malformed>;
@@ -48,9 +51,16 @@ pub(crate) trait ReadRaft {
 }
 
 impl ReadRaft for Reader {
+    fn index(&mut self) -> Result<u64, Malformed> {
+        match self.u64()? {
+            u64::MAX => Err(malformed("an index that no entry can follow")),
+            index => Ok(index),
+        }
+    }
+
     fn log_id(&mut self) -> Result<LogId, Malformed> {
         let term = self.u64()?;
-        Ok(log_id(term, self.u64()?))
+        Ok(log_id(term, self.index()?))
     }
 
     fn vote(&mut self) -> Result<Vote, Malformed> {
@@ -199,7 +209,7 @@ pub(crate) mod strategies {
     use super::*;
 
     pub(crate) fn log_ids() -> impl Strategy<Value = LogId> {
-        (any::<u64>(), any::<u64>()).prop_map(|(term, index)| log_id(term, index))
+        (any::<u64>(), 0..u64::MAX).prop_map(|(term, index)| log_id(term, index))
     }
 
     pub(crate) fn votes() -> impl Strategy<Value = Vote> {
@@ -271,6 +281,13 @@ mod tests {
     #[test]
     fn a_count_beyond_the_bytes_is_refused_before_anything_is_allocated() {
         assert_eq!(reader(&[0xff; 8]).membership().unwrap_err().what, "a count exceeds the bytes that follow");
+    }
+
+    #[test]
+    fn an_index_that_no_entry_can_follow_is_refused() {
+        let id = |index: u64| [7u64.to_le_bytes(), index.to_le_bytes()].concat();
+        assert_eq!(reader(&id(u64::MAX - 1)).log_id(), Ok(log_id(7, u64::MAX - 1)));
+        assert_eq!(reader(&id(u64::MAX)).log_id().unwrap_err().what, "an index that no entry can follow");
     }
 
     #[test]

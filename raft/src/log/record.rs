@@ -118,7 +118,7 @@ pub(crate) fn read(bytes: &Bytes) -> Result<(GroupId, Record, usize), Malformed>
         KIND_CREATED => Record::Created(created(&mut body, group)?),
         KIND_VOTE => Record::Vote(body.vote()?),
         KIND_ENTRY => Record::Entry(body.entry()?),
-        KIND_TRUNCATED => Record::Truncated(body.option(Reader::u64)?),
+        KIND_TRUNCATED => Record::Truncated(body.option(Reader::index)?),
         KIND_PURGED => Record::Purged(mark(&mut body)?),
         _ => return Err(malformed("a record of an unknown kind")),
     };
@@ -172,7 +172,7 @@ mod tests {
             spec,
             votes().prop_map(Record::Vote),
             entries().prop_map(Record::Entry),
-            any::<Option<u64>>().prop_map(Record::Truncated),
+            proptest::option::of(0..u64::MAX).prop_map(Record::Truncated),
             mark,
         ]
     }
