@@ -70,7 +70,8 @@ fn schema_at_its_limits() -> TableSchema {
     let parts = (0..KEY_PARTS_MAX).map(|number| format!("{}:desc bytes32767", longest_name(number)));
     schema.key = Some(parts.collect::<Vec<_>>().join(", ").parse().expect("as many parts as there may be"));
     (schema.atomic, schema.bloom_prefix) = (KEY_PARTS_MAX as u32, KEY_PARTS_MAX as u32);
-    (schema.region_size, schema.flush_size, schema.history_ms) = (u64::MAX, u64::MAX, u64::MAX);
+    (schema.region_size, schema.flush_size) = (u64::MAX, u64::MAX);
+    schema.history_ms = i64::MAX.cast_unsigned();
     (schema.read_only, schema.split_policy) = (true, SplitPolicy::None);
     schema
 }
