@@ -2,6 +2,8 @@
 //!
 //! Exit status: 0 all executions succeeded, 1 one failed, 2 wrong command line.
 
+#![allow(clippy::disallowed_methods, reason = "a tool for the checkout that never runs in a node or in the simulation")]
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;

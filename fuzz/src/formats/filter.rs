@@ -71,9 +71,10 @@ fn judge(filter: &mut RowFilter, row: &[u8], cells: &[u8]) {
         (verdict, block)
     };
     let (verdict, block) = judged(filter);
-    assert_eq!(judged(filter), (verdict, block.clone()), "a filter judges a row differently the second time");
+    let again = judged(filter);
+    assert_eq!(again, (verdict.clone(), block.clone()), "a filter judges a row differently the second time");
     assert!(block.starts_with(b"before"), "a filter changed what is before the row");
-    assert!(may_pass || block.len() == 6, "a row passes although its key cannot");
+    assert!(may_pass || verdict == "Hidden", "a row passes although its key cannot");
     for passed in PackedRows::new(Bytes::copy_from_slice(&block[6..])) {
         assert_eq!(passed.expect("a judged row is a row").row.as_bytes(), row);
     }

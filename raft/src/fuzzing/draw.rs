@@ -9,8 +9,13 @@ use crate::GroupSpec;
 use crate::entry::Header;
 use crate::types::{LogId, Member, Membership, Packed, Payload, Vote, log_id};
 
+/// The index of an entry: another one can follow it.
+pub(crate) fn index(dice: &mut Dice) -> u64 {
+    dice.number().min(u64::MAX - 1)
+}
+
 pub(crate) fn some_id(dice: &mut Dice) -> LogId {
-    log_id(dice.number(), dice.number())
+    log_id(dice.number(), index(dice))
 }
 
 pub(crate) fn vote(dice: &mut Dice, term: u64) -> Vote {

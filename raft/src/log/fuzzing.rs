@@ -285,7 +285,7 @@ fn draw_mark(dice: &mut Dice, term: u64, index: u64) -> Mark {
 
 fn draw_record(dice: &mut Dice) -> Vec<u8> {
     let group = GroupId(dice.number());
-    let (term, index) = (dice.number(), dice.number());
+    let (term, index) = (dice.number(), draw::index(dice));
     let record = match dice.below(5) {
         0 => Record::Created(draw::spec(dice, group)),
         1 => Record::Vote(draw::vote(dice, term)),
