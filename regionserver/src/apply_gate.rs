@@ -83,7 +83,10 @@ impl ApplyGate {
     pub fn set_memtable_bytes(&self, bytes: u64) {
         self.applied_since.store(0, Ordering::Relaxed);
         self.memtables.store(bytes, Ordering::Relaxed);
-        self.opened.notify_waiters();
+        // Who waits reminds the task that calls this. Woken for nothing, it would remind again at once, and both would spin.
+        if self.is_open() {
+            self.opened.notify_waiters();
+        }
     }
 
     /// The number of waiting entries.
@@ -134,6 +137,21 @@ mod tests {
         assert!(gate.enter(1, || {}).now_or_never().is_none());
         gate.set_memtable_bytes(1249);
         gate.enter(1, || {}).now_or_never().expect("a flush freed memory");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reminder_that_frees_nothing_is_not_repeated_at_once() {
+        let gate = ApplyGate::new(1000);
+        gate.set_memtable_bytes(9999);
+        let (reminded, began) = (AtomicUsize::new(0), tokio::time::Instant::now());
+        // The background task looks at once and finds that its flushes still run.
+        let look = || match reminded.fetch_add(1, Ordering::Relaxed) {
+            0..=2 => gate.set_memtable_bytes(9999),
+            _ => gate.set_memtable_bytes(0),
+        };
+        gate.enter(1, look).await;
+        assert_eq!(reminded.load(Ordering::Relaxed), 4);
+        assert!(began.elapsed() >= 3 * REMIND, "reminders within {:?}", began.elapsed());
     }
 
     #[tokio::test]
