@@ -1,9 +1,16 @@
 //! The simulator's program: building it, and running one seed.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output};
+use std::process::{Command, ExitCode, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::processes;
+
+/// A run takes seconds; one that takes this long never ends.
+const RUN_MAX: Duration = Duration::from_secs(180);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The simulator, built.
 pub struct Program {
@@ -96,8 +103,36 @@ impl Program {
         String::from_utf8_lossy(&output).lines().map(str::to_owned).collect()
     }
 
-    /// The output of the program with these words.
+    /// The output of the program with these words. It is killed when it takes far longer than any run: a task of a node that
+    /// never yields stops simulated time.
     fn output(&self, words: &[String]) -> std::io::Result<Output> {
-        Command::new(&self.path).args(words).current_dir(&self.root).output()
+        let mut command = Command::new(&self.path);
+        command.args(words).current_dir(&self.root).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let (out, err) = (read_on(child.stdout.take()), read_on(child.stderr.take()));
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break status;
+            }
+            if began.elapsed() > RUN_MAX {
+                child.kill()?;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        };
+        let joined = |thread: JoinHandle<Vec<u8>>| thread.join().expect("reading a pipe does not panic");
+        Ok(Output { status, stdout: joined(out), stderr: joined(err) })
     }
+}
+
+/// Reads a pipe to its end, so that the program never waits for it.
+fn read_on(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What could be read counts; a broken pipe ends it like an ended program.
+            pipe.read_to_end(&mut bytes).ok();
+        }
+        bytes
+    })
 }
