@@ -110,6 +110,16 @@ impl History {
         Ok(())
     }
 
+    /// Judges a read that may be older than acknowledged writes: only what was written can be read. It says nothing about
+    /// later reads either: a member may apply a write before the leader does, which acknowledges it.
+    ///
+    /// # Errors
+    /// If it was not written.
+    pub fn judge_stale(&self, key: &[u8], got: u64) -> Result<(), Violation> {
+        let ceiling = self.marks(key).attempted;
+        if got > ceiling { Err(Violation { key: key.to_vec(), got, floor: 0, ceiling }) } else { Ok(()) }
+    }
+
     /// All keys ever attempted, in order.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.keys.keys().map(Vec::as_slice)
@@ -206,6 +216,16 @@ mod tests {
         // It started before the write was visible to anyone.
         history.end_read(late, 0).unwrap();
         assert_eq!(history.certain_keys(), 1);
+    }
+
+    #[test]
+    fn a_stale_read_shows_what_was_written_and_binds_no_other() {
+        let mut history = written(1, 2);
+        let read = history.begin_read(b"k");
+        history.judge_stale(b"k", 0).unwrap();
+        history.judge_stale(b"k", 2).unwrap();
+        history.judge_stale(b"k", 3).unwrap_err();
+        history.end_read(read, 1).unwrap();
     }
 
     #[test]

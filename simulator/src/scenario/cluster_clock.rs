@@ -14,12 +14,16 @@ use crate::context::Context;
 
 /// A clock that is further off is wrong.
 const ERROR_MAX_MS: u64 = 100;
+/// Servers compare their clocks several times in this time.
+const COMPARED_WITHIN_MS: u64 = 2_000;
 
 /// Knows whether the clients' clock is that of the cluster.
 #[derive(Clone, Default)]
 pub struct ClusterClock {
     /// Some clock was a little off at some time.
     is_rough: Rc<Cell<bool>>,
+    /// When a clock was last seen to be wrong.
+    wrong_at_ms: Rc<Cell<Option<u64>>>,
     is_lost: Rc<Cell<bool>>,
 }
 
@@ -33,7 +37,18 @@ impl ClusterClock {
             self.is_rough.set(self.is_rough.get() || error > 0);
             self.is_lost.set(self.is_lost.get() || wrong > 1 || terrane_env::sim::was_suspended(host));
         }
+        let now_ms = terrane_env::time::wall_ms();
+        if wrong > 0 {
+            self.wrong_at_ms.set(Some(now_ms));
+        }
         let error = if self.is_rough.get() { ERROR_MAX_MS } else { 0 };
-        (!self.is_lost.get()).then(|| terrane_env::time::wall_ms() + error)
+        (!self.is_lost.get()).then(|| now_ms + error)
+    }
+
+    /// Whether a server may use an earlier time. One that has just started does not know all clocks. Those that it does not
+    /// know count as late, so that nothing expires too early; with one wrong clock among the others, its time may be late.
+    pub fn may_lag(&self) -> bool {
+        let now_ms = terrane_env::time::wall_ms();
+        self.wrong_at_ms.get().is_some_and(|at| now_ms < at + COMPARED_WITHIN_MS)
     }
 }

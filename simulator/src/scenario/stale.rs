@@ -328,8 +328,9 @@ impl Reader {
                 self.fail(key, format!("reads as of {as_of_ms}, which is later than {latest_ms}"));
             }
         }
-        // It need not be new, but it was written.
-        self.end_read(Read::of_unwritten(key), got);
+        if let Err(violation) = self.stale.history.borrow().judge_stale(key, got) {
+            self.fail(key, violation.to_string());
+        }
     }
 
     /// The write that a row shows.

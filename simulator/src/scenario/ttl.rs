@@ -193,6 +193,7 @@ struct Begun {
     read: Read,
     stamp: i64,
     called_ms: i64,
+    is_stale: bool,
 }
 
 /// Writes or reads rows, and has every result checked.
@@ -235,7 +236,8 @@ impl Player {
                 if stamp != 0 {
                     let window = Window { called_ms, returned_ms: now_ms() };
                     self.judge(&key, judge_order(stamp, before));
-                    self.judge_time(&key, judge_stamp(stamp, window));
+                    self.judge_early(&key, judge_stamp_ahead(stamp, window));
+                    self.judge_late(&key, judge_stamp_behind(stamp, window));
                     self.learn(row, stamp);
                 }
             }
@@ -277,14 +279,12 @@ impl Player {
     fn begin(&self, row: Row) -> Begun {
         let book = self.ttl.book.borrow();
         let key = book.places.key(row).to_vec();
-        Begun { row, read: book.history.begin_read(&key), key, stamp: book.stamp(row), called_ms: now_ms() }
+        let (read, stamp) = (book.history.begin_read(&key), book.stamp(row));
+        Begun { row, key, read, stamp, called_ms: now_ms(), is_stale: false }
     }
 
     async fn get(&self, row: Row, level: Consistency) -> Result<(), Error> {
-        let mut begun = self.begin(row);
-        if level == Consistency::Stale {
-            (begun.read, begun.stamp) = (Read::of_unwritten(&begun.key), 0);
-        }
+        let begun = Begun { is_stale: level == Consistency::Stale, ..self.begin(row) };
         let found = self.table.get(Get::new(&begun.key).versions(3)).consistency(level).await?;
         self.end(begun, found.as_ref());
         Ok(())
@@ -324,41 +324,50 @@ impl Player {
     /// Judges what a row shows.
     fn end(&self, begun: Begun, row: Option<&RowData>) {
         self.context.state.checked();
-        let Begun { row: place, key, read, stamp: before, called_ms } = begun;
+        let Begun { row: place, key, read, stamp: before, called_ms, is_stale } = begun;
         let window = Window { called_ms, returned_ms: now_ms() };
         let newest = |family| row.and_then(|row| row.versions(family, QUALIFIER.as_bytes()).next());
         let kept = newest(KEPT);
         let number = kept.map_or(0, |(_, value)| value.try_into().map_or(u64::MAX, u64::from_be_bytes));
         trace::note(format_args!("{} read {}: {row:?}", self.who, key.escape_ascii()));
-        let verdict = self.ttl.book.borrow_mut().history.end_read(read, number);
+        let verdict = match is_stale {
+            true => self.ttl.book.borrow().history.judge_stale(&key, number),
+            false => self.ttl.book.borrow_mut().history.end_read(read, number),
+        };
         self.judge(&key, verdict.map_err(|violation| violation.to_string()));
         let Some((stamp, value)) = kept else {
             self.judge(&key, row.map_or(Ok(()), |row| Err(format!("shows a part of a row: {row:?}"))));
             return;
         };
-        self.judge(&key, judge_order(stamp, before));
-        self.learn(place, stamp);
+        if !is_stale {
+            self.judge(&key, judge_order(stamp, before));
+            self.learn(place, stamp);
+        }
         let lasts = newest(LASTING) == Some((stamp, value));
         self.judge(&key, if lasts { Ok(()) } else { Err(format!("lacks its newest version: {row:?}")) });
         self.judge(&key, same_write((stamp, value), newest(FLEETING)));
-        self.judge_time(&key, self.judge_fleeting(stamp, newest(FLEETING), window));
+        if newest(FLEETING).is_some() {
+            self.ttl.seen.set(self.ttl.seen.get() + 1);
+            self.judge_late(&key, LIFETIME.judge_seen(stamp, window));
+        } else {
+            self.ttl.expired.set(self.ttl.expired.get() + 1);
+            self.judge_early(&key, LIFETIME.judge_missing(stamp, window));
+        }
         // Older versions expire, whatever `min_versions` says of the newest.
         let older = row.into_iter().flat_map(|row| row.versions(LASTING, QUALIFIER.as_bytes()).skip(1));
-        older.for_each(|(stamp, _)| self.judge_time(&key, LIFETIME.judge_seen(stamp, window)));
+        older.for_each(|(stamp, _)| self.judge_late(&key, LIFETIME.judge_seen(stamp, window)));
     }
 
-    fn judge_fleeting(&self, stamp: i64, fleeting: Option<(i64, &[u8])>, window: Window) -> Result<(), String> {
-        let (counter, verdict) = match fleeting {
-            Some(_) => (&self.ttl.seen, LIFETIME.judge_seen(stamp, window)),
-            None => (&self.ttl.expired, LIFETIME.judge_missing(stamp, window)),
-        };
-        counter.set(counter.get() + 1);
-        verdict
-    }
-
-    /// Records a verdict that depends on the time; without a clock it means nothing.
-    fn judge_time(&self, key: &[u8], verdict: Result<(), String>) {
+    /// Records whether something came too early; without a clock that means nothing.
+    fn judge_early(&self, key: &[u8], verdict: Result<(), String>) {
         if self.ttl.clock.latest_ms(&self.context).is_some() {
+            self.judge(key, verdict);
+        }
+    }
+
+    /// Records whether something came too late.
+    fn judge_late(&self, key: &[u8], verdict: Result<(), String>) {
+        if self.ttl.clock.latest_ms(&self.context).is_some() && !self.ttl.clock.may_lag() {
             self.judge(key, verdict);
         }
     }
@@ -376,11 +385,14 @@ fn judge_order(stamp: i64, before: i64) -> Result<(), String> {
     if stamp < before { Err(format!("is stamped {stamp} after {before}")) } else { Ok(()) }
 }
 
-/// The timestamp of a write is near its time.
-fn judge_stamp(stamp: i64, window: Window) -> Result<(), String> {
-    let tolerance = LIFETIME.tolerance_ms;
-    let near = window.called_ms - tolerance..=window.returned_ms + tolerance;
-    if near.contains(&stamp) { Ok(()) } else { Err(format!("is stamped {stamp} by a write during {window:?}")) }
+fn judge_stamp_ahead(stamp: i64, window: Window) -> Result<(), String> {
+    let ahead = stamp > window.returned_ms + LIFETIME.tolerance_ms;
+    if ahead { Err(format!("is stamped {stamp} by a write during {window:?}")) } else { Ok(()) }
+}
+
+fn judge_stamp_behind(stamp: i64, window: Window) -> Result<(), String> {
+    let behind = stamp < window.called_ms - LIFETIME.tolerance_ms;
+    if behind { Err(format!("is stamped {stamp} by a write during {window:?}")) } else { Ok(()) }
 }
 
 fn same_write(kept: (i64, &[u8]), fleeting: Option<(i64, &[u8])>) -> Result<(), String> {
