@@ -83,7 +83,8 @@ impl ApplyGate {
     pub fn set_memtable_bytes(&self, bytes: u64) {
         self.applied_since.store(0, Ordering::Relaxed);
         self.memtables.store(bytes, Ordering::Relaxed);
-        // Who waits reminds the task that calls this. Woken for nothing, it would remind again at once, and both would spin.
+        // A waiter reminds the task that calls this. Woken while the gate is shut, it would remind again at once, and both would
+        // spin.
         if self.is_open() {
             self.opened.notify_waiters();
         }

@@ -37,7 +37,7 @@ use self::merge_runs::RunMerges;
 use self::tick::TICK_INTERVAL;
 use crate::addresses::Addresses;
 use crate::admission::Admission;
-use crate::health::{HealthIssues, compaction_topic};
+use crate::health::{HealthIssues, compaction_topic, flush_topic};
 use crate::metrics::Metrics;
 use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
@@ -180,7 +180,7 @@ impl Background {
             Finished::Flush(region, result) => {
                 self.metrics.flushes.inc();
                 self.note_damage(region, &result);
-                let succeeded = self.report_outcome(&format!("flush of region {region}"), &result);
+                let succeeded = self.report_outcome(&flush_topic(region), &result);
                 in_flight.flushes.finish(region, succeeded, now);
                 if succeeded {
                     self.signals.note_compaction();

@@ -22,6 +22,15 @@ impl HealthIssues {
         self.open.lock().remove(topic).is_some()
     }
 
+    /// Closes the issues of regions that are no longer here: nothing would resolve them.
+    pub fn retain_regions(&self, is_here: impl Fn(RegionId) -> bool) {
+        let concerns_gone = |topic: &str| {
+            let region = topic.rsplit_once(REGION_OF_TOPIC).and_then(|(_, id)| id.parse().ok());
+            region.is_some_and(|id| !is_here(RegionId(id)))
+        };
+        self.open.lock().retain(|topic, _| !concerns_gone(topic));
+    }
+
     /// The sentence of an open issue.
     pub fn get(&self, topic: &str) -> Option<String> {
         self.open.lock().get(topic).cloned()
@@ -33,7 +42,31 @@ impl HealthIssues {
     }
 }
 
+/// Ends the topic of every issue of a region, before its id.
+const REGION_OF_TOPIC: &str = " of region ";
+
+/// The topic of failed flushes of a region.
+pub fn flush_topic(region: RegionId) -> String {
+    format!("flush{REGION_OF_TOPIC}{region}")
+}
+
 /// The topic of failed compactions of a region.
 pub fn compaction_topic(region: RegionId) -> String {
-    format!("compaction of region {region}")
+    format!("compaction{REGION_OF_TOPIC}{region}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn issues_of_regions_that_are_gone_are_closed() {
+        let issues = HealthIssues::default();
+        for topic in [flush_topic(RegionId(1)), flush_topic(RegionId(2)), compaction_topic(RegionId(1))] {
+            issues.set(&topic, topic.clone());
+        }
+        issues.set("disk", "the disk is full".to_owned());
+        issues.retain_regions(|region| region == RegionId(2));
+        assert_eq!(issues.sentences(), ["the disk is full", "flush of region 2"]);
+    }
 }

@@ -160,6 +160,7 @@ impl Reporter {
         self.metrics.resources.publish(&resources);
         self.publish_reads();
         let log = self.host.log_status();
+        self.health.retain_regions(|region| self.replicas.regions.get(region).is_some());
         let mut issues = self.health.sentences();
         issues.extend(self.host.clock_trouble());
         issues.extend(damages);

@@ -2,7 +2,7 @@
 //!
 //! They measure the simulator. A bug that no seed finds shows a fault that is not injected or a check that is missing.
 
-use crate::scenario::Kind;
+use crate::kind::Kind;
 
 /// A deliberate mistake.
 #[derive(Clone, Copy, Debug)]

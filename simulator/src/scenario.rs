@@ -1,4 +1,4 @@
-//! Scenarios: what the clients of a run do, and what they check.
+//! Scenarios: what the clients of a run do, and what they check. [`crate::kind::Kind`] names them.
 
 #[cfg(feature = "sim")]
 pub mod batches;
@@ -26,54 +26,22 @@ pub mod stale;
 pub mod ttl;
 
 #[cfg(feature = "sim")]
-pub use play::{CAPTIVE, HOSTS, Play, Scenario, connect, passes, scenario};
+use crate::kind::Kind;
+#[cfg(feature = "sim")]
+pub use play::{CAPTIVE, HOSTS, Play, Scenario, connect, passes};
 
-/// The scenarios by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Put, get and scan rows.
-    Rows,
-    /// Increment, append, and check and mutate, which shows writes that are applied twice.
-    Counters,
-    /// Scan, page, count and sum while rows come and go.
-    Scans,
-    /// Write and walk a big linked list.
-    List,
-    /// Read, write, and check and mutate a few hot registers, and search for an order that explains all results.
-    Registers,
-    /// Write rows and pairs of rows as a whole, and rows with several versions.
-    Batches,
-    /// Read from any member, and check as of when the answers are complete.
-    Stale,
-    /// Write cells that expire, and check when they can be seen.
-    Ttl,
-}
-
-impl Kind {
-    /// All scenarios.
-    pub const ALL: [Kind; 8] =
-        [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List, Kind::Registers, Kind::Batches, Kind::Stale, Kind::Ttl];
-
-    /// The name on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Rows => "rows",
-            Kind::Counters => "counters",
-            Kind::Scans => "scans",
-            Kind::List => "list",
-            Kind::Registers => "registers",
-            Kind::Batches => "batches",
-            Kind::Stale => "stale",
-            Kind::Ttl => "ttl",
-        }
-    }
-}
-
-impl std::str::FromStr for Kind {
-    type Err = ();
-
-    fn from_str(name: &str) -> Result<Kind, ()> {
-        Kind::ALL.into_iter().find(|kind| kind.name() == name).ok_or(())
+/// The scenario of a run.
+#[cfg(feature = "sim")]
+#[must_use]
+pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
+    match kind {
+        Kind::Rows => Box::new(rows::Rows::default()),
+        Kind::Counters => Box::new(counters::Counters::default()),
+        Kind::Scans => Box::new(scans::Scans::default()),
+        Kind::List => Box::new(list::List::default()),
+        Kind::Registers => Box::new(registers::Registers::default()),
+        Kind::Batches => Box::new(batches::Batches::default()),
+        Kind::Stale => Box::new(stale::Stale::default()),
+        Kind::Ttl => Box::new(ttl::Ttl::default()),
     }
 }

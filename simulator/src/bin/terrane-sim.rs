@@ -17,11 +17,11 @@ use std::time::Duration;
 use mad_turmoil_rand::SeedableRng;
 use mad_turmoil_rand::rngs::StdRng;
 use terrane_simulator::fault::draw::NAMES;
+use terrane_simulator::kind::Kind;
 use terrane_simulator::memory;
 use terrane_simulator::plan::Plan;
 use terrane_simulator::planted::{PLANTED, PlantedBug};
 use terrane_simulator::run::{self, Summary};
-use terrane_simulator::scenario::Kind;
 use terrane_simulator::trace;
 use terrane_simulator::verdict::{Failure, Verdict};
 

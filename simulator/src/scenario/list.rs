@@ -1,7 +1,7 @@
 //! A big linked list, as HBase and Accumulo test themselves with: writers put nodes under random keys, in many regions,
 //! and each node refers to one whose write was acknowledged before. Walkers follow the references meanwhile.
 //!
-//! Half of the writers put batches of nodes, the others use a batch writer. A node has one content for ever, so it can be
+//! Half of the writers put batches of nodes, the others use a batch writer. The content of a node never changes, so it can be
 //! written again after an error.
 
 use std::cell::{Cell, RefCell};

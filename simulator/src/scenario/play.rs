@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use terrane_client::{Client, Error, Table, TableSpec};
 
-use super::{Kind, batches, counters, list, registers, rows, scans, stale, ttl};
 use crate::context::Context;
 use crate::nodes::MASTER;
 use crate::trace::{self, chain};
@@ -31,20 +30,6 @@ pub trait Scenario {
 pub const HOSTS: [&str; 5] = ["w1", "w2", "r1", "r2", CAPTIVE];
 /// The host of the client that reaches an isolated server, and only it.
 pub const CAPTIVE: &str = "captive";
-
-/// The scenario of a run.
-pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
-    match kind {
-        Kind::Rows => Box::new(rows::Rows::default()),
-        Kind::Counters => Box::new(counters::Counters::default()),
-        Kind::Scans => Box::new(scans::Scans::default()),
-        Kind::List => Box::new(list::List::default()),
-        Kind::Registers => Box::new(registers::Registers::default()),
-        Kind::Batches => Box::new(batches::Batches::default()),
-        Kind::Stale => Box::new(stale::Stale::default()),
-        Kind::Ttl => Box::new(ttl::Ttl::default()),
-    }
-}
 
 /// Connects, however long it takes: a run that never connects is stuck.
 pub async fn connect(timeout: Duration) -> Result<Client, Error> {

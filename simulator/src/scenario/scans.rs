@@ -22,6 +22,7 @@ use crate::plan::Plan;
 use crate::trace::{self, chain};
 use crate::verdict::Failure;
 
+mod last_reading;
 mod pager;
 mod scanner;
 
@@ -88,7 +89,7 @@ impl Scenario for Scans {
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(scanner::read_everything(host, self.shared(context)))
+        Box::pin(last_reading::read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {

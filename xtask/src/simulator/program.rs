@@ -3,14 +3,14 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::processes;
 
 /// A run takes seconds; one that takes this long never ends.
 const RUN_MAX: Duration = Duration::from_secs(180);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The simulator, built.
 pub struct Program {
@@ -109,29 +109,28 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.args(words).current_dir(&self.root).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
-        let (out, err) = (read_on(child.stdout.take()), read_on(child.stderr.take()));
-        let began = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if began.elapsed() > RUN_MAX {
-                child.kill()?;
-            }
-            std::thread::sleep(LOOK_EVERY);
-        };
+        let (ended, end) = mpsc::channel();
+        let (out, err) = (read_on(child.stdout.take(), Some(ended)), read_on(child.stderr.take(), None));
+        // It closes its output when it ends.
+        if end.recv_timeout(RUN_MAX).is_err() {
+            child.kill()?;
+        }
         let joined = |thread: JoinHandle<Vec<u8>>| thread.join().expect("reading a pipe does not panic");
-        Ok(Output { status, stdout: joined(out), stderr: joined(err) })
+        Ok(Output { status: child.wait()?, stdout: joined(out), stderr: joined(err) })
     }
 }
 
-/// Reads a pipe to its end, so that the program never waits for it.
-fn read_on(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+/// Reads a pipe to its end, so that the program never waits for it, and then says so.
+fn read_on(pipe: Option<impl Read + Send + 'static>, ended: Option<mpsc::Sender<()>>) -> JoinHandle<Vec<u8>> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
             // What could be read counts; a broken pipe ends it like an ended program.
             pipe.read_to_end(&mut bytes).ok();
+        }
+        if let Some(ended) = ended {
+            // The receiver has given up if the program was killed.
+            ended.send(()).ok();
         }
         bytes
     })

@@ -50,6 +50,7 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-bench-client", May::Only(&["terrane-client", "terrane-proto", "terrane-types", "terrane-env"])),
     (BINARY, May::Any),
     ("terrane-tests", May::Any),
+    ("terrane-simulator", May::Any),
     ("terrane-examples", May::Any),
     ("terrane-fuzz", May::Any),
     (TEST_SCRIPTS, May::Only(&[])),
@@ -70,8 +71,8 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     // The benchmark measures it without our code.
     ("sled", &["terrane-engine", "terrane-bench-engine"]),
     // In raft only for its simulated tests: a dependency cannot be both optional and for tests.
-    ("turmoil", &["terrane-env", "terrane-raft", "terrane-tests"]),
-    ("mad-turmoil", &["terrane-tests"]),
+    ("turmoil", &["terrane-env", "terrane-raft", "terrane-simulator"]),
+    ("mad-turmoil", &["terrane-simulator"]),
     ("rustix", &["terrane-env"]),
     ("axum", &["terrane-console"]),
     // The benchmark's null server decodes less of each message than the generated code.
@@ -132,7 +133,14 @@ fn examine_manifest(file: &str, manifest: &Table, workspace: &Table) -> Vec<Find
     let mut findings = Vec::new();
     for (dependency, section) in dependencies(manifest, workspace) {
         let refusal = match dependency.as_str() {
-            SHARED_FEATURES if name == BINARY || name == "terrane-tests" || section == "dev-dependencies" => None,
+            SHARED_FEATURES
+                if name == BINARY
+                    || name == "terrane-tests"
+                    || name == "terrane-simulator"
+                    || section == "dev-dependencies" =>
+            {
+                None
+            }
             SHARED_FEATURES => Some("libraries take the shared features for their tests only"),
             TEST_SCRIPTS => (section != "dev-dependencies").then_some("golden scripts are for tests"),
             ours if is_ours(ours) => refused_ours(*may, ours),

@@ -1,3 +1,5 @@
+//! Histories that are known to be linearizable or not, and random ones compared with a brute-force search.
+
 use rand::rngs::StdRng;
 use rand::seq::{IndexedMutRandom, IndexedRandom};
 use rand::{Rng, SeedableRng};

@@ -1,3 +1,5 @@
+//! Scans that show what they may, and scans that skip, repeat or resurrect rows.
+
 use super::*;
 
 const ROWS: [&[u8]; 5] = [b"a", b"b", b"c", b"d", b"e"];

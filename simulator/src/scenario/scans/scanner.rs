@@ -1,16 +1,14 @@
-//! Readers that scan, count and sum up, with small blocks, limits, offsets, filters and pauses, and the last reading.
-
-use std::time::Duration;
+//! Readers that scan, count and sum up, with small blocks, limits, offsets, filters and pauses.
 
 use terrane_client::{Error, LatestPer, RowData, RowStream, Scan, Table, ValueType};
 use terrane_types::KeyRange;
 
 use super::{
-    CAPTIVE_PATIENCE, FAMILY, GROUPS, KIND, LAST_PATIENCE, NUMBER, PADDING, PATIENCE, RowKind, Shared, TABLE, count,
-    groups, padding, pager, rows_of,
+    CAPTIVE_PATIENCE, FAMILY, GROUPS, KIND, NUMBER, PADDING, PATIENCE, RowKind, Shared, TABLE, count, groups, padding,
+    rows_of,
 };
 use crate::check::presence::{Asked, Begun};
-use crate::scenario::play::{CAPTIVE, below, connect, open_table, passes, patiently, pause};
+use crate::scenario::play::{CAPTIVE, below, connect, open_table, passes, pause};
 use crate::trace::{self, chain};
 
 const READERS_PER_HOST: usize = 2;
@@ -55,9 +53,9 @@ pub struct Question {
     pub asked: Asked,
     /// Only rows of this kind.
     pub kind: Option<RowKind>,
-    block_bytes: u32,
-    is_snapshot: bool,
-    is_slow: bool,
+    pub block_bytes: u32,
+    pub is_snapshot: bool,
+    pub is_slow: bool,
 }
 
 impl Question {
@@ -134,7 +132,7 @@ impl Reader {
     }
 
     /// Scans and has the result checked, also what was received before an error.
-    async fn scan(&self, question: &Question) -> Result<(), Error> {
+    pub async fn scan(&self, question: &Question) -> Result<(), Error> {
         let begun = question.begin(&self.shared, question.asked.clone());
         let mut stream = self.table.scan(question.scan()).await?;
         let mut rows = Vec::new();
@@ -190,7 +188,7 @@ impl Reader {
     }
 
     /// Counts rows and sums up their numbers.
-    async fn count(&self, question: &Question) -> Result<(), Error> {
+    pub async fn count(&self, question: &Question) -> Result<(), Error> {
         let asked = Asked::all(question.asked.range.clone());
         let begun = question.begin(&self.shared, asked.clone());
         let filter = question.filter();
@@ -215,7 +213,7 @@ impl Reader {
     }
 
     /// The first row of each group, which exists all the time.
-    async fn latest(&self) -> Result<(), Error> {
+    pub async fn latest(&self) -> Result<(), Error> {
         let is_first = |row: &[u8]| row[4..].starts_with(b"00");
         let begun = self.shared.model.borrow().begin(Asked::all(KeyRange::all()), is_first);
         let mut stream = self.table.latest(LatestPer::parts(1)).await?;
@@ -227,7 +225,7 @@ impl Reader {
     }
 
     /// Gets the rows of a group by their keys.
-    async fn get(&self) -> Result<(), Error> {
+    pub async fn get(&self) -> Result<(), Error> {
         let group = below(GROUPS);
         let question = Question::all(groups(group, group + 1));
         let begun = question.begin(&self.shared, question.asked.clone());
@@ -249,25 +247,4 @@ impl Reader {
         }
         number
     }
-}
-
-/// Reads all rows in all ways after all writes.
-pub async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(LAST_PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
-    let reader = Reader { who: host.to_owned(), table, shared };
-    let all = Question::all(KeyRange::all());
-    let reverse = Question { asked: Asked { reverse: true, ..all.asked.clone() }, block_bytes: 900, ..all.clone() };
-    let snapshot = Question { is_snapshot: true, block_bytes: 400, ..all.clone() };
-    for question in [&all, &reverse, &snapshot] {
-        patiently(async || reader.scan(question).await).await?;
-    }
-    for kind in [None, Some(RowKind::Fixed), Some(RowKind::Churn)] {
-        let question = Question { kind, ..all.clone() };
-        patiently(async || reader.count(&question).await).await?;
-    }
-    patiently(async || reader.latest().await).await?;
-    patiently(async || reader.get().await).await?;
-    pager::page_through(&[&reader], &all, Duration::ZERO).await?;
-    Ok(())
 }
