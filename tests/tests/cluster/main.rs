@@ -3,8 +3,6 @@
 //! Every wait has a condition and a timeout. The data is fixed, and every check holds for every interleaving; only
 //! `model` draws its data from a seed, which its failures name.
 
-#![cfg(not(feature = "sim"))]
-
 mod bad_input;
 mod consistency;
 mod data_model;
