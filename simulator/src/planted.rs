@@ -44,7 +44,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("damage to the log passes for a torn tail", DAMAGE, Kind::Rows, false),
     bug("a restart trusts bytes that a failed sync left", DAMAGE, Kind::Rows, false),
     bug("a restart trusts a manifest that was not synced", DAMAGE, Kind::Rows, false),
-    bug("a lease never ends", READ, Kind::Rows, true),
+    bug("a lease never ends", READ, Kind::Rows, false),
     bug("a leader reads without a quorum", READ, Kind::Rows, true),
     bug("a linearizable read does not wait", READ, Kind::Rows, true),
     bug("a follower claims its own clock", READ, Kind::Stale, false),

@@ -68,7 +68,8 @@ pub enum LinkFault {
 pub enum DiskFault {
     /// No operation ends.
     Stall,
-    /// Operations take so many times as long.
+    /// Operations take so many times as long. A drawn disk stalls for up to 400 ms by itself: ten times that is as long as an
+    /// operation under way may outlast the end of the fault.
     Slow { factor: u32 },
     /// So many more bytes fit.
     Full { free_bytes: u64 },
@@ -328,7 +329,7 @@ const STEPS_AHEAD: u64 = 12;
 fn disk_fault(rng: &mut StdRng) -> DiskFault {
     match rng.random_range(0..8) {
         0 => DiskFault::Stall,
-        1 | 2 => DiskFault::Slow { factor: rng.random_range(5..100) },
+        1 | 2 => DiskFault::Slow { factor: rng.random_range(3..10) },
         3 | 4 => DiskFault::Full { free_bytes: rng.random_range(0..256 << 10) },
         5 => DiskFault::Error { on: DiskCall::Write, after: rng.random_range(0..40) },
         6 => DiskFault::Error { on: DiskCall::Sync, after: rng.random_range(0..20) },
