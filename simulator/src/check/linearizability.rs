@@ -1,8 +1,8 @@
 //! Per-key linearizability: whether the results of concurrent operations can be explained by executing them one at a time,
 //! each at one moment between its call and its return.
 //!
-//! Linearizability is local, so every key is checked alone. [`search`] is the search of Wing and Gong with the
-//! memoisation of Lowe. [`register`] says what an operation does to a key: a column with at most one visible version, as
+//! Linearizability is local, so every key is checked alone. `search` is the search of Wing and Gong with the
+//! memoisation of Lowe. `register` says what an operation does to a key: a column with at most one visible version, as
 //! Terrane serves it if every timestamp comes from the server.
 //!
 //! The order of calls and returns is the order in which the history learns of them, which is exact on the one thread of a
