@@ -116,13 +116,10 @@ fn advice(error: &ClientError) -> Option<String> {
         ClientError::Unreachable { .. } => {
             "start a cluster with `terrane dev`, or name its masters with --masters or TERRANE_MASTERS"
         }
-        ClientError::Timeout { uncertain: true, .. } => {
-            "the write may or may not have been applied: read the row before writing again"
+        ClientError::Timeout { uncertain: true, .. } | ClientError::Uncertain { .. } => {
+            "it may or may not have been applied: read the row, or describe the table, before you repeat it"
         }
         ClientError::Timeout { .. } => "check `terrane status`; --timeout allows more time",
-        ClientError::Uncertain { .. } => {
-            "the write may or may not have been applied: read the row before writing again"
-        }
         ClientError::ResultLost => "the write was applied but its result is lost: read the row",
         ClientError::RetriesSpent { .. } => "reduce the load; check `terrane status`",
         ClientError::Unavailable { .. } => "retry in a moment; check `terrane status`",

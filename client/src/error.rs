@@ -213,7 +213,9 @@ impl From<terrane_types::Error> for Error {
             }
             Wire::AlreadyApplied => Self::ResultLost,
             // A deadline in a master's answer: the region server that was to make the change did not answer the master.
-            Wire::Uncertain { .. } | Wire::DeadlineExceeded => Self::Uncertain { cause: error.to_string() },
+            Wire::Uncertain { .. } | Wire::DeadlineExceeded | Wire::InProgress { .. } => {
+                Self::Uncertain { cause: error.to_string() }
+            }
             Wire::Corruption { file, offset } => Self::Corruption { file, offset },
             Wire::SnapshotTooOld { .. } => Self::SnapshotTooOld,
             Wire::Internal { message } => Self::Internal { message },

@@ -202,7 +202,7 @@ impl TableCalls {
         let state = self.state(table).map_or("changing", TableState::name);
         let wait = self.context.wait_of(table).map_or_else(String::new, |wait| format!(", waiting for {wait}"));
         let message = format!("table {name} is still {state}{wait}; the master continues with it");
-        Error::Unavailable { message, retry_after: RETRY_AFTER }
+        Error::InProgress { message, retry_after: RETRY_AFTER }
     }
 }
 

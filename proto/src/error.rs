@@ -60,7 +60,10 @@ fn kind(error: &Error) -> Kind {
         Error::DeadlineExceeded => Kind::DeadlineExceeded(v1::DeadlineExceeded {}),
         Error::AlreadyExists { what } => Kind::AlreadyExists(v1::AlreadyExists { what: what.clone() }),
         Error::Unavailable { retry_after, .. } => {
-            Kind::Unavailable(v1::Unavailable { retry_after_ms: millis(*retry_after) })
+            Kind::Unavailable(v1::Unavailable { retry_after_ms: millis(*retry_after), in_progress: false })
+        }
+        Error::InProgress { retry_after, .. } => {
+            Kind::Unavailable(v1::Unavailable { retry_after_ms: millis(*retry_after), in_progress: true })
         }
         Error::SchemaChanged { table, version } => {
             Kind::SchemaChanged(v1::SchemaChanged { table: table.0, version: *version })
@@ -107,6 +110,9 @@ pub fn from_detail(detail: v1::ErrorDetail) -> Error {
         },
         Some(Kind::DeadlineExceeded(_)) => Error::DeadlineExceeded,
         Some(Kind::AlreadyExists(e)) => Error::AlreadyExists { what: e.what },
+        Some(Kind::Unavailable(e)) if e.in_progress => {
+            Error::InProgress { message, retry_after: wait(e.retry_after_ms) }
+        }
         Some(Kind::Unavailable(e)) => Error::Unavailable { message, retry_after: wait(e.retry_after_ms) },
         Some(Kind::SchemaChanged(e)) => Error::SchemaChanged { table: TableId(e.table), version: e.version },
         Some(Kind::ReadOnly(e)) => Error::ReadOnly { what: e.what },
@@ -132,7 +138,7 @@ pub fn status(error: &Error) -> Status {
         Error::StaleEpoch { .. } | Error::NotLeader { .. } | Error::ReadOnly { .. } | Error::SchemaChanged { .. } => {
             Code::FailedPrecondition
         }
-        Error::Moving { .. } | Error::Unavailable { .. } => Code::Unavailable,
+        Error::Moving { .. } | Error::Unavailable { .. } | Error::InProgress { .. } => Code::Unavailable,
         Error::Busy { .. } | Error::LogFull { .. } => Code::ResourceExhausted,
         Error::Uncertain { .. } => Code::Unknown,
         Error::AlreadyApplied | Error::AlreadyExists { .. } => Code::AlreadyExists,
@@ -199,6 +205,8 @@ mod tests {
             Error::Moving { region: RegionId(1), retry_after: wait },
             Error::Busy { retry_after: wait },
             Error::LogFull { held_by: "server 3".into(), retry_after: wait },
+            Error::Unavailable { message: "no quorum".into(), retry_after: wait },
+            Error::InProgress { message: "table t is still altering".into(), retry_after: wait },
             Error::Uncertain { not_tried: true },
             Error::AlreadyApplied,
             Error::SnapshotTooOld { oldest: 5 },

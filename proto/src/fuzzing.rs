@@ -247,7 +247,7 @@ fn draw_reply(dice: &mut Dice) -> v1::Reply {
 
 fn draw_error(dice: &mut Dice) -> Error {
     let retry_after = std::time::Duration::from_millis(1 + dice.number() % 100_000);
-    match dice.below(11) {
+    match dice.below(12) {
         0 => {
             let region = terrane_types::RegionId(dice.number());
             Error::StaleEpoch { region, current: dice.list(3, draw::descriptor) }
@@ -261,6 +261,7 @@ fn draw_error(dice: &mut Dice) -> Error {
         7 => Error::DeadlineExceeded,
         8 => Error::Internal { message: dice.text(30) },
         9 => Error::Unavailable { message: dice.text(30), retry_after },
+        10 => Error::InProgress { message: dice.text(30), retry_after },
         _ => Error::NotFound { what: dice.text(30) },
     }
 }

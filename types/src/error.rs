@@ -135,6 +135,15 @@ pub enum Error {
         /// How long to wait.
         retry_after: Duration,
     },
+    /// The master has accepted a change and continues with it after its caller's deadline. The same request, repeated, waits
+    /// for it.
+    #[error("{message}")]
+    InProgress {
+        /// Which change, and what it waits for.
+        message: String,
+        /// How long to wait.
+        retry_after: Duration,
+    },
     /// The table takes no writes.
     #[error("{what} is read-only")]
     ReadOnly {

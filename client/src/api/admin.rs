@@ -2,7 +2,8 @@
 //!
 //! Masters answer all of them but flushes and compactions ([`maintenance`]). Reads go to every master until one answers or
 //! the deadline passes; so do changes of tables and namespaces, each under an id by which masters recognise a repeated one.
-//! A change whose answer is lost for good is [`Error::Uncertain`]: look at the present state before you repeat it.
+//! A change whose answer is lost for good is [`Error::Uncertain`]: look at the present state before you repeat it. So is one
+//! that a master has accepted and not completed in time: it completes the change ([`Error::is_uncertain`]).
 
 use std::sync::Arc;
 use std::time::Duration;

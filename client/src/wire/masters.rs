@@ -118,19 +118,14 @@ impl Masters {
             };
             round_wait = (round_wait * 2).min(ROUND_WAIT_MAX);
             if Instant::now() + wait >= deadline {
-                let last = self.out_of_time(timeout, last);
-                return Err(if arrived.load(Ordering::Relaxed) {
-                    Error::Uncertain { cause: last.to_string() }
-                } else {
-                    last
-                });
+                return Err(self.out_of_time(timeout, last, arrived.load(Ordering::Relaxed)));
             }
             tokio::time::sleep(wait).await;
         }
     }
 
     /// One try at each master, until one answers: one after another, and a read goes to the next also while the one before
-    /// is silent. Sets `arrived` when a change may have reached a master that did not answer.
+    /// is silent. Sets `arrived` when a change may have reached a master that did not answer, or one that continues with it.
     async fn round<T, F, R>(&self, kind: Kind, deadline: Instant, ask: &F, arrived: &AtomicBool) -> Result<T, Tried>
     where
         F: Fn(MasterClient<Channel>, Duration) -> R,
@@ -181,7 +176,8 @@ impl Masters {
                 Ok(answer.into_inner())
             }
             Ok(Err(status)) => {
-                arrived.fetch_or(kind == Kind::Once && is_lost(&status), Ordering::Relaxed);
+                let may_be_made = continues(&status) || (kind == Kind::Once && is_lost(&status));
+                arrived.fetch_or(may_be_made, Ordering::Relaxed);
                 Err(judge(kind, address, &status))
             }
             Err(_) => {
@@ -191,14 +187,16 @@ impl Masters {
         }
     }
 
-    fn out_of_time(&self, timeout: Duration, last: Error) -> Error {
+    /// The error of a call whose time is over. `arrived`: its change may have been made.
+    fn out_of_time(&self, timeout: Duration, last: Error, arrived: bool) -> Error {
         match last {
+            Error::Unreachable { .. } if arrived => Error::Uncertain { cause: last.to_string() },
             Error::Unreachable { .. } => {
                 let addresses: Vec<&str> = self.masters.iter().map(|(address, _)| address.as_str()).collect();
                 let Error::Unreachable { last, .. } = last else { unreachable!("matched above") };
                 Error::Unreachable { masters: addresses.join(","), last }
             }
-            last => Error::Timeout { after: timeout, uncertain: false, last: Some(Box::new(last)) },
+            last => Error::Timeout { after: timeout, uncertain: arrived, last: Some(Box::new(last)) },
         }
     }
 }
@@ -206,6 +204,11 @@ impl Masters {
 /// Whether the call may have arrived and its answer is lost.
 fn is_lost(status: &Status) -> bool {
     status.details().is_empty() && !is_answer(status) && !never_connected(status)
+}
+
+/// Whether a master has accepted the change and continues with it.
+fn continues(status: &Status) -> bool {
+    matches!(error::from_status(status), Wire::InProgress { .. })
 }
 
 fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
@@ -219,7 +222,7 @@ fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
     }
     match error::from_status(status) {
         error @ Wire::NotLeader { .. } => Tried::Next(error.into()),
-        Wire::Unavailable { message, retry_after } => {
+        Wire::Unavailable { message, retry_after } | Wire::InProgress { message, retry_after } => {
             Tried::Later(Error::Unavailable { message, retry_after }, retry_after)
         }
         error @ Wire::Busy { retry_after } => Tried::Later(error.into(), retry_after),
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_may_have_arrived_is_uncertain_and_a_read_goes_on() {
+    fn a_change_that_may_have_arrived_is_uncertain_and_a_read_continues() {
         let broken = Status::unavailable("connection reset");
         assert!(matches!(judge(Kind::Change, "a", &broken), Tried::Final(Error::Uncertain { .. })));
         assert!(matches!(judge(Kind::Read, "a", &broken), Tried::Next(Error::Unreachable { .. })));
@@ -283,11 +286,25 @@ mod tests {
         assert!(is_lost(&broken));
     }
 
+    #[tokio::test]
+    async fn a_change_that_goes_on_after_its_deadline_is_uncertain() {
+        let masters = Masters::new("a:1", 1).unwrap();
+        let waits = || Error::Unavailable { message: "table t is still altering".into(), retry_after: Duration::ZERO };
+        let error = masters.out_of_time(Duration::from_millis(5), waits(), true);
+        assert!(error.is_uncertain() && !error.is_retry_safe(), "{error:?}");
+        let source = std::error::Error::source(&error).expect("the last answer is the source");
+        assert!(source.to_string().contains("still altering"));
+        assert!(masters.out_of_time(Duration::from_millis(5), waits(), false).is_retry_safe());
+    }
+
     #[test]
     fn what_a_master_says_is_taken_at_its_word() {
         let status = |error: Wire| error::status(&error);
         let waits = Wire::Unavailable { message: "waiting for servers".into(), retry_after: Duration::from_millis(9) };
         assert!(matches!(judge(Kind::Change, "a", &status(waits)), Tried::Later(_, wait) if wait.as_millis() == 9));
+        let altering = Wire::InProgress { message: "still altering".into(), retry_after: Duration::from_millis(9) };
+        assert!(continues(&status(altering.clone())));
+        assert!(matches!(judge(Kind::Once, "a", &status(altering)), Tried::Later(_, wait) if wait.as_millis() == 9));
         let exists = Wire::AlreadyExists { what: "table t".into() };
         assert!(matches!(judge(Kind::Change, "a", &status(exists)), Tried::Final(Error::AlreadyExists { .. })));
     }

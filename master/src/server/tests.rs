@@ -422,6 +422,7 @@ async fn a_restarted_master_completes_what_it_started() {
     cluster.set_mood(&Mood::Away);
     let request = within(cluster.create("t", &["m"]), Duration::from_millis(500));
     let refused = refusal(cluster.client.create_table(request)).await;
+    assert!(matches!(refused, Error::InProgress { .. }), "{refused:?}");
     assert!(refused.to_string().contains("table t is still creating, waiting for group"), "{refused}");
 
     let mut cluster = cluster.restarted(dir.path()).await;
