@@ -19,12 +19,23 @@ pub enum Kind {
     Stale,
     /// Write cells that expire, and check when they can be seen.
     Ttl,
+    /// Write and read rows of hundreds of KiB in many parts.
+    Wide,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 8] =
-        [Kind::Rows, Kind::Counters, Kind::Scans, Kind::List, Kind::Registers, Kind::Batches, Kind::Stale, Kind::Ttl];
+    pub const ALL: [Kind; 9] = [
+        Kind::Rows,
+        Kind::Counters,
+        Kind::Scans,
+        Kind::List,
+        Kind::Registers,
+        Kind::Batches,
+        Kind::Stale,
+        Kind::Ttl,
+        Kind::Wide,
+    ];
 
     /// The name on the command line.
     #[must_use]
@@ -38,6 +49,7 @@ impl Kind {
             Kind::Batches => "batches",
             Kind::Stale => "stale",
             Kind::Ttl => "ttl",
+            Kind::Wide => "wide",
         }
     }
 }

@@ -24,6 +24,8 @@ pub mod scans;
 pub mod stale;
 #[cfg(feature = "sim")]
 pub mod ttl;
+#[cfg(feature = "sim")]
+pub mod wide;
 
 #[cfg(feature = "sim")]
 use crate::kind::Kind;
@@ -43,5 +45,6 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
         Kind::Batches => Box::new(batches::Batches::default()),
         Kind::Stale => Box::new(stale::Stale::default()),
         Kind::Ttl => Box::new(ttl::Ttl::default()),
+        Kind::Wide => Box::new(wide::Wide::default()),
     }
 }
