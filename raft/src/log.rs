@@ -54,6 +54,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
+use terrane_env::fs::Disk;
 use terrane_env::task::{self, IoLoop};
 use terrane_types::GroupId;
 use tokio::sync::oneshot;
@@ -90,7 +91,7 @@ impl SharedLog {
             return Err(OpenError::Settings { what });
         }
         let segment_bytes = config.segment_bytes.min(config.limit_bytes / SEGMENTS_PER_LIMIT).max(SEGMENT_BYTES_MIN);
-        let files = Arc::new(Files::new(directory.clone()));
+        let files = Arc::new(Files::new(Disk::os(), directory.clone()));
         let shared = Arc::new(Shared::new(config));
         let (cache_bytes, recovering, sharing) = (config.cache_bytes, files.clone(), shared.clone());
         // Off the runtime's threads: recovery reads and checks every byte of the log.

@@ -125,7 +125,7 @@ impl Allocator {
 
     /// Frees the unused space of a segment.
     async fn give_back(&self, segment: u64, end: u64) -> io::Result<()> {
-        let file = fs::File::open_rw(&self.files.path(segment)).await?;
+        let file = self.files.disk().open_rw(&self.files.path(segment)).await?;
         if file.len().await? > end {
             file.set_len(end).await?;
             file.sync_all().await?;
@@ -139,7 +139,7 @@ impl Allocator {
             return Ok(None);
         }
         let path = self.files.path(segment);
-        match fs::rename(&self.spare_path(), &path).await {
+        match self.files.disk().rename(&self.spare_path(), &path).await {
             Ok(()) => {}
             Err(error) if is_full(&error) => return Ok(None),
             Err(error) => return Err(error),
@@ -147,7 +147,7 @@ impl Allocator {
         self.spare = false;
         // The name is durable before anything is written to the file, so a spare is always empty.
         self.sync_names().await?;
-        let file = fs::File::open_rw(&path).await?;
+        let file = self.files.disk().open_rw(&path).await?;
         Ok(Some(Allocated { file, bytes: self.segment_bytes }))
     }
 
@@ -172,7 +172,7 @@ impl Allocator {
         if terrane_env::planted!("the names of log segments are not synced") {
             return Ok(());
         }
-        fs::sync_dir(self.files.directory()).await
+        self.files.disk().sync_dir(self.files.directory()).await
     }
 
     /// Publishes whether there is a spare.
@@ -211,14 +211,14 @@ impl Allocator {
     /// Creates a file of that many zeros, durable except for its name. A partial allocation is removed.
     async fn allocate(&self, path: PathBuf, bytes: u64) -> io::Result<fs::File> {
         let allocated = async {
-            let file = fs::File::open_rw(&path).await?;
+            let file = self.files.disk().open_rw(&path).await?;
             file.allocate(bytes).await?;
             file.sync_all().await?;
             Ok(file)
         };
         let allocated: io::Result<fs::File> = allocated.await;
-        if allocated.as_ref().is_err_and(is_full) && fs::exists(&path).await? {
-            fs::remove_file(&path).await?;
+        if allocated.as_ref().is_err_and(is_full) && self.files.disk().exists(&path).await? {
+            self.files.disk().remove_file(&path).await?;
         }
         allocated
     }

@@ -82,7 +82,7 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
         }
     }
     numbers.sort_unstable();
-    let files = Arc::new(Files::new(directory.to_owned()));
+    let files = Arc::new(Files::new(fs::Disk::os(), directory.to_owned()));
     let mut check = LogCheck {
         files: files.clone(),
         recovery: Recovery::new(files.clone(), 0),

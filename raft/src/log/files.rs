@@ -14,8 +14,9 @@ use super::held_list::HeldList;
 use super::names;
 use super::place::Place;
 
-/// The directory of the log, its files that are open for reading, and the list of held files.
+/// The directory of the log, its disk, its files that are open for reading, and the list of held files.
 pub(crate) struct Files {
+    disk: fs::Disk,
     directory: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<fs::File>>>,
     pub(crate) held: Mutex<HeldList>,
@@ -28,8 +29,12 @@ const READ_TRIES: u32 = 5;
 const READ_PAUSE: Duration = Duration::from_millis(20);
 
 impl Files {
-    pub(crate) fn new(directory: PathBuf) -> Files {
-        Files { directory, open: Mutex::default(), held: Mutex::default() }
+    pub(crate) fn new(disk: fs::Disk, directory: PathBuf) -> Files {
+        Files { disk, directory, open: Mutex::default(), held: Mutex::default() }
+    }
+
+    pub(crate) fn disk(&self) -> &fs::Disk {
+        &self.disk
     }
 
     pub(crate) fn directory(&self) -> &PathBuf {
@@ -68,7 +73,7 @@ impl Files {
             return Ok(file.clone());
         }
         // Two readers may both open it; the second handle replaces the first, which lives until its reader is done.
-        let file = Arc::new(fs::File::open_read(&self.path(segment)).await?);
+        let file = Arc::new(self.disk.open_read(&self.path(segment)).await?);
         let mut open = self.open.lock();
         while open.len() >= OPEN_MAX {
             // A reader keeps its handle until it is done.
@@ -109,7 +114,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_read_of_a_file_that_is_gone_is_not_repeated() {
         let directory = tempfile::tempdir().unwrap();
-        let files = Files::new(directory.path().to_owned());
+        let files = Files::new(fs::Disk::os(), directory.path().to_owned());
         let before = tokio::time::Instant::now();
         let error = files.read(Place { segment: 1, offset: 0, length: 8 }).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use terrane_env::fs::Disk;
 use terrane_types::GroupId;
 use terrane_types::fuzzing::{Damage, Dice, Format, again, no_limits, round_trip};
 use terrane_types::limits::BATCH_BYTES_MAX;
@@ -226,7 +227,7 @@ fn segment(dice: &mut Dice, records: &[Vec<u8>]) -> Vec<u8> {
 
 /// Where the last good batch ends, as a start decides: damage is `None`.
 fn recovered(bytes: &Bytes) -> Option<usize> {
-    let mut recovery = Recovery::new(Arc::new(Files::new(PathBuf::from("no directory"))), 1 << 16);
+    let mut recovery = Recovery::new(Arc::new(Files::new(Disk::os(), PathBuf::from("no directory"))), 1 << 16);
     let scanned = recovery.scan(1, bytes).map_err(|error| error.to_string()).ok()?;
     let end = Position { segment: 1, offset: scanned.end };
     let log = recovery.found.chain.map(|chain| chain.log);

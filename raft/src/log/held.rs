@@ -21,7 +21,6 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_env::fs;
 use terrane_types::GroupId;
 
 use super::files::Files;
@@ -103,7 +102,7 @@ pub(super) async fn copy(
         Ok(copied) => copied,
         Err(error) => {
             // If this fails, the next start removes the file.
-            fs::remove_file(&unfinished).await.ok();
+            files.disk().remove_file(&unfinished).await.ok();
             return Err(error);
         }
     };
@@ -112,8 +111,8 @@ pub(super) async fn copy(
     };
     let file = HeldFile { number, first: *first, last: *last, bytes };
     files.held.lock().add(group, file);
-    fs::rename(&unfinished, &files.path(number)).await?;
-    fs::sync_dir(files.directory()).await?;
+    files.disk().rename(&unfinished, &files.path(number)).await?;
+    files.disk().sync_dir(files.directory()).await?;
     Ok((file, moved))
 }
 
@@ -125,7 +124,7 @@ async fn write(
     number: u64,
     entries: &[(u64, u64, Place)],
 ) -> io::Result<(u64, Vec<Moved>)> {
-    let file = fs::File::create_new(path).await?;
+    let file = files.disk().create_new(path).await?;
     let mut buffer = header(log, group, number);
     let mut written = 0;
     let mut moved = Vec::with_capacity(entries.len());
@@ -193,11 +192,11 @@ fn span_bytes(span: &[(u64, u64, Place)]) -> usize {
 /// Removes a held file that nothing refers to.
 pub(super) async fn remove(files: &Files, group: GroupId, number: u64) -> io::Result<()> {
     files.held.lock().remove(group, number);
-    match fs::remove_file(&files.path(number)).await {
+    match files.disk().remove_file(&files.path(number)).await {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    fs::sync_dir(files.directory()).await?;
+    files.disk().sync_dir(files.directory()).await?;
     files.forget(number);
     Ok(())
 }
@@ -229,7 +228,7 @@ pub(super) async fn truncated(files: &Files, group: GroupId, last: Option<u64>) 
 /// Cuts a held file after its entry `last`.
 pub(super) async fn trim(files: &Files, group: GroupId, number: u64, last: u64) -> io::Result<()> {
     let path = files.path(number);
-    let bytes = match fs::read(&path).await {
+    let bytes = match files.disk().read(&path).await {
         Ok(bytes) => bytes,
         // It has no name yet. Memory was truncated first, so the copying task notices and removes the file.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -241,7 +240,7 @@ pub(super) async fn trim(files: &Files, group: GroupId, number: u64, last: u64) 
         files.damaged(place, bad.what)
     })?;
     let end = loaded.index.get(last).map_or(HEADER_BYTES as u64, |(_, place)| place.offset + u64::from(place.length));
-    let file = fs::File::open_rw(&path).await?;
+    let file = files.disk().open_rw(&path).await?;
     file.set_len(end).await?;
     file.sync_all().await?;
     files.held.lock().trim(group, number, last, end);

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_env::fs;
 use terrane_types::GroupId;
 
 use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligned};
@@ -53,27 +52,27 @@ pub(super) struct Chain {
 
 /// Recovers the log in the directory of `files`.
 pub(super) async fn recover(files: &Arc<Files>, cache_bytes: u64) -> Result<Recovered, OpenError> {
-    let directory = files.directory().clone();
+    let (disk, directory) = (files.disk(), files.directory().clone());
     let io = |source| io_error(&directory, source);
-    fs::create_dir_all(&directory).await.map_err(io)?;
+    disk.create_dir_all(&directory).await.map_err(io)?;
     // Unless its own name is durable, the directory and everything in it could be gone after a power cut.
     if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::sync_dir(parent).await.map_err(io)?;
+        disk.sync_dir(parent).await.map_err(io)?;
     }
-    let names = fs::list(&directory).await.map_err(io)?;
+    let names = disk.list(&directory).await.map_err(io)?;
     let numbers = segment_numbers(&directory, &names)?;
     let mut recovery = Recovery::new(files.clone(), cache_bytes);
     for name in &names {
         if let Some(number) = names::held_number(name) {
-            let bytes = Bytes::from(fs::read(&files.path(number)).await.map_err(io)?);
+            let bytes = Bytes::from(disk.read(&files.path(number)).await.map_err(io)?);
             let loaded = held::read(number, &bytes).map_err(|bad| damage(files, number, bad.offset, bad.what))?;
             recovery.add_held(loaded);
         } else if names::is_unfinished(name) {
-            fs::remove_file(&directory.join(name)).await.map_err(io)?;
+            disk.remove_file(&directory.join(name)).await.map_err(io)?;
         }
     }
     for (at, segment) in numbers.iter().copied().enumerate() {
-        let bytes = Bytes::from(fs::read(&files.path(segment)).await.map_err(io)?);
+        let bytes = Bytes::from(disk.read(&files.path(segment)).await.map_err(io)?);
         let scanned = recovery.scan(segment, &bytes)?;
         let last = at + 1 == numbers.len();
         match scanned.bad {
@@ -273,7 +272,7 @@ impl Recovery {
     }
 
     async fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
-        let file = fs::File::open_rw(path).await?;
+        let file = self.files.disk().open_rw(path).await?;
         file.set_len(length).await?;
         file.sync_all().await
     }
@@ -296,11 +295,11 @@ impl Recovery {
             let finished = if end == 0 {
                 self.remove(&path).await
             } else {
-                rewrite(&path, self.synced_in(segment).min(end), end).await
+                self.rewrite(&path, self.synced_in(segment).min(end), end).await
             };
             finished.map_err(|source| io_error(&directory, source))?;
             // A killed process may have created a segment, or renamed one, without syncing its name.
-            fs::sync_dir(&directory).await.map_err(|source| io_error(&directory, source))?;
+            self.files.disk().sync_dir(&directory).await.map_err(|source| io_error(&directory, source))?;
             if end > 0 {
                 self.found.segments.insert(segment, end);
             }
@@ -316,20 +315,20 @@ impl Recovery {
         self.synced.filter(|synced| synced.segment == segment).map_or(0, |synced| synced.offset)
     }
 
-    async fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path).await?;
-        fs::sync_dir(self.files.directory()).await
+    /// Writes the bytes of a range again and syncs the file.
+    async fn rewrite(&self, path: &Path, start: u64, end: u64) -> io::Result<()> {
+        let file = self.files.disk().open_rw(path).await?;
+        let length = usize::try_from(end.saturating_sub(start)).expect("a segment was read into memory");
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, start).await?;
+        file.write_all_at(&bytes, start).await?;
+        file.sync_all().await
     }
-}
 
-/// Writes the bytes of a range again and syncs the file.
-async fn rewrite(path: &Path, start: u64, end: u64) -> io::Result<()> {
-    let file = fs::File::open_rw(path).await?;
-    let length = usize::try_from(end.saturating_sub(start)).expect("a segment was read into memory");
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, start).await?;
-    file.write_all_at(&bytes, start).await?;
-    file.sync_all().await
+    async fn remove(&self, path: &Path) -> io::Result<()> {
+        self.files.disk().remove_file(path).await?;
+        self.files.disk().sync_dir(self.files.directory()).await
+    }
 }
 
 /// Reads all records of a batch before any of them is applied.

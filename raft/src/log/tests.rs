@@ -5,6 +5,7 @@
 #[allow(clippy::disallowed_types, reason = "the disk that fills up is mounted by a command")]
 mod full_disk;
 mod held;
+mod power_cut;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::{GroupSpec, LogConfig, OpenError};
 pub(super) const A: GroupId = GroupId(1);
 pub(super) const B: GroupId = GroupId(2);
 
-fn config() -> LogConfig {
+pub(super) fn config() -> LogConfig {
     LogConfig { segment_bytes: 4 << 10, cache_bytes: 1 << 10, limit_bytes: 1 << 30, purge_budget_bytes: 1 << 20 }
 }
 

@@ -123,7 +123,7 @@ impl Writer {
 
     /// Writes a batch. Returns false if the log was closed while the batch waited for disk space; then nothing of the batch is
     /// written or reported.
-    async fn write(&mut self, items: Vec<Item>) -> io::Result<bool> {
+    pub(super) async fn write(&mut self, items: Vec<Item>) -> io::Result<bool> {
         self.begin_batch();
         let records = self.encode(&items);
         if records.count == 0 {
@@ -373,8 +373,8 @@ impl Writer {
             && segment < needed
         {
             assert!(segment < self.at.segment, "segment {segment} is still being written");
-            fs::remove_file(&self.files.path(segment)).await?;
-            fs::sync_dir(self.files.directory()).await?;
+            self.files.disk().remove_file(&self.files.path(segment)).await?;
+            self.files.disk().sync_dir(self.files.directory()).await?;
             self.files.forget(segment);
             self.segments.remove(&segment);
         }

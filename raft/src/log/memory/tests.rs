@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use terrane_env::fs::Disk;
 use terrane_types::{GroupId, ReplicaId};
 
 use super::GroupLog;
@@ -29,7 +30,7 @@ fn indexes(word: &str) -> std::ops::RangeInclusive<u64> {
 /// from records: `held FIRST..LAST`, `read FIRST..LAST`, `read-truncation LAST`, `read-purge INDEX`, `read-vote T`, `done`.
 fn start() -> impl FnMut(&str, &mut String) {
     let spec = GroupSpec { group: GroupId(1), replica: ReplicaId(1), members: [].into() };
-    let log = GroupLog::new(spec, Arc::new(Files::new(PathBuf::from("no directory"))));
+    let log = GroupLog::new(spec, Arc::new(Files::new(Disk::os(), PathBuf::from("no directory"))));
     let mut offset = 0;
     move |line, out| {
         let line = Line::new(line);

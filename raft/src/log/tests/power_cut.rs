@@ -1,0 +1,81 @@
+//! Power cuts of a disk in memory: a restart acts only on what it has made durable.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use terrane_env::fs::{Disk, Fault, Lie, MemoryDisk, Tear};
+
+use super::{A, config, entry, payloads, spec};
+use crate::log::files::Files;
+use crate::log::memory::GroupLog;
+use crate::log::recover::{self, Recovered};
+use crate::log::shared::{Change, Done, Item, Shared};
+use crate::log::writer::Writer;
+
+/// What a process does with the log, without the loop that ends it after an error.
+struct Process {
+    writer: Writer,
+    log: Arc<GroupLog>,
+}
+
+async fn recovered(disk: &MemoryDisk) -> (Arc<Files>, Recovered) {
+    let files = Arc::new(Files::new(Disk::from(disk), PathBuf::from("/log")));
+    let found = recover::recover(&files, 1 << 10).await.unwrap();
+    (files, found)
+}
+
+/// The entries that a restart reads from this disk.
+async fn shown(disk: &MemoryDisk) -> Vec<(u64, u8)> {
+    let (_, found) = recovered(disk).await;
+    payloads(&found.groups[&A]).await
+}
+
+impl Process {
+    /// A process with a new group and two entries, which are synced.
+    async fn start(disk: &MemoryDisk) -> Process {
+        let (files, found) = recovered(disk).await;
+        let shared = Arc::new(Shared::new(&config()));
+        let mut writer = Writer::start(shared, files.clone(), config().segment_bytes, found, 7).await.unwrap();
+        let log = Arc::new(GroupLog::new(spec(A), files));
+        let created = Item { log: log.clone(), change: Change::Created, done: Done::Unobserved };
+        assert!(writer.write(vec![created]).await.unwrap());
+        let mut process = Process { writer, log };
+        process.append(0).await.unwrap();
+        process.append(1).await.unwrap();
+        process
+    }
+
+    async fn append(&mut self, index: u64) -> std::io::Result<bool> {
+        let entries = vec![entry(index, index as u8 + 1, 20)];
+        let change = Change::Entries(self.log.append(&entries), entries);
+        self.writer.write(vec![Item { log: self.log.clone(), change, done: Done::Unobserved }]).await
+    }
+}
+
+const ALL: [(u64, u8); 3] = [(0, 1), (1, 2), (2, 3)];
+
+#[tokio::test]
+async fn what_a_restart_has_read_survives_a_power_cut_although_an_earlier_sync_failed() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::start(&disk).await;
+    // The write succeeds, its sync fails, and the process ends.
+    disk.fail_at(disk.operations() + 1, Fault::Error);
+    process.append(2).await.unwrap_err();
+    drop(process);
+    assert_eq!(shown(&disk.crash(Tear::Lost)).await, ALL[..2], "the sync did not fail");
+    assert_eq!(shown(&disk).await, ALL, "the bytes are still in the page cache");
+    assert_eq!(shown(&disk.crash(Tear::Lost)).await, ALL);
+}
+
+#[tokio::test]
+async fn what_a_killed_process_did_not_sync_is_durable_once_it_was_read() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::start(&disk).await;
+    disk.set_lie(Some(Lie::Files));
+    process.append(2).await.unwrap();
+    drop(process);
+    disk.set_lie(None);
+    assert_eq!(shown(&disk.crash(Tear::Lost)).await, ALL[..2], "the entry was synced");
+    assert_eq!(shown(&disk).await, ALL);
+    assert_eq!(shown(&disk.crash(Tear::Lost)).await, ALL);
+}
