@@ -61,6 +61,8 @@ pub use error::{Error, OpenError, ProposeError};
 pub use group::Group;
 pub use group_host::GroupHost;
 pub use host::Host;
+#[cfg(feature = "interleave")]
+pub use log::interleavings;
 pub use log::{LoggedGroup, check_log};
 pub use peer::PeerService;
 pub use state_machine::{AppliedEntry, BoxFuture, Durable, Factory, Packing, Prepared, Proposal, StateMachine};

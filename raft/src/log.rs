@@ -34,6 +34,8 @@ pub(crate) mod fuzzing;
 mod held;
 mod held_list;
 mod index;
+#[cfg(feature = "interleave")]
+pub mod interleavings;
 mod memory;
 mod names;
 mod place;

@@ -13,8 +13,12 @@ use crate::processes;
 pub fn test(root: &Path) -> Command {
     let mut test = processes::cargo(root);
     test.args(["test", "--quiet", "--locked", "--test", "interleavings"]);
-    test.args(["--package", "terrane-env", "--package", "terrane-engine", "--package", "terrane-shared-features"]);
-    test.args(["--features", "terrane-env/interleave,terrane-engine/interleave"]);
+    for package in ["terrane-env", "terrane-engine", "terrane-raft", "terrane-shared-features"] {
+        test.args(["--package", package]);
+    }
+    test.args(["--features", "terrane-env/interleave,terrane-engine/interleave,terrane-raft/interleave"]);
+    // Optimising it takes longer than its tests.
+    test.args(["--config", "profile.dev.package.terrane-raft.opt-level=0"]);
     test
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use terrane_env::fs;
+use terrane_env::sync::{Mutex, is_planted};
 
 use super::held_list::HeldList;
 use super::names;
@@ -74,12 +74,18 @@ impl Files {
         }
         // Two readers may both open it; the second handle replaces the first, which lives until its reader is done.
         let file = Arc::new(self.disk.open_read(&self.path(segment)).await?);
-        let mut open = self.open.lock();
-        while open.len() >= OPEN_MAX {
-            // A reader keeps its handle until it is done.
-            open.pop_first();
+        {
+            let mut open = self.open.lock();
+            while open.len() >= OPEN_MAX {
+                // A reader keeps its handle until it is done.
+                open.pop_first();
+            }
+            open.insert(segment, file.clone());
         }
-        open.insert(segment, file.clone());
+        // It may have been removed and forgotten after it was opened here: a handle that is kept would keep its space, too.
+        if !is_planted("a removed segment stays open") && !self.disk.exists(&self.path(segment)).await? {
+            self.forget(segment);
+        }
         Ok(file)
     }
 
@@ -93,6 +99,12 @@ impl Files {
     /// Closes a file that was removed.
     pub(crate) fn forget(&self, segment: u64) {
         self.open.lock().remove(&segment);
+    }
+
+    /// Whether a handle of the file is kept.
+    #[cfg(feature = "interleave")]
+    pub(super) fn is_open(&self, segment: u64) -> bool {
+        self.open.lock().contains_key(&segment)
     }
 
     pub(crate) fn damaged(&self, place: Place, what: &str) -> io::Error {

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use terrane_env::sync::atomic::{AtomicU64, Ordering};
+use terrane_env::sync::{Mutex, is_planted};
 use terrane_types::GroupId;
 
 use super::files::Files;
@@ -274,7 +274,8 @@ impl GroupLog {
         let mut state = self.state.lock();
         for (at, place) in (0..).zip(places) {
             let (index, serial) = (appended.first_index + at, appended.first_serial + at);
-            let term = state.recent(index).filter(|recent| recent.serial == serial).map(|recent| recent.term);
+            let is_it = |recent: &&Recent| recent.serial == serial || is_planted("a place is taken for another entry");
+            let term = state.recent(index).filter(is_it).map(|recent| recent.term);
             if let Some(term) = term.filter(|_| state.index.end() == index) {
                 state.index.push(term, *place);
             }
@@ -342,7 +343,7 @@ impl GroupLog {
     }
 
     /// Where to read the entries of `range`: a consistent view, taken under one lock.
-    fn locate(&self, range: Range<u64>, bytes_max: usize) -> Vec<(LogId, Source)> {
+    pub(super) fn locate(&self, range: Range<u64>, bytes_max: usize) -> Vec<(LogId, Source)> {
         let state = self.state.lock();
         let mut found = Vec::new();
         let mut bytes = 0;
@@ -459,7 +460,8 @@ impl GroupLog {
     }
 }
 
-enum Source {
+/// Where the payload of an entry is.
+pub(super) enum Source {
     Memory(Payload),
     Disk(Place),
 }

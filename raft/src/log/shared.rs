@@ -2,10 +2,10 @@
 //! publishes after each batch.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use openraft::storage::IOFlushed;
-use parking_lot::Mutex;
+use terrane_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrane_env::sync::{Mutex, is_planted, limit, point};
 use terrane_types::GroupId;
 use tokio::sync::{Notify, oneshot};
 
@@ -17,7 +17,7 @@ use crate::LogConfig;
 use crate::types::{Entry, Types, Vote};
 
 /// Bytes queued for the writer; beyond that, appends wait.
-const QUEUE_BYTES_MAX: usize = 64 << 20;
+const QUEUE_BYTES_MAX: usize = limit(64 << 20, 200);
 
 /// The shares of groups are computed again whenever the log has grown by this part of its limit.
 const LOOKS_PER_LIMIT: u64 = 32;
@@ -205,12 +205,16 @@ impl Shared {
     /// Returns when the queue accepts more bytes, or is closed.
     pub(super) async fn wait_for_queue(&self) {
         loop {
-            let emptied = self.emptied.notified();
+            let mut emptied = self.emptied.notified();
             {
                 let queue = self.queue.lock();
                 if queue.bytes <= QUEUE_BYTES_MAX || queue.closed {
                     return;
                 }
+            }
+            if is_planted("a caller begins to wait after it has looked") {
+                point();
+                emptied = self.emptied.notified();
             }
             emptied.await;
         }
