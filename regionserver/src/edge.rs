@@ -13,6 +13,7 @@
 //! at region, epoch and state: what was checked before the read point could be older than it.
 
 mod answer;
+mod confirmation;
 mod request;
 mod session;
 
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::answer::{Answer, Mutated, RowFailure};
+use self::confirmation::{Grounds, is_by_schema};
 pub use self::request::{Body, DEADLINE_DEFAULT, Header, Mutation, Request};
 pub use self::session::{Outgoing, Session, UNITS_MAX};
 use crate::addresses::Addresses;
@@ -81,19 +83,22 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Checks a write and hands it to the log; `done` receives the outcome, at once if the write is refused here.
+    /// Checks a write and hands it to the log; `done` receives the outcome, at once if the write is refused here for another
+    /// reason than its table's schema.
     pub fn mutate<D>(self: &Arc<Self>, header: &Header, mutation: Mutation, done: D)
     where
         D: FnOnce(Result<Mutated, Error>) + Send + 'static,
     {
         let count = mutation.rows.len();
         match self.prepare(header, mutation) {
-            Err(error) => {
+            Err(Refused { error, grounds }) => {
                 self.metrics.refused.inc();
-                done(Err(error));
+                self.answer(Err(error), grounds, done);
             }
-            Ok(Prepared { write: None, errors, .. }) => done(Ok(Mutated::join(errors, &[], Applied::default()))),
-            Ok(Prepared { write: Some((write, admitted)), errors, places, group }) => {
+            Ok(Prepared { write: None, errors, grounds, .. }) => {
+                self.answer(Ok(Mutated::join(errors, &[], Applied::default())), grounds, done);
+            }
+            Ok(Prepared { write: Some((write, admitted)), errors, places, group, grounds }) => {
                 let edge = self.clone();
                 let id = group.id();
                 group.submit(Proposal::Write(write), move |outcome| {
@@ -103,13 +108,14 @@ impl Edge {
                         drop(admitted);
                     }
                     let applied = count - errors.len();
-                    done(edge.outcome(id, outcome, applied).map(|applied| Mutated::join(errors, &places, applied)));
+                    let outcome = edge.outcome(id, outcome, applied);
+                    edge.answer(outcome.map(|applied| Mutated::join(errors, &places, applied)), grounds, done);
                 });
             }
         }
     }
 
-    fn prepare(&self, header: &Header, mutation: Mutation) -> Result<Prepared, Error> {
+    fn prepare(&self, header: &Header, mutation: Mutation) -> Result<Prepared, Refused> {
         let (hosted, group) = self.find(header)?;
         let write_header = WriteHeader {
             region: header.region,
@@ -121,7 +127,11 @@ impl Edge {
             exact_schema: header.exact_schema,
             families_checked: false,
         };
-        let checked = write::check(&write_header, mutation.rows, &hosted.state())?;
+        let state = hosted.state();
+        let grounds = || Grounds::new(header, state.schema.version, &group);
+        let checked = write::check(&write_header, mutation.rows, &state)
+            .map_err(|error| Refused { grounds: is_by_schema(&error).then(grounds), error })?;
+        let grounds = checked.errors.iter().any(|(_, error)| is_by_schema(error)).then(grounds);
         if let Some(under_way) = mutation.under_way {
             let settle = Settle { region: header.region, client: header.client, under_way };
             // Nothing waits for it: if it is lost, the next one says more.
@@ -138,7 +148,7 @@ impl Edge {
             }
             None => None,
         };
-        Ok(Prepared { write, errors: checked.errors, places: checked.places, group })
+        Ok(Prepared { write, errors: checked.errors, places: checked.places, group, grounds })
     }
 
     /// A caller retries a server that refuses for now, so one that does not lead redirects to the leader instead.
@@ -304,4 +314,19 @@ struct Prepared {
     /// Where in the request the proposed rows are, unless all are.
     places: Vec<u32>,
     group: Group,
+    /// Of the errors, if the schema decided one of them.
+    grounds: Option<Grounds>,
+}
+
+/// Why a request is refused as a whole.
+struct Refused {
+    error: Error,
+    /// If the schema decided it.
+    grounds: Option<Grounds>,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self { error, grounds: None }
+    }
 }
