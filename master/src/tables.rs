@@ -56,6 +56,7 @@ impl TableCalls {
         let outcome = self.record(request, CatalogEdit::CreateTable(new)).await?;
         let Outcome::Table(table) = outcome else { return Err(unexpected(&outcome)) };
         tracing::info!(%table, %name, "creating table");
+        self.answer(&name, table, request)?;
         self.until_created(&name, table, deadline).await
     }
 
@@ -127,9 +128,7 @@ impl TableCalls {
             altered(&entry.schema, change, boundaries)
         })?;
         self.record(request, CatalogEdit::AlterTable { schema }).await?;
-        if request.is_some() && terrane_env::buggify!("the answer to an alter is lost") {
-            return Err(self.not_yet(name, table));
-        }
+        self.answer(name, table, request)?;
         self.wait_until_enabled(name, table, deadline, || not_found(name)).await
     }
 
@@ -147,6 +146,7 @@ impl TableCalls {
         }
         let table = entry.schema.table;
         self.record(request, CatalogEdit::DropTable { table }).await?;
+        self.answer(name, table, request)?;
         self.until_gone(name, table, deadline).await
     }
 
@@ -191,6 +191,12 @@ impl TableCalls {
         };
         let waited = self.context.journal.wait_until(deadline, look).await;
         waited.unwrap_or_else(|| Err(self.not_yet(name, table)))
+    }
+
+    /// A fault point: the caller, who will repeat its request, is not answered when the change is complete.
+    fn answer(&self, name: &TableName, table: TableId, request: Option<RequestId>) -> Result<(), Error> {
+        let is_lost = request.is_some() && terrane_env::buggify!("the answer to a change of a table is lost");
+        if is_lost { Err(self.not_yet(name, table)) } else { Ok(()) }
     }
 
     fn state(&self, table: TableId) -> Option<TableState> {

@@ -43,7 +43,7 @@ pub struct Plan {
     pub value_bytes: usize,
     /// Whether the fault points in the code are active, at which unlikely but legal events happen.
     pub fault_points: bool,
-    /// One batch of replies in this many is lost, together with its session; 0: none.
+    /// One batch of replies in this many is lost, together with its session, and as many answers to changes of tables; 0: none.
     pub lost_answers_one_in: u64,
     /// When the first phase ends: clients work, and faults occur, until then.
     pub until: Duration,

@@ -32,6 +32,9 @@ const START_MAX: Duration = Duration::from_secs(30);
 const LAST_CALLS_MAX: Duration = Duration::from_secs(30);
 /// The simulated wall clock at the start: 2026-01-01, in every run.
 const EPOCH_SECONDS: u64 = 1_767_225_600;
+/// The fault points at which answers are lost.
+const LOST_ANSWERS: [&str; 2] =
+    ["a session breaks before its answers are sent", "the answer to a change of a table is lost"];
 /// Segments in flight on a simulated connection. A sender that exceeds it would lose some.
 const TCP_CAPACITY: usize = 65_536;
 
@@ -66,8 +69,7 @@ pub fn run(plan: Plan, until: Option<Duration>) -> (Summary, Verdict) {
     terrane_env::sim::set_small_limits(plan.fault_points);
     terrane_env::sim::compare_witnesses();
     if plan.lost_answers_one_in > 0 {
-        let one_in = plan.lost_answers_one_in;
-        terrane_env::sim::aim_fault_point("a session breaks before its answers are sent", one_in);
+        LOST_ANSWERS.iter().for_each(|point| terrane_env::sim::aim_fault_point(point, plan.lost_answers_one_in));
     }
     let mut run = SimulatedRun { sim: world(&plan), context: Context::new(plan), until };
     let verdict = run.all();
