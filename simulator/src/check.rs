@@ -2,6 +2,7 @@
 //! on histories that are known to be right or wrong.
 
 pub mod expiry;
+pub mod families;
 pub mod ledger;
 pub mod linearizability;
 pub mod linked;
@@ -9,5 +10,6 @@ pub mod meta;
 pub mod presence;
 pub mod registers;
 pub mod resources;
+pub mod settings;
 pub mod staleness;
 pub mod versions;

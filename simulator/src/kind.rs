@@ -21,11 +21,13 @@ pub enum Kind {
     Ttl,
     /// Write and read rows of hundreds of KiB in many parts.
     Wide,
+    /// Alter, create and drop tables while others use them.
+    Schema,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Rows,
         Kind::Counters,
         Kind::Scans,
@@ -35,6 +37,7 @@ impl Kind {
         Kind::Stale,
         Kind::Ttl,
         Kind::Wide,
+        Kind::Schema,
     ];
 
     /// The name on the command line.
@@ -50,6 +53,7 @@ impl Kind {
             Kind::Stale => "stale",
             Kind::Ttl => "ttl",
             Kind::Wide => "wide",
+            Kind::Schema => "schema",
         }
     }
 }

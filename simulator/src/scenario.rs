@@ -21,6 +21,8 @@ pub mod rows;
 #[cfg(feature = "sim")]
 pub mod scans;
 #[cfg(feature = "sim")]
+pub mod schema;
+#[cfg(feature = "sim")]
 pub mod stale;
 #[cfg(feature = "sim")]
 pub mod ttl;
@@ -46,5 +48,6 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
         Kind::Stale => Box::new(stale::Stale::default()),
         Kind::Ttl => Box::new(ttl::Ttl::default()),
         Kind::Wide => Box::new(wide::Wide::default()),
+        Kind::Schema => Box::new(schema::Schema::default()),
     }
 }

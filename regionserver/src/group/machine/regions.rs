@@ -124,7 +124,9 @@ impl Inner {
             }
         }
         for gone in before.families.iter().filter(|known| state.schema.family(known.name.as_bytes()).is_none()) {
-            hosted.engine.remove_family(&gone.name);
+            if !terrane_env::planted!("a dropped family keeps its cells") {
+                hosted.engine.remove_family(&gone.name);
+            }
         }
         if changes_views {
             hosted.engine.advance(entry.stamp);
