@@ -236,16 +236,13 @@ impl RegionServer {
     }
 
     /// What each group's replica here holds, to compare it with the other replicas: see [`GroupDigest`]. It reads everything,
-    /// and leaves out groups that are not complete yet after a restart.
-    ///
-    /// # Errors
-    /// [`terrane_engine::Error`] from the files below.
-    pub async fn digests(&self) -> Result<Vec<GroupDigest>, terrane_engine::Error> {
+    /// and leaves out groups that are not complete yet after a restart. The error of a group hides no other group.
+    pub async fn digests(&self) -> Vec<Result<GroupDigest, terrane_engine::Error>> {
         let mut digests = Vec::new();
         for machine in self.replicas.machines() {
-            digests.extend(machine.digest().await?);
+            digests.extend(machine.digest().await.transpose());
         }
-        Ok(digests)
+        digests
     }
 
     /// Whether the server is ready, or why not.

@@ -11,13 +11,16 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use crate::fault::{PlannedFault, draw};
+use crate::fault::draw::{self, Damage, Fault, PlannedFault};
 use crate::kind::Kind;
 
 /// The hosts of the region servers; a run has the first three, four or five of them.
 pub const SERVERS: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
 /// Separates the plan's random numbers from those of turmoil, which uses the seed itself.
 const STREAM: u64 = 0x7065_7272_616e_6500;
+
+/// Separates the random numbers of damage that is asked for.
+const DAMAGE_STREAM: u64 = 0x6461_6d61_6765_6400;
 
 /// The parameters of one run.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub struct Plan {
     /// When the first phase ends: clients work, and faults occur, until then.
     pub until: Duration,
     pub faults: Vec<PlannedFault>,
+    /// Rows in one request of a call that writes many, so that a call takes several requests to a region; 0: as usual.
+    pub rows_per_request: u64,
 }
 
 impl Plan {
@@ -84,7 +89,18 @@ impl Plan {
             lost_answers_one_in: *[0, 0, 10, 30, 100].choose(rng).expect("not empty"),
             until,
             faults: draw::faults(rng, servers, until),
+            rows_per_request: *[0, 1, 2, 3].choose(rng).expect("not empty"),
         }
+    }
+
+    /// The plan with this damage to the disk of one server, and no other.
+    #[must_use]
+    pub fn with_damage(mut self, what: Damage) -> Plan {
+        self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
+        let mut rng = StdRng::seed_from_u64(self.seed ^ DAMAGE_STREAM);
+        self.faults.push(draw::damage(&mut rng, self.servers, self.until, what));
+        self.faults.sort_by_key(|planned| planned.at);
+        self
     }
 
     /// The hosts of this run's servers.

@@ -22,7 +22,7 @@ use crate::plan::Plan;
 use crate::scenario::{Play, Scenario, scenario};
 use crate::trace::{self, chain};
 use crate::verdict::{Failure, Verdict};
-use crate::watch::{liveness, status};
+use crate::watch::{damaged, liveness, status};
 
 /// How long the two readings after the first phase may take each, with everything healed.
 const READING_MAX: Duration = Duration::from_secs(30);
@@ -70,6 +70,9 @@ pub fn run(plan: Plan, until: Option<Duration>) -> (Summary, Verdict) {
     terrane_env::sim::compare_witnesses();
     if plan.lost_answers_one_in > 0 {
         LOST_ANSWERS.iter().for_each(|point| terrane_env::sim::aim_fault_point(point, plan.lost_answers_one_in));
+    }
+    if plan.rows_per_request > 0 {
+        terrane_env::sim::aim_limit("rows in a request", plan.rows_per_request);
     }
     let mut run = SimulatedRun { sim: world(&plan), context: Context::new(plan), until };
     let verdict = run.all();
@@ -127,6 +130,7 @@ impl SimulatedRun {
         self.until_clients_end("the clients", ends, |sim| nemesis.act(sim))?;
         trace::note(format_args!("healed: reading everything"));
         self.read_everything(["reading-healed", "watcher-healed"], scenario, &mut nemesis)?;
+        self.compare_damaged(&mut nemesis)?;
         nemesis.power_cut_of_all(&mut self.sim);
         self.read_everything(["reading-restarted", "watcher-restarted"], scenario, &mut nemesis)
     }
@@ -152,6 +156,17 @@ impl SimulatedRun {
         self.add_client(host, play);
         self.add_client(watcher, Box::pin(liveness::until_well(self.context.clone())));
         self.until_clients_end(host, READING_MAX, |sim| nemesis.tend(sim))
+    }
+
+    /// Starts the server whose disk was damaged once more, if there is one, and compares it with the others.
+    fn compare_damaged(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
+        if !nemesis.start_damaged(&mut self.sim) {
+            return Ok(());
+        }
+        self.add_client("watcher-damaged", Box::pin(damaged::compare(self.context.clone())));
+        self.until_clients_end("the comparison with the damaged server", READING_MAX, |sim| nemesis.tend(sim))?;
+        nemesis.stop_damaged(&mut self.sim);
+        Ok(())
     }
 
     fn until_clients_end(

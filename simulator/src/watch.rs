@@ -4,12 +4,16 @@
 //!   ([`crate::check::meta`]), and a server that has been down for long is named.
 //! - After everything is healed, and after the power cut of all nodes, the cluster works again within a stated time
 //!   ([`liveness`]): the master finds nothing wrong, and every region takes a read and a write.
-//! - Then the replicas of every group reach the same applied index and hold the same ([`digests`]).
+//! - Then the replicas of every group reach the same applied index and hold the same ([`digests`]), and the servers have
+//!   returned what requests took from their budgets ([`returned`]).
+//! - A server whose disk was damaged holds what the others hold, or finds the damage ([`damaged`]).
 //! - No node takes more memory than any legal run needs ([`crate::memory`]), and no limited resource exceeds its limit.
 //! - Leaders per term and log entries are compared where they occur (`terrane_env::witness!`).
 
+pub mod damaged;
 mod digests;
 pub mod liveness;
+mod returned;
 pub mod status;
 
 use std::cell::{Cell, RefCell};
@@ -23,8 +27,10 @@ use crate::check::meta::RegionMap;
 use crate::check::resources;
 use crate::memory;
 use crate::run_state::RunState;
+use crate::trace;
 use crate::verdict::Failure;
 use digests::Digests;
+use returned::Held;
 
 type Host = &'static str;
 
@@ -50,6 +56,7 @@ struct Inner {
     down: RefCell<BTreeMap<Host, Duration>>,
     digests: RefCell<Digests>,
     digests_wanted: Cell<bool>,
+    held: RefCell<Held>,
     counts: RefCell<BTreeMap<&'static str, u64>>,
     peak_bytes: Cell<i64>,
 }
@@ -92,6 +99,7 @@ impl Watch {
         if let Some(excess) = resources::excess(numbers) {
             state.fail(Failure { what: format!("{host}: {excess}"), about: vec![host.to_owned()] });
         }
+        self.inner.held.borrow_mut().look(host, numbers);
         self.count("resources within limits");
     }
 
@@ -101,18 +109,27 @@ impl Watch {
     }
 
     /// What a node's replicas hold: it must be what others held at the same index.
-    pub fn compare(&self, host: Host, seen: &Result<Vec<GroupDigest>, terrane_engine::Error>, state: &RunState) {
-        if let Err(error) = seen
-            && state.degraded() != Some(host)
-        {
-            state.fail(Failure { what: format!("{host} cannot read its rows: {error}"), about: vec![host.to_owned()] });
-        }
-        for digest in seen.iter().flatten() {
-            self.count("digests");
-            if let Err(difference) = self.inner.digests.borrow_mut().add(host, digest) {
-                let about = vec![format!("group {}", digest.group), format!("group={}", digest.group)];
-                state.fail(Failure { what: difference, about });
+    pub fn compare(&self, host: Host, seen: &[Result<GroupDigest, terrane_engine::Error>], state: &RunState) {
+        for digest in seen {
+            match digest {
+                Ok(digest) => self.compare_group(host, digest, state),
+                Err(error) if state.degraded() == Some(host) => {
+                    self.count("damage found by a digest");
+                    trace::note(format_args!("{host} finds damage: {error}"));
+                }
+                Err(error) => {
+                    let what = format!("{host} cannot read its rows: {error}");
+                    state.fail(Failure { what, about: vec![host.to_owned()] });
+                }
             }
+        }
+    }
+
+    fn compare_group(&self, host: Host, digest: &GroupDigest, state: &RunState) {
+        self.count(if state.degraded() == Some(host) { "digests of damaged servers" } else { "digests" });
+        if let Err(difference) = self.inner.digests.borrow_mut().add(host, digest) {
+            let about = vec![format!("group {}", digest.group), format!("group={}", digest.group)];
+            state.fail(Failure { what: difference, about });
         }
     }
 

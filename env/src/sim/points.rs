@@ -73,6 +73,11 @@ pub fn set_small_limits(on: bool) {
     });
 }
 
+/// Makes the named limit this small, whatever the seed drew. Call it after [`set_small_limits`], with a value of its range.
+pub fn aim_limit(name: &'static str, value: u64) {
+    with_state(|state| state.points.limits.insert(name, Some(value)));
+}
+
 /// The limits that are small in this run, as far as they were read.
 pub fn small_limits() -> BTreeMap<&'static str, u64> {
     with_state(|state| {
@@ -133,11 +138,11 @@ pub(crate) fn fault_point(name: &'static str) -> bool {
 /// The small value of a limit in this run, if it is small.
 pub(crate) fn small_limit(name: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
     with_state(|state| {
-        if !state.points.small {
-            return None;
-        }
         if let Some(limit) = state.points.limits.get(name) {
             return *limit;
+        }
+        if !state.points.small {
+            return None;
         }
         let mut rng = rng_of(state.seed, name);
         let width = range.end().saturating_sub(*range.start()).saturating_add(1);
@@ -208,6 +213,8 @@ mod tests {
         seed(1);
         assert_eq!(limit(), 1_000, "limits start as in production");
         assert!(small_limits().is_empty());
+        aim_limit("a queue", 3);
+        assert_eq!(limit(), 3);
     }
 
     #[tokio::test(start_paused = true)]

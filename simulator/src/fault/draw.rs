@@ -262,7 +262,9 @@ pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedF
         })
         .collect();
     if rng.random_range(0..RUNS_PER_DAMAGE) == 0 {
-        planned.push(damage(rng, servers, until_ms));
+        let kinds = [Damage::BitRot, Damage::MisdirectedWrite, Damage::LostWrite, Damage::WipedDisk];
+        let what = *kinds.choose(rng).expect("not empty");
+        planned.push(damage(rng, servers, until, what));
     }
     planned.sort_by_key(|planned| planned.at);
     planned
@@ -271,11 +273,12 @@ pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedF
 /// One in so many runs has a victim.
 const RUNS_PER_DAMAGE: u32 = 5;
 
-fn damage(rng: &mut StdRng, servers: usize, until_ms: u64) -> PlannedFault {
-    let kinds = [Damage::BitRot, Damage::MisdirectedWrite, Damage::LostWrite, Damage::WipedDisk];
-    let what = *kinds.choose(rng).expect("not empty");
+/// Damage to the disk of some server.
+pub fn damage(rng: &mut StdRng, servers: usize, until: Duration, what: Damage) -> PlannedFault {
     let fault = Fault::Damage { victim: rng.random_range(0..servers), what };
-    let at = Duration::from_millis(rng.random_range(FIRST_AFTER_MS * 2..until_ms / 2));
+    let until_ms = u64::try_from(until.as_millis()).expect("a run lasts seconds");
+    // Late damage is found by the comparison at the end, because nothing has overwritten it yet.
+    let at = Duration::from_millis(rng.random_range(FIRST_AFTER_MS * 2..until_ms - 1_000));
     PlannedFault { at, lasts: Duration::from_millis(rng.random_range(100..1_500)), fault }
 }
 

@@ -11,6 +11,9 @@ use crate::trace;
 /// How many operations of the kind fail: a disk that fails once often fails again.
 const ERRORS: u64 = 3;
 
+/// Bits that decay at once: files that are damaged alone may be removed before anything reads them.
+const ROTTEN_BITS: u32 = 8;
+
 /// Begins a fault of the disk of `host`.
 pub fn strike_disk(host: &'static str, what: DiskFault, until: Duration) {
     match what {
@@ -35,15 +38,17 @@ pub fn damage(host: &'static str, what: Damage) -> bool {
     // A process that finds damage may end itself.
     sim::allow_exits(true);
     match what {
-        Damage::BitRot => match sim::damage(host, is_data) {
-            Some(path) => trace::note(format_args!("BIT ROT in {path} of {host}")),
-            None => return false,
-        },
+        Damage::BitRot => return rot(host),
         Damage::MisdirectedWrite => sim::misdirect_write(host, is_store_file),
         Damage::LostWrite => sim::lose_write(host, is_store_file),
         Damage::WipedDisk => sim::wipe_disk(host),
     }
     true
+}
+
+fn rot(host: &'static str) -> bool {
+    let rotten = (0..ROTTEN_BITS).filter_map(|_| sim::damage(host, is_data));
+    rotten.inspect(|path| trace::note(format_args!("BIT ROT in {path} of {host}"))).count() > 0
 }
 
 /// Whether damage to the file has to be noticed. A lock file has no content, and the disk's own log entries at the end of

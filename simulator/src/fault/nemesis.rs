@@ -426,6 +426,24 @@ impl Nemesis {
         self.nodes().into_iter().chain(HOSTS).filter(move |other| *other != host)
     }
 
+    /// Starts the server whose disk was damaged, which stayed down; whether there is one.
+    pub fn start_damaged(&mut self, sim: &mut Sim) -> bool {
+        if let Some(damaged) = self.damaged {
+            trace::note(format_args!("RESTART of {damaged} in spite of its damaged disk"));
+            sim.bounce(damaged);
+        }
+        self.damaged.is_some()
+    }
+
+    /// Stops it again.
+    pub fn stop_damaged(&mut self, sim: &mut Sim) {
+        let Some(damaged) = self.damaged else { return };
+        self.later.retain(|(_, act)| !matches!(act, Act::Restart(host) if *host == damaged));
+        if self.down.remove(damaged).is_none() {
+            sim.crash(damaged);
+        }
+    }
+
     /// All nodes lose power at once and restart immediately.
     pub fn power_cut_of_all(&mut self, sim: &mut Sim) {
         trace::note(format_args!("power cut of all"));

@@ -1,7 +1,8 @@
 //! A big linked list, as HBase and Accumulo test themselves with: writers put nodes under random keys, in many regions,
 //! and each node refers to one whose write was acknowledged before. Walkers follow the references meanwhile.
 //!
-//! Half of the writers put batches of nodes, the others use a batch writer. The content of a node never changes, so it can be
+//! Half of the writers put batches of nodes, the others use a batch writer. The nodes of a batch are spread over all regions,
+//! or neighbours in one region; such a call takes several requests to the region, one after another. The content of a node never changes, so it can be
 //! written again after an error.
 
 use std::cell::{Cell, RefCell};
@@ -31,8 +32,10 @@ const LAST_PATIENCE: Duration = Duration::from_secs(20);
 const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 const WRITERS_PER_HOST: usize = 3;
 /// Nodes that a writer writes at once; each refers to one of the batch before.
-const BATCH: usize = 5;
-const WRITER_PAUSE_MS: u64 = 500;
+const BATCH: usize = 10;
+const WRITER_PAUSE_MS: u64 = 1_000;
+/// Nodes whose keys share so many first bytes are in one region, but for rare splits between them.
+const SHARED_BYTES: usize = 3;
 const WALKERS_PER_HOST: usize = 2;
 const WALKER_PAUSE_MS: u64 = 200;
 /// Most references that a walk follows.
@@ -171,8 +174,9 @@ impl Writer {
     /// written before its node was acknowledged.
     async fn write(&self, before: &[Key]) -> Result<Vec<Key>, Error> {
         let refers_to = |at: usize| before.get((at + 1) % BATCH).copied();
-        let keys: Vec<(Key, Option<Key>)> =
-            (0..BATCH).map(|at| (self.unused_key(refers_to(at)), refers_to(at))).collect();
+        let (common, shared) = (some_key(), if below(2) == 0 { 0 } else { SHARED_BYTES });
+        let unused = |at: usize| (self.unused_key(&common[..shared], refers_to(at)), refers_to(at));
+        let keys: Vec<(Key, Option<Key>)> = (0..BATCH).map(unused).collect();
         let mut left = keys.clone();
         while !left.is_empty() {
             let failed = match &self.batches {
@@ -194,9 +198,10 @@ impl Writer {
         Ok(keys.into_iter().map(|(key, _)| key).collect())
     }
 
-    fn unused_key(&self, refers_to: Option<Key>) -> Key {
+    fn unused_key(&self, start: &[u8], refers_to: Option<Key>) -> Key {
         loop {
-            let key = some_key();
+            let mut key = some_key();
+            key[..start.len()].copy_from_slice(start);
             if self.shared.list.nodes.borrow_mut().attempt(key, refers_to) {
                 return key;
             }
