@@ -23,11 +23,13 @@ pub enum Kind {
     Wide,
     /// Alter, create and drop tables while others use them.
     Schema,
+    /// Misuse the cluster in every way, beside normal clients.
+    Hostile,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 10] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Rows,
         Kind::Counters,
         Kind::Scans,
@@ -38,6 +40,7 @@ impl Kind {
         Kind::Ttl,
         Kind::Wide,
         Kind::Schema,
+        Kind::Hostile,
     ];
 
     /// The name on the command line.
@@ -54,6 +57,7 @@ impl Kind {
             Kind::Ttl => "ttl",
             Kind::Wide => "wide",
             Kind::Schema => "schema",
+            Kind::Hostile => "hostile",
         }
     }
 }

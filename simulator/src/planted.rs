@@ -2,6 +2,7 @@
 //!
 //! They measure the simulator. A bug that no seed finds shows a fault that is not injected or a check that is missing.
 
+use crate::fault::draw::Damage;
 use crate::kind::Kind;
 
 /// A deliberate mistake.
@@ -16,6 +17,17 @@ pub struct PlantedBug {
     /// Whether CI looks for it: it is found within 20 seeds.
     pub quick: bool,
 }
+
+impl PlantedBug {
+    /// The damage without which it cannot be found. Few runs have any, so those that look for the bug have it in any case.
+    #[must_use]
+    pub fn damage(&self) -> Option<Damage> {
+        DAMAGES.iter().find(|(name, _)| *name == self.name).map(|(_, damage)| *damage)
+    }
+}
+
+/// The bugs that only damage of a disk shows.
+const DAMAGES: &[(&str, Damage)] = &[("a damaged block is served", Damage::BitRot)];
 
 const DURABLE: &str = "only what a quorum has synced is acknowledged, and it stays";
 const READ: &str = "a read is never older than a write acknowledged before it";
@@ -65,8 +77,12 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("an old leader remembers its columns", ONCE, Kind::Registers, false),
     bug("an atomic batch is applied in part", ATOMIC, Kind::Batches, false),
     bug("a failed write keeps its admission", BOUNDED, Kind::Rows, false),
+    bug("an unfinished message keeps its budget", BOUNDED, Kind::Hostile, false),
+    bug("a page token is trusted unchecked", ERROR, Kind::Hostile, false),
     bug("a scan resumes one row late", SCAN, Kind::Scans, true),
     bug("a scan repeats its last row", SCAN, Kind::Scans, true),
+    bug("a row larger than a block is cut short", SCAN, Kind::Wide, false),
+    bug("the parts of a row come from several states", ATOMIC, Kind::Wide, false),
     bug("a snapshot scan moves on with each block", SNAPSHOT, Kind::Scans, true),
     bug("the manifest is not synced", DURABLE, Kind::Rows, true),
     bug("a store file is not synced", DURABLE, Kind::Rows, true),
@@ -91,7 +107,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a scan goes on behind a region that changed", SCAN, Kind::Scans, true),
     bug("a stale location stays", LIVE, Kind::Rows, true),
     bug("two clients share an identity", ONCE, Kind::Counters, true),
-    bug("rows held back count as written", ERROR, Kind::Rows, false),
+    bug("rows held back count as written", ERROR, Kind::List, true),
 ];
 
 const fn bug(name: &'static str, breaks: &'static str, scenario: Kind, quick: bool) -> PlantedBug {
@@ -103,6 +119,11 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn damages_are_those_of_bugs() {
+        assert_eq!(PLANTED.iter().filter_map(PlantedBug::damage).count(), DAMAGES.len());
+    }
 
     #[test]
     fn names_are_unique() {

@@ -7,6 +7,8 @@ mod cluster_clock;
 #[cfg(feature = "sim")]
 pub mod counters;
 #[cfg(feature = "sim")]
+pub mod hostile;
+#[cfg(feature = "sim")]
 pub mod list;
 #[cfg(feature = "sim")]
 mod maintenance;
@@ -49,5 +51,6 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
         Kind::Ttl => Box::new(ttl::Ttl::default()),
         Kind::Wide => Box::new(wide::Wide::default()),
         Kind::Schema => Box::new(schema::Schema::default()),
+        Kind::Hostile => Box::new(hostile::Hostile::default()),
     }
 }

@@ -83,6 +83,11 @@ fn main() {
     trace::begin(arguments.trace.as_deref(), arguments.wire);
     std::panic::set_hook(Box::new(fail_at_panic));
     let plan = Plan::drawn(seed, arguments.scenario);
+    let bug = PLANTED.iter().find(|bug| arguments.plant.as_deref() == Some(bug.name));
+    let plan = match bug.and_then(PlantedBug::damage) {
+        Some(damage) => plan.with_damage(damage),
+        None => plan,
+    };
     println!("parameters: {plan:?}");
     let (summary, verdict) = run::run(plan, arguments.until);
     report(&summary);
