@@ -38,11 +38,8 @@ pub async fn everything(context: &Context) -> Result<(), String> {
         let holding = held.borrow().hosts.iter().find(|(_, held)| !held.is_empty()).map(|(host, _)| *host);
         let Some(host) = holding else { break };
         if now() > began + RETURNED_WITHIN {
-            let held = &held.borrow().hosts[host];
-            return Err(format!(
-                "{host} still holds some of {held:?}, {} s after its last request",
-                RETURNED_WITHIN.as_secs()
-            ));
+            let (held, seconds) = (&held.borrow().hosts[host], RETURNED_WITHIN.as_secs());
+            return Err(format!("{host} has used some of {held:?} at every look for {seconds} s"));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }

@@ -12,7 +12,7 @@ use crate::trace::{self, chain};
 
 const PAUSE_MS: u64 = 350;
 /// Sizes of values; a whole row takes the smaller half of them, so that it stays below the memory of a small server.
-const SIZES: [usize; 6] = [64, 1 << 10, 3 << 10, 8 << 10, 20 << 10, 64 << 10];
+const SIZES: [usize; 8] = [64, 512, 1 << 10, 3 << 10, 8 << 10, 8 << 10, 20 << 10, 64 << 10];
 /// A list that has become this long grows no more.
 const LIST_BYTES_MAX: usize = 160 << 10;
 
@@ -42,7 +42,7 @@ impl Writer {
                 1..=3 => self.append().await?,
                 4 | 5 => self.delete().await?,
                 _ => {
-                    let columns = (0..=below(4)).map(|_| self.columns[below(self.columns.len())].clone()).collect();
+                    let columns = (0..=below(3)).map(|_| self.columns[below(self.columns.len())].clone()).collect();
                     self.put(columns, SIZES.len()).await?;
                 }
             }
