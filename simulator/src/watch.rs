@@ -12,6 +12,7 @@
 
 pub mod damaged;
 mod digests;
+mod held;
 pub mod liveness;
 mod returned;
 pub mod status;
@@ -30,7 +31,7 @@ use crate::run_state::RunState;
 use crate::trace;
 use crate::verdict::Failure;
 use digests::Digests;
-use returned::Held;
+use held::Held;
 
 type Host = &'static str;
 

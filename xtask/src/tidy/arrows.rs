@@ -89,6 +89,8 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "terrane-client",
             BINARY,
             "terrane-tests",
+            // Its hostile clients send requests that no client of ours sends.
+            "terrane-simulator",
             "terrane-bench-client",
         ],
     ),

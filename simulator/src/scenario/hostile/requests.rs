@@ -246,7 +246,7 @@ fn row_mutation() -> v1::RowMutation {
     v1::RowMutation {
         row: hostile_row(perhaps(20, || if below(8) == 0 { [32_767, 32_768][below(2)] } else { 3 })).into(),
         cells: perhaps(Bytes::new(), some_bytes),
-        // Operations that others may have settled, or that come again with another content.
+        // Operations that others may have settled, or that return with another content.
         operation: perhaps(0, || some_number() % 50),
         first_try_ms: perhaps(0, some_number),
         messages: (0..=below(2)).map(|_| cell()).collect(),
