@@ -3,6 +3,7 @@
 
 pub mod expiry;
 pub mod families;
+pub mod held;
 pub mod ledger;
 pub mod linearizability;
 pub mod linked;

@@ -12,7 +12,6 @@
 
 pub mod damaged;
 mod digests;
-mod held;
 pub mod liveness;
 mod returned;
 pub mod status;
@@ -24,6 +23,7 @@ use std::time::Duration;
 
 use terrane_regionserver::GroupDigest;
 
+use crate::check::held::Held;
 use crate::check::meta::RegionMap;
 use crate::check::resources;
 use crate::memory;
@@ -31,7 +31,6 @@ use crate::run_state::RunState;
 use crate::trace;
 use crate::verdict::Failure;
 use digests::Digests;
-use held::Held;
 
 type Host = &'static str;
 

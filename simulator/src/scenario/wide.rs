@@ -36,10 +36,6 @@ const LAST: &str = "z-last";
 /// The size of an appended part; its first bytes are the operation's token.
 const PART_BYTES: usize = 2 << 10;
 
-/// Memtables are larger than in other scenarios, though far smaller than a row: a flush for each value costs much and shows
-/// nothing new.
-const FLUSH_SIZES: u64 = 4;
-
 const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
 const PATIENCE: Duration = Duration::from_secs(10);
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
@@ -147,7 +143,7 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
         .family(FAMILY, &[("versions", "1"), ("compression", compression), ("block_size", block_size)])?
         .family(LISTS, &[("versions", "1")])?
         .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size * FLUSH_SIZES))?;
+        .set("flush_size", &format!("{}B", plan.flush_size))?;
     let first_regions = plan.first_regions.min(ROWS);
     Ok((1..first_regions).fold(spec, |spec, region| spec.split_at(&row(region * ROWS / first_regions))))
 }

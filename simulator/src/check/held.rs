@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Host;
-use crate::check::resources::{RETURNED, used};
+use super::resources::{RETURNED, used};
+
+type Host = &'static str;
 
 /// The resources of each host that no look has found unused.
 #[derive(Default)]
@@ -26,6 +27,7 @@ impl Held {
     }
 
     /// A host with budgets that were in use at every look, if there is one.
+    #[must_use]
     pub fn some(&self) -> Option<String> {
         let (host, held) = self.hosts.iter().find(|(_, held)| !held.is_empty())?;
         Some(format!("{host} has used some of {held:?} at every look"))
