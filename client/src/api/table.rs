@@ -97,25 +97,28 @@ impl Table {
         if refreshed.is_some_and(|at| at.elapsed() < CATCH_UP_PAUSE) {
             return;
         }
+        let began = Instant::now();
         if let Err(error) = self.refresh_schema(self.timeout.min(CATCH_UP_TIMEOUT)).await {
             tracing::debug!(table = %self.name(), %error, "the schema could not be refreshed");
         }
-        *refreshed = Some(Instant::now());
+        *refreshed = Some(began);
     }
 
     /// Refreshes the schema because it lacks what a call names: an outdated schema is no reason to refuse a call. One caller
-    /// refreshes for all that wait.
+    /// refreshes for all that came before its refresh began: a master may have answered an earlier one before an alter that
+    /// a later caller has seen.
     pub(crate) async fn refresh_for_call(&self, timeout: Duration) -> Result<(), Error> {
         let came = Instant::now();
         let mut refreshed = self.target.refreshed.lock().await;
-        if let Some(at) = *refreshed {
-            if at >= came {
+        if let Some(began) = *refreshed {
+            if began >= came {
                 return Ok(());
             }
-            tokio::time::sleep_until(at + REFRESH_PAUSE).await;
+            tokio::time::sleep_until(began + REFRESH_PAUSE).await;
         }
+        let began = Instant::now();
         let result = self.refresh_schema(timeout).await;
-        *refreshed = Some(Instant::now());
+        *refreshed = Some(began);
         result
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct Target {
     schema: RwLock<Arc<TableSchema>>,
     /// The newest schema version that a server or master has mentioned.
     newest: AtomicU64,
-    /// When the schema was last refreshed. Held during a refresh, so that many callers refresh once.
+    /// When the last refresh of the schema began. Held during a refresh, so that many callers refresh once.
     pub(crate) refreshed: tokio::sync::Mutex<Option<Instant>>,
 }
 
