@@ -160,12 +160,7 @@ impl Tables {
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut tables = Self::default();
         let entries = from.list(|from| {
-            let state = match TableState::from_byte(from.u8()?)? {
-                TableState::Altering if terrane_env::planted!("an alter is forgotten at a master restart") => {
-                    TableState::Enabled
-                }
-                state => state,
-            };
+            let state = TableState::from_byte(from.u8()?)?;
             Ok::<_, DecodeError>(TableEntry { schema: decode_schema(from)?, state })
         })?;
         entries.into_iter().for_each(|entry| tables.put(entry));

@@ -7,7 +7,7 @@
 //!   had succeeded, or if a read showed the row without it after the drop. Unless an add was attempted since, it cannot be
 //!   acknowledged.
 //! - A family that is added starts empty: what was acknowledged before shows nowhere.
-//! - A refused put shows nowhere.
+//! - A refused put shows nowhere. It is not refused for a family that has been there since before it began.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,8 @@ pub struct Families {
     adds: u64,
     /// The family was dropped, and no add was attempted since.
     absent: bool,
+    /// It may not exist: a drop was attempted, and no add has succeeded since.
+    may_lack: bool,
     /// A drop or an add has an unknown outcome: it may take effect at any time.
     doubt: bool,
     rows: BTreeMap<Vec<u8>, Row>,
@@ -43,6 +45,7 @@ struct Begun {
     drops_ended: u64,
     adds: u64,
     absent: bool,
+    may_lack: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,18 +71,25 @@ impl Families {
     /// The family is about to be dropped.
     pub fn attempt_drop(&mut self) {
         self.drops += 1;
+        self.may_lack = true;
     }
 
     /// The drop is over: it succeeded, or it had no effect.
     pub fn end_drop(&mut self, dropped: bool) {
         self.drops_ended += 1;
         self.absent |= dropped;
+        self.may_lack = dropped;
     }
 
     /// The family, which does not exist, is about to be added.
     pub fn attempt_add(&mut self) {
         self.adds += 1;
         self.absent = false;
+    }
+
+    /// The add has succeeded.
+    pub fn end_add(&mut self) {
+        self.may_lack = false;
     }
 
     /// The add had no effect.
@@ -105,7 +115,8 @@ impl Families {
     }
 
     const fn begun(&self) -> Begun {
-        Begun { drops_ended: self.drops_ended, adds: self.adds, absent: self.absent && !self.doubt }
+        let Self { drops_ended, adds, absent, may_lack, doubt, .. } = *self;
+        Begun { drops_ended, adds, absent: absent && !doubt, may_lack: may_lack || doubt }
     }
 
     /// Starts a put into both families or into the first only; returns its number.
@@ -143,6 +154,18 @@ impl Families {
     /// A put was refused: it has no effect.
     pub fn refuse(&mut self, row: &[u8], number: u64) {
         self.rows.entry(row.to_vec()).or_default().refused.insert(number);
+    }
+
+    /// Judges a put that was refused because the family does not exist.
+    ///
+    /// # Errors
+    /// If the family has existed since before the put began.
+    pub fn judge_refusal(&self, row: &[u8], number: u64) -> Verdict {
+        let begun = self.rows.get(row).and_then(|row| row.both.get(&number));
+        if begun.is_some_and(|begun| !begun.may_lack && begun.drops_ended == self.drops && !self.doubt) {
+            return Err(format!("put {number} was refused for its family, which exists since before it began"));
+        }
+        Ok(())
     }
 
     /// Starts a read of a row.
@@ -333,6 +356,29 @@ mod tests {
         families.attempt_add();
         families.end_read(&early, 1, Some(1)).unwrap();
         assert!(read(&mut families, 1, Some(1)).unwrap_err().contains("added again"));
+    }
+
+    #[test]
+    fn a_put_is_refused_for_a_family_only_while_that_may_be_lacking() {
+        let refuse = |families: &mut Families| {
+            let number = families.attempt_put(ROW, true);
+            families.judge_refusal(ROW, number)
+        };
+        let mut families = one();
+        assert!(refuse(&mut families).unwrap_err().contains("refused for its family"));
+        let early = families.attempt_put(ROW, true);
+        families.attempt_drop();
+        families.judge_refusal(ROW, early).unwrap();
+        refuse(&mut families).unwrap();
+        families.end_drop(true);
+        let slow = families.attempt_put(ROW, true);
+        families.attempt_add();
+        refuse(&mut families).unwrap();
+        families.end_add();
+        families.judge_refusal(ROW, slow).unwrap();
+        refuse(&mut families).unwrap_err();
+        families.doubt();
+        refuse(&mut families).unwrap();
     }
 
     #[test]

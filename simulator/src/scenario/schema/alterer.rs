@@ -199,7 +199,10 @@ impl Alterer {
         self.shared.in_generation(generation, Families::attempt_add);
         let ended = self.alter(Alter::add_family(family), PATIENCE).await?;
         match ended {
-            Ended::Done => self.probe("an added family", put_into(family), Result::is_ok).await,
+            Ended::Done => {
+                self.shared.in_generation(generation, Families::end_add);
+                self.probe("an added family", put_into(family), Result::is_ok).await;
+            }
             Ended::Refused => self.shared.in_generation(generation, Families::refuse_add),
             Ended::Unknown => {}
         }

@@ -83,7 +83,11 @@ impl Writer {
             // The table is read-only now, or the family does not exist.
             Err(error) if may_be_refused(&error, both) => {
                 trace::note(format_args!("{who} did not put {shown}={number}: {}", chain(&error)));
-                self.shared.in_generation(generation, |families| families.refuse(&row, number));
+                let verdict = self.shared.in_generation(generation, |families| {
+                    families.refuse(&row, number);
+                    if error.is_invalid() { families.judge_refusal(&row, number) } else { Ok(()) }
+                });
+                self.shared.judge(&who, &row, verdict);
             }
             Err(error) => return Err(error),
         }
