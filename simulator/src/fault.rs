@@ -4,8 +4,12 @@
 
 pub mod draw;
 #[cfg(feature = "sim")]
+mod links;
+#[cfg(feature = "sim")]
 mod machine;
 #[cfg(feature = "sim")]
 pub mod nemesis;
+#[cfg(feature = "sim")]
+mod staged;
 
-pub use draw::{Aim, ClockFault, Damage, DiskCall, DiskFault, Fault, LinkFault, PlannedFault, Target};
+pub use draw::{Aim, ClockFault, Damage, DiskCall, DiskFault, Fault, LinkFault, PlannedFault, SyncedFile, Target};

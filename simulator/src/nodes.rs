@@ -84,6 +84,7 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
         Err(error) => return exit(host, &context, &error).await,
     };
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
+    context.state.serves(host);
     loop {
         let numbers = numbers::read(&server.registry());
         context.watch.check_resources(host, &numbers, &context.state);

@@ -36,6 +36,8 @@ struct Inner {
     exits: RefCell<Vec<(&'static str, String)>>,
     /// The server whose disk is damaged: it may refuse to start, and stays down after the first phase.
     degraded: Cell<Option<&'static str>>,
+    /// What its log has lost, so that it must not start.
+    unreadable: RefCell<Option<String>>,
     /// How often each kind of fault struck.
     struck: RefCell<BTreeMap<&'static str, u64>>,
     /// The last metrics by host and boot.
@@ -108,6 +110,20 @@ impl RunState {
     /// The server whose disk is damaged for good, if there is one.
     pub fn degraded(&self) -> Option<&'static str> {
         self.inner.degraded.get()
+    }
+
+    /// The degraded server must not start any more, because of this damage to its log; `None`: it may.
+    pub fn expect_refusal(&self, damage: Option<String>) {
+        self.inner.unreadable.replace(damage);
+    }
+
+    /// A server has started. With a damaged log it must not.
+    pub fn serves(&self, host: &'static str) {
+        let unreadable = self.inner.unreadable.borrow();
+        if let (true, Some(damage)) = (self.degraded() == Some(host), &*unreadable) {
+            let what = format!("{host} starts although its log is damaged, in {damage}, which was synced");
+            self.fail(Failure { what, about: vec![host.to_owned()] });
+        }
     }
 
     /// A client received an acknowledgement.

@@ -52,13 +52,25 @@ impl File {
         self.disk.wait(Delay::Access).await;
         let written = match self.disk.begin_write(self.file.path(), offset) {
             WriteTurn::Happens => self.file.write_all_at(bytes, offset),
-            WriteTurn::Lost => self.extend(bytes, offset),
+            WriteTurn::Lost => {
+                self.note_missed(bytes, offset);
+                self.extend(bytes, offset)
+            }
             WriteTurn::Misdirected { path, offset: elsewhere } => {
+                self.note_missed(bytes, offset);
                 self.disk.memory().overwrite_durably(path.as_ref(), elsewhere, bytes);
                 self.extend(bytes, offset)
             }
         };
         noted(&self.disk, written)
+    }
+
+    /// Notes where a write is missing, unless it would have changed nothing.
+    fn note_missed(&self, bytes: &[u8], offset: u64) {
+        let mut present = vec![0; bytes.len()];
+        if self.file.read_exact_at(&mut present, offset).is_err() || present != bytes {
+            self.disk.note_missed(self.file.path(), offset);
+        }
     }
 
     /// Makes the file as long as a write that does not reach it: its length is the file system's, not the device's.

@@ -108,6 +108,8 @@ pub(super) struct DiskState {
     stalled_until: Duration,
     limited: bool,
     faults: Vec<PlannedFault>,
+    /// The path and offset of the last write that did not reach its place.
+    missed: Option<(String, u64)>,
 }
 
 impl DiskState {
@@ -120,6 +122,7 @@ impl DiskState {
             stalled_until: Duration::ZERO,
             limited: false,
             faults: Vec::new(),
+            missed: None,
         }
     }
 
@@ -228,6 +231,29 @@ pub fn damage(host: &'static str, matching: impl Fn(&str) -> bool) -> Option<Str
         tracing::debug!(host, path, offset, bit, "damaged");
         Some(path.clone())
     })
+}
+
+/// Bit rot at a chosen place: flips a random bit of the durable content of a file below `end`. Returns the offset of its byte,
+/// `None` if there is no such byte.
+pub fn damage_below(host: &'static str, path: &str, end: u64) -> Option<u64> {
+    let disk = with_state(|state| state.named(host).disk.disk.clone());
+    with_state(|state| {
+        let (offset, bit) = (state.below(end.max(1)), state.below(8) as u8);
+        disk.damage(path.as_ref(), offset, bit).ok()?;
+        state.count("a bit of a file is damaged");
+        tracing::debug!(host, path, offset, bit, "damaged");
+        Some(offset)
+    })
+}
+
+/// The path of every file of a host's disk, each with the number of its durable bytes, without reserved ones at the end.
+pub fn durable_files(host: &'static str) -> Vec<(String, u64)> {
+    with_state(|state| state.named(host).disk.disk.clone()).durable_files()
+}
+
+/// Where the last write belongs that was lost or misdirected, once. One that would have changed nothing does not count.
+pub fn missed_write(host: &'static str) -> Option<(String, u64)> {
+    with_state(|state| state.named(host).disk.missed.take())
 }
 
 /// What a power cut leaves of a host's disk. Call it right after the crash of the host. Limits, speed and planned faults stay.
@@ -351,6 +377,11 @@ impl HostDisk {
     fn lose(&self) -> WriteTurn {
         with_state(|state| state.count("a write is lost"));
         WriteTurn::Lost
+    }
+
+    /// A write has not reached the place where it belongs.
+    pub(crate) fn note_missed(&self, path: &str, offset: u64) {
+        with_state(|state| state.host(self.host).disk.missed = Some((path.to_owned(), offset)));
     }
 
     fn misdirect(&self, from: &str, belongs: u64, matching: &dyn Fn(&str) -> bool) -> WriteTurn {

@@ -97,6 +97,15 @@ impl DiskCall {
     }
 }
 
+/// A file whose content a server relies on as soon as it is synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncedFile {
+    /// The newest segment of the log.
+    Log,
+    /// The engine's manifest.
+    Manifest,
+}
+
 /// What makes the disk of the victim return other bytes than were written, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
@@ -108,6 +117,20 @@ pub enum Damage {
     LostWrite,
     /// The server loses power and comes back with an empty disk.
     WipedDisk,
+    /// A bit of the log flips, below what the log says was synced; then the server crashes.
+    LogBitRot,
+    /// A write of the log lands elsewhere in the log. The server crashes once the log says that the write was synced.
+    LogMisdirectedWrite,
+    /// A write of the log never happens. The server crashes once the log says that the write was synced.
+    LogLostWrite,
+}
+
+impl Damage {
+    /// Whether it damages the log.
+    #[must_use]
+    pub const fn is_of_log(self) -> bool {
+        matches!(self, Damage::LogBitRot | Damage::LogMisdirectedWrite | Damage::LogLostWrite)
+    }
 }
 
 /// What a wall clock does, in milliseconds and parts per million.
@@ -150,6 +173,9 @@ pub enum Fault {
     Deaf { server: usize, client: usize },
     /// The disk of a server.
     Disk { target: Target, what: DiskFault },
+    /// The next sync of a file fails and loses its bytes for good, although they read back. The process ends itself or is
+    /// killed, and soon after its restart the power is cut.
+    LostSync { target: Target, of: SyncedFile, kill: bool },
     /// The disk of the victim, which stays down in the end.
     Damage { victim: usize, what: Damage },
     /// The clock of a server.
@@ -201,7 +227,12 @@ impl Fault {
                 Damage::MisdirectedWrite => "misdirected write",
                 Damage::LostWrite => "lost write",
                 Damage::WipedDisk => "wiped disk",
+                Damage::LogBitRot => "bit rot of the log",
+                Damage::LogMisdirectedWrite => "misdirected write of the log",
+                Damage::LogLostWrite => "lost write of the log",
             },
+            Fault::LostSync { of: SyncedFile::Log, .. } => "lost sync of the log",
+            Fault::LostSync { of: SyncedFile::Manifest, .. } => "lost sync of the manifest",
             Fault::Clock { what, .. } => match what {
                 ClockFault::Jump { .. } => "clock jump",
                 ClockFault::Drift { .. } => "clock drift",
@@ -243,6 +274,11 @@ pub const NAMES: &[&str] = &[
     "misdirected write",
     "lost write",
     "wiped disk",
+    "bit rot of the log",
+    "misdirected write of the log",
+    "lost write of the log",
+    "lost sync of the log",
+    "lost sync of the manifest",
     "clock jump",
     "clock drift",
     "suspended machine",
@@ -262,7 +298,16 @@ pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedF
         })
         .collect();
     if rng.random_range(0..RUNS_PER_DAMAGE) == 0 {
-        let kinds = [Damage::BitRot, Damage::MisdirectedWrite, Damage::LostWrite, Damage::WipedDisk];
+        let kinds = [
+            Damage::BitRot,
+            Damage::MisdirectedWrite,
+            Damage::LostWrite,
+            Damage::WipedDisk,
+            Damage::LogBitRot,
+            Damage::LogBitRot,
+            Damage::LogMisdirectedWrite,
+            Damage::LogLostWrite,
+        ];
         let what = *kinds.choose(rng).expect("not empty");
         planned.push(damage(rng, servers, until, what));
     }
@@ -271,7 +316,7 @@ pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedF
 }
 
 /// One in so many runs has a victim.
-const RUNS_PER_DAMAGE: u32 = 5;
+const RUNS_PER_DAMAGE: u32 = 4;
 
 /// Damage to the disk of some server.
 pub fn damage(rng: &mut StdRng, servers: usize, until: Duration, what: Damage) -> PlannedFault {
@@ -288,12 +333,14 @@ fn lasts_ms(rng: &mut StdRng, fault: &Fault) -> u64 {
         Fault::Isolation { .. } => rng.random_range(1_500..5_000),
         Fault::Deaf { .. } => rng.random_range(200..1_500),
         Fault::Blackout | Fault::SeveralPowerCuts { .. } => rng.random_range(50..1_500),
+        // From the failure to the power cut: the process is back after 300 ms.
+        Fault::LostSync { .. } => rng.random_range(400..1_500),
         _ => rng.random_range(200..4_000),
     }
 }
 
 fn fault(rng: &mut StdRng, servers: usize) -> Fault {
-    match rng.random_range(0..36) {
+    match rng.random_range(0..38) {
         0..=6 => Fault::PowerCut { target: target(rng, servers), aim: aim(rng), silent: rng.random_bool(0.5) },
         7 => Fault::SeveralPowerCuts { servers: some(rng, servers, 2..=servers) },
         8 => Fault::Blackout,
@@ -322,6 +369,10 @@ fn fault(rng: &mut StdRng, servers: usize) -> Fault {
         22 => Fault::Kill { target: target(rng, servers), aim: Aim::Time },
         23 | 24 => Fault::Kill { target: target(rng, servers), aim: Aim::Step(rng.random_range(1..STEPS_AHEAD)) },
         25..=31 => Fault::Disk { target: target(rng, servers), what: disk_fault(rng) },
+        32 | 33 => {
+            let of = if rng.random_bool(0.5) { SyncedFile::Log } else { SyncedFile::Manifest };
+            Fault::LostSync { target: target(rng, servers), of, kill: rng.random_bool(0.7) }
+        }
         _ => Fault::Clock { server: rng.random_range(0..servers), what: clock_fault(rng) },
     }
 }

@@ -33,7 +33,7 @@ pub fn heal_disk(host: &'static str) {
     sim::heal_disk(host);
 }
 
-/// Damages the disk of `host`; whether there was anything to damage.
+/// Damages the disk of `host`, but not its log; whether there was anything to damage.
 pub fn damage(host: &'static str, what: Damage) -> bool {
     // A process that finds damage may end itself.
     sim::allow_exits(true);
@@ -42,19 +42,15 @@ pub fn damage(host: &'static str, what: Damage) -> bool {
         Damage::MisdirectedWrite => sim::misdirect_write(host, is_store_file),
         Damage::LostWrite => sim::lose_write(host, is_store_file),
         Damage::WipedDisk => sim::wipe_disk(host),
+        // See `staged`.
+        Damage::LogBitRot | Damage::LogMisdirectedWrite | Damage::LogLostWrite => {}
     }
     true
 }
 
 fn rot(host: &'static str) -> bool {
-    let rotten = (0..ROTTEN_BITS).filter_map(|_| sim::damage(host, is_data));
+    let rotten = (0..ROTTEN_BITS).filter_map(|_| sim::damage(host, is_store_file));
     rotten.inspect(|path| trace::note(format_args!("BIT ROT in {path} of {host}"))).count() > 0
-}
-
-/// Whether damage to the file has to be noticed. A lock file has no content, and the disk's own log entries at the end of
-/// the newest segment cannot be told from a torn write.
-fn is_data(path: &str) -> bool {
-    is_store_file(path) || path.contains("manifest")
 }
 
 fn is_store_file(path: &str) -> bool {

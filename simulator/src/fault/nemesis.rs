@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::draw::{Aim, Damage, DiskFault, Fault, LinkFault, MASTER_NODE, PlannedFault, Target};
+use super::links::Links;
 use super::machine;
+use super::staged::{LogDamage, LostSync, Place, Staged};
 use crate::context::Context;
 use crate::nodes::MASTER_HOST;
 use crate::scenario::{CAPTIVE, HOSTS};
@@ -37,6 +39,8 @@ pub struct Nemesis {
     began: Option<Duration>,
     planned: VecDeque<PlannedFault>,
     aiming: Vec<Aiming>,
+    staged: Vec<Staged>,
+    links: Links,
     /// What happens later: heals, and further steps of faults.
     later: Vec<(Duration, Act)>,
     /// Hosts that are down.
@@ -45,6 +49,8 @@ pub struct Nemesis {
     failing: BTreeSet<Host>,
     /// The host whose disk was damaged. It stays down after the first phase.
     damaged: Option<Host>,
+    /// Where its log is damaged.
+    place: Option<Place>,
 }
 
 struct Aiming {
@@ -67,6 +73,7 @@ struct Watched {
 #[derive(Clone)]
 enum Act {
     Restart(Host),
+    PowerCut(Host),
     Break(Host, Host, LinkFault),
     Heal(Host, Host),
     /// The link breaks now, heals after half of the period, and so on until the time given.
@@ -84,17 +91,29 @@ impl Nemesis {
             began: None,
             planned: context.plan.faults.clone().into(),
             aiming: Vec::new(),
+            staged: Vec::new(),
+            links: Links::default(),
             later: Vec::new(),
             down: BTreeMap::new(),
             failing: BTreeSet::new(),
             damaged: None,
+            place: None,
         }
     }
 
     /// Acts after a step of the simulation. Ends the first phase when its time has come and everything is healed.
     pub fn act(&mut self, sim: &mut Sim) {
-        self.tend(sim);
+        self.inject(sim);
+        for server in self.servers() {
+            self.context.watch.cut_off(server, self.links.silent_since(server, MASTER_HOST));
+        }
+    }
+
+    fn inject(&mut self, sim: &mut Sim) {
         let now = sim.elapsed();
+        // First of all: it says which host must not crash at present.
+        self.continue_staged(sim, now);
+        self.tend(sim);
         if self.began.is_none() && self.context.state.is_ready() {
             self.began = Some(now);
         }
@@ -135,8 +154,46 @@ impl Nemesis {
             }
             self.down.insert(host, now + EXIT_PAUSE);
             sim.crash(host);
-            self.later.push((now + EXIT_PAUSE, Act::Restart(host)));
+            // One that could not notice its damage stays down.
+            if !self.is_unnoticeable(host) {
+                self.later.push((now + EXIT_PAUSE, Act::Restart(host)));
+            }
         }
+    }
+
+    /// Does the next step of the faults that wait for their hosts.
+    fn continue_staged(&mut self, sim: &mut Sim, now: Duration) {
+        for mut staged in std::mem::take(&mut self.staged) {
+            match (staged.is_due(), &staged) {
+                (true, Staged::Log(damage)) => self.finish_log_damage(sim, now, damage),
+                (true, Staged::Sync(lost)) => self.finish_lost_sync(sim, now, lost),
+                (false, _) => self.staged.push(staged),
+            }
+        }
+    }
+
+    fn finish_log_damage(&mut self, sim: &mut Sim, now: Duration, damage: &LogDamage) {
+        let name = Fault::Damage { victim: 0, what: damage.what }.name();
+        trace::note(format_args!("FAULT {name} of {} at {:?}", damage.host, damage.place));
+        self.context.state.strike(name);
+        self.place.clone_from(&damage.place);
+        let how = if terrane_env::rand::range(0..2) == 0 { Crash::Kill } else { Crash::PowerCut { silent: false } };
+        self.crash(sim, damage.host, now + damage.lasts, how);
+    }
+
+    fn finish_lost_sync(&mut self, sim: &mut Sim, now: Duration, lost: &LostSync) {
+        let name = Fault::LostSync { target: Target::Leader, of: lost.of, kill: lost.kill }.name();
+        trace::note(format_args!("FAULT {name} of {}, kill {}", lost.host, lost.kill));
+        self.context.state.strike(name);
+        if lost.kill {
+            self.crash(sim, lost.host, now + EXIT_PAUSE, Crash::Kill);
+        }
+        self.later.push((now + lost.lasts, Act::PowerCut(lost.host)));
+    }
+
+    fn is_unnoticeable(&self, host: Host) -> bool {
+        let of_host = |staged: &Staged| matches!(staged, Staged::Log(log) if log.host == host && log.is_unnoticeable());
+        self.staged.iter().any(of_host)
     }
 
     fn act_later(&mut self, sim: &mut Sim, now: Duration) {
@@ -181,6 +238,7 @@ impl Nemesis {
 
     fn begin(&mut self, sim: &mut Sim, now: Duration, planned: PlannedFault) {
         match aim_of(&planned.fault) {
+            Aim::Time if self.begin_staged(&planned) => {}
             Aim::Time => {
                 let name = planned.fault.name();
                 self.strike(sim, now, &planned, name, None);
@@ -192,6 +250,25 @@ impl Nemesis {
                 self.aiming.push(Aiming { planned, since: now, before: self.watched(), held: None });
             }
         }
+    }
+
+    /// Begins a fault that strikes when its host has done something; whether it is such a fault.
+    fn begin_staged(&mut self, planned: &PlannedFault) -> bool {
+        let staged = match planned.fault {
+            Fault::Damage { victim, what } if what.is_of_log() => {
+                let host = self.servers()[victim];
+                self.degrade(host);
+                Staged::Log(LogDamage::begin(host, what, planned.lasts))
+            }
+            Fault::LostSync { target, of, kill } => {
+                let host = self.host(target);
+                self.failing.insert(host);
+                Staged::Sync(LostSync::begin(host, of, kill, planned.lasts))
+            }
+            _ => return false,
+        };
+        self.staged.push(staged);
+        true
     }
 
     /// Strikes; `held` is the host that an aimed crash has found in a step.
@@ -264,6 +341,7 @@ impl Nemesis {
                 let host = self.servers()[*victim];
                 self.damage(sim, host, *what, ends);
             }
+            Fault::LostSync { .. } => unreachable!("it is staged"),
             Fault::Clock { server, what } => {
                 let host = self.servers()[*server];
                 machine::strike_clock(host, *what);
@@ -272,10 +350,15 @@ impl Nemesis {
         }
     }
 
-    fn damage(&mut self, sim: &mut Sim, host: Host, what: Damage, ends: Duration) {
+    /// The disk of the host is or will be damaged.
+    fn degrade(&mut self, host: Host) {
         self.failing.insert(host);
         self.damaged = Some(host);
         self.context.state.degrade(host);
+    }
+
+    fn damage(&mut self, sim: &mut Sim, host: Host, what: Damage, ends: Duration) {
+        self.degrade(host);
         if what == Damage::WipedDisk {
             self.crash(sim, host, ends, Crash::PowerCut { silent: false });
         }
@@ -286,14 +369,14 @@ impl Nemesis {
 
     /// The host crashes now, unless it is down, and restarts later.
     fn crash(&mut self, sim: &mut Sim, host: Host, restart_at: Duration, how: Crash) {
-        if self.down.contains_key(host) {
+        if self.down.contains_key(host) || self.is_unnoticeable(host) {
             return;
         }
         self.down.insert(host, restart_at);
         trace::note(format_args!("CRASH of {host}, {how:?}"));
         if how == (Crash::PowerCut { silent: true }) {
             // A crash runs destructors, which close connections; a real power failure does not.
-            self.others(host).for_each(|other| sim.partition(host, other));
+            self.others(host).for_each(|other| self.links.cut(sim, host, other, LinkFault::Drop));
         }
         how.strike(sim, host);
         self.later.push((restart_at, Act::Restart(host)));
@@ -309,7 +392,7 @@ impl Nemesis {
             .chain(self.servers().iter().filter(|other| **other != server).map(|other| (CAPTIVE, *other)))
             .collect();
         for (a, b) in cut {
-            sim.partition(a, b);
+            self.links.cut(sim, a, b, LinkFault::Drop);
             self.later.push((ends, Act::Heal(a, b)));
         }
     }
@@ -335,33 +418,30 @@ impl Nemesis {
             Act::Restart(host) => {
                 if self.down.remove(host).is_some() {
                     trace::note(format_args!("RESTART of {host}"));
-                    self.others(host).for_each(|other| sim.release(host, other));
-                    sim.bounce(host);
+                    self.others(host).for_each(|other| self.links.heal(sim, host, other));
+                    self.restart(sim, host);
                 }
             }
+            Act::PowerCut(host) => self.crash(sim, host, now + EXIT_PAUSE, Crash::PowerCut { silent: false }),
             Act::Break(a, b, how) => {
                 trace::note(format_args!("BREAK {a} - {b} {how:?}"));
-                match how {
-                    LinkFault::Drop => sim.partition(a, b),
-                    LinkFault::DropOneWay => sim.partition_oneway(a, b),
-                    LinkFault::Hold => sim.hold(a, b),
-                }
+                self.links.cut(sim, a, b, how);
             }
             Act::Heal(a, b) => {
                 trace::note(format_args!("HEAL {a} - {b}"));
-                sim.release(a, b);
+                self.links.heal(sim, a, b);
             }
             Act::Flap(a, b, period, ends) => {
                 if now >= ends {
                     return;
                 }
-                sim.partition(a, b);
+                self.links.cut(sim, a, b, LinkFault::Drop);
                 self.later.push((now + period / 2, Act::Heal(a, b)));
                 self.later.push((now + period, Act::Flap(a, b, period, ends)));
             }
             Act::Lossless(a, b) => {
                 sim.set_link_fail_rate(a, b, 0.0);
-                sim.release(a, b);
+                self.links.heal(sim, a, b);
             }
             Act::Fast(a, b) => {
                 sim.set_link_latency(a, b, self.context.plan.latency_min);
@@ -372,18 +452,27 @@ impl Nemesis {
         }
     }
 
+    fn restart(&self, sim: &mut Sim, host: Host) {
+        if self.damaged == Some(host) {
+            let there = self.place.as_ref().filter(|place| place.is_there(host));
+            self.context.state.expect_refusal(there.map(|place| format!("{} at {}", place.path, place.offset)));
+        }
+        sim.bounce(host);
+    }
+
     /// Ends all faults.
     fn heal_all(&mut self, sim: &mut Sim) {
         trace::note(format_args!("HEAL of everything"));
         let now = sim.elapsed();
         self.aiming.clear();
+        self.staged.clear();
         let later = std::mem::take(&mut self.later);
         for (_, act) in later.into_iter().filter(|(_, act)| matches!(act, Act::Lossless(..) | Act::Fast(..))) {
             self.perform(sim, now, act);
         }
         let hosts: Vec<Host> = self.nodes().into_iter().chain(HOSTS).collect();
         for (place, a) in hosts.iter().enumerate() {
-            hosts[place + 1..].iter().for_each(|b| sim.release(*a, *b));
+            hosts[place + 1..].iter().for_each(|b| self.links.heal(sim, a, b));
         }
         for host in self.nodes() {
             machine::heal_disk(host);
@@ -430,7 +519,7 @@ impl Nemesis {
     pub fn start_damaged(&mut self, sim: &mut Sim) -> bool {
         if let Some(damaged) = self.damaged {
             trace::note(format_args!("RESTART of {damaged} in spite of its damaged disk"));
-            sim.bounce(damaged);
+            self.restart(sim, damaged);
         }
         self.damaged.is_some()
     }

@@ -5,8 +5,8 @@ use std::io;
 use super::*;
 use crate::fs::{self, Fault, File, Tear};
 use crate::sim::{
-    DiskSpeed, counts, damage, fail_disk, heal_disk, lose_write, misdirect_write, power_cut, random_tear,
-    set_disk_speed, set_free_space, stall_disk, wipe_disk,
+    DiskSpeed, counts, damage, damage_below, durable_files, fail_disk, heal_disk, lose_write, misdirect_write,
+    missed_write, power_cut, random_tear, set_disk_speed, set_free_space, stall_disk, wipe_disk,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -281,6 +281,34 @@ fn a_lost_write_leaves_the_old_bytes_and_a_misdirected_one_lands_elsewhere() {
     );
     assert_eq!(notes, ["false true", "[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] 1024", "true"]);
     assert_eq!((counts()["a write is lost"], counts()["a write is misdirected"]), (1, 1));
+}
+
+#[test]
+fn a_missing_write_has_a_place_unless_it_would_have_changed_nothing() {
+    let notes = once(
+        1,
+        || {},
+        |notes| async move {
+            let file = durable("f", &[b'0'; 64]).await?;
+            for bytes in [b"00", b"11"] {
+                lose_write("a", |path| path.ends_with("/f"));
+                file.write_all_at(bytes, 8).await?;
+                notes.add(format!("{:?}", missed_write("a")));
+            }
+            Ok(())
+        },
+    );
+    assert_eq!(notes, ["None", r#"Some(("/data/f", 8))"#]);
+}
+
+#[test]
+fn a_bit_rots_below_the_chosen_end() {
+    let mut run = simulation(5);
+    reader(&mut run, "a", b"00000000");
+    run_for(&mut run, 10 * SECOND);
+    assert_eq!(durable_files("a"), [("/data/f".to_owned(), 8)]);
+    assert!(damage_below("a", "/data/f", 3).is_some_and(|offset| offset < 3));
+    assert_eq!(damage_below("a", "/data/g", 3), None);
 }
 
 #[test]

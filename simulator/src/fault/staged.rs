@@ -1,0 +1,177 @@
+//! Faults of several steps, where each step waits for what the host has done since the one before.
+//!
+//! - Damage of the log must be noticed if the log itself says that the damaged place was synced: a later batch does. Otherwise it
+//!   cannot be told from a torn write, and no log could notice it. So a bit flips only below what was durable before the log
+//!   grew, and a host whose write was lost or misdirected does not crash until its log has grown. Then it crashes, for a log
+//!   is read at the start.
+//! - A sync fails, the process ends, and soon after its restart the power is cut. In between, the bytes that the sync lost still
+//!   read back: a process that trusts them loses them.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use terrane_env::fs::Fault as DiskError;
+use terrane_env::{rand, sim};
+
+use super::draw::{Damage, SyncedFile};
+
+type Host = &'static str;
+
+/// How often a log has to grow. The first batch of a new segment and its successor become durable together, so the second
+/// growth is the first that says so.
+const GROWTHS: u32 = 2;
+
+/// A fault that has begun and waits for its host.
+pub enum Staged {
+    Log(LogDamage),
+    Sync(LostSync),
+}
+
+impl Staged {
+    /// Whether its next step is due.
+    pub fn is_due(&mut self) -> bool {
+        match self {
+            Staged::Log(damage) => damage.is_done(),
+            Staged::Sync(lost) => lost.failed.get(),
+        }
+    }
+}
+
+/// Damage of the log of the victim.
+pub struct LogDamage {
+    pub host: Host,
+    pub what: Damage,
+    /// How long the host stays down once it crashes.
+    pub lasts: Duration,
+    segments: Segments,
+    /// The damaged place, once there is one.
+    pub place: Option<Place>,
+}
+
+/// A failed sync, and the crashes after it.
+pub struct LostSync {
+    pub host: Host,
+    pub of: SyncedFile,
+    pub kill: bool,
+    /// From the failure to the power cut.
+    pub lasts: Duration,
+    failed: Rc<Cell<bool>>,
+}
+
+/// A damaged place of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub path: String,
+    pub offset: u64,
+}
+
+impl Place {
+    /// Whether the host still has it: a log removes what it no longer needs.
+    pub fn is_there(&self, host: Host) -> bool {
+        sim::durable_files(host).iter().any(|(path, length)| *path == self.path && *length > self.offset)
+    }
+}
+
+impl LogDamage {
+    pub fn begin(host: Host, what: Damage, lasts: Duration) -> LogDamage {
+        sim::allow_exits(true);
+        match what {
+            Damage::LogMisdirectedWrite => sim::misdirect_write(host, is_segment),
+            Damage::LogLostWrite => sim::lose_write(host, is_segment),
+            _ => {}
+        }
+        LogDamage { host, what, lasts, segments: Segments::of(host), place: None }
+    }
+
+    /// Whether the damage is done and has to be noticed.
+    fn is_done(&mut self) -> bool {
+        if self.what == Damage::LogBitRot {
+            if self.segments.have_grown(self.host) {
+                self.place = self.segments.damage(self.host);
+            }
+            return self.place.is_some();
+        }
+        if self.place.is_none() {
+            self.place = sim::missed_write(self.host).map(|(path, offset)| Place { path, offset });
+            self.segments = Segments::of(self.host);
+            return false;
+        }
+        self.segments.have_grown(self.host)
+    }
+
+    /// Whether the host must not crash: nothing says yet that the lost bytes were synced.
+    pub fn is_unnoticeable(&self) -> bool {
+        self.place.is_some()
+    }
+}
+
+impl LostSync {
+    pub fn begin(host: Host, of: SyncedFile, kill: bool, lasts: Duration) -> LostSync {
+        sim::allow_exits(true);
+        let failed = Rc::new(Cell::new(false));
+        let fails = failed.clone();
+        sim::fail_disk(host, 0, 1, DiskError::Error, move |verb, path| {
+            let matches = verb == "sync" && is_of(path, of);
+            fails.set(fails.get() || matches);
+            matches
+        });
+        LostSync { host, of, kill, lasts, failed }
+    }
+}
+
+fn is_of(path: &str, file: SyncedFile) -> bool {
+    match file {
+        SyncedFile::Log => is_segment(path),
+        SyncedFile::Manifest => path.ends_with("/MANIFEST"),
+    }
+}
+
+fn is_segment(path: &str) -> bool {
+    path.ends_with(".log") && path.contains("/log/")
+}
+
+/// The segments of a log: what was durable at some moment, and whether the log has grown since.
+struct Segments {
+    durable: BTreeMap<String, u64>,
+    end: Option<(String, u64)>,
+    growths: u32,
+}
+
+impl Segments {
+    fn of(host: Host) -> Segments {
+        let durable = durable_segments(host);
+        let end = end_of(&durable);
+        Segments { durable, end, growths: 0 }
+    }
+
+    fn have_grown(&mut self, host: Host) -> bool {
+        let end = end_of(&durable_segments(host));
+        if end > self.end {
+            self.end = end;
+            self.growths += 1;
+        }
+        self.growths >= GROWTHS
+    }
+
+    /// Damages a byte that was durable at that moment: half of the time in what was the newest segment.
+    fn damage(&self, host: Host) -> Option<Place> {
+        let now = durable_segments(host);
+        let left: Vec<_> = self.durable.iter().filter(|(path, _)| now.contains_key(*path)).collect();
+        let newest = left.len().checked_sub(1)?;
+        let chosen = if rand::range(0..2) == 0 { newest } else { rand::range(0..left.len() as u64) as usize };
+        let (path, length) = left.get(chosen)?;
+        let offset = sim::damage_below(host, path, **length)?;
+        Some(Place { path: (*path).clone(), offset })
+    }
+}
+
+fn durable_segments(host: Host) -> BTreeMap<String, u64> {
+    sim::durable_files(host).into_iter().filter(|(path, length)| *length > 0 && is_segment(path)).collect()
+}
+
+/// The newest segment and its length. Segments sort by their names.
+fn end_of(segments: &BTreeMap<String, u64>) -> Option<(String, u64)> {
+    segments.last_key_value().map(|(path, length)| (path.clone(), *length))
+}
