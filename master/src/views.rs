@@ -116,7 +116,8 @@ impl Views {
     pub fn regions(&self, table: Option<&TableName>) -> Result<Vec<v1::RegionInfo>, Error> {
         self.look(|catalog, observed| {
             let Some(name) = table else {
-                return Ok(catalog.regions().iter().map(|region| region_info(catalog, observed, region)).collect());
+                let known = catalog.regions().iter().filter(|region| is_listed(observed, region));
+                return Ok(known.map(|region| region_info(catalog, observed, region)).collect());
             };
             let entry = catalog.tables().named(&name.to_string());
             let entry = entry.ok_or_else(|| Error::NotFound { what: format!("table {name}") })?;
@@ -175,6 +176,13 @@ fn table(catalog: &Catalog, observed: &Observations, entry: &TableEntry) -> v1::
         regions: count(catalog.regions().count(entry.schema.table)),
         bytes: regions().map(|region| region_bytes(observed, region)).sum(),
     }
+}
+
+/// Regions of the map are listed, whether or not their leaders have reported them to this master.
+fn is_listed(observed: &Observations, region: &RegionEntry) -> bool {
+    let RegionDescriptor { group, region, .. } = region.descriptor;
+    !terrane_env::planted!("a region without a report is not listed")
+        || observed.inventory.region(group, region).is_some()
 }
 
 fn region_bytes(observed: &Observations, region: &RegionEntry) -> u64 {
@@ -296,6 +304,7 @@ fn health_issues(catalog: &Catalog, observed: &Observations, leaderless: &[Group
 fn server_issues(observed: &Observations, server: ServerId, address: &str, now: Moment, issues: &mut Vec<String>) {
     let mut report = |what: String| issues.push(format!("server {server} ({address}) {what}"));
     match observed.liveness.state(server) {
+        ServerState::Silent if terrane_env::planted!("a silent server is not reported") => {}
         ServerState::Silent if observed.liveness.is_missed(server, now) => {
             report(format!("has not reported for {} s", observed.liveness.quiet_for(server, now).as_secs()));
         }

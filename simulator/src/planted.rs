@@ -42,6 +42,8 @@ const BOUNDED: &str = "everything taken from a budget is returned";
 const LIVE: &str = "once all is healed, every request is answered";
 const ERROR: &str = "an error says what became of the request";
 const ALTER: &str = "a change of a table is complete when it is acknowledged";
+const AGREE: &str = "members of a group agree on leaders, entries and rows";
+const STATUS: &str = "`status` names a server that is away";
 const MAP: &str = "regions tile their table, and each has an id of its own";
 
 /// All planted bugs, in the order of a write: log and reads, region server, engine, master, client.
@@ -52,6 +54,8 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a vote is not logged", DURABLE, Kind::Rows, true),
     bug("the log is purged beyond what is flushed", DURABLE, Kind::Rows, true),
     bug("the log is purged before all members have it", LIVE, Kind::Rows, false),
+    bug("a member votes twice in a term", AGREE, Kind::Rows, false),
+    bug("a follower loses the end of an entry", AGREE, Kind::Rows, true),
     bug("a held file is not synced", DURABLE, Kind::Rows, false),
     bug("damage to the log passes for a torn tail", DAMAGE, Kind::Rows, false),
     bug("a restart trusts bytes that a failed sync left", DAMAGE, Kind::Rows, false),
@@ -76,6 +80,8 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a condition ignores writes in flight", READ, Kind::Registers, false),
     bug("an old leader remembers its columns", ONCE, Kind::Registers, false),
     bug("an atomic batch is applied in part", ATOMIC, Kind::Batches, false),
+    bug("a write counts twice", BOUNDED, Kind::Rows, true),
+    bug("the buffer of a batch is kept", BOUNDED, Kind::Rows, true),
     bug("a failed write keeps its admission", BOUNDED, Kind::Rows, true),
     bug("an unfinished message keeps its budget", BOUNDED, Kind::Hostile, true),
     bug("a page token is trusted unchecked", ERROR, Kind::Hostile, true),
@@ -90,6 +96,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a clean-up removes files of a running flush", DURABLE, Kind::Rows, true),
     bug("a tombstone goes before the cells it hides", TIMING, Kind::Batches, false),
     bug("a compaction leaves out an input", DURABLE, Kind::Rows, true),
+    bug("a flush keeps one version of a column", AGREE, Kind::Rows, true),
     bug("a flush expires by the server's clock", TIMING, Kind::Ttl, false),
     bug("a damaged block is served", DAMAGE, Kind::Rows, true),
     bug("a bloom filter misses rows", READ, Kind::Rows, true),
@@ -101,6 +108,9 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a restarted master forgets its requests", ONCE, Kind::Schema, false),
     bug("an alter ends before its last group", ALTER, Kind::Schema, true),
     bug("region ids are given out twice", MAP, Kind::Rows, true),
+    bug("a region without a report is not listed", MAP, Kind::Rows, true),
+    bug("the map gives daughters the epoch of their parent", MAP, Kind::Rows, true),
+    bug("a silent server is not reported", STATUS, Kind::Rows, true),
     bug("a retry takes a new number", ONCE, Kind::Counters, true),
     bug("an unknown outcome is reported as a failure", ERROR, Kind::Registers, false),
     bug("a scan goes on behind a region that changed", SCAN, Kind::Scans, true),

@@ -1,7 +1,8 @@
 //! Checks of the cluster as a whole, in every run, whatever its scenario.
 //!
 //! - While faults occur, a client asks the master again and again ([`status`]): the map of regions is right in every answer
-//!   ([`crate::check::meta`]), and a server that has been down for long is named.
+//!   ([`crate::check::meta`]), and a server that has been down or cut off from the master for long is
+//!   named.
 //! - After everything is healed, and after the power cut of all nodes, the cluster works again within a stated time
 //!   ([`liveness`]): the master finds nothing wrong, and every region takes a read and a write.
 //! - Then the replicas of every group reach the same applied index and hold the same ([`digests`]), and the servers have
@@ -34,8 +35,8 @@ use digests::Digests;
 
 type Host = &'static str;
 
-/// Memory that a node may take: far above what any run needs, and far below what a leak of requests or rows takes.
-const NODE_BYTES_MAX: i64 = 256 << 20;
+/// Memory that a node may take: several times what the largest of many runs took (9 MiB).
+const NODE_BYTES_MAX: i64 = 96 << 20;
 /// The same of the whole process.
 const ALL_BYTES_MAX: usize = 1_536 << 20;
 /// Steps between two looks at hosts and memory.
@@ -54,6 +55,8 @@ struct Inner {
     /// Since when each running host runs, and each other host does not.
     up: RefCell<BTreeMap<Host, Duration>>,
     down: RefCell<BTreeMap<Host, Duration>>,
+    /// Since when the master hears nothing from each host that it cannot hear.
+    cut_off: RefCell<BTreeMap<Host, Duration>>,
     digests: RefCell<Digests>,
     digests_wanted: Cell<bool>,
     held: RefCell<Held>,
@@ -67,6 +70,15 @@ impl Watch {
         self.inner.up.borrow_mut().insert(host, now());
         self.inner.down.borrow_mut().remove(host);
         memory::forget(host);
+    }
+
+    /// Since when nothing that the host sends reaches the master; `None`: it does.
+    pub fn cut_off(&self, host: Host, since: Option<Duration>) {
+        let mut cut_off = self.inner.cut_off.borrow_mut();
+        match since {
+            Some(since) => _ = cut_off.insert(host, since),
+            None => _ = cut_off.remove(host),
+        }
     }
 
     /// Looks at the hosts after a step of the simulation.

@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use openraft::EntryPayload;
 use openraft::errors::RaftError;
-use openraft::raft::AppendEntriesResponse;
+use openraft::raft::{AppendEntriesResponse, VoteResponse};
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, Invalid, ReplicaId, ServerId};
@@ -29,7 +29,7 @@ use crate::lagging::LOG_FULL;
 use crate::log::Role;
 use crate::registry::Registry;
 use crate::replica::Replica;
-use crate::types::{Entry, Types, spawn, until_stopped};
+use crate::types::{Entry, Types, Vote, spawn, until_stopped};
 
 /// How long the first message of a stream may take.
 const HELLO_DEADLINE: Duration = Duration::from_secs(2);
@@ -262,7 +262,10 @@ async fn ask(local: &Replica, message: Message) -> Message {
         Message::Vote(request) if terrane_env::buggify!("a vote is refused for no reason", 8) => {
             Message::Failed(format!("this replica does not vote at the moment, asked for {}", request.vote))
         }
-        Message::Vote(request) => answered(local.raft.vote(request).await, Message::Voted),
+        Message::Vote(request) => {
+            let wanted = request.vote;
+            answered(local.raft.vote(request).await, |reply| Message::Voted(cast(wanted, reply)))
+        }
         Message::PreVote(request) => answered(local.raft.pre_vote(request).await, Message::Voted),
         Message::Transfer(request) if *request.to_node_id() == local.spec.replica && local.declines().is_some() => {
             let reason = local.declines().map(|abstention| abstention.reason).unwrap_or_default();
@@ -279,6 +282,15 @@ async fn ask(local: &Replica, message: Message) -> Message {
         | Message::ClockTold { .. }
         | Message::Failed(_) => Message::Failed("a reply where a request was expected".to_owned()),
     }
+}
+
+/// A refusal in the candidate's own term: this member has voted for another in it, or has the longer log.
+fn cast(wanted: Vote, mut reply: VoteResponse<Types>) -> VoteResponse<Types> {
+    let is_of_term = reply.vote.leader_id.term == wanted.leader_id.term;
+    if is_of_term && terrane_env::planted!("a member votes twice in a term") {
+        (reply.vote, reply.vote_granted) = (wanted, true);
+    }
+    reply
 }
 
 impl Replica {

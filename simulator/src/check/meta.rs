@@ -2,14 +2,15 @@
 //!
 //! - The regions of a table cover all keys, without a hole and without an overlap.
 //! - A region id stands for one region: one table, one group, and never a second time.
-//! - The epoch of a region never goes down, and a region whose range changes has a higher one.
+//! - The epoch of a region never goes down, and a region whose range changes has a higher one, as has a region that replaces
+//!   others.
 //!
 //! A look is one answer of a master, hence one state of its catalog. Looks are taken in the order of the answers, one call
 //! at a time, so that a later one is not older.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terrane_types::{RegionDescriptor, RegionId, escape};
+use terrane_types::{KeyRange, RegionDescriptor, RegionId, escape};
 
 /// What was seen of the map so far.
 #[derive(Debug, Default)]
@@ -47,11 +48,25 @@ impl RegionMap {
         self.looks
     }
 
+    /// A region that was not there before has a higher epoch than those whose rows it has taken over.
+    fn check_replaced(&self, region: &RegionDescriptor) -> Result<(), Wrong> {
+        let overlaps = |known: &&RegionDescriptor| {
+            let (a, b) = (&known.range, &region.range);
+            known.table == region.table && starts_within(a, b) && starts_within(b, a)
+        };
+        match self.known.values().filter(overlaps).find(|known| known.epoch >= region.epoch) {
+            Some(known) => {
+                Err(Wrong::new(region, &format!("replaces region {} of epoch {}", known.region, known.epoch)))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn check_region(&self, region: &RegionDescriptor) -> Result<(), Wrong> {
         if self.gone.contains(&region.region) {
             return Err(Wrong::new(region, "was gone and is there again"));
         }
-        let Some(before) = self.known.get(&region.region) else { return Ok(()) };
+        let Some(before) = self.known.get(&region.region) else { return self.check_replaced(region) };
         if (before.table, before.group) != (region.table, region.group) {
             return Err(Wrong::new(region, &format!("was of table {} and group {}", before.table, before.group)));
         }
@@ -63,6 +78,11 @@ impl RegionMap {
         }
         Ok(())
     }
+}
+
+/// Whether `a` starts before `b` ends: two ranges overlap if each starts before the other ends.
+fn starts_within(a: &KeyRange, b: &KeyRange) -> bool {
+    b.end.is_empty() || a.start < b.end
 }
 
 fn check_cover<'a>(regions: impl Iterator<Item = &'a RegionDescriptor>) -> Result<(), Wrong> {
@@ -109,7 +129,7 @@ impl Wrong {
 
 #[cfg(test)]
 mod tests {
-    use terrane_types::{GroupId, KeyRange, RegionEpoch, TableId};
+    use terrane_types::{GroupId, RegionEpoch, TableId};
 
     use super::*;
 
@@ -173,5 +193,13 @@ mod tests {
         looks(4, 5).unwrap();
         assert!(looks(4, 3).unwrap_err().contains("was of epoch 4"));
         assert!(looks(4, 4).unwrap_err().contains("in the same epoch"));
+    }
+
+    #[test]
+    fn daughters_have_higher_epochs_than_their_parent() {
+        let parent = [region(1, "", "m", 3), region(2, "m", "", 7)];
+        let split = |epoch| [region(3, "", "c", epoch), region(4, "c", "m", epoch), region(2, "m", "", 7)];
+        looked(&[&parent, &split(4)]).unwrap();
+        assert!(looked(&[&parent, &split(3)]).unwrap_err().contains("replaces region 1 of epoch 3"));
     }
 }

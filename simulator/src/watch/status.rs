@@ -2,7 +2,7 @@
 //!
 //! Silence is no violation here, because the master may be down or unreachable. A wrong answer is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use terrane_client::{Client, ClusterStatus, Error, RegionInfo};
@@ -17,7 +17,7 @@ use crate::verdict::Failure;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long it waits for an answer.
 const PATIENCE: Duration = Duration::from_millis(800);
-/// A server down for longer must be named: six reports are missing, which the master sees within half a second, and the
+/// A server down or cut off for longer must be named: six reports are missing, which the master sees within half a second, and the
 /// answer takes its time.
 const NAMED_WITHIN: Duration = Duration::from_millis(6 * REPORT_EVERY.as_millis() as u64 + 500 + 500);
 /// A master that has run for this long has missed the reports of such a server. It counts from when it has read its files.
@@ -37,12 +37,12 @@ pub async fn look_on(context: Context) -> Result<(), Error> {
 
 async fn look(client: &Client, context: &Context) {
     let began = now();
-    let down = context.watch.down_since();
+    let away = context.watch.away();
     if let Ok(status) = client.admin().status().await {
-        let still = context.watch.down_since();
-        for (host, since) in down.into_iter().filter(|down| still.contains(down)) {
-            if since + NAMED_WITHIN <= began {
-                context.watch.check_named(host, since, &status, context);
+        let still = context.watch.away();
+        for away in away.into_iter().filter(|away| still.contains(away)) {
+            if away.since + NAMED_WITHIN <= began {
+                context.watch.check_named(&away, &status, context);
             }
         }
     }
@@ -51,30 +51,44 @@ async fn look(client: &Client, context: &Context) {
     }
 }
 
+/// A server that the master cannot hear.
+#[derive(PartialEq)]
+struct Away {
+    host: Host,
+    since: Duration,
+    why: &'static str,
+}
+
+const DOWN: &str = "is down";
+const CUT_OFF: &str = "is cut off from the master";
+
 impl Watch {
-    /// Hosts that do not run, and since when.
-    fn down_since(&self) -> Vec<(Host, Duration)> {
-        self.inner.down.borrow().iter().map(|(host, since)| (*host, *since)).collect()
+    fn away(&self) -> Vec<Away> {
+        let (down, cut_off) = (self.inner.down.borrow(), self.inner.cut_off.borrow());
+        let away = |hosts: &BTreeMap<Host, Duration>, why| -> Vec<Away> {
+            hosts.iter().map(|(host, since)| Away { host, since: *since, why }).collect()
+        };
+        away(&down, DOWN).into_iter().chain(away(&cut_off, CUT_OFF)).collect()
     }
 
-    fn check_named(&self, host: Host, since: Duration, status: &ClusterStatus, context: &Context) {
+    fn check_named(&self, away: &Away, status: &ClusterStatus, context: &Context) {
+        let Away { host, since, why } = away;
         let address = address(host);
         let Some(server) = status.servers.iter().find(|server| server.address == address) else { return };
         let fail = |what: String| {
             let since = since.as_secs_f64();
-            context.state.fail(Failure {
-                what: format!("{host} is down since {since:.3}: {what}"),
-                about: vec![address.clone()],
-            });
+            context
+                .state
+                .fail(Failure { what: format!("{host} {why} since {since:.3}: {what}"), about: vec![address.clone()] });
         };
         if server.state == "live" {
             fail("the master says that it is live".to_owned());
         }
-        self.count("down and not live");
+        self.count(if *why == DOWN { "down and not live" } else { "cut off and not live" });
         // A master that started lately has not missed it for long enough.
         let master_up = self.inner.up.borrow().get(MASTER_HOST).copied();
         if master_up.is_some_and(|up| up + MASTER_KNOWS_WITHIN <= now()) {
-            self.count("down and named");
+            self.count(if *why == DOWN { "down and named" } else { "cut off and named" });
             if !status.troubles.iter().any(|trouble| trouble.contains(&address)) {
                 fail(format!("the troubles in the status do not name it: {:?}", status.troubles));
             }
