@@ -27,7 +27,8 @@ impl PlantedBug {
 }
 
 /// The bugs that only damage of a disk shows.
-const DAMAGES: &[(&str, Damage)] = &[("a damaged block is served", Damage::BitRot)];
+const DAMAGES: &[(&str, Damage)] =
+    &[("a damaged block is served", Damage::BitRot), ("damage to the log passes for a torn tail", Damage::LogBitRot)];
 
 const DURABLE: &str = "only what a quorum has synced is acknowledged, and it stays";
 const READ: &str = "a read is never older than a write acknowledged before it";
