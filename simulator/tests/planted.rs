@@ -9,7 +9,9 @@ use std::path::Path;
 use terrane_simulator::planted::PLANTED;
 
 /// The crates with planted bugs.
-const CRATES: [&str; 5] = ["engine", "raft", "regionserver", "master", "client"];
+const CRATES: [&str; 6] = ["env", "engine", "raft", "regionserver", "master", "client"];
+/// What the test of the macro itself asks for.
+const OF_ITS_TEST: &str = "a bug";
 
 #[test]
 fn every_planted_bug_is_listed_and_every_listed_one_is_planted() {
@@ -18,6 +20,7 @@ fn every_planted_bug_is_listed_and_every_listed_one_is_planted() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace");
         collect(&root.join(name).join("src"), &mut planted);
     }
+    planted.remove(OF_ITS_TEST);
     let listed: BTreeSet<String> = PLANTED.iter().map(|bug| bug.name.to_owned()).collect();
     assert_eq!(planted, listed);
 }
