@@ -151,9 +151,6 @@ impl Manifest {
             });
         }
         let file = disk.open_rw(&path).await.map_err(Error::io("open the manifest"))?;
-        if end < bytes.len() as u64 {
-            file.set_len(end).await.map_err(Error::io("truncate the manifest's torn tail"))?;
-        }
         if !terrane_env::planted!("a restart trusts a manifest that was not synced") {
             Self::make_durable(disk, dir, &file, &bytes[..bytes.len().min(end as usize)]).await?;
         }
@@ -165,8 +162,9 @@ impl Manifest {
     ///
     /// A killed process may have left its last record unsynced and its last rewrite without a durable name. If its last sync
     /// failed, syncing again does nothing, for the kernel takes the lost bytes for written: so they are written again, in place,
-    /// which also works on a full disk. A manifest is a few megabytes at most.
+    /// which also works on a full disk, and the file is cut again. A manifest is a few megabytes at most.
     async fn make_durable(disk: &Disk, dir: &Path, file: &File, bytes: &[u8]) -> Result<(), Error> {
+        file.set_len(bytes.len() as u64).await.map_err(Error::io("truncate the manifest's torn tail"))?;
         file.write_all_at(bytes, 0).await.map_err(Error::io("write the manifest again"))?;
         file.sync_all().await.map_err(Error::io("sync the manifest"))?;
         disk.sync_dir(dir).await.map_err(Error::io("sync the engine's directory"))

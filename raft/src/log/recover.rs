@@ -280,7 +280,8 @@ impl Recovery {
     /// Makes everything read durable, because the next batch will say that it is, and removes a last segment without a batch.
     ///
     /// Syncing is not enough. If the last sync of the process before failed, the kernel keeps the bytes, returns them and takes
-    /// them for written: the next sync does nothing and succeeds. So what was not known to be synced is written again.
+    /// them for written: the next sync does nothing and succeeds. So what was not known to be synced is written again, and the
+    /// file is cut again: a tail that an earlier start has cut, and failed to sync, would be damage once the next segment exists.
     async fn finish(mut self) -> Result<Recovered, OpenError> {
         for log in self.found.groups.values() {
             if let Err(what) = log.replayed() {
@@ -315,12 +316,13 @@ impl Recovery {
         self.synced.filter(|synced| synced.segment == segment).map_or(0, |synced| synced.offset)
     }
 
-    /// Writes the bytes of a range again and syncs the file.
+    /// Writes the bytes of a range again, cuts the file after it, and syncs it.
     async fn rewrite(&self, path: &Path, start: u64, end: u64) -> io::Result<()> {
         let file = self.files.disk().open_rw(path).await?;
         let length = usize::try_from(end.saturating_sub(start)).expect("a segment was read into memory");
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, start).await?;
+        file.set_len(end).await?;
         file.write_all_at(&bytes, start).await?;
         file.sync_all().await
     }

@@ -45,6 +45,12 @@ impl Process {
         process
     }
 
+    /// A process that finds the log of another.
+    async fn restart(disk: &MemoryDisk) -> Writer {
+        let (files, found) = recovered(disk).await;
+        Writer::start(Arc::new(Shared::new(&config())), files, config().segment_bytes, found, 8).await.unwrap()
+    }
+
     async fn append(&mut self, index: u64) -> std::io::Result<bool> {
         let entries = vec![entry(index, index as u8 + 1, 20)];
         let change = Change::Entries(self.log.append(&entries), entries);
@@ -78,4 +84,30 @@ async fn what_a_killed_process_did_not_sync_is_durable_once_it_was_read() {
     assert_eq!(shown(&disk.crash(Tear::Lost)).await, ALL[..2], "the entry was synced");
     assert_eq!(shown(&disk).await, ALL);
     assert_eq!(shown(&disk.crash(Tear::Lost)).await, ALL);
+}
+
+/// Every operation of a start that cuts a torn tail fails once. After the next start the power is cut.
+#[tokio::test]
+async fn a_tail_whose_cut_was_not_synced_is_cut_again() {
+    let disk = MemoryDisk::new();
+    drop(Process::start(&disk).await);
+    let (files, found) = recovered(&disk).await;
+    let (segment, end) = found.segments.last_key_value().map(|(segment, end)| (*segment, *end)).unwrap();
+    let file = Disk::from(&disk).open_rw(&files.path(segment)).await.unwrap();
+    file.write_all_at(b"the beginning of a batch", end).await.unwrap();
+    file.sync_all().await.unwrap();
+    for operation in 0.. {
+        let disk = disk.crash(Tear::Kept);
+        disk.fail_at(disk.operations() + operation, Fault::Error);
+        let files = Arc::new(Files::new(Disk::from(&disk), PathBuf::from("/log")));
+        let planned = disk.operations() + operation;
+        let failed = recover::recover(&files, 1 << 10).await.is_err();
+        if disk.operations() <= planned {
+            assert!(operation > 3 && !failed, "a start does several things with the disk");
+            return;
+        }
+        // The next start continues in another segment.
+        drop(Process::restart(&disk).await);
+        assert_eq!(shown(&disk.crash(Tear::Lost)).await, ALL[..2], "operation {operation} failed");
+    }
 }

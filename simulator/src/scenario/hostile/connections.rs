@@ -13,6 +13,8 @@ use crate::scenario::play::{CAPTIVE, below, pause};
 const CLIENTS: usize = 3;
 /// Longest time that a connection is kept open without the rest of its call.
 const HELD_MS: u64 = 1_000;
+/// How long it may take to open a connection and send what begins it.
+const OPEN_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 /// Longest pause between two connections of one client.
 const PAUSE_MS: u64 = 500;
 /// What begins every HTTP/2 connection.
@@ -50,10 +52,14 @@ async fn open_and_misuse(shared: &Shared) -> (&'static str, std::io::Result<()>)
     (act, send_and_hold(&address, &bytes).await)
 }
 
-/// Sends bytes, takes what comes for a while, and breaks the connection.
+/// Sends bytes, takes what comes for a while, and breaks the connection. A server that is down never answers.
 async fn send_and_hold(address: &str, bytes: &[u8]) -> std::io::Result<()> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(bytes).await?;
+    let opened = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(bytes).await?;
+        std::io::Result::Ok(stream)
+    };
+    let mut stream = tokio::time::timeout(OPEN_MAX, opened).await??;
     let mut answer = [0; 4_096];
     let held = std::time::Duration::from_millis(terrane_env::rand::range(0..HELD_MS));
     let reading = async { while stream.read(&mut answer).await.is_ok_and(|bytes| bytes > 0) {} };

@@ -126,7 +126,7 @@ impl Worker {
         let call = self.begin(self.some_row(), [NUMBER, TEXT].map(|column| (column, Op::Read)));
         let level = if below(6) == 0 { Consistency::Strict } else { Consistency::Linearizable };
         let found = self.table.get(Get::new(&call.key)).consistency(level).await;
-        self.end_reads(&[call], found.map(|found| Vec::from_iter(found)))
+        self.end_reads(&[call], found.map(Vec::from_iter))
     }
 
     async fn get_many(&self) -> Result<(), Error> {
