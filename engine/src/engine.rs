@@ -8,6 +8,8 @@
 //! - A flush writes and syncs cells, then appends one synced manifest record, and only then are memtables freed.
 //! - A split is in memory first: the daughters take the parent's files and frozen memtables by reference. The flush of
 //!   those memtables writes the one manifest record that replaces the parent. Before it, no daughter is flushed.
+//! - An operation that ends in a record runs to its end even if its caller gives up: otherwise the record would be on disk, and
+//!   memory as before it.
 //! - What a crash leaves half done is removed or repeated: files that the manifest does not name are removed at start, and
 //!   the log is applied again from the recorded points.
 
@@ -141,12 +143,13 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Io`]; the state is not durable then, and recording it again is safe.
-    pub fn record_group(&self, group: GroupId, point: GroupPoint) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            self.append(Record::Group { group, point: point.clone() }).await?;
-            self.groups.lock().insert(group, point);
+    pub fn record_group(self: &Arc<Self>, group: GroupId, point: GroupPoint) -> BoxFuture<'_, Result<(), Error>> {
+        let engine = Arc::clone(self);
+        Box::pin(task::run_to_end(async move {
+            engine.append(Record::Group { group, point: point.clone() }).await?;
+            engine.groups.lock().insert(group, point);
             Ok(())
-        })
+        }))
     }
 
     /// Creates a region whose creation is at `index` of its group's log. It is durable after its first flush.
@@ -168,12 +171,13 @@ impl Engine {
     /// # Errors
     /// [`Error::Io`]; dropping them again is safe.
     pub fn drop_regions<'a>(
-        &'a self,
+        self: &'a Arc<Self>,
         regions: &'a [RegionId],
         group: GroupId,
         point: GroupPoint,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(self.drop_regions_here(regions, group, point))
+        let (engine, regions) = (Arc::clone(self), regions.to_vec());
+        Box::pin(task::run_to_end(async move { engine.drop_regions_here(&regions, group, point).await }))
     }
 
     async fn drop_regions_here(&self, regions: &[RegionId], group: GroupId, point: GroupPoint) -> Result<(), Error> {
@@ -182,7 +186,7 @@ impl Engine {
             // A daughter's split is recorded first: no later record may bring the parent back.
             let region = self.regions.lock().get(id).cloned();
             let Some(region) = region else { continue };
-            self.finish_split(&region).await?;
+            self.finish_split_here(&region).await?;
             let held = region.lock_record().await;
             region.retire(&held);
             dropped.push(region.clone());

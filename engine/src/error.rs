@@ -100,6 +100,12 @@ impl Error {
         move |cause| Self::Io { doing, cause }
     }
 
+    /// Whether the disk has no space left: trying again succeeds once there is some.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { cause, .. } if cause.kind() == io::ErrorKind::StorageFull)
+    }
+
     pub(crate) fn damage(file: impl Into<PathBuf>, offset: u64, what: impl Into<String>) -> Self {
         Self::Corruption { file: file.into(), offset, what: what.into() }
     }

@@ -17,11 +17,11 @@ mod real;
 mod simulated;
 
 #[cfg(all(feature = "interleave", not(feature = "sim")))]
-pub use interleaved::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
+pub use interleaved::{abort_process, run_blocking, run_io, run_read, run_to_end, shutdown_signal, spawn_io_loop};
 #[cfg(not(any(feature = "interleave", feature = "sim")))]
-pub use real::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
+pub use real::{abort_process, run_blocking, run_io, run_read, run_to_end, shutdown_signal, spawn_io_loop};
 #[cfg(feature = "sim")]
-pub use simulated::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
+pub use simulated::{abort_process, run_blocking, run_io, run_read, run_to_end, shutdown_signal, spawn_io_loop};
 
 /// A handle that waits for the end of a loop started by [`spawn_io_loop`]. Dropping it does not stop the loop.
 #[derive(Debug)]

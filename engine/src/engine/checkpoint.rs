@@ -104,11 +104,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Io`], or [`Error::Retired`] for a region that was split or dropped. Trying again is safe.
-    pub fn checkpoint<'a>(&'a self, region: &'a Arc<Region>) -> BoxFuture<'a, Result<Checkpoint, Error>> {
+    pub fn checkpoint<'a>(self: &'a Arc<Self>, region: &'a Arc<Region>) -> BoxFuture<'a, Result<Checkpoint, Error>> {
         Box::pin(self.checkpoint_here(region))
     }
 
-    async fn checkpoint_here(&self, region: &Arc<Region>) -> Result<Checkpoint, Error> {
+    async fn checkpoint_here(self: &Arc<Self>, region: &Arc<Region>) -> Result<Checkpoint, Error> {
         self.finish_split(region).await?;
         let (point, all) = region.recorded_files()?;
         let number = {

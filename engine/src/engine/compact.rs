@@ -149,11 +149,12 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Io`] or [`Error::Corruption`]: nothing was recorded, the region reads as before, and trying again is safe.
-    pub fn compact(&self, compaction: Compaction) -> BoxFuture<'_, Result<(), Error>> {
-        Box::pin(async move {
-            let compacted = self.carry_out(&compaction).await;
-            self.cleaned_up_after(compacted).await
-        })
+    pub fn compact(self: &Arc<Self>, compaction: Compaction) -> BoxFuture<'_, Result<(), Error>> {
+        let engine = Arc::clone(self);
+        Box::pin(task::run_to_end(async move {
+            let compacted = engine.carry_out(&compaction).await;
+            engine.cleaned_up_after(compacted).await
+        }))
     }
 
     async fn carry_out(&self, compaction: &Compaction) -> Result<(), Error> {

@@ -34,12 +34,15 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Io`]: nothing was recorded, the cells are still in memory, and trying again is safe.
-    pub fn flush<'a>(&'a self, region: &'a Arc<Region>) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(async move {
-            self.finish_split(region).await?;
-            let flushed = self.flush_frozen(region).await;
-            self.cleaned_up_after(flushed).await
-        })
+    pub fn flush<'a>(self: &'a Arc<Self>, region: &'a Arc<Region>) -> BoxFuture<'a, Result<(), Error>> {
+        let (engine, region) = (Arc::clone(self), Arc::clone(region));
+        Box::pin(task::run_to_end(async move { engine.flush_here(&region).await }))
+    }
+
+    pub(super) async fn flush_here(&self, region: &Arc<Region>) -> Result<(), Error> {
+        self.finish_split_here(region).await?;
+        let flushed = self.flush_frozen(region).await;
+        self.cleaned_up_after(flushed).await
     }
 
     async fn flush_frozen(&self, region: &Arc<Region>) -> Result<(), Error> {

@@ -44,12 +44,13 @@ impl Engine {
     /// [`Error::NotIngested`] for a file that cannot be ingested, [`Error::Corruption`] for a damaged one, [`Error::Io`],
     /// [`Error::Retired`]. Nothing was ingested, and trying again is safe.
     pub fn ingest<'a>(
-        &'a self,
+        self: &'a Arc<Self>,
         region: &'a Arc<Region>,
         files: Vec<IngestFile>,
         point: DurablePoint,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(self.ingest_here(region, files, point))
+        let (engine, region) = (Arc::clone(self), Arc::clone(region));
+        Box::pin(task::run_to_end(async move { engine.ingest_here(&region, files, point).await }))
     }
 
     async fn ingest_here(
@@ -63,7 +64,7 @@ impl Engine {
         };
         // What was written before goes below. Not under `point`: after a crash before the files are recorded, the region
         // would claim to have them, and the log would not bring them again.
-        self.flush(region).await?;
+        self.flush_here(region).await?;
         if region.unflushed_from().is_some() {
             let why = "earlier writes are not frozen".to_owned();
             return Err(Error::NotIngested { file: PathBuf::new(), why });

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use terrane_env::task;
 use terrane_types::KeyRange;
 
 use super::{BoxFuture, Engine};
@@ -22,12 +23,13 @@ impl Engine {
     /// [`Error::NotMerged`] where they are not neighbours or have had different rules, [`Error::Retired`], or
     /// [`Error::Io`]: nothing has changed then, and trying again is safe.
     pub fn merge<'a>(
-        &'a self,
+        self: &'a Arc<Self>,
         left: &'a Arc<Region>,
         right: &'a Arc<Region>,
         into: SplitDaughter,
     ) -> BoxFuture<'a, Result<Arc<Region>, Error>> {
-        Box::pin(self.merge_here(left, right, into))
+        let (engine, left, right) = (Arc::clone(self), Arc::clone(left), Arc::clone(right));
+        Box::pin(task::run_to_end(async move { engine.merge_here(&left, &right, into).await }))
     }
 
     async fn merge_here(
@@ -41,7 +43,7 @@ impl Engine {
             return Err(refused("they are not neighbours of one table"));
         }
         for region in [left, right] {
-            self.flush(region).await?;
+            self.flush_here(region).await?;
             // Frozen here, under the point of the merge, it would say after a crash that the merge is done.
             if region.unflushed_from().is_some() {
                 return Err(refused("earlier writes are not frozen"));

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use terrane_env::task;
+
 use super::flush::Flushed;
 use super::{BoxFuture, Engine};
 use crate::Error;
@@ -62,13 +64,16 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::flush`].
-    pub fn finish_split<'a>(&'a self, region: &'a Arc<Region>) -> BoxFuture<'a, Result<(), Error>> {
-        Box::pin(async move {
-            let pending = self.pending_splits.lock().get(&region.id()).cloned();
-            let Some(split) = pending else { return Ok(()) };
-            let recorded = self.record_split(&split).await;
-            self.cleaned_up_after(recorded).await
-        })
+    pub fn finish_split<'a>(self: &'a Arc<Self>, region: &'a Arc<Region>) -> BoxFuture<'a, Result<(), Error>> {
+        let (engine, region) = (Arc::clone(self), Arc::clone(region));
+        Box::pin(task::run_to_end(async move { engine.finish_split_here(&region).await }))
+    }
+
+    pub(super) async fn finish_split_here(&self, region: &Arc<Region>) -> Result<(), Error> {
+        let pending = self.pending_splits.lock().get(&region.id()).cloned();
+        let Some(split) = pending else { return Ok(()) };
+        let recorded = self.record_split(&split).await;
+        self.cleaned_up_after(recorded).await
     }
 
     async fn record_split(&self, split: &PendingSplit) -> Result<(), Error> {

@@ -152,3 +152,36 @@ async fn a_flush_during_a_split_does_not_record_the_parent_as_its_daughter() {
     assert_eq!(rows(&left), ["a", "b", "c"].map(str::to_owned));
     assert_eq!(rows(&right), ["x", "y", "z"].map(str::to_owned));
 }
+
+/// The caller of a flush goes away while its record is being written, as a client of `admin flush` does.
+#[tokio::test]
+async fn a_flush_that_its_caller_gives_up_is_completed() {
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path()).await;
+    let region = region_of_many_files(&engine).await;
+    put(&region, 20, "m");
+    region.freeze(point(&region, 20));
+    let manifest = engine.manifest.lock().await;
+    let caller = tokio::spawn({
+        let (engine, region) = (engine.clone(), region.clone());
+        async move { engine.flush(&region).await }
+    });
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while Arc::strong_count(&engine.manifest) == 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    caller.abort();
+    assert!(caller.await.unwrap_err().is_cancelled());
+    drop(manifest);
+    let installed = tokio::time::timeout(Duration::from_secs(10), async {
+        while region.point().index < 20 {
+            tokio::task::yield_now().await;
+        }
+    });
+    installed.await.expect("memory follows what is on disk");
+    assert_eq!(region.memtable_bytes(), 0);
+    assert_eq!(rows(&region), ["a", "b", "c", "m", "x", "y"].map(str::to_owned));
+}

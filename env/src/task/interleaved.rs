@@ -51,6 +51,15 @@ where
     value
 }
 
+/// Runs a future to its end: no test gives one up.
+pub async fn run_to_end<T, F>(future: F) -> T
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    future.await
+}
+
 /// Fails the test.
 pub fn abort_process(message: &str) -> ! {
     panic!("a process aborted itself: {message}")

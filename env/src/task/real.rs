@@ -100,6 +100,23 @@ where
     run_blocking(move || futures::executor::block_on(step)).await
 }
 
+/// Runs a future to its end, even if the caller gives up: for steps that must all happen or none, such as a record on disk and
+/// what it changes in memory.
+pub async fn run_to_end<T, F>(future: F) -> T
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    match tokio::spawn(future).await {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down: this task will not be polled again.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
 /// Reports the reason on standard error and ends the process at once, without destructors. Used after a failed write or sync
 /// of the log, when the process can no longer trust its own state and must not send anything more.
 pub fn abort_process(message: &str) -> ! {

@@ -53,16 +53,26 @@ where
     T: Send + 'static,
 {
     tokio::time::sleep(delay::random_pause(Duration::ZERO, PAUSE_BEFORE_MAX)).await;
-    let value = match tokio::spawn(step).await {
+    let value = run_to_end(step).await;
+    tokio::time::sleep(delay::random_pause(Duration::ZERO, PAUSE_AFTER_MAX)).await;
+    value
+}
+
+/// Runs a future to its end, even if the caller gives up: for steps that must all happen or none, such as a record on disk and
+/// what it changes in memory.
+pub async fn run_to_end<T, F>(future: F) -> T
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    match tokio::spawn(future).await {
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             // The host crashes: this task will not be polled again.
             Err(_) => std::future::pending().await,
         },
-    };
-    tokio::time::sleep(delay::random_pause(Duration::ZERO, PAUSE_AFTER_MAX)).await;
-    value
+    }
 }
 
 /// Ends the process of this host if the harness allows it ([`crate::sim::allow_exits`]), and otherwise fails the run.
