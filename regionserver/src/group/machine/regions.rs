@@ -1,9 +1,12 @@
 //! Applies what entries say about tables and regions: creating, altering, dropping, splitting.
 
+use std::time::Duration;
+
 use terrane_engine::{DurablePoint, Region, RegionSpec, SplitDaughter};
 use terrane_env::task::abort_process;
 use terrane_raft::AppliedEntry;
 use terrane_types::{RegionId, TableSchema};
+use tokio::time::Instant;
 
 use super::{GroupMachine, Inner};
 use crate::group::region_state::RegionState;
@@ -11,6 +14,11 @@ use crate::hosted::HostedRegion;
 use crate::operation::{ChangeTables, Split};
 use crate::region::bloom_prefix::row_prefix;
 use crate::reply::Reply;
+
+/// How long a split waits for space on a full disk before the process ends, to be started again by its supervisor, and how
+/// often it tries meanwhile.
+const FULL_DISK_PATIENCE: Duration = Duration::from_secs(60);
+const FULL_DISK_RETRY: Duration = Duration::from_millis(100);
 
 impl GroupMachine {
     pub(super) fn change_tables(&self, inner: &mut Inner, entry: &AppliedEntry, change: &ChangeTables) {
@@ -37,17 +45,22 @@ impl GroupMachine {
         self.signals.wake();
     }
 
-    /// Waits until the split that created this split's parent is on disk: a region is not split before that.
+    /// Waits until the split that created this split's parent is on disk: a region is not split before that. On a full disk it
+    /// waits for space, and with it the group: what frees space (compactions, dropped tables) concerns others.
     pub(super) async fn finish_parents_split(&self, split: &Split, index: u64) {
         let parent = self.inner.lock().hosted.get(&split.region).cloned();
         let Some(parent) = parent.filter(|parent| parent.opened_at < index) else {
             return;
         };
-        if let Err(error) = self.engine.finish_split(&parent.engine).await {
-            abort_process(&format!(
-                "cannot split region {}, because its files cannot be written: {error}",
-                split.region
-            ));
+        let began = Instant::now();
+        while let Err(error) = self.engine.finish_split(&parent.engine).await {
+            if !error.is_disk_full() || began.elapsed() > FULL_DISK_PATIENCE {
+                abort_process(&format!(
+                    "cannot split region {}, because its files cannot be written: {error}",
+                    split.region
+                ));
+            }
+            tokio::time::sleep(FULL_DISK_RETRY).await;
         }
     }
 
