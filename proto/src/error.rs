@@ -130,10 +130,49 @@ pub fn detail_bytes(detail: &v1::ErrorDetail) -> usize {
     detail.encoded_len()
 }
 
-/// An error as the status of a unary call; the details carry the whole message.
+/// The most bytes of details in a status. They travel in trailers, in Base64 and beside the message, and clients accept
+/// 8 or 16 KiB of these by default. A client that receives more takes the call for a broken connection, and repeats it.
+const STATUS_DETAIL_BYTES_MAX: usize = 3 << 10;
+/// The most bytes of a text in details that would be larger.
+const TEXT_BYTES_MAX: usize = 512;
+
+/// The details for a status: without regions, which a client then looks up at the master, and with shorter texts, if they
+/// would be too large.
+fn status_detail(error: &Error) -> v1::ErrorDetail {
+    let mut detail = detail(error);
+    if detail_bytes(&detail) > STATUS_DETAIL_BYTES_MAX
+        && let Some(Kind::StaleEpoch(stale)) = &mut detail.kind
+    {
+        stale.current.clear();
+    }
+    if detail_bytes(&detail) > STATUS_DETAIL_BYTES_MAX {
+        shorten(&mut detail.message);
+        match &mut detail.kind {
+            Some(Kind::NotLeader(redirect)) => redirect.members.clear(),
+            Some(Kind::LogFull(full)) => shorten(&mut full.held_by),
+            Some(Kind::Corruption(damage)) => shorten(&mut damage.file),
+            Some(Kind::NotFound(missing)) => shorten(&mut missing.what),
+            Some(Kind::Invalid(invalid)) => shorten(&mut invalid.what),
+            Some(Kind::Unsupported(unsupported)) => shorten(&mut unsupported.feature),
+            Some(Kind::AlreadyExists(exists)) => shorten(&mut exists.what),
+            Some(Kind::ReadOnly(read_only)) => shorten(&mut read_only.what),
+            _ => {}
+        }
+    }
+    detail
+}
+
+fn shorten(text: &mut String) {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push_str("...");
+    }
+}
+
+/// An error as the status of a unary call; the details carry the whole message, unless it is very long.
 #[must_use]
 pub fn status(error: &Error) -> Status {
-    let detail = detail(error);
+    let detail = status_detail(error);
     let code = match error {
         Error::StaleEpoch { .. } | Error::NotLeader { .. } | Error::ReadOnly { .. } | Error::SchemaChanged { .. } => {
             Code::FailedPrecondition
@@ -228,6 +267,28 @@ mod tests {
             assert_eq!(format!("{:?}", from_detail(detail(&error))), format!("{error:?}"));
             assert_eq!(format!("{:?}", from_status(&status(&error))), format!("{error:?}"));
         }
+    }
+
+    #[test]
+    fn details_of_a_status_fit_the_trailers_that_clients_accept() {
+        let key = vec![b'k'; terrane_types::limits::ROW_BYTES_MAX];
+        let descriptor = terrane_types::RegionDescriptor {
+            region: RegionId(7),
+            table: TableId(1),
+            range: terrane_types::KeyRange::new(key, Vec::new()).unwrap(),
+            epoch: terrane_types::RegionEpoch(2),
+            group: GroupId(3),
+            schema_version: 4,
+        };
+        let stale = Error::StaleEpoch { region: RegionId(5), current: vec![descriptor] };
+        let long = Error::Invalid(Invalid { what: "\u{e4}".repeat(5_000) });
+        for error in [&stale, &long] {
+            let status = status(error);
+            let bytes = status.details().len() + 3 * status.message().len();
+            assert!(bytes <= STATUS_DETAIL_BYTES_MAX + 3 * (TEXT_BYTES_MAX + 30), "{bytes} bytes");
+        }
+        let Error::StaleEpoch { region, current } = from_status(&status(&stale)) else { panic!("another error") };
+        assert_eq!((region, current.len()), (RegionId(5), 0), "the client looks the regions up");
     }
 
     #[test]
