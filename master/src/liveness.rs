@@ -106,6 +106,12 @@ impl Liveness {
         }
     }
 
+    /// Another server has a server's address now: nothing more will come from it. Returns whether it was live.
+    pub fn displaced(&mut self, server: ServerId) -> bool {
+        let seen = self.seen.get_mut(&server).filter(|seen| seen.state == ServerState::Live);
+        seen.map(|seen| seen.state = ServerState::Silent).is_some()
+    }
+
     /// Marks servers silent whose reports are overdue; returns each of them once.
     pub fn tick(&mut self, now: Moment) -> Vec<ServerId> {
         let overdue = |seen: &Seen| seen.state == ServerState::Live && now.since(seen.at) > self.silent_after;
@@ -175,6 +181,7 @@ mod tests {
             },
             "clock" => liveness.clock(server(), line.words[2].parse().unwrap()),
             "stopped" => liveness.stopped(server()),
+            "displaced" => writeln!(out, "was live: {}", liveness.displaced(server())).unwrap(),
             "tick" => {
                 let silent: Vec<_> = liveness.tick(Moment(line.number(1))).iter().map(ToString::to_string).collect();
                 writeln!(out, "silent: {}", if silent.is_empty() { "none".into() } else { silent.join(" ") }).unwrap();

@@ -46,6 +46,7 @@ impl Membership {
         let admission = self.context.journal.read(|catalog| admission(catalog, own, &registration))?;
         let server = self.admit(admission, registration).await?;
         self.heard(server, request.boot)?;
+        self.displace(server, &request.address);
         self.context.journal.nudge();
         let (region_id_first, region_id_count) = self.region_ids(request.region_ids_wanted).await?;
         tracing::info!(%server, address = request.address, boot = request.boot, "server registered");
@@ -71,6 +72,20 @@ impl Membership {
         match (self.context.journal.record(&edit).await?, admission) {
             (Outcome::Server(server), Admission::New) | (Outcome::Done, Admission::Changed(server)) => Ok(server),
             (outcome, _) => Err(Error::Internal { message: format!("registering a server returned {outcome:?}") }),
+        }
+    }
+
+    /// A server that lost its disk comes back under a new id at the address of the old one, of which nothing more will come. At
+    /// once, not when its reports are overdue: a new group must not get both, for they are one machine.
+    fn displace(&self, by: ServerId, address: &str) {
+        let displaced: Vec<ServerId> = self.context.journal.read(|catalog| {
+            let servers = catalog.servers().iter();
+            servers.filter(|(id, known)| *id != by && known.address == address).map(|(id, _)| id).collect()
+        });
+        for server in displaced {
+            if self.context.observed.with(|observed| observed.liveness.displaced(server)) {
+                tracing::warn!(%server, %by, address, "another server has taken over a server's address");
+            }
         }
     }
 
