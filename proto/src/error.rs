@@ -164,7 +164,8 @@ fn status_detail(error: &Error) -> v1::ErrorDetail {
 
 fn shorten(text: &mut String) {
     if text.len() > TEXT_BYTES_MAX {
-        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        let end = (0..=TEXT_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
         text.push_str("...");
     }
 }

@@ -217,9 +217,11 @@ impl SharedLog {
         self.shared.refusals.lock().all()
     }
 
-    /// Why copying entries out of old segments fails, while it does.
+    /// Why copying entries out of old segments fails, while it is needed and does.
     pub(crate) fn spill_trouble(&self) -> Option<String> {
-        self.shared.spill_trouble.lock().clone()
+        // A failed copy is not repeated once the segments have become few in another way.
+        let is_needed = self.totals().bytes > self.shared.spill_bytes;
+        self.shared.spill_trouble.lock().clone().filter(|_| is_needed)
     }
 
     pub(crate) fn limit_bytes(&self) -> u64 {
