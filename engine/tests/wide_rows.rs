@@ -49,7 +49,7 @@ fn put(region: &Region, index: u64, number: u32) {
 }
 
 /// Every fourth column in each file, so that all of them must be merged.
-async fn fill(engine: &Engine, region: &std::sync::Arc<Region>) {
+async fn fill(engine: &std::sync::Arc<Engine>, region: &std::sync::Arc<Region>) {
     let flushes = COLUMNS / COLUMNS_OF_FLUSH;
     let mut index = 1;
     for flush in 0..flushes {
