@@ -95,12 +95,12 @@ impl Writer {
         loop {
             match self.table.delete(Delete::new(&self.row).column(FAMILY, &column)).await {
                 Ok(()) => break,
-                Err(error) if error.is_retry_safe() => {}
                 Err(error) if error.is_uncertain() => {
                     trace::note(format_args!("{} leaves {column}: {}", self.who, chain(&error)));
                     self.columns.swap_remove(at);
                     return Ok(());
                 }
+                Err(error) if passes(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -145,7 +145,7 @@ impl Writer {
                 lists.borrow_mut().unknown(&begun);
                 Ok(())
             }
-            Err(error) if error.is_retry_safe() => lists.borrow_mut().refused(&begun),
+            Err(error) if passes(&error) => lists.borrow_mut().refused(&begun),
             Err(error) => return Err(error),
         };
         self.shared.judge(&self.who, &self.row, verdict);
