@@ -11,8 +11,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use crate::fault::draw::{self, Damage, Fault, PlannedFault};
+use crate::fault::draw::{self, Fault, PlannedFault};
 use crate::kind::Kind;
+use crate::planted::Needed;
 
 /// The hosts of the region servers; a run has the first three, four or five of them.
 pub const SERVERS: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
@@ -21,8 +22,11 @@ const LOG_LIMIT_OF_A_LOST_SERVER: u64 = 64 << 20;
 /// Separates the plan's random numbers from those of turmoil, which uses the seed itself.
 const STREAM: u64 = 0x7065_7272_616e_6500;
 
-/// Separates the random numbers of damage that is asked for.
-const DAMAGE_STREAM: u64 = 0x6461_6d61_6765_6400;
+/// Separates the random numbers of faults that are asked for.
+const NEEDED_STREAM: u64 = 0x6461_6d61_6765_6400;
+
+/// Lost syncs of a run that needs some.
+const LOST_SYNCS: usize = 4;
 
 /// The parameters of one run.
 #[derive(Clone, Debug)]
@@ -95,12 +99,20 @@ impl Plan {
         }
     }
 
-    /// The plan with this damage to the disk of one server, and no other.
+    /// The plan with what a planted bug needs to show: damage to the disk of one server and no other, or several lost syncs.
     #[must_use]
-    pub fn with_damage(mut self, what: Damage) -> Plan {
-        self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
-        let mut rng = StdRng::seed_from_u64(self.seed ^ DAMAGE_STREAM);
-        self.faults.push(draw::damage(&mut rng, self.servers, self.until, what));
+    pub fn with(mut self, needed: Needed) -> Plan {
+        let mut rng = StdRng::seed_from_u64(self.seed ^ NEEDED_STREAM);
+        match needed {
+            Needed::Damage(what) => {
+                self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
+                self.faults.push(draw::damage(&mut rng, self.servers, self.until, what));
+            }
+            Needed::LostSyncs(of) => {
+                let lost = (0..LOST_SYNCS).map(|_| draw::lost_sync(&mut rng, self.servers, self.until, of));
+                self.faults.extend(lost);
+            }
+        }
         self.faults.sort_by_key(|planned| planned.at);
         self
     }

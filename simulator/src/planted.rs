@@ -2,7 +2,7 @@
 //!
 //! They measure the simulator. A bug that no seed finds shows a fault that is not injected or a check that is missing.
 
-use crate::fault::draw::Damage;
+use crate::fault::draw::{Damage, SyncedFile};
 use crate::kind::Kind;
 
 /// A deliberate mistake.
@@ -19,16 +19,30 @@ pub struct PlantedBug {
 }
 
 impl PlantedBug {
-    /// The damage without which it cannot be found. Few runs have any, so those that look for the bug have it in any case.
+    /// The fault without which it cannot be found. Few runs have it, so those that look for the bug have it in any case.
     #[must_use]
-    pub fn damage(&self) -> Option<Damage> {
-        DAMAGES.iter().find(|(name, _)| *name == self.name).map(|(_, damage)| *damage)
+    pub fn needs(&self) -> Option<Needed> {
+        NEEDS.iter().find(|(name, _)| *name == self.name).map(|(_, needed)| *needed)
     }
 }
 
-/// The bugs that only damage of a disk shows.
-const DAMAGES: &[(&str, Damage)] =
-    &[("a damaged block is served", Damage::BitRot), ("damage to the log passes for a torn tail", Damage::LogBitRot)];
+/// A fault that a bug needs to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needed {
+    /// Damage of the disk of one server.
+    Damage(Damage),
+    /// Syncs of a file that fail.
+    LostSyncs(SyncedFile),
+}
+
+/// The bugs that only such a fault shows.
+const NEEDS: &[(&str, Needed)] = &[
+    ("a damaged block is served", Needed::Damage(Damage::BitRot)),
+    ("damage to the log passes for a torn tail", Needed::Damage(Damage::LogBitRot)),
+    ("a failed sync of the log is ignored", Needed::LostSyncs(SyncedFile::Log)),
+    ("a restart trusts bytes that a failed sync left", Needed::LostSyncs(SyncedFile::Log)),
+    ("a restart trusts a manifest that was not synced", Needed::LostSyncs(SyncedFile::Manifest)),
+];
 
 const DURABLE: &str = "only what a quorum has synced is acknowledged, and it stays";
 const READ: &str = "a read is never older than a write acknowledged before it";
@@ -131,8 +145,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damages_are_those_of_bugs() {
-        assert_eq!(PLANTED.iter().filter_map(PlantedBug::damage).count(), DAMAGES.len());
+    fn needs_are_those_of_bugs() {
+        assert_eq!(PLANTED.iter().filter_map(PlantedBug::needs).count(), NEEDS.len());
     }
 
     #[test]

@@ -84,8 +84,8 @@ fn main() {
     std::panic::set_hook(Box::new(fail_at_panic));
     let plan = Plan::drawn(seed, arguments.scenario);
     let bug = PLANTED.iter().find(|bug| arguments.plant.as_deref() == Some(bug.name));
-    let plan = match bug.and_then(PlantedBug::damage) {
-        Some(damage) => plan.with_damage(damage),
+    let plan = match bug.and_then(PlantedBug::needs) {
+        Some(needed) => plan.with(needed),
         None => plan,
     };
     println!("parameters: {plan:?}");

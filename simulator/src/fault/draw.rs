@@ -320,6 +320,14 @@ pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedF
 /// One in so many runs has a victim.
 const RUNS_PER_DAMAGE: u32 = 4;
 
+/// A sync of some server that fails, and a power cut soon after.
+pub fn lost_sync(rng: &mut StdRng, servers: usize, until: Duration, of: SyncedFile) -> PlannedFault {
+    let fault = Fault::LostSync { target: target(rng, servers), of, kill: rng.random_bool(0.5) };
+    let lasts = Duration::from_millis(lasts_ms(rng, &fault));
+    let until_ms = u64::try_from(until.saturating_sub(lasts).as_millis()).expect("a run lasts seconds");
+    PlannedFault { at: Duration::from_millis(rng.random_range(FIRST_AFTER_MS..until_ms)), lasts, fault }
+}
+
 /// Damage to the disk of some server.
 pub fn damage(rng: &mut StdRng, servers: usize, until: Duration, what: Damage) -> PlannedFault {
     let fault = Fault::Damage { victim: rng.random_range(0..servers), what };
