@@ -64,7 +64,7 @@ const MAP: &str = "regions tile their table, and each has an id of its own";
 /// All planted bugs, in the order of a write: log and reads, region server, engine, master, client.
 pub const PLANTED: &[PlantedBug] = &[
     bug("acknowledge before the sync", DURABLE, Kind::Rows, true),
-    bug("a failed sync of the log is ignored", DAMAGE, Kind::Rows, false),
+    bug("a failed sync of the log is ignored", DAMAGE, Kind::Rows, true),
     bug("the names of log segments are not synced", DURABLE, Kind::Rows, true),
     bug("a vote is not logged", DURABLE, Kind::Rows, true),
     bug("the log is purged beyond what is flushed", DURABLE, Kind::Rows, true),
@@ -73,8 +73,8 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a follower loses the end of an entry", AGREE, Kind::Rows, true),
     bug("a held file is not synced", DURABLE, Kind::Rows, false),
     bug("damage to the log passes for a torn tail", DAMAGE, Kind::Rows, false),
-    bug("a restart trusts bytes that a failed sync left", DAMAGE, Kind::Rows, false),
-    bug("a restart trusts a manifest that was not synced", DAMAGE, Kind::Rows, false),
+    bug("a restart trusts bytes that a failed sync left", DAMAGE, Kind::Rows, true),
+    bug("a restart trusts a manifest that was not synced", DAMAGE, Kind::Rows, true),
     bug("a lease never ends", READ, Kind::Rows, false),
     bug("a leader reads without a quorum", READ, Kind::Rows, true),
     bug("a linearizable read does not wait", READ, Kind::Rows, true),
