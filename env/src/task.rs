@@ -19,9 +19,9 @@ mod simulated;
 #[cfg(all(feature = "interleave", not(feature = "sim")))]
 pub use interleaved::{abort_process, run_blocking, run_io, run_read, run_to_end, shutdown_signal, spawn_io_loop};
 #[cfg(not(any(feature = "interleave", feature = "sim")))]
-pub use real::{abort_process, run_blocking, run_io, run_read, run_to_end, shutdown_signal, spawn_io_loop};
+pub use real::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
 #[cfg(feature = "sim")]
-pub use simulated::{abort_process, run_blocking, run_io, run_read, run_to_end, shutdown_signal, spawn_io_loop};
+pub use simulated::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
 
 /// A handle that waits for the end of a loop started by [`spawn_io_loop`]. Dropping it does not stop the loop.
 #[derive(Debug)]
@@ -34,6 +34,30 @@ impl IoLoop {
     pub async fn join(self) {
         // An error means that the sender was dropped: the loop has ended too.
         self.done.await.ok();
+    }
+}
+
+/// Runs a future to its end, even if the caller gives up: for steps that must all happen or none, such as a record on disk and
+/// what it changes in memory.
+#[cfg(any(not(feature = "interleave"), feature = "sim"))]
+pub async fn run_to_end<T, F>(future: F) -> T
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    joined(tokio::spawn(future)).await
+}
+
+/// The value of a task. Its panic is the caller's.
+#[cfg(any(not(feature = "interleave"), feature = "sim"))]
+async fn joined<T>(task: JoinHandle<T>) -> T {
+    match task.await {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down, or the simulated host crashes: this task will not be polled again.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 

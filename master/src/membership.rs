@@ -78,11 +78,7 @@ impl Membership {
     /// A server that lost its disk comes back under a new id at the address of the old one, of which nothing more will come. At
     /// once, not when its reports are overdue: a new group must not get both, for they are one machine.
     fn displace(&self, by: ServerId, address: &str) {
-        let displaced: Vec<ServerId> = self.context.journal.read(|catalog| {
-            let servers = catalog.servers().iter();
-            servers.filter(|(id, known)| *id != by && known.address == address).map(|(id, _)| id).collect()
-        });
-        for server in displaced {
+        for server in self.context.journal.read(|catalog| others_at(catalog, by, address)) {
             if self.context.observed.with(|observed| observed.liveness.displaced(server)) {
                 tracing::warn!(%server, %by, address, "another server has taken over a server's address");
             }
@@ -238,6 +234,12 @@ fn admission(catalog: &Catalog, own: ServerId, registration: &Registration) -> R
     }
 }
 
+/// The servers that were registered at an address which is another's now.
+fn others_at(catalog: &Catalog, by: ServerId, address: &str) -> Vec<ServerId> {
+    let servers = catalog.servers().iter();
+    servers.filter(|(id, known)| *id != by && known.address == address).map(|(id, _)| id).collect()
+}
+
 fn refuse_replaced(server: ServerId, boot: u64, Replaced { by_boot }: Replaced) -> Error {
     Error::Invalid(Invalid::new(format!(
         "server {server} was started again (boot {by_boot}); this process (boot {boot}) must stop"
@@ -327,6 +329,11 @@ mod tests {
         };
         writeln!(out, "{admission:?}").unwrap();
         edit.iter().for_each(|edit| scripts::apply(catalog, edit, 1, out));
+        let address = line.words[1];
+        let server = catalog.servers().iter().map(|(id, _)| id).filter(|_| own.0 == 0).last().unwrap_or(own);
+        for other in others_at(catalog, server, address) {
+            writeln!(out, "s{server} displaces s{other}").unwrap();
+        }
         liveness.heard(own, boot, Moment(0)).map_err(|replaced| refuse_replaced(own, boot, replaced)).map(drop)
     }
 

@@ -68,6 +68,16 @@ async fn region_of_many_files(engine: &Arc<Engine>) -> Arc<Region> {
     region
 }
 
+/// Waits until an operation of the engine waits for the manifest: only its append holds another reference.
+async fn until_it_waits_for(manifest: &Arc<tokio::sync::Mutex<Manifest>>) {
+    let waits = async {
+        while Arc::strong_count(manifest) == 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), waits).await.unwrap();
+}
+
 /// A region is split between its flush's last check and the flush's record. The flush rewrote the region's files as
 /// one, and the record names only that one; the daughters still hold the old ones.
 #[tokio::test]
@@ -83,14 +93,8 @@ async fn a_split_during_a_flush_keeps_the_files_of_its_daughters() {
         let (engine, region) = (engine.clone(), region.clone());
         async move { engine.flush(&region).await }
     });
-    // The flush has made its last check and waits for the manifest: only its append holds another reference.
-    tokio::time::timeout(Duration::from_secs(10), async {
-        while Arc::strong_count(&engine.manifest) == 1 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap();
+    // The flush has made its last check.
+    until_it_waits_for(&engine.manifest).await;
     let side = |id: u64| SplitDaughter { region: RegionId(id), point: point(&region, 21) };
     let (left, right) = engine.split(&region, b"m", side(2), side(3)).unwrap();
     drop(manifest);
@@ -166,13 +170,7 @@ async fn a_flush_that_its_caller_gives_up_is_completed() {
         let (engine, region) = (engine.clone(), region.clone());
         async move { engine.flush(&region).await }
     });
-    tokio::time::timeout(Duration::from_secs(10), async {
-        while Arc::strong_count(&engine.manifest) == 1 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await
-    .unwrap();
+    until_it_waits_for(&engine.manifest).await;
     caller.abort();
     assert!(caller.await.unwrap_err().is_cancelled());
     drop(manifest);

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use tokio::sync::{Semaphore, oneshot};
 
-use super::IoLoop;
+use super::{IoLoop, joined};
 
 /// Blocking steps (flushes, checksums, snapshot builds) that run at a time in the process; more wait. Bounds both the
 /// threads and the memory of unfinished work. It belongs to the process, not to a node, so it may be static.
@@ -75,20 +75,12 @@ where
     T: Send + 'static,
 {
     let permit = permits.acquire().await.expect("the semaphore is never closed");
-    let joined = tokio::task::spawn_blocking(move || {
+    let step = tokio::task::spawn_blocking(move || {
         // Held by the step itself: a caller that gives up does not free the permit while the step still runs.
         let _permit = permit;
         step()
-    })
-    .await;
-    match joined {
-        Ok(value) => value,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is shutting down: this task will not be polled again.
-            Err(_) => std::future::pending().await,
-        },
-    }
+    });
+    joined(step).await
 }
 
 /// Runs a step made of [`crate::fs`] calls off the runtime's threads, under the same bound as [`run_blocking`].
@@ -98,23 +90,6 @@ where
     T: Send + 'static,
 {
     run_blocking(move || futures::executor::block_on(step)).await
-}
-
-/// Runs a future to its end, even if the caller gives up: for steps that must all happen or none, such as a record on disk and
-/// what it changes in memory.
-pub async fn run_to_end<T, F>(future: F) -> T
-where
-    F: Future<Output = T> + Send + 'static,
-    T: Send + 'static,
-{
-    match tokio::spawn(future).await {
-        Ok(value) => value,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The runtime is shutting down: this task will not be polled again.
-            Err(_) => std::future::pending().await,
-        },
-    }
 }
 
 /// Reports the reason on standard error and ends the process at once, without destructors. Used after a failed write or sync

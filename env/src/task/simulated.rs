@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::IoLoop;
+use super::{IoLoop, run_to_end};
 use crate::delay;
 
 /// The longest pause before a blocking step...
@@ -56,23 +56,6 @@ where
     let value = run_to_end(step).await;
     tokio::time::sleep(delay::random_pause(Duration::ZERO, PAUSE_AFTER_MAX)).await;
     value
-}
-
-/// Runs a future to its end, even if the caller gives up: for steps that must all happen or none, such as a record on disk and
-/// what it changes in memory.
-pub async fn run_to_end<T, F>(future: F) -> T
-where
-    F: Future<Output = T> + Send + 'static,
-    T: Send + 'static,
-{
-    match tokio::spawn(future).await {
-        Ok(value) => value,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            // The host crashes: this task will not be polled again.
-            Err(_) => std::future::pending().await,
-        },
-    }
 }
 
 /// Ends the process of this host if the harness allows it ([`crate::sim::allow_exits`]), and otherwise fails the run.
