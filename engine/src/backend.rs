@@ -6,6 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod sled;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use terrane_types::schema::FamilyStorage;
@@ -13,7 +14,7 @@ use terrane_types::{FamilyName, GroupId, TableId};
 
 use crate::Error;
 use crate::cells::Cell;
-use crate::file_directory::Protected;
+use crate::file_directory::{Claim, Protected};
 use crate::levels::{FileRef, FileSource, Levels, RegionFiles};
 use crate::manifest::{Contents, FileRecord};
 use crate::options::{BackendKind, Options};
@@ -90,6 +91,64 @@ impl Backend {
         }
     }
 
+    /// Takes in a file that another server's engine wrote: linked into the directory under a number of its own and verified in
+    /// full. It is protected until it is released.
+    pub(crate) async fn adopt(
+        &self,
+        from: &Path,
+        record: &FileRecord,
+        table: TableId,
+        family: &FamilyName,
+    ) -> Result<(u64, Arc<dyn FileSource>), Error> {
+        let files = self.files().expect("a group is copied only between engines whose cells are in files");
+        let id = files.allocate();
+        let adopted = self.adopt_as(id, from, record, table, family).await;
+        if adopted.is_err() {
+            files.release(id);
+        }
+        Ok((id, adopted?))
+    }
+
+    async fn adopt_as(
+        &self,
+        id: u64,
+        from: &Path,
+        record: &FileRecord,
+        table: TableId,
+        family: &FamilyName,
+    ) -> Result<Arc<dyn FileSource>, Error> {
+        let files = self.files().expect("the number was allocated there");
+        let to = files.path_of(id);
+        files.link(from, id).await?;
+        let here = FileRecord { id, ..record.clone() };
+        let (found, source): (_, Arc<dyn FileSource>) = match self {
+            Self::Lsm(lsm) => {
+                let source = lsm.load(&here, table, family).await?;
+                (lsm.verify(&source).await?, source)
+            }
+            Self::Memory(memory) => {
+                let source = memory.load(&here).await?;
+                (memory.verify(&here).await?, source)
+            }
+            #[cfg(feature = "sled")]
+            Self::Sled(_) => unreachable!("sled has no files of its own"),
+        };
+        match record.difference(&found) {
+            Some(what) => Err(Error::damage(to, 0, format!("what was said of it differs in {what}"))),
+            None => Ok(source),
+        }
+    }
+
+    /// Whether cells are in files that can be copied one by one.
+    pub(crate) fn has_files(&self) -> bool {
+        self.files().is_some()
+    }
+
+    /// Keeps a file as long as the result lives.
+    pub(crate) fn claim(&self, id: u64) -> Option<Arc<Claim>> {
+        self.files().map(|files| files.claim(id))
+    }
+
     /// Whether a flush that would leave a family with this many files rewrites them all as one.
     pub(crate) fn rewrites(&self, files: usize) -> bool {
         matches!(self, Self::Memory(_)) && files >= memory::FILES_MAX
@@ -153,8 +212,13 @@ impl Backend {
 
     /// The record that was to name these files failed, and may be on disk all the same: they stay until that is known.
     pub(crate) fn in_doubt(&self, made: &[FileRef]) {
+        self.in_doubt_ids(made.iter().map(|file| file.record.id));
+    }
+
+    /// The same, by number.
+    pub(crate) fn in_doubt_ids(&self, made: impl Iterator<Item = u64>) {
         if let Some(files) = self.files() {
-            files.in_doubt(made.iter().map(|file| file.record.id));
+            files.in_doubt(made);
         }
     }
 

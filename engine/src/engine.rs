@@ -2,6 +2,7 @@
 //!
 //! - `flush`, `split`, `compact`, `ingest`, `merge_regions`: the operations that end in a manifest record.
 //! - `checkpoint`: a region's files held for a copy.
+//! - `group_copy`, `install`: a whole group, from one server to another.
 //! - `cleanup`: removing files that nothing needs any more.
 //!
 //! # Order of things
@@ -17,7 +18,9 @@ mod checkpoint;
 mod cleanup;
 mod compact;
 mod flush;
+pub(crate) mod group_copy;
 mod ingest;
+mod install;
 mod merge_regions;
 mod split;
 
@@ -35,7 +38,9 @@ use terrane_types::{FamilyName, FamilySchema, GroupId, RegionId, TableId};
 use self::checkpoint::Checkpoints;
 pub use self::checkpoint::{Checkpoint, CheckpointFile};
 pub use self::compact::Compaction;
+pub use self::group_copy::{CopiedFile, GroupContents, GroupCopy};
 pub use self::ingest::IngestFile;
+pub use self::install::StagedGroup;
 use self::split::PendingSplit;
 use crate::Error;
 use crate::backend::Backend;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use terrane_types::RegionId;
+use terrane_types::{GroupId, RegionId};
 
 /// An error of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +82,14 @@ pub enum Error {
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
+        why: String,
+    },
+    /// The group cannot be copied, or the copy cannot be installed.
+    #[error("group {group} cannot be copied here: {why}")]
+    NotCopied {
+        /// The group.
+        group: GroupId,
+        /// The reason.
         why: String,
     },
     /// The disk reported an error.

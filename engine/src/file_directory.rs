@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use terrane_env::fs::Disk;
 use terrane_env::sync::Mutex;
+use terrane_env::task;
 
 use self::ledger::Ledger;
 pub(crate) use self::ledger::{Claim, Protected};
@@ -59,6 +60,17 @@ impl FileDirectory {
     /// A number for a new file, which is protected until [`FileDirectory::release`].
     pub(crate) fn allocate(&self) -> u64 {
         self.ledger.lock().allocate()
+    }
+
+    /// Gives a file from elsewhere on the same file system a second name here. Its bytes must be synced; the name is not
+    /// durable before [`FileDirectory::sync`].
+    pub(crate) async fn link(&self, from: &Path, id: u64) -> Result<(), Error> {
+        let (disk, from, to) = (self.disk.clone(), from.to_owned(), self.path_of(id));
+        let linked = task::run_io(async move {
+            let linked = disk.hard_link(&from, &to).await;
+            linked.map_err(Error::io(format!("link {}", from.display())))
+        });
+        linked.await
     }
 
     /// The manifest names the file now, or never will.

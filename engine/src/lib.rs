@@ -60,7 +60,9 @@ pub use boxed::BoxFuture;
 pub use check::{Recorded, check};
 pub use compaction::{CompactionProgress, CompactionTotals, Verdict, verdict};
 pub use dump::dump_file;
-pub use engine::{Checkpoint, CheckpointFile, Compaction, Engine, IngestFile};
+pub use engine::{
+    Checkpoint, CheckpointFile, Compaction, CopiedFile, Engine, GroupContents, GroupCopy, IngestFile, StagedGroup,
+};
 pub use error::{Error, SnapshotTooOld};
 pub use family_reader::{Patience, ReadStats, RowRead};
 pub use file_dump::{DumpedBlock, DumpedCell, FileDump, FileProperties};

@@ -16,7 +16,7 @@ use terrane_env::fs::{Disk, File};
 use terrane_types::{GroupId, RegionId};
 
 pub(crate) use examine::examine;
-pub(crate) use record::{Families, FamilyRecord, FileRecord, Record, RegionRecord};
+pub(crate) use record::{Families, FamilyRecord, FileRecord, GroupRecord, Record, RegionRecord};
 
 use crate::Error;
 use crate::codec::{FRAME_HEADER_BYTES, frame, unframe};
@@ -65,6 +65,15 @@ impl Contents {
             Record::Group { group, point } => {
                 self.groups.insert(group, point);
             }
+            Record::Install(copy) => {
+                self.regions.retain(|_, region| region.point.group != copy.group);
+                self.regions.extend(copy.regions.into_iter().map(|region| (region.region, region)));
+                self.groups.insert(copy.group, copy.point);
+            }
+            Record::RemoveGroup(group) => {
+                self.regions.retain(|_, region| region.point.group != group);
+                self.groups.remove(&group);
+            }
         }
     }
 
@@ -95,8 +104,21 @@ impl Contents {
                 let before = self.groups.get(group).map_or(0, |before| before.index);
                 debug_assert!(point.index >= before, "group {group} went back from index {before} to {}", point.index);
             }
-            Record::Engine { .. } => {}
+            Record::Install(copy) => {
+                copy.regions.iter().for_each(|region| forward(region, self.regions.get(&region.region)));
+                let before = self.groups.get(&copy.group).map_or(0, |before| before.index);
+                let (group, index) = (copy.group, copy.point.index);
+                assert!(index >= before, "group {group} went back from index {before} to {index}");
+            }
+            Record::RemoveGroup(_) | Record::Engine { .. } => {}
         }
+    }
+
+    /// Everything recorded of a group. A state that is not recorded yet is empty, as of index 0.
+    pub(crate) fn group(&self, group: GroupId) -> GroupRecord {
+        let point = self.groups.get(&group).cloned().unwrap_or_default();
+        let regions = self.regions.values().filter(|region| region.point.group == group).cloned().collect();
+        GroupRecord { group, point, regions }
     }
 
     fn records(&self) -> impl Iterator<Item = Record> {

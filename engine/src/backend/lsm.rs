@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use terrane_env::sync::Mutex;
+use terrane_env::task;
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{FamilyName, TableId};
 
@@ -75,6 +76,18 @@ impl LsmBackend {
             return Err(Error::damage(&path, size.min(record.size), what));
         }
         Ok(self.file(record.id, record.origin, record.size, record.timestamps.1, table, family))
+    }
+
+    /// Verifies a file as a whole; returns what the manifest should say of it.
+    pub(crate) async fn verify(&self, file: &Arc<LazyStoreFile>) -> Result<FileRecord, Error> {
+        let file = Arc::clone(file);
+        // Reads all of it, so not on a runtime thread.
+        task::run_blocking(move || {
+            let file = file.opened(true)?;
+            file.check(None)?;
+            Ok(record_of(file.properties()))
+        })
+        .await
     }
 
     /// A file that is not open yet.

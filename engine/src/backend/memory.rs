@@ -52,8 +52,13 @@ impl MemoryBackend {
 
     /// Loads a file that the manifest names.
     pub(crate) async fn load(&self, record: &FileRecord) -> Result<Arc<dyn FileSource>, Error> {
-        let (cells, _) = read_file(&self.disk, &self.files.path_of(record.id), record.id).await?;
+        let (cells, _) = read_file(&self.disk, &self.files.path_of(record.id), record.origin).await?;
         Ok(Arc::new(SortedCells::new(cells)))
+    }
+
+    /// Verifies a file as a whole; returns what the manifest should say of it.
+    pub(crate) async fn verify(&self, record: &FileRecord) -> Result<FileRecord, Error> {
+        check_file(&self.disk, &self.files.path_of(record.id), record.origin).await
     }
 
     pub(crate) fn writer(&self, family: &FamilyName) -> MemoryWriter {

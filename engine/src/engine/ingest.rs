@@ -133,13 +133,12 @@ async fn take_in(lsm: &LsmBackend, region: &Region, file: &IngestFile, sequence:
     }
     let disk = lsm.shared.disk.clone();
     let id = lsm.files.allocate();
-    let (from, to) = (file.path.clone(), lsm.files.path_of(id));
-    let linked = task::run_io(async move {
-        disk.hard_link(&from, &to).await.map_err(Error::io(format!("link {}", from.display())))?;
-        disk.file_len(&to).await.map_err(Error::io(format!("stat {}", to.display())))
-    });
     let taken = async {
-        let size = linked.await?;
+        lsm.files.link(&file.path, id).await?;
+        let to = lsm.files.path_of(id);
+        let length =
+            task::run_io(async move { disk.file_len(&to).await.map_err(Error::io(format!("stat {}", to.display()))) });
+        let size = length.await?;
         let source = lsm.file(id, origin, size, i64::MAX, region.table(), &file.family);
         let checked = Arc::clone(&source);
         // Reads all of it, so not on a runtime thread.

@@ -106,7 +106,18 @@ fn draw_all(dice: &mut Dice) -> Vec<Vec<u8>> {
 
 fn draw_record(dice: &mut Dice) -> Record {
     let small = |dice: &mut Dice| RegionId(1 + dice.below(5) as u64);
-    match dice.below(6) {
+    match dice.below(7) {
+        6 => {
+            let group = GroupId(dice.number());
+            let of_group = |dice: &mut Dice| {
+                let mut region = draw_region(dice);
+                region.point.group = group;
+                region
+            };
+            let point = GroupPoint { index: dice.number(), state: dice.bytes(60).into() };
+            Record::Install(GroupRecord { group, point, regions: dice.list(3, of_group) })
+        }
+        5 => Record::RemoveGroup(GroupId(dice.number())),
         0 => Record::Split { parent: small(dice), daughters: Box::new([draw_region(dice), draw_region(dice)]) },
         1 => Record::Merge { parents: [small(dice), small(dice)], region: Box::new(draw_region(dice)) },
         2 => Record::Drop {

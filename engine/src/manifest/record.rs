@@ -20,6 +20,8 @@ const SPLIT: u8 = 3;
 const DROP: u8 = 4;
 const GROUP: u8 = 5;
 const MERGE: u8 = 6;
+const INSTALL: u8 = 7;
+const REMOVE_GROUP: u8 = 8;
 
 /// A region's part of a file, with what reads and compactions need before they open it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +71,17 @@ impl FileRecord {
     /// Whether `row` may be in the region's part.
     pub(crate) fn holds(&self, row: &[u8]) -> bool {
         self.first_inside() <= row && !self.ends_before(row)
+    }
+
+    /// How the file, examined as a whole, differs from what this says of it.
+    pub(crate) fn difference(&self, found: &Self) -> Option<&'static str> {
+        let differs = [
+            ("its rows", (&self.first_row, &self.last_row) != (&found.first_row, &found.last_row)),
+            ("the number of its cells", (self.cells, self.deletes) != (found.cells, found.deletes)),
+            ("its timestamps", self.timestamps != found.timestamps),
+            ("its sequence numbers", self.ingested_at == 0 && self.sequences != found.sequences),
+        ];
+        differs.into_iter().find(|(_, differs)| *differs).map(|(what, _)| what)
     }
 
     /// Whether the region's part may have a row within `bounds`.
@@ -131,6 +144,18 @@ pub(crate) enum Record {
         group: GroupId,
         point: GroupPoint,
     },
+    /// Replaces the state of a group and all its regions by a copy of another server's.
+    Install(GroupRecord),
+    /// Removes a group's state and all its regions.
+    RemoveGroup(GroupId),
+}
+
+/// Everything that a manifest says of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupRecord {
+    pub(crate) group: GroupId,
+    pub(crate) point: GroupPoint,
+    pub(crate) regions: Vec<RegionRecord>,
 }
 
 impl Record {
@@ -166,6 +191,16 @@ impl Record {
                 out.u8(GROUP);
                 write_group(&mut out, *group, point);
             }
+            Self::Install(copy) => {
+                out.u8(INSTALL);
+                write_group(&mut out, copy.group, &copy.point);
+                out.u32(count(copy.regions.len()));
+                copy.regions.iter().for_each(|region| write_region(&mut out, region));
+            }
+            Self::RemoveGroup(group) => {
+                out.u8(REMOVE_GROUP);
+                out.u64(group.0);
+            }
         }
         out.0
     }
@@ -196,6 +231,16 @@ impl Record {
                 let (group, point) = read_group(&mut input)?;
                 Self::Group { group, point }
             }
+            INSTALL => {
+                let (group, point) = read_group(&mut input)?;
+                let regions = (0..input.u32()?).map(|_| read_region(&mut input)).collect::<Option<Vec<_>>>()?;
+                // A region of another group among them would outlive the next installation.
+                if regions.iter().any(|region| region.point.group != group) {
+                    return None;
+                }
+                Self::Install(GroupRecord { group, point, regions })
+            }
+            REMOVE_GROUP => Self::RemoveGroup(GroupId(input.u64()?)),
             _ => return None,
         };
         input.is_empty().then_some(record)

@@ -2,6 +2,7 @@
 //!
 //! - `region ID INDEX [FILES]`: the record of a region as of a log index, with its files
 //! - `split PARENT LEFT RIGHT INDEX [FILES]`, `merge LEFT RIGHT INTO INDEX [FILES]`, `drop ID INDEX`, `group INDEX`
+//! - `install INDEX REGION@INDEX ...`: the group becomes a copy with these regions, each with a file of its own number
 //! - `cut N`: the file ends N bytes early; `flip RECORD`: a bit of that record, counted from 0, flips
 //! - `read`: what a start finds: regions with their index and files, the group, and how many bytes it cuts
 
@@ -91,6 +92,15 @@ impl Script {
                 self.append(&Record::Drop { regions: vec![RegionId(number(id))], group: GROUP, point: group(index) });
             }
             ["group", index] => self.append(&Record::Group { group: GROUP, point: group(index) }),
+            ["install", index, ref regions @ ..] => {
+                let region_of = |word: &&str| {
+                    let (id, index) = word.split_once('@').expect("REGION@INDEX");
+                    region(id, index, &[id])
+                };
+                let regions = regions.iter().map(region_of).collect();
+                self.append(&Record::Install(GroupRecord { group: GROUP, point: group(index), regions }));
+            }
+            ["remove-group"] => self.append(&Record::RemoveGroup(GROUP)),
             ["cut", bytes] => self.bytes.truncate(self.bytes.len() - usize::try_from(number(bytes)).expect("small")),
             ["flip", record] => {
                 let start = self.starts[usize::try_from(number(record)).expect("small")];

@@ -57,7 +57,9 @@ fn records() -> Vec<Record> {
         Record::Group { group: GroupId(2), point: point.clone() },
         Record::Split { parent: RegionId(1), daughters: Box::new([region(2, 5), region(3, 5)]) },
         Record::Merge { parents: [RegionId(2), RegionId(3)], region: Box::new(region(4, 6)) },
-        Record::Drop { regions: vec![RegionId(2)], group: GroupId(2), point },
+        Record::Drop { regions: vec![RegionId(2)], group: GroupId(2), point: point.clone() },
+        Record::Install(GroupRecord { group: GroupId(0), point, regions: vec![region(4, 7), region(5, 8)] }),
+        Record::RemoveGroup(GroupId(2)),
     ]
 }
 

@@ -6,6 +6,7 @@
 //! - `faults`: each short workload, with every disk operation refused once. By default every fourth of those of two
 //!   operations.
 //! - `ingest`: both, for ingested files and merged regions.
+//! - `install`: both, for copies of a group.
 //! - `sampled`: long random workloads that crash or meet faults again and again, also while they recover.
 //! - `control`: a disk that lies about syncs is caught, so these tests can fail.
 //!
@@ -15,5 +16,6 @@ mod control;
 mod enumerated;
 mod faults;
 mod ingest;
+mod install;
 mod sampled;
 mod workload;
