@@ -42,7 +42,7 @@ pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
 /// What this build can do beyond the protocol version. It is raised when a feature requires all members of a cluster.
 ///
 /// - 2: peers report their clock.
-pub const FEATURE_LEVEL: u32 = 2;
+pub const FEATURE_LEVEL: u32 = 3;
 
 /// The reflection service of every role, so that `grpcurl` needs no files.
 ///

@@ -40,9 +40,6 @@ const ORDER_TIMEOUT: Duration = Duration::from_millis(500);
 /// so that willing members come first.
 const LEADERLESS_MAX: Duration = Duration::from_secs(2);
 
-/// A member that acknowledged a heartbeat within this time is alive.
-const ALIVE_WITHIN: Duration = Duration::from_secs(1);
-
 /// Members that lack at most this many entries are equally good successors: they catch up within a round trip or two.
 const CAUGHT_UP_ENTRIES: u64 = 256;
 
@@ -144,7 +141,7 @@ impl Replica {
     fn judge_clock(&self) {
         self.look_at_clocks();
         let before = self.clock_off.load(Ordering::Relaxed);
-        let off = self.clocks.off_ms(&self.servers, before != 0).unwrap_or(0);
+        let off = self.clocks.off_ms(&self.servers(), before != 0).unwrap_or(0);
         self.clock_off.store(off, Ordering::Relaxed);
         match (before, off) {
             (0, 1.. | ..=-1) => {
@@ -182,19 +179,19 @@ impl Replica {
     }
 
     fn candidates(&self) -> Vec<Candidate> {
+        let servers = self.servers();
         let metrics = self.metrics.borrow_watched();
         let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != self.spec.replica);
         voters
             .map(|replica| {
                 let matched = metrics.replication.as_ref().and_then(|all| all.get(&replica).cloned().flatten());
-                let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(&replica).copied().flatten());
                 Candidate {
                     replica,
                     matched: matched.map_or(0, |id| id.index),
-                    alive: heard.is_some_and(|at| openraft_rt::Instant::elapsed(&at.into_inner()) < ALIVE_WITHIN),
+                    alive: self.is_alive(&metrics, replica),
                     willing: self
                         .server_of(&metrics, replica)
-                        .is_none_or(|server| self.clocks.is_willing(server, &self.servers)),
+                        .is_none_or(|server| self.clocks.is_willing(server, &servers)),
                 }
             })
             .collect()

@@ -18,11 +18,11 @@ use openraft::{EntryPayload, OptionalSend};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::AppliedEntry;
 use crate::entry::{self, Sequence};
 use crate::erased::{Answers, Machine};
 use crate::log::{GroupLog, Mark};
 use crate::types::{Applied, Entry, LogId, StoredMembership, Types, term_of};
+use crate::{AppliedEntry, StagedCopy};
 
 /// Entries handed to the state machine in one call.
 const APPLY_ENTRIES_MAX: usize = 256;
@@ -120,6 +120,30 @@ impl Standing {
     /// The index that was last offered to openraft to purge up to.
     pub(crate) fn offered(&self) -> Option<u64> {
         self.state.lock().snapshot.as_ref().map(|mark| mark.log_id.index)
+    }
+
+    /// The state machine is in the state of `mark`, whatever it was before.
+    fn install(&self, mark: Mark) {
+        let (index, term, stamp) = (mark.log_id.index, term_of(&mark.log_id), mark.sequence.stamp);
+        {
+            let mut state = self.state.lock();
+            let applied = state.applied.map(|id| id.index);
+            assert!(applied <= Some(index), "a copy as of entry {index} replaces a state as of entry {applied:?}");
+            *state = State {
+                applied: Some(mark.log_id),
+                membership: mark.membership.clone(),
+                sequence: mark.sequence,
+                time: 0,
+                marks: VecDeque::new(),
+                snapshot: Some(mark),
+            };
+        }
+        self.stamp.store(stamp, Ordering::Release);
+        self.time.store(0, Ordering::Release);
+        self.applied_index.store(index, Ordering::Release);
+        if self.applied_term.swap(term, Ordering::AcqRel) != term {
+            self.term_applied.notify_one();
+        }
     }
 
     /// Decides, in log order, whether an entry takes effect.
@@ -253,12 +277,12 @@ impl Adapter {
         }
     }
 
-    fn snapshot(&self) -> Option<SnapshotOf<Types, Manifest>> {
+    fn snapshot(&self) -> Option<SnapshotOf<Types, StateAt>> {
         let mark = self.standing.state.lock().snapshot.clone()?;
         // Before openraft knows of it: it may purge up to this at any time from then on.
         self.log.offer(mark.clone());
-        let meta = SnapshotMetaOf::<Types> { last_log_id: Some(mark.log_id), last_membership: mark.membership };
-        Some(SnapshotOf::<Types, Manifest> { meta, snapshot: Manifest {} })
+        let meta = SnapshotMetaOf::<Types> { last_log_id: Some(mark.log_id), last_membership: mark.membership.clone() };
+        Some(SnapshotOf::<Types, StateAt> { meta, snapshot: StateAt { mark, staged: None } })
     }
 }
 
@@ -278,20 +302,23 @@ fn outcome(entry: &AppliedEntry, answers: Answers, skipped: bool) -> Applied {
     Applied::Answered(answers)
 }
 
-/// Stands for a snapshot's data. Its files are not sent yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Manifest {}
+/// What openraft passes on as a snapshot's data.
+pub(crate) struct StateAt {
+    pub(crate) mark: Mark,
+    /// The data, if it came from another member. Of the own state, copies are taken when they are sent.
+    pub(crate) staged: Option<Box<dyn StagedCopy>>,
+}
 
 impl RaftSnapshotBuilder<Types> for Adapter {
-    type SnapshotData = Manifest;
+    type SnapshotData = StateAt;
 
-    async fn build_snapshot(&mut self) -> Result<SnapshotOf<Types, Manifest>, io::Error> {
+    async fn build_snapshot(&mut self) -> Result<SnapshotOf<Types, StateAt>, io::Error> {
         self.snapshot().ok_or_else(|| io::Error::other("nothing of this group is in synced files yet"))
     }
 }
 
 impl RaftStateMachine<Types> for Adapter {
-    type SnapshotData = Manifest;
+    type SnapshotData = StateAt;
     type SnapshotBuilder = Adapter;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
@@ -339,12 +366,17 @@ impl RaftStateMachine<Types> for Adapter {
         self.clone()
     }
 
-    async fn install_snapshot(&mut self, _: &SnapshotMetaOf<Types>, _: Manifest) -> Result<(), io::Error> {
-        // Peers do not send one (`network.rs`), so this is a peer of another build.
-        Err(io::Error::other("this build cannot install snapshots"))
+    async fn install_snapshot(&mut self, _: &SnapshotMetaOf<Types>, snapshot: StateAt) -> Result<(), io::Error> {
+        let StateAt { mark, staged } = snapshot;
+        let staged = staged.ok_or_else(|| io::Error::other("a snapshot to be installed has no data"))?;
+        staged.install(mark.log_id.index).await?;
+        // The log may be purged up to it from now on.
+        self.log.offer(mark.clone());
+        self.standing.install(mark);
+        Ok(())
     }
 
-    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<Types, Manifest>>, io::Error> {
+    async fn get_current_snapshot(&mut self) -> Result<Option<SnapshotOf<Types, StateAt>>, io::Error> {
         Ok(self.snapshot())
     }
 }

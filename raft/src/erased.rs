@@ -7,11 +7,13 @@
 //! with one [`crate::Factory`], so they always match.
 
 use std::any::Any;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::vec;
 
 use futures::FutureExt;
 
-use crate::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, ProposeError, StateMachine};
+use crate::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine};
 
 /// Why a downcast here cannot fail.
 const ONE_FACTORY: &str = "a host's groups all have the state machine of its factory";
@@ -90,6 +92,10 @@ pub(crate) trait Machine: Send + Sync {
     fn relieve(&self, index: u64);
     fn came_back(&self);
     fn lost_leadership(&self);
+    fn can_be_copied(&self) -> bool;
+    fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>>;
+    fn incoming(&self, bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>>;
+    fn stage<'a>(&'a self, dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>>;
 }
 
 impl<M: StateMachine> Machine for M {
@@ -123,5 +129,21 @@ impl<M: StateMachine> Machine for M {
 
     fn lost_leadership(&self) {
         StateMachine::lost_leadership(self);
+    }
+
+    fn can_be_copied(&self) -> bool {
+        StateMachine::can_be_copied(self)
+    }
+
+    fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>> {
+        StateMachine::copy(self)
+    }
+
+    fn incoming(&self, bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>> {
+        StateMachine::incoming(self, bytes)
+    }
+
+    fn stage<'a>(&'a self, dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
+        StateMachine::stage(self, dir)
     }
 }

@@ -71,6 +71,31 @@ pub enum Error {
     Stopped,
 }
 
+/// Why the members of a group were not changed. The members are as they were, or, after [`MembersError::Later`], may be
+/// changing; repeating the step at the leader is safe.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MembersError {
+    /// Another replica leads. Repeat the step there.
+    #[error("this replica does not lead the group")]
+    NotLeader,
+    /// The step is impossible as things are. Repeating it does not help.
+    #[error("{what}")]
+    Refused {
+        /// A sentence without its full stop.
+        what: String,
+    },
+    /// Not yet: repeat the step.
+    #[error("{what}")]
+    Later {
+        /// A sentence without its full stop.
+        what: String,
+    },
+    /// The host is shutting down, or the replica was removed.
+    #[error("this replica is shutting down")]
+    Stopped,
+}
+
 /// Why a proposal or a read barrier did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -4,12 +4,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrane_types::{GroupId, ReplicaId};
+use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
 
 use crate::erased::submission;
 use crate::replica::Replica;
-use crate::{Error, GroupSpec, GroupStatus, Proposal, ProposeError, ReadPoint, StalePoint};
+use crate::{
+    Error, GroupSpec, GroupStatus, MemberProgress, MembersError, Proposal, ProposeError, ReadPoint, StalePoint,
+};
 
 /// A handle to one group's local replica, which takes proposals `P` and answers them with `A`; cheap to clone.
 pub struct Group<P, A> {
@@ -105,6 +107,32 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
         self.replica.wait_for(condition, timeout).await
     }
 
+    /// The members and how far they have got, as this leader sees them; empty if this replica does not lead.
+    pub fn members(&self) -> Vec<MemberProgress> {
+        self.replica.members()
+    }
+
+    /// Adds a member that does not vote. Idempotent. Leader only.
+    ///
+    /// # Errors
+    /// [`MembersError`]; repeating the step is safe.
+    pub async fn add_learner(&self, replica: ReplicaId, server: ServerId) -> Result<(), MembersError> {
+        self.replica.add_learner(replica, server).await
+    }
+
+    /// Makes a learner a voter, once it has caught up, and removes a member, in one change. Idempotent. Leader only; the
+    /// leader does not remove itself.
+    ///
+    /// # Errors
+    /// [`MembersError`]; repeating the step is safe.
+    pub async fn change_voters(
+        &self,
+        promote: Option<ReplicaId>,
+        remove: Option<ReplicaId>,
+    ) -> Result<(), MembersError> {
+        self.replica.change_voters(promote, remove).await
+    }
+
     /// Orders leadership to be handed to `to`, which must be another member, and returns without waiting for it. The handover
     /// happens once `to` has the whole log; if that never happens, the order lapses.
     ///
@@ -112,8 +140,8 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// [`Error::Invalid`] if `to` is not a member or this replica does not lead.
     pub async fn transfer_leader(&self, to: ReplicaId) -> Result<(), Error> {
         let status = self.status();
-        if !status.members.contains_key(&to) {
-            return Err(Error::Invalid { what: format!("replica {to} is not a member of group {}", self.id()) });
+        if !status.voters.contains(&to) {
+            return Err(Error::Invalid { what: format!("replica {to} is not a voter of group {}", self.id()) });
         }
         if status.leader.is_none_or(|(leader, _)| leader != self.replica.spec.replica) {
             return Err(Error::Invalid { what: format!("group {} is led by another server", self.id()) });

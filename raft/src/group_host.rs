@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use terrane_types::GroupId;
+use terrane_types::{GroupId, ReplicaId};
 
 use tokio::sync::oneshot;
 
@@ -43,10 +43,38 @@ impl<P: Proposal, A: Send + Sync + 'static> GroupHost<P, A> {
     /// # Errors
     /// [`Error::Exists`] if this server has the group with other members.
     pub async fn create_group(self: &Arc<Self>, spec: GroupSpec, lead: bool) -> Result<(), Error> {
-        let (host, (created, outcome)) = (self.clone(), oneshot::channel());
+        self.to_the_end(|host| async move { host.host.create_group(spec, lead).await }).await
+    }
+
+    /// Creates the local replica of an existing group, durably and idempotently. It is empty and does not vote; it gets the
+    /// log once the leader has added it. `spec` has the members to find the leader at, and this replica.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if this server has another replica of the group.
+    pub async fn join_group(self: &Arc<Self>, spec: GroupSpec) -> Result<(), Error> {
+        self.to_the_end(|host| async move { host.host.join_group(spec).await }).await
+    }
+
+    /// Stops a local replica and removes it from the log, durably and idempotently. What its state machine has elsewhere is
+    /// the caller's to remove, now or after a restart. The replica must have left the group: it would be missing.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`].
+    pub async fn remove_group(self: &Arc<Self>, group: GroupId, replica: ReplicaId) -> Result<(), Error> {
+        self.to_the_end(move |host| async move { host.host.remove_group(group, replica).await }).await
+    }
+
+    /// Runs a step to its end, even if the caller goes away.
+    async fn to_the_end<S, F>(self: &Arc<Self>, step: S) -> Result<(), Error>
+    where
+        S: FnOnce(Arc<Self>) -> F,
+        F: Future<Output = Result<(), Error>> + Send + 'static,
+    {
+        let (ended, outcome) = oneshot::channel();
+        let step = step(self.clone());
         drop(spawn(async move {
             // The caller may have gone away.
-            created.send(host.host.create_group(spec, lead).await).ok();
+            ended.send(step.await).ok();
         }));
         // The task ends without a result only with the process.
         outcome.await.unwrap_or(Err(Error::Stopped))

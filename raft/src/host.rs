@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
 
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
 use terrane_env::budget::Budget;
 use terrane_proto::hello::Identity;
 use terrane_proto::v1;
-use terrane_types::{GroupId, ServerId};
-use tokio::sync::watch;
+use terrane_types::{GroupId, ReplicaId, ServerId};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -22,6 +23,8 @@ use crate::adapter::{Adapter, Standing};
 use crate::announcing::Announcer;
 use crate::clock::Clocks;
 use crate::completeness::{Heard, Leading};
+use crate::copies::receiving::{self, Incoming};
+use crate::copies::sending::{Copies, Sending};
 use crate::erased::Machine;
 use crate::lagging::{Refused, SnapshotWanted};
 use crate::lease::LeaseClock;
@@ -59,6 +62,10 @@ pub struct Host {
     clock: Arc<LeaseClock>,
     abstentions: Arc<Abstentions>,
     clocks: Arc<Clocks>,
+    /// What copies that are sent share.
+    copies: Arc<Copies>,
+    /// How many copies may be received.
+    incoming_turns: Arc<Semaphore>,
     stop: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Groups are created one at a time: checking whether one exists and recording it must not interleave.
@@ -89,6 +96,8 @@ impl Host {
             clock: Arc::default(),
             abstentions: Arc::default(),
             clocks,
+            copies: Copies::new(),
+            incoming_turns: receiving::turns(),
             stop: watch::channel(false).0,
             tasks: Mutex::default(),
             creating: tokio::sync::Mutex::new(()),
@@ -146,6 +155,29 @@ impl Host {
         if lead { initialize(&replica).await } else { Ok(()) }
     }
 
+    /// See [`crate::GroupHost::join_group`], which never drops this future half-way.
+    pub(crate) async fn join_group(&self, spec: GroupSpec) -> Result<(), Error> {
+        match self.groups.get(spec.group) {
+            // Its members may have changed since it joined.
+            Some(local) if local.spec.replica == spec.replica => Ok(()),
+            _ => self.create_group(spec, false).await,
+        }
+    }
+
+    /// See [`crate::GroupHost::remove_group`], which never drops this future half-way.
+    pub(crate) async fn remove_group(&self, group: GroupId, replica: ReplicaId) -> Result<(), Error> {
+        let _creating = self.creating.lock().await;
+        if *self.stop.borrow() {
+            return Err(Error::Stopped);
+        }
+        let Some(local) = self.groups.get(group).filter(|local| local.spec.replica == replica) else { return Ok(()) };
+        self.groups.remove(group);
+        local.stop.send_replace(true);
+        // Nothing may follow the removal in the log. An error means that it has stopped already.
+        local.raft.shutdown().await.ok();
+        self.log.remove(&local.log).await.ok_or(Error::Stopped)
+    }
+
     async fn start(&self, log: Arc<GroupLog>, restarted: bool) -> Result<Arc<Replica>, String> {
         let spec = log.spec().clone();
         let machine = (self.open_machine)(&spec);
@@ -154,21 +186,34 @@ impl Host {
         let snapshot_wanted = Arc::new(SnapshotWanted::default());
         let refused_by = Arc::new(Refused::default());
         let leading = Arc::new(Leading::default());
+        let sending = Arc::new(Sending::default());
         let network = Network {
+            machine: machine.clone(),
+            copies: self.copies.clone(),
+            sending: sending.clone(),
             peers: self.peers.clone(),
             group: spec.group,
             snapshot_wanted: snapshot_wanted.clone(),
             refused_by: refused_by.clone(),
             leading: leading.clone(),
         };
-        // A group of one has made no promise to another member, and need not wait for a timeout either.
-        let alone = spec.members.len() == 1;
-        let bound = restarted && !alone;
         let mut config = Config::clone(&self.raft_config);
-        config.enable_elect = !bound;
+        // Until its membership is known, which only the log tells: it may have grown since the group was created.
+        config.enable_elect = !restarted;
         let raft = Raft::new(spec.replica, Arc::new(config), network, self.log.store(&log), adapter);
         // The caller may be a request handler, which has no seed in the simulator.
         let raft = scope(terrane_env::rand::u64(), raft).await.map_err(|error| error.to_string())?;
+        // A group of one has made no promise to another member, and need not wait for a timeout either.
+        let alone = {
+            let metrics = raft.metrics();
+            let metrics = metrics.borrow_watched();
+            let mut voters = metrics.membership_config.voter_ids().peekable();
+            if voters.peek().is_some() { voters.all(|voter| voter == spec.replica) } else { spec.members.len() == 1 }
+        };
+        let bound = restarted && !alone;
+        if restarted && alone {
+            raft.runtime_config().elect(true);
+        }
         let promised = Duration::from_millis(if bound { self.config.election_max_ms } else { 0 });
         let (queue, inbox) = Queue::new();
         let replica = Arc::new(Replica {
@@ -180,6 +225,8 @@ impl Host {
             shared_log: self.log.clone(),
             queue,
             snapshot_wanted,
+            sending,
+            incoming: Incoming::new(machine.clone(), self.incoming_turns.clone()),
             refused_by,
             failure_logged: AtomicBool::new(false),
             held_by: Mutex::default(),
@@ -187,16 +234,17 @@ impl Host {
             clock: self.clock.clone(),
             rounds: Rounds::default(),
             heard: Heard::default(),
-            matched_by_all: AtomicU64::new(0),
+            released: AtomicU64::new(0),
+            silence: Mutex::default(),
             announcer: Mutex::new(Announcer::new(terrane_env::time::now_ns())),
             transferred: AtomicU64::new(0),
             abstentions: self.abstentions.clone(),
             leader_heard: Mutex::new(Instant::now()),
-            servers: spec.members.values().copied().collect(),
             clocks: self.clocks.clone(),
             clock_off: AtomicI64::new(0),
             time_bounds: Mutex::default(),
-            stopped: self.stop.subscribe(),
+            stop: watch::channel(false).0,
+            servers: Mutex::new((None, Arc::from([]))),
             spec,
         });
         let weak = Arc::downgrade(&replica);
@@ -209,6 +257,11 @@ impl Host {
         }
         self.groups.add(replica.clone());
         Ok(replica)
+    }
+
+    /// The groups whose replica was removed before the start. What their state machines have left is the caller's to remove.
+    pub fn removed_groups(&self) -> &BTreeSet<GroupId> {
+        self.log.removed()
     }
 
     /// The local replica of a group.
@@ -239,7 +292,7 @@ impl Host {
         if let Some(off) = groups.iter().find_map(|replica| replica.clock_reason()) {
             return Some(off);
         }
-        let alone = groups.iter().any(|replica| replica.servers.len() == 1);
+        let alone = groups.iter().any(|replica| replica.servers().len() == 1);
         let jump = self.clocks.jumped_ms().filter(|_| alone)?;
         let direction = if jump < 0 { "back" } else { "ahead" };
         let jump = jump.unsigned_abs();
@@ -251,7 +304,7 @@ impl Host {
     /// The median time of all known servers; this server's own while it knows too few others.
     pub fn time_ms(&self) -> u64 {
         let groups = self.groups.all();
-        let servers: BTreeSet<_> = groups.iter().flat_map(|replica| replica.servers.to_vec()).collect();
+        let servers: BTreeSet<_> = groups.iter().flat_map(|replica| replica.servers().to_vec()).collect();
         let bounds = self.clocks.bounds(&servers.into_iter().collect::<Vec<_>>());
         bounds.map_or_else(|| self.clocks.wall_ms(), |bounds| self.clocks.within(bounds))
     }
@@ -264,7 +317,11 @@ impl Host {
     /// Waits until every group that this server leads now has another known leader, or until `within` has passed. Returns the
     /// groups that have none.
     pub async fn until_handed_over(&self, within: Duration) -> Vec<GroupId> {
-        let led = self.groups.all().into_iter().filter(|group| group.leads() && group.spec.members.len() > 1);
+        let led = self
+            .groups
+            .all()
+            .into_iter()
+            .filter(|group| group.leads() && !group.is_alone(&group.metrics.borrow_watched()));
         let waits = led.map(|group| async move {
             let own = group.spec.replica;
             let elsewhere = |status: &crate::GroupStatus| status.leader.is_some_and(|(leader, _)| leader != own);
@@ -339,6 +396,7 @@ impl Host {
         let _creating = self.creating.lock().await;
         self.stop.send_replace(true);
         for replica in self.groups.all() {
+            replica.stop.send_replace(true);
             // An error means that it has stopped already.
             replica.raft.shutdown().await.ok();
         }
@@ -372,7 +430,7 @@ async fn initialize(replica: &Replica) -> Result<(), Error> {
 
 /// Allows a restarted replica to stand for election once no leader can count on its old promise any more.
 async fn stand_later(replica: Arc<Replica>) {
-    let mut stopped = replica.stopped.clone();
+    let mut stopped = replica.stop.subscribe();
     tokio::select! {
         biased;
         () = until_stopped(&mut stopped) => {}

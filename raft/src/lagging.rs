@@ -26,7 +26,7 @@ impl SnapshotWanted {
     pub(crate) fn note(&self, replica: ReplicaId) {
         let before = self.members.lock().insert(replica, Instant::now());
         if before.is_none() {
-            tracing::warn!(%replica, "a member needs a snapshot, which this build cannot send");
+            tracing::info!(%replica, "a member lacks entries that the log no longer has, and needs a copy of the group");
         }
     }
 

@@ -18,8 +18,8 @@ pub(crate) const LEASE_AGE_MAX: Duration = Duration::from_millis(400);
 pub(crate) struct LeaseView {
     /// The term it leads in.
     pub(crate) term: u64,
-    /// Members of the group; a group of one needs no answers.
-    pub(crate) members: usize,
+    /// It is the only voter, and needs no answers.
+    pub(crate) alone: bool,
     /// Time since the question was sent that a quorum last answered. `None`: no quorum has answered yet.
     pub(crate) quorum_age: Option<Duration>,
     /// The machine was suspended after that question was sent.
@@ -52,7 +52,7 @@ pub(crate) enum NoLease {
 impl LeaseView {
     /// `Ok` if the lease holds; otherwise the reason why it does not.
     pub(crate) fn check(&self) -> Result<(), NoLease> {
-        if self.members > 1 {
+        if !self.alone {
             let age = self.quorum_age.ok_or(NoLease::NoQuorum)?;
             if age >= LEASE_AGE_MAX {
                 return Err(NoLease::Expired);

@@ -13,8 +13,7 @@
 //! - This is the only crate that names openraft. Entries, votes, memberships and peer frames have layouts of our own
 //!   (`docs/formats/log.md`, `docs/formats/peer.md`), so the consensus crate can be replaced under existing data.
 //!
-//! Left out on purpose: the state of a replica (the state machine's), the placement of groups (the master's), and sending
-//! snapshots, which is not implemented yet: [`GroupStatus::snapshot_wanted_by`] names the members that need one.
+//! Left out on purpose: the state of a replica (the state machine's) and the placement of groups (the master's).
 
 mod abstain;
 mod abstention;
@@ -25,6 +24,7 @@ mod clock;
 mod codec;
 mod completeness;
 mod config;
+mod copies;
 mod entry;
 mod erased;
 mod error;
@@ -37,6 +37,7 @@ mod host;
 mod lagging;
 mod lease;
 mod log;
+mod members;
 mod network;
 mod peer;
 mod probe;
@@ -44,6 +45,7 @@ mod proposer;
 mod purge;
 mod read;
 mod registry;
+mod release;
 mod replica;
 mod rounds;
 #[cfg(test)]
@@ -57,14 +59,18 @@ mod types;
 pub use abstention::{Abstention, Weight};
 pub use addresses::AddressBook;
 pub use config::{GroupSpec, HostConfig, LogConfig};
-pub use error::{Error, OpenError, ProposeError};
+pub use error::{Error, MembersError, OpenError, ProposeError};
 pub use group::Group;
 pub use group_host::GroupHost;
 pub use host::Host;
 #[cfg(feature = "interleave")]
 pub use log::interleavings;
 pub use log::{LoggedGroup, check_log};
+pub use members::MemberProgress;
 pub use peer::PeerService;
-pub use state_machine::{AppliedEntry, BoxFuture, Durable, Factory, Packing, Prepared, Proposal, StateMachine};
+pub use state_machine::{
+    AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Packing, Prepared, Proposal, StagedCopy, StateCopy,
+    StateMachine,
+};
 pub use status::{GroupStatus, LogStatus, ReadPoint, StalePoint};
 pub use types::scope;

@@ -19,7 +19,8 @@
 //!    `recover::segment_numbers`, `recover::Recovery::breaks_chain`).
 //! 7. Segments are removed from the oldest on, and only if everything still needed in them is in synced held files
 //!    (`writer::Writer::remove_unneeded`, `held::copy`).
-//! 8. Every segment begins with the `Created`, vote and purge records of every group (`writer::Writer::write_heads`).
+//! 8. Every segment begins with the `Created`, vote and purge records of every group (`writer::Writer::write_heads`). Nothing
+//!    of a replica follows its `Removed`.
 //!
 //! `docs/formats/log.md` describes the layout.
 
@@ -50,7 +51,7 @@ pub(crate) mod store;
 mod tests;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -66,7 +67,9 @@ pub use self::check::{LoggedGroup, check_log};
 use self::files::Files;
 pub(crate) use self::memory::GroupLog;
 pub(crate) use self::memory::payload_bytes;
-pub(crate) use self::record::Mark;
+#[cfg(test)]
+pub(crate) use self::record::tests::marks;
+pub(crate) use self::record::{Mark, put_mark, read_mark};
 use self::shared::{Change, Done, Item, Shared, Totals};
 pub(crate) use self::shares::{GroupUse, Refusal, Role};
 use self::writer::Writer;
@@ -79,6 +82,8 @@ pub(crate) struct SharedLog {
     shared: Arc<Shared>,
     files: Arc<Files>,
     groups: Mutex<BTreeMap<GroupId, Arc<GroupLog>>>,
+    /// The groups that recovery found removed.
+    removed: BTreeSet<GroupId>,
     writer: Mutex<Option<IoLoop>>,
     limit_bytes: u64,
     segment_bytes: u64,
@@ -99,18 +104,19 @@ impl SharedLog {
         // Off the runtime's threads: recovery reads and checks every byte of the log.
         let opened = task::run_io(async move {
             let found = recover::recover(&recovering, cache_bytes).await?;
-            let groups = found.groups.clone();
+            let groups = (found.groups.clone(), found.removed.clone());
             let new_log = terrane_env::rand::u64();
             let writer = Writer::start(sharing, recovering, segment_bytes, found, new_log).await;
             let writer = writer.map_err(|source| OpenError::Io { dir: directory.display().to_string(), source })?;
             Ok::<_, OpenError>((groups, writer))
         });
-        let (groups, writer) = opened.await?;
+        let ((groups, removed), writer) = opened.await?;
         let running = task::spawn_io_loop("raft-log", writer.run());
         Ok(Arc::new(SharedLog {
             shared,
             files,
             groups: Mutex::new(groups),
+            removed,
             writer: Mutex::new(Some(running)),
             limit_bytes: config.limit_bytes,
             segment_bytes,
@@ -122,6 +128,11 @@ impl SharedLog {
         self.groups.lock().values().cloned().collect()
     }
 
+    /// The groups whose replica was removed before the start, as far as the log still says so.
+    pub(crate) fn removed(&self) -> &BTreeSet<GroupId> {
+        &self.removed
+    }
+
     /// Records a new group, durably. `None` if the log was closed.
     pub(crate) async fn create(&self, spec: GroupSpec) -> Option<Arc<GroupLog>> {
         let log = Arc::new(GroupLog::new(spec, self.files.clone()));
@@ -130,6 +141,15 @@ impl SharedLog {
         let (done, synced) = oneshot::channel();
         self.shared.push(Item { log: log.clone(), change: Change::Created, done: Done::Waiter(done) });
         synced.await.ok().map(|()| log)
+    }
+
+    /// Removes a group, durably. Its replica must have stopped. `None` if the log was closed.
+    pub(crate) async fn remove(&self, log: &Arc<GroupLog>) -> Option<()> {
+        self.groups.lock().remove(&log.group());
+        log.clear();
+        let (done, synced) = oneshot::channel();
+        self.shared.push(Item { log: log.clone(), change: Change::Removed, done: Done::Waiter(done) });
+        synced.await.ok()
     }
 
     /// A group's log as openraft sees it.

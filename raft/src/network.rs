@@ -15,12 +15,14 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
-use terrane_types::{GroupId, ReplicaId};
+use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::adapter::Manifest;
+use crate::adapter::StateAt;
 use crate::completeness::Leading;
+use crate::copies::sending::{Copies, Sending, Target};
+use crate::erased::Machine;
 use crate::lagging::{LOG_FULL, Refused, SnapshotWanted};
 use crate::peer::{Call, Lane, Link, Message, Peers};
 use crate::types::{LogId, Member, Types, Vote};
@@ -39,12 +41,17 @@ pub(crate) struct Network {
     pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
     pub(crate) refused_by: Arc<Refused>,
     pub(crate) leading: Arc<Leading>,
+    pub(crate) machine: Arc<dyn Machine>,
+    pub(crate) copies: Arc<Copies>,
+    pub(crate) sending: Arc<Sending>,
 }
 
 /// The connection to one member.
 pub(crate) struct Connection {
     appends: Link,
     votes: Link,
+    server: ServerId,
+    peers: Arc<Peers>,
     /// Whether appends through this connection are heartbeats.
     heartbeats: bool,
     group: GroupId,
@@ -52,6 +59,9 @@ pub(crate) struct Connection {
     snapshot_wanted: Arc<SnapshotWanted>,
     refused_by: Arc<Refused>,
     leading: Arc<Leading>,
+    machine: Arc<dyn Machine>,
+    copies: Arc<Copies>,
+    sending: Arc<Sending>,
 }
 
 impl Network {
@@ -59,12 +69,17 @@ impl Network {
         Connection {
             appends: self.peers.link(member.server, Lane::Appends),
             votes: self.peers.link(member.server, Lane::Votes),
+            server: member.server,
+            peers: self.peers.clone(),
             heartbeats,
             group: self.group,
             replica,
             snapshot_wanted: self.snapshot_wanted.clone(),
             refused_by: self.refused_by.clone(),
             leading: self.leading.clone(),
+            machine: self.machine.clone(),
+            copies: self.copies.clone(),
+            sending: self.sending.clone(),
         }
     }
 }
@@ -213,16 +228,35 @@ impl NetBackoff<Types> for Connection {
 }
 
 impl NetSnapshot<Types> for Connection {
-    type SnapshotData = Manifest;
+    type SnapshotData = StateAt;
 
     async fn full_snapshot(
         &mut self,
-        _: Vote,
-        _: SnapshotOf<Types, Manifest>,
-        _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        vote: Vote,
+        snapshot: SnapshotOf<Types, StateAt>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         self.snapshot_wanted.note(self.replica);
-        Err(Unreachable::<Types>::from_string("this build cannot send snapshots").into())
+        let target = Target {
+            group: self.group,
+            replica: self.replica,
+            // Opened with the first copy: most members never need one.
+            link: &self.peers.link(self.server, Lane::Copies),
+            machine: self.machine.as_ref(),
+            copies: &self.copies,
+            sending: &self.sending,
+        };
+        tokio::select! {
+            biased;
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            sent = target.send(vote, snapshot.snapshot.mark) => match sent {
+                Ok(vote) => Ok(SnapshotResponse::new(vote)),
+                Err(what) => {
+                    tracing::info!(group = %self.group, replica = %self.replica, what, "a copy was not sent; trying again");
+                    Err(Unreachable::<Types>::from_string(what).into())
+                }
+            },
+        }
     }
 }

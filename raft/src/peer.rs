@@ -1,6 +1,6 @@
 //! Links between servers, one per peer and lane, and the frames they carry.
 //!
-//! There are two lanes, so that a heartbeat never waits behind a megabyte of entries. The calling server opens both and sends
+//! There are three lanes, so that a heartbeat never waits behind a megabyte of entries, nor entries behind a copy. The calling server opens both and sends
 //! requests; replies return on the same stream, in the order in which they become ready.
 
 pub(crate) mod frame;
@@ -36,6 +36,8 @@ pub(crate) enum Lane {
     Votes,
     /// Entries.
     Appends,
+    /// Copies of groups, in large parts.
+    Copies,
 }
 
 impl Lane {
@@ -43,6 +45,7 @@ impl Lane {
         match self {
             Lane::Votes => v1::Lane::Votes.into(),
             Lane::Appends => v1::Lane::Appends.into(),
+            Lane::Copies => v1::Lane::Snapshots.into(),
         }
     }
 }

@@ -58,7 +58,7 @@ impl Proposer {
     }
 
     pub(crate) async fn run(mut self) {
-        let mut stopped = self.replica.stopped.clone();
+        let mut stopped = self.replica.stop.subscribe();
         loop {
             tokio::select! {
                 biased;
@@ -163,8 +163,8 @@ impl Proposer {
             sequence: replica.standing.sequence(),
             // Only as far as the members' clocks confirm this server's clock: a stamp cannot be taken back.
             time: replica.look_at_clocks().map_or(0, |bounds| replica.clocks.within(bounds)),
-            floor: replica.clocks.floor_ms(&replica.servers),
-            least_matched: replica.least_matched(),
+            floor: replica.clocks.floor_ms(&replica.servers()),
+            least_matched: replica.least_released(),
         }
     }
 

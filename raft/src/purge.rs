@@ -1,7 +1,7 @@
 //! Keeps the log short.
 //!
-//! Entries may be purged when all members have them and the replica's own files cover them. The leader knows the first and
-//! writes it into its entries; the state machine reports the second. Each replica offers the state as of the lesser of both
+//! Entries may be purged when they are not kept for other members and the replica's own files cover them. The leader decides
+//! the first (`release.rs`) and writes it into its entries; the state machine reports the second. Each replica offers the state as of the lesser of both
 //! to openraft as its "snapshot", and openraft then purges up to it.
 //!
 //! An idle leader writes an entry without operations when members have more than its last entry said (`announcing.rs`), so
@@ -15,11 +15,13 @@ use std::time::Duration;
 
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use terrane_types::GroupId;
+use terrane_types::{GroupId, ReplicaId};
+use tokio::time::Instant;
 
-use crate::log::{GroupUse, SharedLog};
+use crate::log::{GroupUse, Role, SharedLog};
 use crate::peer::{Call, Lane, Message, Peers};
 use crate::registry::Registry;
+use crate::release::{MemberLog, Pressure, is_lost, released};
 use crate::replica::Replica;
 use crate::types::Metrics;
 
@@ -106,20 +108,41 @@ impl Replica {
     /// `wanted` is the last index that must be purged, if this group holds back a log over its budget.
     fn note_matched(&self, segment: u64, wanted: Option<u64>) {
         let said = self.standing.sequence().least_matched;
-        let matched = {
-            let metrics = self.metrics.borrow_watched();
-            matched_by_all(&metrics)
-        };
-        let Some((matched, _)) = matched else {
-            self.matched_by_all.fetch_max(said, Relaxed);
+        let Some(released) = self.released(wanted) else {
+            self.released.fetch_max(said, Relaxed);
+            self.silence.lock().forget();
             return;
         };
-        self.matched_by_all.fetch_max(matched, Relaxed);
+        self.released.fetch_max(released, Relaxed);
         let now_ns = terrane_env::time::now_ns();
-        let due = self.spec.members.len() > 1 && self.announcer.lock().is_due(said, matched, segment, wanted, now_ns);
+        let alone = self.is_alone(&self.metrics.borrow_watched());
+        let due = !alone && self.announcer.lock().is_due(said, released, segment, wanted, now_ns);
         if due {
             self.queue.hint.notify_one();
         }
+    }
+
+    /// Up to where the log is not kept for members, if this replica leads.
+    fn released(&self, wanted: Option<u64>) -> Option<u64> {
+        let metrics = self.metrics.borrow_watched();
+        if metrics.state != ServerState::Leader {
+            return None;
+        }
+        let replication = metrics.replication.as_ref()?;
+        let committed = metrics.local_committed.map_or(0, |id| id.index);
+        let (now, mut silence) = (Instant::now(), self.silence.lock());
+        let kept = self.log.bytes_through(committed);
+        let mut member = |replica: ReplicaId| {
+            let matched = replication.get(&replica).copied().flatten().map_or(0, |id| id.index);
+            let alive = replica == self.spec.replica || self.is_alive(&metrics, replica);
+            let lacks = kept.saturating_sub(self.log.bytes_through(matched));
+            let lost = is_lost(silence.is_long(replica, alive, now), lacks);
+            MemberLog { replica, matched, lost }
+        };
+        let members: Vec<MemberLog> = metrics.membership_config.nodes().map(|(replica, _)| member(*replica)).collect();
+        let full = self.shared_log.refusal(self.spec.group, Role::Leader).is_some() || !self.refused_by.by().is_empty();
+        let pressure = Pressure { committed, wanted, full, sending: self.sending.keeps_after() };
+        Some(released(&members, pressure, self.machine.can_be_copied()))
     }
 
     /// Logs once that this replica has failed. Its status reports the failure from then on.
@@ -134,7 +157,7 @@ impl Replica {
     /// The bytes that this group has in the log.
     fn log_use(&self) -> GroupUse {
         let covered = self.machine.durable().index.min(self.standing.applied_index());
-        let for_members = if self.least_matched() < covered { self.log.bytes_through(covered) } else { 0 };
+        let for_members = if self.least_released() < covered { self.log.bytes_through(covered) } else { 0 };
         GroupUse { group: self.spec.group, all: self.log.bytes(), for_members }
     }
 
@@ -144,13 +167,15 @@ impl Replica {
         if refusing.is_empty() {
             return Vec::new();
         }
-        let matched = matched_by_all(&self.metrics.borrow_watched());
-        let Some((matched, _)) = matched else { return Vec::new() };
+        if !self.leads() {
+            return Vec::new();
+        }
+        let released = self.least_released();
         let tell = |replica| {
-            let server = self.spec.members.get(&replica)?;
-            let (group, message) = (self.spec.group, Message::Matched(matched));
-            let deadline = tokio::time::Instant::now() + INTERVAL;
-            peers.link(*server, Lane::Votes).call(Call { group, replica, message, deadline })
+            let server = self.server_of(&self.metrics.borrow_watched(), replica)?;
+            let (group, message) = (self.spec.group, Message::Matched(released));
+            let deadline = Instant::now() + INTERVAL;
+            peers.link(server, Lane::Votes).call(Call { group, replica, message, deadline })
         };
         refusing.into_iter().filter_map(tell).collect()
     }
@@ -163,7 +188,7 @@ impl Replica {
         let early = terrane_env::planted!("the log is purged beyond what is flushed");
         let durable = if early { applied } else { self.machine.durable().index };
         let alone = terrane_env::planted!("the log is purged before all members have it");
-        let matched = if alone { applied } else { self.least_matched() };
+        let matched = if alone { applied } else { self.least_released() };
         let least = not_needed(durable, matched, applied);
         let (snapshot, purged) = {
             let metrics = self.metrics.borrow_watched();
@@ -188,13 +213,13 @@ impl Replica {
             return None;
         }
         let durable = self.machine.durable();
-        if durable.index <= self.least_matched() {
+        if durable.index <= self.least_released() {
             return Some(durable.held_by.unwrap_or_else(|| format!("group {} on this server", self.spec.group)));
         }
         let group = self.spec.group;
         let behind = matched_by_all(&self.metrics.borrow_watched());
         if let Some((_, replica)) = behind {
-            let server = self.spec.members.get(&replica).copied().unwrap_or_default();
+            let server = self.server_of(&self.metrics.borrow_watched(), replica).unwrap_or_default();
             return Some(format!("replica {replica} of group {group} on server {server}, which is behind"));
         }
         // Most likely, the groups all wait for the same server.
@@ -208,11 +233,11 @@ impl Replica {
         let metrics = self.metrics.borrow_watched();
         let (matched, replica) = matched_by_all(&metrics)?;
         let lacks = metrics.last_log_index.unwrap_or(0).saturating_sub(matched);
-        Some((lacks, *self.spec.members.get(&replica)?)).filter(|(lacks, _)| *lacks > 0)
+        Some((lacks, self.server_of(&metrics, replica)?)).filter(|(lacks, _)| *lacks > 0)
     }
 }
 
-/// The last index that is no longer needed: in synced files here, in the log of every member, and applied.
+/// The last index that is no longer needed: in synced files here, not kept for members, and applied.
 fn not_needed(durable: u64, matched_by_all: u64, applied: u64) -> u64 {
     durable.min(matched_by_all).min(applied)
 }

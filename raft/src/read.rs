@@ -62,12 +62,13 @@ impl Replica {
 
     /// A point for a linearizable read if this replica leads and its lease holds.
     pub(crate) fn read_under_lease(&self) -> Option<ReadPoint> {
-        let (term, asked) = {
+        let (term, asked, alone) = {
             let metrics = self.metrics.borrow_watched();
             if metrics.state != ServerState::Leader {
                 return None;
             }
-            (metrics.current_term, metrics.last_quorum_acked.map(|asked| asked.into_inner()))
+            let asked = metrics.last_quorum_acked.map(|asked| asked.into_inner());
+            (metrics.current_term, asked, self.is_alone(&metrics))
         };
         let never_ends = terrane_env::planted!("a lease never ends");
         let age = asked.map(|asked| if never_ends { Duration::ZERO } else { asked.elapsed() });
@@ -78,7 +79,7 @@ impl Replica {
         let point = self.applied_point(term);
         let view = LeaseView {
             term,
-            members: self.spec.members.len(),
+            alone,
             quorum_age: age,
             suspended_since,
             applied_term,

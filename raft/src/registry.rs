@@ -34,6 +34,10 @@ impl Registry {
         self.added.send_modify(|added| *added += 1);
     }
 
+    pub(crate) fn remove(&self, group: GroupId) {
+        self.replicas.lock().remove(&group);
+    }
+
     /// Waits for a replica of `group`. `None` if the host is dropped.
     pub(crate) async fn wait_for(&self, group: GroupId) -> Option<Arc<Replica>> {
         // Subscribe before the check, so that nothing is missed in between.

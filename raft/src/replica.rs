@@ -1,6 +1,6 @@
 //! A group's local replica: everything the parts of this crate share about one group.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,17 +17,23 @@ use crate::adapter::{Adapter, Standing};
 use crate::announcing::Announcer;
 use crate::clock::{Clocks, TimeBounds};
 use crate::completeness::Heard;
+use crate::copies::receiving::Incoming;
+use crate::copies::sending::Sending;
 use crate::erased::{Machine, Submission};
 use crate::lagging::{Refused, SnapshotWanted};
 use crate::lease::LeaseClock;
 use crate::log::{GroupLog, Refusal, Role, SharedLog};
+use crate::release::Silence;
 use crate::rounds::Rounds;
 use crate::submission::{PROPOSAL_BYTES_MAX, Queue};
-use crate::types::{Metrics, Types};
+use crate::types::{LogId, Metrics, Types};
 use crate::{GroupSpec, GroupStatus, ProposeError};
 
 /// openraft's handle to one replica.
 pub(crate) type Raft = openraft::Raft<Types, Adapter>;
+
+/// A member that acknowledged a heartbeat within this time is alive.
+const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A group's local replica.
 pub(crate) struct Replica {
@@ -40,6 +46,10 @@ pub(crate) struct Replica {
     pub(crate) metrics: WatchReceiverOf<Types, Metrics>,
     pub(crate) queue: Queue,
     pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
+    /// The copies of the group that this leader sends.
+    pub(crate) sending: Arc<Sending>,
+    /// The copy that this replica receives.
+    pub(crate) incoming: Incoming,
     /// Members whose log accepts no more entries of this group.
     pub(crate) refused_by: Arc<Refused>,
     /// Its failure was logged.
@@ -52,8 +62,10 @@ pub(crate) struct Replica {
     pub(crate) rounds: Rounds,
     /// The bounds received from leaders.
     pub(crate) heard: Heard,
-    /// The index up to which all members have the log, as of the last check.
-    pub(crate) matched_by_all: AtomicU64,
+    /// The index up to which the log is not kept for members, as of the last check.
+    pub(crate) released: AtomicU64,
+    /// Since when this leader has not heard its members.
+    pub(crate) silence: parking_lot::Mutex<Silence>,
     /// Decides when this leader announces that index.
     pub(crate) announcer: parking_lot::Mutex<Announcer>,
     /// The last term in which this leader was ordered to hand over. Raised before openraft gets the order.
@@ -62,14 +74,15 @@ pub(crate) struct Replica {
     pub(crate) abstentions: Arc<Abstentions>,
     /// When this replica last heard from a leader, or started.
     pub(crate) leader_heard: parking_lot::Mutex<Instant>,
-    /// The servers of all members.
-    pub(crate) servers: Vec<ServerId>,
     pub(crate) clocks: Arc<Clocks>,
     /// How far this server's clock was off the members' at the last check, if too far; otherwise 0.
     pub(crate) clock_off: AtomicI64,
     /// The bounds of the group's time at the last check.
     pub(crate) time_bounds: parking_lot::Mutex<Option<TimeBounds>>,
-    pub(crate) stopped: watch::Receiver<bool>,
+    /// Set when the replica stops, with the host or because it is removed.
+    pub(crate) stop: watch::Sender<bool>,
+    /// The members' servers as of a membership.
+    pub(crate) servers: parking_lot::Mutex<(Option<LogId>, Arc<[ServerId]>)>,
 }
 
 impl Replica {
@@ -78,9 +91,39 @@ impl Replica {
         self.transferred.load(Ordering::SeqCst)
     }
 
-    /// The index up to which all members are known to have the log: as leader, or from leaders' entries.
-    pub(crate) fn least_matched(&self) -> u64 {
-        self.matched_by_all.load(Ordering::Relaxed)
+    /// The index up to which the log is not kept for members: as this leader decided, or from leaders' entries.
+    pub(crate) fn least_released(&self) -> u64 {
+        self.released.load(Ordering::Relaxed)
+    }
+
+    /// Whether a member acknowledged a heartbeat of this leader recently.
+    pub(crate) fn is_alive(&self, metrics: &Metrics, replica: ReplicaId) -> bool {
+        let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(&replica).copied().flatten());
+        heard.is_some_and(|at| openraft_rt::Instant::elapsed(&at.into_inner()) < ALIVE_WITHIN)
+    }
+
+    /// Whether this replica is the only voter.
+    pub(crate) fn is_alone(&self, metrics: &Metrics) -> bool {
+        let mut voters = metrics.membership_config.voter_ids().peekable();
+        match voters.peek() {
+            Some(_) => voters.all(|voter| voter == self.spec.replica),
+            // Its log has no membership yet.
+            None => self.spec.members.len() == 1,
+        }
+    }
+
+    /// The servers of all members. Asked for with every entry, so the list is kept until the membership changes.
+    pub(crate) fn servers(&self) -> Arc<[ServerId]> {
+        let metrics = self.metrics.borrow_watched();
+        let as_of = metrics.membership_config.log_id();
+        let mut known = self.servers.lock();
+        if known.1.is_empty() || known.0 != *as_of {
+            let members: BTreeSet<_> = metrics.membership_config.nodes().map(|(_, member)| member.server).collect();
+            let created = || self.spec.members.values().copied().collect();
+            let servers = if members.is_empty() { created() } else { members.into_iter().collect() };
+            *known = (*as_of, servers);
+        }
+        known.1.clone()
     }
 
     /// The error that redirects a caller to the leader.
@@ -114,7 +157,7 @@ impl Replica {
 
     /// Reads the members' clocks again.
     pub(crate) fn look_at_clocks(&self) -> Option<TimeBounds> {
-        let bounds = self.clocks.bounds(&self.servers);
+        let bounds = self.clocks.bounds(&self.servers());
         *self.time_bounds.lock() = bounds;
         bounds
     }
@@ -172,6 +215,7 @@ impl Replica {
         let leader = metrics.current_leader;
         let members: BTreeMap<_, _> =
             metrics.membership_config.nodes().map(|(replica, member)| (*replica, member.server)).collect();
+        let voters: BTreeSet<_> = metrics.membership_config.voter_ids().collect();
         let term = metrics.current_term;
         let leads = metrics.state == ServerState::Leader && self.log.voted_term() == term;
         GroupStatus {
@@ -184,9 +228,10 @@ impl Replica {
             committed: committed.unwrap_or(0),
             applied: self.standing.applied_index(),
             last_stamp: self.standing.stamp(),
+            voters: if voters.is_empty() { self.spec.members.keys().copied().collect() } else { voters },
             members: if members.is_empty() { self.spec.members.clone() } else { members },
             snapshot_wanted_by: self.snapshot_wanted.by(),
-            failed: metrics.running_state.as_ref().err().map(ToString::to_string).filter(|_| !*self.stopped.borrow()),
+            failed: metrics.running_state.as_ref().err().map(ToString::to_string).filter(|_| !*self.stop.borrow()),
         }
     }
 

@@ -31,7 +31,7 @@ impl Replica {
     /// The bound that this replica may announce, if it leads under its lease.
     pub(crate) fn leading_bound(&self) -> Option<Bound> {
         // Read the time before the index: what was acknowledged by that time is applied when the index is read.
-        let time_ms = self.clocks.floor_ms(&self.servers);
+        let time_ms = self.clocks.floor_ms(&self.servers());
         let point = self.read_under_lease()?;
         (time_ms > 0).then_some(Bound { time_ms, index: point.index })
     }

@@ -3,6 +3,8 @@
 //! A proposal is a value until the leader packs it: [`StateMachine::prepare`] writes it into the entry, once. From there on it
 //! is bytes, on the leader too, and [`StateMachine::apply`] reads it from them.
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -54,6 +56,73 @@ pub trait StateMachine: Send + Sync + 'static {
 
     /// This replica no longer leads: drops what only a leader keeps.
     fn lost_leadership(&self) {}
+
+    /// Whether this state machine can be copied. If not, the log is kept for members that are behind, however long.
+    fn can_be_copied(&self) -> bool {
+        false
+    }
+
+    /// A copy of what is in synced files here, for a member that lacks entries which the log no longer has. A restart could
+    /// begin from it with the log after any index that [`StateMachine::durable`] has reported before this call.
+    ///
+    /// # Errors
+    /// Why there is none. The member keeps lacking the entries.
+    fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>> {
+        Box::pin(async { Err("this state machine cannot be copied".to_owned()) })
+    }
+
+    /// Where the files of a copy of so many bytes are to be put as they arrive, each under its [`CopiedFile::name`]. The
+    /// directory is this group's own. What a former copy left in it may be used again.
+    ///
+    /// # Errors
+    /// Why it cannot be received now.
+    fn incoming(&self, _bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>> {
+        Box::pin(async { Err("this state machine cannot be copied".to_owned()) })
+    }
+
+    /// Verifies a copy whose files have all arrived and are synced. Nothing changes yet.
+    ///
+    /// # Errors
+    /// What is wrong with it: it is discarded.
+    fn stage<'a>(&'a self, _dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
+        Box::pin(async { Err("this state machine cannot be copied".to_owned()) })
+    }
+}
+
+/// A copy of a state machine: files that do not change while it lives.
+pub trait StateCopy: Send + Sync {
+    /// The files. File 0 describes the copy and is sent anew each time; a file with another number has the same content in
+    /// every copy from this server.
+    fn files(&self) -> Vec<CopiedFile>;
+
+    /// Reads a part of a file. It lies within the file.
+    fn read(&self, id: u64, offset: u64, length: usize) -> BoxFuture<'_, io::Result<Bytes>>;
+}
+
+/// A verified copy. It has no effect until it is installed.
+pub trait StagedCopy: Send {
+    /// Replaces the whole state, durably, from between two entries. The next entry applied is that after `index`.
+    ///
+    /// # Errors
+    /// Ends the replica: the state on disk is the old one or the new one, which only a restart can tell.
+    fn install(self: Box<Self>, index: u64) -> BoxFuture<'static, io::Result<()>>;
+}
+
+/// A file of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopiedFile {
+    /// Its number.
+    pub id: u64,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+impl CopiedFile {
+    /// The name of the file with this number among the files that have arrived.
+    #[must_use]
+    pub fn name(id: u64) -> String {
+        format!("{id:016}")
+    }
 }
 
 /// The entry that is being packed.

@@ -1,6 +1,6 @@
 //! The status of groups and of the log, and the points at which reads are answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
@@ -27,6 +27,8 @@ pub struct GroupStatus {
     pub last_stamp: u64,
     /// All members and their servers.
     pub members: BTreeMap<ReplicaId, ServerId>,
+    /// The members that vote; the others are learners.
+    pub voters: BTreeSet<ReplicaId>,
     /// Members so far behind that the log no longer has the entries they lack.
     pub snapshot_wanted_by: Vec<ReplicaId>,
     /// Why the local replica failed, if it did: it does nothing more until the process is restarted.

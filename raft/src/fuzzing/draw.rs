@@ -6,8 +6,9 @@ use terrane_types::fuzzing::Dice;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use crate::GroupSpec;
-use crate::entry::Header;
-use crate::types::{LogId, Member, Membership, Packed, Payload, Vote, log_id};
+use crate::entry::{Header, Sequence};
+use crate::log::Mark;
+use crate::types::{LogId, Member, Membership, Packed, Payload, StoredMembership, Vote, log_id};
 
 /// The index of an entry: another one can follow it.
 pub(crate) fn index(dice: &mut Dice) -> u64 {
@@ -54,4 +55,13 @@ pub(crate) fn header(dice: &mut Dice) -> Header {
     let stamp = dice.number();
     let time = if dice.flag() { stamp.saturating_sub(500) } else { dice.number().min(stamp.saturating_sub(501)) };
     Header { term: dice.number(), ordinal: dice.number(), stamp, time, least_matched: dice.number() }
+}
+
+/// A state as of some entry.
+pub(crate) fn mark(dice: &mut Dice) -> Mark {
+    let log_id = some_id(dice);
+    let numbers = [dice.number(), dice.number(), dice.number(), dice.number()];
+    let [term, ordinal, stamp, least_matched] = numbers;
+    let membership = StoredMembership::new(Some(log_id), membership(dice));
+    Mark { log_id, membership, sequence: Sequence { term, ordinal, stamp, least_matched } }
 }

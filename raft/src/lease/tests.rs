@@ -14,7 +14,7 @@ fn play(line: &str, out: &mut String) {
     let term = line.get("term").unwrap_or(5);
     let view = LeaseView {
         term,
-        members: line.get("members").unwrap_or(3),
+        alone: line.get("members") == Some(1),
         quorum_age: if line.has("no-quorum") { None } else { Some(line.ms("age").unwrap_or(Duration::ZERO)) },
         suspended_since: line.has("suspended"),
         applied_term: line.get("applied").unwrap_or(term),

@@ -157,6 +157,7 @@ fn written(group: GroupId, record: &Record) -> Vec<u8> {
         Record::Entry(entry) => record::put_entry_record(&mut out, group, &entry.log_id, &entry.payload),
         Record::Truncated(last) => record::put_truncated(&mut out, group, *last),
         Record::Purged(mark) => record::put_purged(&mut out, group, mark),
+        Record::Removed(replica) => record::put_removed(&mut out, group, *replica),
     }
     out
 }
@@ -243,7 +244,8 @@ fn draw_history(dice: &mut Dice) -> Vec<Vec<u8>> {
     let mut records = Vec::new();
     for number in 1..2 + dice.below(3) as u64 {
         let group = GroupId(number);
-        records.push(checked(group, &Record::Created(draw::spec(dice, group))));
+        let spec = draw::spec(dice, group);
+        records.push(checked(group, &Record::Created(spec.clone())));
         let (mut term, mut next, mut purged) = (dice.below(4) as u64, 0, 0);
         for _ in 0..dice.below(12) {
             term += dice.below(2) as u64;
@@ -267,6 +269,9 @@ fn draw_history(dice: &mut Dice) -> Vec<Vec<u8>> {
             };
             records.push(checked(group, &record));
         }
+        if dice.flag() {
+            records.push(checked(group, &Record::Removed(spec.replica)));
+        }
     }
     records
 }
@@ -287,11 +292,12 @@ fn draw_mark(dice: &mut Dice, term: u64, index: u64) -> Mark {
 fn draw_record(dice: &mut Dice) -> Vec<u8> {
     let group = GroupId(dice.number());
     let (term, index) = (dice.number(), draw::index(dice));
-    let record = match dice.below(5) {
+    let record = match dice.below(6) {
         0 => Record::Created(draw::spec(dice, group)),
         1 => Record::Vote(draw::vote(dice, term)),
         2 => Record::Truncated(dice.flag().then_some(index)),
         3 => Record::Purged(draw_mark(dice, term, index)),
+        4 => Record::Removed(terrane_types::ReplicaId(dice.number())),
         _ => Record::Entry(Entry { log_id: log_id(term, index), payload: draw::payload(dice) }),
     };
     checked(group, &record)
@@ -306,7 +312,7 @@ fn draw_held(dice: &mut Dice) -> Vec<Vec<u8>> {
 }
 
 fn held_file(records: &[Vec<u8>]) -> Vec<u8> {
-    [held::header(5, GROUP, HELD | HELD_NUMBER), records.concat()].concat()
+    [held::header(5, GROUP, HELD | HELD_NUMBER, terrane_types::ReplicaId(3)), records.concat()].concat()
 }
 
 /// The largest entry: an operation of its own, with the header of its entry and of its rows.

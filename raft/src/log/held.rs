@@ -5,8 +5,11 @@
 //! are read from there.
 //!
 //! ```text
-//! magic 8 bytes | log u64 | group u64 | number u64 | crc u32 (CRC32C of all before it) | zeros 4 bytes | entry record *
+//! magic 8 bytes | log u64 | group u64 | number u64 | replica u64 | crc u32 (CRC32C of all before it) | zeros 4 bytes
+//! | entry record *
 //! ```
+//!
+//! Layout 1 has no replica id. It is of a build that never removed a replica, so that a group has had only one.
 //!
 //! A held file is complete and synced, name included, before anything relies on it. It is never appended to. It is cut when
 //! the entries at its end are truncated, and removed when all its entries are purged.
@@ -21,7 +24,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_types::GroupId;
+use terrane_types::{GroupId, ReplicaId};
 
 use super::files::Files;
 use super::held_list::HeldFile;
@@ -29,12 +32,16 @@ use super::index::{Index, Moved};
 use super::names;
 use super::place::{BadBytes, HELD, Place};
 use super::record::{self, Record};
+use crate::GroupSpec;
 use crate::codec::{Reader, put_u64};
 use crate::types::{log_id, term_of};
 
 /// First bytes of a held file; the last one is the layout's version.
-const MAGIC: [u8; 8] = *b"TRNHELD\x01";
-const HEADER_BYTES: usize = 40;
+const MAGIC: [u8; 8] = *b"TRNHELD\x02";
+const HEADER_BYTES: usize = 48;
+/// Those of layout 1.
+const MAGIC_1: [u8; 8] = *b"TRNHELD\x01";
+const HEADER_1_BYTES: usize = 40;
 
 /// Bytes read or written at a time.
 const STEP_BYTES: usize = 1 << 20;
@@ -44,26 +51,40 @@ pub(super) struct Loaded {
     pub(super) number: u64,
     pub(super) log: u64,
     pub(super) group: GroupId,
+    /// The local replica; `None` in layout 1.
+    replica: Option<ReplicaId>,
     pub(super) index: Index,
     pub(super) bytes: u64,
+}
+
+impl Loaded {
+    /// Whether the entries are this replica's, and not those of one that was removed.
+    pub(super) fn is_of(&self, spec: &GroupSpec) -> bool {
+        self.group == spec.group && self.replica.is_none_or(|replica| replica == spec.replica)
+    }
 }
 
 /// Reads and verifies a whole held file.
 pub(super) fn read(number: u64, bytes: &Bytes) -> Result<Loaded, BadBytes> {
     let bad = |offset: usize, what| BadBytes { offset: offset as u64, what };
-    let header = bytes.get(..HEADER_BYTES).ok_or(bad(0, "a held file without a whole header"))?;
-    let crc = u32::from_le_bytes(header[32..36].try_into().expect("four bytes"));
-    if header[..8] != MAGIC || crc32c::crc32c(&header[..32]) != crc || header[36..] != [0; 4] {
+    let is_first_layout = bytes.starts_with(&MAGIC_1);
+    let header_bytes = if is_first_layout { HEADER_1_BYTES } else { HEADER_BYTES };
+    let header = bytes.get(..header_bytes).ok_or(bad(0, "a held file without a whole header"))?;
+    let (fields, check) = header.split_at(header_bytes - 8);
+    let crc = u32::from_le_bytes(check[..4].try_into().expect("four bytes"));
+    let known = is_first_layout || fields.starts_with(&MAGIC);
+    if !known || crc32c::crc32c(fields) != crc || check[4..] != [0; 4] {
         return Err(bad(0, "no header of a held file that this build knows"));
     }
-    let mut reader = Reader::new(bytes.slice(MAGIC.len()..HEADER_BYTES));
+    let mut reader = Reader::new(bytes.slice(MAGIC.len()..header_bytes));
     let mut u64 = || reader.u64().expect("the header is whole");
     let (log, group, named) = (u64(), GroupId(u64()), u64());
+    let replica = (!is_first_layout).then(|| ReplicaId(u64()));
     if named | HELD != number {
         return Err(bad(0, "a held file with another file's number"));
     }
     let mut index = Index::default();
-    let mut at = HEADER_BYTES;
+    let mut at = header_bytes;
     while at < bytes.len() {
         let (of, record, length) = record::read(&bytes.slice(at..)).map_err(|error| bad(at, error.what))?;
         let Record::Entry(entry) = record else { return Err(bad(at, "a record in a held file that is not an entry")) };
@@ -77,16 +98,17 @@ pub(super) fn read(number: u64, bytes: &Bytes) -> Result<Loaded, BadBytes> {
         index.push(term_of(&entry.log_id), Place { segment: number, offset: at as u64, length });
         at += length as usize;
     }
-    Ok(Loaded { number, log, group, index, bytes: bytes.len() as u64 })
+    Ok(Loaded { number, log, group, replica, index, bytes: bytes.len() as u64 })
 }
 
 /// Copies consecutive entries of a group to a new held file and makes it durable. Nothing refers to the file yet, but it is
 /// listed: truncations from now on apply to it.
 pub(super) async fn copy(
     files: &Arc<Files>,
-    group: GroupId,
+    spec: &GroupSpec,
     entries: &[(u64, u64, Place)],
 ) -> io::Result<(HeldFile, Vec<Moved>)> {
+    let group = spec.group;
     let contiguous = entries.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0);
     assert!(
         contiguous,
@@ -97,7 +119,7 @@ pub(super) async fn copy(
         (held.take_number(), held.log)
     };
     let unfinished = files.directory().join(names::unfinished(number));
-    let copied = write(files, &unfinished, log, group, number, entries).await;
+    let copied = write(files, &unfinished, header(log, group, number, spec.replica), group, number, entries).await;
     let (bytes, moved) = match copied {
         Ok(copied) => copied,
         Err(error) => {
@@ -119,13 +141,13 @@ pub(super) async fn copy(
 async fn write(
     files: &Arc<Files>,
     path: &std::path::Path,
-    log: u64,
+    header: Vec<u8>,
     group: GroupId,
     number: u64,
     entries: &[(u64, u64, Place)],
 ) -> io::Result<(u64, Vec<Moved>)> {
     let file = files.disk().create_new(path).await?;
-    let mut buffer = header(log, group, number);
+    let mut buffer = header;
     let mut written = 0;
     let mut moved = Vec::with_capacity(entries.len());
     for span in spans(entries) {
@@ -157,9 +179,9 @@ async fn write(
     Ok((written, moved))
 }
 
-pub(super) fn header(log: u64, group: GroupId, number: u64) -> Vec<u8> {
+pub(super) fn header(log: u64, group: GroupId, number: u64, replica: ReplicaId) -> Vec<u8> {
     let mut header = MAGIC.to_vec();
-    [log, group.0, number & !HELD].into_iter().for_each(|value| put_u64(&mut header, value));
+    [log, group.0, number & !HELD, replica.0].into_iter().for_each(|value| put_u64(&mut header, value));
     let crc = crc32c::crc32c(&header);
     header.extend_from_slice(&crc.to_le_bytes());
     header.extend_from_slice(&[0; 4]);
@@ -239,7 +261,8 @@ pub(super) async fn trim(files: &Files, group: GroupId, number: u64, last: u64) 
         let place = Place { segment: number, offset: bad.offset, length: 0 };
         files.damaged(place, bad.what)
     })?;
-    let end = loaded.index.get(last).map_or(HEADER_BYTES as u64, |(_, place)| place.offset + u64::from(place.length));
+    let header_bytes = if loaded.replica.is_some() { HEADER_BYTES } else { HEADER_1_BYTES };
+    let end = loaded.index.get(last).map_or(header_bytes as u64, |(_, place)| place.offset + u64::from(place.length));
     let file = files.disk().open_rw(&path).await?;
     file.set_len(end).await?;
     file.sync_all().await?;

@@ -252,6 +252,13 @@ impl GroupLog {
         state.truncate_after(last);
     }
 
+    /// Forgets everything: the replica is removed. Copies of its entries that are under way come to nothing.
+    pub(crate) fn clear(&self) {
+        let mut state = self.state.lock();
+        let vote = state.vote;
+        *state = State { vote, ..State::default() };
+    }
+
     /// Records a state that openraft may purge up to.
     pub(crate) fn offer(&self, mark: Mark) {
         self.state.lock().offered.insert(mark.log_id.index, mark);
@@ -427,6 +434,8 @@ impl GroupLog {
                 }
                 Ok(None)
             }
+            Record::Removed(replica) if replica == self.spec.replica => Ok(None),
+            Record::Removed(_) => Err("the removal of a replica that is not the one that was created"),
         }
     }
 

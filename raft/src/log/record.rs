@@ -28,6 +28,7 @@ const KIND_VOTE: u8 = 2;
 const KIND_ENTRY: u8 = 3;
 const KIND_TRUNCATED: u8 = 4;
 const KIND_PURGED: u8 = 5;
+const KIND_REMOVED: u8 = 6;
 
 /// A group's state as of an index: everything that the entries after it need from the log before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,9 @@ pub(crate) enum Record {
     Truncated(Option<u64>),
     /// Entries up to the mark are no longer needed.
     Purged(Mark),
+    /// The local replica was removed. If records of the group follow, they are those of another replica and begin with its
+    /// `Created`.
+    Removed(ReplicaId),
 }
 
 pub(crate) fn put_created(out: &mut Vec<u8>, spec: &GroupSpec) {
@@ -79,14 +83,20 @@ pub(crate) fn put_truncated(out: &mut Vec<u8>, group: GroupId, last: Option<u64>
 }
 
 pub(crate) fn put_purged(out: &mut Vec<u8>, group: GroupId, mark: &Mark) {
-    framed(out, KIND_PURGED, group, |out| {
-        put_log_id(out, &mark.log_id);
-        put_stored_membership(out, &mark.membership);
-        put_u64(out, mark.sequence.term);
-        put_u64(out, mark.sequence.ordinal);
-        put_u64(out, mark.sequence.stamp);
-        put_u64(out, mark.sequence.least_matched);
-    });
+    framed(out, KIND_PURGED, group, |out| put_mark(out, mark));
+}
+
+pub(crate) fn put_removed(out: &mut Vec<u8>, group: GroupId, replica: ReplicaId) {
+    framed(out, KIND_REMOVED, group, |out| put_u64(out, replica.0));
+}
+
+pub(crate) fn put_mark(out: &mut Vec<u8>, mark: &Mark) {
+    put_log_id(out, &mark.log_id);
+    put_stored_membership(out, &mark.membership);
+    put_u64(out, mark.sequence.term);
+    put_u64(out, mark.sequence.ordinal);
+    put_u64(out, mark.sequence.stamp);
+    put_u64(out, mark.sequence.least_matched);
 }
 
 fn framed(out: &mut Vec<u8>, kind: u8, group: GroupId, body: impl FnOnce(&mut Vec<u8>)) {
@@ -119,7 +129,8 @@ pub(crate) fn read(bytes: &Bytes) -> Result<(GroupId, Record, usize), Malformed>
         KIND_VOTE => Record::Vote(body.vote()?),
         KIND_ENTRY => Record::Entry(body.entry()?),
         KIND_TRUNCATED => Record::Truncated(body.option(Reader::index)?),
-        KIND_PURGED => Record::Purged(mark(&mut body)?),
+        KIND_PURGED => Record::Purged(read_mark(&mut body)?),
+        KIND_REMOVED => Record::Removed(ReplicaId(body.u64()?)),
         _ => return Err(malformed("a record of an unknown kind")),
     };
     body.finish()?;
@@ -136,7 +147,7 @@ fn created(body: &mut Reader, group: GroupId) -> Result<GroupSpec, Malformed> {
     Ok(GroupSpec { group, replica, members })
 }
 
-fn mark(body: &mut Reader) -> Result<Mark, Malformed> {
+pub(crate) fn read_mark(body: &mut Reader) -> Result<Mark, Malformed> {
     Ok(Mark {
         log_id: body.log_id()?,
         membership: body.stored_membership()?,
@@ -145,11 +156,19 @@ fn mark(body: &mut Reader) -> Result<Mark, Malformed> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
     use crate::codec::strategies::{entries, log_ids, memberships, votes};
+
+    pub(crate) fn marks() -> impl Strategy<Value = Mark> {
+        (log_ids(), memberships(), any::<[u64; 4]>()).prop_map(|(log_id, membership, s)| Mark {
+            log_id,
+            membership: StoredMembership::new(Some(log_id), membership),
+            sequence: Sequence { term: s[0], ordinal: s[1], stamp: s[2], least_matched: s[3] },
+        })
+    }
 
     fn records() -> impl Strategy<Value = Record> {
         let spec = (any::<u64>(), proptest::collection::btree_map(any::<u64>(), any::<u64>(), 0..5)).prop_map(
@@ -161,19 +180,13 @@ mod tests {
                 })
             },
         );
-        let mark = (log_ids(), memberships(), any::<[u64; 4]>()).prop_map(|(log_id, membership, s)| {
-            Record::Purged(Mark {
-                log_id,
-                membership: StoredMembership::new(Some(log_id), membership),
-                sequence: Sequence { term: s[0], ordinal: s[1], stamp: s[2], least_matched: s[3] },
-            })
-        });
         prop_oneof![
             spec,
             votes().prop_map(Record::Vote),
             entries().prop_map(Record::Entry),
             proptest::option::of(0..u64::MAX).prop_map(Record::Truncated),
-            mark,
+            marks().prop_map(Record::Purged),
+            any::<u64>().prop_map(|replica| Record::Removed(ReplicaId(replica))),
         ]
     }
 
@@ -185,6 +198,7 @@ mod tests {
             Record::Entry(entry) => put_entry_record(&mut out, group, &entry.log_id, &entry.payload),
             Record::Truncated(last) => put_truncated(&mut out, group, *last),
             Record::Purged(mark) => put_purged(&mut out, group, mark),
+            Record::Removed(replica) => put_removed(&mut out, group, *replica),
         }
         out
     }

@@ -8,7 +8,7 @@
 //!
 //! Segments before the last one were synced completely before their successor was created, so anything bad in them is damage.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,6 +36,8 @@ pub(super) struct Recovered {
     pub(super) cache: Cache,
     /// The segments, with the bytes used in each.
     pub(super) segments: BTreeMap<u64, u64>,
+    /// The groups whose replica was removed, as far as the records are still there.
+    pub(super) removed: BTreeSet<GroupId>,
     /// The last batch; `None` for a new log.
     pub(super) chain: Option<Chain>,
 }
@@ -130,6 +132,7 @@ impl Recovery {
             extents: Extents::default(),
             cache: Cache::new(cache_bytes),
             segments: BTreeMap::new(),
+            removed: BTreeSet::new(),
             chain: None,
         };
         Recovery { files, found, held: BTreeMap::new(), synced: None }
@@ -142,7 +145,7 @@ impl Recovery {
 
     /// Gives a group the entries of its held files. Segments come later and override them.
     fn replay_held(&self, log: &GroupLog) -> Result<(), OpenError> {
-        for loaded in self.held.values().filter(|loaded| loaded.group == log.group()) {
+        for loaded in self.held.values().filter(|loaded| loaded.is_of(log.spec())) {
             for index in loaded.index.first()..loaded.index.end() {
                 let Some((term, place)) = loaded.index.get(index) else { continue };
                 log.replay_held(&log_id(term, index), place)
@@ -156,7 +159,7 @@ impl Recovery {
     async fn reconcile_held(&mut self) -> Result<(), OpenError> {
         let log_of_segments = self.found.chain.map(|chain| chain.log);
         for loaded in std::mem::take(&mut self.held).into_values() {
-            let Loaded { number, log, group, index, bytes } = loaded;
+            let Loaded { number, log, group, index, bytes, .. } = loaded;
             if log_of_segments.is_some_and(|of_segments| of_segments != log) {
                 return Err(damage(&self.files, number, 0, "a held file of another log"));
             }
@@ -231,6 +234,7 @@ impl Recovery {
             (Record::Created(spec), None) => {
                 let log = Arc::new(GroupLog::new(spec.clone(), self.files.clone()));
                 self.found.groups.insert(group, log.clone());
+                self.found.removed.remove(&group);
                 self.replay_held(&log)?;
                 log
             }
@@ -247,10 +251,16 @@ impl Recovery {
             Record::Entry(entry) => self.found.extents.entry(group, place.segment, entry.log_id.index),
             Record::Truncated(last) => self.found.extents.truncated(group, *last),
             Record::Purged(mark) => self.found.extents.purged(group, mark.log_id.index),
+            Record::Removed(_) => self.found.extents.truncated(group, None),
             Record::Created(_) | Record::Vote(_) => {}
         }
         let bytes = if let Record::Entry(entry) = &record { payload_bytes(&entry.payload) } else { 0 };
+        let removed = matches!(record, Record::Removed(_));
         let slot = log.replay(record, place).map_err(|what| damage(&self.files, place.segment, place.offset, what))?;
+        if removed {
+            self.found.groups.remove(&group);
+            self.found.removed.insert(group);
+        }
         if let Some((index, serial)) = slot {
             self.found.cache.admit(&log, index, serial, bytes);
         }

@@ -35,6 +35,8 @@ pub(super) enum Change {
     Entries(Appended, Vec<Entry>),
     Truncated(Option<u64>),
     Purged(Mark),
+    /// The last change of a replica.
+    Removed,
     /// Entries up to `last` were copied out of the segments before `before`. Writes nothing.
     Moved {
         before: u64,

@@ -97,7 +97,7 @@ async fn copy(
     entries: &[(u64, u64, Place)],
     small: Option<u64>,
 ) -> std::io::Result<bool> {
-    let (file, moved) = held::copy(files, log.group(), entries).await?;
+    let (file, moved) = held::copy(files, log.spec(), entries).await?;
     let relocated = log.relocate(&moved);
     let stale = if relocated { small } else { Some(file.number) };
     if let Some(number) = stale {

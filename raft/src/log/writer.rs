@@ -164,7 +164,7 @@ impl Writer {
         for (group, index) in &unneeded.purged {
             held::purged(&self.files, *group, *index).await?;
         }
-        let removes = unneeded.moved || !unneeded.purged.is_empty();
+        let removes = unneeded.segments || !unneeded.purged.is_empty();
         if removes {
             self.remove_unneeded().await?;
         }
@@ -295,6 +295,7 @@ impl Writer {
                 Change::Vote(vote) => record::put_vote_record(out, group, vote),
                 Change::Truncated(last) => record::put_truncated(out, group, *last),
                 Change::Purged(mark) => record::put_purged(out, group, mark),
+                Change::Removed => record::put_removed(out, group, item.log.spec().replica),
                 Change::Moved { .. } => continue,
                 Change::Entries(_, entries) => {
                     for entry in entries {
@@ -331,9 +332,16 @@ impl Writer {
                     self.heads.entry(group).or_default().set_purged(group, &mark);
                     unneeded.purged.push((group, mark.log_id.index));
                 }
+                Change::Removed => {
+                    self.extents.truncated(group, None);
+                    self.heads.remove(&group);
+                    // Its held files go before the segments with this record.
+                    unneeded.truncated.push((group, None));
+                    unneeded.segments = true;
+                }
                 Change::Moved { before, last } => {
                     self.extents.moved(group, before, last);
-                    unneeded.moved = true;
+                    unneeded.segments = true;
                 }
                 Change::Entries(appended, written) => {
                     let places = entries.by_ref().take(written.len());
@@ -418,7 +426,8 @@ impl Writer {
 struct Unneeded {
     truncated: Vec<(GroupId, Option<u64>)>,
     purged: Vec<(GroupId, u64)>,
-    moved: bool,
+    /// Segments may have become removable in another way.
+    segments: bool,
 }
 
 /// Where the entries of a batch are in its buffer, and how many records it has.

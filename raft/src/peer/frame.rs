@@ -16,13 +16,14 @@ use openraft::raft::{
 };
 use terrane_types::{GroupId, ReplicaId};
 
+use crate::CopiedFile;
 use crate::codec::{
     Malformed, ReadRaft as _, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id,
     put_option, put_u64, put_vote,
 };
 use crate::completeness::Bound;
-use crate::log::payload_bytes;
-
+use crate::copies::{FILES_MAX, Offer, Part};
+use crate::log::{payload_bytes, put_mark, read_mark};
 use crate::types::{Types, Vote};
 
 /// Bytes of a frame in one part. A message of another group never waits for more than this.
@@ -65,6 +66,18 @@ pub(crate) enum Message {
         /// It has a reason to lead nothing.
         abstains: bool,
     },
+    /// The leader offers a copy of its state.
+    Offer(Offer),
+    /// What the member has of the copy already: bytes of files.
+    Held(Vec<CopiedFile>),
+    /// A part of a file of the copy.
+    Part(Part),
+    /// The part is written.
+    Taken,
+    /// All files have been sent: the member is to install the copy.
+    Install(Vote),
+    /// It has, or knew better. Its vote.
+    Installed(Vote),
     /// The receiver could not carry out the request, for example because it does not have the group.
     Failed(String),
 }
@@ -72,12 +85,15 @@ pub(crate) enum Message {
 impl Message {
     /// The bytes it takes, here and on its way, approximately.
     pub(crate) fn bytes(&self) -> u64 {
-        let entries = match self {
-            Message::Append(request, _) => &request.entries[..],
-            _ => &[],
+        let bytes = match self {
+            Message::Append(request, _) => {
+                request.entries.iter().map(|entry| payload_bytes(&entry.payload)).sum::<usize>()
+            }
+            Message::Offer(Offer { files, .. }) | Message::Held(files) => files.len() * size_of::<CopiedFile>(),
+            Message::Part(part) => part.bytes.len(),
+            _ => 0,
         };
-        let bytes = entries.iter().map(|entry| payload_bytes(&entry.payload)).sum::<usize>() + MESSAGE_BYTES_MIN;
-        bytes as u64
+        (bytes + MESSAGE_BYTES_MIN) as u64
     }
 }
 
@@ -98,6 +114,13 @@ const BOUNDED_APPEND: u8 = 9;
 const MATCHED: u8 = 16;
 const CLOCK: u8 = 10;
 const CLOCK_TOLD: u8 = 11;
+/// The kinds of copies are sent only to servers whose feature level says that they know them.
+const OFFER: u8 = 17;
+const HELD: u8 = 18;
+const PART: u8 = 19;
+const TAKEN: u8 = 20;
+const INSTALL: u8 = 21;
+const INSTALLED: u8 = 22;
 
 const APPENDED_ALL: u8 = 0;
 const APPENDED_PART: u8 = 1;
@@ -110,6 +133,9 @@ const TRANSFERRED_NOT_FLUSHED: u8 = 2;
 
 /// An entry takes at least term, index and kind.
 const ENTRY_BYTES_MIN: usize = 17;
+
+/// A file of a copy: number and size.
+const FILE_BYTES: usize = 16;
 
 fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
     put_u64(out, frame.call);
@@ -152,11 +178,52 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
             put_u64(out, *wall_ms);
             put_flag(out, *abstains);
         }
+        Message::Offer(offer) => {
+            out.push(OFFER);
+            put_vote(out, &offer.vote);
+            put_mark(out, &offer.mark);
+            put_files(out, &offer.files);
+        }
+        Message::Held(files) => {
+            out.push(HELD);
+            put_files(out, files);
+        }
+        Message::Part(part) => {
+            out.push(PART);
+            put_u64(out, part.id);
+            put_u64(out, part.offset);
+            put_bytes(out, &part.bytes);
+        }
+        Message::Taken => out.push(TAKEN),
+        Message::Install(vote) => {
+            out.push(INSTALL);
+            put_vote(out, vote);
+        }
+        Message::Installed(vote) => {
+            out.push(INSTALLED);
+            put_vote(out, vote);
+        }
         Message::Failed(what) => {
             out.push(FAILED);
             put_bytes(out, what.as_bytes());
         }
     }
+}
+
+fn put_files(out: &mut Vec<u8>, files: &[CopiedFile]) {
+    put_length(out, files.len());
+    for file in files {
+        put_u64(out, file.id);
+        put_u64(out, file.size);
+    }
+}
+
+fn read_files(reader: &mut Reader) -> Result<Vec<CopiedFile>, Malformed> {
+    let count = reader.count(FILE_BYTES)?;
+    if count > FILES_MAX {
+        return Err(malformed("a copy of too many files"));
+    }
+    (0..count).map(|_| Ok(CopiedFile { id: reader.u64()?, size: reader.u64()? })).collect()
 }
 
 fn put_append(out: &mut Vec<u8>, request: &AppendEntriesRequest<Types>) {
@@ -235,6 +302,21 @@ fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
         MATCHED => Message::Matched(reader.u64()?),
         CLOCK => Message::Clock,
         CLOCK_TOLD => Message::ClockTold { wall_ms: reader.u64()?, abstains: reader.flag()? },
+        OFFER => {
+            let (vote, mark) = (reader.vote()?, read_mark(&mut reader)?);
+            Message::Offer(Offer { vote, mark, files: read_files(&mut reader)? })
+        }
+        HELD => Message::Held(read_files(&mut reader)?),
+        PART => {
+            let (id, offset, bytes) = (reader.u64()?, reader.u64()?, reader.bytes()?);
+            if offset.checked_add(bytes.len() as u64).is_none() {
+                return Err(malformed("a part of a file beyond any length"));
+            }
+            Message::Part(Part { id, offset, bytes })
+        }
+        TAKEN => Message::Taken,
+        INSTALL => Message::Install(reader.vote()?),
+        INSTALLED => Message::Installed(reader.vote()?),
         FAILED => Message::Failed(String::from_utf8_lossy(&reader.bytes()?).into_owned()),
         _ => return Err(malformed("a frame of an unknown kind")),
     };
@@ -408,6 +490,7 @@ mod tests {
 
     use super::*;
     use crate::codec::strategies::{entries, log_ids, votes};
+    use crate::log::marks;
     use crate::types::{Entry, Packed, log_id};
 
     fn numbered(prev: Option<u64>, mut list: Vec<Entry>) -> Vec<Entry> {
@@ -465,8 +548,21 @@ mod tests {
             any::<u64>().prop_map(Message::Matched),
             Just(Message::Clock),
             (any::<u64>(), any::<bool>()).prop_map(|(wall_ms, abstains)| Message::ClockTold { wall_ms, abstains }),
+            (votes(), marks(), files()).prop_map(|(vote, mark, files)| Message::Offer(Offer { vote, mark, files })),
+            files().prop_map(Message::Held),
+            (any::<u64>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..200)).prop_map(
+                |(id, offset, bytes)| Message::Part(Part { id, offset: u64::from(offset), bytes: bytes.into() })
+            ),
+            Just(Message::Taken),
+            votes().prop_map(Message::Install),
+            votes().prop_map(Message::Installed),
             ".{0,40}".prop_map(Message::Failed),
         ]
+    }
+
+    fn files() -> impl Strategy<Value = Vec<CopiedFile>> {
+        let file = (any::<u64>(), any::<u64>()).prop_map(|(id, size)| CopiedFile { id, size });
+        proptest::collection::vec(file, 0..6)
     }
 
     fn frames() -> impl Strategy<Value = Frame> {

@@ -8,7 +8,9 @@ use terrane_types::fuzzing::{Damage, Dice, Format};
 use terrane_types::{GroupId, ReplicaId};
 
 use super::frame::{Frame, Message, Packer, Unpacker};
+use crate::CopiedFile;
 use crate::completeness::Bound;
+use crate::copies::{Offer, Part};
 use crate::fuzzing::draw;
 use crate::types::{Entry, Packed, Payload, Types, log_id};
 
@@ -72,7 +74,7 @@ fn frame(dice: &mut Dice) -> Frame {
 
 fn message(dice: &mut Dice) -> Message {
     let term = dice.number();
-    match dice.below(15) {
+    match dice.below(21) {
         0 | 1 => append(dice),
         2 => Message::Appended(AppendEntriesResponse::Success),
         3 => Message::Appended(AppendEntriesResponse::Conflict),
@@ -92,8 +94,18 @@ fn message(dice: &mut Dice) -> Message {
         11 => Message::Matched(term),
         12 => Message::Clock,
         13 => Message::ClockTold { wall_ms: term, abstains: dice.flag() },
+        14 => Message::Offer(Offer { vote: draw::vote(dice, term), mark: draw::mark(dice), files: files(dice) }),
+        15 => Message::Held(files(dice)),
+        16 => Message::Part(Part { id: term, offset: dice.number() >> 1, bytes: dice.bytes(60).into() }),
+        17 => Message::Taken,
+        18 => Message::Install(draw::vote(dice, term)),
+        19 => Message::Installed(draw::vote(dice, term)),
         _ => Message::Failed(dice.text(60)),
     }
+}
+
+fn files(dice: &mut Dice) -> Vec<CopiedFile> {
+    dice.list(4, |dice| CopiedFile { id: dice.number(), size: dice.number() })
 }
 
 fn append(dice: &mut Dice) -> Message {

@@ -41,6 +41,8 @@ const BACKOFF_MOST: Duration = Duration::from_millis(500);
 
 /// Servers of this feature level understand [`Message::Clock`].
 const CLOCK_LEVEL: u32 = 2;
+/// Servers of this one receive copies of groups.
+const COPY_LEVEL: u32 = 3;
 
 /// A request on its route.
 pub(crate) struct Call {
@@ -231,6 +233,15 @@ impl Caller {
     }
 }
 
+/// The feature level of the servers that understand a request.
+fn level_of(message: &Message) -> u32 {
+    match message {
+        Message::Clock => CLOCK_LEVEL,
+        Message::Offer(_) | Message::Part(_) | Message::Install(_) => COPY_LEVEL,
+        _ => 0,
+    }
+}
+
 /// Reads replies. It never waits for the sending direction, or two servers could wait for each other.
 async fn receive(mut incoming: Streaming<v1::PeerMessage>, pending: &Pending) {
     let mut unpacker = Unpacker::default();
@@ -286,7 +297,7 @@ async fn send(
                 continue;
             }
             // An older build would close the link because of it. The caller notices at once that there is no answer.
-            if matches!(message, Message::Clock) && level < CLOCK_LEVEL {
+            if level < level_of(&message) {
                 continue;
             }
             let number = *next_call;

@@ -208,6 +208,7 @@ async fn reply_with(
 fn lane_of(first: &v1::PeerMessage) -> Lane {
     match &first.body {
         Some(v1::peer_message::Body::Hello(hello)) if hello.lane == Lane::Votes.wire() => Lane::Votes,
+        Some(v1::peer_message::Body::Hello(hello)) if hello.lane == Lane::Copies.wire() => Lane::Copies,
         _ => Lane::Appends,
     }
 }
@@ -256,7 +257,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
             Message::Failed("this replica has just started and may still be bound by a promise to a leader".to_owned())
         }
         Message::Matched(index) => {
-            local.matched_by_all.fetch_max(index, Ordering::Relaxed);
+            local.released.fetch_max(index, Ordering::Relaxed);
             Message::Appended(AppendEntriesResponse::Success)
         }
         Message::Vote(request) if terrane_env::buggify!("a vote is refused for no reason", 8) => {
@@ -275,10 +276,28 @@ async fn ask(local: &Replica, message: Message) -> Message {
             Ok(reply) => Message::Transferred(reply),
             Err(error) => Message::Failed(error.to_string()),
         },
+        Message::Offer(offer) if offer.vote.leader_id.term < local.log.voted_term() => {
+            Message::Failed("a leader of an earlier term offers a copy".to_owned())
+        }
+        Message::Offer(offer) => {
+            *local.leader_heard.lock() = Instant::now();
+            local.incoming.offered(offer).await.map_or_else(Message::Failed, Message::Held)
+        }
+        Message::Part(part) => {
+            *local.leader_heard.lock() = Instant::now();
+            local.incoming.part(part).await.map_or_else(Message::Failed, |()| Message::Taken)
+        }
+        Message::Install(vote) => {
+            let installed = local.incoming.install(&local.raft, local.spec.replica, vote).await;
+            installed.map_or_else(Message::Failed, Message::Installed)
+        }
         Message::Clock => Message::Failed("a request about a server that was sent to a replica".to_owned()),
         Message::Appended(_)
         | Message::Voted(_)
         | Message::Transferred(_)
+        | Message::Held(_)
+        | Message::Taken
+        | Message::Installed(_)
         | Message::ClockTold { .. }
         | Message::Failed(_) => Message::Failed("a reply where a request was expected".to_owned()),
     }

@@ -4,6 +4,8 @@
 
 mod abstain;
 mod clock;
+mod copies;
+mod members;
 mod staleness;
 mod support;
 

@@ -1,16 +1,17 @@
 //! A cluster of hosts, and a state machine that keeps a list.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_env::net;
 use terrane_env::time::WallClock;
+use terrane_env::{fs, net};
 use terrane_raft::{
-    AppliedEntry, BoxFuture, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, Packing, Prepared,
-    ProposeError, StateMachine,
+    AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, Packing,
+    Prepared, ProposeError, StagedCopy, StateCopy, StateMachine,
 };
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
@@ -52,12 +53,19 @@ type Lists = BTreeMap<(u64, GroupId), Arc<Mutex<List>>>;
 #[derive(Default)]
 struct Disk {
     lists: Mutex<Lists>,
+    /// Whether lists can be copied from member to member, and where copies arrive.
+    copies: AtomicBool,
+    incoming: Mutex<PathBuf>,
+    /// Files of copies that were read to be sent.
+    files_sent: AtomicU64,
     /// The durable point may not pass this.
     pinned: AtomicU64,
     relieved: AtomicU64,
 }
 
 struct Keeper {
+    server: u64,
+    group: GroupId,
     list: Arc<Mutex<List>>,
     disk: Arc<Disk>,
     /// Operations whose data has been read.
@@ -109,6 +117,90 @@ impl StateMachine for Keeper {
     fn relieve(&self, _: u64) {
         self.disk.relieved.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn can_be_copied(&self) -> bool {
+        self.disk.copies.load(Ordering::SeqCst)
+    }
+
+    fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>> {
+        let items = self.list.lock().unwrap().items.clone();
+        Box::pin(async move { Ok(Arc::new(ListCopy { items, disk: self.disk.clone() }) as Arc<dyn StateCopy>) })
+    }
+
+    fn incoming(&self, _: u64) -> BoxFuture<'_, Result<PathBuf, String>> {
+        let name = format!("incoming-{}-{}", self.server, self.group);
+        Box::pin(async move { Ok(self.disk.incoming.lock().unwrap().join(name)) })
+    }
+
+    fn stage<'a>(&'a self, dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
+        Box::pin(async move {
+            let mut items = Vec::new();
+            for name in fs::list(dir).await.unwrap() {
+                let bytes = fs::read(&dir.join(name)).await.unwrap();
+                items.extend(items_of(&bytes).ok_or("a file cannot be read")?);
+            }
+            items.sort();
+            Ok(Box::new(StagedList { items, list: self.list.clone() }) as Box<dyn StagedCopy>)
+        })
+    }
+}
+
+/// Items in a file of a copy of a list; the last ones are in file 0, which describes the copy.
+const ITEMS_PER_FILE: usize = 8;
+
+struct ListCopy {
+    items: Vec<(u64, Vec<u8>)>,
+    disk: Arc<Disk>,
+}
+
+impl ListCopy {
+    fn file(&self, id: u64) -> Vec<u8> {
+        let whole = self.items.len() / ITEMS_PER_FILE;
+        let chunk = if id == 0 { whole } else { usize::try_from(id).unwrap() - 1 };
+        let items = self.items.iter().skip(chunk * ITEMS_PER_FILE).take(ITEMS_PER_FILE);
+        items.flat_map(|(index, item)| [&index.to_le_bytes()[..], &item.len().to_le_bytes(), item].concat()).collect()
+    }
+}
+
+impl StateCopy for ListCopy {
+    fn files(&self) -> Vec<CopiedFile> {
+        let whole = (self.items.len() / ITEMS_PER_FILE) as u64;
+        (0..=whole).map(|id| CopiedFile { id, size: self.file(id).len() as u64 }).collect()
+    }
+
+    fn read(&self, id: u64, offset: u64, length: usize) -> BoxFuture<'_, std::io::Result<Bytes>> {
+        let (file, offset) = (self.file(id), usize::try_from(offset).unwrap());
+        self.disk.files_sent.fetch_add(u64::from(offset == 0), Ordering::SeqCst);
+        Box::pin(async move { Ok(Bytes::copy_from_slice(&file[offset..offset + length])) })
+    }
+}
+
+fn items_of(mut bytes: &[u8]) -> Option<Vec<(u64, Vec<u8>)>> {
+    let mut items = Vec::new();
+    while let Some((index, rest)) = bytes.split_first_chunk::<8>() {
+        let (length, rest) = rest.split_first_chunk::<8>()?;
+        let (item, rest) = rest.split_at_checked(usize::from_le_bytes(*length))?;
+        items.push((u64::from_le_bytes(*index), item.to_vec()));
+        bytes = rest;
+    }
+    Some(items)
+}
+
+struct StagedList {
+    items: Vec<(u64, Vec<u8>)>,
+    list: Arc<Mutex<List>>,
+}
+
+impl StagedCopy for StagedList {
+    fn install(self: Box<Self>, index: u64) -> BoxFuture<'static, std::io::Result<()>> {
+        Box::pin(async move {
+            let mut list = self.list.lock().unwrap();
+            // The copy may be newer than the entry it was asked for: what it has is not applied again.
+            list.next = self.items.last().map_or(0, |(index, _)| index + 1).max(index + 1);
+            list.items = self.items;
+            Ok(())
+        })
+    }
 }
 
 impl List {
@@ -146,7 +238,8 @@ impl Factory for Keepers {
             let next = list.next;
             list.items.retain(|(index, _)| *index < next);
         }
-        Arc::new(Keeper { list, disk: self.disk.clone(), read: Arc::default() })
+        let (server, group) = (self.server, spec.group);
+        Arc::new(Keeper { server, group, list, disk: self.disk.clone(), read: Arc::default() })
     }
 }
 
@@ -175,8 +268,10 @@ impl Cluster {
     pub async fn start_with(servers: u64, log: LogConfig) -> Cluster {
         let disk = Arc::new(Disk::default());
         disk.pinned.store(u64::MAX, Ordering::SeqCst);
+        let directory = tempfile::tempdir().unwrap();
+        *disk.incoming.lock().unwrap() = directory.path().to_owned();
         let mut cluster = Cluster {
-            directory: tempfile::tempdir().unwrap(),
+            directory,
             log,
             disk,
             addresses: BTreeMap::new(),
@@ -321,12 +416,26 @@ impl Cluster {
         }
     }
 
+    /// What a server that removes a replica also does: its state machine's data goes.
+    pub fn forget(&self, server: u64, group: GroupId) {
+        self.disk.lists.lock().unwrap().remove(&(server, group));
+    }
+
     pub fn pin_durable(&self, index: u64) {
         self.disk.pinned.store(index, Ordering::SeqCst);
     }
 
     pub fn unpin_durable(&self) {
         self.pin_durable(u64::MAX);
+    }
+
+    /// From now on members that lack entries get copies.
+    pub fn allow_copies(&self) {
+        self.disk.copies.store(true, Ordering::SeqCst);
+    }
+
+    pub fn files_sent(&self) -> u64 {
+        self.disk.files_sent.load(Ordering::SeqCst)
     }
 
     pub fn relieved(&self) -> u64 {

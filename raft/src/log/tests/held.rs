@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use openraft::storage::RaftLogStorage;
 use proptest::prelude::*;
-use terrane_types::Inspection;
+use terrane_types::{Inspection, ReplicaId};
 
 use super::super::store::Store;
 use super::super::{GroupLog, SharedLog, check_log, place, spill};
 use super::{A, B, append, copy, entry, log_of, mark, payloads, spec};
 use crate::types::log_id;
-use crate::{LogConfig, OpenError};
+use crate::{GroupSpec, LogConfig, OpenError};
 
 const LIMIT: u64 = 64 << 10;
 /// Entries of the held group, among those of the other.
@@ -207,6 +207,8 @@ enum Step {
     /// The other group writes and is purged.
     Other(u64),
     Spill,
+    /// The replica of `A` is removed, and another one created.
+    Replace,
     /// The log is opened again after a kill.
     Kill,
 }
@@ -218,6 +220,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0u64..20).prop_map(Step::Purge),
         3 => (1u64..20).prop_map(Step::Other),
         3 => Just(Step::Spill),
+        1 => Just(Step::Replace),
         1 => Just(Step::Kill),
     ];
     proptest::collection::vec(step, 1..60)
@@ -230,6 +233,7 @@ struct Model {
     purged: Option<u64>,
     fill: u8,
     other: u64,
+    replaced: u64,
 }
 
 impl Model {
@@ -239,7 +243,7 @@ impl Model {
     }
 
     async fn take(&mut self, log: &Arc<SharedLog>, step: &Step) {
-        let (held, other) = (log_of(log, A).unwrap(), log_of(log, B).unwrap());
+        let (mut held, other) = (log_of(log, A).unwrap(), log_of(log, B).unwrap());
         let (mut store, mut free) = (log.store(&held), log.store(&other));
         match step {
             Step::Append(count) => {
@@ -273,6 +277,14 @@ impl Model {
                 purge(&other, &mut free, self.other - 1).await;
             }
             Step::Spill => spill::run_once(log).await,
+            Step::Replace => {
+                log.remove(&held).await.unwrap();
+                assert!(log_of(log, A).is_none());
+                self.replaced += 1;
+                let replica = ReplicaId(spec(A).replica.0 + 100 * self.replaced);
+                held = log.create(GroupSpec { replica, ..spec(A) }).await.unwrap();
+                (self.entries, self.purged) = (std::collections::BTreeMap::new(), None);
+            }
             Step::Kill => {}
         }
         // The first append makes everything durable and removes what is not needed; the second waits until that is done.
@@ -310,7 +322,7 @@ async fn walk(steps: Vec<Step>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn copying_truncating_and_purging_never_change_the_content_of_the_log(steps in steps()) {
+    fn copying_truncating_purging_and_replacing_never_change_the_content_of_the_log(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(walk(steps));
     }

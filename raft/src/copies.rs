@@ -1,0 +1,47 @@
+//! Copies of a group's state, for members that lack entries which the log no longer has.
+//!
+//! openraft asks the leader to send a snapshot. The leader then takes a copy of its state machine ([`sending`]): files that do
+//! not change while the copy lives. It offers them to the member, which answers what it has already; it sends the rest part
+//! by part, and at last orders the member to install. The member ([`receiving`]) keeps whole files whatever happens to the
+//! leader or itself, verifies everything before it changes anything, and hands the copy to openraft, which purges its log up
+//! to the copy.
+//!
+//! The copy may be newer than the log id that it is sent under: the state machine skips entries that its files cover, as it
+//! does after a restart.
+//!
+//! Bounds: so many copies at once per process ([`COPIES_AT_ONCE`]), so many bytes a second ([`BYTES_PER_SECOND`]), and one part
+//! of a file in memory for each.
+
+pub(crate) mod receiving;
+pub(crate) mod sending;
+
+use crate::CopiedFile;
+use crate::log::Mark;
+use crate::types::Vote;
+
+/// Copies that a process sends, and that it receives, at the same time. The others wait.
+const COPIES_AT_ONCE: usize = 2;
+/// The rate of all copies that a process sends.
+const BYTES_PER_SECOND: u64 = 128 << 20;
+/// Bytes of a file in one message.
+const PART_BYTES: usize = 1 << 20;
+/// The most files of a copy.
+pub(crate) const FILES_MAX: usize = 1 << 20;
+
+/// What a leader offers to a member.
+#[derive(Clone, Debug)]
+pub(crate) struct Offer {
+    /// The leader's.
+    pub(crate) vote: Vote,
+    /// The state that the member will be in.
+    pub(crate) mark: Mark,
+    pub(crate) files: Vec<CopiedFile>,
+}
+
+/// A part of a file of the copy that was offered last.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) id: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: bytes::Bytes,
+}

@@ -1,0 +1,170 @@
+//! The member's half: keeps what arrives, verifies it and installs it.
+//!
+//! A file has its name only when all of it is synced; until then its name ends in [`UNFINISHED`]. After a restart such files
+//! are not continued: nothing is known of what a failed sync has lost of them. Whole files are used again, also for a copy
+//! of another moment.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
+use terrane_env::fs::{self, UNFINISHED};
+use terrane_types::ReplicaId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{COPIES_AT_ONCE, Offer, Part};
+use crate::CopiedFile;
+use crate::adapter::StateAt;
+use crate::erased::Machine;
+use crate::log::Mark;
+use crate::replica::Raft;
+use crate::types::{Types, Vote};
+
+/// How many copies a process receives.
+pub(crate) fn turns() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(COPIES_AT_ONCE))
+}
+
+/// The copy that a replica receives, if any. One step at a time.
+pub(crate) struct Incoming {
+    machine: Arc<dyn Machine>,
+    turns: Arc<Semaphore>,
+    arriving: tokio::sync::Mutex<Option<Arriving>>,
+}
+
+struct Arriving {
+    mark: Mark,
+    files: BTreeMap<u64, u64>,
+    dir: PathBuf,
+    /// The files that have begun to arrive, with the bytes that did.
+    arrived: BTreeMap<u64, u64>,
+    current: Option<(u64, fs::File)>,
+    #[allow(dead_code, reason = "held until the copy is installed or given up")]
+    turn: OwnedSemaphorePermit,
+}
+
+impl Incoming {
+    pub(crate) fn new(machine: Arc<dyn Machine>, turns: Arc<Semaphore>) -> Incoming {
+        Incoming { machine, turns, arriving: tokio::sync::Mutex::default() }
+    }
+
+    /// Begins to receive a copy, or continues with one; returns the bytes of each file that need not be sent.
+    pub(crate) async fn offered(&self, offer: Offer) -> Result<Vec<CopiedFile>, String> {
+        let mut arriving = self.arriving.lock().await;
+        let files: BTreeMap<u64, u64> = offer.files.iter().map(|file| (file.id, file.size)).collect();
+        if files.len() != offer.files.len() || !files.contains_key(&0) {
+            return Err("a copy names a file twice, or lacks its description".to_owned());
+        }
+        let turn = match arriving.take() {
+            Some(before) => before.turn,
+            None => {
+                self.turns.clone().try_acquire_owned().map_err(|_| "this server receives other copies".to_owned())?
+            }
+        };
+        let bytes = files.values().fold(0, |sum: u64, size| sum.saturating_add(*size));
+        let dir = self.machine.incoming(bytes).await?;
+        let arrived = found(&dir, &files).await.map_err(|error| format!("{}: {error}", dir.display()))?;
+        let held = arrived.iter().map(|(id, size)| CopiedFile { id: *id, size: *size }).collect();
+        *arriving = Some(Arriving { mark: offer.mark, files, dir, arrived, current: None, turn });
+        Ok(held)
+    }
+
+    /// Takes a part, which must continue its file.
+    pub(crate) async fn part(&self, part: Part) -> Result<(), String> {
+        let mut arriving = self.arriving.lock().await;
+        let copy = arriving.as_mut().ok_or("no copy was offered")?;
+        match copy.take(&part).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // What a failed write or sync left is not known: the next offer begins the file again.
+                *arriving = None;
+                Err(format!("part of file {} of a copy: {error}", part.id))
+            }
+        }
+    }
+
+    /// Verifies the copy and installs it through openraft; returns the vote of this replica.
+    pub(crate) async fn install(&self, raft: &Raft, replica: ReplicaId, vote: Vote) -> Result<Vote, String> {
+        let mut arriving = self.arriving.lock().await;
+        let copy = arriving.take().ok_or("no copy was offered")?;
+        if copy.files.iter().any(|(id, size)| copy.arrived.get(id) != Some(size)) {
+            return Err("some files of the copy have not arrived".to_owned());
+        }
+        let Arriving { mark, dir, turn, .. } = copy;
+        let prepared = fs::sync_dir(&dir).await.map_err(|error| error.to_string());
+        let staged = match prepared {
+            Ok(()) => self.machine.stage(&dir).await,
+            Err(error) => Err(error),
+        };
+        let staged = match staged {
+            Ok(staged) => staged,
+            Err(what) => {
+                remove(&dir).await;
+                return Err(format!("the copy is not whole: {what}"));
+            }
+        };
+        let index = mark.log_id.index;
+        let meta = SnapshotMetaOf::<Types> { last_log_id: Some(mark.log_id), last_membership: mark.membership.clone() };
+        let snapshot = SnapshotOf::<Types, StateAt> { meta, snapshot: StateAt { mark, staged: Some(staged) } };
+        let outcome = raft.install_full_snapshot(vote, snapshot).await.map_err(|error| error.to_string())?;
+        tracing::info!(%replica, index, "took over a copy of the group");
+        remove(&dir).await;
+        drop(turn);
+        Ok(outcome.vote)
+    }
+}
+
+impl Arriving {
+    async fn take(&mut self, part: &Part) -> io::Result<()> {
+        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+        let size = *self.files.get(&part.id).ok_or_else(|| invalid("the copy has no such file"))?;
+        let arrived = self.arrived.get(&part.id).copied().unwrap_or(0);
+        let next = part.offset + part.bytes.len() as u64;
+        if part.offset != arrived || next > size {
+            return Err(invalid("it does not continue the file"));
+        }
+        let unfinished = self.dir.join(CopiedFile::name(part.id) + UNFINISHED);
+        if self.current.as_ref().is_none_or(|(id, _)| *id != part.id) {
+            let file = if arrived == 0 {
+                fs::File::create_new(&unfinished).await?
+            } else {
+                fs::File::open_rw(&unfinished).await?
+            };
+            self.current = Some((part.id, file));
+        }
+        let (_, file) = self.current.as_ref().expect("it was just opened");
+        file.write_all_at(&part.bytes, part.offset).await?;
+        if next == size {
+            file.sync_all().await?;
+            self.current = None;
+            fs::rename(&unfinished, &self.dir.join(CopiedFile::name(part.id))).await?;
+        }
+        self.arrived.insert(part.id, next);
+        Ok(())
+    }
+}
+
+/// The whole files of a copy that are in its directory. Everything else in it is removed.
+async fn found(dir: &Path, files: &BTreeMap<u64, u64>) -> io::Result<BTreeMap<u64, u64>> {
+    fs::create_dir_durable(dir).await?;
+    let mut found = BTreeMap::new();
+    for name in fs::list(dir).await? {
+        let path = dir.join(&name);
+        let id = name.parse::<u64>().ok().filter(|id| *id > 0 && CopiedFile::name(*id) == name);
+        let size = id.and_then(|id| files.get(&id).copied());
+        match (id, size) {
+            (Some(id), Some(size)) if fs::file_len(&path).await? == size => drop(found.insert(id, size)),
+            _ => fs::remove_file(&path).await?,
+        }
+    }
+    Ok(found)
+}
+
+async fn remove(dir: &Path) {
+    // Otherwise the next offer does it.
+    if let Err(error) = fs::remove_dir_all(dir).await {
+        tracing::warn!(dir = %dir.display(), %error, "a copy that is no longer needed was not removed");
+    }
+}

@@ -1,0 +1,165 @@
+//! The leader's half: offers a copy, sends what the member lacks, and orders it to install.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use terrane_types::{GroupId, ReplicaId};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::{BYTES_PER_SECOND, COPIES_AT_ONCE, Offer, PART_BYTES, Part};
+use crate::StateCopy;
+use crate::erased::Machine;
+use crate::log::Mark;
+use crate::peer::{Call, Link, Message};
+use crate::types::Vote;
+
+/// How long a member may take to look at what it has, and to write a part.
+const STEP_DEADLINE: Duration = Duration::from_secs(10);
+/// How long it may take to verify and install everything.
+const INSTALL_DEADLINE: Duration = Duration::from_secs(600);
+
+/// What all copies that a process sends share.
+pub(crate) struct Copies {
+    turns: Semaphore,
+    /// When the next part may be sent.
+    next: Mutex<Instant>,
+}
+
+impl Copies {
+    pub(crate) fn new() -> Arc<Copies> {
+        Arc::new(Copies { turns: Semaphore::new(COPIES_AT_ONCE), next: Mutex::new(Instant::now()) })
+    }
+
+    /// Waits until so many bytes may be sent.
+    async fn pace(&self, bytes: u64) {
+        let at = {
+            let mut next = self.next.lock();
+            let at = (*next).max(Instant::now());
+            *next = at + Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
+            at
+        };
+        tokio::time::sleep_until(at).await;
+    }
+}
+
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The entry up to which the member needs no log once it has installed the copy.
+    pub(crate) index: u64,
+    pub(crate) bytes: u64,
+    pub(crate) sent: u64,
+}
+
+/// The copies of one group that are being sent.
+#[derive(Default)]
+pub(crate) struct Sending {
+    members: Mutex<BTreeMap<ReplicaId, Progress>>,
+}
+
+impl Sending {
+    /// The log is kept from the entry after this one on, or the members would need another copy at once.
+    pub(crate) fn keeps_after(&self) -> Option<u64> {
+        self.members.lock().values().map(|progress| progress.index).min()
+    }
+
+    pub(crate) fn progress(&self) -> BTreeMap<ReplicaId, Progress> {
+        self.members.lock().clone()
+    }
+}
+
+/// Removes the copy from those that are being sent, however it ends.
+struct Sent<'a> {
+    sending: &'a Sending,
+    to: ReplicaId,
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        self.sending.members.lock().remove(&self.to);
+    }
+}
+
+/// One member of a group, and how to reach it.
+pub(crate) struct Target<'a> {
+    pub(crate) group: GroupId,
+    pub(crate) replica: ReplicaId,
+    pub(crate) link: &'a Link,
+    pub(crate) machine: &'a dyn Machine,
+    pub(crate) copies: &'a Copies,
+    pub(crate) sending: &'a Sending,
+}
+
+impl Target<'_> {
+    /// Sends a copy; returns the member's vote. After an error the next attempt continues with what has arrived.
+    pub(crate) async fn send(&self, vote: Vote, mark: Mark) -> Result<Vote, String> {
+        let _turn = self.copies.turns.acquire().await.map_err(|_| "the host is stopping")?;
+        let index = mark.log_id.index;
+        self.sending.members.lock().insert(self.replica, Progress { index, ..Progress::default() });
+        let _sent = Sent { sending: self.sending, to: self.replica };
+        // After the mark: whatever the state machine reported as durable then is in the copy.
+        let copy = self.machine.copy().await?;
+        let mut files = copy.files();
+        if terrane_env::planted!("a copy lacks a file") {
+            files.pop();
+        }
+        let bytes = files.iter().map(|file| file.size).sum();
+        self.note(|progress| progress.bytes = bytes);
+        let offer = Offer { vote, mark, files: files.clone() };
+        let held: BTreeMap<u64, u64> = match self.ask(Message::Offer(offer), STEP_DEADLINE).await? {
+            Message::Held(held) => held.into_iter().map(|file| (file.id, file.size)).collect(),
+            _ => return Err(UNEXPECTED.to_owned()),
+        };
+        for file in files {
+            let mut offset = held.get(&file.id).copied().unwrap_or(0).min(file.size);
+            self.note(|progress| progress.sent += offset);
+            // An empty file is a part too, or the member would never have it.
+            while offset < file.size || (file.size == 0 && !held.contains_key(&file.id)) {
+                offset = self.send_part(copy.as_ref(), file.id, offset, file.size).await?;
+                if file.size == 0 {
+                    break;
+                }
+            }
+        }
+        match self.ask(Message::Install(vote), INSTALL_DEADLINE).await? {
+            Message::Installed(vote) => Ok(vote),
+            _ => Err(UNEXPECTED.to_owned()),
+        }
+    }
+
+    async fn send_part(&self, copy: &dyn StateCopy, id: u64, offset: u64, size: u64) -> Result<u64, String> {
+        let left = usize::try_from(size - offset).unwrap_or(usize::MAX);
+        let length = left.min(terrane_env::limit!("bytes of a part of a copy", PART_BYTES, 512..=4096));
+        self.copies.pace(length as u64).await;
+        let bytes = copy.read(id, offset, length).await.map_err(|error| format!("file {id} of the copy: {error}"))?;
+        let next = offset + bytes.len() as u64;
+        match self.ask(Message::Part(Part { id, offset, bytes }), STEP_DEADLINE).await? {
+            Message::Taken => {
+                self.note(|progress| progress.sent += next - offset);
+                Ok(next)
+            }
+            _ => Err(UNEXPECTED.to_owned()),
+        }
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Progress)) {
+        if let Some(progress) = self.sending.members.lock().get_mut(&self.replica) {
+            change(progress);
+        }
+    }
+
+    async fn ask(&self, message: Message, within: Duration) -> Result<Message, String> {
+        let (group, replica, deadline) = (self.group, self.replica, Instant::now() + within);
+        let replied = self.link.call(Call { group, replica, message, deadline });
+        match replied.ok_or("too many calls are queued for this peer")?.await {
+            Ok(Message::Failed(what)) => Err(what),
+            Ok(message) => Ok(message),
+            Err(_) => Err("no reply".to_owned()),
+        }
+    }
+}
+
+const UNEXPECTED: &str = "the peer's reply does not match the request";

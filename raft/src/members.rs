@@ -1,0 +1,222 @@
+//! Changes of a group's members, step by step, by its leader.
+//!
+//! A new member joins as a learner: it gets the log (or a copy of the group) and does not count. Once it has caught up, one
+//! joint change makes it a voter and lets the member go that it replaces. Each step is idempotent: a caller that did not
+//! hear the answer repeats it, at whichever replica leads by then, and a joint change that a leader left half-way is
+//! completed by the repetition.
+//!
+//! Invariants:
+//! - A learner becomes a voter only when it has everything that was committed when the step began: an empty voter would
+//!   count towards quorums although it has nothing.
+//! - A step is refused if the voters after it could not form a quorum of members that answer now.
+//! - Members are on distinct servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use openraft::ChangeMembers;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::{ClientWriteError, RaftError};
+use terrane_types::{ReplicaId, ServerId};
+use tokio::time::Instant;
+
+use crate::MembersError;
+use crate::replica::Replica;
+use crate::types::{Member, Metrics, Types};
+
+/// How long a learner may take to get the last entries before it becomes a voter.
+const CATCH_UP_MAX: Duration = Duration::from_secs(3);
+/// How long a quorum may take to commit one configuration.
+const COMMIT_MAX: Duration = Duration::from_secs(5);
+/// How often a learner's progress is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How far a member has got, as its leader sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberProgress {
+    /// The member.
+    pub replica: ReplicaId,
+    /// Its server.
+    pub server: ServerId,
+    /// Whether it votes; otherwise it is a learner.
+    pub voter: bool,
+    /// The last entry it is known to have.
+    pub matched: u64,
+    /// It answered recently.
+    pub alive: bool,
+    /// Bytes of the copy of the group that is being sent to it; 0 if none is.
+    pub copy_bytes: u64,
+    /// How many of them it has.
+    pub copied_bytes: u64,
+}
+
+/// The voters of the newest configuration: during a joint change, those after it.
+fn voters_ahead(metrics: &Metrics) -> BTreeSet<ReplicaId> {
+    metrics.membership_config.membership().get_joint_config().last().cloned().unwrap_or_default()
+}
+
+fn is_joint(metrics: &Metrics) -> bool {
+    metrics.membership_config.membership().get_joint_config().len() > 1
+}
+
+fn refused(what: String) -> MembersError {
+    MembersError::Refused { what }
+}
+
+fn later(what: String) -> MembersError {
+    MembersError::Later { what }
+}
+
+impl Replica {
+    /// The members, as this leader sees them; empty if this replica does not lead.
+    pub(crate) fn members(&self) -> Vec<MemberProgress> {
+        let metrics = self.metrics.borrow_watched();
+        let Some(replication) = metrics.replication.as_ref() else { return Vec::new() };
+        let voters = voters_ahead(&metrics);
+        let copies = self.sending.progress();
+        let member = |(replica, member): (&ReplicaId, &Member)| {
+            let copy = copies.get(replica).copied().unwrap_or_default();
+            MemberProgress {
+                replica: *replica,
+                server: member.server,
+                voter: voters.contains(replica),
+                matched: replication.get(replica).copied().flatten().map_or(0, |id| id.index),
+                alive: self.is_up(&metrics, *replica),
+                copy_bytes: copy.bytes,
+                copied_bytes: copy.sent,
+            }
+        };
+        metrics.membership_config.nodes().map(member).collect()
+    }
+
+    /// This replica, or one that answered recently.
+    fn is_up(&self, metrics: &Metrics, replica: ReplicaId) -> bool {
+        replica == self.spec.replica || self.is_alive(metrics, replica)
+    }
+
+    /// Adds a member that does not vote.
+    pub(crate) async fn add_learner(&self, replica: ReplicaId, server: ServerId) -> Result<(), MembersError> {
+        {
+            let metrics = self.metrics.borrow_watched();
+            let known: BTreeMap<_, _> = metrics.membership_config.nodes().collect();
+            match known.get(&replica) {
+                Some(member) if member.server == server && self.leads() => return Ok(()),
+                Some(member) if member.server != server => {
+                    return Err(refused(format!("replica {replica} is on server {} already", member.server)));
+                }
+                _ => {}
+            }
+            if let Some((other, _)) = known.iter().find(|(_, member)| member.server == server) {
+                let group = self.spec.group;
+                return Err(refused(format!("group {group} has replica {other} on server {server} already")));
+            }
+        }
+        let added = self.raft.add_learner(replica, Member { server }, false);
+        self.committed(added).await
+    }
+
+    /// Makes a learner a voter and removes a member, in one change.
+    pub(crate) async fn change_voters(
+        &self,
+        promote: Option<ReplicaId>,
+        remove: Option<ReplicaId>,
+    ) -> Result<(), MembersError> {
+        let change = {
+            let metrics = self.metrics.borrow_watched();
+            self.change(&metrics, promote, remove)?
+        };
+        let Some(change) = change else { return Ok(()) };
+        if let Some(learner) = promote {
+            self.until_caught_up(learner).await?;
+        }
+        terrane_env::buggify_pause!("a change of members waits after its checks").await;
+        let changed = self.raft.change_membership(change, false);
+        self.committed(changed).await
+    }
+
+    /// What to order from openraft; `None` if the members are as wanted.
+    fn change(
+        &self,
+        metrics: &Metrics,
+        promote: Option<ReplicaId>,
+        remove: Option<ReplicaId>,
+    ) -> Result<Option<ChangeMembers<ReplicaId, Member>>, MembersError> {
+        if !self.leads() {
+            return Err(MembersError::NotLeader);
+        }
+        let members: BTreeSet<ReplicaId> = metrics.membership_config.nodes().map(|(replica, _)| *replica).collect();
+        if let Some(unknown) = promote.filter(|replica| !members.contains(replica)) {
+            return Err(refused(format!("replica {unknown} is not a member of group {}", self.spec.group)));
+        }
+        let voters = voters_ahead(metrics);
+        let mut wanted = voters.clone();
+        wanted.extend(promote);
+        wanted.retain(|replica| Some(*replica) != remove);
+        if wanted == voters && !is_joint(metrics) {
+            let leaving = remove.filter(|replica| members.contains(replica));
+            return Ok(leaving.map(|replica| ChangeMembers::RemoveNodes(BTreeSet::from([replica]))));
+        }
+        self.check_quorum(metrics, &wanted, promote)?;
+        if !wanted.contains(&self.spec.replica) {
+            return Err(later(format!(
+                "replica {} leads group {}; hand the leadership over first",
+                self.spec.replica, self.spec.group
+            )));
+        }
+        Ok(Some(ChangeMembers::ReplaceAllVoters(wanted)))
+    }
+
+    /// `promote` counts as up: it is waited for.
+    fn check_quorum(
+        &self,
+        metrics: &Metrics,
+        wanted: &BTreeSet<ReplicaId>,
+        promote: Option<ReplicaId>,
+    ) -> Result<(), MembersError> {
+        let up = |replica: &&ReplicaId| promote == Some(**replica) || self.is_up(metrics, **replica);
+        let up = wanted.iter().filter(up).count();
+        if up > wanted.len() / 2 {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "only {up} of the {} voters that group {} would have answer; bring servers back first",
+            wanted.len(),
+            self.spec.group
+        )))
+    }
+
+    /// Waits until a learner has everything that is committed now.
+    async fn until_caught_up(&self, learner: ReplicaId) -> Result<(), MembersError> {
+        let committed = self.metrics.borrow_watched().local_committed.map_or(0, |id| id.index);
+        let deadline = Instant::now() + CATCH_UP_MAX;
+        loop {
+            let matched = {
+                let metrics = self.metrics.borrow_watched();
+                let Some(replication) = metrics.replication.as_ref() else { return Err(MembersError::NotLeader) };
+                replication.get(&learner).copied().flatten().map_or(0, |id| id.index)
+            };
+            if matched >= committed || terrane_env::planted!("a learner becomes a voter before it has caught up") {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(later(format!(
+                    "replica {learner} has the log up to entry {matched} of {committed}; it is still catching up"
+                )));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    async fn committed<T>(
+        &self,
+        change: impl Future<Output = Result<T, RaftError<Types, ClientWriteError<Types>>>>,
+    ) -> Result<(), MembersError> {
+        match tokio::time::timeout(COMMIT_MAX, change).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(RaftError::Fatal(_))) => Err(MembersError::Stopped),
+            Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_)))) => Err(MembersError::NotLeader),
+            Ok(Err(RaftError::APIError(error))) => Err(later(error.to_string())),
+            Err(_) => Err(later(format!("no quorum of group {} has confirmed the change yet", self.spec.group))),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Members that lack entries which the log no longer has.
+
+use terrane_raft::LogConfig;
+
+use crate::support::{Cluster, GROUP, eventually};
+
+/// A log so small that a member that is away soon lacks entries.
+const SMALL: LogConfig =
+    LogConfig { segment_bytes: 1 << 20, cache_bytes: 1 << 20, limit_bytes: 8 << 20, purge_budget_bytes: 2 << 20 };
+/// The size of an operation.
+const LARGE: usize = 256 << 10;
+
+fn operation(number: usize) -> Vec<u8> {
+    [format!("{number:04}").into_bytes(), vec![7; LARGE]].concat()
+}
+
+/// Writes more than the log holds; returns all operations.
+async fn outgrow(cluster: &Cluster, from: usize) -> Vec<Vec<u8>> {
+    let operations: Vec<_> = (from..from + 48).map(operation).collect();
+    for operation in &operations {
+        cluster.propose(GROUP, operation).await;
+    }
+    operations
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_continue_without_a_member_and_it_gets_a_copy_when_it_is_back() {
+    let mut cluster = Cluster::start_with(3, SMALL).await;
+    cluster.allow_copies();
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"first").await;
+    let away = (1..=3).find(|server| !cluster.group(*server, GROUP).status().is_leader).unwrap();
+    cluster.stop(away).await;
+    let mut expected = vec![b"first".to_vec()];
+    expected.extend(outgrow(&cluster, 0).await);
+    cluster.run(away).await;
+    cluster.all_have(GROUP, &expected).await;
+    assert!(cluster.files_sent() > 0, "the log had everything, so nothing was shown");
+    // It follows from the log again, and a restart begins from the copy.
+    cluster.propose(GROUP, b"after").await;
+    expected.push(b"after".to_vec());
+    cluster.all_have(GROUP, &expected).await;
+    cluster.restart_all().await;
+    cluster.propose(GROUP, b"restarted").await;
+    expected.push(b"restarted".to_vec());
+    cluster.all_have(GROUP, &expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_gets_a_copy_while_writes_continue() {
+    let mut cluster = Cluster::start_with(3, SMALL).await;
+    cluster.allow_copies();
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"first").await;
+    let away = (1..=3).find(|server| !cluster.group(*server, GROUP).status().is_leader).unwrap();
+    cluster.stop(away).await;
+    let mut expected = vec![b"first".to_vec()];
+    expected.extend(outgrow(&cluster, 0).await);
+    cluster.run(away).await;
+    expected.extend(outgrow(&cluster, 100).await);
+    cluster.all_have(GROUP, &expected).await;
+    let status = cluster.group(away, GROUP).status();
+    eventually("it has applied everything", || {
+        let leader = (1..=3).map(|server| cluster.group(server, GROUP).status()).find(|status| status.is_leader);
+        leader.is_some_and(|leader| cluster.group(away, GROUP).status().applied == leader.applied)
+    })
+    .await;
+    assert!(status.failed.is_none());
+}

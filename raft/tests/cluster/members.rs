@@ -1,0 +1,171 @@
+//! Members join, are replaced and leave, while the group serves.
+
+use std::collections::BTreeMap;
+
+use terrane_raft::{GroupSpec, LogConfig, MembersError, ProposeError};
+use terrane_types::{ReplicaId, ServerId};
+
+use crate::support::{Cluster, GROUP, eventually, replica};
+
+const SMALL: LogConfig =
+    LogConfig { segment_bytes: 64 << 10, cache_bytes: 64 << 10, limit_bytes: 4 << 20, purge_budget_bytes: 256 << 10 };
+
+/// A new replica on a server, under an id that it never had.
+async fn join(cluster: &Cluster, server: u64, id: ReplicaId) {
+    let leader = cluster.leader(GROUP).await;
+    let mut members: BTreeMap<_, _> = cluster.group(leader, GROUP).status().members;
+    members.insert(id, ServerId(server));
+    let spec = GroupSpec { group: GROUP, replica: id, members };
+    cluster.host(server).join_group(spec.clone()).await.unwrap();
+    // A repetition changes nothing.
+    cluster.host(server).join_group(spec).await.unwrap();
+}
+
+/// Repeats a step at the leader until it is made.
+async fn until_made<F: Future<Output = Result<(), MembersError>>>(
+    cluster: &Cluster,
+    step: impl Fn(terrane_raft::Group<Vec<u8>, bytes::Bytes>) -> F,
+) {
+    loop {
+        let leader = cluster.leader(GROUP).await;
+        match step(cluster.group(leader, GROUP)).await {
+            Ok(()) => return,
+            Err(MembersError::NotLeader | MembersError::Later { .. }) => tokio::task::yield_now().await,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+async fn add(cluster: &Cluster, server: u64, id: ReplicaId) {
+    join(cluster, server, id).await;
+    until_made(cluster, |group| async move { group.add_learner(id, ServerId(server)).await }).await;
+}
+
+async fn change(cluster: &Cluster, promote: Option<ReplicaId>, remove: Option<ReplicaId>) {
+    until_made(cluster, |group| async move { group.change_voters(promote, remove).await }).await;
+}
+
+async fn write(cluster: &Cluster, expected: &mut Vec<Vec<u8>>, what: &str) {
+    cluster.propose(GROUP, what.as_bytes()).await;
+    expected.push(what.as_bytes().to_vec());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_of_one_grows_to_three_and_then_needs_a_quorum() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create_on(GROUP, &[1]).await;
+    let mut expected = Vec::new();
+    write(&cluster, &mut expected, "alone").await;
+    for server in [2, 3] {
+        let id = replica(GROUP, server);
+        add(&cluster, server, id).await;
+        let status = cluster.group(1, GROUP).status();
+        assert!(status.members.contains_key(&id) && !status.voters.contains(&id), "{status:?}");
+        change(&cluster, Some(id), None).await;
+        change(&cluster, Some(id), None).await;
+        write(&cluster, &mut expected, &format!("with server {server}")).await;
+    }
+    cluster.all_have(GROUP, &expected).await;
+    cluster.restart_all().await;
+    write(&cluster, &mut expected, "restarted").await;
+    cluster.all_have(GROUP, &expected).await;
+    // It no longer reads or writes alone, although it was created as a group of one.
+    let leader = cluster.leader(GROUP).await;
+    for other in (1..=3).filter(|server| *server != leader) {
+        cluster.stop(other).await;
+    }
+    let group = cluster.group(leader, GROUP);
+    let mut answer = group.read_barrier().await;
+    while answer.is_ok() {
+        // Under the last lease.
+        tokio::task::yield_now().await;
+        answer = group.read_barrier().await;
+    }
+    assert!(matches!(answer, Err(ProposeError::NotLeader { .. } | ProposeError::Busy)), "{answer:?}");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_that_is_gone_is_replaced_and_its_replica_removed_when_it_is_back() {
+    let mut cluster = Cluster::start_with(4, SMALL).await;
+    cluster.allow_copies();
+    cluster.create_on(GROUP, &[1, 2, 3]).await;
+    let mut expected = Vec::new();
+    write(&cluster, &mut expected, "three").await;
+    let gone = (1..=3).find(|server| !cluster.group(*server, GROUP).status().is_leader).unwrap();
+    cluster.stop(gone).await;
+    for n in 0..40 {
+        write(&cluster, &mut expected, &format!("{n}").repeat(8 << 10)).await;
+    }
+    let (old, new) = (replica(GROUP, gone), replica(GROUP, 4));
+    add(&cluster, 4, new).await;
+    change(&cluster, Some(new), Some(old)).await;
+    let leader = cluster.leader(GROUP).await;
+    let status = cluster.group(leader, GROUP).status();
+    assert!(status.voters.contains(&new) && !status.members.contains_key(&old), "{status:?}");
+    cluster.all_have(GROUP, &expected).await;
+    // The new member counts: with it and one of the others there is a quorum.
+    let other = (1..=3).find(|server| *server != gone && *server != leader).unwrap();
+    cluster.stop(other).await;
+    write(&cluster, &mut expected, "without the other").await;
+    cluster.run(other).await;
+
+    // The old one is back. Nobody tells it anything until it is removed.
+    cluster.run(gone).await;
+    let left = cluster.host(gone);
+    left.remove_group(GROUP, ReplicaId(old.0 + 1)).await.unwrap();
+    assert!(left.group(GROUP).is_some(), "another replica was to be removed");
+    left.remove_group(GROUP, old).await.unwrap();
+    left.remove_group(GROUP, old).await.unwrap();
+    assert!(left.group(GROUP).is_none());
+    cluster.forget(gone, GROUP);
+    drop(left);
+    cluster.stop(gone).await;
+    cluster.run(gone).await;
+    assert!(cluster.host(gone).group(GROUP).is_none(), "its removal is durable");
+
+    // It joins again under a new id, in place of the other.
+    let again = ReplicaId(old.0 + 50);
+    add(&cluster, gone, again).await;
+    let leader = cluster.leader(GROUP).await;
+    let leaves = [4, other].into_iter().find(|server| *server != leader).unwrap();
+    let leaving = cluster.group(leaves, GROUP).status().replica;
+    change(&cluster, Some(again), Some(leaving)).await;
+    cluster.host(leaves).remove_group(GROUP, leaving).await.unwrap();
+    cluster.forget(leaves, GROUP);
+    write(&cluster, &mut expected, "again").await;
+    eventually("it has everything", || cluster.list(gone, GROUP) == expected).await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn impossible_changes_are_refused_and_change_nothing() {
+    let mut cluster = Cluster::start(4).await;
+    cluster.create_on(GROUP, &[1, 2, 3]).await;
+    cluster.propose(GROUP, b"first").await;
+    let leader = cluster.leader(GROUP).await;
+    let group = cluster.group(leader, GROUP);
+    let before = group.status().voters;
+    let refused = |outcome: Result<(), MembersError>| match outcome {
+        Err(MembersError::Refused { what }) => what,
+        other => panic!("{other:?}"),
+    };
+    let unknown = ReplicaId(77);
+    assert!(refused(group.change_voters(Some(unknown), None).await).contains("not a member"));
+    assert!(refused(group.add_learner(unknown, ServerId(leader)).await).contains("already"));
+    // The leader does not remove itself.
+    let outcome = group.change_voters(None, Some(replica(GROUP, leader))).await;
+    assert!(matches!(outcome, Err(MembersError::Later { .. })), "{outcome:?}");
+    // A learner that was never created cannot catch up.
+    group.add_learner(unknown, ServerId(4)).await.unwrap();
+    let outcome = group.change_voters(Some(unknown), None).await;
+    assert!(matches!(outcome, Err(MembersError::Later { .. })), "{outcome:?}");
+    assert_eq!(group.status().voters, before);
+    group.change_voters(None, Some(unknown)).await.unwrap();
+    assert!(!group.status().members.contains_key(&unknown));
+    // Followers name no leader here; they just do not do it.
+    let follower = (1..=3).find(|server| *server != leader).unwrap();
+    let outcome = cluster.group(follower, GROUP).change_voters(None, Some(replica(GROUP, leader))).await;
+    assert_eq!(outcome, Err(MembersError::NotLeader));
+    cluster.stop_all().await;
+}
