@@ -33,6 +33,7 @@ mod identity;
 mod joining;
 mod maintenance;
 mod masters;
+mod membership;
 mod metrics;
 mod operation;
 mod page_token;

@@ -23,6 +23,10 @@ impl Replicas {
         self.machines.write().insert(machine.group(), machine);
     }
 
+    pub fn remove_machine(&self, group: GroupId) {
+        self.machines.write().remove(&group);
+    }
+
     pub fn machine(&self, group: GroupId) -> Option<Arc<GroupMachine>> {
         self.machines.read().get(&group).cloned()
     }

@@ -20,6 +20,7 @@ use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::joining::Joining;
 use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, page_keys};
+use crate::membership;
 use crate::metrics::{FamilyLabels, Metrics};
 use crate::operation::ChangeTables;
 use crate::page_token::PageSeal;
@@ -137,6 +138,8 @@ impl Reporter {
                 leader: status.leader.map_or(0, |(_, server)| server.0),
                 applied: status.applied,
                 regions: u32::try_from(hosted.len()).unwrap_or(u32::MAX),
+                members: group.members().iter().map(membership::member_progress).collect(),
+                voter: status.voters.contains(&status.replica),
             });
             stopped.extend(stopped_replica(&status));
             for replica in &status.snapshot_wanted_by {

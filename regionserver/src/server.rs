@@ -42,6 +42,7 @@ use crate::identity::Identity;
 use crate::joining::{self, Joining};
 use crate::maintenance::Maintenance;
 use crate::masters::{Masters, REPORT_INTERVAL, Registered};
+use crate::membership::{self, Membership};
 use crate::metrics::Metrics;
 use crate::page_token::PageSeal;
 use crate::proposal::GroupHost;
@@ -158,6 +159,7 @@ impl RegionServer {
         parts.budgets.add(parts.admission.waiting().clone());
         parts.intake.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let host = open_host(&config, identity, advertised, &engine, &parts).await?;
+        membership::remove_leftovers(&engine, &host).await.map_err(StartError::Engine)?;
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let edge = parts.edge(identity, &host, &config);
         let stop_serving = CancellationToken::new();
@@ -166,6 +168,11 @@ impl RegionServer {
             edge: edge.clone(),
             region_ids: parts.region_ids.clone(),
             maintenance: parts.maintenance(&edge, &engine),
+            membership: Membership {
+                edge: edge.clone(),
+                engine: engine.clone(),
+                changing: tokio::sync::Mutex::default(),
+            },
         };
         let serving = serve(&edge, admin, &host, listener, stop_serving.clone()).await?;
         let stop = CancellationToken::new();

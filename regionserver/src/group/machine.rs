@@ -1,7 +1,7 @@
 //! One replica's state machine: what it holds, and what background work does with it.
 //!
-//! Parts: [`prepare`] packs proposals on the leader, [`apply`] applies committed entries, [`regions`] what they say about
-//! tables and regions.
+//! Parts: [`copying`] takes and installs copies, [`prepare`] packs proposals on the leader, [`apply`] applies committed entries,
+//! [`regions`] what they say about tables and regions.
 //!
 //! Durability: regions carry their own points; background work records the group's part (schemas, dropped tables) later.
 //! Until then `dirty` holds back the log. After a restart each region skips entries up to the point with which it was
@@ -10,15 +10,17 @@
 //! A region's window of operations changes with its writes and is part of its durable point, so a replay restores it.
 
 mod apply;
+mod copying;
 pub mod digest;
 mod prepare;
 mod regions;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 
 use terrane_engine::{DurablePoint, Engine, GroupPoint};
-use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StateMachine};
+use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StagedCopy, StateCopy, StateMachine};
 use terrane_types::{GroupId, RegionDescriptor, RegionId, TableSchema};
 
 use self::regions::set_attributes;
@@ -45,6 +47,10 @@ pub struct GroupMachine {
     regions: Arc<HostedRegions>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
+    /// For a copy, which is installed later.
+    this: Weak<GroupMachine>,
+    /// Held while the group's part of the state is recorded.
+    recording: tokio::sync::Mutex<()>,
     /// Held while an entry is applied and while a region is frozen, so that a durable point never lies inside an entry. Never
     /// held by anything that waits for an apply.
     boundary: tokio::sync::Mutex<()>,
@@ -70,6 +76,8 @@ struct Inner {
     dirty: Option<(u64, u64)>,
     /// Regions of dropped tables whose files are still there.
     discarded: Vec<RegionId>,
+    /// The replica was removed from this server.
+    is_removed: bool,
 }
 
 /// What background work needs to know to flush a region.
@@ -90,44 +98,24 @@ impl GroupMachine {
         signals: Arc<Signals>,
         metrics: Arc<Metrics>,
     ) -> Result<Arc<Self>, String> {
-        let recorded = engine.group_point(group);
-        let mut state = match &recorded {
-            Some(point) => GroupState::decode(group, point.state.clone())
-                .map_err(|error| format!("the recorded state of group {group}: {error}"))?,
-            None => GroupState::new(group),
-        };
-        let (mut hosted, mut windows) = (BTreeMap::new(), BTreeMap::new());
-        let recorded = recorded.map(|point| point.index);
-        let mut applied = recorded;
-        let mut stamp = 0;
-        for region in engine.regions() {
-            let point = region.point();
-            if point.group != group {
-                continue;
-            }
-            let region_state = RegionState::decode(point.descriptor.clone())
-                .map_err(|error| format!("the recorded state of region {}: {error}", region.id()))?;
-            applied = Some(applied.map_or(point.index, |least| least.min(point.index)));
-            stamp = stamp.max(point.stamp);
-            let forgets = terrane_env::planted!("the window is lost at a restart");
-            let recorded = if forgets { Window::default().encode() } else { point.window.clone() };
-            let window = Window::decode(recorded)
-                .map_err(|error| format!("the recorded operations of region {}: {error}", region.id()))?;
-            windows.insert(region.id(), window);
-            state.restore(region_state.clone());
-            hosted.insert(region.id(), HostedRegion::new(region_state, region, point.index));
-        }
-        for hosted in hosted.values() {
-            set_attributes(&hosted.engine, &hosted.state().schema);
+        let inner = Inner::restored(group, &engine)?;
+        for hosted in inner.hosted.values() {
             regions.insert(hosted.clone());
         }
-        let applied = applied.unwrap_or(0);
-        let recorded = recorded.unwrap_or(0);
-        let (last_entry, dirty, discarded) = (None, None, Vec::new());
-        let inner = Inner { state, hosted, windows, applied, stamp, last_entry, recorded, dirty, discarded };
         let boundary = tokio::sync::Mutex::new(());
         let (inner, evaluator) = (RankedMutex::new(inner), RankedMutex::default());
-        Ok(Arc::new(Self { group, engine, regions, signals, metrics, boundary, inner, evaluator }))
+        Ok(Arc::new_cyclic(|this| Self {
+            group,
+            engine,
+            regions,
+            signals,
+            metrics,
+            this: this.clone(),
+            recording: tokio::sync::Mutex::new(()),
+            boundary,
+            inner,
+            evaluator,
+        }))
     }
 
     pub fn group(&self) -> GroupId {
@@ -233,9 +221,13 @@ impl GroupMachine {
     /// Regions that are not in the manifest yet come first. After a restart the entries that created them create them again,
     /// and those entries must find the group's part as it was before them, not one that already knows the regions' fate.
     pub async fn record(&self) -> Result<(), terrane_engine::Error> {
+        let _recording = self.recording.lock().await;
         let (point, discarded, unrecorded) = {
             let _boundary = self.boundary.lock().await;
             let inner = self.inner.lock();
+            if inner.is_removed {
+                return Ok(());
+            }
             let unrecorded: Vec<_> = inner.hosted.values().filter(|hosted| !hosted.is_in_manifest()).cloned().collect();
             (
                 GroupPoint { index: inner.applied.max(inner.recorded), state: inner.state.encode() },
@@ -260,6 +252,20 @@ impl GroupMachine {
         Ok(())
     }
 
+    /// Removes everything of the group from this server: its replica has left the group, and nothing is proposed or applied any
+    /// more. Reads that have begun end with what they have.
+    pub async fn remove(&self) -> Result<(), terrane_engine::Error> {
+        let _recording = self.recording.lock().await;
+        let _boundary = self.boundary.lock().await;
+        let gone: Vec<RegionId> = {
+            let mut inner = self.inner.lock();
+            inner.is_removed = true;
+            std::mem::take(&mut inner.hosted).into_keys().collect()
+        };
+        gone.into_iter().for_each(|region| self.regions.remove(region));
+        self.engine.remove_group(self.group).await
+    }
+
     /// Flushes a region that is not in the manifest yet. One that was split before that is on disk with its daughters.
     async fn put_on_disk(&self, region: RegionId) -> Result<(), terrane_engine::Error> {
         self.flush(region).await?;
@@ -276,6 +282,44 @@ impl GroupMachine {
 }
 
 impl Inner {
+    /// What the engine has on disk of a group.
+    fn restored(group: GroupId, engine: &Engine) -> Result<Self, String> {
+        let recorded = engine.group_point(group);
+        // A copy of a group of which nothing was recorded has an empty state.
+        let mut state = match recorded.as_ref().filter(|point| !point.state.is_empty()) {
+            Some(point) => GroupState::decode(group, point.state.clone())
+                .map_err(|error| format!("the recorded state of group {group}: {error}"))?,
+            None => GroupState::new(group),
+        };
+        let (mut hosted, mut windows) = (BTreeMap::new(), BTreeMap::new());
+        let recorded = recorded.map(|point| point.index);
+        let mut applied = recorded;
+        let mut stamp = 0;
+        for region in engine.regions() {
+            let point = region.point();
+            if point.group != group {
+                continue;
+            }
+            let region_state = RegionState::decode(point.descriptor.clone())
+                .map_err(|error| format!("the recorded state of region {}: {error}", region.id()))?;
+            applied = Some(applied.map_or(point.index, |least| least.min(point.index)));
+            stamp = stamp.max(point.stamp);
+            let forgets = terrane_env::planted!("the window is lost at a restart");
+            let recorded = if forgets { Window::default().encode() } else { point.window.clone() };
+            let window = Window::decode(recorded)
+                .map_err(|error| format!("the recorded operations of region {}: {error}", region.id()))?;
+            windows.insert(region.id(), window);
+            state.restore(region_state.clone());
+            let opened = HostedRegion::new(region_state, region, point.index);
+            set_attributes(&opened.engine, &opened.state().schema);
+            hosted.insert(opened.region, opened);
+        }
+        let applied = applied.unwrap_or(0);
+        let recorded = recorded.unwrap_or(0);
+        let (last_entry, dirty, discarded, is_removed) = (None, None, Vec::new(), false);
+        Ok(Self { state, hosted, windows, applied, stamp, last_entry, recorded, dirty, discarded, is_removed })
+    }
+
     /// The durable point of a region as of the last applied entry.
     fn point(&self, group: GroupId, hosted: &HostedRegion, state: &RegionState) -> DurablePoint {
         DurablePoint {
@@ -356,6 +400,22 @@ impl StateMachine for GroupMachine {
 
     fn lost_leadership(&self) {
         self.evaluator.lock().forget();
+    }
+
+    fn can_be_copied(&self) -> bool {
+        self.engine.can_copy_groups()
+    }
+
+    fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>> {
+        Box::pin(self.copied())
+    }
+
+    fn incoming(&self, bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>> {
+        Box::pin(self.room_for(bytes))
+    }
+
+    fn stage<'a>(&'a self, dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
+        Box::pin(self.staged(dir))
     }
 }
 

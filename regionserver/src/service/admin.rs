@@ -1,6 +1,5 @@
 //! The service `RegionServer`: commands from the master and from administrators.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -9,13 +8,14 @@ use terrane_proto::hello::Identity;
 use terrane_proto::{error, hello, v1};
 use terrane_raft::GroupSpec;
 use terrane_types::{
-    Error, GroupId, Invalid, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
+    Error, GroupId, Invalid, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, TableId, TableSchema,
 };
 use tonic::{Request, Response, Status};
 
 use crate::edge::Edge;
 use crate::error_mapping::{not_leader, propose_error, stopping};
 use crate::maintenance::{Maintenance, Progress};
+use crate::membership::{self, Membership, raft_error};
 use crate::operation::ChangeTables;
 use crate::proposal::{Group, Proposal};
 use crate::region::split;
@@ -27,6 +27,7 @@ pub struct AdminService {
     pub edge: Arc<Edge>,
     pub region_ids: Arc<RegionIdStock>,
     pub maintenance: Maintenance,
+    pub membership: Membership,
 }
 
 type ProgressStream = Pin<Box<dyn Stream<Item = Result<v1::MaintainTableProgress, Status>> + Send>>;
@@ -39,6 +40,42 @@ impl v1::region_server_server::RegionServer for AdminService {
     ) -> Result<Response<v1::CreateGroupReply>, Status> {
         let created = self.make_group(request.into_inner()).await;
         created.map(|()| Response::new(v1::CreateGroupReply {})).map_err(|error| error::status(&error))
+    }
+
+    async fn join_group(&self, request: Request<v1::JoinGroupRequest>) -> Result<Response<v1::JoinGroupReply>, Status> {
+        let joined = self.join(request.into_inner()).await;
+        joined.map(|()| Response::new(v1::JoinGroupReply {})).map_err(|error| error::status(&error))
+    }
+
+    async fn change_members(
+        &self,
+        request: Request<v1::ChangeMembersRequest>,
+    ) -> Result<Response<v1::ChangeMembersReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        let members = self.membership.change(&request).await.map_err(|error| error::status(&error))?;
+        let members = members.iter().map(membership::member_progress).collect();
+        Ok(Response::new(v1::ChangeMembersReply { members }))
+    }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<v1::TransferLeaderRequest>,
+    ) -> Result<Response<v1::TransferLeaderReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        let handed_over = self.membership.transfer(GroupId(request.group), ReplicaId(request.to_replica)).await;
+        handed_over.map(|()| Response::new(v1::TransferLeaderReply {})).map_err(|error| error::status(&error))
+    }
+
+    async fn remove_replica(
+        &self,
+        request: Request<v1::RemoveReplicaRequest>,
+    ) -> Result<Response<v1::RemoveReplicaReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        let removed = self.membership.remove(GroupId(request.group), ReplicaId(request.replica)).await;
+        removed.map(|()| Response::new(v1::RemoveReplicaReply {})).map_err(|error| error::status(&error))
     }
 
     async fn change_tables(
@@ -86,12 +123,7 @@ impl AdminService {
 
     async fn make_group(&self, request: v1::CreateGroupRequest) -> Result<(), Error> {
         self.check(request.hello.as_ref())?;
-        let mut members = BTreeMap::new();
-        let mut addresses = Vec::new();
-        for member in request.members {
-            members.insert(ReplicaId(member.replica), ServerId(member.server));
-            addresses.push((ServerId(member.server), member.address));
-        }
+        let (members, addresses) = membership::members(request.members);
         let replica = ReplicaId(request.replica);
         if members.get(&replica) != Some(&self.identity.server) {
             let what = format!("replica {replica} of group {} is not a member on this server", request.group);
@@ -99,7 +131,20 @@ impl AdminService {
         }
         self.edge.addresses.set(addresses);
         let spec = GroupSpec { group: GroupId(request.group), replica, members };
-        self.edge.host.create_group(spec, request.lead).await.map_err(create_error)
+        self.edge.host.create_group(spec, request.lead).await.map_err(raft_error)
+    }
+
+    async fn join(&self, request: v1::JoinGroupRequest) -> Result<(), Error> {
+        self.check(request.hello.as_ref())?;
+        let (mut members, addresses) = membership::members(request.members);
+        if members.is_empty() {
+            let what = format!("a replica that joins group {} needs its members", request.group);
+            return Err(Error::Invalid(Invalid { what }));
+        }
+        let replica = ReplicaId(request.replica);
+        members.insert(replica, self.identity.server);
+        self.edge.addresses.set(addresses);
+        self.membership.join(GroupSpec { group: GroupId(request.group), replica, members }).await
     }
 
     async fn change(&self, request: v1::ChangeTablesRequest) -> Result<u64, Error> {
@@ -175,15 +220,4 @@ fn encode_progress(
         done: progress.done,
     };
     progress.map(move |progress| progress.map(message).map_err(|error| error::status(&error)))
-}
-
-fn create_error(error: terrane_raft::Error) -> Error {
-    match error {
-        terrane_raft::Error::Exists { group } => {
-            Error::AlreadyExists { what: format!("group {group} with other members") }
-        }
-        terrane_raft::Error::Invalid { what } => Error::Invalid(Invalid { what }),
-        terrane_raft::Error::Stopped => stopping(),
-        other => Error::Internal { message: other.to_string() },
-    }
 }

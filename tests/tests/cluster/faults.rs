@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use terrane_client::{Error, Get, KeyRange, Put, Scan};
+use terrane_regionserver::BackendKind;
 use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
 
@@ -59,14 +60,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_log_names_what_holds_it_back_and_reads_continue() -> Result<()> {
-    let settings = Settings {
-        groups_per_server: 1,
-        log_limit: TINY_LOG,
-        log_purge_budget: TINY_LOG / 4,
-        segment_bytes: 128 << 10,
-        ..Settings::default()
-    };
-    let mut cluster = Cluster::start(settings).await?;
+    // This engine cannot copy a group, so the log is kept for a member that is away.
+    let mut cluster = Cluster::start(Settings { engine: BackendKind::Sled, ..tiny_log() }).await?;
     let client = cluster.client_builder().timeout(PATIENCE).build().await?;
     let table = plain_table(&client, "t", NEVER_SPLIT).await?;
     table.put(Put::new("first").set("f", "q", "1")).await?;
@@ -98,6 +93,48 @@ async fn a_full_log_names_what_holds_it_back_and_reads_continue() -> Result<()> 
 
     cluster.start_server(down).await?;
     eventually("a write once the server is back", SOON, async || Ok(write(&table, written).await?)).await?;
+    cluster.stop_all().await;
+    Ok(())
+}
+
+fn tiny_log() -> Settings {
+    Settings {
+        groups_per_server: 1,
+        log_limit: TINY_LOG,
+        log_purge_budget: TINY_LOG / 4,
+        segment_bytes: 128 << 10,
+        ..Settings::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_server_stops_no_write_and_catches_up_from_a_copy_when_it_is_back() -> Result<()> {
+    let mut cluster = Cluster::start(tiny_log()).await?;
+    let client = cluster.client_builder().timeout(SOON).build().await?;
+    let table = plain_table(&client, "t", NEVER_SPLIT).await?;
+    let down = 2;
+    write(&table, 0).await?;
+    cluster.stop_server(down).await;
+    let rows = u64::from(8 * TINY_LOG as u32) / VALUE_BYTES as u64;
+    for row in 1..rows {
+        write(&table, row).await.with_context(|| format!("row {row} with a server down"))?;
+    }
+    cluster.start_server(down).await?;
+    for row in rows..rows + 8 {
+        write(&table, row).await.with_context(|| format!("row {row} with the server back"))?;
+    }
+    eventually("all replicas are equal", SOON, async || {
+        let mut digests = Vec::new();
+        for index in 0..3 {
+            let of_server = cluster.server(index).context("it runs")?.digests().await;
+            digests.push(of_server.into_iter().collect::<Result<Vec<_>, _>>()?);
+        }
+        ensure!(digests[0].len() == 3, "{} of 3 groups are complete", digests[0].len());
+        ensure!(digests.iter().all(|of_server| *of_server == digests[0]), "they differ");
+        Ok(())
+    })
+    .await?;
+    assert_eq!(all_rows(&table, Scan::all()).await?.len() as u64, rows + 8);
     cluster.stop_all().await;
     Ok(())
 }

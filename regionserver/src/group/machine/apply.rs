@@ -37,7 +37,14 @@ impl GroupMachine {
         // Before the boundary, which the flushes that free memory need.
         self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
         let _boundary = self.boundary.lock().await;
-        self.inner.lock().begin_entry(self.group, entry.index);
+        {
+            let mut inner = self.inner.lock();
+            if inner.is_removed {
+                // An entry that was on its way when the replica was removed. It is not a leader's: nothing waits for replies.
+                return vec![Reply::Applied { stamp: entry.stamp }; entry.operations.len()];
+            }
+            inner.begin_entry(self.group, entry.index);
+        }
         let mut replies = Vec::with_capacity(entry.operations.len());
         let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
         for operation in &entry.operations {

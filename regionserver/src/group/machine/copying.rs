@@ -1,0 +1,130 @@
+//! Copies of a group, for members that lack entries which the log no longer has.
+//!
+//! A copy is what a restart would begin from: the engine's record of the group and its files. Installing one is like a
+//! restart in the middle of the process: everything in memory is built again from what the engine has then. Readers that hold
+//! a region of before continue over its cells, and find the new one with their next request.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_engine::{GroupContents, GroupCopy, StagedGroup};
+use terrane_env::fs;
+use terrane_env::task::run_io;
+use terrane_raft::{BoxFuture, CopiedFile, StagedCopy, StateCopy};
+
+use super::{GroupMachine, Inner};
+
+/// The number of the file that describes a copy.
+const DESCRIPTION: u64 = 0;
+/// What stays free on the disk of a server that receives a copy.
+const FREE_BYTES_MIN: u64 = 256 << 20;
+
+impl GroupMachine {
+    /// A copy of what is in synced files. What was written since is in the log.
+    pub(super) async fn copied(&self) -> Result<Arc<dyn StateCopy>, String> {
+        let copy = self.engine.copy_group(self.group).await.map_err(|error| error.to_string())?;
+        let description = Bytes::from(copy.contents().encode());
+        Ok(Arc::new(Copied { copy, description }))
+    }
+
+    /// Where a copy of so many bytes is put as it arrives.
+    pub(super) async fn room_for(&self, bytes: u64) -> Result<PathBuf, String> {
+        let dir = self.engine.incoming_dir(self.group);
+        let engine_dir = self.engine.dir().to_owned();
+        let free = run_io(async move { fs::free_space(&engine_dir).await }).await.map_err(|error| error.to_string())?;
+        if free < bytes.saturating_add(FREE_BYTES_MIN) {
+            let mebibytes = |bytes: u64| bytes >> 20;
+            return Err(format!(
+                "a copy of group {} takes {} MiB, and {} MiB are free; free some space, and it is sent again",
+                self.group,
+                mebibytes(bytes),
+                mebibytes(free)
+            ));
+        }
+        Ok(dir)
+    }
+
+    /// Verifies a copy that has arrived.
+    pub(super) async fn staged(&self, dir: &Path) -> Result<Box<dyn StagedCopy>, String> {
+        let description = dir.join(CopiedFile::name(DESCRIPTION));
+        let bytes = run_io(async move { fs::read(&description).await }).await.map_err(|error| error.to_string())?;
+        let contents = GroupContents::decode(&bytes).ok_or("its description is of another build, or damaged")?;
+        if contents.group() != self.group {
+            return Err(format!("it is a copy of group {}", contents.group()));
+        }
+        let staged = self.engine.stage_group(contents, dir).await.map_err(|error| error.to_string())?;
+        let machine = self.this.upgrade().ok_or("the group is being closed")?;
+        Ok(Box::new(Staged { machine, staged }))
+    }
+
+    async fn install(&self, staged: StagedGroup, index: u64) -> io::Result<()> {
+        // A record of the state before must not follow the copy.
+        let _recording = self.recording.lock().await;
+        let _boundary = self.boundary.lock().await;
+        self.engine.install_group(staged).await.map_err(io::Error::other)?;
+        let mut fresh = Inner::restored(self.group, &self.engine).map_err(io::Error::other)?;
+        // Regions without later writes have older points.
+        fresh.applied = fresh.applied.max(index);
+        fresh.last_entry = Some(index);
+        self.evaluator.lock().forget();
+        let mut inner = self.inner.lock();
+        for hosted in fresh.hosted.values() {
+            self.regions.insert(hosted.clone());
+        }
+        // Only now: a request always finds the regions of before, or those of the copy.
+        for gone in inner.hosted.keys().filter(|region| !fresh.hosted.contains_key(region)) {
+            self.regions.remove(*gone);
+        }
+        *inner = fresh;
+        drop(inner);
+        self.signals.wake();
+        Ok(())
+    }
+}
+
+struct Staged {
+    machine: Arc<GroupMachine>,
+    staged: StagedGroup,
+}
+
+impl StagedCopy for Staged {
+    fn install(self: Box<Self>, index: u64) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(async move { self.machine.install(self.staged, index).await })
+    }
+}
+
+/// A copy that is being sent.
+struct Copied {
+    copy: GroupCopy,
+    description: Bytes,
+}
+
+impl StateCopy for Copied {
+    fn files(&self) -> Vec<CopiedFile> {
+        let description = CopiedFile { id: DESCRIPTION, size: self.description.len() as u64 };
+        let files: BTreeMap<u64, u64> =
+            self.copy.contents().files().into_iter().map(|file| (file.id, file.size)).collect();
+        std::iter::once(description).chain(files.into_iter().map(|(id, size)| CopiedFile { id, size })).collect()
+    }
+
+    fn read(&self, id: u64, offset: u64, length: usize) -> BoxFuture<'_, io::Result<Bytes>> {
+        if id == DESCRIPTION {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.description.len());
+            let end = start.saturating_add(length).min(self.description.len());
+            return Box::pin(std::future::ready(Ok(self.description.slice(start..end))));
+        }
+        let path = self.copy.path(id).cloned();
+        Box::pin(async move {
+            let path = path.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+            run_io(async move {
+                let mut bytes = vec![0; length];
+                fs::File::open_read(&path).await?.read_exact_at(&mut bytes, offset).await?;
+                Ok(Bytes::from(bytes))
+            })
+            .await
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! Orders that change which servers have a group's replicas: join, change of members, handover, removal.
+//!
+//! A replica that is removed leaves the log first and the engine second. A crash in between leaves cells without a group,
+//! which the next start removes ([`remove_leftovers`]); until then nobody can read them, because regions are looked up
+//! through their group. A new replica of the group begins with nothing of an old one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use terrane_engine::Engine;
+use terrane_proto::v1;
+use terrane_raft::{GroupSpec, MemberProgress, MembersError};
+use terrane_types::{Error, GroupId, Invalid, ReplicaId, ServerId};
+
+use crate::edge::Edge;
+use crate::error_mapping::{engine_error, not_leader, stopping};
+use crate::proposal::{Group, GroupHost};
+
+/// How long a handover of a leadership may take; it takes milliseconds if the successor has the whole log.
+const HANDOVER_MAX: Duration = Duration::from_secs(3);
+/// When a step that is not possible yet should be tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// Carries out the orders.
+pub struct Membership {
+    pub edge: Arc<Edge>,
+    pub engine: Arc<Engine>,
+    /// One replica joins or is removed at a time: what one of them leaves must not mix with what the other brings.
+    pub changing: tokio::sync::Mutex<()>,
+}
+
+impl Membership {
+    /// Creates the local replica of an existing group.
+    pub async fn join(&self, spec: GroupSpec) -> Result<(), Error> {
+        let _changing = self.changing.lock().await;
+        if self.edge.host.group(spec.group).is_none() {
+            self.remove_from_engine(spec.group).await?;
+        }
+        self.edge.host.join_group(spec).await.map_err(raft_error)
+    }
+
+    /// Removes the local replica of a group. Does nothing if it is not here.
+    pub async fn remove(&self, group: GroupId, replica: ReplicaId) -> Result<(), Error> {
+        let _changing = self.changing.lock().await;
+        if let Some(local) = self.edge.host.group(group)
+            && local.status().replica != replica
+        {
+            return Ok(());
+        }
+        self.edge.host.remove_group(group, replica).await.map_err(raft_error)?;
+        terrane_env::buggify_pause!("a removed replica is still in the engine").await;
+        self.remove_from_engine(group).await
+    }
+
+    async fn remove_from_engine(&self, group: GroupId) -> Result<(), Error> {
+        match self.edge.replicas.machine(group) {
+            Some(machine) => machine.remove().await.map_err(engine_error)?,
+            None => self.engine.remove_group(group).await.map_err(engine_error)?,
+        }
+        self.edge.replicas.remove_machine(group);
+        Ok(())
+    }
+
+    /// Makes one step of a change of members, as the group's leader.
+    pub async fn change(&self, request: &v1::ChangeMembersRequest) -> Result<Vec<MemberProgress>, Error> {
+        let group = self.led(GroupId(request.group))?;
+        if let Some(learner) = &request.learner {
+            self.edge.addresses.set([(ServerId(learner.server), learner.address.clone())]);
+            let added = group.add_learner(ReplicaId(learner.replica), ServerId(learner.server)).await;
+            added.map_err(|error| self.members_error(error, &group))?;
+        }
+        let replica = |id: u64| (id != 0).then_some(ReplicaId(id));
+        if request.promote != 0 || request.remove != 0 {
+            let changed = group.change_voters(replica(request.promote), replica(request.remove)).await;
+            changed.map_err(|error| self.members_error(error, &group))?;
+        }
+        Ok(group.members())
+    }
+
+    /// Hands a leadership over. Done already if the replica leads.
+    pub async fn transfer(&self, group: GroupId, to: ReplicaId) -> Result<(), Error> {
+        let group = self.led(group)?;
+        if group.status().replica == to {
+            return Ok(());
+        }
+        group.transfer_leader(to).await.map_err(raft_error)?;
+        let handed_over = group.wait_for(|status| status.leader.is_some_and(|(leader, _)| leader == to), HANDOVER_MAX);
+        handed_over.await.map(drop).ok_or_else(|| later(format!("replica {to} did not take over group {}", group.id())))
+    }
+
+    /// A group that this server leads. A follower names the leader.
+    fn led(&self, id: GroupId) -> Result<Group, Error> {
+        let group = self.edge.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })?;
+        if group.status().is_leader { Ok(group) } else { Err(self.not_leader(&group)) }
+    }
+
+    fn not_leader(&self, group: &Group) -> Error {
+        let status = group.status();
+        not_leader(group, status.term, status.leader.map(|(_, server)| server), &self.edge.addresses)
+    }
+
+    fn members_error(&self, error: MembersError, group: &Group) -> Error {
+        match error {
+            MembersError::NotLeader => self.not_leader(group),
+            MembersError::Refused { what } => Error::Invalid(Invalid { what }),
+            MembersError::Later { what } => later(what),
+            MembersError::Stopped => stopping(),
+            other => Error::Internal { message: other.to_string() },
+        }
+    }
+}
+
+/// Removes what crashes left in the engine of replicas that are no longer in the log.
+pub async fn remove_leftovers(engine: &Arc<Engine>, host: &GroupHost) -> Result<(), terrane_engine::Error> {
+    for group in host.removed_groups().iter().filter(|group| host.group(**group).is_none()) {
+        engine.remove_group(*group).await?;
+    }
+    Ok(())
+}
+
+/// A member in the wire's form.
+pub fn member_progress(member: &MemberProgress) -> v1::MemberProgress {
+    v1::MemberProgress {
+        replica: member.replica.0,
+        server: member.server.0,
+        voter: member.voter,
+        matched: member.matched,
+        alive: member.alive,
+        copy_bytes: member.copy_bytes,
+        copied_bytes: member.copied_bytes,
+    }
+}
+
+/// The members of a request, and the addresses of their servers.
+pub fn members(members: Vec<v1::GroupMember>) -> (BTreeMap<ReplicaId, ServerId>, Vec<(ServerId, String)>) {
+    let addresses = members.iter().map(|member| (ServerId(member.server), member.address.clone())).collect();
+    (members.iter().map(|member| (ReplicaId(member.replica), ServerId(member.server))).collect(), addresses)
+}
+
+/// Maps the error of a group's creation, removal or handover.
+pub fn raft_error(error: terrane_raft::Error) -> Error {
+    match error {
+        terrane_raft::Error::Exists { group } => {
+            Error::AlreadyExists { what: format!("group {group} with other members") }
+        }
+        terrane_raft::Error::Invalid { what } => Error::Invalid(Invalid { what }),
+        terrane_raft::Error::Stopped => stopping(),
+        other => Error::Internal { message: other.to_string() },
+    }
+}
+
+fn later(message: String) -> Error {
+    Error::Unavailable { message, retry_after: RETRY_AFTER }
+}
