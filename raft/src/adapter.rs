@@ -302,6 +302,9 @@ fn outcome(entry: &AppliedEntry, answers: Answers, skipped: bool) -> Applied {
     Applied::Answered(answers)
 }
 
+/// openraft's handle to one replica.
+pub(crate) type Raft = openraft::Raft<Types, Adapter>;
+
 /// What openraft passes on as a snapshot's data.
 pub(crate) struct StateAt {
     pub(crate) mark: Mark,

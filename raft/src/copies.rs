@@ -12,6 +12,7 @@
 //! Bounds: so many copies at once per process ([`COPIES_AT_ONCE`]), so many bytes a second ([`BYTES_PER_SECOND`]), and one part
 //! of a file in memory for each.
 
+pub(crate) mod progress;
 pub(crate) mod receiving;
 pub(crate) mod sending;
 

@@ -21,7 +21,8 @@ use tokio::time::Instant;
 
 use crate::adapter::StateAt;
 use crate::completeness::Leading;
-use crate::copies::sending::{Copies, Sending, Target};
+use crate::copies::progress::Sending;
+use crate::copies::sending::{Copies, Target};
 use crate::erased::Machine;
 use crate::lagging::{LOG_FULL, Refused, SnapshotWanted};
 use crate::peer::{Call, Lane, Link, Message, Peers};

@@ -13,12 +13,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::abstention::Abstentions;
-use crate::adapter::{Adapter, Standing};
+use crate::adapter::{Raft, Standing};
 use crate::announcing::Announcer;
 use crate::clock::{Clocks, TimeBounds};
 use crate::completeness::Heard;
+use crate::copies::progress::Sending;
 use crate::copies::receiving::Incoming;
-use crate::copies::sending::Sending;
 use crate::erased::{Machine, Submission};
 use crate::lagging::{Refused, SnapshotWanted};
 use crate::lease::LeaseClock;
@@ -28,9 +28,6 @@ use crate::rounds::Rounds;
 use crate::submission::{PROPOSAL_BYTES_MAX, Queue};
 use crate::types::{LogId, Metrics, Types};
 use crate::{GroupSpec, GroupStatus, ProposeError};
-
-/// openraft's handle to one replica.
-pub(crate) type Raft = openraft::Raft<Types, Adapter>;
 
 /// A member that acknowledged a heartbeat within this time is alive.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);

@@ -91,7 +91,7 @@ pub trait StateMachine: Send + Sync + 'static {
 
 /// A copy of a state machine: files that do not change while it lives.
 pub trait StateCopy: Send + Sync {
-    /// The files. File 0 describes the copy and is sent anew each time; a file with another number has the same content in
+    /// The files. File 0 describes the copy and is sent each time; a file with another number has the same content in
     /// every copy from this server.
     fn files(&self) -> Vec<CopiedFile>;
 

@@ -1,7 +1,7 @@
 //! Orders that change which servers have a group's replicas: join, change of members, handover, removal.
 //!
 //! A replica that is removed leaves the log first and the engine second. A crash in between leaves cells without a group,
-//! which the next start removes ([`remove_leftovers`]); until then nobody can read them, because regions are looked up
+//! which the next start removes ([`remove_leftovers`]); until then they cannot be read, because regions are looked up
 //! through their group. A new replica of the group begins with nothing of an old one.
 
 use std::collections::BTreeMap;

@@ -115,7 +115,7 @@ fn draw_record(dice: &mut Dice) -> Record {
                 region
             };
             let point = GroupPoint { index: dice.number(), state: dice.bytes(60).into() };
-            Record::Install(GroupRecord { group, point, regions: dice.list(3, of_group) })
+            Record::Install(super::record::GroupRecord { group, point, regions: dice.list(3, of_group) })
         }
         5 => Record::RemoveGroup(GroupId(dice.number())),
         0 => Record::Split { parent: small(dice), daughters: Box::new([draw_region(dice), draw_region(dice)]) },

@@ -42,6 +42,10 @@ struct FakeServer {
     ordered: Arc<Ordered>,
 }
 
+fn without_replicas() -> Status {
+    error::status(&Error::NotFound { what: "a replica on a fake server".to_owned() })
+}
+
 #[tonic::async_trait]
 impl RegionServer for FakeServer {
     async fn create_group(
@@ -50,6 +54,34 @@ impl RegionServer for FakeServer {
     ) -> Result<Response<v1::CreateGroupReply>, Status> {
         self.ordered.groups.lock().push((self.server, request.into_inner()));
         Ok(Response::new(v1::CreateGroupReply {}))
+    }
+
+    async fn join_group(
+        &self,
+        _request: Request<v1::JoinGroupRequest>,
+    ) -> Result<Response<v1::JoinGroupReply>, Status> {
+        Err(without_replicas())
+    }
+
+    async fn change_members(
+        &self,
+        _request: Request<v1::ChangeMembersRequest>,
+    ) -> Result<Response<v1::ChangeMembersReply>, Status> {
+        Err(without_replicas())
+    }
+
+    async fn transfer_leader(
+        &self,
+        _request: Request<v1::TransferLeaderRequest>,
+    ) -> Result<Response<v1::TransferLeaderReply>, Status> {
+        Err(without_replicas())
+    }
+
+    async fn remove_replica(
+        &self,
+        _request: Request<v1::RemoveReplicaRequest>,
+    ) -> Result<Response<v1::RemoveReplicaReply>, Status> {
+        Err(without_replicas())
     }
 
     async fn change_tables(

@@ -2,7 +2,7 @@
 //!
 //! A file has its name only when all of it is synced; until then its name ends in [`UNFINISHED`]. After a restart such files
 //! are not continued: nothing is known of what a failed sync has lost of them. Whole files are used again, also for a copy
-//! of another moment.
+//! of another moment, but not for one of another leader.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,10 +16,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{COPIES_AT_ONCE, Offer, Part};
 use crate::CopiedFile;
-use crate::adapter::StateAt;
+use crate::adapter::{Raft, StateAt};
 use crate::erased::Machine;
 use crate::log::Mark;
-use crate::replica::Raft;
 use crate::types::{Types, Vote};
 
 /// How many copies a process receives.
@@ -64,8 +63,10 @@ impl Incoming {
             }
         };
         let bytes = files.values().fold(0, |sum: u64, size| sum.saturating_add(*size));
-        let dir = self.machine.incoming(bytes).await?;
-        let arrived = found(&dir, &files).await.map_err(|error| format!("{}: {error}", dir.display()))?;
+        let all = self.machine.incoming(bytes).await?;
+        // Another leader numbers its files in another way.
+        let dir = all.join(offer.vote.leader_id.voted_for.to_string());
+        let arrived = found(&all, &dir, &files).await.map_err(|error| format!("{}: {error}", dir.display()))?;
         let held = arrived.iter().map(|(id, size)| CopiedFile { id: *id, size: *size }).collect();
         *arriving = Some(Arriving { mark: offer.mark, files, dir, arrived, current: None, turn });
         Ok(held)
@@ -146,8 +147,15 @@ impl Arriving {
     }
 }
 
-/// The whole files of a copy that are in its directory. Everything else in it is removed.
-async fn found(dir: &Path, files: &BTreeMap<u64, u64>) -> io::Result<BTreeMap<u64, u64>> {
+/// The whole files of a copy that are in its directory. Everything else in it is removed, and what other leaders sent.
+async fn found(all: &Path, dir: &Path, files: &BTreeMap<u64, u64>) -> io::Result<BTreeMap<u64, u64>> {
+    fs::create_dir_durable(all).await?;
+    for name in fs::list(all).await? {
+        let other = all.join(&name);
+        if other != dir {
+            fs::remove_dir_all(&other).await?;
+        }
+    }
     fs::create_dir_durable(dir).await?;
     let mut found = BTreeMap::new();
     for name in fs::list(dir).await? {

@@ -9,6 +9,7 @@ use terrane_types::{GroupId, ReplicaId};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::progress::{Progress, Sending};
 use super::{BYTES_PER_SECOND, COPIES_AT_ONCE, Offer, PART_BYTES, Part};
 use crate::StateCopy;
 use crate::erased::Machine;
@@ -45,44 +46,6 @@ impl Copies {
     }
 }
 
-/// How far a copy has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// The entry up to which the member needs no log once it has installed the copy.
-    pub(crate) index: u64,
-    pub(crate) bytes: u64,
-    pub(crate) sent: u64,
-}
-
-/// The copies of one group that are being sent.
-#[derive(Default)]
-pub(crate) struct Sending {
-    members: Mutex<BTreeMap<ReplicaId, Progress>>,
-}
-
-impl Sending {
-    /// The log is kept from the entry after this one on, or the members would need another copy at once.
-    pub(crate) fn keeps_after(&self) -> Option<u64> {
-        self.members.lock().values().map(|progress| progress.index).min()
-    }
-
-    pub(crate) fn progress(&self) -> BTreeMap<ReplicaId, Progress> {
-        self.members.lock().clone()
-    }
-}
-
-/// Removes the copy from those that are being sent, however it ends.
-struct Sent<'a> {
-    sending: &'a Sending,
-    to: ReplicaId,
-}
-
-impl Drop for Sent<'_> {
-    fn drop(&mut self) {
-        self.sending.members.lock().remove(&self.to);
-    }
-}
-
 /// One member of a group, and how to reach it.
 pub(crate) struct Target<'a> {
     pub(crate) group: GroupId,
@@ -98,8 +61,7 @@ impl Target<'_> {
     pub(crate) async fn send(&self, vote: Vote, mark: Mark) -> Result<Vote, String> {
         let _turn = self.copies.turns.acquire().await.map_err(|_| "the host is stopping")?;
         let index = mark.log_id.index;
-        self.sending.members.lock().insert(self.replica, Progress { index, ..Progress::default() });
-        let _sent = Sent { sending: self.sending, to: self.replica };
+        let _sent = self.sending.begin(self.replica, index);
         // After the mark: whatever the state machine reported as durable then is in the copy.
         let copy = self.machine.copy().await?;
         let mut files = copy.files();
@@ -146,9 +108,7 @@ impl Target<'_> {
     }
 
     fn note(&self, change: impl FnOnce(&mut Progress)) {
-        if let Some(progress) = self.sending.members.lock().get_mut(&self.replica) {
-            change(progress);
-        }
+        self.sending.note(self.replica, change);
     }
 
     async fn ask(&self, message: Message, within: Duration) -> Result<Message, String> {

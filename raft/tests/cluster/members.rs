@@ -110,7 +110,7 @@ async fn a_member_that_is_gone_is_replaced_and_its_replica_removed_when_it_is_ba
     write(&cluster, &mut expected, "without the other").await;
     cluster.run(other).await;
 
-    // The old one is back. Nobody tells it anything until it is removed.
+    // The old one is back, and knows nothing of this until it is removed.
     cluster.run(gone).await;
     let left = cluster.host(gone);
     left.remove_group(GROUP, ReplicaId(old.0 + 1)).await.unwrap();
