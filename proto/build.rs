@@ -2,8 +2,13 @@
 
 use prost::Message as _;
 
-const FILES: [&str; 4] =
-    ["terrane/v1/common.proto", "terrane/v1/data.proto", "terrane/v1/master.proto", "terrane/v1/regionserver.proto"];
+const FILES: [&str; 5] = [
+    "terrane/v1/common.proto",
+    "terrane/v1/data.proto",
+    "terrane/v1/master.proto",
+    "terrane/v1/masters.proto",
+    "terrane/v1/regionserver.proto",
+];
 
 #[allow(clippy::disallowed_methods, reason = "a build script runs outside of the product, without an `env`")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -56,10 +56,15 @@ impl MasterConfig {
         if self.groups_per_server == 0 {
             return Err("groups_per_server is 0, but each server must lead at least one group".into());
         }
-        if self.peers.len() > 1 {
+        let masters = self.sorted_peers().len();
+        if ![0, 1, 3, 5].contains(&masters) {
             return Err(format!(
-                "--peers names {} masters, but more than one master is not supported yet; name one or omit the flag",
-                self.peers.len()
+                "--peers names {masters} masters; use 1, 3 or 5: {}",
+                if masters % 2 == 0 {
+                    "an even number tolerates no more failures than one master less"
+                } else {
+                    "more would only make changes slower"
+                }
             ));
         }
         if self.advertise.is_none() && is_wildcard(&self.listen) {
@@ -79,10 +84,31 @@ impl MasterConfig {
 
     /// The masters as recorded in the catalog: sorted, without duplicates. A list of only this master counts as empty.
     pub(crate) fn bootstrap_peers(&self, own: &str) -> Vec<String> {
+        let peers = self.sorted_peers();
+        if peers.len() == 1 && peers[0] == own { Vec::new() } else { peers }
+    }
+
+    fn sorted_peers(&self) -> Vec<String> {
         let mut peers = self.peers.clone();
         peers.sort();
         peers.dedup();
-        if peers.len() == 1 && peers[0] == own { Vec::new() } else { peers }
+        peers
+    }
+
+    /// All masters, sorted, and this one's place among them, if there are several.
+    pub(crate) fn place_among(&self, own: &str) -> Result<Option<(Vec<String>, usize)>, String> {
+        let peers = self.sorted_peers();
+        if peers.len() < 2 {
+            return Ok(None);
+        }
+        match peers.iter().position(|peer| peer == own) {
+            Some(place) => Ok(Some((peers, place))),
+            None => Err(format!(
+                "--peers {} does not name this master, which others reach at {own}; name it in exactly this form, or set \
+                 --advertise",
+                peers.join(",")
+            )),
+        }
     }
 }
 
@@ -109,7 +135,13 @@ mod tests {
         assert!(refused(|config| config.replication = 2).contains("1, 3 or 5"));
         assert!(refused(|config| config.groups_per_server = 0).contains("at least one"));
         assert!(refused(|config| config.listen = "0.0.0.0:7600".into()).contains("--advertise"));
-        assert!(refused(|config| config.peers = vec!["a:1".into(), "b:1".into()]).contains("--peers"));
+        let peers = |names: &[&str]| names.iter().map(|name| format!("{name}:1")).collect::<Vec<_>>();
+        let even = MasterConfig { peers: peers(&["a", "b"]), ..MasterConfig::default() }.check().unwrap_err();
+        assert!(even.contains("names 2 masters; use 1, 3 or 5: an even number"), "{even}");
+        let many = ["a", "b", "c", "d", "e", "f", "g"];
+        assert!(MasterConfig { peers: peers(&many), ..MasterConfig::default() }.check().is_err());
+        assert_eq!(MasterConfig { peers: peers(&many[..3]), ..MasterConfig::default() }.check(), Ok(()));
+        assert_eq!(MasterConfig { peers: peers(&many[..5]), ..MasterConfig::default() }.check(), Ok(()));
     }
 
     #[test]
@@ -118,6 +150,15 @@ mod tests {
         assert_eq!(config.advertised(4_711), "localhost:4711");
         config.advertise = Some("m.example:7600".into());
         assert_eq!(config.advertised(4_711), "m.example:7600");
+    }
+
+    #[test]
+    fn a_list_of_several_names_this_master() {
+        let peers = ["c:1", "a:1", "b:1", "a:1"].map(str::to_owned).to_vec();
+        let config = MasterConfig { peers, ..MasterConfig::default() };
+        let (sorted, place) = config.place_among("b:1").unwrap().unwrap();
+        assert_eq!((sorted.join(","), place), ("a:1,b:1,c:1".to_owned(), 1));
+        assert!(config.place_among("127.0.0.1:1").unwrap_err().contains("does not name this master"));
     }
 
     #[test]

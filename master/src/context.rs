@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::journal::Journal;
+use crate::leadership::Leadership;
 use crate::observed::Observed;
 use crate::orders::Orders;
 
@@ -34,6 +35,8 @@ pub enum Subject {
 pub struct MasterContext {
     /// The catalog and its log.
     pub journal: Journal,
+    /// Whether this master leads.
+    pub leadership: Leadership,
     /// What is seen of the servers and not written down.
     pub observed: Arc<Observed>,
     /// Calls to the region servers.
@@ -52,7 +55,8 @@ impl MasterContext {
     /// A context without procedures.
     pub fn new(journal: Journal, observed: Arc<Observed>, orders: Orders, groups_per_server: usize) -> Self {
         let (failures, waits) = (Mutex::new(BTreeMap::new()), Mutex::new(BTreeMap::new()));
-        Self { journal, observed, orders, groups_per_server, failures, waits, waiting: Notify::new() }
+        let leadership = Leadership::new(journal.clone());
+        Self { journal, leadership, observed, orders, groups_per_server, failures, waits, waiting: Notify::new() }
     }
 
     /// Why a table's create was undone; returned once.
@@ -101,6 +105,12 @@ impl MasterContext {
     /// What the running procedures wait for.
     pub fn waits(&self) -> Vec<String> {
         self.waits.lock().values().cloned().collect()
+    }
+
+    /// The procedures were aborted: another master resumes them.
+    pub fn forget_procedures(&self) {
+        self.waits.lock().clear();
+        self.failures.lock().clear();
     }
 
     /// What the procedure on a table waits for.

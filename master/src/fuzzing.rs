@@ -13,7 +13,7 @@ use crate::catalog::page_keys::Secret;
 use crate::catalog::requests::RequestId;
 use crate::catalog::servers::Registration;
 use crate::catalog::{Bootstrap, Catalog, CatalogEdit, NewTable};
-use crate::identity::Identity;
+use crate::identity::{Founder, Identity};
 
 /// The formats of this crate.
 pub const FORMATS: &[Format] = &[EDIT, CHECKPOINT, CHECKPOINT_BODY, FILE];
@@ -75,7 +75,10 @@ const FILE: Format = Format {
     damage: Damage::Refused,
     read: |bytes| again(Identity::decode(bytes), |identity| identity.encode()),
     draw: |dice| {
-        let identity = Identity { cluster: ClusterId(dice.array()), number: dice.number(), boot: dice.number() };
+        let founder =
+            dice.flag().then(|| Founder { nonce: dice.array(), peers: vec!["a:1".into(), "b.example:2".into()] });
+        let identity =
+            Identity { cluster: ClusterId(dice.array()), number: dice.number(), boot: dice.number(), founder };
         round_trip(&identity, identity.encode(), Identity::decode)
     },
     limits: no_limits,

@@ -2,7 +2,8 @@
 //!
 //! It is written before the first entry of group 0, whose log contains the cluster id; that entry then records the same
 //! id in the catalog. The file is readable text with a version and a checksum. Each start increments the boot number
-//! and syncs the file before anything else is opened.
+//! and syncs the file before anything else is opened. One of several masters also keeps what it contributed to the
+//! cluster id, and the list of all masters (`founding`).
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +13,31 @@ use terrane_types::ClusterId;
 pub(crate) const NAME: &str = "master";
 /// The file that marks a region server's data directory.
 const NAME_OF_A_SERVER: &str = "server";
+/// A single master; builds before there were several write and read this version.
 const HEADER: &str = "terrane master 1";
+/// One of several masters.
+const HEADER_OF_SEVERAL: &str = "terrane master 2";
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The cluster.
+    /// The cluster; nil until its founding is complete.
     pub cluster: ClusterId,
-    /// The number of this master, from 1.
+    /// The number of this master, from 1: its place in the list of masters.
     pub number: u64,
     /// The number of starts.
     pub boot: u64,
+    /// What the masters of a cluster tell each other when they found it; `None`: a single master.
+    pub founder: Option<Founder>,
+}
+
+/// One of several masters that found a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Founder {
+    /// Its contribution to the cluster id.
+    pub nonce: [u8; 16],
+    /// All masters, sorted.
+    pub peers: Vec<String>,
 }
 
 /// Why a data directory cannot be used as a master's.
@@ -53,8 +68,8 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// Reads the directory's identity and counts this start; a new directory gets a random cluster id.
-    pub async fn begin(directory: &Path) -> Result<Self, IdentityError> {
+    /// Reads the directory's identity and counts this start. A new directory gets the identity that `fresh` returns.
+    pub async fn begin(directory: &Path, fresh: impl FnOnce() -> Self) -> Result<Self, IdentityError> {
         let file = directory.join(NAME);
         let io = |source| IdentityError::Io { file: file.clone(), source };
         if fs::exists(&directory.join(NAME_OF_A_SERVER)).await.map_err(io)? {
@@ -65,10 +80,28 @@ impl Identity {
             let known = Self::decode(&bytes).map_err(|what| IdentityError::Damaged { file: file.clone(), what })?;
             Self { boot: known.boot + 1, ..known }
         } else {
-            Self { cluster: ClusterId(terrane_env::rand::bytes()), number: 1, boot: 1 }
+            fresh()
         };
-        fs::write_stamp(&file, &identity.encode()).await.map_err(io)?;
+        identity.store(directory).await?;
         Ok(identity)
+    }
+
+    /// A single master of a new cluster.
+    pub fn single() -> Self {
+        Self { cluster: ClusterId(terrane_env::rand::bytes()), number: 1, boot: 1, founder: None }
+    }
+
+    /// One of several masters of a new cluster, at this place in the sorted list.
+    pub fn one_of(peers: Vec<String>, place: usize) -> Self {
+        let founder = Some(Founder { nonce: terrane_env::rand::bytes(), peers });
+        Self { cluster: ClusterId::nil(), number: place as u64 + 1, boot: 1, founder }
+    }
+
+    /// Replaces the file durably.
+    pub async fn store(&self, directory: &Path) -> Result<(), IdentityError> {
+        let file = directory.join(NAME);
+        let stored = fs::write_stamp(&file, &self.encode()).await;
+        stored.map_err(|source| IdentityError::Io { file, source })
     }
 
     /// Reads the directory's identity without changing it.
@@ -79,28 +112,40 @@ impl Identity {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let body = format!("{HEADER}\ncluster {}\nmaster {}\nboot {}\n", self.cluster, self.number, self.boot);
+        let header = if self.founder.is_some() { HEADER_OF_SEVERAL } else { HEADER };
+        let mut body = format!("{header}\ncluster {}\nmaster {}\nboot {}\n", self.cluster, self.number, self.boot);
+        if let Some(Founder { nonce, peers }) = &self.founder {
+            body += &format!("nonce {}\npeers {}\n", ClusterId(*nonce), peers.join(","));
+        }
         format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "it is not text")?;
-        let (body, checksum) = text.split_once("crc32c ").ok_or("it ends before its checksum")?;
+        let (body, checksum) = text.rsplit_once("crc32c ").ok_or("it ends before its checksum")?;
         let expected = u32::from_str_radix(checksum.trim_end(), 16).map_err(|_| "its checksum is not a number")?;
         if crc32c::crc32c(body.as_bytes()) != expected {
             return Err("its checksum is wrong".into());
         }
         let mut lines = body.lines();
-        if lines.next() != Some(HEADER) {
-            return Err("its version is unknown to this build".into());
-        }
+        let is_of_several = match lines.next() {
+            Some(HEADER) => false,
+            Some(HEADER_OF_SEVERAL) => true,
+            _ => return Err("its version is unknown to this build".into()),
+        };
         let mut field = |name: &str| {
             let value = lines.next().and_then(|line| line.strip_prefix(name)?.strip_prefix(' '));
             value.ok_or_else(|| format!("it has no {name}"))
         };
         let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
         let cluster = parse_cluster(field("cluster")?).ok_or("its cluster id is malformed")?;
-        let identity = Self { cluster, number: number(field("master")?)?, boot: number(field("boot")?)? };
+        let mut identity =
+            Self { cluster, number: number(field("master")?)?, boot: number(field("boot")?)?, founder: None };
+        if is_of_several {
+            let ClusterId(nonce) = parse_cluster(field("nonce")?).ok_or("its nonce is malformed")?;
+            let peers = field("peers")?.split(',').map(str::to_owned).collect();
+            identity.founder = Some(Founder { nonce, peers });
+        }
         // The checksum does not cover its own digits and what follows them, so compare with the only valid encoding.
         if identity.encode() != bytes {
             return Err("it contains unexpected bytes".into());
@@ -121,29 +166,33 @@ mod tests {
     #[tokio::test]
     async fn each_start_is_counted_and_the_cluster_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Identity::begin(dir.path()).await.unwrap();
-        let second = Identity::begin(dir.path()).await.unwrap();
+        let first = Identity::begin(dir.path(), Identity::single).await.unwrap();
+        let second = Identity::begin(dir.path(), || panic!("the directory is not new")).await.unwrap();
         assert!(!first.cluster.is_nil());
         assert_eq!((first.boot, &second), (1, &Identity { boot: 2, ..first.clone() }));
     }
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let whole = Identity { cluster: ClusterId([0xa7; 16]), number: 1, boot: 4 };
-        let bytes = whole.encode();
-        for (at, bit) in (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-            let mut flipped = bytes.clone();
-            flipped[at] ^= 1 << bit;
-            assert!(Identity::decode(&flipped).is_err(), "byte {at}, bit {bit}");
+        let single = Identity { cluster: ClusterId([0xa7; 16]), number: 1, boot: 4, founder: None };
+        let founder = Founder { nonce: [0x5c; 16], peers: vec!["a:1".into(), "b:1".into(), "c:1".into()] };
+        let one_of_three = Identity { number: 2, founder: Some(founder), ..single.clone() };
+        for whole in [single, one_of_three] {
+            let bytes = whole.encode();
+            for (at, bit) in (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(Identity::decode(&flipped).is_err(), "byte {at}, bit {bit}");
+            }
+            assert_eq!(Identity::decode(&bytes), Ok(whole));
         }
-        assert_eq!(Identity::decode(&bytes), Ok(whole));
     }
 
     #[tokio::test]
     async fn a_region_servers_directory_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         terrane_env::fs::write_durable(&dir.path().join(NAME_OF_A_SERVER), b"x").await.unwrap();
-        let refused = Identity::begin(dir.path()).await.unwrap_err().to_string();
+        let refused = Identity::begin(dir.path(), Identity::single).await.unwrap_err().to_string();
         assert!(refused.contains("region server"), "{refused}");
     }
 }

@@ -1,9 +1,12 @@
 //! Records edits in group 0's log and gives access to the resulting catalog.
+//!
+//! Only the leader records. Any master reads: after [`Journal::barrier`] the catalog here has every change that was
+//! acknowledged before the call, since a follower asks the leader up to where that is and waits until it has applied it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrane_raft::ProposeError;
+use terrane_raft::{GroupStatus, ProposeError};
 use terrane_types::{Error, Invalid};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -11,11 +14,15 @@ use tokio::time::{Instant, timeout_at};
 use crate::backoff::Backoff;
 use crate::catalog::{Catalog, CatalogEdit, Outcome, Refusal};
 use crate::machine::CatalogMachine;
+use crate::peers::Peers;
 
 /// How long an edit may wait until this master leads its group, which takes one election after its start.
 const LEADING_WAIT_MAX: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_millis(200);
+/// How long a look-up waits until the catalog is up to date, and how often it tries while no leader answers.
+const BARRIER_MAX: Duration = Duration::from_millis(600);
+const BARRIER_RETRY: Duration = Duration::from_millis(20);
 
 /// The host of group 0, and the handle to it, with the catalog's types.
 pub type GroupHost = terrane_raft::GroupHost<CatalogEdit, Outcome>;
@@ -26,12 +33,23 @@ pub type Group = terrane_raft::Group<CatalogEdit, Outcome>;
 pub struct Journal {
     group: Group,
     machine: Arc<CatalogMachine>,
+    peers: Arc<Peers>,
 }
 
 impl Journal {
-    /// The journal of this group, whose state machine is `machine`.
-    pub const fn new(group: Group, machine: Arc<CatalogMachine>) -> Self {
-        Self { group, machine }
+    /// The journal of this group, whose state machine is `machine` and whose members are the masters `peers`.
+    pub const fn new(group: Group, machine: Arc<CatalogMachine>, peers: Arc<Peers>) -> Self {
+        Self { group, machine, peers }
+    }
+
+    /// The masters.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// How group 0 stands, as seen from here.
+    pub fn group_status(&self) -> GroupStatus {
+        self.group.status()
     }
 
     /// Records an edit and waits until it is committed and applied. A refusal is an error.
@@ -50,11 +68,12 @@ impl Journal {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => error,
             };
-            // Retry only what was certainly not proposed, so that one request cannot take two ids.
-            let not_proposed = matches!(error, ProposeError::NotLeader { .. } | ProposeError::Busy);
+            // Retry only what was certainly not proposed, so that one request cannot take two ids. A known leader is the
+            // one to ask.
+            let may_retry = matches!(error, ProposeError::NotLeader { leader: None, .. } | ProposeError::Busy);
             let wait = backoff.next_wait();
-            if !not_proposed || Instant::now() + wait > give_up {
-                return Err(propose_error(error));
+            if !may_retry || Instant::now() + wait > give_up {
+                return Err(self.propose_error(error));
             }
             tokio::time::sleep(wait).await;
         }
@@ -70,12 +89,85 @@ impl Journal {
         self.machine.applied()
     }
 
-    /// Whether this master leads group 0 and the cluster is bootstrapped.
+    /// Whether the masters have a leader and the cluster is bootstrapped.
     pub fn ready(&self) -> Result<(), String> {
-        if !self.group.status().is_leader {
+        let status = self.group.status();
+        if self.peers.is_single() && !status.is_leader {
             return Err("this master does not lead the catalog's group yet".into());
         }
+        if status.leader.is_none() {
+            return Err("no master leads; a majority of them must run".into());
+        }
         self.read(|catalog| catalog.bootstrap().map(|_| ())).ok_or_else(|| "the cluster is not bootstrapped yet".into())
+    }
+
+    /// Waits until the catalog here has every change that was acknowledged before this call.
+    ///
+    /// # Errors
+    /// A redirect if no leader could be asked in time.
+    pub async fn barrier(&self) -> Result<(), Error> {
+        if terrane_env::planted!("a master looks up without asking the leader") {
+            return Ok(());
+        }
+        let up_to_date = async {
+            while !self.try_barrier().await {
+                tokio::time::sleep(BARRIER_RETRY).await;
+            }
+        };
+        tokio::time::timeout(BARRIER_MAX, up_to_date).await.map_err(|_| self.redirect())
+    }
+
+    async fn try_barrier(&self) -> bool {
+        let status = self.group.status();
+        match status.leader {
+            None => false,
+            Some((replica, _)) if replica == status.replica => self.leader_barrier().await.is_ok(),
+            Some((_, leader)) => {
+                let Some(index) = self.peers.read_index(leader).await else { return false };
+                terrane_env::buggify_pause!("a master applies late what it must answer from").await;
+                self.group.wait_for(|status| status.applied >= index, BARRIER_MAX).await.is_some()
+            }
+        }
+    }
+
+    /// Waits until this master, as the leader, has applied everything acknowledged before this call.
+    ///
+    /// # Errors
+    /// A redirect if it does not lead.
+    pub async fn leader_barrier(&self) -> Result<(), Error> {
+        self.read_index().await.map(|_| ())
+    }
+
+    /// The read index, see [`terrane_raft::ReadPoint`], for a follower.
+    ///
+    /// # Errors
+    /// A redirect if this master does not lead.
+    pub async fn read_index(&self) -> Result<u64, Error> {
+        let point = self.group.read_barrier().await.map_err(|error| self.propose_error(error))?;
+        Ok(point.index)
+    }
+
+    /// The redirect to the present leader; without one if none is known.
+    pub fn redirect(&self) -> Error {
+        let status = self.group.status();
+        self.peers.redirect(status.term, status.leader.map(|(_, server)| server))
+    }
+
+    /// A redirect as soon as another master leads, or one without a leader after a time.
+    pub async fn leader_elsewhere(&self, within: Duration) -> Error {
+        let own = self.group.status().replica;
+        self.group.wait_for(|status| status.leader.is_some_and(|(leader, _)| leader != own), within).await;
+        self.redirect()
+    }
+
+    /// Waits until this master is elected; returns the term.
+    pub async fn until_elected(&self, within: Duration) -> Option<u64> {
+        self.group.wait_for(|status| status.is_leader, within).await.map(|status| status.term)
+    }
+
+    /// Waits for a time; returns early with false when this master no longer leads in this term.
+    pub async fn still_leads(&self, term: u64, within: Duration) -> bool {
+        self.group.wait_for(|status| !(status.is_leader && status.term == term), within).await.is_none()
     }
 
     /// Why the last checkpoint could not be written, for `status`.
@@ -105,6 +197,22 @@ impl Journal {
             timeout_at(deadline, changes.changed()).await.ok()?.ok()?;
         }
     }
+
+    fn propose_error(&self, error: ProposeError) -> Error {
+        match error {
+            ProposeError::NotLeader { term, leader } => self.peers.redirect(term, leader.map(|(_, server)| server)),
+            ProposeError::Busy => Error::Busy { retry_after: RETRY_MAX },
+            ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: RETRY_MAX },
+            ProposeError::Uncertain => Error::Uncertain { not_tried: false },
+            ProposeError::TooLarge { limit } => Error::Invalid(Invalid::new(format!(
+                "the change does not fit into one log entry ({limit} bytes); split it into several"
+            ))),
+            other => Error::Unavailable {
+                message: format!("the master cannot record the change: {other}"),
+                retry_after: RETRY_MAX,
+            },
+        }
+    }
 }
 
 fn refused(refusal: Refusal) -> Error {
@@ -113,20 +221,5 @@ fn refused(refusal: Refusal) -> Error {
         Refusal::NotFound(what) => Error::NotFound { what },
         Refusal::Invalid(what) => Error::Invalid(Invalid::new(what)),
         Refusal::Changed(what) => Error::Unavailable { message: format!("{what}; retry"), retry_after: RETRY_MAX },
-    }
-}
-
-fn propose_error(error: ProposeError) -> Error {
-    match error {
-        ProposeError::Busy => Error::Busy { retry_after: RETRY_MAX },
-        ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: RETRY_MAX },
-        ProposeError::Uncertain => Error::Uncertain { not_tried: false },
-        ProposeError::TooLarge { limit } => Error::Invalid(Invalid::new(format!(
-            "the change does not fit into one log entry ({limit} bytes); split it into several"
-        ))),
-        other => Error::Unavailable {
-            message: format!("the master cannot record the change: {other}"),
-            retry_after: RETRY_MAX,
-        },
     }
 }

@@ -6,6 +6,10 @@
 //! where groups and regions go. `context` holds what these components share. The gRPC edge (`service`) decodes, calls
 //! and encodes; `server` starts and stops everything.
 //!
+//! With several masters, one leads group 0: `leadership` says whether it is this one, and `leading` is what it then does. The others
+//! answer look-ups and redirect everything else. `founding` is how they agree on a cluster id, `peers` and `peer_calls`
+//! are what they ask each other.
+//!
 //! Client reads and writes do not pass through the master: a region server serves its regions without it, groups elect
 //! their leaders themselves, and a lost reply of the master costs a lookup, never data.
 //!
@@ -17,6 +21,7 @@ mod check;
 mod config;
 mod context;
 mod deadline;
+mod founding;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -24,14 +29,20 @@ mod identity;
 mod ids;
 mod inventory;
 mod journal;
+mod late;
+mod leadership;
+mod leading;
 mod liveness;
 mod machine;
+mod masters_view;
 mod membership;
 mod meta;
 mod metrics;
 mod observed;
 mod orders;
 mod page_keys;
+mod peer_calls;
+mod peers;
 mod planner;
 mod procedures;
 mod schemas;
@@ -43,5 +54,6 @@ mod views;
 pub use catalog::checkpoint::CheckpointError;
 pub use check::{check, is_data_directory};
 pub use config::MasterConfig;
+pub use founding::FoundingError;
 pub use identity::IdentityError;
 pub use server::{Master, StartError};

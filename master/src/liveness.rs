@@ -1,7 +1,7 @@
 //! Which servers are alive, judged by their reports. Without I/O or a clock of its own; nothing survives a restart.
 //!
-//! Liveness never enters the log: it changes by the second, every master observes it itself, and a restarted master
-//! learns it from the first reports, within a second. Safety does not depend on it: groups elect leaders without the
+//! Liveness never enters the log: it changes by the second. Servers report to every master, so each observes it itself,
+//! and a new leader knows it at once; a restarted master learns it from the first reports, within a second. Safety does not depend on it: groups elect leaders without the
 //! master, and the planner merely prefers live servers.
 
 use std::collections::BTreeMap;
@@ -92,6 +92,14 @@ impl Liveness {
         Ok((before != ServerState::Live).then_some(before))
     }
 
+    /// This master begins to lead: all servers get the time to report to it. Before, their reports may have reached others only.
+    pub fn lead(&mut self, now: Moment) {
+        self.started = now;
+        for seen in self.seen.values_mut().filter(|seen| seen.state != ServerState::Stopped) {
+            seen.at = seen.at.max(now);
+        }
+    }
+
     /// Records by how much a server's clock is ahead of the master's.
     pub fn clock(&mut self, server: ServerId, off_ms: i64) {
         if let Some(seen) = self.seen.get_mut(&server) {
@@ -138,7 +146,7 @@ impl Liveness {
         self.seen.get(&server).map_or(0, |seen| seen.boot)
     }
 
-    /// The time since its last report, or since the master's start if it has not reported.
+    /// The time since its last report, or since this master started or began to lead, if that was later.
     pub fn quiet_for(&self, server: ServerId, now: Moment) -> Duration {
         now.since(self.seen.get(&server).map_or(self.started, |seen| seen.at))
     }
@@ -180,6 +188,7 @@ mod tests {
                 Err(Replaced { by_boot }) => writeln!(out, "replaced by boot {by_boot}").unwrap(),
             },
             "clock" => liveness.clock(server(), line.words[2].parse().unwrap()),
+            "lead" => liveness.lead(at()),
             "stopped" => liveness.stopped(server()),
             "displaced" => writeln!(out, "was live: {}", liveness.displaced(server())).unwrap(),
             "tick" => {

@@ -59,6 +59,7 @@ impl Membership {
             region_id_count,
             report_every_ms: u32::try_from(self.report_every.as_millis()).unwrap_or(u32::MAX),
             page_keys: page_keys::current(&self.context.journal).await,
+            masters: self.context.journal.peers().addresses().to_vec(),
         })
     }
 
@@ -110,8 +111,12 @@ impl Membership {
         }
     }
 
-    /// A periodic report of what a server has; also sent when a leader changes.
+    /// A periodic report of what a server has. Servers report to every master: a follower only notes it, so that it knows
+    /// the servers when it leads, and the locations that clients ask it for.
     pub async fn report(&self, request: v1::ReportRequest) -> Result<v1::ReportReply, Error> {
+        if !self.context.leadership.holds() {
+            return self.observe(request);
+        }
         let server = ServerId(request.server);
         if self.context.journal.read(|catalog| catalog.servers().get(server).is_none()) {
             return Err(unknown(server));
@@ -131,7 +136,22 @@ impl Membership {
             region_id_count,
             dropped_tables,
             page_keys: page_keys::current(&self.context.journal).await,
+            is_follower: false,
         })
+    }
+
+    /// Notes a report without recording anything.
+    fn observe(&self, request: v1::ReportRequest) -> Result<v1::ReportReply, Error> {
+        let server = ServerId(request.server);
+        // Its registration may not be applied here yet.
+        if self.context.journal.read(|catalog| catalog.servers().get(server).is_some()) {
+            self.heard(server, request.boot)?;
+            self.note(server, &request);
+            let report = decode(request)?;
+            self.context.observed.with(|observed| observed.inventory.absorb(report));
+        }
+        let cluster_time_ms = terrane_env::time::wall_ms();
+        Ok(v1::ReportReply { cluster_time_ms, is_follower: true, ..v1::ReportReply::default() })
     }
 
     fn note(&self, server: ServerId, request: &v1::ReportRequest) {

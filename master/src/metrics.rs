@@ -37,6 +37,7 @@ pub struct Metrics {
     groups: Level,
     groups_without_leader: Level,
     catalog_index: Level,
+    leads: Level,
     calls: Family<Call, Counter>,
 }
 
@@ -63,6 +64,7 @@ impl Metrics {
             "Applied index of the catalog's log; only changes of tables, groups, regions and servers increase it",
             metrics.catalog_index.clone(),
         );
+        registry.register("leads", "Whether this master leads: 1 or 0", metrics.leads.clone());
         registry.register("calls", "Calls received, by name", metrics.calls.clone());
         (Arc::new(metrics), Arc::new(registry))
     }
@@ -74,6 +76,7 @@ impl Metrics {
 
     /// Sets the gauges.
     pub fn observe(&self, context: &MasterContext) {
+        self.leads.set(u64::from(context.leadership.holds()));
         self.catalog_index.set(context.journal.applied());
         context.journal.read(|catalog| {
             context.observed.with(|observed| {

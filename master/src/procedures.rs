@@ -9,7 +9,8 @@
 //! `change_table` and `create_groups` send the orders and record the edits; `turns` bounds how many procedures run.
 //!
 //! Invariants: one procedure at a time per table and per group, so a drop sends no order before an unfinished create
-//! has ended; every order is idempotent; a procedure ends with an edit, or with the process.
+//! has ended; every order is idempotent; a procedure ends with an edit, or with this master's leadership, and a round of
+//! orders is sent only while a majority confirms that leadership.
 
 mod change_table;
 mod create_groups;
@@ -26,7 +27,6 @@ use std::time::Duration;
 
 use terrane_types::Error;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupState;
@@ -46,24 +46,22 @@ fn intents(catalog: &Catalog) -> Vec<Subject> {
         .collect()
 }
 
-/// Starts a procedure for every intent that has none, until `stop` is cancelled. Procedures that run then are aborted:
-/// the journal has their intents.
-pub async fn drive(context: Arc<MasterContext>, stop: CancellationToken) {
+/// Starts a procedure for every intent that has none. Never returns; when it is dropped, the procedures that run are
+/// aborted: the journal has their intents.
+pub async fn drive(context: Arc<MasterContext>) {
     let mut running = RunningProcedures::default();
     let mut changes = context.journal.changes();
-    while !stop.is_cancelled() {
+    loop {
         changes.borrow_and_update();
         create_groups::plan(&context).await;
         context.journal.read(intents).into_iter().for_each(|subject| running.start(&context, subject));
         tokio::select! {
             biased;
-            () = stop.cancelled() => {}
             () = running.one_ended() => {}
             () = context.another_waits() => {}
             _ = changes.changed() => {}
         }
     }
-    running.tasks.shutdown().await;
 }
 
 async fn perform(context: &MasterContext, subject: Subject) -> Result<(), Error> {

@@ -1,4 +1,7 @@
-//! Starts and stops a master: opens its directory, creates the cluster or resumes it, serves, and shuts down.
+//! Starts and stops a master: opens its directory, serves, founds the cluster or resumes it, and shuts down.
+//!
+//! The port serves before the catalog is open: the masters of a new cluster found it by asking each other, and their
+//! group elects a leader through it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,37 +14,49 @@ use terrane_env::fs::{self, DirLock, LockError};
 use terrane_env::net::{Intake, IntakeLimits};
 use terrane_proto::hello::Identity as Hello;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
-use terrane_raft::{GroupSpec, HostConfig};
-use terrane_types::{ClusterId, Error, GroupId, ReplicaId, ServerId};
+use terrane_raft::{Abstention, AddressBook, HostConfig, PeerService, Weight};
+use terrane_types::{ClusterId, GroupId, ServerId};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::catalog::checkpoint::{Checkpoint, CheckpointError};
-use crate::catalog::{Bootstrap, CatalogEdit};
+use crate::catalog::{Bootstrap, Catalog};
 use crate::config::MasterConfig;
 use crate::context::MasterContext;
+use crate::founding::{FoundingError, Told, found};
 use crate::identity::{Identity, IdentityError};
 use crate::journal::{Group, GroupHost, Journal};
+use crate::late::Late;
+use crate::leading;
 use crate::machine::{CatalogMachine, MasterFactory};
 use crate::membership::Membership;
 use crate::metrics::Metrics;
 use crate::observed::Observed;
 use crate::orders::Orders;
-use crate::procedures;
+use crate::peer_calls::PeerCalls;
+use crate::peers::Peers;
 use crate::service::MasterService;
 
-/// How long a start waits for group 0's election; far longer than it takes.
+/// How long the start of a single master waits for group 0's election; far longer than it takes.
 const LEAD_WAIT_MAX: Duration = Duration::from_secs(20);
+/// How long the start of one of several masters waits for a leader. Without one it serves what it can.
+const LEADER_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The masters of a new cluster start an election each in turn, should the one before be gone.
+const FIRST_ELECTION_AFTER: Duration = Duration::from_secs(2);
+/// How long a leader that stops waits until another master leads.
+const HANDOVER_MAX: Duration = Duration::from_secs(1);
 /// How long a shutdown waits for running calls.
 const CALLS_END_MAX: Duration = Duration::from_secs(2);
+/// How often a start looks whether the masters are ready.
+const READY_LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often liveness is checked and gauges are set.
 const TICK: Duration = Duration::from_millis(500);
 /// The log of group 0 is small: a table takes a few hundred bytes.
 const SEGMENT_BYTES: u64 = 4 << 20;
 const LOG_CACHE_BYTES: u64 = 8 << 20;
 const LOG_BUDGET_BYTES: u64 = 16 << 20;
-/// This master's replica in group 0; the ids of masters lie below those of the catalog, see `ids`.
-const OWN_REPLICA: ReplicaId = ReplicaId(1);
 
 /// Why a master did not start; each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +89,9 @@ pub enum StartError {
         /// The masters given at this start.
         given: Vec<String>,
     },
+    /// The masters cannot found a cluster together.
+    #[error(transparent)]
+    Founding(#[from] FoundingError),
     /// Parts of the directory belong to different clusters.
     #[error("{} contains the catalog of cluster {catalog}, but its `master` file names cluster {stamp}; do not mix data directories", directory.display())]
     Mixed {
@@ -108,7 +126,7 @@ fn named(peers: &[String]) -> String {
 pub struct Master {
     address: String,
     identity: Identity,
-    journal: Journal,
+    context: Arc<MasterContext>,
     machine: Arc<CatalogMachine>,
     host: Arc<GroupHost>,
     registry: Arc<Registry>,
@@ -138,30 +156,63 @@ impl Master {
         config.check().map_err(StartError::Settings)?;
         make_dir(&config.data_dir).await?;
         let lock = DirLock::acquire(&config.data_dir).await?;
-        let identity = Identity::begin(&config.data_dir).await?;
         // Bound before the catalog is opened: a port in use fails at once, and the bootstrap needs the address.
         let listener = terrane_env::net::listen(&config.listen).await.map_err(StartError::Listen)?;
         let port = listener.local_addr().map_err(StartError::Listen)?.port();
         let address = config.advertised(port);
+        let identity = identify(&config, &address).await?;
+        let told = Told::new(identity.founder.clone(), identity.cluster);
+        let port = Port::new(PeerCalls::new(Arc::clone(&told)));
+        let stop_calls = CancellationToken::new();
+        // For a start that is given up.
+        let guard = stop_calls.clone().drop_guard();
+        let serving = serve(listener, &port, stop_calls.clone()).await?;
+        match Self::open(&config, identity, address, &told, &port).await {
+            Ok((mut master, background)) => {
+                guard.disarm();
+                master.stop_calls = stop_calls;
+                master.running = Mutex::new(Some(Running { serving, background, lock }));
+                Ok(master)
+            }
+            Err(error) => {
+                // At once, so that the port is free when this returns.
+                serving.abort();
+                serving.await.ok();
+                Err(error)
+            }
+        }
+    }
 
-        let (host, group, machine) = open_catalog(&config, &identity).await?;
-        let journal = Journal::new(group, Arc::clone(&machine));
-        bootstrap(&config, &identity, &address, &journal).await?;
-
+    /// Opens everything behind the port, and serves it there.
+    async fn open(
+        config: &MasterConfig,
+        mut identity: Identity,
+        address: String,
+        told: &Told,
+        port: &Port,
+    ) -> Result<(Self, JoinSet<()>), StartError> {
+        complete_founding(config, &mut identity, told).await?;
         let hello = Hello { cluster: identity.cluster, server: ServerId::default(), boot: identity.boot };
+        let peers = Arc::new(masters_of(&identity, hello, &address));
+        let (host, group, machine) = open_catalog(config, &identity, &address, &peers).await?;
+        port.peer.begin(host.peer_service());
+        let journal = Journal::new(group.clone(), Arc::clone(&machine), Arc::clone(&peers));
         let observed = Arc::new(Observed::new(config.silent_after()));
         let orders = Orders::new(journal.clone(), Arc::clone(&observed), hello);
         let context = Arc::new(MasterContext::new(journal.clone(), observed, orders, config.groups_per_server));
-        let membership = Arc::new(Membership::new(Arc::clone(&context), hello, config.report_every));
-        let (metrics, registry) = Metrics::new();
+        port.calls.begin(Arc::clone(&context));
+        first_election(&host, &group, &peers).await?;
+        let bootstrap = bootstrap(config, &identity, &address, &journal, &group).await?;
 
-        let (stop_calls, stop) = (CancellationToken::new(), CancellationToken::new());
-        let background = background(&context, &machine, &membership, &metrics, &stop);
-        let service = MasterService::new(hello, context, membership, metrics);
-        let serving = serve(listener, service, stop_calls.clone()).await?;
+        let membership = Arc::new(Membership::new(Arc::clone(&context), hello, config.report_every));
+        let ((metrics, registry), stop) = (Metrics::new(), CancellationToken::new());
+        let background = background(&context, bootstrap, &machine, &membership, &metrics, &stop);
+        port.begin(MasterService::new(hello, Arc::clone(&context), membership, metrics));
+        until_led(&context).await;
+        port.health.set_serving::<v1::master_server::MasterServer<MasterService>>().await;
         tracing::info!(cluster = %identity.cluster, address, boot = identity.boot, "master is serving");
-        let running = Mutex::new(Some(Running { serving, background, lock }));
-        Ok(Self { address, identity, journal, machine, host, registry, stop_calls, stop, running })
+        let (stop_calls, running) = (CancellationToken::new(), Mutex::default());
+        Ok((Self { address, identity, context, machine, host, registry, stop_calls, stop, running }, background))
     }
 
     /// The address that others use.
@@ -181,7 +232,12 @@ impl Master {
 
     /// Whether it is ready, or why not.
     pub fn ready(&self) -> Result<(), String> {
-        self.journal.ready()
+        self.context.journal.ready()
+    }
+
+    /// Whether it leads the masters.
+    pub fn leads(&self) -> bool {
+        self.context.leadership.holds()
     }
 
     /// Stops calls and procedures, writes a checkpoint and releases the directory. A second call does nothing.
@@ -193,6 +249,12 @@ impl Master {
 
     async fn stop_all(&self) {
         let Some(Running { mut serving, mut background, lock }) = self.running.lock().take() else { return };
+        if !self.context.journal.peers().is_single() {
+            // While it still serves: the others take over at once, not after an election timeout.
+            let reason = "the master is stopping".to_owned();
+            self.host.set_abstains("stopping", Some(Abstention { reason, weight: Weight::Firm }));
+            self.host.until_handed_over(HANDOVER_MAX).await;
+        }
         self.stop.cancel();
         self.stop_calls.cancel();
         if tokio::time::timeout(CALLS_END_MAX, &mut serving).await.is_err() {
@@ -218,70 +280,167 @@ async fn make_dir(path: &std::path::Path) -> Result<(), StartError> {
     fs::create_dir_durable(path).await.map_err(|source| StartError::Io { path: path.to_owned(), source })
 }
 
-/// Opens checkpoint and log, and waits until this master leads group 0 and has applied its log.
+/// The directory's identity. A list of masters other than the one it was created with is refused.
+async fn identify(config: &MasterConfig, address: &str) -> Result<Identity, StartError> {
+    let several = config.place_among(address).map_err(StartError::Settings)?;
+    let fresh = {
+        let several = several.clone();
+        || several.map_or_else(Identity::single, |(peers, place)| Identity::one_of(peers, place))
+    };
+    let identity = Identity::begin(&config.data_dir, fresh).await?;
+    let recorded = identity.founder.as_ref().map(|founder| founder.peers.clone()).unwrap_or_default();
+    let given = several.map(|(peers, _)| peers).unwrap_or_default();
+    // Without --peers, the recorded list counts.
+    if given != recorded && !config.peers.is_empty() {
+        return Err(StartError::Peers { recorded, given: config.peers.clone() });
+    }
+    match recorded.get(place_of(&identity)) {
+        Some(own) if own != address => Err(StartError::Settings(format!(
+            "the other masters reach this one at {own}, but it was started as {address}; start it with that address, or set \
+             --advertise {own}"
+        ))),
+        _ => Ok(identity),
+    }
+}
+
+/// Agrees with the other masters of a new cluster on its id, and records it before anything else is written.
+async fn complete_founding(config: &MasterConfig, identity: &mut Identity, told: &Told) -> Result<(), StartError> {
+    if let Some(founder) = identity.founder.as_ref().filter(|_| identity.cluster.is_nil()) {
+        identity.cluster = found(founder, place_of(identity)).await?;
+        identity.store(&config.data_dir).await?;
+        told.set_cluster(identity.cluster);
+    }
+    Ok(())
+}
+
+/// The place in the list of masters.
+fn place_of(identity: &Identity) -> usize {
+    usize::try_from(identity.number).expect("there are at most five masters") - 1
+}
+
+fn masters_of(identity: &Identity, hello: Hello, address: &str) -> Peers {
+    match &identity.founder {
+        Some(founder) => Peers::new(hello, place_of(identity), founder.peers.clone()),
+        None => Peers::new(hello, 0, vec![address.to_owned()]),
+    }
+}
+
+/// Opens checkpoint and log.
 async fn open_catalog(
     config: &MasterConfig,
     identity: &Identity,
+    address: &str,
+    peers: &Peers,
 ) -> Result<(Arc<GroupHost>, Group, Arc<CatalogMachine>), StartError> {
     let (catalog_dir, log_dir) = (config.data_dir.join("catalog"), config.data_dir.join("log"));
     make_dir(&catalog_dir).await?;
     make_dir(&log_dir).await?;
     let checkpoint = Checkpoint::load(&catalog_dir).await?;
+    check_cluster(config, identity, &checkpoint.catalog)?;
     let machine = CatalogMachine::new(catalog_dir, checkpoint);
     let own = ServerId(identity.number);
     let mut host = HostConfig::new(log_dir, identity.cluster, own, identity.boot);
     (host.log.segment_bytes, host.log.cache_bytes) = (SEGMENT_BYTES, LOG_CACHE_BYTES);
     host.log.purge_budget_bytes = LOG_BUDGET_BYTES;
+    if !peers.is_single() {
+        host.advertised = address.to_owned();
+        let addresses = AddressBook::default();
+        addresses.set(peers.servers());
+        host.addresses = Arc::new(addresses);
+    }
     let host = GroupHost::open(host, Arc::new(MasterFactory(Arc::clone(&machine)))).await?;
-    let members = [(OWN_REPLICA, own)].into_iter().collect();
-    let spec = GroupSpec { group: GroupId::MASTER, replica: OWN_REPLICA, members };
-    let catalog = |what: &dyn std::fmt::Display| StartError::Catalog(what.to_string());
-    host.create_group(spec, true).await.map_err(|error| catalog(&error))?;
-    let group = host.group(GroupId::MASTER).ok_or_else(|| catalog(&"its group does not exist"))?;
-    let leads = group.wait_for(|status| status.is_leader, LEAD_WAIT_MAX).await;
-    leads.ok_or_else(|| catalog(&"its group elected no leader"))?;
-    // A read barrier makes sure that the entries from before this start are applied.
-    group.read_barrier().await.map_err(|error| catalog(&error))?;
+    host.create_group(peers.group(), false).await.map_err(|error| failed(&error))?;
+    let group = host.group(GroupId::MASTER).ok_or_else(|| failed(&"its group does not exist"))?;
     Ok((host, group, machine))
 }
 
-/// Bootstraps the cluster, or checks the settings against those it was created with.
+fn failed(what: &dyn std::fmt::Display) -> StartError {
+    StartError::Catalog(what.to_string())
+}
+
+/// Starts group 0, unless it was started before. The first master does so at once, so that elections do not collide.
+async fn first_election(host: &Arc<GroupHost>, group: &Group, peers: &Peers) -> Result<(), StartError> {
+    let turn = FIRST_ELECTION_AFTER * u32::try_from(peers.own()).unwrap_or(0);
+    if group.wait_for(|status| status.last_index > 0 || status.leader.is_some(), turn).await.is_none() {
+        host.create_group(peers.group(), true).await.map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}
+
+fn check_cluster(config: &MasterConfig, identity: &Identity, catalog: &Catalog) -> Result<(), StartError> {
+    match catalog.bootstrap() {
+        Some(recorded) if recorded.cluster != identity.cluster => {
+            let (catalog, stamp) = (recorded.cluster, identity.cluster);
+            Err(StartError::Mixed { directory: config.data_dir.clone(), catalog, stamp })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the first leader records. A single master checks its settings against what was recorded; one of several has
+/// checked them against its own file.
 async fn bootstrap(
     config: &MasterConfig,
     identity: &Identity,
     address: &str,
     journal: &Journal,
-) -> Result<(), StartError> {
-    let peers = config.bootstrap_peers(address);
-    let Some(recorded) = journal.read(|catalog| catalog.bootstrap().cloned()) else {
-        let bootstrap = Bootstrap { cluster: identity.cluster, peers, replication: config.replication };
-        let recorded = journal.record(&CatalogEdit::Bootstrap(bootstrap)).await;
-        return recorded.map(|_| ()).map_err(|error: Error| StartError::Catalog(error.to_string()));
+    group: &Group,
+) -> Result<Bootstrap, StartError> {
+    let peers = match &identity.founder {
+        Some(founder) => founder.peers.clone(),
+        None => config.bootstrap_peers(address),
     };
-    if recorded.cluster != identity.cluster {
-        let (catalog, stamp) = (recorded.cluster, identity.cluster);
-        return Err(StartError::Mixed { directory: config.data_dir.clone(), catalog, stamp });
+    if identity.founder.is_none() {
+        let leads = group.wait_for(|status| status.is_leader, LEAD_WAIT_MAX).await;
+        leads.ok_or_else(|| failed(&"its group elected no leader"))?;
+        // A read barrier makes sure that the entries from before this start are applied.
+        group.read_barrier().await.map_err(|error| failed(&error))?;
+        journal.read(|catalog| check_cluster(config, identity, catalog))?;
+        let recorded = journal.read(|catalog| catalog.bootstrap().map(|recorded| recorded.peers.clone()));
+        // Without --peers, the list in the catalog counts.
+        if let Some(recorded) = recorded.filter(|recorded| !config.peers.is_empty() && *recorded != peers) {
+            return Err(StartError::Peers { recorded, given: config.peers.clone() });
+        }
     }
-    // Without --peers, the list in the catalog counts.
-    if !config.peers.is_empty() && peers != recorded.peers {
-        return Err(StartError::Peers { recorded: recorded.peers, given: config.peers.clone() });
+    Ok(Bootstrap { cluster: identity.cluster, peers, replication: config.replication })
+}
+
+/// Waits until the masters can administer the cluster. One of several serves without that, too.
+async fn until_led(context: &MasterContext) {
+    let journal = &context.journal;
+    let led = async {
+        tokio::select! {
+            biased;
+            () = context.leadership.gained() => {}
+            _ = journal.leader_elsewhere(LEADER_WAIT_MAX) => {}
+        }
+        while let Err(why) = journal.ready() {
+            tracing::debug!(why, "waiting for the masters");
+            tokio::time::sleep(READY_LOOK_EVERY).await;
+        }
+    };
+    if tokio::time::timeout(LEADER_WAIT_MAX, led).await.is_err() {
+        tracing::warn!("no master leads yet; clients find their data, and nothing can be administered meanwhile");
     }
-    if recorded.replication != config.replication {
-        let (recorded, given) = (recorded.replication, config.replication);
-        tracing::warn!(recorded, given, "ignoring another replication than the cluster was created with");
-    }
-    Ok(())
 }
 
 fn background(
     context: &Arc<MasterContext>,
+    bootstrap: Bootstrap,
     machine: &Arc<CatalogMachine>,
     membership: &Arc<Membership>,
     metrics: &Arc<Metrics>,
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(procedures::drive(Arc::clone(context), stop.clone()));
+    let (leader, stopped) = (Arc::clone(context), stop.clone());
+    tasks.spawn(async move {
+        tokio::select! {
+            biased;
+            () = stopped.cancelled() => {}
+            () = leading::run(leader, bootstrap) => {}
+        }
+    });
     let writer = Arc::clone(machine);
     tasks.spawn(async move { writer.write_checkpoints().await });
     let (context, membership, metrics) = (Arc::clone(context), Arc::clone(membership), Arc::clone(metrics));
@@ -296,20 +455,41 @@ fn background(
     tasks
 }
 
+/// What the port serves.
+struct Port {
+    calls: PeerCalls,
+    peer: Late<v1::peer_server::PeerServer<PeerService>>,
+    master: Late<v1::master_server::MasterServer<MasterService>>,
+    health: HealthReporter,
+}
+
+impl Port {
+    fn new(calls: PeerCalls) -> Self {
+        Self { calls, peer: Late::default(), master: Late::default(), health: HealthReporter::new() }
+    }
+
+    fn begin(&self, service: MasterService) {
+        let service = v1::master_server::MasterServer::new(service)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        self.master.begin(service);
+    }
+}
+
 async fn serve(
     listener: terrane_env::net::Listener,
-    service: MasterService,
+    port: &Port,
     stop: CancellationToken,
 ) -> Result<JoinHandle<()>, StartError> {
-    let (health, health_service) = tonic_health::server::health_reporter();
-    let master = v1::master_server::MasterServer::new(service)
-        .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    health.set_serving::<v1::master_server::MasterServer<MasterService>>().await;
-    let reflection = terrane_proto::reflection().map_err(|error| StartError::Catalog(error.to_string()))?;
+    port.health.set_not_serving::<v1::master_server::MasterServer<MasterService>>().await;
+    let reflection = terrane_proto::reflection().map_err(|error| failed(&error))?;
     let intake = Intake::new(IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() });
-    let router =
-        terrane_env::net::server(&intake).add_service(master).add_service(health_service).add_service(reflection);
+    let router = terrane_env::net::server(&intake)
+        .add_service(port.master.clone())
+        .add_service(port.peer.clone())
+        .add_service(v1::master_peers_server::MasterPeersServer::new(port.calls.clone()))
+        .add_service(HealthServer::new(HealthService::from_health_reporter(port.health.clone())))
+        .add_service(reflection);
     Ok(terrane_env::task::spawn_named("master-calls", async move {
         let served = router.serve_with_incoming_shutdown(listener.incoming(&intake), stop.cancelled_owned()).await;
         if let Err(error) = served {

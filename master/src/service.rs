@@ -1,11 +1,18 @@
 //! The master's gRPC edge: checks the hello, decodes, calls, encodes and maps errors. It makes no decisions.
+//!
+//! Changes, registrations and reports are the leader's: any other master redirects them, also those that are in progress
+//! when it loses the leadership. Look-ups are answered by every master as of their arrival, once its catalog is up to
+//! date. While no leader answers, the look-ups that a new client or an operator needs (`locate`, `describe_table`,
+//! `status`) are answered from the catalog as it is, with the header [`OUTDATED`]: region servers correct outdated
+//! locations. That something is missing is never said without the leader, and the other look-ups are refused.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::{Stream, stream};
 use terrane_proto::hello::{self, Identity};
-use terrane_proto::{convert, error, v1};
+use terrane_proto::{OUTDATED, convert, error, v1};
 use terrane_types::{
     Error, FamilyName, Invalid, KeyRange, NamespaceName, Projection, RegionDescriptor, RegionId, TableName, range,
 };
@@ -14,6 +21,7 @@ use tonic::{Request, Response, Status};
 use crate::catalog::requests::RequestId;
 use crate::context::MasterContext;
 use crate::deadline;
+use crate::masters_view;
 use crate::membership::Membership;
 use crate::meta::{MetaBlock, MetaScan};
 use crate::metrics::Metrics;
@@ -47,6 +55,38 @@ impl MasterService {
     fn admit(&self, call: &'static str, hello: Option<&v1::Hello>) -> Result<(), Status> {
         self.metrics.call(call);
         hello::check_cluster(hello, self.identity, false).map_err(|refused| error::status(&refused))
+    }
+
+    /// A call that only the leader answers. A caller whose call is in progress when the leadership is lost repeats it at
+    /// the next leader.
+    async fn leading<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.context.leadership.admit().await?;
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.context.leadership.lost() => Err(self.context.journal.redirect()),
+        }
+    }
+
+    /// A look-up, as of its arrival.
+    async fn fresh<T>(&self, view: impl FnOnce(&Views) -> Result<T, Error>) -> Result<Response<T>, Status> {
+        let up_to_date = self.context.journal.barrier().await;
+        answer(up_to_date.and_then(|()| view(&self.views)))
+    }
+
+    /// A look-up that is answered even if no leader can be asked what has changed.
+    async fn fresh_or_outdated<T>(&self, view: impl FnOnce(&Views) -> Result<T, Error>) -> Result<Response<T>, Status> {
+        let Err(no_leader) = self.context.journal.barrier().await else { return answer(view(&self.views)) };
+        match view(&self.views) {
+            Ok(outdated) => {
+                let mut response = Response::new(outdated);
+                response.metadata_mut().insert(OUTDATED, tonic::metadata::MetadataValue::from_static("1"));
+                Ok(response)
+            }
+            // It may have been created since.
+            Err(Error::NotFound { .. }) => Err(error::status(&no_leader)),
+            Err(refused) => Err(error::status(&refused)),
+        }
     }
 
     async fn split(&self, request: v1::SplitRegionRequest) -> Result<v1::SplitRegionReply, Error> {
@@ -95,7 +135,7 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         self.admit("create_namespace", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
-        let created = self.tables.create_namespace(namespace_name(&request.name)?, id).await;
+        let created = self.leading(self.tables.create_namespace(namespace_name(&request.name)?, id)).await;
         answer(created.map(|()| v1::Empty {}))
     }
 
@@ -103,7 +143,7 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         self.admit("drop_namespace", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
-        let dropped = self.tables.drop_namespace(namespace_name(&request.name)?, id).await;
+        let dropped = self.leading(self.tables.drop_namespace(namespace_name(&request.name)?, id)).await;
         answer(dropped.map(|()| v1::Empty {}))
     }
 
@@ -112,7 +152,7 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::ClusterRequest>,
     ) -> Result<Response<v1::ListNamespacesReply>, Status> {
         self.admit("list_namespaces", request.get_ref().hello.as_ref())?;
-        Ok(Response::new(v1::ListNamespacesReply { names: self.views.namespaces() }))
+        self.fresh(|views| Ok(v1::ListNamespacesReply { names: views.namespaces() })).await
     }
 
     async fn create_table(&self, request: Request<v1::CreateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
@@ -127,7 +167,7 @@ impl v1::master_server::Master for MasterService {
             self.tables.create(schema, request.split_at, id, deadline).await?;
             self.views.table(&name)
         };
-        answer(created.await)
+        answer(self.leading(created).await)
     }
 
     async fn alter_table(&self, request: Request<v1::AlterTableRequest>) -> Result<Response<v1::TableReply>, Status> {
@@ -139,7 +179,7 @@ impl v1::master_server::Master for MasterService {
             self.tables.alter(&name, &table_change(request)?, id, deadline).await?;
             self.views.table(&name)
         };
-        answer(altered.await)
+        answer(self.leading(altered).await)
     }
 
     async fn drop_table(&self, request: Request<v1::DropTableRequest>) -> Result<Response<v1::Empty>, Status> {
@@ -147,7 +187,8 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         self.admit("drop_table", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
-        let dropped = self.tables.drop(&table_name(&request.name)?, id, deadline).await;
+        let name = table_name(&request.name)?;
+        let dropped = self.leading(self.tables.drop(&name, id, deadline)).await;
         answer(dropped.map(|()| v1::Empty {}))
     }
 
@@ -159,7 +200,7 @@ impl v1::master_server::Master for MasterService {
         self.admit("list_tables", request.hello.as_ref())?;
         let namespace = Some(request.namespace.as_str()).filter(|name| !name.is_empty());
         let namespace = namespace.map(namespace_name).transpose()?;
-        answer(self.views.tables(namespace.as_ref()).map(|tables| v1::ListTablesReply { tables }))
+        self.fresh(|views| views.tables(namespace.as_ref()).map(|tables| v1::ListTablesReply { tables })).await
     }
 
     async fn describe_table(
@@ -168,13 +209,14 @@ impl v1::master_server::Master for MasterService {
     ) -> Result<Response<v1::TableReply>, Status> {
         let request = request.into_inner();
         self.admit("describe_table", request.hello.as_ref())?;
-        answer(self.views.table(&table_name(&request.name)?))
+        let name = table_name(&request.name)?;
+        self.fresh_or_outdated(|views| views.table(&name)).await
     }
 
     async fn locate(&self, request: Request<v1::LocateRequest>) -> Result<Response<v1::LocateReply>, Status> {
         let request = request.into_inner();
         self.admit("locate", request.hello.as_ref())?;
-        answer(self.views.locate(&request))
+        self.fresh_or_outdated(|views| views.locate(&request)).await
     }
 
     type ScanMetaStream = Pin<Box<dyn Stream<Item = Result<v1::ScanBlock, Status>> + Send>>;
@@ -184,9 +226,9 @@ impl v1::master_server::Master for MasterService {
         self.admit("scan_meta", request.hello.as_ref())?;
         let body = request.body.unwrap_or_default();
         let as_messages = body.cells_as == v1::CellsAs::Messages as i32;
-        let blocks = meta_scan(body).and_then(|scan| self.views.scan_meta(&scan));
-        let blocks = blocks.map_err(|refused| error::status(&refused))?;
-        let blocks = blocks.into_iter().map(move |block| meta_block(block, as_messages));
+        let scan = meta_scan(body).map_err(|refused| error::status(&refused))?;
+        let blocks = self.fresh(|views| views.scan_meta(&scan)).await?;
+        let blocks = blocks.into_inner().into_iter().map(move |block| meta_block(block, as_messages));
         Ok(Response::new(Box::pin(stream::iter(blocks))))
     }
 
@@ -195,12 +237,12 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::ClusterRequest>,
     ) -> Result<Response<v1::ListServersReply>, Status> {
         self.admit("list_servers", request.get_ref().hello.as_ref())?;
-        Ok(Response::new(v1::ListServersReply { servers: self.views.servers() }))
+        self.fresh(|views| Ok(v1::ListServersReply { servers: views.servers() })).await
     }
 
     async fn list_groups(&self, request: Request<v1::ClusterRequest>) -> Result<Response<v1::ListGroupsReply>, Status> {
         self.admit("list_groups", request.get_ref().hello.as_ref())?;
-        Ok(Response::new(v1::ListGroupsReply { groups: self.views.groups() }))
+        self.fresh(|views| Ok(v1::ListGroupsReply { groups: views.groups() })).await
     }
 
     async fn list_regions(
@@ -210,12 +252,13 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         self.admit("list_regions", request.hello.as_ref())?;
         let table = if request.table.is_empty() { None } else { Some(table_name(&request.table)?) };
-        answer(self.views.regions(table.as_ref()).map(|regions| v1::ListRegionsReply { regions }))
+        self.fresh(|views| views.regions(table.as_ref()).map(|regions| v1::ListRegionsReply { regions })).await
     }
 
     async fn status(&self, request: Request<v1::ClusterRequest>) -> Result<Response<v1::StatusReply>, Status> {
         self.admit("status", request.get_ref().hello.as_ref())?;
-        Ok(Response::new(self.views.status()))
+        let masters = masters_view::look(&self.context).await;
+        self.fresh_or_outdated(|views| Ok(views.status(masters))).await
     }
 
     async fn split_region(
@@ -224,14 +267,20 @@ impl v1::master_server::Master for MasterService {
     ) -> Result<Response<v1::SplitRegionReply>, Status> {
         let request = request.into_inner();
         self.admit("split_region", request.hello.as_ref())?;
-        answer(self.split(request).await)
+        self.context.leadership.admit().await.map_err(|refused| error::status(&refused))?;
+        tokio::select! {
+            biased;
+            split = self.split(request) => answer(split),
+            // The order may have arrived, and without a request id nothing recognises a second one.
+            () = self.context.leadership.lost() => answer(Err(Error::Uncertain { not_tried: false })),
+        }
     }
 
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
         self.metrics.call("register");
         let request = request.into_inner();
         self.membership.check(request.hello.as_ref()).map_err(|refused| error::status(&refused))?;
-        answer(self.membership.register(request).await)
+        answer(self.leading(self.membership.register(request)).await)
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {

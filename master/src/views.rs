@@ -16,6 +16,7 @@ use crate::catalog::tables::{TableEntry, TableState};
 use crate::context::MasterContext;
 use crate::inventory::ServerLoad;
 use crate::liveness::{Moment, ServerState};
+use crate::masters_view::MastersView;
 use crate::meta::{MetaBlock, MetaScan};
 use crate::observed::{Observations, now};
 use crate::schemas;
@@ -134,13 +135,13 @@ impl Views {
     }
 
     /// The state of the cluster and its health issues.
-    pub fn status(&self) -> v1::StatusReply {
+    pub fn status(&self, MastersView { masters, issues: of_masters, waits }: MastersView) -> v1::StatusReply {
         let own = self.context.journal.checkpoint_issue();
-        let waits = self.context.waits();
         let catalog_index = self.context.journal.applied();
         self.look(|catalog, observed| {
             let leaderless = leaderless(catalog, observed);
             let mut issues = health_issues(catalog, observed, &leaderless, now());
+            issues.extend(of_masters);
             issues.extend(own);
             let waiting = waiting_for(catalog, observed).into_iter().chain(waits);
             v1::StatusReply {
@@ -154,6 +155,7 @@ impl Views {
                 troubles: issues,
                 waiting_for: waiting.collect::<Vec<_>>().join("; "),
                 catalog_index,
+                masters,
             }
         })
     }

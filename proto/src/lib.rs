@@ -33,6 +33,9 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "
 /// The largest message either side of any service takes: a whole batch (32 MiB) and its headers.
 pub const MESSAGE_BYTES_MAX: usize = 40 << 20;
 
+/// The header of a master's answer to a look-up that may lack recent changes, because no leader could be asked for them.
+pub const OUTDATED: &str = "terrane-outdated";
+
 /// The version of the packed bytes (cells, rows, resume tokens) that request headers name.
 pub const PACKED_FORMAT: u32 = 1;
 

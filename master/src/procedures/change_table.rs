@@ -17,6 +17,7 @@ pub async fn perform(context: &MasterContext, table: TableId) -> Result<(), Erro
             return context.journal.record(&edit).await.map(|_| ());
         }
         terrane_env::buggify_pause!("a change of a table waits between two rounds").await;
+        context.leadership.confirm().await?;
         match round(context, &mut rollout).await {
             Ok(None) => {}
             Ok(Some(waiting)) => {

@@ -54,6 +54,7 @@ pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Erro
             return context.journal.record(&CatalogEdit::OpenGroup { group }).await.map(|_| ());
         }
         terrane_env::buggify_pause!("a new group waits between two rounds").await;
+        context.leadership.confirm().await?;
         let waiting = round(context, group, &entry, &mut creation).await;
         if creation.phase() == phase {
             context.begin_wait(Subject::Group(group), waiting);

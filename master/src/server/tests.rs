@@ -7,7 +7,7 @@ use bytes::Bytes;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::v1::region_server_server::{RegionServer, RegionServerServer};
 use terrane_proto::{error, hello};
-use terrane_types::PackedRows;
+use terrane_types::{Error, PackedRows};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
@@ -15,6 +15,7 @@ use super::*;
 
 mod namespaces;
 mod requests;
+mod several;
 
 /// How the fake servers respond to a change of tables.
 #[derive(Clone, Debug, Default)]
@@ -148,6 +149,22 @@ struct Cluster {
     stop: CancellationToken,
 }
 
+/// Serves as a fake server until `stop`; returns its address.
+async fn serve_fake(server: u64, ordered: &Arc<Ordered>, stop: &CancellationToken) -> String {
+    let listener = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let fake = FakeServer { server, ordered: Arc::clone(ordered) };
+    let stop = stop.clone();
+    let intake = terrane_env::net::Intake::new(terrane_env::net::IntakeLimits::default());
+    tokio::spawn(async move {
+        terrane_env::net::server(&intake)
+            .add_service(RegionServerServer::new(fake))
+            .serve_with_incoming_shutdown(listener.incoming(&intake), stop.cancelled_owned())
+            .await
+    });
+    address
+}
+
 async fn start(dir: &Path, change: impl FnOnce(&mut MasterConfig)) -> Result<Master, StartError> {
     let mut config =
         MasterConfig { data_dir: dir.to_owned(), listen: "127.0.0.1:0".to_owned(), ..MasterConfig::default() };
@@ -179,17 +196,7 @@ impl Cluster {
 
     /// Starts and registers another fake server.
     async fn add_server(&mut self, server: u64) {
-        let listener = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let fake = FakeServer { server, ordered: Arc::clone(&self.ordered) };
-        let stop = self.stop.clone();
-        let intake = terrane_env::net::Intake::new(terrane_env::net::IntakeLimits::default());
-        tokio::spawn(async move {
-            terrane_env::net::server(&intake)
-                .add_service(RegionServerServer::new(fake))
-                .serve_with_incoming_shutdown(listener.incoming(&intake), stop.cancelled_owned())
-                .await
-        });
+        let address = serve_fake(server, &self.ordered, &self.stop).await;
         let request = v1::RegisterRequest {
             hello: Some(hello::ours(None, ServerId(0), ServerId(0), 1)),
             address,

@@ -61,6 +61,7 @@ impl Master for IdMaster {
             region_id_count,
             report_every_ms: 20,
             page_keys: vec![v1::PageKey { id: 1, secret: Bytes::from_static(&[1; 32]) }],
+            masters: Vec::new(),
         }))
     }
 

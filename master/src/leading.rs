@@ -1,0 +1,59 @@
+//! What a master does while it leads: it drives procedures, and takes administration, registrations and reports.
+//!
+//! A master begins when it leads group 0, has applied everything before its term and finds the cluster bootstrapped.
+//!
+//! Invariants: procedures run only while it leads, and are aborted at the end: the next leader resumes them from the
+//! catalog.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use terrane_types::Error;
+
+use crate::catalog::{Bootstrap, Catalog, CatalogEdit};
+use crate::context::MasterContext;
+use crate::observed::now;
+use crate::procedures;
+
+/// How long one wait for an election lasts before it begins again.
+const WATCH_MAX: Duration = Duration::from_secs(3_600);
+/// The pause before an elected master that cannot lead yet tries again.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// Leads whenever this master is elected. Never returns.
+pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap) {
+    loop {
+        let Some(term) = context.journal.until_elected(WATCH_MAX).await else { continue };
+        if let Err(error) = begin(&context, &bootstrap).await {
+            tracing::warn!(%error, term, "this master was elected but cannot lead yet");
+            tokio::time::sleep(RETRY_AFTER).await;
+            continue;
+        }
+        context.leadership.set(Some(term));
+        tracing::info!(term, "this master leads");
+        tokio::select! {
+            biased;
+            () = context.leadership.until_deposed(term) => {}
+            // Dropped at the end, with the procedures that run.
+            () = procedures::drive(Arc::clone(&context)) => {}
+        }
+        context.leadership.set(None);
+        context.forget_procedures();
+        tracing::info!(term, "this master no longer leads");
+    }
+}
+
+/// Applies what earlier leaders recorded, bootstraps the cluster if none of them did, and gives servers the time to report here.
+async fn begin(context: &MasterContext, bootstrap: &Bootstrap) -> Result<(), Error> {
+    context.journal.leader_barrier().await?;
+    if context.journal.read(|catalog| catalog.bootstrap().is_none()) {
+        context.journal.record(&CatalogEdit::Bootstrap(bootstrap.clone())).await?;
+    }
+    let replication = context.journal.read(Catalog::replication);
+    if replication != bootstrap.replication {
+        let given = bootstrap.replication;
+        tracing::warn!(replication, given, "ignoring another replication than the cluster was created with");
+    }
+    context.observed.with(|observed| observed.liveness.lead(now()));
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! The masters in `status`: which one leads, how far the others are behind, and what is wrong with them.
+
+use futures::future::join_all;
+use terrane_proto::v1;
+
+use crate::context::MasterContext;
+use crate::peer_calls::state;
+
+/// The masters, as seen from one of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MastersView {
+    /// All masters, in the order of their list.
+    pub masters: Vec<v1::MasterInfo>,
+    /// Health issues, one sentence each.
+    pub issues: Vec<String>,
+    /// What the leader's procedures wait for.
+    pub waits: Vec<String>,
+}
+
+/// Asks the other masters how they stand.
+pub async fn look(context: &MasterContext) -> MastersView {
+    let peers = context.journal.peers();
+    let states = join_all((0..peers.addresses().len()).map(|place| async move {
+        if place == peers.own() { Some(state(context)) } else { peers.state(place).await }
+    }));
+    view(peers.addresses(), states.await)
+}
+
+/// The view of masters at these addresses that answered this; `None`: no answer.
+fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> MastersView {
+    let committed = states.iter().flatten().map(|state| state.committed).max().unwrap_or(0);
+    let leader_term = states.iter().flatten().filter(|state| state.leads).map(|state| state.term).max();
+    let mut view = MastersView::default();
+    for (address, state) in addresses.iter().zip(states) {
+        let Some(state) = state else {
+            view.issues.push(format!("the master at {address} does not answer"));
+            let (address, state) = (address.clone(), "unreachable".to_owned());
+            view.masters.push(v1::MasterInfo { address, state, ..v1::MasterInfo::default() });
+            continue;
+        };
+        // One that was deposed may not know it yet.
+        let leads = state.leads && Some(state.term) == leader_term;
+        if leads {
+            view.waits = state.waits;
+        }
+        view.masters.push(v1::MasterInfo {
+            address: address.clone(),
+            state: if leads { "leader" } else { "follower" }.to_owned(),
+            term: state.term,
+            applied: state.applied,
+            lag: committed.saturating_sub(state.applied),
+        });
+    }
+    if leader_term.is_none() {
+        let majority = addresses.len() / 2 + 1;
+        view.issues.push(format!(
+            "no master leads: nothing can be administered until {majority} of {} masters run, and what is shown here may be \
+             outdated",
+            addresses.len()
+        ));
+    }
+    view
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses() -> Vec<String> {
+        ["a:1", "b:1", "c:1"].map(str::to_owned).to_vec()
+    }
+
+    fn answered(leads: bool, term: u64, applied: u64, committed: u64) -> Option<v1::MasterStateReply> {
+        let waits = leads.then(|| format!("of term {term}")).into_iter().collect();
+        Some(v1::MasterStateReply { leads, term, applied, committed, waits })
+    }
+
+    fn shown(view: &MastersView) -> Vec<(&str, u64)> {
+        view.masters.iter().map(|master| (master.state.as_str(), master.lag)).collect()
+    }
+
+    #[test]
+    fn followers_show_their_lag() {
+        let view =
+            view(&addresses(), vec![answered(false, 3, 7, 9), answered(true, 3, 10, 10), answered(false, 3, 10, 10)]);
+        assert_eq!(shown(&view), [("follower", 3), ("leader", 0), ("follower", 0)]);
+        assert_eq!((view.issues.len(), view.waits.join("")), (0, "of term 3".to_owned()));
+    }
+
+    #[test]
+    fn of_two_leaders_the_one_of_the_later_term_counts() {
+        let view = view(&addresses(), vec![answered(true, 3, 9, 9), answered(true, 4, 10, 10), None]);
+        assert_eq!(shown(&view), [("follower", 1), ("leader", 0), ("unreachable", 0)]);
+        assert_eq!(view.waits, ["of term 4"]);
+        assert_eq!(view.issues, ["the master at c:1 does not answer"]);
+    }
+
+    #[test]
+    fn masters_without_a_leader_say_what_is_needed() {
+        let view = view(&addresses(), vec![answered(false, 3, 9, 9), None, None]);
+        assert!(view.issues[2].contains("until 2 of 3 masters run"), "{:?}", view.issues);
+    }
+}
