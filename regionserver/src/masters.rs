@@ -1,4 +1,7 @@
-//! The masters that this server knows, and its registration with one of them.
+//! The masters that this server knows, and its registration with the one that leads.
+//!
+//! The server begins with the configured masters. A master that does not lead names the leader, and the answer to the
+//! registration names all masters, so one address is enough to find the others.
 
 use std::time::Duration;
 
@@ -20,8 +23,10 @@ const WARN_AFTER: Duration = Duration::from_secs(2);
 pub const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 const NO_MASTER: &str = "no master is configured";
+/// Masters that are kept; a cluster has five at most, and a master must not fill memory with made-up ones.
+const MASTERS_MAX: usize = 16;
 
-/// The configured masters, and the one that answered last.
+/// The known masters, and the one to register with.
 pub struct Masters {
     clients: Vec<(String, MasterClient<Channel>)>,
     current: usize,
@@ -45,6 +50,8 @@ pub struct Registered {
     pub region_ids: (u64, u32),
     pub report_every: Duration,
     pub page_keys: Vec<PageKey>,
+    /// The addresses of all masters.
+    pub masters: Vec<String>,
 }
 
 /// Why a server could not register.
@@ -63,38 +70,47 @@ pub enum RegisterError {
 
 impl Masters {
     pub fn new(addresses: &[String]) -> Result<Self, RegisterError> {
-        let client = |address: &String| {
-            let channel = terrane_env::net::channel(address)?;
-            let client = MasterClient::new(channel)
-                .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_BYTES_MAX);
-            Ok((address.clone(), client))
-        };
-        let clients = addresses.iter().map(client).collect::<Result<Vec<_>, RegisterError>>()?;
-        Ok(Self { clients, current: 0 })
+        let clients = addresses.iter().map(|address| Ok((address.clone(), client(address)?)));
+        Ok(Self { clients: clients.collect::<Result<Vec<_>, RegisterError>>()?, current: 0 })
     }
 
-    /// The master to call next.
-    pub fn current(&mut self) -> Option<(String, MasterClient<Channel>)> {
-        let count = self.clients.len().max(1);
-        self.clients.get(self.current % count).cloned()
+    /// All known masters.
+    pub fn all(&self) -> &[(String, MasterClient<Channel>)] {
+        &self.clients
     }
 
-    /// Moves on to the next master.
-    pub fn next(&mut self) {
-        self.current = (self.current + 1) % self.clients.len().max(1);
+    /// Adds the masters that another master named; returns the place of the last one.
+    pub fn learn(&mut self, addresses: &[String]) -> Option<usize> {
+        let mut place = None;
+        for address in addresses {
+            place = self.clients.iter().position(|(known, _)| known == address);
+            if place.is_none()
+                && self.clients.len() < MASTERS_MAX
+                && let Ok(client) = client(address)
+            {
+                place = Some(self.clients.len());
+                self.clients.push((address.clone(), client));
+            }
+        }
+        place
+    }
+
+    /// Moves on to the leader that a master named, or to the next master.
+    fn move_on(&mut self, leader: Option<String>) {
+        let next = (self.current + 1) % self.clients.len().max(1);
+        let leader = leader.and_then(|address| self.learn(&[address]));
+        self.current = leader.filter(|place| *place != self.current).unwrap_or(next);
     }
 
     /// Registers with the first master that answers, for at most `patience`.
     pub async fn register(&mut self, what: &Registration, patience: Duration) -> Result<Registered, RegisterError> {
         let started = Instant::now();
-        let mut last = NO_MASTER.to_owned();
         let mut warned = false;
         loop {
-            match self.ask(what).await {
+            let Unanswered { why: last, leader } = match self.ask(what).await {
                 Ok(answer) => return answer,
-                Err(why) => last = why.unwrap_or(last),
-            }
+                Err(unanswered) => unanswered,
+            };
             if started.elapsed() >= patience {
                 return Err(RegisterError::Unreachable { masters: self.names(), waited: patience, last });
             }
@@ -102,37 +118,48 @@ impl Masters {
                 warned = true;
                 tracing::warn!("no master answered yet ({last}); retrying for up to {} s", patience.as_secs());
             }
-            self.next();
+            self.move_on(leader);
             tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
-    /// Registers with the first master that answers, calling each of them once.
+    /// Registers with the first master that answers, calling about each of them once.
     pub async fn register_once(&mut self, what: &Registration) -> Result<Registered, RegisterError> {
         let started = Instant::now();
         let mut last = NO_MASTER.to_owned();
-        for _ in 0..self.clients.len() {
+        // One more, for a leader that the last one names.
+        for _ in 0..=self.clients.len() {
             match self.ask(what).await {
                 Ok(answer) => return answer,
-                Err(why) => last = why.unwrap_or(last),
+                Err(Unanswered { why, leader }) => {
+                    last = why;
+                    self.move_on(leader);
+                }
             }
-            self.next();
         }
         Err(RegisterError::Unreachable { masters: self.names(), waited: started.elapsed(), last })
     }
 
-    /// Calls the current master once. The error says why it did not answer.
-    async fn ask(&mut self, what: &Registration) -> Result<Result<Registered, RegisterError>, Option<String>> {
-        let Some((master, mut client)) = self.current() else { return Err(None) };
+    /// Calls the current master once.
+    async fn ask(&mut self, what: &Registration) -> Result<Result<Registered, RegisterError>, Unanswered> {
+        let Some((master, mut client)) = self.clients.get(self.current).cloned() else {
+            return Err(Unanswered { why: NO_MASTER.to_owned(), leader: None });
+        };
         let call = tokio::time::timeout(CALL_TIMEOUT, client.register(registration(what))).await;
         match call.map(|reply| reply.map_err(|status| error::from_status(&status))) {
             Ok(Ok(reply)) => {
                 let registered = registered(reply.into_inner());
+                if let Ok(registered) = &registered {
+                    self.learn(&registered.masters);
+                }
                 Ok(registered.map_err(|refusal| RegisterError::Refused { master, refusal }))
             }
             Ok(Err(refusal)) if is_final(&refusal) => Ok(Err(RegisterError::Refused { master, refusal })),
-            Ok(Err(error)) => Err(Some(error.to_string())),
-            Err(_) => Err(Some(format!("{master} did not answer in time"))),
+            Ok(Err(Error::NotLeader { address, .. })) => {
+                Err(Unanswered { why: format!("{master} does not lead the masters"), leader: address })
+            }
+            Ok(Err(error)) => Err(Unanswered { why: error.to_string(), leader: None }),
+            Err(_) => Err(Unanswered { why: format!("{master} did not answer in time"), leader: None }),
         }
     }
 
@@ -140,6 +167,20 @@ impl Masters {
         let masters: Vec<&str> = self.clients.iter().map(|(address, _)| address.as_str()).collect();
         masters.join(", ")
     }
+}
+
+/// A master did not register the server.
+struct Unanswered {
+    why: String,
+    /// The leader that it named.
+    leader: Option<String>,
+}
+
+fn client(address: &str) -> Result<MasterClient<Channel>, RegisterError> {
+    let channel = terrane_env::net::channel(address)?;
+    Ok(MasterClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX))
 }
 
 fn registration(what: &Registration) -> v1::RegisterRequest {
@@ -165,6 +206,7 @@ fn registered(reply: v1::RegisterReply) -> Result<Registered, Error> {
         region_ids: (reply.region_id_first, reply.region_id_count),
         report_every: if every.is_zero() { REPORT_INTERVAL } else { every },
         page_keys: page_keys(reply.page_keys),
+        masters: reply.masters,
     })
 }
 
@@ -186,4 +228,24 @@ fn is_final(error: &Error) -> bool {
             | Error::AlreadyExists { .. }
             | Error::NotFound { .. }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A channel needs a runtime.
+    #[tokio::test]
+    async fn a_server_moves_on_to_the_named_leader_and_learns_the_others() {
+        let mut masters = Masters::new(&["a:1".to_owned(), "b:1".to_owned()]).unwrap();
+        masters.move_on(None);
+        assert_eq!(masters.current, 1);
+        masters.move_on(Some("c:1".to_owned()));
+        assert_eq!((masters.current, masters.names().as_str()), (2, "a:1, b:1, c:1"));
+        masters.move_on(Some("c:1".to_owned()));
+        assert_eq!(masters.current, 0, "the named leader is the one that does not answer");
+        let all = ["a:1", "c:1", "no port", "d:1"].map(str::to_owned);
+        masters.learn(&all);
+        assert_eq!(masters.names(), "a:1, b:1, c:1, d:1");
+    }
 }

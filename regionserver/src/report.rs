@@ -1,18 +1,24 @@
-//! Reports to the master: registration if it is still pending, then a report periodically, and what its answers bring.
+//! Reports to the masters: registration if it is still pending, then a report periodically, and what the answers bring.
 //!
-//! Reports keep the master's index of regions current. Answers carry addresses, region ids for splits, page keys and the ids
-//! of dropped tables. While no master is reachable the server continues to serve.
+//! Reports keep the masters' index of regions current. Every master gets each report, so that one that is elected knows the
+//! servers at once, and any of them knows the leaders of groups. The leader's answer carries addresses, region ids for
+//! splits, page keys and the ids of dropped tables. A master that does not answer gets no further report meanwhile and holds
+//! up nothing. While no master is reachable the server continues to serve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
-use terrane_proto::{error, hello, v1};
+use terrane_proto::v1::master_client::MasterClient;
+use terrane_proto::{hello, v1};
 use terrane_raft::{GroupStatus, LogStatus};
-use terrane_types::{Error, FamilyName, GroupId, ServerId, TableId};
+use terrane_types::{FamilyName, GroupId, ServerId, TableId};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
 
 use crate::addresses::Addresses;
 use crate::admission::{Admission, BYTES_MAX, operations_max};
@@ -28,7 +34,52 @@ use crate::proposal::{GroupHost, Proposal};
 use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
 
-/// Reports to a master until the server stops.
+/// The server says so when no leading master has accepted a report for so long.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
+
+/// The reports under way, at most one to each master and the last one.
+#[derive(Default)]
+struct Sending {
+    calls: JoinSet<(String, Option<v1::ReportReply>)>,
+    masters: BTreeSet<String>,
+}
+
+impl Sending {
+    fn is_under_way(&self, master: &str) -> bool {
+        self.masters.contains(master)
+    }
+
+    fn send(&mut self, master: &str, mut client: MasterClient<Channel>, request: v1::ReportRequest) {
+        let master = master.to_owned();
+        self.masters.insert(master.clone());
+        self.calls.spawn(async move {
+            let answer = tokio::time::timeout(CALL_TIMEOUT, client.report(request)).await;
+            let reply = match answer {
+                Ok(Ok(reply)) => Some(reply.into_inner()),
+                Ok(Err(status)) => {
+                    tracing::debug!(master, error = status.message(), "a master does not accept the report");
+                    None
+                }
+                Err(_) => None,
+            };
+            (master, reply)
+        });
+    }
+
+    /// The next answer; `None` if it is not the leader's. Never returns while no report is under way.
+    async fn answer(&mut self) -> Option<v1::ReportReply> {
+        let Some(ended) = self.calls.join_next().await else { return std::future::pending().await };
+        let (master, reply) = ended.ok()?;
+        self.masters.remove(&master);
+        reply.filter(|reply| !reply.is_follower)
+    }
+
+    async fn all_answered(&mut self) {
+        while self.calls.join_next().await.is_some() {}
+    }
+}
+
+/// Reports to the masters until the server stops.
 pub struct Reporter {
     pub masters: Masters,
     pub identity: hello::Identity,
@@ -62,30 +113,34 @@ impl Reporter {
         }
         let mut turn = tokio::time::interval(self.every);
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut silent = false;
+        let mut sending = Sending::default();
+        let (mut accepted, mut silent) = (Instant::now(), false);
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                _ = turn.tick() => {}
-            }
-            match self.report(false).await {
-                Ok(()) if silent => {
-                    silent = false;
-                    tracing::info!("a master responds again");
-                }
-                Ok(()) => {}
-                Err(error) => {
-                    if !silent {
-                        tracing::warn!(%error, "no master accepts the report; the server continues to serve");
+                answer = sending.answer() => {
+                    let Some(reply) = answer else { continue };
+                    accepted = Instant::now();
+                    if std::mem::take(&mut silent) {
+                        tracing::info!("the leading master responds again");
                     }
-                    silent = true;
-                    self.masters.next();
+                    if !terrane_env::buggify!("an answer of the master to a report is lost") {
+                        self.take(reply).await;
+                    }
+                }
+                _ = turn.tick() => {
+                    self.report(&mut sending, false).await;
+                    if !silent && accepted.elapsed() > SILENT_AFTER {
+                        silent = true;
+                        tracing::warn!("no master that leads accepts the reports; the server continues to serve");
+                    }
                 }
             }
         }
         // If it does not arrive, the masters notice by the missing reports.
-        self.report(true).await.ok();
+        self.report(&mut sending, true).await;
+        tokio::time::timeout(CALL_TIMEOUT, sending.all_answered()).await.ok();
     }
 
     /// Calls the masters until one answers. Returns false if it refuses this server permanently.
@@ -111,16 +166,15 @@ impl Reporter {
         self.addresses.set(registered.addresses);
     }
 
-    async fn report(&mut self, stopping: bool) -> Result<(), Error> {
+    /// Sends a report to every master whose last answer has arrived; the last one to all.
+    async fn report(&self, sending: &mut Sending, stopping: bool) {
         terrane_env::buggify_pause!("a report to the master is late").await;
-        let Some((_, mut client)) = self.masters.current() else { return Ok(()) };
         let request = self.compose(stopping);
-        let reply = tokio::time::timeout(CALL_TIMEOUT, client.report(request)).await;
-        let reply = reply.map_err(|_| Error::DeadlineExceeded)?.map_err(|status| error::from_status(&status))?;
-        if !terrane_env::buggify!("an answer of the master to a report is lost") {
-            self.take(reply.into_inner()).await;
+        for (master, client) in self.masters.all() {
+            if stopping || !sending.is_under_way(master) {
+                sending.send(master, client.clone(), request.clone());
+            }
         }
-        Ok(())
     }
 
     fn compose(&self, stopping: bool) -> v1::ReportRequest {
