@@ -10,7 +10,7 @@ use terrane_proto::convert::GroupLocation;
 use terrane_proto::{hello, v1};
 use terrane_types::{ClusterId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
 
-use crate::api::admin::info::{ClusterStatus, GroupInfo, RegionInfo, ResourceUsage, ServerInfo, TableInfo};
+use crate::api::admin::info::{ClusterStatus, GroupInfo, MasterInfo, RegionInfo, ResourceUsage, ServerInfo, TableInfo};
 use crate::api::admin::spec::{TableChange, TableSpec};
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -232,6 +232,7 @@ impl Masters {
                 troubles: reply.troubles,
                 waiting_for: reply.waiting_for,
                 catalog_index: reply.catalog_index,
+                masters: reply.masters.into_iter().map(master_info).collect(),
             })
         })
     }
@@ -281,6 +282,11 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
         troubles: info.troubles,
         resources: info.resources.into_iter().map(resource_usage).collect(),
     }
+}
+
+fn master_info(info: v1::MasterInfo) -> MasterInfo {
+    let v1::MasterInfo { address, state, term, applied, lag } = info;
+    MasterInfo { address, state, term, applied, lag }
 }
 
 fn resource_usage(usage: v1::ResourceUsage) -> ResourceUsage {

@@ -1,10 +1,14 @@
 //! Calls to the masters, in the configured order, starting with the one that answered last.
 //!
-//! A read goes to the next master as soon as one does not answer quickly, and the first answer counts. A change with a
-//! request id (create, alter, drop) is sent again too: masters recognise it. Any other change (split) goes to the next
+//! A read goes to the next master as soon as one does not answer quickly, and the first answer counts, unless its master
+//! could not ask the leader what has changed: such an answer counts if no master gives a better one. A change is taken by
+//! the leader only; a master that does not lead names it, and the call goes there, also if it was not configured.
+//!
+//! A change with a request id (create, alter, drop) is sent again too: masters recognise it. Any other change (split) goes to the next
 //! master only if it certainly did not reach the first; otherwise its outcome is unknown, and the caller gets
 //! [`Error::Uncertain`].
 
+use std::collections::VecDeque;
 use std::error::Error as _;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,9 +16,10 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use parking_lot::RwLock;
 use terrane_proto::v1;
 use terrane_proto::v1::master_client::MasterClient;
-use terrane_proto::{MESSAGE_BYTES_MAX, error, hello};
+use terrane_proto::{MESSAGE_BYTES_MAX, OUTDATED, error, hello};
 use terrane_types::{ClusterId, Error as Wire, ServerId};
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -45,7 +50,8 @@ pub(crate) enum Kind {
 /// The masters of one cluster.
 #[derive(Debug)]
 pub(crate) struct Masters {
-    masters: Vec<(String, MasterClient<Channel>)>,
+    /// The configured masters, then those that others named.
+    masters: RwLock<Vec<(String, MasterClient<Channel>)>>,
     /// The one to try first.
     first: AtomicUsize,
     boot: u64,
@@ -53,12 +59,19 @@ pub(crate) struct Masters {
     cluster: Option<ClusterId>,
 }
 
+/// The answer of a master.
+struct Answer<T> {
+    value: T,
+    /// Recent changes may be missing.
+    is_outdated: bool,
+}
+
 /// How one try failed.
 enum Tried {
     /// The answer is final.
     Final(Error),
-    /// This master cannot answer; nothing happened.
-    Next(Error),
+    /// This master cannot answer, but the one at the address, if any, can; nothing happened.
+    Next(Error, Option<String>),
     /// Not now; nothing happened.
     Later(Error, Duration),
 }
@@ -68,11 +81,7 @@ impl Masters {
     pub(crate) fn new(addresses: &str, boot: u64) -> Result<Self, Error> {
         let mut masters = Vec::new();
         for address in addresses.split(',').map(str::trim).filter(|address| !address.is_empty()) {
-            let channel =
-                terrane_env::net::channel(address).map_err(|invalid| Error::invalid(format!("master: {invalid}")))?;
-            let client = MasterClient::new(channel)
-                .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_BYTES_MAX);
+            let client = client(address).map_err(|invalid| Error::invalid(format!("master: {invalid}")))?;
             masters.push((address.to_owned(), client));
         }
         if masters.is_empty() || masters.len() > MASTERS_MAX {
@@ -81,7 +90,18 @@ impl Masters {
                 masters.len()
             )));
         }
-        Ok(Self { masters, first: AtomicUsize::new(0), boot, cluster: None })
+        Ok(Self { masters: RwLock::new(masters), first: AtomicUsize::new(0), boot, cluster: None })
+    }
+
+    /// The place of the master at an address that another master named.
+    fn place_of(&self, address: &str) -> Option<usize> {
+        let mut masters = self.masters.write();
+        let known = masters.iter().position(|(known, _)| known == address);
+        if known.is_none() && masters.len() < MASTERS_MAX {
+            masters.push((address.to_owned(), client(address).ok()?));
+            return Some(masters.len() - 1);
+        }
+        known
     }
 
     /// The same masters, known to be those of this cluster.
@@ -113,7 +133,7 @@ impl Masters {
             let (last, wait) = match self.round(kind, deadline, &ask, &arrived).await {
                 Ok(answer) => return Ok(answer),
                 Err(Tried::Final(error)) => return Err(error),
-                Err(Tried::Next(error)) => (error, round_wait),
+                Err(Tried::Next(error, _)) => (error, round_wait),
                 Err(Tried::Later(error, wait)) => (error, wait.max(ROUND_WAIT_MIN)),
             };
             round_wait = (round_wait * 2).min(ROUND_WAIT_MAX);
@@ -132,21 +152,39 @@ impl Masters {
         R: Future<Output = Result<Response<T>, Status>>,
     {
         let first = self.first.load(Ordering::Relaxed);
-        let mut order = (0..self.masters.len()).map(|step| (first + step) % self.masters.len());
-        let mut asked = FuturesUnordered::new();
-        let mut last = None;
+        let count = self.masters.read().len();
+        let mut order: VecDeque<usize> = (0..count).map(|step| (first + step) % count).collect();
+        let (mut asked, mut tried) = (FuturesUnordered::new(), Vec::new());
+        let (mut outdated, mut last) = (None, None);
         loop {
-            asked.extend(order.next().map(|index| self.ask(index, kind, deadline, ask, arrived)));
-            let is_last = order.len() == 0;
+            if let Some(index) = order.pop_front() {
+                tried.push(index);
+                asked.push(self.ask(index, kind, deadline, ask, arrived));
+            }
             let answer = tokio::select! {
                 biased;
                 answer = asked.next() => answer,
-                () = tokio::time::sleep(HEDGE_WAIT), if !is_last && kind == Kind::Read => continue,
+                () = tokio::time::sleep(HEDGE_WAIT), if !order.is_empty() && kind == Kind::Read => continue,
             };
             match answer {
-                Some(Err(Tried::Next(error))) => last = Some(Tried::Next(error)),
-                Some(decided) => return decided,
-                None => return Err(last.expect("there is at least one master")),
+                Some(Ok(Answer { value, is_outdated: false })) => return Ok(value),
+                Some(Ok(Answer { value, .. })) => outdated = Some(value),
+                Some(Err(Tried::Next(error, leader))) => {
+                    if let Some(leader) = leader.and_then(|address| self.place_of(&address))
+                        && !tried.contains(&leader)
+                    {
+                        order.retain(|index| *index != leader);
+                        order.push_front(leader);
+                    }
+                    last = more_telling(last, error);
+                }
+                // Another master may know more, unless it is the leader's wait for something.
+                Some(Err(Tried::Later(error, _))) if kind == Kind::Read => last = more_telling(last, error),
+                Some(Err(decided)) => return Err(decided),
+                None => {
+                    let failed = || Tried::Next(last.expect("there is at least one master"), None);
+                    return outdated.ok_or_else(failed);
+                }
             }
         }
     }
@@ -159,30 +197,33 @@ impl Masters {
         deadline: Instant,
         ask: &F,
         arrived: &AtomicBool,
-    ) -> Result<T, Tried>
+    ) -> Result<Answer<T>, Tried>
     where
         F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
     {
-        let (address, client) = &self.masters[index];
+        let (address, client) = self.masters.read()[index].clone();
         let until = match kind {
             Kind::Read => deadline.min(Instant::now() + TRY_MAX),
             Kind::Change | Kind::Once => deadline,
         };
         let left = until.saturating_duration_since(Instant::now());
-        match tokio::time::timeout_at(until, ask(client.clone(), left)).await {
+        match tokio::time::timeout_at(until, ask(client, left)).await {
             Ok(Ok(answer)) => {
-                self.first.store(index, Ordering::Relaxed);
-                Ok(answer.into_inner())
+                let is_outdated = answer.metadata().contains_key(OUTDATED);
+                if !is_outdated {
+                    self.first.store(index, Ordering::Relaxed);
+                }
+                Ok(Answer { value: answer.into_inner(), is_outdated })
             }
             Ok(Err(status)) => {
                 let may_be_made = continues(&status) || (kind == Kind::Once && is_lost(&status));
                 arrived.fetch_or(may_be_made, Ordering::Relaxed);
-                Err(judge(kind, address, &status))
+                Err(judge(kind, &address, &status))
             }
             Err(_) => {
                 arrived.fetch_or(kind == Kind::Once, Ordering::Relaxed);
-                Err(silent(kind, address))
+                Err(silent(kind, &address))
             }
         }
     }
@@ -192,7 +233,8 @@ impl Masters {
         match last {
             Error::Unreachable { .. } if arrived => Error::Uncertain { cause: last.to_string() },
             Error::Unreachable { .. } => {
-                let addresses: Vec<&str> = self.masters.iter().map(|(address, _)| address.as_str()).collect();
+                let masters = self.masters.read();
+                let addresses: Vec<&str> = masters.iter().map(|(address, _)| address.as_str()).collect();
                 let Error::Unreachable { last, .. } = last else { unreachable!("matched above") };
                 Error::Unreachable { masters: addresses.join(","), last }
             }
@@ -217,11 +259,11 @@ fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
             Kind::Change if !never_connected(status) => Tried::Final(Error::Uncertain {
                 cause: format!("the connection to the master at {address} broke: {}", status.message()),
             }),
-            _ => Tried::Next(unreachable_at(address, status.message())),
+            _ => Tried::Next(unreachable_at(address, status.message()), None),
         };
     }
     match error::from_status(status) {
-        error @ Wire::NotLeader { .. } => Tried::Next(error.into()),
+        Wire::NotLeader { address: leader, .. } => Tried::Next(not_leader(address, leader.as_deref()), leader),
         Wire::Unavailable { message, retry_after } | Wire::InProgress { message, retry_after } => {
             Tried::Later(Error::Unavailable { message, retry_after }, retry_after)
         }
@@ -239,11 +281,34 @@ fn is_answer(status: &Status) -> bool {
 
 fn silent(kind: Kind, address: &str) -> Tried {
     match kind {
-        Kind::Read | Kind::Once => Tried::Next(unreachable_at(address, "no answer in time")),
+        Kind::Read | Kind::Once => Tried::Next(unreachable_at(address, "no answer in time"), None),
         Kind::Change => {
             Tried::Final(Error::Uncertain { cause: format!("the master at {address} did not answer in time") })
         }
     }
+}
+
+fn client(address: &str) -> Result<MasterClient<Channel>, terrane_env::net::InvalidAddress> {
+    Ok(MasterClient::new(terrane_env::net::channel(address)?)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX))
+}
+
+/// What a master said is worth more to the caller than that another one is gone.
+fn more_telling(last: Option<Error>, error: Error) -> Option<Error> {
+    match last {
+        Some(last) if matches!(error, Error::Unreachable { .. }) => Some(last),
+        _ => Some(error),
+    }
+}
+
+fn not_leader(address: &str, leader: Option<&str>) -> Error {
+    let leader = leader.map_or_else(
+        || "it knows no master that does: a majority of them must run".to_owned(),
+        |leader| format!("the last leader it knows is at {leader}"),
+    );
+    let message = format!("the master at {address} does not lead; {leader}");
+    Error::Unavailable { message, retry_after: ROUND_WAIT_MIN }
 }
 
 fn unreachable_at(address: &str, message: &str) -> Error {
@@ -280,9 +345,9 @@ mod tests {
     fn a_change_that_may_have_arrived_is_uncertain_and_a_read_continues() {
         let broken = Status::unavailable("connection reset");
         assert!(matches!(judge(Kind::Change, "a", &broken), Tried::Final(Error::Uncertain { .. })));
-        assert!(matches!(judge(Kind::Read, "a", &broken), Tried::Next(Error::Unreachable { .. })));
+        assert!(matches!(judge(Kind::Read, "a", &broken), Tried::Next(Error::Unreachable { .. }, None)));
         assert!(matches!(silent(Kind::Change, "a"), Tried::Final(Error::Uncertain { .. })));
-        assert!(matches!(judge(Kind::Once, "a", &broken), Tried::Next(Error::Unreachable { .. })));
+        assert!(matches!(judge(Kind::Once, "a", &broken), Tried::Next(Error::Unreachable { .. }, None)));
         assert!(is_lost(&broken));
     }
 
@@ -295,6 +360,48 @@ mod tests {
         let source = std::error::Error::source(&error).expect("the last answer is the source");
         assert!(source.to_string().contains("still altering"));
         assert!(masters.out_of_time(Duration::from_millis(5), waits(), false).is_retry_safe());
+    }
+
+    #[tokio::test]
+    async fn a_change_follows_the_redirect_to_a_master_that_was_not_configured() {
+        let redirect = Wire::NotLeader {
+            group: terrane_types::GroupId::MASTER,
+            term: 4,
+            leader: Some(ServerId(2)),
+            address: Some("b:1".into()),
+            members: Vec::new(),
+        };
+        let redirect = error::status(&redirect);
+        let masters = Masters::new("a:1", 1).unwrap();
+        let asked = AtomicUsize::new(0);
+        let first_redirects = |_: MasterClient<Channel>, _: Duration| {
+            let answer = match asked.fetch_add(1, Ordering::Relaxed) {
+                0 => Err(redirect.clone()),
+                _ => Ok(Response::new(7)),
+            };
+            std::future::ready(answer)
+        };
+        assert_eq!(masters.call(Kind::Change, Duration::from_secs(5), first_redirects).await.unwrap(), 7);
+        assert_eq!((asked.into_inner(), masters.masters.read()[1].0.as_str()), (2, "b:1"));
+        assert_eq!(masters.first.into_inner(), 1, "the next call begins there");
+    }
+
+    #[tokio::test]
+    async fn an_outdated_answer_counts_if_no_master_has_a_better_one() {
+        let outdated = |number| {
+            let mut answer = Response::new(number);
+            answer.metadata_mut().insert(OUTDATED, tonic::metadata::MetadataValue::from_static("1"));
+            answer
+        };
+        let masters = Masters::new("a:1,b:1", 1).unwrap();
+        let asked = AtomicUsize::new(0);
+        let second_is_better = |_: MasterClient<Channel>, _: Duration| {
+            let turn = asked.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(Ok(if turn == 0 { outdated(1) } else { Response::new(2) }))
+        };
+        assert_eq!(masters.call(Kind::Read, Duration::from_secs(5), second_is_better).await.unwrap(), 2);
+        let all_outdated = |_: MasterClient<Channel>, _: Duration| std::future::ready(Ok(outdated(3)));
+        assert_eq!(masters.call(Kind::Read, Duration::from_secs(5), all_outdated).await.unwrap(), 3);
     }
 
     #[test]

@@ -131,4 +131,22 @@ pub struct ClusterStatus {
     pub waiting_for: String,
     /// The log index up to which the catalog has applied.
     pub catalog_index: u64,
+    /// The masters.
+    pub masters: Vec<MasterInfo>,
+}
+
+/// A master, as the master that answered sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MasterInfo {
+    /// Its address.
+    pub address: String,
+    /// `leader`, `follower` or `unreachable`.
+    pub state: String,
+    /// The newest term it knows.
+    pub term: u64,
+    /// The log index up to which its catalog has applied.
+    pub applied: u64,
+    /// The committed entries that it has not applied yet.
+    pub lag: u64,
 }
