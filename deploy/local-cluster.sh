@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Runs a master and three region servers as separate processes on this machine until Ctrl-C.
+# Runs three masters and three region servers as separate processes on this machine until Ctrl-C.
 #
-# usage: deploy/local-cluster.sh [DATA_DIRECTORY] [FLAG_OF_EVERY_SERVER ...]
+# usage: [MASTERS=1|3|5] deploy/local-cluster.sh [DATA_DIRECTORY] [FLAG_OF_EVERY_SERVER ...]
+#
+# The number of masters is fixed when the data directory is created; without MASTERS, that number or 3 is used.
 #
 # Uses $TERRANE, the release build of this checkout, its debug build, or `terrane` on the PATH, whichever exists first.
 set -euo pipefail
@@ -19,24 +21,39 @@ find_binary() {
     command -v terrane || { echo "no terrane binary: run \`cargo build --release\` or set TERRANE" >&2; return 1; }
 }
 
+# The masters of an existing directory: a single one has no number.
+masters_there() {
+    if [[ -d $data/master ]]; then echo 1; return; fi
+    find "$data" -maxdepth 1 -type d -name 'master-*' 2>/dev/null | wc -l
+}
+
 terrane="$(find_binary)"
 mkdir -p "$data"
+there="$(masters_there)"
+masters="${MASTERS:-$((there > 0 ? there : 3))}"
+case $masters in
+    1 | 3 | 5) ;;
+    *) echo "MASTERS must be 1, 3 or 5, not $masters" >&2; exit 2 ;;
+esac
+if ((there > 0 && there != masters)); then
+    echo "$data contains a cluster with $there masters; use MASTERS=$there, or another directory" >&2
+    exit 2
+fi
 pipes="$(mktemp -d)"
-master_pid=""
+master_pids=()
 server_pids=()
-server_arguments=()
-declare -A output
+declare -A output arguments_of name_of
 
 stop() {
     trap - EXIT INT TERM
-    # Servers first, so that they can report their stop to the master.
+    # Servers first, so that they can report their stop to the masters.
     if ((${#server_pids[@]})); then
         kill -TERM "${server_pids[@]}" 2>/dev/null || true
         wait "${server_pids[@]}" 2>/dev/null || true
     fi
-    if [[ -n $master_pid ]]; then
-        kill -TERM "$master_pid" 2>/dev/null || true
-        wait "$master_pid" 2>/dev/null || true
+    if ((${#master_pids[@]})); then
+        kill -TERM "${master_pids[@]}" 2>/dev/null || true
+        wait "${master_pids[@]}" 2>/dev/null || true
     fi
     rm -rf "$pipes"
 }
@@ -50,6 +67,8 @@ start() {
     mkfifo "$pipes/$name"
     "$terrane" "$@" >"$pipes/$name" 2>>"$data/$name.log" &
     started_pid=$!
+    name_of[$started_pid]=$name
+    arguments_of[$started_pid]="$*"
     exec {descriptor}<"$pipes/$name"
     output[$name]=$descriptor
 }
@@ -69,33 +88,40 @@ await_ready() {
     exit 1
 }
 
-start master master --data "$data/master" --listen 127.0.0.1:7600 --console 127.0.0.1:7610
-master_pid=$started_pid
-await_ready master
+addresses=()
+for ((i = 0; i < masters; i++)); do addresses+=("127.0.0.1:760$i"); done
+all_masters="$(IFS=,; echo "${addresses[*]}")"
+# The masters of a new cluster need each other: all are started before any is awaited.
+for ((i = 0; i < masters; i++)); do
+    name="master-$((i + 1))"
+    ((masters > 1)) || name=master
+    arguments=(--data "$data/$name" --listen "${addresses[i]}" --console "127.0.0.1:761$i")
+    ((masters == 1)) || arguments+=(--peers "$all_masters")
+    start "$name" master "${arguments[@]}"
+    master_pids+=("$started_pid")
+done
+for pid in "${master_pids[@]}"; do await_ready "${name_of[$pid]}"; done
 for i in 0 1 2; do
-    arguments=(--data "$data/server-$i" --listen "127.0.0.1:770$i" --console "127.0.0.1:771$i" --masters 127.0.0.1:7600 "${server_flags[@]}")
+    arguments=(--data "$data/server-$i" --listen "127.0.0.1:770$i" --console "127.0.0.1:771$i" --masters "$all_masters" "${server_flags[@]}")
     start "server-$i" server "${arguments[@]}"
     server_pids+=("$started_pid")
-    server_arguments+=("${arguments[*]}")
 done
-for i in 0 1 2; do await_ready "server-$i"; done
+for pid in "${server_pids[@]}"; do await_ready "${name_of[$pid]}"; done
 
-echo "ready: TERRANE_MASTERS=127.0.0.1:7600, data and logs in $data; press Ctrl-C to stop"
-# The cluster survives the loss of a server: report it and continue. Without its only master, stop.
-alive=("$master_pid" "${server_pids[@]}")
-while ((${#alive[@]} > 1)); do
+echo "ready: TERRANE_MASTERS=$all_masters, data and logs in $data; press Ctrl-C to stop"
+# The cluster survives the loss of processes, even of all masters: report it and continue while a server runs.
+alive=("${master_pids[@]}" "${server_pids[@]}")
+while ((${#server_pids[@]})); do
     status=0
     wait -n -p ended "${alive[@]}" || status=$?
-    [[ $ended == "$master_pid" ]] && break
-    for i in 0 1 2; do
-        if [[ ${server_pids[i]} == "$ended" ]]; then
-            echo "server-$i exited with status $status; start it again with:" >&2
-            echo "  $terrane server ${server_arguments[i]}" >&2
-        fi
-    done
+    echo "${name_of[$ended]} exited with status $status; start it again with:" >&2
+    echo "  $terrane ${arguments_of[$ended]}" >&2
     still_alive=()
     for pid in "${alive[@]}"; do [[ $pid == "$ended" ]] || still_alive+=("$pid"); done
     alive=("${still_alive[@]}")
+    servers_alive=()
+    for pid in "${server_pids[@]}"; do [[ $pid == "$ended" ]] || servers_alive+=("$pid"); done
+    server_pids=("${servers_alive[@]}")
 done
-echo "the cluster has stopped; the logs are in $data" >&2
+echo "all servers have stopped; the logs are in $data" >&2
 exit 1

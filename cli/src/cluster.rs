@@ -1,4 +1,4 @@
-//! A whole cluster in this process: a master and its region servers, with all data under one directory.
+//! A whole cluster in this process: its masters and region servers, with all data under one directory.
 //!
 //! `dev` runs it until a signal arrives, `demo` until the demo ends. Each node has its own subdirectory, so that it can
 //! later be started as a separate process.
@@ -16,6 +16,8 @@ use tokio::time::Instant;
 use crate::failure::{During, Failure};
 use crate::node::{MasterNode, ServerNode};
 
+/// The numbers of masters that make sense.
+pub const MASTERS: [u32; 3] = [1, 3, 5];
 /// Most servers in one process: more would need ports beyond those between servers and consoles.
 pub const SERVERS_MAX: u32 = 10;
 /// With fewer servers, data has a single copy.
@@ -45,6 +47,7 @@ pub enum Ports {
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
     pub data: PathBuf,
+    pub masters: u32,
     pub servers: u32,
     pub ports: Ports,
     pub engine: BackendKind,
@@ -60,15 +63,30 @@ impl ClusterPlan {
         if self.servers < SERVERS_FOR_REPLICATION { 1 } else { SERVERS_FOR_REPLICATION }
     }
 
-    fn master(&self) -> MasterConfig {
+    /// The directory of a master; a single one has no number.
+    fn master_directory(&self, index: u16) -> String {
+        if self.masters == 1 { "master".to_owned() } else { format!("master-{}", index + 1) }
+    }
+
+    fn master(&self, index: u16) -> MasterConfig {
+        let peers = if self.masters == 1 { Vec::new() } else { self.master_addresses() };
         MasterConfig {
-            data_dir: self.data.join("master"),
-            listen: self.ports.address(0),
+            data_dir: self.data.join(self.master_directory(index)),
+            listen: self.ports.address(index),
+            peers,
             replication: self.replication(),
             report_every: REPORT_EVERY,
             groups_per_server: self.groups_per_server(),
             ..MasterConfig::default()
         }
+    }
+
+    fn master_indexes(&self) -> std::ops::Range<u16> {
+        0..u16::try_from(self.masters).expect("the number of masters was checked")
+    }
+
+    fn master_addresses(&self) -> Vec<String> {
+        self.master_indexes().map(|index| self.ports.address(index)).collect()
     }
 
     /// As many groups as the server's share of the processors can keep busy. A log entry costs the same however full it
@@ -79,13 +97,13 @@ impl ClusterPlan {
         (processors / servers).clamp(1, MasterConfig::default().groups_per_server)
     }
 
-    fn server(&self, index: u16, master: &str) -> ServerConfig {
+    fn server(&self, index: u16, masters: &[String]) -> ServerConfig {
         let defaults = ServerConfig::default();
         ServerConfig {
             data_dir: self.data.join(server_directory(index)),
             listen: self.ports.address(SERVER_OFFSET + index),
             console: self.ports.console(SERVER_OFFSET + CONSOLE_OFFSET + index),
-            masters: vec![master.to_owned()],
+            masters: masters.to_vec(),
             engine: self.engine,
             memtable_budget: self.memtable_budget.unwrap_or(defaults.memtable_budget),
             cache_bytes: self.cache_size.unwrap_or(defaults.cache_bytes),
@@ -98,7 +116,7 @@ impl ClusterPlan {
     /// The groups of a new cluster; an existing cluster keeps those it has.
     fn groups_expected(&self, is_new: bool) -> usize {
         let servers = usize::try_from(self.servers).expect("32 bits fit a length");
-        if is_new { servers * self.master().groups_per_server } else { 1 }
+        if is_new { servers * self.groups_per_server() } else { 1 }
     }
 
     /// Whether the directory is empty. Rejects a directory with more servers than configured: some groups would lack a
@@ -111,6 +129,19 @@ impl ClusterPlan {
                 return Err(Failure::new(format!("cannot read the directory {}: {error}", self.data.display())));
             }
         };
+        let masters = if names.iter().any(|name| name == "master") {
+            1
+        } else {
+            names.iter().filter(|name| name.starts_with("master-")).count()
+        };
+        if masters > 0 && masters != usize::try_from(self.masters).expect("32 bits fit a length") {
+            return Err(Failure::new(format!(
+                "{} contains a cluster with {masters} masters, but {} are configured",
+                self.data.display(),
+                self.masters
+            ))
+            .advise(format!("use --masters {masters}, or another directory with --data")));
+        }
         let there = (0..u16::MAX).take_while(|&index| names.contains(&server_directory(index))).count();
         if there > usize::try_from(self.servers).expect("32 bits fit a length") {
             return Err(Failure::new(format!(
@@ -146,7 +177,7 @@ impl Ports {
 
 /// A running cluster.
 pub struct Cluster {
-    master: MasterNode,
+    masters: Vec<MasterNode>,
     servers: Vec<ServerNode>,
 }
 
@@ -154,11 +185,15 @@ impl Cluster {
     /// Starts all nodes and waits until tables can be created and used.
     pub async fn start(plan: &ClusterPlan) -> Result<Cluster, Failure> {
         let is_new = plan.check_directory().await?;
-        let console = plan.ports.console(CONSOLE_OFFSET);
-        let master = MasterNode::start(plan.master(), console.as_deref()).await?;
+        // In parallel: the masters of a new cluster need each other.
+        let masters = try_join_all(plan.master_indexes().map(async |index| {
+            let console = plan.ports.console(CONSOLE_OFFSET + index);
+            MasterNode::start(plan.master(index), console.as_deref()).await
+        }))
+        .await?;
         let count = u16::try_from(plan.servers).expect("the number of servers was checked");
-        let address = master.master.address().to_owned();
-        let starts = (0..count).map(|index| ServerNode::start(plan.server(index, &address)));
+        let addresses: Vec<String> = masters.iter().map(|node| node.master.address().to_owned()).collect();
+        let starts = (0..count).map(|index| ServerNode::start(plan.server(index, &addresses)));
         let servers = if is_new {
             // One after another, so that server ids follow the ports.
             let mut servers = Vec::new();
@@ -170,14 +205,15 @@ impl Cluster {
             // In parallel: each replays its log and none waits for another.
             try_join_all(starts).await?
         };
-        let cluster = Cluster { master, servers };
+        let cluster = Cluster { masters, servers };
         cluster.wait_for_leaders(plan.groups_expected(is_new)).await?;
         Ok(cluster)
     }
 
-    /// The address of the master.
-    pub fn masters(&self) -> &str {
-        self.master.master.address()
+    /// The addresses of the masters, as clients take them.
+    pub fn masters(&self) -> String {
+        let addresses: Vec<&str> = self.masters.iter().map(|node| node.master.address()).collect();
+        addresses.join(",")
     }
 
     /// The addresses of the region servers.
@@ -185,9 +221,9 @@ impl Cluster {
         self.servers.iter().map(|node| node.address().to_owned()).collect()
     }
 
-    /// The address of the master's console, if it has one.
+    /// The address of the first master's console, if it has one.
     pub fn console(&self) -> Option<String> {
-        self.master.console()
+        self.masters.first().and_then(MasterNode::console)
     }
 
     /// Returns once the master permanently rejects one of the servers.
@@ -196,16 +232,16 @@ impl Cluster {
         select_all(refusals).await.0
     }
 
-    /// Stops the servers, which flush their memtables, then the master.
+    /// Stops the servers, which flush their memtables, then the masters.
     pub async fn shutdown(self) {
         join_all(self.servers.into_iter().map(ServerNode::shutdown)).await;
-        self.master.shutdown().await;
+        join_all(self.masters.into_iter().map(MasterNode::shutdown)).await;
     }
 
     /// Waits until the master knows this many groups and a leader for each. A table could be created with fewer, but
     /// its regions would then share those.
     async fn wait_for_leaders(&self, groups: usize) -> Result<(), Failure> {
-        let client = Client::builder().masters(self.masters()).timeout(LEADERS_WAIT_MAX).build().await?;
+        let client = Client::builder().masters(&self.masters()).timeout(LEADERS_WAIT_MAX).build().await?;
         let deadline = Instant::now() + LEADERS_WAIT_MAX;
         loop {
             let status = client.admin().status().await.during("get the cluster's status")?;
@@ -232,6 +268,7 @@ mod tests {
     fn plan(data: PathBuf, servers: u32) -> ClusterPlan {
         ClusterPlan {
             data,
+            masters: 1,
             servers,
             ports: Ports::From(7600),
             engine: BackendKind::default(),
@@ -245,12 +282,30 @@ mod tests {
     #[test]
     fn parts_listen_on_the_promised_ports() {
         let plan = plan(PathBuf::from("d"), 3);
-        assert_eq!(plan.master().listen, "127.0.0.1:7600");
+        assert_eq!(plan.master(0).listen, "127.0.0.1:7600");
         assert_eq!(plan.ports.console(CONSOLE_OFFSET).as_deref(), Some("127.0.0.1:7610"));
-        let server = plan.server(2, "m:1");
+        let server = plan.server(2, &["m:1".to_owned()]);
         assert_eq!((server.listen.as_str(), server.console.as_deref()), ("127.0.0.1:7702", Some("127.0.0.1:7712")));
         assert_eq!(server.data_dir, PathBuf::from("d/server-3"));
         assert_eq!((server.masters, server.log_limit), (vec!["m:1".to_owned()], 1 << 20));
+    }
+
+    #[test]
+    fn three_masters_name_each_other() {
+        let plan = ClusterPlan { masters: 3, ..plan(PathBuf::from("d"), 3) };
+        let last = plan.master(2);
+        assert_eq!((last.listen.as_str(), last.data_dir), ("127.0.0.1:7602", PathBuf::from("d/master-3")));
+        assert_eq!(last.peers, ["127.0.0.1:7600", "127.0.0.1:7601", "127.0.0.1:7602"]);
+    }
+
+    #[tokio::test]
+    async fn a_directory_with_another_number_of_masters_is_refused() {
+        let directory = tempfile::tempdir().expect("a directory");
+        terrane_env::fs::create_dir_all(&directory.path().join("master")).await.expect("made");
+        let single = plan(directory.path().to_owned(), 3);
+        assert!(single.check_directory().await.expect("the same number"));
+        let refused = ClusterPlan { masters: 3, ..single }.check_directory().await.expect_err("more");
+        assert!(refused.to_string().contains("a cluster with 1 masters"), "{refused}");
     }
 
     #[test]

@@ -56,7 +56,11 @@ pub struct Dev {
     /// Number of region servers, 1 to 10; with fewer than three, data has a single copy (default: 3).
     #[arg(long, value_name = "N")]
     pub servers: Option<u32>,
-    /// Port of the master; its console uses +10, the servers +100 and up, their consoles +110 and up (default: 7600).
+    /// Number of masters: 1, 3 or 5; fixed when the data directory is created (default: 1).
+    #[arg(long, alias = "master-count", value_name = "N")]
+    pub masters: Option<u32>,
+    /// Port of the first master; consoles use +10 and up, the servers +100 and up, their consoles +110 and up
+    /// (default: 7600).
     #[arg(long, value_name = "PORT")]
     pub listen_base: Option<u16>,
     #[command(flatten)]
@@ -93,7 +97,8 @@ pub struct Role {
 pub struct Master {
     #[command(flatten)]
     pub role: Role,
-    /// Addresses of all masters of the cluster, including this one; all masters of a new cluster must name the same.
+    /// Addresses of all 1, 3 or 5 masters of the cluster, including this one; all must name the same when the cluster is
+    /// created, and run once.
     #[arg(long, value_name = "HOST:PORT,...", value_parser = addresses)]
     pub peers: Option<Addresses>,
     /// Replicas of every region: 1, 3 or 5; fixed when the cluster is created (default: 3).

@@ -66,6 +66,7 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
     let directory = directory.map_err(|error| Failure::new(format!("cannot create a temporary directory: {error}")))?;
     let plan = ClusterPlan {
         data: directory.path().to_owned(),
+        masters: 1,
         servers: SERVERS,
         ports: Ports::Free,
         engine,
@@ -95,7 +96,7 @@ async fn show(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
     report.step("A cluster: a master and three region servers", started.elapsed())?;
     report.say(&format!("master {}, servers {}", cluster.masters(), cluster.server_addresses().join(" ")))?;
     report.say(&format!("data in {}; every write is fsynced on two of three servers", plan.data.display()))?;
-    let client = Client::connect(cluster.masters()).await?;
+    let client = Client::connect(&cluster.masters()).await?;
 
     let counts = weather(&mut report, &client, args).await?;
     let observations = client.table(OBSERVATIONS).await?;

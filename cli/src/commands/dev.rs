@@ -7,7 +7,7 @@ use terrane_env::task::shutdown_signal;
 
 use crate::args::roles::Dev;
 use crate::args::values::Size;
-use crate::cluster::{Cluster, ClusterPlan, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
+use crate::cluster::{Cluster, ClusterPlan, MASTERS, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
 use crate::config::Settings;
 use crate::failure::Failure;
 use crate::output::{Output, duration_text};
@@ -63,6 +63,8 @@ async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
     let data =
         settings.pick("data", args.data.map(|path| path.display().to_string()), text, DATA_DEFAULT.to_owned())?;
     let servers = settings.pick("servers", args.servers, str::parse, SERVERS_FOR_REPLICATION)?;
+    // TERRANE_MASTERS names the masters for commands and servers.
+    let masters = settings.pick("master-count", args.masters, str::parse, 1)?;
     let base = settings.pick("listen-base", args.listen_base, str::parse, LISTEN_BASE_DEFAULT)?;
     let engine = settings.pick("engine", args.storage.engine, text, BackendKind::default().to_string())?;
     let memtable_budget =
@@ -74,6 +76,11 @@ async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
     if !(1..=SERVERS_MAX).contains(&servers) {
         return Err(Failure::usage(format!("--servers must be 1 to {SERVERS_MAX}, not {servers}")));
     }
+    if !MASTERS.contains(&masters) {
+        return Err(Failure::usage(format!(
+            "--masters must be 1, 3 or 5, not {masters}: a majority must be left when one fails"
+        )));
+    }
     if base == 0 || base > u16::MAX - PORTS_SPAN {
         return Err(Failure::usage(format!(
             "--listen-base must be a port from 1 to {}, not {base}",
@@ -82,6 +89,7 @@ async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
     }
     Ok(ClusterPlan {
         data: PathBuf::from(data),
+        masters,
         servers,
         ports: Ports::From(base),
         engine: engine_of(&engine)?,

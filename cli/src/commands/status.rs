@@ -1,7 +1,7 @@
 //! `status`: an overview of the cluster and its health issues.
 
 use serde::Serialize;
-use terrane_client::{ClusterStatus, ResourceUsage, ServerInfo};
+use terrane_client::{ClusterStatus, MasterInfo, ResourceUsage, ServerInfo};
 
 use super::admin::print_servers;
 use super::connect;
@@ -34,6 +34,16 @@ struct StatusLine {
     waiting_for: String,
     troubles: Vec<String>,
     resources: Vec<ResourceLine>,
+    masters: Vec<MasterLine>,
+}
+
+#[derive(Serialize)]
+struct MasterLine {
+    address: String,
+    state: String,
+    term: u64,
+    applied: u64,
+    lag: u64,
 }
 
 #[derive(Serialize)]
@@ -62,8 +72,26 @@ impl From<&ClusterStatus> for StatusLine {
             waiting_for: status.waiting_for.clone(),
             troubles,
             resources: status.servers.iter().flat_map(resource_lines).collect(),
+            masters: status.masters.iter().map(master_line).collect(),
         }
     }
+}
+
+fn master_line(master: &MasterInfo) -> MasterLine {
+    let MasterInfo { address, state, term, applied, lag, .. } = master.clone();
+    MasterLine { address, state, term, applied, lag }
+}
+
+fn print_masters(output: &mut Output, masters: &[MasterInfo]) -> Result<(), Failure> {
+    let number = |master: &MasterInfo, number: u64| match master.state.as_str() {
+        "unreachable" => "-".to_owned(),
+        _ => number.to_string(),
+    };
+    let row = |master: &MasterInfo| {
+        let (term, lag) = (number(master, master.term), number(master, master.lag));
+        vec![master.address.clone(), master.state.clone(), term, lag]
+    };
+    output.table(&["master", "state", "term", "lag"], masters.iter().map(row).collect())
 }
 
 fn resource_lines(server: &ServerInfo) -> impl Iterator<Item = ResourceLine> {
@@ -123,6 +151,11 @@ fn print(output: &mut Output, status: &ClusterStatus, all_resources: bool) -> Re
         status.tables, status.regions, status.groups
     ))?;
     output.line("")?;
+    // A master of an earlier build does not list them.
+    if !status.masters.is_empty() {
+        print_masters(output, &status.masters)?;
+        output.line("")?;
+    }
     print_servers(output, &status.servers)?;
     output.line("")?;
     print_resources(output, &status.servers, all_resources)?;
@@ -174,6 +207,7 @@ mod tests {
             troubles: Vec::new(),
             waiting_for: String::new(),
             catalog_index: 0,
+            masters: Vec::new(),
         }
     }
 
