@@ -23,6 +23,9 @@ const TEXT_BYTES_MAX: usize = 512;
 /// Most dropped tables in one reply; the reply to the next report lists further ones.
 const DROPPED_TABLES_MAX: usize = 1_024;
 
+/// The feature level from which servers report to every master.
+const LEVEL_OF_REPORTS_TO_ALL: u32 = 3;
+
 /// Handles the calls of region servers.
 pub struct Membership {
     context: Arc<MasterContext>,
@@ -143,12 +146,17 @@ impl Membership {
     /// Notes a report without recording anything.
     fn observe(&self, request: v1::ReportRequest) -> Result<v1::ReportReply, Error> {
         let server = ServerId(request.server);
+        let level = request.hello.as_ref().map_or(0, |hello| hello.feature_level);
         // Its registration may not be applied here yet.
         if self.context.journal.read(|catalog| catalog.servers().get(server).is_some()) {
             self.heard(server, request.boot)?;
             self.note(server, &request);
             let report = decode(request)?;
             self.context.observed.with(|observed| observed.inventory.absorb(report));
+        }
+        if level < LEVEL_OF_REPORTS_TO_ALL {
+            // It reports to one master only, which must be the leader.
+            return Err(self.context.journal.redirect());
         }
         let cluster_time_ms = terrane_env::time::wall_ms();
         Ok(v1::ReportReply { cluster_time_ms, is_follower: true, ..v1::ReportReply::default() })
