@@ -34,6 +34,8 @@ pub enum Bench {
     Ends(BenchFlags),
     /// Compare reading the first row of every 1,000-row prefix in one call with gets of the same rows.
     Latest(BenchFlags),
+    /// Write and read single rows and scan them, and check every answer: nothing lost, doubled, stale or skipped.
+    History(BenchFlags),
 }
 
 #[derive(Clone, Debug, Args)]

@@ -7,13 +7,14 @@
 //!
 //! Modules: `workload` and `keys` say what is called and on which rows, `calls` makes the calls, `run` is what workers
 //! share and `measure` runs them, `fill` fills a table first, `stats`, `gaps` and `cpu` are the figures, `tally` checks
-//! exactness, `ends` and `latest` compare kinds of calls.
+//! exactness, `ends` and `latest` compare kinds of calls, `history` checks every answer.
 
 mod calls;
 mod cpu;
 mod ends;
 mod fill;
 mod gaps;
+mod history;
 mod keys;
 mod latest;
 mod measure;
@@ -63,6 +64,13 @@ pub async fn run(args: Bench) -> Result<(), Failure> {
             let (measured, latest) = latest::run(&table, &flags).await?;
             eprintln!("{}", counters_text(&client));
             report("latest", &flags, &measured, &latest, &latest.text())
+        }
+        Bench::History(flags) => {
+            let (client, table) = prepare(&flags).await?;
+            let (measured, history) = history::run(&table, &flags).await?;
+            eprintln!("{}", counters_text(&client));
+            report("history", &flags, &measured, &history, &history.text())?;
+            history.check()
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 
 /// How long a worker pauses after a failed call, so that it does not flood a struggling cluster.
-const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+pub const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 /// How long a measurement lasts by default.
 pub const SECONDS_DEFAULT: Duration = Duration::from_secs(10);
 
