@@ -8,7 +8,7 @@
 //! Every load is bounded in time and count and stays on this machine.
 
 mod clock;
-mod cluster;
+pub mod cluster;
 mod counters;
 mod full_disk;
 mod load;
@@ -79,7 +79,7 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
         }
     };
     let Asked { names, runs, binary } = asked;
-    let Some(terrane) = binary.or_else(|| build(root)) else {
+    let Some(terrane) = binary.or_else(|| processes::release_binary(root)) else {
         eprintln!("the release build failed");
         return ExitCode::FAILURE;
     };
@@ -105,12 +105,6 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     }
     println!("broken: {}", failed.join(" "));
     ExitCode::FAILURE
-}
-
-/// Builds the release binary as the README says.
-fn build(root: &Path) -> Option<PathBuf> {
-    let built = processes::succeeds(processes::cargo(root).args(["build", "--release", "--package", "terrane"]));
-    built.then(|| processes::target_directory(root).join("release").join("terrane"))
 }
 
 /// The parsed command line.

@@ -4,6 +4,7 @@
 //! - `tidy` checks the rules that the compiler does not (see [`tidy`]).
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
 //! - `faults` injects faults into clusters of real processes and measures the effect.
+//! - `failover` measures how long clients wait for each region when a process or a disk fails.
 //! - `fuzz` builds the fuzz driver and runs its targets.
 //! - `sim` builds the simulator and runs one seed, or many.
 //! - `interleavings` runs the tests of threads that race, under many schedules.
@@ -20,6 +21,7 @@
 mod dev_cluster;
 mod dist;
 mod examples;
+mod failover;
 mod faults;
 mod fuzz;
 mod interleavings;
@@ -42,6 +44,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   faults [NAME ..] real processes under faults: clocks, disks, kills, overload; takes minutes on a quiet machine
                    (--runs N: repetitions of checks that depend on chance, default 20;
                    --binary FILE: check this build)
+  failover         the gap that clients see in each region when a server, a disk or a master fails (--fault NAME,
+                   --runs N: of each fault, default 9, --masters N, --servers N, --regions N, --tasks N,
+                   --log-mib N: before a restart, --binary FILE, --json)
   fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/fuzzing.md)
   dist             the stripped release binary and its debug information, in target/dist; prints the size
   interleavings    races inside a process, under many schedules; arguments select tests, as for `cargo test`
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
     match (command, rest) {
         ("interleavings", rest) => interleavings::run(&root(), rest),
         ("faults", rest) => faults::run(&root(), rest),
+        ("failover", rest) => failover::run(&root(), rest),
         ("fuzz", rest) => fuzz::run(&root(), rest),
         ("check", []) => steps::check(&root()),
         ("dist", []) => dist::run(&root()),

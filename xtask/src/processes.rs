@@ -26,3 +26,9 @@ pub fn succeeds(command: &mut Command) -> bool {
 pub fn target_directory(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
+
+/// Builds the release binary as the README says.
+pub fn release_binary(root: &Path) -> Option<PathBuf> {
+    let built = succeeds(cargo(root).args(["build", "--release", "--package", "terrane"]));
+    built.then(|| target_directory(root).join("release").join("terrane"))
+}

@@ -1,10 +1,11 @@
-//! A master and three region servers as processes, and commands against them. Dropping a process kills it.
+//! Masters and region servers as processes, and commands against them. Dropping a process kills it.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,12 @@ pub struct Role {
 impl Role {
     /// Starts it and waits until it serves.
     pub fn start(&mut self) -> anyhow::Result<()> {
+        let ready = self.spawn()?;
+        self.await_ready(&ready)
+    }
+
+    /// Starts it; the channel gets the first line that it prints.
+    fn spawn(&mut self) -> anyhow::Result<Receiver<String>> {
         let errors = File::options().create(true).append(true).open(&self.log).context("opening a log")?;
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
@@ -74,14 +81,18 @@ impl Role {
             .context("starting terrane")?;
         let stdout = child.stdout.take().context("its standard output is a pipe")?;
         self.process = Some(Process { child });
-        let (said, line) = std::sync::mpsc::channel();
+        let (said, line) = mpsc::channel();
         thread::spawn(move || {
             let mut line = String::new();
             // The receiver checks the line; it may have given up.
             BufReader::new(stdout).read_line(&mut line).ok();
             said.send(line).ok();
         });
-        let line = line.recv_timeout(READY_MAX).unwrap_or_default();
+        Ok(line)
+    }
+
+    fn await_ready(&self, ready: &Receiver<String>) -> anyhow::Result<()> {
+        let line = ready.recv_timeout(READY_MAX).unwrap_or_default();
         ensure!(line.starts_with("ready"), "{} is not ready: {}", self.arguments.join(" "), self.messages());
         Ok(())
     }
@@ -127,10 +138,22 @@ impl Role {
     }
 }
 
-/// A master and three region servers.
+/// The numbers of processes.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    pub masters: u16,
+    pub servers: u16,
+}
+
+impl Size {
+    /// What most checks need.
+    pub const SMALL: Self = Self { masters: 1, servers: 3 };
+}
+
+/// Masters and region servers.
 pub struct Cluster {
-    pub masters: String,
-    pub master: Role,
+    pub masters: Vec<Role>,
+    pub master_addresses: Vec<String>,
     pub servers: Vec<Role>,
     pub addresses: Vec<String>,
     terrane: PathBuf,
@@ -139,19 +162,20 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster; `flags` apply to every server.
+    /// Starts a master and three servers; `flags` apply to every server.
     pub fn start(terrane: &Path, flags: &[&str]) -> anyhow::Result<Self> {
-        let mut cluster = Self::planned(terrane, flags)?;
+        let mut cluster = Self::planned(terrane, Size::SMALL, flags)?;
         cluster.start_all()?;
         Ok(cluster)
     }
 
     /// A cluster that is not running yet.
-    pub fn planned(terrane: &Path, flags: &[&str]) -> anyhow::Result<Self> {
+    pub fn planned(terrane: &Path, size: Size, flags: &[&str]) -> anyhow::Result<Self> {
         let data = tempfile::tempdir().context("creating a directory")?;
-        let ports = free_ports(8)?;
+        let ports = free_ports(2 * (size.masters + size.servers))?;
+        let (master_ports, server_ports) = ports.split_at(2 * usize::from(size.masters));
         let local = |port: u16| format!("127.0.0.1:{port}");
-        let masters = local(ports[0]);
+        let master_addresses: Vec<String> = master_ports.chunks(2).map(|port| local(port[0])).collect();
         let role = |name: &str, words: &[String]| Role {
             program: terrane.to_owned(),
             arguments: words.to_vec(),
@@ -165,18 +189,26 @@ impl Cluster {
                 .iter()
                 .fold(vec![kind.to_owned()], |words, word| [words, vec![(*word).to_owned()]].concat())
         };
-        let master = role("master", &words("master", "master", ports[0], ports[1]));
+        let mut masters = Vec::new();
+        for (index, port) in master_ports.chunks(2).enumerate() {
+            let name = format!("master-{index}");
+            let mut arguments = words("master", &name, port[0], port[1]);
+            if size.masters > 1 {
+                arguments.extend(["--peers".to_owned(), master_addresses.join(",")]);
+            }
+            masters.push(role(&name, &arguments));
+        }
         let mut servers = Vec::new();
         let mut addresses = Vec::new();
-        for (index, port) in ports[2..].chunks(2).enumerate() {
+        for (index, port) in server_ports.chunks(2).enumerate() {
             let name = format!("server-{index}");
             let mut arguments = words("server", &name, port[0], port[1]);
-            arguments.extend(["--masters".to_owned(), masters.clone()]);
+            arguments.extend(["--masters".to_owned(), master_addresses.join(",")]);
             arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
             servers.push(role(&name, &arguments));
             addresses.push(local(port[0]));
         }
-        Ok(Self { masters, master, servers, addresses, terrane: terrane.to_owned(), data })
+        Ok(Self { masters, master_addresses, servers, addresses, terrane: terrane.to_owned(), data })
     }
 
     /// Changes the data directory or a flag of one server before it starts.
@@ -189,19 +221,24 @@ impl Cluster {
     }
 
     pub fn start_all(&mut self) -> anyhow::Result<()> {
-        self.master.start()?;
-        self.servers.iter_mut().try_for_each(Role::start)?;
+        self.start_processes()?;
         self.wait_until_well()
     }
 
+    /// Starts all processes at once, since masters wait for each other, and waits until each serves.
+    pub fn start_processes(&mut self) -> anyhow::Result<()> {
+        let roles = self.masters.iter_mut().chain(&mut self.servers);
+        let ready = roles.map(Role::spawn).collect::<anyhow::Result<Vec<_>>>()?;
+        self.masters.iter().chain(&self.servers).zip(&ready).try_for_each(|(role, ready)| role.await_ready(ready))
+    }
+
     pub fn kill_all(&mut self) {
-        self.servers.iter_mut().for_each(Role::kill);
-        self.master.kill();
+        self.servers.iter_mut().chain(&mut self.masters).for_each(Role::kill);
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.terrane);
-        command.args(arguments).args(["--masters", &self.masters]).stdin(Stdio::null());
+        command.args(arguments).args(["--masters", &self.master_addresses.join(",")]).stdin(Stdio::null());
         command
     }
 
@@ -231,8 +268,14 @@ impl Cluster {
     /// Starts a load; [`Load::finish`] returns its summary.
     pub fn load(&self, arguments: &[&str]) -> anyhow::Result<Load> {
         let mut command = self.command(&[arguments, &["--json"]].concat());
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("starting a load")?;
-        Ok(Load { child })
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("starting a load")?;
+        let stderr = child.stderr.take().context("its standard error is a pipe")?;
+        let (said, messages) = mpsc::channel();
+        thread::spawn(move || {
+            // The receiver may be gone; the pipe is read nevertheless, so that it does not fill up.
+            BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| _ = said.send(line));
+        });
+        Ok(Load { child, messages, read: String::new() })
     }
 
     pub fn wait_until_well(&self) -> anyhow::Result<()> {
@@ -241,6 +284,17 @@ impl Cluster {
             ensure!(status["healthy"] == true && status["live"] == status["servers"], "{}", status["troubles"]);
             Ok(())
         })
+    }
+
+    /// The master that leads.
+    pub fn leading_master(&self) -> anyhow::Result<usize> {
+        if self.masters.len() == 1 {
+            return Ok(0);
+        }
+        let status = self.json(&["status"])?;
+        let masters = status["masters"].as_array().context("status lists the masters")?;
+        let leader = masters.iter().find(|master| master["state"] == "leader").context("a master leads")?;
+        self.master_addresses.iter().position(|address| leader["address"] == **address).context("it is one of ours")
     }
 
     /// The server that leads the most groups.
@@ -257,6 +311,9 @@ impl Cluster {
 /// A running load generator.
 pub struct Load {
     child: Child,
+    messages: Receiver<String>,
+    /// The messages that were received so far.
+    read: String,
 }
 
 impl Load {
@@ -264,12 +321,45 @@ impl Load {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
+    /// Waits until it prints this line on standard error.
+    pub fn await_message(&mut self, awaited: &str) -> anyhow::Result<()> {
+        let deadline = Instant::now() + WAIT_MAX;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.messages.recv_timeout(left);
+            let line = line.with_context(|| format!("the load does not say `{awaited}`: {}", self.read))?;
+            if line == awaited {
+                return Ok(());
+            }
+            self.note(&line);
+        }
+    }
+
     /// Waits for the end; returns the summary, whether it succeeded, and its messages.
-    pub fn finish(self) -> anyhow::Result<(Value, bool, String)> {
-        let output = self.child.wait_with_output().context("waiting for a load")?;
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        let summary = last_json(&String::from_utf8_lossy(&output.stdout));
-        Ok((summary.with_context(|| format!("a load without a summary: {errors}"))?, output.status.success(), errors))
+    pub fn finish(mut self) -> anyhow::Result<(Value, bool, String)> {
+        let mut stdout = String::new();
+        let mut pipe = self.child.stdout.take().context("its standard output is a pipe")?;
+        pipe.read_to_string(&mut stdout).context("reading what a load prints")?;
+        let status = self.child.wait().context("waiting for a load")?;
+        while let Ok(line) = self.messages.recv() {
+            self.note(&line);
+        }
+        let errors = std::mem::take(&mut self.read);
+        let summary = last_json(&stdout);
+        Ok((summary.with_context(|| format!("a load without a summary: {errors}"))?, status.success(), errors))
+    }
+
+    fn note(&mut self, line: &str) {
+        self.read.push_str(line);
+        self.read.push('\n');
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // Both calls fail if it has already ended.
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 }
 

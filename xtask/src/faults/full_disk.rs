@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use super::cluster::{Cluster, Process, eventually};
+use super::cluster::{Cluster, Process, Size, eventually};
 use super::{Bench, Verdict};
 
 /// Enough for two log segments, the reserve and little more.
@@ -34,7 +34,7 @@ impl Drop for SmallDisk<'_> {
 }
 
 pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
-    let mut cluster = Cluster::planned(&bench.terrane, &[])?;
+    let mut cluster = Cluster::planned(&bench.terrane, Size::SMALL, &[])?;
     let directory = cluster.server_directory(0);
     let Some(disk) = SmallDisk::mount(&directory) else {
         return Ok(Verdict::Skipped("mounting a tmpfs needs root".to_owned()));

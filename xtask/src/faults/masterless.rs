@@ -14,7 +14,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     let flags = ["bench", "put", "--table", "warm", "--rows", "10000", "--in-flight", "8"];
     let load = cluster.load(&[&flags[..], &["--seconds", "50", "--timeout", "40s"]].concat())?;
     let_it_run(Duration::from_secs(3));
-    cluster.master.kill();
+    cluster.masters[0].kill();
     for server in [0, 1] {
         cluster.servers[server].kill();
         cluster.servers[server].start()?;
@@ -27,7 +27,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     }
     let (summary, well, errors) = load.finish()?;
     ensure!(well && summary["errors"] == 0, "calls of a client with cached locations failed: {summary} {errors}");
-    cluster.master.start()?;
+    cluster.masters[0].start()?;
     cluster.wait_until_well()?;
     ensure!(cluster.json(&["count", "t"])?["count"] == 1, "the row is missing");
     let gap = summary["longest_gap_ms"].as_f64().unwrap_or(f64::NAN);

@@ -33,7 +33,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     let targets = [
         (&cluster.servers[0], &cluster.addresses[0], "/terrane.v1.Data/Mutate"),
         (&cluster.servers[1], &cluster.addresses[1], "/terrane.v1.Data/Session"),
-        (&cluster.master, &cluster.masters, "/terrane.v1.Master/Locate"),
+        (&cluster.masters[0], &cluster.master_addresses[0], "/terrane.v1.Master/Locate"),
     ];
     for (role, address, path) in targets {
         role.reset_peak()?;

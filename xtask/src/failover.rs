@@ -1,0 +1,82 @@
+//! `cargo xtask failover`: how long clients wait, per region, when a process or a disk fails.
+//!
+//! Each fault strikes a cluster of real processes on loopback while `terrane bench history` reads, writes and scans all
+//! regions and checks every answer. The gap of a region is the longest time during which calls to it waited and none was
+//! answered. A fault is tried several times; the worst run counts. A gap above its bound, a failed call, or an answer
+//! that contradicts an earlier one makes the command fail. `docs/failover.md` has the bounds and figures.
+//!
+//! Every load is bounded in time and count and stays on this machine.
+//!
+//! - `arguments`: the command line;
+//! - `faults`: each fault, its bounds, and how it is repaired;
+//! - `run`: the runs of one fault; `scene`: what a fault acts on;
+//! - `disk`: a file system that can be made to stall;
+//! - `figures`, `table`: what was measured, as plain values and as text.
+
+mod arguments;
+mod disk;
+mod faults;
+mod figures;
+mod run;
+mod scene;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use self::arguments::Asked;
+use self::figures::Figures;
+use crate::processes;
+
+/// Runs every fault, or the named ones. [`arguments::USAGE`] lists the flags.
+pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
+    let asked = match arguments::parse(arguments) {
+        Ok(asked) => asked,
+        Err(error) => {
+            eprintln!("{error:#}\n{}", arguments::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    let Some(terrane) = asked.binary.clone().or_else(|| processes::release_binary(root)) else {
+        eprintln!("the release build failed");
+        return ExitCode::FAILURE;
+    };
+    if measure_all(&terrane, &asked) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether every fault stayed within its bounds.
+fn measure_all(terrane: &PathBuf, asked: &Asked) -> bool {
+    let mut measured: Vec<Figures> = Vec::new();
+    let mut broken = Vec::new();
+    for fault in &asked.faults {
+        eprintln!("== {}: {}", fault.name, fault.what);
+        let begun = Instant::now();
+        match run::measure(terrane, asked, fault) {
+            Ok(Some(figures)) => {
+                let excesses = figures.excesses(&fault.bounds);
+                let verdict = if excesses.is_empty() { "held".to_owned() } else { excesses.join("; ") };
+                eprintln!("== {}: {verdict} ({:.0} s)", fault.name, begun.elapsed().as_secs_f64());
+                if !excesses.is_empty() {
+                    broken.push(fault.name);
+                }
+                if asked.json {
+                    println!("{}", figures.json(&excesses));
+                }
+                measured.push(figures);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                eprintln!("== {}: BROKEN: {error:#}", fault.name);
+                broken.push(fault.name);
+            }
+        }
+    }
+    if !asked.json {
+        print!("{}", table::text(&measured));
+    }
+    if !broken.is_empty() {
+        eprintln!("broken: {}", broken.join(" "));
+    }
+    broken.is_empty()
+}

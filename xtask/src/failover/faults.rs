@@ -1,0 +1,181 @@
+//! The faults: how each strikes, its bounds, and how the cluster is repaired after a run.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use super::figures::Bounds;
+use super::scene::Scene;
+
+/// Regions that are split in one run.
+const SPLITS: usize = 10;
+/// Longest gap of a fault that clients should not notice: above the noise of an undisturbed run on a quiet machine.
+const UNNOTICED_MS: f64 = 100.0;
+
+/// A fault of `cargo xtask failover`.
+pub struct Fault {
+    pub name: &'static str,
+    pub what: &'static str,
+    pub bounds: Bounds,
+    pub needs: Needs,
+    /// Strikes while the load runs.
+    pub strike: fn(&mut Scene) -> anyhow::Result<Struck>,
+    /// Starts again what the fault stopped.
+    pub repair: fn(&mut Scene, &Struck) -> anyhow::Result<()>,
+}
+
+/// What a fault needs before the cluster starts or before its first run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    Nothing,
+    /// A file system for each server that can stall.
+    StallingDisks,
+    /// Data in the log.
+    Log,
+}
+
+/// What a fault did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Struck {
+    /// The process that it hit, if it was one.
+    pub process: usize,
+    /// Until a namespace could be created.
+    pub administration: Option<Duration>,
+}
+
+const fn gap(max: f64) -> Bounds {
+    Bounds { p99: None, max: Some(max), silence: None, administration: None }
+}
+
+pub const FAULTS: &[Fault] = &[
+    Fault {
+        name: "none",
+        what: "nothing fails: the noise of the machine",
+        bounds: Bounds { p99: None, max: None, silence: None, administration: None },
+        needs: Needs::Nothing,
+        strike: |_| Ok(Struck::default()),
+        repair: |_, _| Ok(()),
+    },
+    Fault {
+        name: "kill",
+        what: "kill -9 of the busiest server",
+        bounds: Bounds { p99: Some(1_500.0), ..gap(2_000.0) },
+        needs: Needs::Nothing,
+        strike: kill,
+        repair: start_server,
+    },
+    Fault {
+        name: "hang",
+        what: "SIGSTOP of the busiest server",
+        bounds: gap(3_000.0),
+        needs: Needs::Nothing,
+        strike: hang,
+        repair: |scene, struck| scene.cluster.servers[struck.process].signal("CONT"),
+    },
+    Fault {
+        name: "disk",
+        what: "the disk of the busiest server holds every write",
+        bounds: gap(4_000.0),
+        needs: Needs::StallingDisks,
+        strike: stall_disk,
+        repair: |scene, struck| scene.disks[struck.process].resume(),
+    },
+    Fault {
+        name: "stop",
+        what: "SIGTERM of the busiest server",
+        bounds: gap(100.0),
+        needs: Needs::Nothing,
+        strike: stop,
+        repair: start_server,
+    },
+    Fault {
+        name: "split",
+        what: "ten regions are split",
+        bounds: gap(50.0),
+        needs: Needs::Nothing,
+        strike: split,
+        repair: |_, _| Ok(()),
+    },
+    Fault {
+        name: "master",
+        what: "kill -9 of the leading master; a single one is started again at once",
+        bounds: Bounds { administration: Some(3_000.0), ..gap(UNNOTICED_MS) },
+        needs: Needs::Nothing,
+        strike: kill_master,
+        repair: start_master,
+    },
+    Fault {
+        name: "restart",
+        what: "all processes are killed and started again",
+        bounds: Bounds { silence: Some(10_000.0), ..gap(20_000.0) },
+        needs: Needs::Log,
+        strike: restart,
+        repair: |_, _| Ok(()),
+    },
+];
+
+fn kill(scene: &mut Scene) -> anyhow::Result<Struck> {
+    let victim = scene.busiest;
+    scene.cluster.servers[victim].kill();
+    Ok(Struck { process: victim, administration: None })
+}
+
+fn start_server(scene: &mut Scene, struck: &Struck) -> anyhow::Result<()> {
+    scene.cluster.servers[struck.process].start()
+}
+
+fn hang(scene: &mut Scene) -> anyhow::Result<Struck> {
+    let victim = scene.busiest;
+    scene.cluster.servers[victim].signal("STOP")?;
+    Ok(Struck { process: victim, administration: None })
+}
+
+fn stall_disk(scene: &mut Scene) -> anyhow::Result<Struck> {
+    let victim = scene.busiest;
+    scene.disks[victim].stall()?;
+    Ok(Struck { process: victim, administration: None })
+}
+
+fn stop(scene: &mut Scene) -> anyhow::Result<Struck> {
+    let victim = scene.busiest;
+    let server = &mut scene.cluster.servers[victim];
+    server.signal("TERM")?;
+    server.process.as_mut().context("it was started")?.wait()?;
+    server.kill();
+    Ok(Struck { process: victim, administration: None })
+}
+
+fn split(scene: &mut Scene) -> anyhow::Result<Struck> {
+    let regions = scene.cluster.json_lines(&["admin", "regions", &scene.table])?;
+    ensure!(regions.len() >= SPLITS, "{} regions are too few", regions.len());
+    let step = regions.len() / SPLITS;
+    for region in regions.iter().step_by(step).take(SPLITS) {
+        let start = region["start"].as_str().context("a region has a start")?;
+        let first: u64 = if start.is_empty() { 0 } else { start.parse().context("rows are numbers")? };
+        let middle = format!("{:040}", first + scene.rows_per_region / 2);
+        scene.cluster.succeed(&["admin", "split", &region["region"].to_string(), "--at", &middle])?;
+    }
+    Ok(Struck::default())
+}
+
+fn kill_master(scene: &mut Scene) -> anyhow::Result<Struck> {
+    let victim = scene.cluster.leading_master()?;
+    let struck_at = Instant::now();
+    scene.cluster.masters[victim].kill();
+    if scene.cluster.masters.len() == 1 {
+        scene.cluster.masters[victim].start()?;
+    }
+    scene.cluster.succeed(&["namespace", "create", &format!("n{}", scene.run)])?;
+    Ok(Struck { process: victim, administration: Some(struck_at.elapsed()) })
+}
+
+fn start_master(scene: &mut Scene, struck: &Struck) -> anyhow::Result<()> {
+    let master = &mut scene.cluster.masters[struck.process];
+    if master.process.is_some() { Ok(()) } else { master.start() }
+}
+
+fn restart(scene: &mut Scene) -> anyhow::Result<Struck> {
+    scene.cluster.kill_all();
+    scene.cluster.start_processes()?;
+    Ok(Struck::default())
+}

@@ -1,0 +1,139 @@
+//! The runs of one fault: a cluster, a load that checks every answer, and the fault in the middle of it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use super::arguments::Asked;
+use super::disk::StallingDisk;
+use super::faults::{Fault, Needs, Struck};
+use super::figures::{Figures, Run, quantile};
+use super::scene::Scene;
+use crate::faults::cluster::{Cluster, Load, Size, let_it_run};
+
+/// Rows of each region: so few that a scan of all regions is short.
+const ROWS_PER_REGION: u64 = 20;
+/// Load before the fault, and in all. A run lasts until its last call is answered.
+const CALM: Duration = Duration::from_secs(2);
+const SECONDS: u32 = 8;
+/// A call that takes longer has failed.
+const CALL_TIMEOUT: &str = "60s";
+/// Memory for memtables where data must stay in the log.
+const MEMTABLES: &str = "4GiB";
+const ROW_BYTES: u64 = 1_024;
+
+/// Runs a fault as often as asked; `None` if this machine cannot cause it.
+pub fn measure(terrane: &Path, asked: &Asked, fault: &'static Fault) -> anyhow::Result<Option<Figures>> {
+    let size = Size { masters: asked.masters, servers: asked.servers };
+    let flags: &[&str] = if fault.needs == Needs::Log { &["--memtable-budget", MEMTABLES] } else { &[] };
+    let mut cluster = Cluster::planned(terrane, size, flags)?;
+    let mut disks = Vec::new();
+    if fault.needs == Needs::StallingDisks {
+        for server in 0..cluster.servers.len() {
+            let image = cluster.data.path().join(format!("disk-{server}.img"));
+            let Some(disk) = StallingDisk::mount(&image, &cluster.server_directory(server)) else {
+                eprintln!(
+                    "== {}: skipped: a file system that stalls needs root, a loop device and fsfreeze",
+                    fault.name
+                );
+                return Ok(None);
+            };
+            disks.push(disk);
+            // It is small.
+            cluster.add_flags(server, &["--disk-reserve".to_owned(), "64MiB".to_owned()]);
+        }
+    }
+    cluster.start_all()?;
+    if fault.needs == Needs::Log {
+        fill_log(&cluster, asked.log_mib)?;
+    }
+    let rows_per_region = ROWS_PER_REGION.max(u64::from(asked.tasks.div_ceil(asked.regions)));
+    let mut scene = Scene { cluster, disks, table: String::new(), rows_per_region, run: 0, busiest: 0 };
+    let mut runs = Vec::new();
+    for run in 1..=asked.runs {
+        // A table for each run, because a fault may change its regions.
+        scene.table = format!("history{run}");
+        scene.run = run;
+        let found = one_run(&mut scene, asked, fault).with_context(|| format!("run {run} of {}", asked.runs))?;
+        eprintln!("   run {run}: {}", told(&found));
+        runs.push(found);
+        if run < asked.runs {
+            scene.cluster.succeed(&["table", "drop", &scene.table])?;
+        }
+    }
+    Ok(Some(Figures { fault: fault.name, runs }))
+}
+
+fn one_run(scene: &mut Scene, asked: &Asked, fault: &Fault) -> anyhow::Result<Run> {
+    let mut load = start_load(scene, asked)?;
+    load.await_message("measuring")?;
+    let_it_run(CALM);
+    scene.busiest = scene.cluster.busiest_server()?;
+    let struck = (fault.strike)(scene);
+    let finished = load.finish();
+    // Also after a failure: a stalled disk keeps its server from being killed.
+    let repaired = struck.as_ref().map_or(Ok(()), |struck| (fault.repair)(scene, struck));
+    let struck = struck.context("the fault could not be caused")?;
+    let (summary, well, errors) = finished?;
+    repaired.context("the cluster could not be repaired")?;
+    let found = read(&summary, struck)?;
+    let is_clean = found.violations == 0 && found.failed == 0;
+    ensure!(well || !is_clean, "the load failed: {summary} {errors}");
+    if !is_clean {
+        eprintln!("{errors}");
+    }
+    scene.cluster.wait_until_well()?;
+    Ok(found)
+}
+
+fn start_load(scene: &Scene, asked: &Asked) -> anyhow::Result<Load> {
+    let rows = scene.rows_per_region * u64::from(asked.regions);
+    let [rows, regions, tasks, seconds] =
+        [rows, u64::from(asked.regions), u64::from(asked.tasks), u64::from(SECONDS)].map(|number| number.to_string());
+    let flags = ["bench", "history", "--table", &scene.table, "--timeout", CALL_TIMEOUT, "--rows", &rows];
+    let more = ["--regions", &regions, "--in-flight", &tasks, "--seconds", &seconds];
+    scene.cluster.load(&[&flags[..], &more].concat())
+}
+
+fn read(summary: &Value, struck: Struck) -> anyhow::Result<Run> {
+    let number = |name: &str| summary[name].as_f64().with_context(|| format!("{name} in {summary}"));
+    let count = |name: &str| summary[name].as_u64().with_context(|| format!("{name} in {summary}"));
+    let gaps = summary["gaps_ms"].as_array().context("gaps_ms")?;
+    Ok(Run {
+        gaps: gaps.iter().map(|gap| gap.as_f64().context("a gap is a number")).collect::<anyhow::Result<_>>()?,
+        silence: number("silence_ms")?,
+        longest_call: number("longest_call_ms")?,
+        administration: struck.administration.map(|back| back.as_secs_f64() * 1e3),
+        failed: count("errors")?,
+        violations: count("violations")?,
+        rate: number("rate")?,
+    })
+}
+
+fn told(run: &Run) -> String {
+    let administration = run.administration.map_or(String::new(), |back| format!(", administration back {back:.0} ms"));
+    format!(
+        "gaps p50 {:.0} p99 {:.0} max {:.0} ms, longest call {:.0} ms{administration}, {:.0} calls/s, {} failed, {} violations",
+        quantile(&run.gaps, 0.5),
+        quantile(&run.gaps, 0.99),
+        quantile(&run.gaps, 1.0),
+        run.longest_call,
+        run.rate,
+        run.failed,
+        run.violations
+    )
+}
+
+/// Writes rows that stay in the log, since no memtable is full.
+fn fill_log(cluster: &Cluster, mib: u32) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let rows = ((u64::from(mib) << 20) / ROW_BYTES).to_string();
+    let flags =
+        ["bench", "load", "--table", "fill", "--rows", &rows, "--value-bytes", "1000", "--timeout", CALL_TIMEOUT];
+    let (summary, well, errors) = cluster.load(&flags)?.finish()?;
+    ensure!(well && summary["errors"] == 0, "filling the log: {summary} {errors}");
+    eprintln!("   {mib} MiB written in {:.0} s", begun.elapsed().as_secs_f64());
+    Ok(())
+}
