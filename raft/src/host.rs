@@ -27,7 +27,7 @@ use crate::copies::progress::Sending;
 use crate::copies::receiving::{self, Incoming};
 use crate::copies::sending::Copies;
 use crate::erased::Machine;
-use crate::lagging::{Refused, SnapshotWanted};
+use crate::lagging::{FailingCopies, Refused};
 use crate::lease::LeaseClock;
 use crate::log::{GroupLog, SharedLog, spill};
 use crate::network::Network;
@@ -184,7 +184,7 @@ impl Host {
         let machine = (self.open_machine)(&spec);
         let standing = Arc::new(Standing::new(log.purged()));
         let adapter = Adapter::new(machine.clone(), standing.clone(), log.clone());
-        let snapshot_wanted = Arc::new(SnapshotWanted::default());
+        let failing_copies = Arc::new(FailingCopies::default());
         let refused_by = Arc::new(Refused::default());
         let leading = Arc::new(Leading::default());
         let sending = Arc::new(Sending::default());
@@ -194,7 +194,7 @@ impl Host {
             sending: sending.clone(),
             peers: self.peers.clone(),
             group: spec.group,
-            snapshot_wanted: snapshot_wanted.clone(),
+            failing_copies: failing_copies.clone(),
             refused_by: refused_by.clone(),
             leading: leading.clone(),
         };
@@ -225,7 +225,7 @@ impl Host {
             log,
             shared_log: self.log.clone(),
             queue,
-            snapshot_wanted,
+            failing_copies,
             sending,
             incoming: Incoming::new(machine.clone(), self.incoming_turns.clone()),
             refused_by,

@@ -1,4 +1,4 @@
-//! Members that this leader cannot bring up to date at present: those that need a snapshot, and those whose log is full.
+//! Members that this leader cannot bring up to date at present: those that copies do not reach, and those whose log is full.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,8 +7,10 @@ use parking_lot::Mutex;
 use terrane_types::ReplicaId;
 use tokio::time::Instant;
 
-/// How long a member counts as waiting for a snapshot after openraft last tried to send it one.
-const SNAPSHOT_WANTED_FOR: Duration = Duration::from_secs(10);
+/// How long a failed copy counts after it was last tried.
+const FAILED_FOR: Duration = Duration::from_secs(30);
+/// How long copies must have been failing to be worth a word: a member that restarts or is busy gets the next one.
+const FAILING_FOR: Duration = Duration::from_secs(10);
 
 /// How long a member counts as refusing after it last refused.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
@@ -16,23 +18,36 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// The first words of the refusal of a member whose log accepts no more entries of the group.
 pub(crate) const LOG_FULL: &str = "the log is at its limit";
 
-/// Members of a group that need entries the log no longer holds.
+/// Members of a group to which copies of it are not getting through.
 #[derive(Default)]
-pub(crate) struct SnapshotWanted {
-    members: Mutex<BTreeMap<ReplicaId, Instant>>,
+pub(crate) struct FailingCopies {
+    members: Mutex<BTreeMap<ReplicaId, Failing>>,
 }
 
-impl SnapshotWanted {
-    pub(crate) fn note(&self, replica: ReplicaId) {
-        let before = self.members.lock().insert(replica, Instant::now());
-        if before.is_none() {
-            tracing::info!(%replica, "a member lacks entries that the log no longer has, and needs a copy of the group");
-        }
+struct Failing {
+    since: Instant,
+    last: Instant,
+    why: String,
+}
+
+impl FailingCopies {
+    pub(crate) fn failed(&self, replica: ReplicaId, why: String) {
+        let now = Instant::now();
+        let mut members = self.members.lock();
+        let since = members.get(&replica).map_or(now, |failing| failing.since);
+        members.insert(replica, Failing { since, last: now, why });
     }
 
-    /// The members that needed one recently.
-    pub(crate) fn by(&self) -> Vec<ReplicaId> {
-        recent(&self.members, SNAPSHOT_WANTED_FOR)
+    pub(crate) fn succeeded(&self, replica: ReplicaId) {
+        self.members.lock().remove(&replica);
+    }
+
+    /// The members to which copies have been failing for a while, and why.
+    pub(crate) fn all(&self) -> Vec<(ReplicaId, String)> {
+        let mut members = self.members.lock();
+        members.retain(|_, failing| failing.last.elapsed() < FAILED_FOR);
+        let lasting = members.iter().filter(|(_, failing)| failing.since.elapsed() >= FAILING_FOR);
+        lasting.map(|(replica, failing)| (*replica, failing.why.clone())).collect()
     }
 }
 

@@ -24,7 +24,7 @@ use crate::completeness::Leading;
 use crate::copies::progress::Sending;
 use crate::copies::sending::{Copies, Target};
 use crate::erased::Machine;
-use crate::lagging::{LOG_FULL, Refused, SnapshotWanted};
+use crate::lagging::{FailingCopies, LOG_FULL, Refused};
 use crate::peer::{Call, Lane, Link, Message, Peers};
 use crate::types::{LogId, Member, Types, Vote};
 
@@ -39,7 +39,7 @@ const APPEND_DEADLINE: Duration = Duration::from_secs(2);
 pub(crate) struct Network {
     pub(crate) peers: Arc<Peers>,
     pub(crate) group: GroupId,
-    pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
+    pub(crate) failing_copies: Arc<FailingCopies>,
     pub(crate) refused_by: Arc<Refused>,
     pub(crate) leading: Arc<Leading>,
     pub(crate) machine: Arc<dyn Machine>,
@@ -57,7 +57,7 @@ pub(crate) struct Connection {
     heartbeats: bool,
     group: GroupId,
     replica: ReplicaId,
-    snapshot_wanted: Arc<SnapshotWanted>,
+    failing_copies: Arc<FailingCopies>,
     refused_by: Arc<Refused>,
     leading: Arc<Leading>,
     machine: Arc<dyn Machine>,
@@ -75,7 +75,7 @@ impl Network {
             heartbeats,
             group: self.group,
             replica,
-            snapshot_wanted: self.snapshot_wanted.clone(),
+            failing_copies: self.failing_copies.clone(),
             refused_by: self.refused_by.clone(),
             leading: self.leading.clone(),
             machine: self.machine.clone(),
@@ -238,7 +238,6 @@ impl NetSnapshot<Types> for Connection {
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        self.snapshot_wanted.note(self.replica);
         let target = Target {
             group: self.group,
             replica: self.replica,
@@ -252,9 +251,13 @@ impl NetSnapshot<Types> for Connection {
             biased;
             closed = cancel => Err(StreamingError::Closed(closed)),
             sent = target.send(vote, snapshot.snapshot.mark) => match sent {
-                Ok(vote) => Ok(SnapshotResponse::new(vote)),
+                Ok(vote) => {
+                    self.failing_copies.succeeded(self.replica);
+                    Ok(SnapshotResponse::new(vote))
+                }
                 Err(what) => {
                     tracing::info!(group = %self.group, replica = %self.replica, what, "a copy was not sent; trying again");
+                    self.failing_copies.failed(self.replica, what.clone());
                     Err(Unreachable::<Types>::from_string(what).into())
                 }
             },

@@ -187,8 +187,7 @@ impl Replica {
         let applied = self.standing.applied_index();
         let early = terrane_env::planted!("the log is purged beyond what is flushed");
         let durable = if early { applied } else { self.machine.durable().index };
-        let alone = terrane_env::planted!("the log is purged before all members have it");
-        let matched = if alone { applied } else { self.least_released() };
+        let matched = self.least_released();
         let least = not_needed(durable, matched, applied);
         let (snapshot, purged) = {
             let metrics = self.metrics.borrow_watched();

@@ -20,7 +20,7 @@ use crate::completeness::Heard;
 use crate::copies::progress::Sending;
 use crate::copies::receiving::Incoming;
 use crate::erased::{Machine, Submission};
-use crate::lagging::{Refused, SnapshotWanted};
+use crate::lagging::{FailingCopies, Refused};
 use crate::lease::LeaseClock;
 use crate::log::{GroupLog, Refusal, Role, SharedLog};
 use crate::release::Silence;
@@ -42,7 +42,7 @@ pub(crate) struct Replica {
     pub(crate) shared_log: Arc<SharedLog>,
     pub(crate) metrics: WatchReceiverOf<Types, Metrics>,
     pub(crate) queue: Queue,
-    pub(crate) snapshot_wanted: Arc<SnapshotWanted>,
+    pub(crate) failing_copies: Arc<FailingCopies>,
     /// The copies of the group that this leader sends.
     pub(crate) sending: Arc<Sending>,
     /// The copy that this replica receives.
@@ -227,7 +227,7 @@ impl Replica {
             last_stamp: self.standing.stamp(),
             voters: if voters.is_empty() { self.spec.members.keys().copied().collect() } else { voters },
             members: if members.is_empty() { self.spec.members.clone() } else { members },
-            snapshot_wanted_by: self.snapshot_wanted.by(),
+            copies_failing: self.failing_copies.all(),
             failed: metrics.running_state.as_ref().err().map(ToString::to_string).filter(|_| !*self.stop.borrow()),
         }
     }

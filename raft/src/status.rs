@@ -29,8 +29,9 @@ pub struct GroupStatus {
     pub members: BTreeMap<ReplicaId, ServerId>,
     /// The members that vote; the others are learners.
     pub voters: BTreeSet<ReplicaId>,
-    /// Members so far behind that the log no longer has the entries they lack.
-    pub snapshot_wanted_by: Vec<ReplicaId>,
+    /// Members that lack entries which the log no longer has, and to which copies of the group have been failing for a while:
+    /// why.
+    pub copies_failing: Vec<(ReplicaId, String)>,
     /// Why the local replica failed, if it did: it does nothing more until the process is restarted.
     pub failed: Option<String>,
 }

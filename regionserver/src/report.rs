@@ -13,8 +13,8 @@ use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{hello, v1};
-use terrane_raft::{GroupStatus, LogStatus};
-use terrane_types::{FamilyName, GroupId, ServerId, TableId};
+use terrane_raft::{GroupStatus, LogStatus, MemberProgress};
+use terrane_types::{FamilyName, GroupId, ReplicaId, ServerId, TableId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -181,9 +181,9 @@ impl Reporter {
         let mut groups = Vec::new();
         let mut regions = Vec::new();
         let mut led = 0;
-        let (mut damages, mut stopped) = (Vec::new(), Vec::new());
+        let (mut damages, mut stopped, mut failing) = (Vec::new(), Vec::new(), Vec::new());
         for group in self.host.groups() {
-            let status = group.status();
+            let (status, members) = (group.status(), group.members());
             let hosted = self.replicas.machine(status.group).map(|machine| machine.hosted()).unwrap_or_default();
             groups.push(v1::GroupReport {
                 group: status.group.0,
@@ -192,16 +192,11 @@ impl Reporter {
                 leader: status.leader.map_or(0, |(_, server)| server.0),
                 applied: status.applied,
                 regions: u32::try_from(hosted.len()).unwrap_or(u32::MAX),
-                members: group.members().iter().map(membership::member_progress).collect(),
+                members: members.iter().map(membership::member_progress).collect(),
                 voter: status.voters.contains(&status.replica),
             });
             stopped.extend(stopped_replica(&status));
-            for replica in &status.snapshot_wanted_by {
-                self.health.set(
-                    &format!("snapshot for replica {replica}"),
-                    format!("replica {replica} of group {} lacks entries that the log no longer holds", status.group),
-                );
-            }
+            failing.extend(failing_copies(&status, &members));
             for hosted in &hosted {
                 hosted.held_snapshots.expire(terrane_env::time::now_ns());
                 damages.extend(hosted.damages());
@@ -222,6 +217,7 @@ impl Reporter {
         issues.extend(self.host.clock_trouble());
         issues.extend(damages);
         issues.extend(stopped);
+        issues.extend(failing);
         issues.extend(log_issues(&log));
         v1::ReportRequest {
             hello: Some(hello::ours(
@@ -325,6 +321,17 @@ fn stopped_replica(status: &GroupStatus) -> Option<String> {
         "replica {} of group {} stopped permanently: {why}; restart this server, which says what to do if that does not help",
         status.replica, status.group
     ))
+}
+
+/// The members that answer and get no copy all the same. Those that do not answer are servers that are away, which is another
+/// issue.
+fn failing_copies(status: &GroupStatus, members: &[MemberProgress]) -> Vec<String> {
+    let answers = |replica| members.iter().any(|member| member.replica == replica && member.alive);
+    let failing = status.copies_failing.iter().filter(|(replica, _)| answers(*replica));
+    let sentence = |(replica, why): &(ReplicaId, String)| {
+        format!("replica {replica} of group {} needs a copy of the group and does not get one: {why}", status.group)
+    };
+    failing.map(sentence).collect()
 }
 
 fn log_issues(log: &LogStatus) -> Vec<String> {

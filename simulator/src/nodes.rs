@@ -111,7 +111,7 @@ async fn start_server(host: &str, plan: &Plan) -> Result<RegionServer, StartErro
         engine: BackendKind::Lsm,
         cache_bytes: plan.block_cache_bytes,
         memtable_budget: plan.memtable_budget,
-        log_limit: plan.log_limit(),
+        log_limit: plan.log_limit,
         log_purge_budget: plan.purge_budget,
         log_cache_bytes: plan.log_cache_bytes,
         segment_bytes: plan.segment_bytes,

@@ -17,8 +17,6 @@ use crate::planted::Needed;
 
 /// The hosts of the region servers; a run has the first three, four or five of them.
 pub const SERVERS: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
-/// More than any run writes.
-const LOG_LIMIT_OF_A_LOST_SERVER: u64 = 64 << 20;
 /// Separates the plan's random numbers from those of turmoil, which uses the seed itself.
 const STREAM: u64 = 0x7065_7272_616e_6500;
 
@@ -115,14 +113,6 @@ impl Plan {
         }
         self.faults.sort_by_key(|planned| planned.at);
         self
-    }
-
-    /// The limit of a server's log. Until replicas are replaced, a server that is lost for good holds back the log of its groups
-    /// and would end their writes, so in such a run there is room for all of them.
-    #[must_use]
-    pub fn log_limit(&self) -> u64 {
-        let loses_a_server = self.faults.iter().any(|planned| matches!(planned.fault, Fault::Damage { .. }));
-        if loses_a_server { self.log_limit.max(LOG_LIMIT_OF_A_LOST_SERVER) } else { self.log_limit }
     }
 
     /// The hosts of this run's servers.

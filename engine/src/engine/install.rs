@@ -190,7 +190,10 @@ impl Engine {
     }
 
     async fn replace_group(&self, staged: &mut StagedGroup) -> Result<(), Error> {
-        let record = staged.record.clone();
+        let mut record = staged.record.clone();
+        if terrane_env::planted!("an installed copy lacks a region") {
+            record.regions.pop();
+        }
         let regions: Vec<_> = record.regions.iter().map(|region| Arc::new(opened(region, &staged.adopted))).collect();
         let old = self.regions_of(record.group);
         let mut held = Vec::with_capacity(old.len());
