@@ -1,4 +1,4 @@
-//! Keeps servers from leading for a while: because they are stopping, their clock is wrong or their disk is full.
+//! Keeps servers from leading for a while: because they are stopping, their clock is wrong, or their disk is full or stalls.
 //!
 //! [`Host::set_abstains`](crate::Host::set_abstains) sets a reason, which holds until it is cleared. While one holds, this
 //! server hands over its leaderships and does not stand for election. It still votes, accepts entries and serves as a
@@ -24,8 +24,13 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::abstention::{Abstention, Abstentions, Weight};
+use crate::log::SharedLog;
 use crate::registry::Registry;
 use crate::replica::Replica;
+use crate::stall::Stall;
+
+/// The subject of the reason of a stalled disk.
+pub(crate) const LOG_DISK: &str = "log disk";
 
 /// How often leaderships are compared with the reasons.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -81,9 +86,11 @@ fn may_stand(reason: Option<Weight>, leaderless: Duration) -> bool {
 }
 
 /// Compares leaderships with the reasons. Never returns.
-pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>) {
+pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>, log: Arc<SharedLog>) {
     let mut handovers: BTreeMap<GroupId, Handover> = BTreeMap::new();
+    let mut stall = Stall::default();
     loop {
+        abstentions.set(LOG_DISK, stall.look(log.sync_times(), terrane_env::time::now_ns()));
         let due: Vec<_> = groups
             .all()
             .into_iter()

@@ -49,6 +49,11 @@ impl Abstentions {
         self.changed.notified().await;
     }
 
+    /// The reason about one subject, for people.
+    pub(crate) fn about(&self, about: &'static str) -> Option<String> {
+        self.reasons.lock().get(about).map(|abstention| abstention.reason.clone())
+    }
+
     /// The weightiest reason.
     pub(crate) fn weightiest(&self) -> Option<Abstention> {
         self.reasons.lock().values().max_by_key(|abstention| abstention.weight).cloned()

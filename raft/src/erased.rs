@@ -95,7 +95,7 @@ pub(crate) trait Machine: Send + Sync {
     fn can_be_copied(&self) -> bool;
     fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>>;
     fn incoming(&self, bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>>;
-    fn stage<'a>(&'a self, dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>>;
+    fn stage<'a>(&'a self, dir: &'a Path, index: u64) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>>;
 }
 
 impl<M: StateMachine> Machine for M {
@@ -143,7 +143,7 @@ impl<M: StateMachine> Machine for M {
         StateMachine::incoming(self, bytes)
     }
 
-    fn stage<'a>(&'a self, dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
-        StateMachine::stage(self, dir)
+    fn stage<'a>(&'a self, dir: &'a Path, index: u64) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
+        StateMachine::stage(self, dir, index)
     }
 }

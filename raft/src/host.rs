@@ -112,7 +112,7 @@ impl Host {
         host.keep_until_stopped(purge::run(host.groups.clone(), host.log.clone(), host.peers.clone()));
         host.keep_until_stopped(spill::run(host.log.clone()));
         host.keep_until_stopped(retry_allocations(host.log.clone()));
-        host.keep_until_stopped(abstain::run(host.groups.clone(), host.abstentions.clone()));
+        host.keep_until_stopped(abstain::run(host.groups.clone(), host.abstentions.clone(), host.log.clone()));
         let (groups, peers, clocks) = (host.groups.clone(), host.peers.clone(), host.clocks.clone());
         host.keep_until_stopped(probe::run(groups, peers, clocks, host.config.server));
         Ok(host)
@@ -381,7 +381,7 @@ impl Host {
             full,
             refusing: self.log.refusals().into_iter().filter_map(holder).collect(),
             held_by: if pressed { self.log.held_by() } else { None },
-            trouble: self.log.spill_trouble(),
+            trouble: self.abstentions.about(abstain::LOG_DISK).or_else(|| self.log.spill_trouble()),
             held_files: totals.held_files,
             held_bytes: totals.held_bytes,
             segments: totals.segments,

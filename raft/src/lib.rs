@@ -51,6 +51,7 @@ mod rounds;
 #[cfg(test)]
 mod script;
 mod staleness;
+mod stall;
 mod state_machine;
 mod status;
 mod submission;

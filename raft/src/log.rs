@@ -73,6 +73,7 @@ pub(crate) use self::record::{Mark, put_mark, read_mark};
 use self::shared::{Change, Done, Item, Shared, Totals};
 pub(crate) use self::shares::{GroupUse, Refusal, Role};
 use self::writer::Writer;
+use crate::stall::SyncTimes;
 use crate::{GroupSpec, LogConfig, OpenError};
 
 const SEGMENTS_PER_LIMIT: u64 = LogConfig::SEGMENTS_PER_LIMIT;
@@ -155,6 +156,11 @@ impl SharedLog {
     /// A group's log as openraft sees it.
     pub(crate) fn store(&self, log: &Arc<GroupLog>) -> store::Store {
         store::Store::new(self.shared.clone(), log.clone())
+    }
+
+    /// When the writer writes and syncs.
+    pub(crate) fn sync_times(&self) -> &SyncTimes {
+        &self.shared.syncs
     }
 
     /// Counts as of the last batch.

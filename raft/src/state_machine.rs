@@ -80,11 +80,11 @@ pub trait StateMachine: Send + Sync + 'static {
         Box::pin(async { Err("this state machine cannot be copied".to_owned()) })
     }
 
-    /// Verifies a copy whose files have all arrived and are synced. Nothing changes yet.
+    /// Verifies a copy whose files have all arrived and are synced. It has everything up to `index`. Nothing changes yet.
     ///
     /// # Errors
     /// What is wrong with it: it is discarded.
-    fn stage<'a>(&'a self, _dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
+    fn stage<'a>(&'a self, _dir: &'a Path, _index: u64) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
         Box::pin(async { Err("this state machine cannot be copied".to_owned()) })
     }
 }

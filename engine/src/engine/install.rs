@@ -48,7 +48,8 @@ impl Engine {
         format!("{id:016}")
     }
 
-    /// Takes in the files of a copy. They are in `dir`, on the engine's file system, synced and each under its
+    /// Takes in the files of a copy. The source had everything up to `index` on disk: where a recorded point is older, nothing
+    /// of the entries in between concerns that region, and here the point may be newer. The files are in `dir`, on the engine's file system, synced and each under its
     /// [`Engine::fetched_name`]. Afterwards `dir` is no longer needed.
     ///
     /// # Errors
@@ -58,14 +59,15 @@ impl Engine {
         self: &'a Arc<Self>,
         copy: GroupContents,
         dir: &'a Path,
+        index: u64,
     ) -> BoxFuture<'a, Result<StagedGroup, Error>> {
         let (engine, dir) = (Arc::clone(self), dir.to_path_buf());
-        Box::pin(task::run_to_end(async move { engine.stage_here(copy, &dir).await }))
+        Box::pin(task::run_to_end(async move { engine.stage_here(copy.0.as_of(index), &dir).await }))
     }
 
-    async fn stage_here(self: &Arc<Self>, copy: GroupContents, dir: &Path) -> Result<StagedGroup, Error> {
-        self.check_copy(&copy.0)?;
-        let mut staged = StagedGroup { engine: Arc::clone(self), record: copy.0, adopted: Adopted::new() };
+    async fn stage_here(self: &Arc<Self>, copy: GroupRecord, dir: &Path) -> Result<StagedGroup, Error> {
+        self.check_copy(&copy)?;
+        let mut staged = StagedGroup { engine: Arc::clone(self), record: copy, adopted: Adopted::new() };
         match self.take_in_files(&mut staged, dir).await {
             Ok(()) => Ok(staged),
             Err(error) => {
@@ -144,7 +146,8 @@ impl Engine {
         let before = self.group_point(copy.group).map_or(0, |point| point.index);
         let regions = self.regions.lock();
         let older = copy.regions.iter().filter(|copied| {
-            regions.get(&copied.region).is_some_and(|region| region.point().index > copied.point.index)
+            let point = regions.get(&copied.region).map(|region| region.point());
+            point.is_some_and(|here| here.index > copied.point.index || here.sequence > copied.point.sequence)
         });
         if copy.point.index < before || older.count() > 0 {
             return Err(refused("it is older than what is here".to_owned()));

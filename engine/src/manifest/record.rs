@@ -158,6 +158,15 @@ pub(crate) struct GroupRecord {
     pub(crate) regions: Vec<RegionRecord>,
 }
 
+impl GroupRecord {
+    /// The same as of a later entry up to which nothing else is to be recorded.
+    pub(crate) fn as_of(mut self, index: u64) -> Self {
+        self.point.index = self.point.index.max(index);
+        self.regions.iter_mut().for_each(|region| region.point.index = region.point.index.max(index));
+        self
+    }
+}
+
 impl Record {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();

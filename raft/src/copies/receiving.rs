@@ -96,7 +96,7 @@ impl Incoming {
         let Arriving { mark, dir, turn, .. } = copy;
         let prepared = fs::sync_dir(&dir).await.map_err(|error| error.to_string());
         let staged = match prepared {
-            Ok(()) => self.machine.stage(&dir).await,
+            Ok(()) => self.machine.stage(&dir, mark.log_id.index).await,
             Err(error) => Err(error),
         };
         let staged = match staged {

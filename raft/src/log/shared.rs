@@ -14,6 +14,7 @@ use super::memory::{Appended, GroupLog, payload_bytes};
 use super::record::Mark;
 use super::shares::{self, Refusals};
 use crate::LogConfig;
+use crate::stall::SyncTimes;
 use crate::types::{Entry, Types, Vote};
 
 /// Bytes queued for the writer; beyond that, appends wait.
@@ -111,6 +112,7 @@ pub(super) struct Shared {
     emptied: Notify,
     pub(super) totals: Mutex<Totals>,
     pub(super) space: Space,
+    pub(super) syncs: SyncTimes,
     /// The groups that hold back a log over its budget, each with the last index that must be purged.
     pub(super) holders: Mutex<Vec<(GroupId, u64)>>,
     /// What keeps the log from being purged, for people.
@@ -144,6 +146,7 @@ impl Shared {
             emptied: Notify::new(),
             totals: Mutex::default(),
             space: Space::default(),
+            syncs: SyncTimes::default(),
             holders: Mutex::default(),
             held_by: Mutex::default(),
             spill_request: Mutex::default(),

@@ -134,9 +134,11 @@ impl Writer {
             return Ok(false);
         }
         let start = self.at.offset;
+        self.shared.syncs.begin(terrane_env::time::now_ns());
         self.end_batch(records.count).await?;
         terrane_env::buggify_pause!("the log waits before it syncs").await;
         self.sync().await?;
+        self.shared.syncs.end(terrane_env::time::now_ns());
         // Nothing is reported, and nothing is removed, before this line.
         let unneeded = self.report(items, &records.entries, start);
         let removes = self.remove(unneeded).await?;

@@ -132,7 +132,7 @@ impl StateMachine for Keeper {
         Box::pin(async move { Ok(self.disk.incoming.lock().unwrap().join(name)) })
     }
 
-    fn stage<'a>(&'a self, dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
+    fn stage<'a>(&'a self, dir: &'a Path, _index: u64) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
         Box::pin(async move {
             let mut items = Vec::new();
             for name in fs::list(dir).await.unwrap() {

@@ -414,8 +414,8 @@ impl StateMachine for GroupMachine {
         Box::pin(self.room_for(bytes))
     }
 
-    fn stage<'a>(&'a self, dir: &'a Path) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
-        Box::pin(self.staged(dir))
+    fn stage<'a>(&'a self, dir: &'a Path, index: u64) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
+        Box::pin(self.staged(dir, index))
     }
 }
 

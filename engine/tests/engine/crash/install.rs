@@ -68,7 +68,7 @@ fn arrived(copy: &GroupCopy) -> GroupContents {
 }
 
 async fn install(world: &World, copy: &GroupCopy) -> Result<(), Error> {
-    let staged = world.engine().stage_group(arrived(copy), Path::new(FETCHED)).await?;
+    let staged = world.engine().stage_group(arrived(copy), Path::new(FETCHED), 0).await?;
     world.engine().install_group(staged).await
 }
 
@@ -88,6 +88,28 @@ async fn a_receiver_reads_like_the_source_also_after_a_restart() {
         assert_eq!((regions(receiver.engine()), read_all(receiver.engine())), expected);
         let named: usize = copy.contents().files().len();
         assert_eq!(files_of(&receiver).await.len(), named, "what was there before is gone");
+    }
+}
+
+/// Nothing was written to a region of the source for long, so that its recorded point is old. The receiver has recorded a later
+/// one of the same state.
+#[tokio::test]
+async fn a_copy_counts_as_of_the_entry_up_to_which_the_source_had_everything() {
+    for backend in BACKENDS {
+        let start = Start::filled(backend).await;
+        let source = source(&start).await;
+        let copy = source.engine().copy_group(GROUP).await.unwrap();
+        let receiver = self::source(&start).await;
+        let point = receiver.engine().group_point(GROUP).unwrap();
+        let later = terrane_engine::GroupPoint { index: point.index + 5, ..point };
+        receiver.engine().record_group(GROUP, later.clone()).await.unwrap();
+        fetch(&receiver, &source, &copy).await;
+        let met = receiver.engine().stage_group(arrived(&copy), Path::new(FETCHED), 0).await.map(drop);
+        assert!(matches!(met, Err(Error::NotCopied { .. })), "{met:?}");
+        let staged = receiver.engine().stage_group(arrived(&copy), Path::new(FETCHED), later.index).await.unwrap();
+        receiver.engine().install_group(staged).await.unwrap();
+        assert_eq!(receiver.engine().group_point(GROUP), Some(later.clone()));
+        assert!(receiver.engine().regions().iter().all(|region| region.point().index >= later.index));
     }
 }
 
@@ -195,7 +217,7 @@ async fn a_staged_copy_that_is_not_installed_leaves_nothing_behind() {
     let copy = source.engine().copy_group(GROUP).await.unwrap();
     let mut world = receiver(&start, &source, &copy).await;
     let before = (regions(world.engine()), files_of(&world).await);
-    let staged = world.engine().stage_group(arrived(&copy), Path::new(FETCHED)).await.unwrap();
+    let staged = world.engine().stage_group(arrived(&copy), Path::new(FETCHED), 0).await.unwrap();
     assert!(files_of(&world).await.len() > before.1.len());
     drop(staged);
     world.try_drop_nothing().await.unwrap();

@@ -48,14 +48,14 @@ impl GroupMachine {
     }
 
     /// Verifies a copy that has arrived.
-    pub(super) async fn staged(&self, dir: &Path) -> Result<Box<dyn StagedCopy>, String> {
+    pub(super) async fn staged(&self, dir: &Path, index: u64) -> Result<Box<dyn StagedCopy>, String> {
         let description = dir.join(CopiedFile::name(DESCRIPTION));
         let bytes = run_io(async move { fs::read(&description).await }).await.map_err(|error| error.to_string())?;
         let contents = GroupContents::decode(&bytes).ok_or("its description is of another build, or damaged")?;
         if contents.group() != self.group {
             return Err(format!("it is a copy of group {}", contents.group()));
         }
-        let staged = self.engine.stage_group(contents, dir).await.map_err(|error| error.to_string())?;
+        let staged = self.engine.stage_group(contents, dir, index).await.map_err(|error| error.to_string())?;
         let machine = self.this.upgrade().ok_or("the group is being closed")?;
         Ok(Box::new(Staged { machine, staged }))
     }

@@ -1,0 +1,114 @@
+//! A disk that does not sync the log in time.
+//!
+//! A leader whose own syncs hang can still commit through the others, but its votes, its appends as a follower and everything
+//! that waits for a sync of its own hang, and a disk that hangs often fails next. So such a server hands its leaderships over
+//! and says so. The reason is soft: where all members share one slow disk, one of them leads all the same.
+//!
+//! Decided from how long the present write and sync have taken, and when the last slow one ended; without I/O.
+
+use std::time::Duration;
+
+use terrane_env::sync::atomic::{AtomicU64, Ordering};
+
+use crate::abstention::{Abstention, Weight};
+
+/// A sync that takes longer than this is a stall.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+/// A sync that takes longer than this keeps a stall from counting as over.
+const SLOW_AFTER: Duration = Duration::from_millis(250);
+/// After a stall, syncs must have been quick for so long.
+const QUICK_FOR: Duration = Duration::from_secs(10);
+
+/// When the writer of the log began to write and sync, and when it last was slow. All in nanoseconds of the monotonic clock.
+#[derive(Default)]
+pub(crate) struct SyncTimes {
+    /// 0: it does neither.
+    began_ns: AtomicU64,
+    slow_ended_ns: AtomicU64,
+}
+
+impl SyncTimes {
+    pub(crate) fn begin(&self, now_ns: u64) {
+        self.began_ns.store(now_ns.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn end(&self, now_ns: u64) {
+        let began = self.began_ns.swap(0, Ordering::Relaxed);
+        if now_ns.saturating_sub(began) > nanos(SLOW_AFTER) {
+            self.slow_ended_ns.store(now_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// How long the present write and sync have taken.
+    fn taking(&self, now_ns: u64) -> Duration {
+        match self.began_ns.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            began => Duration::from_nanos(now_ns.saturating_sub(began)),
+        }
+    }
+}
+
+/// Whether the log's disk counts as stalled.
+#[derive(Debug, Default)]
+pub(crate) struct Stall {
+    /// The longest that a sync has taken during the present stall.
+    longest: Option<Duration>,
+}
+
+impl Stall {
+    /// Looks at the writer; returns why this server should lead nothing, if its disk stalls.
+    pub(crate) fn look(&mut self, syncs: &SyncTimes, now_ns: u64) -> Option<Abstention> {
+        let taking = syncs.taking(now_ns);
+        let slow_ended = syncs.slow_ended_ns.load(Ordering::Relaxed);
+        let quick = slow_ended == 0 || now_ns.saturating_sub(slow_ended) > nanos(QUICK_FOR);
+        if taking > STALLED_AFTER {
+            self.longest = Some(self.longest.map_or(taking, |longest| longest.max(taking)));
+        } else if quick && taking < SLOW_AFTER {
+            self.longest = None;
+        }
+        // Whole seconds: the reason is compared, and an unchanged one wakes nothing.
+        let seconds = self.longest?.as_secs();
+        let reason = format!(
+            "a sync of the log took over {seconds} s: the disk stalls or fails; this server hands over its leaderships until \
+             syncs have been quick for {} s",
+            QUICK_FOR.as_secs()
+        );
+        Some(Abstention { reason, weight: Weight::Soft })
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::script::{Line, check};
+
+    /// - `begin at=MS`, `end at=MS`: the writer begins to write and sync, or has done so
+    /// - `look at=MS`: prints the reason
+    fn start() -> impl FnMut(&str, &mut String) {
+        let (syncs, mut stall) = (SyncTimes::default(), Stall::default());
+        move |line, out| {
+            let line = Line::new(line);
+            let now_ns = line.need::<u64>("at") * 1_000_000;
+            match line.command() {
+                "begin" => syncs.begin(now_ns),
+                "end" => syncs.end(now_ns),
+                "look" => {
+                    let reason = stall.look(&syncs, now_ns).map(|abstention| abstention.reason);
+                    writeln!(out, "{}", reason.unwrap_or_else(|| "leads".to_owned())).unwrap();
+                }
+                other => panic!("unknown command {other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn scripts() {
+        check("stall", start);
+    }
+}
