@@ -189,6 +189,22 @@ impl Backend {
         }
     }
 
+    /// The same part of a file under an id of its own; `None` if it has no cells.
+    pub(crate) async fn linked(
+        &self,
+        file: &FileRef,
+        table: TableId,
+        family: &FamilyName,
+    ) -> Result<Option<FileRef>, Error> {
+        match self {
+            Self::Lsm(lsm) => lsm.linked(file, table, family).await.map(Some),
+            Self::Memory(memory) => memory.copied(file, family).await,
+            #[cfg(feature = "sled")]
+            // Trees hold the cells of all regions, and no part of a file is there twice.
+            Self::Sled(_) => Ok(Some(file.clone())),
+        }
+    }
+
     fn files(&self) -> Option<&Arc<crate::file_directory::FileDirectory>> {
         match self {
             Self::Lsm(lsm) => Some(&lsm.files),

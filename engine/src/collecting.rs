@@ -54,11 +54,20 @@ impl Older {
     }
 }
 
+/// The rules of the family, and which of them the collectors have.
+struct RulesAtHand {
+    family: FamilyRecord,
+    place: usize,
+    oldest_snapshot: u64,
+    log_time_ms: i64,
+}
+
 /// Walks the rows of a merge and returns what is kept of them.
 pub(crate) struct Collecting {
     merge: MergingCursor,
     /// Older cells belong to an earlier family of the same name.
     since: u64,
+    rules: RulesAtHand,
     older: Older,
     /// For rows with everything older present, and for the others.
     whole: Collector,
@@ -91,9 +100,11 @@ impl Collecting {
         part_bytes: usize,
     ) -> Self {
         let collector = |covers_older| Collector::new(&family.rules, oldest_snapshot, log_time_ms, covers_older);
+        let rules = RulesAtHand { family: family.clone(), place: 0, oldest_snapshot, log_time_ms };
         Self {
             merge,
             since: family.since,
+            rules,
             older,
             whole: collector(true),
             part: collector(false),
@@ -122,8 +133,11 @@ impl Collecting {
 
     /// Hands what is kept of the next row, or of its next part, to `keep`, in store order. At the end it does nothing.
     pub(crate) fn next(&mut self, mut keep: impl FnMut(Cell<'_>)) -> Result<(), Error> {
-        if !self.mid_row && self.keep_lone(&mut keep)? {
-            return Ok(());
+        if !self.mid_row {
+            self.enter_row();
+            if self.keep_lone(&mut keep)? {
+                return Ok(());
+            }
         }
         let before = (self.gathered.len(), self.gathered.weight());
         // A column that continues doubles what is gathered of it, so that finding its end costs no more than reading
@@ -155,6 +169,19 @@ impl Collecting {
             self.gathered.drop_front(judged, &mut self.spare);
         }
         Ok(())
+    }
+
+    /// Takes the rules of the next row, where they differ by row.
+    fn enter_row(&mut self) {
+        let Self { merge, since, rules, whole, part, .. } = self;
+        let RulesAtHand { family, place, oldest_snapshot, log_time_ms } = rules;
+        if family.beyond.is_empty() {
+            return;
+        }
+        let Some(next) = merge.row().map(|row| family.place_of(row)).filter(|next| next != place) else { return };
+        let (first, history) = family.history(next);
+        let collector = |covers_older| Collector::new(history, *oldest_snapshot, *log_time_ms, covers_older);
+        (*since, *whole, *part, *place) = (first, collector(true), collector(false), next);
     }
 
     /// Judges a row of a single cell from where it lies; `false` where the next row is not such a row.

@@ -1,6 +1,6 @@
 //! The engine of one server: its regions, its manifest and its backend.
 //!
-//! - `flush`, `split`, `compact`, `ingest`, `merge_regions`: the operations that end in a manifest record.
+//! - `flush`, `split`, `compact`, `ingest`: the operations that end in a manifest record.
 //! - `checkpoint`: a region's files held for a copy.
 //! - `group_copy`, `install`: a whole group, from one server to another.
 //! - `cleanup`: removing files that nothing needs any more.
@@ -8,7 +8,8 @@
 //! # Order of things
 //! - A flush writes and syncs cells, then appends one synced manifest record, and only then are memtables freed.
 //! - A split is in memory first: the daughters take the parent's files and frozen memtables by reference. The flush of
-//!   those memtables writes the one manifest record that replaces the parent. Before it, no daughter is flushed.
+//!   those memtables writes the one manifest record that replaces the parent. Before it, no daughter is flushed. A merge of
+//!   two neighbours is the same with two parents and one new region.
 //! - An operation that ends in a record runs to its end even if its caller gives up: otherwise the record would be on disk, and
 //!   memory as before it.
 //! - What a crash leaves half done is removed or repeated: files that the manifest does not name are removed at start, and
@@ -21,7 +22,6 @@ mod flush;
 pub(crate) mod group_copy;
 mod ingest;
 mod install;
-mod merge_regions;
 mod split;
 
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ use crate::store_file::FamilyReadCounts;
 /// The data of one server.
 pub struct Engine {
     regions: Mutex<BTreeMap<RegionId, Arc<Region>>>,
-    /// By daughter. Locked after `regions`, where both are.
+    /// Splits and merges, by new region. Locked after `regions`, where both are.
     pending_splits: Mutex<BTreeMap<RegionId, Arc<PendingSplit>>>,
     backend: Arc<Backend>,
     manifest: Arc<tokio::sync::Mutex<Manifest>>,
@@ -161,7 +161,7 @@ impl Engine {
     pub fn create(&self, spec: RegionSpec, index: u64) -> Arc<Region> {
         let family = |family: FamilySchema| {
             let rules = RulesHistory::new(family.rules);
-            (family.name, FamilyRecord { since: 0, rules, storage: family.storage })
+            (family.name, FamilyRecord::new(0, rules, family.storage))
         };
         let families = spec.families.into_iter().map(family).collect();
         let point = DurablePoint { group: spec.group, ..DurablePoint::default() };
@@ -205,13 +205,6 @@ impl Engine {
         }
         self.clean_up().await;
         Ok(())
-    }
-
-    /// Replaces regions by one.
-    fn replace_regions(&self, gone: &[RegionId], region: &Arc<Region>) {
-        let mut regions = self.regions.lock();
-        gone.iter().for_each(|id| drop(regions.remove(id)));
-        regions.insert(region.id(), Arc::clone(region));
     }
 
     /// Counts of what reads of each family met since the engine was opened; empty where the backend counts nothing.

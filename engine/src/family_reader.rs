@@ -59,19 +59,41 @@ pub(crate) struct FamilyReader {
     /// Older cells belong to an earlier family of this name.
     since: u64,
     resolver: Resolver,
+    /// Where the rules differ by row.
+    by_row: Option<Box<ByRow>>,
     metas: SmallVec<[CellMeta; 4]>,
     /// Of a column that is larger than a part: its qualifier, and what was shown of it so far.
     open: (Vec<u8>, Vec<CellMeta>),
 }
 
+/// Rules that differ by row, and which of them the reader has at hand.
+struct ByRow {
+    family: FamilyRecord,
+    view: View,
+    place: usize,
+}
+
 impl FamilyReader {
     pub(crate) fn new(family: &FamilyRecord, view: View) -> Self {
         let resolver = Resolver::new(&family.rules, view);
-        Self { since: family.since, resolver, metas: SmallVec::new(), open: Default::default() }
+        let by_row = (!family.beyond.is_empty()).then(|| Box::new(ByRow { family: family.clone(), view, place: 0 }));
+        Self { since: family.since, resolver, by_row, metas: SmallVec::new(), open: Default::default() }
+    }
+
+    /// Takes the rules of a row.
+    fn enter(&mut self, row: &[u8]) {
+        let Some(by_row) = &mut self.by_row else { return };
+        let place = by_row.family.place_of(row);
+        if place != by_row.place {
+            let (since, rules) = by_row.family.history(place);
+            (self.since, self.resolver) = (since, Resolver::new(rules, by_row.view));
+            by_row.place = place;
+        }
     }
 
     /// Whether the only cell of a row is shown.
     pub(crate) fn shows_lone(&mut self, cell: &Cell<'_>, asked: Option<&Columns>, stats: &mut ReadStats) -> bool {
+        self.enter(cell.row);
         if cell.sequence < self.since {
             return false;
         }
@@ -86,6 +108,7 @@ impl FamilyReader {
 
     /// Whether the first cell of a row, in store order, by itself proves that the row is shown. `false` proves nothing.
     pub(crate) fn first_shows(&mut self, cell: &Cell<'_>, asked: Option<&Columns>, stats: &mut ReadStats) -> bool {
+        self.enter(cell.row);
         let shows = cell.sequence >= self.since
             && is_selected(asked, cell.qualifier)
             && self.resolver.first_shows(&cell.meta());
@@ -103,12 +126,15 @@ impl FamilyReader {
         stats: &mut ReadStats,
         show: impl FnMut(usize, Cell<'_>),
     ) {
-        self.begin_row();
+        if !cells.is_empty() {
+            self.begin_row(cells.row(0));
+        }
         self.show_part(cells, true, asked, stats, show);
     }
 
     /// Begins a row that is shown in parts.
-    pub(crate) fn begin_row(&mut self) {
+    pub(crate) fn begin_row(&mut self, row: &[u8]) {
+        self.enter(row);
         self.resolver.start_row();
         self.open.1.clear();
     }

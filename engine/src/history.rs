@@ -32,6 +32,13 @@ impl History {
         Self { length_ms, marks: VecDeque::new(), last_ms: None }
     }
 
+    /// A history of the same length that begins here: `sequence` is current at `stamp_ms`.
+    pub(crate) fn restarted(&self, stamp_ms: u64, sequence: u64) -> Self {
+        let mut history = Self::new(self.length_ms);
+        history.mark(stamp_ms, sequence);
+        history
+    }
+
     /// A longer history begins with what is present: what is collected does not come back.
     pub(crate) fn set_length(&mut self, length_ms: u64) {
         self.length_ms = length_ms;

@@ -9,7 +9,7 @@
 
 mod ingested;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -48,6 +48,22 @@ impl FileRef {
             record: Arc::new(FileRecord { bounds, bytes, ..(*self.record).clone() }),
             source: Arc::clone(&self.source),
         }
+    }
+
+    /// This part and the part of a neighbour with the higher rows as one; `None` unless they are of one file and touch. A part
+    /// without a file of its own (id 0) is a mark that the backend has cells, wherever they are.
+    fn joined(&self, other: &Self) -> Option<Self> {
+        let (ours, theirs) = (&self.record, &other.record);
+        if ours.id != theirs.id
+            || ours.level != theirs.level
+            || (ours.bounds.end != theirs.bounds.start && ours.id != 0)
+        {
+            return None;
+        }
+        let bounds = RowRange { start: ours.bounds.start.clone(), end: theirs.bounds.end.clone() };
+        let bytes = ours.bytes + theirs.bytes;
+        let record = FileRecord { bounds, bytes, ..(**ours).clone() };
+        Some(Self { record: Arc::new(record), source: Arc::clone(&self.source) })
     }
 
     /// What readers merge: the file within its bounds.
@@ -128,25 +144,57 @@ impl Levels {
         &mut self.below[below]
     }
 
-    /// Adds the files of the neighbour with the higher rows. A file that both have a part of, from when they were one
-    /// region, becomes one part again; `false` where the two have it in different levels.
+    /// These files and those of the neighbour with the higher rows. A file that both have a part of, from when they were one
+    /// region, becomes one part again where the two parts touch. Where they do not, because the part between them was
+    /// rewritten, the file is there twice ([`Levels::doubles`]).
+    ///
+    /// The order of each side is kept. Sides share no rows, so their order among each other does not matter.
     #[must_use]
-    pub(crate) fn extend(&mut self, neighbour: &Self) -> bool {
-        let mut all: Vec<FileRef> = self.iter().cloned().collect();
-        for file in neighbour.iter() {
-            let Some(ours) = all.iter_mut().find(|ours| ours.record.id == file.record.id) else {
-                all.push(file.clone());
-                continue;
-            };
-            if ours.record.level != file.record.level || ours.record.bounds.end != file.record.bounds.start {
-                return false;
+    pub(crate) fn joined(&self, neighbour: &Self) -> Self {
+        let mut level0 = Vec::with_capacity(self.level0.len() + neighbour.level0.len());
+        let mut rest = neighbour.level0.as_slice();
+        for file in &self.level0 {
+            match rest.iter().enumerate().find_map(|(at, other)| Some((at, file.joined(other)?))) {
+                Some((at, whole)) => {
+                    level0.extend_from_slice(&rest[..at]);
+                    level0.push(whole);
+                    rest = &rest[at + 1..];
+                }
+                None => level0.push(file.clone()),
             }
-            let bounds = RowRange { start: ours.record.bounds.start.clone(), end: file.record.bounds.end.clone() };
-            let bytes = ours.record.bytes + file.record.bytes;
-            ours.record = Arc::new(FileRecord { bounds, bytes, ..(*ours.record).clone() });
         }
-        *self = Self::new(all);
-        true
+        level0.extend_from_slice(rest);
+        let empty = Vec::new();
+        let join_level = |at: usize| {
+            let (left, right) = (self.below.get(at).unwrap_or(&empty), neighbour.below.get(at).unwrap_or(&empty));
+            let mut level = left.clone();
+            // Only the last of one side and the first of the other can touch.
+            let whole = level.last().and_then(|last| last.joined(right.first()?));
+            let skipped = usize::from(whole.is_some());
+            if let (Some(whole), Some(last)) = (whole, level.last_mut()) {
+                *last = whole;
+            }
+            level.extend_from_slice(&right[skipped..]);
+            level
+        };
+        let below = (0..self.below.len().max(neighbour.below.len())).map(join_level).collect();
+        Self { level0, below }
+    }
+
+    /// Every further part of a file that is there already.
+    pub(crate) fn doubles(&self) -> Vec<FileRef> {
+        let mut ids = BTreeSet::new();
+        self.iter().filter(|file| !ids.insert(file.record.id)).cloned().collect()
+    }
+
+    /// Puts a file in the place of a part; `None` removes it.
+    pub(crate) fn replace(&mut self, part: &FileRef, by: Option<&FileRef>) {
+        for files in std::iter::once(&mut self.level0).chain(&mut self.below) {
+            if let Some(at) = files.iter().position(|file| Arc::ptr_eq(&file.record, &part.record)) {
+                files.splice(at..=at, by.cloned());
+                return;
+            }
+        }
     }
 
     /// All files, level 0 first and oldest first.

@@ -5,6 +5,7 @@
 //! its contents, it is rewritten beside itself and renamed into place. `docs/formats/manifest.md` has the bytes.
 
 mod examine;
+mod family;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod record;
@@ -16,7 +17,8 @@ use terrane_env::fs::{Disk, File};
 use terrane_types::{GroupId, RegionId};
 
 pub(crate) use examine::examine;
-pub(crate) use record::{Families, FamilyRecord, FileRecord, GroupRecord, Record, RegionRecord};
+pub(crate) use family::FamilyRecord;
+pub(crate) use record::{Families, FileRecord, GroupRecord, Record, RegionRecord};
 
 use crate::Error;
 use crate::codec::{FRAME_HEADER_BYTES, frame, unframe};

@@ -4,14 +4,16 @@
 //! - `write`: applying row mutations.
 //! - `recorded`: flushes, compactions and ingests, which change what the manifest says of the region.
 //! - `split`: two daughters that share everything the parent had.
+//! - `merge`: one region of two neighbours, with everything both had.
 //!
 //! # Invariants
-//! - One writer: `apply`, `freeze`, `set_family` and `split` are called in log order by the code that applies the group's
+//! - One writer: `apply`, `freeze`, `set_family`, `split` and `merge` are called in log order by the code that applies the group's
 //!   log.
 //! - `unflushed_from` is the first log index whose effect is in no recorded flush; `None` when there is none.
 //! - Frozen memtables leave only when the manifest record of their flush is synced, and the files come in at that moment,
 //!   under one lock: a reader finds every cell in at least one of the two.
 
+mod merge;
 mod recorded;
 mod split;
 mod state;
@@ -202,6 +204,13 @@ impl Region {
         self.set_part_bytes(from.part_bytes());
     }
 
+    /// What a new region takes over in memory from those that it was made of.
+    fn begin_with(&self, inherited: Frozen) {
+        let mut state = self.state.write();
+        state.frozen.push(inherited);
+        state.refresh();
+    }
+
     /// The last recorded durable point.
     #[must_use]
     pub fn point(&self) -> DurablePoint {
@@ -273,12 +282,12 @@ impl Region {
         let mut state = self.state.write();
         match state.stores.get_mut(name) {
             Some(store) => {
-                store.family.rules.push(RulesChange { sequence: from_sequence, stamp_ms, rules });
+                store.family.change_rules(RulesChange { sequence: from_sequence, stamp_ms, rules });
                 store.family.storage = storage;
-                store.active.set_one_version(one_version_since(&store.family.rules));
+                store.active.set_one_version(one_version_since(&store.family));
             }
             None => {
-                let record = FamilyRecord { since: from_sequence, rules: RulesHistory::new(rules), storage };
+                let record = FamilyRecord::new(from_sequence, RulesHistory::new(rules), storage);
                 state.add_store(name, record, Levels::default(), &self.snapshots);
             }
         }
@@ -403,6 +412,12 @@ impl Region {
     #[must_use]
     pub fn take_handed_down(&self) -> Vec<Snapshot> {
         std::mem::take(&mut *self.handed_down.lock())
+    }
+
+    /// Whether a reader holds a snapshot.
+    #[must_use]
+    pub fn is_being_read(&self) -> bool {
+        self.snapshots.is_any_live()
     }
 
     /// The oldest sequence number that a snapshot can be taken at, and that of the last row mutation.

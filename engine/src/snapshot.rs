@@ -117,6 +117,25 @@ impl Snapshots {
         (daughter, handed_down)
     }
 
+    /// The snapshots of a region merged of two, whose last number is `sequence`, as of log time `stamp_ms`. Numbers below are
+    /// those of one side and mean nothing for the other, so the past is closed. With history, a number that neither side
+    /// has collected past is readable on both.
+    pub(crate) fn after_merge(left: &Self, right: &Self, sequence: u64, stamp_ms: u64) -> Self {
+        let (left, right) = (left.0.lock(), right.0.lock());
+        let (collected, history) = match (&left.history, &right.history) {
+            (Some(history), Some(_)) => {
+                (left.collected.max(right.collected).min(sequence), Some(history.restarted(stamp_ms, sequence)))
+            }
+            _ => (sequence, None),
+        };
+        Self(Arc::new(Mutex::new(Held { published: sequence, live: Vec::new(), collected, history })))
+    }
+
+    /// Whether a snapshot is live.
+    pub(crate) fn is_any_live(&self) -> bool {
+        !self.0.lock().live.is_empty()
+    }
+
     /// Keeps what was current during the last `history_ms` of log time, from now on; with 0, nothing.
     pub(crate) fn set_history(&self, history_ms: u64) {
         let mut held = self.0.lock();

@@ -113,6 +113,22 @@ impl LsmBackend {
         })
     }
 
+    /// A second name for a file, with an id of its own.
+    pub(crate) async fn linked(&self, file: &FileRef, table: TableId, family: &FamilyName) -> Result<FileRef, Error> {
+        let FileRecord { id: from, origin, size, timestamps, .. } = *file.record;
+        let id = self.files.allocate();
+        let (disk, from, to) = (self.shared.disk.clone(), self.files.path_of(from), self.files.path_of(id));
+        let linked = task::run_io(async move {
+            disk.hard_link(&from, &to).await.map_err(Error::io(format!("link {}", from.display())))
+        });
+        if let Err(error) = linked.await {
+            self.files.release(id);
+            return Err(error);
+        }
+        let source = self.file(id, origin, size, timestamps.1, table, family);
+        Ok(FileRef { record: Arc::new(FileRecord { id, ..(*file.record).clone() }), source })
+    }
+
     pub(crate) fn writer(&self, target: WriterTarget<'_>) -> LsmWriter {
         LsmWriter {
             files: Arc::clone(&self.files),

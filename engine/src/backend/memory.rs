@@ -23,6 +23,7 @@ use crate::levels::{FileRef, FileSource};
 use crate::manifest::FileRecord;
 use crate::row_range::RowRange;
 use crate::sorted_cells::SortedCells;
+use crate::source::Reading;
 
 pub(crate) const FORMAT: u8 = 2;
 const HEADER: u8 = 1;
@@ -59,6 +60,17 @@ impl MemoryBackend {
     /// Verifies a file as a whole; returns what the manifest should say of it.
     pub(crate) async fn verify(&self, record: &FileRecord) -> Result<FileRecord, Error> {
         check_file(&self.disk, &self.files.path_of(record.id), record.origin).await
+    }
+
+    /// The part of a file as a file of its own; `None` if it has no cells.
+    pub(crate) async fn copied(&self, file: &FileRef, family: &FamilyName) -> Result<Option<FileRef>, Error> {
+        let bounds = &file.record.bounds;
+        let mut writer = self.writer(family);
+        let mut cursor = file.bounded().cursor(bounds, false, Reading::BULK)?;
+        while cursor.row().is_some() {
+            cursor.take(&[], usize::MAX, &mut writer.cells)?;
+        }
+        writer.finish(bounds).await
     }
 
     pub(crate) fn writer(&self, family: &FamilyName) -> MemoryWriter {

@@ -1,4 +1,4 @@
-//! Splits: in memory at once, in the manifest with the flush of what the daughters inherited.
+//! Splits and merges: in memory at once, in the manifest with the flush of what the new regions inherited.
 
 use std::sync::Arc;
 
@@ -8,23 +8,51 @@ use super::flush::Flushed;
 use super::{BoxFuture, Engine};
 use crate::Error;
 use crate::manifest::Record;
-use crate::region::{FlushInput, Region, SplitDaughter};
+use crate::region::{FlushInput, Recording, Region, SplitDaughter};
 
-/// A split that is not recorded in the manifest yet.
+/// A split or a merge that is not recorded in the manifest yet.
 pub(super) struct PendingSplit {
-    pub(super) parent: Arc<Region>,
-    pub(super) left: Arc<Region>,
-    pub(super) right: Arc<Region>,
+    change: Change,
     /// Whether it is recorded; held while it is being recorded.
     recorded: tokio::sync::Mutex<bool>,
 }
+
+enum Change {
+    Split { parent: Arc<Region>, daughters: [Arc<Region>; 2] },
+    Merge { parents: [Arc<Region>; 2], merged: Arc<Region> },
+}
+
+impl Change {
+    /// What is replaced, in the order of its rows.
+    fn parents(&self) -> &[Arc<Region>] {
+        match self {
+            Self::Split { parent, .. } => std::slice::from_ref(parent),
+            Self::Merge { parents, .. } => parents,
+        }
+    }
+
+    /// What it is replaced by, in the order of its rows.
+    fn children(&self) -> &[Arc<Region>] {
+        match self {
+            Self::Split { daughters, .. } => daughters,
+            Self::Merge { merged, .. } => std::slice::from_ref(merged),
+        }
+    }
+
+    fn is_of(&self, parent: &Region) -> bool {
+        self.parents().iter().any(|region| region.id() == parent.id())
+    }
+}
+
+/// A new region with what it writes of its inheritance.
+type Inherited = (FlushInput, Flushed);
 
 impl Engine {
     /// Splits a region at `at`, in memory: both daughters take its files and frozen memtables by reference and serve at
     /// once. The parent is retired.
     ///
     /// # Errors
-    /// [`Error::SplitPending`] when the parent itself comes from a split that is not recorded yet (see
+    /// [`Error::SplitPending`] when the parent itself comes from a split or merge that is not recorded yet (see
     /// [`Engine::finish_split`]), [`Error::BadBoundary`], or [`Error::Retired`].
     pub fn split(
         &self,
@@ -33,34 +61,51 @@ impl Engine {
         left: SplitDaughter,
         right: SplitDaughter,
     ) -> Result<(Arc<Region>, Arc<Region>), Error> {
-        if self.is_split_pending(parent) {
-            return Err(Error::SplitPending { region: parent.id() });
-        }
-        parent.split(at, left, right, |left, right| self.register_split(parent, left, right))
+        self.unless_pending(parent)?;
+        parent.split(at, left, right, |left, right| {
+            let daughters = [Arc::clone(left), Arc::clone(right)];
+            self.register(Change::Split { parent: Arc::clone(parent), daughters });
+        })
     }
 
-    fn register_split(&self, parent: &Arc<Region>, left: &Arc<Region>, right: &Arc<Region>) {
-        let split = Arc::new(PendingSplit {
-            parent: Arc::clone(parent),
-            left: Arc::clone(left),
-            right: Arc::clone(right),
-            recorded: tokio::sync::Mutex::new(false),
-        });
+    /// Makes one region of two neighbours, in memory, as of `into.point`, whose sequence number is at least that of both: it
+    /// takes the files and frozen memtables of both by reference and serves at once. Both parents are retired.
+    ///
+    /// # Errors
+    /// [`Error::SplitPending`] when a parent itself comes from a split or merge that is not recorded yet (see
+    /// [`Engine::finish_split`]), [`Error::NotMerged`], or [`Error::Retired`].
+    pub fn merge(&self, left: &Arc<Region>, right: &Arc<Region>, into: SplitDaughter) -> Result<Arc<Region>, Error> {
+        self.unless_pending(left)?;
+        self.unless_pending(right)?;
+        Region::merge(left, right, into, |merged| {
+            let parents = [Arc::clone(left), Arc::clone(right)];
+            self.register(Change::Merge { parents, merged: Arc::clone(merged) });
+        })
+    }
+
+    fn register(&self, change: Change) {
+        let pending = Arc::new(PendingSplit { change, recorded: tokio::sync::Mutex::new(false) });
         let mut regions = self.regions.lock();
-        let mut pending = self.pending_splits.lock();
-        regions.remove(&parent.id());
-        for region in [left, right] {
-            regions.insert(region.id(), Arc::clone(region));
-            pending.insert(region.id(), Arc::clone(&split));
+        let mut all_pending = self.pending_splits.lock();
+        for parent in pending.change.parents() {
+            regions.remove(&parent.id());
+        }
+        for child in pending.change.children() {
+            regions.insert(child.id(), Arc::clone(child));
+            all_pending.insert(child.id(), Arc::clone(&pending));
         }
     }
 
-    /// Whether the region comes from a split that is not recorded yet.
+    /// Whether the region comes from a split or merge that is not recorded yet.
     pub(super) fn is_split_pending(&self, region: &Region) -> bool {
         self.pending_splits.lock().contains_key(&region.id())
     }
 
-    /// Records the split that a region came from, when that is still to be done.
+    fn unless_pending(&self, region: &Region) -> Result<(), Error> {
+        if self.is_split_pending(region) { Err(Error::SplitPending { region: region.id() }) } else { Ok(()) }
+    }
+
+    /// Records the split or merge that a region came from, when that is still to be done.
     ///
     /// # Errors
     /// As [`Engine::flush`].
@@ -71,61 +116,98 @@ impl Engine {
 
     pub(super) async fn finish_split_here(&self, region: &Arc<Region>) -> Result<(), Error> {
         let pending = self.pending_splits.lock().get(&region.id()).cloned();
-        let Some(split) = pending else { return Ok(()) };
-        let recorded = self.record_split(&split).await;
+        let Some(pending) = pending else { return Ok(()) };
+        let recorded = self.record_pending(&pending).await;
         self.cleaned_up_after(recorded).await
     }
 
-    async fn record_split(&self, split: &PendingSplit) -> Result<(), Error> {
-        let mut recorded = split.recorded.lock().await;
+    async fn record_pending(&self, pending: &PendingSplit) -> Result<(), Error> {
+        let mut recorded = pending.recorded.lock().await;
         if *recorded {
             return Ok(());
         }
-        // A flush of the parent that began before the split ends first, one way or the other.
-        let held = split.parent.lock_record().await;
-        self.remove_unrecorded(&split.parent, &held).await?;
-        let left = self.write_inherited(&split.left).await?;
-        let right = match self.write_inherited(&split.right).await {
-            Ok(right) => right,
-            Err(error) => {
-                self.release(&left.1.made);
-                return Err(error);
+        let change = &pending.change;
+        // A flush of a parent that began before the change ends first, one way or the other.
+        let mut held = Vec::with_capacity(2);
+        for parent in change.parents() {
+            let of_parent = parent.lock_record().await;
+            self.remove_unrecorded(parent, &of_parent).await?;
+            held.push(of_parent);
+        }
+        let mut inherited = Vec::with_capacity(2);
+        for child in change.children() {
+            match self.write_inherited(child).await {
+                Ok(written) => inherited.push(written),
+                Err(error) => {
+                    inherited.iter().for_each(|(_, flushed)| self.release(&flushed.made));
+                    return Err(error);
+                }
             }
-        };
-        let record_of = |region: &Region, (input, flushed): &(FlushInput, Flushed)| {
-            let last = input.last();
-            region.record(last.point.clone(), last.families.clone(), &flushed.files)
-        };
+        }
         terrane_env::buggify_pause!("a split waits before its record").await;
-        let daughters = Box::new([record_of(&split.left, &left), record_of(&split.right, &right)]);
-        if let Err(error) = self.append(Record::Split { parent: split.parent.id(), daughters }).await {
-            self.backend.in_doubt(&left.1.made);
-            self.backend.in_doubt(&right.1.made);
+        if let Err(error) = self.append(record_of(change, &inherited)).await {
+            inherited.iter().for_each(|(_, flushed)| self.backend.in_doubt(&flushed.made));
             return Err(error);
         }
-        self.release(&left.1.made);
-        self.release(&right.1.made);
-        for (region, (input, flushed)) in [(&split.left, left), (&split.right, right)] {
-            region.install(&held, &input, flushed.files);
+        let held: &Recording<'_> = held.first().expect("something is replaced");
+        for (child, (input, flushed)) in change.children().iter().zip(inherited) {
+            self.release(&flushed.made);
+            child.install(held, &input, flushed.files);
         }
         *recorded = true;
-        self.pending_splits.lock().retain(|_, waiting| waiting.parent.id() != split.parent.id());
+        let children = change.children();
+        self.pending_splits.lock().retain(|id, _| !children.iter().any(|child| child.id() == *id));
         self.clean_up().await;
         Ok(())
     }
 
-    /// Writes what a daughter inherited from its parent.
-    async fn write_inherited(&self, region: &Arc<Region>) -> Result<(FlushInput, Flushed), Error> {
+    /// Writes what a new region inherited.
+    async fn write_inherited(&self, region: &Arc<Region>) -> Result<Inherited, Error> {
         let mut input = region.begin_inherited_flush();
-        let flushed = self.write_frozen(region, &mut input).await?;
+        let mut flushed = self.write_frozen(region, &mut input).await?;
+        if let Err(error) = self.separate(region, &mut flushed).await {
+            self.release(&flushed.made);
+            return Err(error);
+        }
         Ok((input, flushed))
     }
 
-    /// The parent was split while its flush was being recorded: its daughters get the files.
+    /// Gives further parts of a file that a merge brought together twice names of their own: files are known by id.
+    async fn separate(&self, region: &Region, flushed: &mut Flushed) -> Result<(), Error> {
+        let Flushed { files, made, .. } = flushed;
+        let mut any = false;
+        for (name, levels) in files {
+            for part in levels.doubles() {
+                let linked = self.backend.linked(&part, region.table(), name).await?;
+                levels.replace(&part, linked.as_ref());
+                made.extend(linked);
+                any = true;
+            }
+        }
+        self.backend.sync(any).await
+    }
+
+    /// The parent was split or merged while its flush was being recorded: the new regions get the files.
     pub(super) fn hand_down(&self, parent: &Region) {
-        let split = self.pending_splits.lock().values().find(|split| split.parent.id() == parent.id()).cloned();
-        if let Some(split) = split {
-            parent.hand_down([&split.left, &split.right]);
+        let pending = self.pending_splits.lock().values().find(|pending| pending.change.is_of(parent)).cloned();
+        match pending.as_ref().map(|pending| &pending.change) {
+            Some(Change::Split { daughters: [left, right], .. }) => parent.hand_down([left, right]),
+            Some(Change::Merge { parents: [left, right], merged }) => merged.take_over(left, right),
+            None => {}
+        }
+    }
+}
+
+fn record_of(change: &Change, inherited: &[Inherited]) -> Record {
+    let mut records = change.children().iter().zip(inherited).map(|(child, (input, flushed))| {
+        let last = input.last();
+        child.record(last.point.clone(), last.families.clone(), &flushed.files)
+    });
+    let mut next = || records.next().expect("each new region has written its inheritance");
+    match change {
+        Change::Split { parent, .. } => Record::Split { parent: parent.id(), daughters: Box::new([next(), next()]) },
+        Change::Merge { parents: [left, right], .. } => {
+            Record::Merge { parents: [left.id(), right.id()], region: Box::new(next()) }
         }
     }
 }

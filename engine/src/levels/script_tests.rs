@@ -3,7 +3,9 @@
 //! - `file ID LEVEL FIRST-LAST BYTES`: a file of the region, newer than those before
 //! - `split AT`: prints both halves and continues with the left one; `right` continues with the right one instead
 //! - `merge`: joins the left and the right half of the last split again
-//! - `level FILE N`: moves the region's part of a file to another level
+//! - `level FILE N`: moves the right half's part of a file to another level
+//! - `rewrite FILE ID`: another file takes the place of the right half's part of a file
+//! - `set-aside`: keeps the right half; `bring` makes it the right neighbour of the region
 //! - `show`: the files, level by level
 
 use std::fmt::Write as _;
@@ -51,6 +53,7 @@ struct Script {
     files: Vec<FileRef>,
     left: Levels,
     right: Levels,
+    aside: Levels,
 }
 
 impl Script {
@@ -77,14 +80,23 @@ impl Script {
                 self.right = Levels::new(moved.collect::<Vec<_>>());
             }
             ["merge"] => {
-                let mut merged = self.left.clone();
-                if merged.extend(&self.right) {
-                    self.files = merged.iter().cloned().collect();
-                    show("merged", &merged, out);
-                } else {
-                    writeln!(out, "refused").expect("to a string");
+                let merged = self.left.joined(&self.right);
+                self.files = merged.iter().cloned().collect();
+                show("merged", &merged, out);
+                let doubles: Vec<u64> = merged.doubles().iter().map(|part| part.record.id).collect();
+                if !doubles.is_empty() {
+                    writeln!(out, "twice: {doubles:?}").expect("to a string");
                 }
             }
+            ["rewrite", id, by] => {
+                let rewritten = self.right.iter().map(|file| match file.record.id == number(id) {
+                    true => with_id(file, number(by)),
+                    false => file.clone(),
+                });
+                self.right = Levels::new(rewritten.collect::<Vec<_>>());
+            }
+            ["set-aside"] => self.aside = self.right.clone(),
+            ["bring"] => (self.left, self.right) = (Levels::new(self.files.clone()), self.aside.clone()),
             ["show"] => show("files", &Levels::new(self.files.clone()), out),
             _ => panic!("no such command: {line}"),
         }
@@ -93,6 +105,11 @@ impl Script {
 
 fn number(word: &str) -> u64 {
     word.parse().expect("a number")
+}
+
+fn with_id(file: &FileRef, id: u64) -> FileRef {
+    let record = FileRecord { id, ..(*file.record).clone() };
+    FileRef { record: Arc::new(record), source: Arc::clone(&file.source) }
 }
 
 fn with_level(file: &FileRef, level: &str) -> FileRef {

@@ -139,7 +139,13 @@ fn draw_region(dice: &mut Dice) -> RegionRecord {
         for number in 1..1 + dice.below(3) as u64 {
             rules.push(RulesChange { sequence: number * 7, stamp_ms: dice.signed(), rules: draw::rules(dice) });
         }
-        (draw::family(dice), FamilyRecord { since: dice.number(), rules, storage: draw::storage(dice) })
+        let mut family = FamilyRecord::new(dice.number(), rules, draw::storage(dice));
+        if dice.below(3) == 0 {
+            let row = bytes::Bytes::from(dice.bytes(9));
+            let other = RulesHistory::new(draw::rules(dice));
+            family = family.joined(&row, &FamilyRecord::new(dice.number(), other, family.storage));
+        }
+        (draw::family(dice), family)
     };
     RegionRecord {
         region: RegionId(1 + dice.below(5) as u64),

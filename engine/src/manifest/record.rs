@@ -3,17 +3,21 @@
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use terrane_types::schema::{Bloom, Compression, FamilyStorage};
 use terrane_types::visibility::{RulesChange, RulesHistory};
 use terrane_types::{FamilyName, FamilyRules, GroupId, KeyRange, RegionId, TableId};
 
+use super::family::{FamilyRecord, RulesFrom};
 use crate::codec::{Reader, Writer};
 use crate::point::{DurablePoint, GroupPoint};
 use crate::row_range::RowRange;
 
-/// Format 1 had no levels, bounds and storage attributes; it was never released, and is rejected.
+/// Format 1 had no levels, bounds and storage attributes; it was never released, and is rejected. Format 3 has families whose
+/// rules differ by row. A record is written in the lowest format that can express it.
 const FORMAT: u8 = 2;
+const FORMAT_RULES_BY_ROW: u8 = 3;
 const ENGINE: u8 = 1;
 const REGION: u8 = 2;
 const SPLIT: u8 = 3;
@@ -90,17 +94,6 @@ impl FileRecord {
     }
 }
 
-/// A family of a region.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct FamilyRecord {
-    /// The sequence number at which it was added: older cells belong to an earlier family of the same name, and are
-    /// gone.
-    pub(crate) since: u64,
-    pub(crate) rules: RulesHistory,
-    /// How its new files are written.
-    pub(crate) storage: FamilyStorage,
-}
-
 /// Families with their rules, as of some moment.
 pub(crate) type Families = BTreeMap<FamilyName, FamilyRecord>;
 
@@ -168,9 +161,23 @@ impl GroupRecord {
 }
 
 impl Record {
+    /// The regions as of this record.
+    fn regions(&self) -> impl Iterator<Item = &RegionRecord> {
+        match self {
+            Self::Region(region) => std::slice::from_ref(region),
+            Self::Split { daughters, .. } => &daughters[..],
+            Self::Merge { region, .. } => std::slice::from_ref(&**region),
+            Self::Install(copy) => &copy.regions,
+            Self::Engine { .. } | Self::Drop { .. } | Self::Group { .. } | Self::RemoveGroup(_) => &[],
+        }
+        .iter()
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        out.u8(FORMAT);
+        let by_row = self.regions().any(|region| region.families.values().any(|family| !family.beyond.is_empty()));
+        let format = if by_row { FORMAT_RULES_BY_ROW } else { FORMAT };
+        out.u8(format);
         match self {
             Self::Engine { name } => {
                 out.u8(ENGINE);
@@ -178,17 +185,17 @@ impl Record {
             }
             Self::Region(region) => {
                 out.u8(REGION);
-                write_region(&mut out, region);
+                write_region(&mut out, region, format);
             }
             Self::Split { parent, daughters } => {
                 out.u8(SPLIT);
                 out.u64(parent.0);
-                daughters.iter().for_each(|daughter| write_region(&mut out, daughter));
+                daughters.iter().for_each(|daughter| write_region(&mut out, daughter, format));
             }
             Self::Merge { parents, region } => {
                 out.u8(MERGE);
                 parents.iter().for_each(|parent| out.u64(parent.0));
-                write_region(&mut out, region);
+                write_region(&mut out, region, format);
             }
             Self::Drop { regions, group, point } => {
                 out.u8(DROP);
@@ -204,7 +211,7 @@ impl Record {
                 out.u8(INSTALL);
                 write_group(&mut out, copy.group, &copy.point);
                 out.u32(count(copy.regions.len()));
-                copy.regions.iter().for_each(|region| write_region(&mut out, region));
+                copy.regions.iter().for_each(|region| write_region(&mut out, region, format));
             }
             Self::RemoveGroup(group) => {
                 out.u8(REMOVE_GROUP);
@@ -217,19 +224,20 @@ impl Record {
     /// `None` for what this build cannot read.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut input = Reader::new(bytes);
-        if input.u8()? != FORMAT {
+        let format = input.u8()?;
+        if !(FORMAT..=FORMAT_RULES_BY_ROW).contains(&format) {
             return None;
         }
         let record = match input.u8()? {
             ENGINE => Self::Engine { name: String::from_utf8(input.bytes()?.to_vec()).ok()? },
-            REGION => Self::Region(read_region(&mut input)?),
+            REGION => Self::Region(read_region(&mut input, format)?),
             SPLIT => Self::Split {
                 parent: RegionId(input.u64()?),
-                daughters: Box::new([read_region(&mut input)?, read_region(&mut input)?]),
+                daughters: Box::new([read_region(&mut input, format)?, read_region(&mut input, format)?]),
             },
             MERGE => Self::Merge {
                 parents: [RegionId(input.u64()?), RegionId(input.u64()?)],
-                region: Box::new(read_region(&mut input)?),
+                region: Box::new(read_region(&mut input, format)?),
             },
             DROP => {
                 let regions = (0..input.u32()?).map(|_| input.u64().map(RegionId)).collect::<Option<_>>()?;
@@ -242,7 +250,7 @@ impl Record {
             }
             INSTALL => {
                 let (group, point) = read_group(&mut input)?;
-                let regions = (0..input.u32()?).map(|_| read_region(&mut input)).collect::<Option<Vec<_>>>()?;
+                let regions = (0..input.u32()?).map(|_| read_region(&mut input, format)).collect::<Option<Vec<_>>>()?;
                 // A region of another group among them would outlive the next installation.
                 if regions.iter().any(|region| region.point.group != group) {
                     return None;
@@ -272,7 +280,7 @@ fn read_group(input: &mut Reader<'_>) -> Option<(GroupId, GroupPoint)> {
     Some((group, GroupPoint { index, state: Bytes::copy_from_slice(input.bytes()?) }))
 }
 
-fn write_region(out: &mut Writer, region: &RegionRecord) {
+fn write_region(out: &mut Writer, region: &RegionRecord, format: u8) {
     out.u64(region.region.0);
     out.u64(region.table.0);
     out.bytes(&region.range.start);
@@ -291,8 +299,16 @@ fn write_region(out: &mut Writer, region: &RegionRecord) {
         out.u8(family.storage.bloom as u8);
         out.u32(family.storage.block_size);
         out.u8(u8::from(family.storage.in_memory));
-        out.u32(count(family.rules.changes().len()));
-        family.rules.changes().iter().for_each(|change| write_rules(out, change));
+        write_history(out, &family.rules);
+        if format == FORMAT {
+            continue;
+        }
+        out.u32(count(family.beyond.len()));
+        for from in family.beyond.iter() {
+            out.bytes(&from.row);
+            out.u64(from.since);
+            write_history(out, &from.rules);
+        }
     }
     out.u32(count(region.files.len()));
     for (family, files) in &region.files {
@@ -341,7 +357,7 @@ pub(crate) fn read_file(input: &mut Reader<'_>) -> Option<FileRecord> {
     Some(record)
 }
 
-fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {
+fn read_region(input: &mut Reader<'_>, format: u8) -> Option<RegionRecord> {
     let (region, table) = (RegionId(input.u64()?), TableId(input.u64()?));
     let start = Bytes::copy_from_slice(input.bytes()?);
     let range = KeyRange::new(start, Bytes::copy_from_slice(input.bytes()?)).ok()?;
@@ -363,8 +379,9 @@ fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {
             block_size: input.u32()?,
             in_memory: input.u8()? != 0,
         };
-        let changes = (0..input.u32()?).map(|_| read_rules(input)).collect::<Option<Vec<_>>>()?;
-        families.insert(name, FamilyRecord { since, rules: RulesHistory::from_changes(&changes)?, storage });
+        let rules = read_history(input)?;
+        let beyond = if format == FORMAT { Arc::default() } else { read_beyond(input)? };
+        families.insert(name, FamilyRecord { since, rules, storage, beyond });
     }
     let mut files = BTreeMap::new();
     for _ in 0..input.u32()? {
@@ -373,6 +390,25 @@ fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {
         files.insert(name, of_family);
     }
     Some(RegionRecord { region, table, range, point, families, files })
+}
+
+fn write_history(out: &mut Writer, rules: &RulesHistory) {
+    out.u32(count(rules.changes().len()));
+    rules.changes().iter().for_each(|change| write_rules(out, change));
+}
+
+fn read_history(input: &mut Reader<'_>) -> Option<RulesHistory> {
+    let changes = (0..input.u32()?).map(|_| read_rules(input)).collect::<Option<Vec<_>>>()?;
+    RulesHistory::from_changes(&changes)
+}
+
+fn read_beyond(input: &mut Reader<'_>) -> Option<Arc<[RulesFrom]>> {
+    let from = |input: &mut Reader<'_>| {
+        let (row, since) = (Bytes::copy_from_slice(input.bytes()?), input.u64()?);
+        Some(RulesFrom { row, since, rules: read_history(input)? })
+    };
+    let beyond = (0..input.u32()?).map(|_| from(input)).collect::<Option<Vec<_>>>()?;
+    beyond.windows(2).all(|pair| pair[0].row < pair[1].row).then(|| beyond.into())
 }
 
 fn write_rules(out: &mut Writer, change: &RulesChange) {

@@ -38,15 +38,24 @@ fn region(id: u64, index: u64) -> RegionRecord {
         point: DurablePoint { index, descriptor: Bytes::from_static(b"descriptor"), ..DurablePoint::default() },
         families: [(
             name.clone(),
-            FamilyRecord {
-                since: 2,
-                rules: RulesHistory::new(FamilyRules { ttl_ms: Some(9), ..FamilyRules::default() }),
-                storage: FamilyStorage { block_size: 4 << 10, in_memory: true, ..FamilyStorage::default() },
-            },
+            FamilyRecord::new(
+                2,
+                RulesHistory::new(FamilyRules { ttl_ms: Some(9), ..FamilyRules::default() }),
+                FamilyStorage { block_size: 4 << 10, in_memory: true, ..FamilyStorage::default() },
+            ),
         )]
         .into(),
         files: [(name, vec![file(index)])].into(),
     }
+}
+
+/// The region with other rules for its later rows.
+fn with_rules_by_row(mut region: RegionRecord) -> RegionRecord {
+    for family in region.families.values_mut() {
+        let other = FamilyRecord::new(7, RulesHistory::new(FamilyRules::default()), family.storage);
+        *family = family.joined(&Bytes::from_static(b"m"), &other);
+    }
+    region
 }
 
 fn records() -> Vec<Record> {
@@ -57,8 +66,13 @@ fn records() -> Vec<Record> {
         Record::Group { group: GroupId(2), point: point.clone() },
         Record::Split { parent: RegionId(1), daughters: Box::new([region(2, 5), region(3, 5)]) },
         Record::Merge { parents: [RegionId(2), RegionId(3)], region: Box::new(region(4, 6)) },
+        Record::Region(with_rules_by_row(region(5, 7))),
         Record::Drop { regions: vec![RegionId(2)], group: GroupId(2), point: point.clone() },
-        Record::Install(GroupRecord { group: GroupId(0), point, regions: vec![region(4, 7), region(5, 8)] }),
+        Record::Install(GroupRecord {
+            group: GroupId(0),
+            point,
+            regions: vec![region(4, 7), with_rules_by_row(region(5, 8))],
+        }),
         Record::RemoveGroup(GroupId(2)),
     ]
 }
@@ -133,9 +147,7 @@ fn a_region_at_every_limit_is_read_again() {
     for number in 0..FAMILIES_MAX {
         let name = terrane_types::FamilyName::new(&format!("{number:0>NAME_CHARS_MAX$}")).unwrap();
         let storage = FamilyStorage { block_size: terrane_types::limits::BLOCK_SIZE_MAX, ..FamilyStorage::default() };
-        longest
-            .families
-            .insert(name.clone(), FamilyRecord { since: u64::MAX, rules: RulesHistory::new(rules), storage });
+        longest.families.insert(name.clone(), FamilyRecord::new(u64::MAX, RulesHistory::new(rules), storage));
         let bounds = RowRange { start: row(b'a').to_vec(), end: row(b'z').to_vec() };
         let file = FileRecord { bounds, first_row: row(b'b'), last_row: row(b'c'), ..file(number as u64) };
         longest.files.insert(name, vec![file]);

@@ -50,17 +50,14 @@ impl Region {
             state = self.state.write();
         }
         let first_index = state.frozen.iter().map(|frozen| frozen.first_index).fold(index, u64::min);
-        let families = state.families();
         let daughter = |side: SplitDaughter, range: KeyRange| {
-            let files = state.files_within(&RowRange::of(&range));
+            let bounds = RowRange::of(&range);
+            let (files, families) = (state.files_within(&bounds), state.families_within(&bounds));
             let (memtables, bytes) = state.inheritance();
             let point = side.point;
             let region = self.after_split(side.region, range, families.clone(), point.clone(), files);
-            let frozen = Frozen { first_index, point, families: families.clone(), memtables, bytes };
-            let mut daughter = region.state.write();
-            daughter.frozen.push(frozen);
-            daughter.refresh();
-            drop(daughter);
+            let frozen = Frozen { first_index, point, families, memtables, bytes: bytes / 2 };
+            region.begin_with(frozen);
             region.inherit_settings(self);
             Arc::new(region)
         };
@@ -81,7 +78,7 @@ impl Region {
             let (memtables, bytes) = from.inheritance();
             // The first is what came from the parent, until the split is recorded.
             state.frozen[0].memtables = memtables;
-            state.frozen[0].bytes = bytes;
+            state.frozen[0].bytes = bytes / 2;
             state.refresh();
         }
     }

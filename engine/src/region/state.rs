@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use terrane_types::FamilyName;
-use terrane_types::visibility::RulesHistory;
 
 use crate::levels::{Levels, RegionFiles};
 use crate::manifest::{Families, FamilyRecord};
@@ -116,14 +115,19 @@ impl State {
         self.stores.insert(name.clone(), Store { family, active, files, view });
     }
 
-    /// Everything in memory, as the daughters of a split take it over, with about the bytes of each daughter's half.
+    /// Everything frozen, for the regions that take it over, with its bytes.
     pub(super) fn inheritance(&self) -> (Memtables, u64) {
         let mut memtables = Memtables::new();
         // Newest first, as everywhere.
         for (family, of_family) in self.frozen.iter().rev().flat_map(|frozen| &frozen.memtables) {
             memtables.entry(family.clone()).or_default().extend(of_family.iter().cloned());
         }
-        (memtables, self.frozen.iter().map(|frozen| frozen.bytes).sum::<u64>() / 2)
+        (memtables, self.frozen.iter().map(|frozen| frozen.bytes).sum())
+    }
+
+    /// The families as a region within `bounds` takes them over.
+    pub(super) fn families_within(&self, bounds: &RowRange) -> Families {
+        self.stores.iter().map(|(name, store)| (name.clone(), store.family.within(bounds))).collect()
     }
 
     /// The files within `bounds`, as a daughter takes them over.
@@ -145,13 +149,13 @@ pub(super) fn assert_forward(from: &DurablePoint, to: &DurablePoint) {
 }
 
 /// The write from which a put of the family replaces the puts below it, if it does.
-pub(super) fn one_version_since(rules: &RulesHistory) -> Option<u64> {
-    let last = rules.changes().last()?;
+pub(super) fn one_version_since(family: &FamilyRecord) -> Option<u64> {
+    let last = family.last_change();
     (last.rules.versions == 1 && !last.rules.keep_deleted_cells).then_some(last.sequence)
 }
 
 pub(super) fn new_memtable(family: &FamilyRecord, snapshots: &Snapshots) -> Memtable {
     let memtable = Memtable::new(Some(Arc::new(snapshots.clone())));
-    memtable.set_one_version(one_version_since(&family.rules));
+    memtable.set_one_version(one_version_since(family));
     memtable
 }

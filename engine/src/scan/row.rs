@@ -109,7 +109,7 @@ impl RowScanner {
                     }
                     if is_all {
                         spare.sort_from(0);
-                        reader.begin_row();
+                        reader.begin_row(next_row);
                         reader.take_tombstones(spare);
                         merge.seek_column(&position.qualifier)?;
                         *begun = true;
@@ -143,7 +143,7 @@ impl RowScanner {
             return Ok(());
         };
         if !std::mem::replace(begun, true) {
-            reader.begin_row();
+            reader.begin_row(key);
         }
         if *more {
             gathered.drop_front(*decided, spare);

@@ -36,11 +36,7 @@ struct Script {
 
 impl Script {
     fn new() -> Self {
-        let family = FamilyRecord {
-            since: 0,
-            rules: RulesHistory::new(FamilyRules::default()),
-            storage: FamilyStorage::default(),
-        };
+        let family = FamilyRecord::new(0, RulesHistory::new(FamilyRules::default()), FamilyStorage::default());
         let families = Families::from([(FamilyName::new("f").expect("a name"), family)]);
         let point = DurablePoint { group: GROUP, ..DurablePoint::default() };
         let region = Region::new(RegionId(1), TableId(1), KeyRange::all(), families, point, RegionFiles::new());

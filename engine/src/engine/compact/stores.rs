@@ -32,7 +32,7 @@ pub(super) fn trees(region: &Region) -> Vec<(FamilyName, Tree, Policy)> {
 
 pub(super) fn policy_of(region: &Region, family: &FamilyRecord, stamp: u64, oldest_snapshot: u64) -> Policy {
     let (region_bytes, flush_bytes) = region.sizes();
-    let last = family.rules.changes().last().expect("a history begins with one change and loses none");
+    let last = family.last_change();
     let rules = last.rules;
     Policy {
         ttl: rules.ttl_ms.map(Duration::from_millis),

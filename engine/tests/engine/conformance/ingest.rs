@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use terrane_engine::{BackendKind, Engine, Error, IngestFile, Options, SplitDaughter, StoreFileBuilder};
+use terrane_engine::{BackendKind, DurablePoint, Engine, Error, IngestFile, Options, SplitDaughter, StoreFileBuilder};
 use terrane_env::fs::{self, Disk};
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{CellRef, FamilyRules, KeyRange, Projection, RegionId};
 
 use crate::support::fixture::{one_region, put};
 use crate::support::scanning::Scan;
-use crate::support::world::{World, name, range};
+use crate::support::world::{World, backends, name, range};
 
 async fn built(dir: &std::path::Path, number: u64, rows: &[&[u8]]) -> PathBuf {
     let mut builder = StoreFileBuilder::create(&Disk::os(), dir, number, FamilyStorage::default()).await.unwrap();
@@ -114,19 +114,11 @@ async fn a_checkpoint_keeps_its_files_until_it_is_dropped() {
     assert!(!fs::exists(&path).await.unwrap() && !fs::exists(&dir).await.unwrap());
 }
 
-async fn merged(world: &mut World, left: u64, right: u64, into: u64) -> Result<(), Error> {
+fn merged(world: &World, left: u64, right: u64, into: u64) -> Result<Arc<terrane_engine::Region>, Error> {
     let (left, right) = (world.live[&left].clone(), world.live[&right].clone());
     let sequence = left.sequence().max(right.sequence());
-    world.freeze(left.id().0);
-    world.freeze(right.id().0);
-    let mut point = world.point(&left, world.index() + 1);
-    point.sequence = sequence;
-    let daughter = SplitDaughter { region: RegionId(into), point };
-    let region = world.engine().merge(&left, &right, daughter).await?;
-    world.live.remove(&left.id().0);
-    world.live.remove(&right.id().0);
-    world.live.insert(into, region);
-    Ok(())
+    let point = DurablePoint { sequence, ..world.point(&left, world.index() + 1) };
+    world.engine().merge(&left, &right, SplitDaughter { region: RegionId(into), point })
 }
 
 #[tokio::test]
@@ -140,12 +132,15 @@ async fn two_halves_merge_into_one_region() {
     let (left, right) = world.split(id, b"m").await;
     put(&mut world, left, b"a", "2");
     put(&mut world, right, b"x", "2");
-    merged(&mut world, left, right, 90).await.unwrap();
+    world.finish_split(left).await;
+    let region = merged(&world, left, right, 90).unwrap();
     let expected = [pair("a", "2"), pair("b", "1"), pair("x", "2"), pair("y", "1")];
-    let region = world.live[&90].clone();
     assert_eq!(region.range(), &range(b"", b""));
     assert_eq!(rows(&region), expected);
-    world.try_compact_all(90).await.unwrap();
+    world.engine().flush(&region).await.unwrap();
+    assert_eq!(rows(&region), expected);
+    world.engine().request_compaction(&region);
+    while world.try_compact_one().await.unwrap() {}
     assert_eq!(rows(&region), expected);
     drop(region);
     let engine = opened_anew(&mut world).await;
@@ -155,14 +150,82 @@ async fn two_halves_merge_into_one_region() {
 }
 
 #[tokio::test]
-async fn regions_with_other_rules_or_no_common_border_are_not_merged() {
+async fn only_neighbours_whose_own_origin_is_recorded_are_merged() {
     let (mut world, id) = one_region(BackendKind::Lsm).await;
     put(&mut world, id, b"a", "1");
     let (left, right) = world.split(id, b"m").await;
+    assert!(matches!(merged(&world, left, right, 90), Err(Error::SplitPending { .. })));
     world.finish_split(left).await;
-    assert!(matches!(merged(&mut world, right, left, 90).await, Err(Error::NotMerged { .. })));
-    world.alter("f", Some(FamilyRules { versions: 5, ..FamilyRules::default() }));
-    put(&mut world, left, b"b", "1");
-    assert!(matches!(merged(&mut world, left, right, 90).await, Err(Error::NotMerged { .. })));
-    assert_eq!(rows(&world.live[&left]).len(), 2);
+    assert!(matches!(merged(&world, right, left, 90), Err(Error::NotMerged { .. })));
+    assert!(matches!(merged(&world, left, left, 90), Err(Error::NotMerged { .. })));
+    assert_eq!(rows(&world.live[&left]).len(), 1);
+}
+
+/// Two neighbours number their writes on their own. After an alter each has the change at another number, and what the old
+/// rules hid stays hidden on both sides.
+#[tokio::test]
+async fn each_side_keeps_what_its_rules_were() {
+    for backend in backends() {
+        let (mut world, id) = one_region(backend).await;
+        let (left, right) = world.split(id, b"m").await;
+        for round in 0..5 {
+            put(&mut world, right, b"x", &format!("right {round}"));
+        }
+        put(&mut world, left, b"a", "left");
+        world.alter("f", Some(FamilyRules { versions: 5, ..FamilyRules::default() }));
+        put(&mut world, left, b"a", "left again");
+        put(&mut world, right, b"x", "right again");
+        let into = world.try_merge(left, right).await.unwrap();
+        world.check_all();
+        put(&mut world, into, b"a", "merged");
+        put(&mut world, into, b"x", "merged");
+        world.reopen().await;
+        world.check_all();
+        world.freeze(into);
+        world.flush(into).await;
+        world.check_all();
+        world.reopen().await;
+        world.check_all();
+        world.alter("f", Some(FamilyRules { versions: 2, ..FamilyRules::default() }));
+        world.check_all();
+        world.try_compact_all(into).await.unwrap();
+        world.check_all();
+        let (left, _) = world.split(into, b"c").await;
+        world.check_all();
+        world.finish_split(left).await;
+        world.reopen().await;
+        world.check_all();
+    }
+}
+
+/// The middle one of three has rewritten its part of a file, which the outer two still share.
+#[tokio::test]
+async fn a_file_whose_middle_was_rewritten_is_merged_in_two_parts() {
+    for backend in backends() {
+        let (mut world, id) = one_region(backend).await;
+        for row in [b"a", b"g", b"x"] {
+            put(&mut world, id, row, "1");
+        }
+        world.freeze(id);
+        world.flush(id).await;
+        let (left, rest) = world.split(id, b"f").await;
+        world.finish_split(left).await;
+        let (middle, right) = world.split(rest, b"m").await;
+        put(&mut world, middle, b"g", "2");
+        world.freeze(middle);
+        world.flush(middle).await;
+        // What was requested comes before the other regions' parts are tidied up.
+        world.engine().request_compaction(&world.live[&middle]);
+        world.try_compact_one().await.unwrap();
+        let lower = world.try_merge(left, middle).await.unwrap();
+        world.check_all();
+        let all = world.try_merge(lower, right).await.unwrap();
+        world.check_all();
+        world.flush(all).await;
+        world.check_all();
+        world.reopen().await;
+        world.check_all();
+        world.try_compact_all(all).await.unwrap();
+        world.check_all();
+    }
 }

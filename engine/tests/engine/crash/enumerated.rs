@@ -10,7 +10,7 @@ use crate::support::amount::thorough;
 use super::workload::{BACKENDS, Op, Scene, Start, Stretch, run_all, state_of, verify, workloads};
 
 /// The operations that touch the disk: only these can be cut off by a crash.
-const ON_DISK: [Op; 6] = [Op::Flush, Op::Split, Op::Compact, Op::Drop, Op::RecordGroup, Op::Reopen];
+const ON_DISK: [Op; 7] = [Op::Flush, Op::Split, Op::Merge, Op::Compact, Op::Drop, Op::RecordGroup, Op::Reopen];
 
 const TEARS: [Tear; 5] = [Tear::Lost, Tear::Kept, Tear::Random(1), Tear::Random(2), Tear::Random(3)];
 

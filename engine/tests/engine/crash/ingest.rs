@@ -51,7 +51,9 @@ impl Entry {
         let engine = world.engine();
         let mut point = DurablePoint { sequence: 0, ..world.point(&regions[0], index) };
         for region in &regions {
-            world.freeze(region.id().0);
+            if matches!(self, Self::Ingest) {
+                world.freeze(region.id().0);
+            }
             point.sequence = point.sequence.max(region.sequence());
         }
         match self {
@@ -61,8 +63,16 @@ impl Entry {
                 engine.ingest(&regions[0], vec![IngestFile { family: name("one"), path }], point).await
             }
             Self::Merge => {
-                let into = SplitDaughter { region: INTO, point };
-                engine.merge(&regions[0], &regions[1], into).await.map(drop)
+                // In memory at once, and tried again only on the disk.
+                let known = engine.regions().into_iter().find(|region| region.id() == INTO);
+                let merged = match known {
+                    Some(merged) => merged,
+                    None => {
+                        let into = SplitDaughter { region: INTO, point };
+                        engine.merge(&regions[0], &regions[1], into)?
+                    }
+                };
+                engine.flush(&merged).await
             }
         }
     }

@@ -8,7 +8,7 @@ use terrane_env::fs::{Disk, Fault, MemoryDisk, Tear};
 use terrane_types::{CellKind, FamilyRules};
 
 use crate::support::model::ModelCell;
-use crate::support::steps::{fill_gaps, rules_of};
+use crate::support::steps::{fill_gaps, neighbours, rules_of};
 use crate::support::world::{Home, Known, Settings, World};
 
 /// The backends that write files of the engine's own.
@@ -25,6 +25,8 @@ pub enum Op {
     /// All regions.
     Flush,
     Split,
+    /// The first two regions, if there are two.
+    Merge,
     /// All regions, all of their files.
     Compact,
     /// A region, which a new one replaces.
@@ -34,12 +36,13 @@ pub enum Op {
 }
 
 impl Op {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Write,
         Self::Delete,
         Self::Alter,
         Self::Flush,
         Self::Split,
+        Self::Merge,
         Self::Compact,
         Self::Drop,
         Self::RecordGroup,
@@ -74,6 +77,12 @@ impl Op {
                 });
                 if let Some((region, at)) = found {
                     world.try_split(region, *at).await?;
+                }
+            }
+            Self::Merge => {
+                let first = region_of(world, b"a");
+                if let Some((left, right)) = neighbours(world, first) {
+                    world.try_merge(left, right).await?;
                 }
             }
             Self::Compact => compact_all(world).await?,

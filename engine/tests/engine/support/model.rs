@@ -30,6 +30,8 @@ pub type Seen = (String, Vec<u8>, i64, Vec<u8>);
 pub struct RegionModel {
     pub cells: Vec<ModelCell>,
     pub families: BTreeMap<String, Vec<Change>>,
+    /// What the families are from a row on, by row, where regions were merged.
+    pub beyond: Vec<(Vec<u8>, BTreeMap<String, Vec<Change>>)>,
 }
 
 struct Live<'a> {
@@ -39,32 +41,56 @@ struct Live<'a> {
 
 impl RegionModel {
     pub fn set_rules(&mut self, family: &str, change: Change) {
-        match self.families.get_mut(family) {
-            Some(changes) => {
-                let last = changes[changes.len() - 1];
-                if last.rules == change.rules {
-                    return;
+        for families in std::iter::once(&mut self.families).chain(self.beyond.iter_mut().map(|(_, of)| of)) {
+            match families.get_mut(family) {
+                Some(changes) => {
+                    let last = changes[changes.len() - 1];
+                    if last.rules == change.rules {
+                        continue;
+                    }
+                    // Rules under which nothing was written never held.
+                    if last.sequence == change.sequence {
+                        changes.pop();
+                    }
+                    changes.push(change);
                 }
-                // Rules under which nothing was written never held.
-                if last.sequence == change.sequence {
-                    changes.pop();
+                None => {
+                    families.insert(family.to_owned(), vec![Change { sequence: 0, ..change }]);
                 }
-                changes.push(change);
-            }
-            None => {
-                self.families.insert(family.to_owned(), vec![Change { sequence: 0, ..change }]);
             }
         }
     }
 
+    /// This region and its neighbour from `row` on as one.
+    pub fn joined(&self, row: &[u8], neighbour: &Self) -> Self {
+        let mut joined = self.clone();
+        joined.cells.extend(neighbour.cells.iter().cloned());
+        joined.beyond.push((row.to_vec(), neighbour.families.clone()));
+        joined.beyond.extend(neighbour.beyond.iter().cloned());
+        joined
+    }
+
+    /// The families and their present rules.
+    pub fn schema(&self) -> Vec<(&String, FamilyRules)> {
+        self.families.iter().map(|(name, changes)| (name, changes[changes.len() - 1].rules)).collect()
+    }
+
+    fn families_of(&self, row: &[u8]) -> &BTreeMap<String, Vec<Change>> {
+        let beyond = self.beyond.iter().rev().find(|(from, _)| from.as_slice() <= row);
+        beyond.map_or(&self.families, |(_, families)| families)
+    }
+
     pub fn remove_family(&mut self, family: &str) {
         self.families.remove(family);
+        self.beyond.iter_mut().for_each(|(_, families)| drop(families.remove(family)));
         self.cells.retain(|cell| cell.family != family);
     }
 
     pub fn part(&self, range: &KeyRange) -> Self {
         let cells = self.cells.iter().filter(|cell| range.contains(&cell.row)).cloned().collect();
-        Self { cells, families: self.families.clone() }
+        let inside = |row: &[u8]| range.contains(row) && *row != range.start[..];
+        let beyond = self.beyond.iter().filter(|(row, _)| inside(row)).cloned().collect();
+        Self { cells, families: self.families_of(&range.start).clone(), beyond }
     }
 
     pub fn rows(&self, range: &KeyRange) -> BTreeSet<Vec<u8>> {
@@ -73,7 +99,7 @@ impl RegionModel {
 
     pub fn read(&self, row: &[u8], projection: &Projection, sequence: u64, now: i64) -> Vec<Seen> {
         let mut seen = Vec::new();
-        for (family, changes) in &self.families {
+        for (family, changes) in self.families_of(row) {
             let of_family: Vec<&ModelCell> = self
                 .cells
                 .iter()

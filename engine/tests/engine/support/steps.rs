@@ -159,7 +159,7 @@ pub async fn two_at_once(dice: &mut Dice, world: &mut World) -> Result<(), Error
     compacted.and(stepped)
 }
 
-const STEPS: usize = 46;
+const STEPS: usize = 49;
 const REOPENS: std::ops::Range<usize> = 31..33;
 
 async fn step_of(kind: usize, dice: &mut Dice, world: &mut World) -> Result<(), Error> {
@@ -215,7 +215,12 @@ async fn step_of(kind: usize, dice: &mut Dice, world: &mut World) -> Result<(), 
         41..44 => {
             world.try_compact_one().await?;
         }
-        _ => world.try_compact_all(region).await?,
+        44..46 => world.try_compact_all(region).await?,
+        _ => {
+            if let Some((left, right)) = neighbours(world, region) {
+                world.try_merge(left, right).await?;
+            }
+        }
     }
     Ok(())
 }
@@ -238,6 +243,15 @@ pub fn fill_gaps(world: &mut World) {
     for gap in gaps {
         world.create(gap, &families);
     }
+}
+
+/// The region and the one after it, if they can be merged.
+pub fn neighbours(world: &World, left: u64) -> Option<(u64, u64)> {
+    let end = &world.live[&left].range().end;
+    let next = world.live.iter().find(|(_, region)| !end.is_empty() && region.range().start == *end);
+    let right = *next?.0;
+    // Regions of one table have the same schema, but here one that was made after a drop begins with another.
+    (world.models[&left].schema() == world.models[&right].schema()).then_some((left, right))
 }
 
 async fn split(dice: &mut Dice, world: &mut World, region: u64) -> Result<(), Error> {

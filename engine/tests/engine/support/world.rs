@@ -97,6 +97,7 @@ pub enum Entry {
     Write { region: u64, cells: Vec<ModelCell> },
     Alter { family: String, rules: Option<FamilyRules> },
     Split { parent: u64, at: Vec<u8>, left: u64, right: u64 },
+    Merge { left: u64, right: u64, into: u64 },
 }
 
 /// Everything known of an engine without querying it: what a crash does not take away.
@@ -110,7 +111,7 @@ pub struct Known {
     pub recorded: BTreeMap<u64, DurablePoint>,
     /// The last log index seen of each region's recorded point: it never goes back.
     pub acknowledged: BTreeMap<u64, u64>,
-    /// Daughters of splits that are not known to be recorded: their points do not count yet.
+    /// New regions of splits and merges that are not known to be recorded: their points do not count yet.
     unrecorded_splits: BTreeSet<u64>,
     /// Splits that are recorded, and regions dropped: the log has nothing more to say about these.
     pub gone: BTreeSet<u64>,
@@ -259,6 +260,14 @@ impl World {
                 }
                 self.unrecorded_splits.extend([left, right]);
             }
+            Entry::Merge { left, right, into } => {
+                let (left, right) = (self.live.remove(&left).unwrap(), self.live.remove(&right).unwrap());
+                let sequence = left.sequence().max(right.sequence());
+                let point = DurablePoint { stamp, sequence, ..self.point(&left, index) };
+                let merged = SplitDaughter { region: RegionId(into), point };
+                self.live.insert(into, self.engine().merge(&left, &right, merged).unwrap());
+                self.unrecorded_splits.insert(into);
+            }
         }
     }
 
@@ -334,6 +343,18 @@ impl World {
         Ok((left, right))
     }
 
+    /// Merges two neighbours.
+    pub async fn try_merge(&mut self, left: u64, right: u64) -> Result<u64, Error> {
+        self.try_finish_split(left).await?;
+        self.try_finish_split(right).await?;
+        let into = self.next_region();
+        let boundary = self.live[&right].range().start.clone();
+        let model = self.models[&left].joined(&boundary, &self.models[&right]);
+        self.models.insert(into, model);
+        self.append(Entry::Merge { left, right, into });
+        Ok(into)
+    }
+
     pub async fn finish_split(&mut self, region: u64) {
         self.try_finish_split(region).await.unwrap();
     }
@@ -383,6 +404,11 @@ impl World {
         if self.unrecorded_splits.remove(&region) {
             let splits: Vec<_> = self.log.iter().map(|(entry, _)| entry.clone()).collect();
             for entry in splits {
+                if let Entry::Merge { left, right, into } = entry
+                    && into == region
+                {
+                    self.gone.extend([left, right]);
+                }
                 if let Entry::Split { parent, left, right, .. } = entry
                     && (left == region || right == region)
                 {
@@ -529,6 +555,11 @@ impl World {
             {
                 done.insert(*parent);
             }
+            if let Entry::Merge { left, right, into } = entry
+                && (opened.contains(into) || done.contains(into))
+            {
+                done.extend([left, right]);
+            }
         }
         done
     }
@@ -548,6 +579,9 @@ impl World {
                 Entry::Write { region, .. } | Entry::Split { parent: region, .. } => {
                     self.live.contains_key(region) && opened.get(region).is_none_or(|point| *point < index)
                 }
+                Entry::Merge { left, right, .. } => [left, right].iter().all(|region| {
+                    self.live.contains_key(region) && opened.get(region).is_none_or(|point| *point < index)
+                }),
                 Entry::Alter { .. } => true,
             };
             if applies {
