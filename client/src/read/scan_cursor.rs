@@ -135,11 +135,12 @@ impl Cursor {
         if !same {
             self.restart();
         }
-        let (rest, offset, limit, prefix) = (&self.rest, self.offset, self.limit, &self.prefix);
+        let asked = self.within.is_none().then(|| self.part_of(region, wanted.snapshot));
+        let (offset, limit, prefix) = (self.offset, self.limit, &self.prefix);
         let within = self.within.get_or_insert_with(|| RegionProgress {
             region: region.region,
             epoch: region.epoch,
-            asked: rest.intersect(&region.range).unwrap_or_else(|| rest.clone()),
+            asked: asked.expect("it was computed because nothing is within a region yet"),
             resume: Bytes::new(),
             offset,
             limit,
@@ -171,6 +172,15 @@ impl Cursor {
         }
     }
 
+    /// The part of what is left that the next request covers. A sequence number belongs to one region: where a snapshot scan was
+    /// reading one that has been merged since, only the rest of that region can be read at its number.
+    fn part_of(&self, region: &RegionDescriptor, snapshot: bool) -> KeyRange {
+        let asked = self.rest.intersect(&region.range).unwrap_or_else(|| self.rest.clone());
+        let part = self.moment.as_ref().filter(|_| snapshot).and_then(|(range, _)| asked.intersect(range));
+        let is_next = |part: &KeyRange| if self.reverse { part.end == asked.end } else { part.start == asked.start };
+        part.filter(is_next).unwrap_or(asked)
+    }
+
     /// The region changed: starts over after the last whole row.
     pub(crate) fn restart(&mut self) {
         let within = self.within.take();
@@ -200,8 +210,9 @@ impl Cursor {
         self.as_of_ms = older(self.as_of_ms, block.as_of_ms);
         if let Some(sequence) = block.sequence {
             let known = self.moment.as_ref();
-            // The parent's range is kept while its daughters are read.
-            if !known.is_some_and(|(range, known)| *known == sequence && range.covers(&region.range)) {
+            // The range that the number was taken for is kept while what became of that region is read.
+            let asked = self.within.as_ref().map_or(&region.range, |within| &within.asked);
+            if !known.is_some_and(|(range, known)| *known == sequence && range.covers(asked)) {
                 self.moment = Some((region.range.clone(), sequence));
             }
         }
@@ -223,6 +234,7 @@ impl Cursor {
             within.prefix = (block.last_prefix, block.prefix_given);
         }
         let (offset, limit, prefix) = (within.offset, within.limit, within.prefix.clone());
+        let asked = within.asked.clone();
         if let Some(last) = last {
             self.step_after(&last)?;
             (self.offset, self.limit, self.prefix) = (offset, limit, prefix);
@@ -232,7 +244,7 @@ impl Cursor {
             self.finished = true;
         } else if block.done {
             self.leave_region();
-            self.enter_next(region);
+            self.enter_next(region.region, &asked);
         }
         Ok(())
     }
@@ -297,8 +309,8 @@ impl Cursor {
         self.part = None;
     }
 
-    fn enter_next(&mut self, region: &RegionDescriptor) {
-        let bound = if self.reverse { &region.range.start } else { &region.range.end };
+    fn enter_next(&mut self, region: RegionId, asked: &KeyRange) {
+        let bound = if self.reverse { &asked.start } else { &asked.end };
         if bound.is_empty() {
             self.finished = true;
             return;
@@ -306,18 +318,18 @@ impl Cursor {
         if self.reverse {
             assert!(
                 self.rest.end.is_empty() || *bound <= self.rest.end,
-                "a reverse scan regressed: rows before {} were left, and region {} starts at the later row {}",
+                "a reverse scan regressed: rows before {} were left, and region {}'s part starts at the later row {}",
                 escape(&self.rest.end),
-                region.region,
+                region,
                 escape(bound)
             );
             self.rest.end = bound.clone();
         } else {
             assert!(
                 *bound >= self.rest.start,
-                "a scan regressed: rows from {} on were left, and region {} ends at the earlier row {}",
+                "a scan regressed: rows from {} on were left, and region {}'s part ends at the earlier row {}",
                 escape(&self.rest.start),
-                region.region,
+                region,
                 escape(bound)
             );
             self.rest.start = bound.clone();
