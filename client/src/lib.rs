@@ -101,7 +101,9 @@ mod write;
 pub use api::blocking;
 
 pub use api::admin::Admin;
-pub use api::admin::info::{ClusterStatus, GroupInfo, MasterInfo, RegionInfo, ResourceUsage, ServerInfo, TableInfo};
+pub use api::admin::info::{
+    ClusterStatus, GroupInfo, MasterInfo, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+};
 pub use api::admin::maintenance::Maintained;
 pub use api::admin::spec::{TableChange, TableSpec};
 pub use api::client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};

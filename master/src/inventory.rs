@@ -46,6 +46,8 @@ pub struct RegionSeen {
     pub state: String,
     /// The term in which the reporter leads the region's group.
     pub term: u64,
+    /// What is requested of it, per second.
+    pub load: v1::RegionLoad,
 }
 
 /// A server's load and health issues.
@@ -84,6 +86,8 @@ pub struct RegionView {
     pub bytes: u64,
     /// Its state.
     pub state: String,
+    /// What is requested of it, per second.
+    pub load: v1::RegionLoad,
 }
 
 /// What a report changed.
@@ -115,7 +119,7 @@ impl Inventory {
             if view.leader != Some(report.server) || seen.term < view.term {
                 continue;
             }
-            let region = RegionView { bytes: seen.bytes, state: seen.state };
+            let region = RegionView { bytes: seen.bytes, state: seen.state, load: seen.load };
             view.regions.insert(seen.descriptor.region, region);
             absorbed.claims.push(seen.descriptor);
         }
@@ -188,7 +192,7 @@ mod tests {
         let regions = line.argument("regions").into_iter().flat_map(|regions| regions.split(',')).map(|region| {
             let (region, bytes) = region.split_once(':').expect("REGION:BYTES");
             let descriptor = RegionDescriptor { group: GROUP, ..descriptor(number(region), "", "", 1) };
-            RegionSeen { descriptor, bytes: number(bytes), state: "open".into(), term }
+            RegionSeen { descriptor, bytes: number(bytes), state: "open".into(), term, load: v1::RegionLoad::default() }
         });
         let leader = line.argument("leader").map(|leader| ServerId(number(leader)));
         Report {

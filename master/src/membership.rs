@@ -307,6 +307,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             bytes: seen.bytes,
             state: seen.state,
             term: seen.group_term,
+            load: seen.load.unwrap_or_default(),
         })
     });
     Ok(Report {

@@ -115,6 +115,22 @@ impl Orders {
         Ok(reply.await?.daughters)
     }
 
+    /// Merges two neighbouring regions of a group; returns the merged one.
+    pub async fn merge(&self, one: &RegionDescriptor, other: &RegionDescriptor) -> Result<RegionDescriptor, Error> {
+        let reply = self.at_leader(one.group, |mut client, hello| {
+            let request = v1::MergeRequest {
+                hello: Some(hello),
+                region: one.region.0,
+                epoch: one.epoch.0,
+                other: other.region.0,
+                other_epoch: other.epoch.0,
+            };
+            async move { answer(client.merge(request)).await }
+        });
+        let missing = || Error::Internal { message: "a merge was answered without its region".to_owned() };
+        reply.await?.region.ok_or_else(missing)?.try_into()
+    }
+
     /// Calls the members of a group, the likely leader first, until the leader answers.
     async fn at_leader<T, F>(&self, group: GroupId, call: impl Fn(Client, v1::Hello) -> F) -> Result<T, Error>
     where

@@ -101,6 +101,17 @@ impl MasterService {
         self.membership.index_regions(&claims).await?;
         Ok(v1::SplitRegionReply { daughters })
     }
+
+    async fn merge(&self, request: v1::MergeRegionsRequest) -> Result<v1::MergeRegionsReply, Error> {
+        let one = self.views.region(RegionId(request.region))?;
+        let other = self.views.region(RegionId(request.other))?;
+        let (left, right) = RegionDescriptor::in_order(&one, &other);
+        left.range_with(right)?;
+        let merged = self.context.orders.merge(&one, &other).await?;
+        // As after a split.
+        self.membership.index_regions(std::slice::from_ref(&merged)).await?;
+        Ok(v1::MergeRegionsReply { region: Some((&merged).into()) })
+    }
 }
 
 fn answer<T>(result: Result<T, Error>) -> Result<Response<T>, Status> {
@@ -274,6 +285,15 @@ impl v1::master_server::Master for MasterService {
             // The order may have arrived, and without a request id nothing recognises a second one.
             () = self.context.leadership.lost() => answer(Err(Error::Uncertain { not_tried: false })),
         }
+    }
+
+    async fn merge_regions(
+        &self,
+        request: Request<v1::MergeRegionsRequest>,
+    ) -> Result<Response<v1::MergeRegionsReply>, Status> {
+        let request = request.into_inner();
+        self.admit("merge_regions", request.hello.as_ref())?;
+        answer(self.merge(request).await)
     }
 
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {

@@ -273,6 +273,7 @@ fn region_info(catalog: &Catalog, observed: &Observations, entry: &RegionEntry) 
         bytes: view.map_or(0, |view| view.bytes),
         state,
         servers: members.map(address).collect(),
+        load: view.map(|view| view.load),
     }
 }
 
@@ -349,7 +350,13 @@ mod tests {
         inventory.absorb(Report {
             server: ServerId(1),
             groups: vec![GroupSeen { group: GroupId(1), term: 3, leader: Some(ServerId(1)), applied: 9 }],
-            regions: vec![RegionSeen { descriptor, bytes: 100, state: UNSPLITTABLE.into(), term: 3 }],
+            regions: vec![RegionSeen {
+                descriptor,
+                bytes: 100,
+                state: UNSPLITTABLE.into(),
+                term: 3,
+                load: v1::RegionLoad::default(),
+            }],
             load: ServerLoad { issues: vec!["a file is damaged".into()], ..ServerLoad::default() },
         });
         Observations { liveness, inventory }

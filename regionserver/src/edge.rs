@@ -140,6 +140,8 @@ impl Edge {
         let write = match checked.write {
             Some(write) => {
                 let admitted = self.admission.admit(write.bytes()).map_err(|busy| self.elsewhere(&group, busy))?;
+                let rows = write.rows();
+                hosted.load.written(rows.len() as u64, write.bytes() as u64, |at| rows.get(at).map(|row| &row.row[..]));
                 if write.evaluation().is_some() {
                     let columns: Arc<dyn Columns> = hosted;
                     self.prefetch.begin(&columns, &write, &self.tasks);
@@ -263,7 +265,10 @@ impl Edge {
     pub fn get(&self, header: &Header, request: &GetRequest, now_ms: i64) -> Result<Got, Error> {
         let hosted = self.find_region(header)?;
         let got = read::get(&hosted, request, now_ms)?;
-        self.metrics.rows_got.inc_by(request.rows.len() as u64);
+        let rows = request.rows.len() as u64;
+        self.metrics.rows_got.inc_by(rows);
+        let bytes = if let Got::Rows(found) = &got { found.len() as u64 } else { 0 };
+        hosted.load.read(rows, bytes, |place| request.rows.get(place).map(|row| &row[..]));
         Ok(got)
     }
 

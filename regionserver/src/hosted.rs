@@ -8,15 +8,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use terrane_engine::Patience;
-use terrane_types::{Error, GroupId, Projection, RegionId};
+use terrane_types::{Error, GroupId, Invalid, Projection, RegionId};
 
 use crate::error_mapping::engine_error;
 use crate::evaluate::Columns;
 use crate::group::region_state::RegionState;
 use crate::region::damage::Damage;
 use crate::region::held_snapshots::HeldSnapshots;
+use crate::region::load::LoadMeter;
 
 /// A region with a replica here.
 pub struct HostedRegion {
@@ -28,17 +29,30 @@ pub struct HostedRegion {
     /// The state as of the last applied entry. Replaced as a whole, so that a reader sees one moment.
     state: RwLock<Arc<RegionState>>,
     /// Whether the manifest names the region, which a creation or a split alone does not bring about. Until it does, the
-    /// region is not split (again): applying the split would have to wait for the disk.
+    /// region is not split or merged (again): applying the split would have to wait for the disk.
     in_manifest: AtomicBool,
     /// The size at which no boundary was found; 0: none was looked for. The search is repeated once the region has grown,
     /// not at every turn.
     unsplittable_bytes: AtomicU64,
+    /// What is requested of it here.
+    pub load: LoadMeter,
     /// Snapshots of rows that readers have received in part.
     pub held_snapshots: HeldSnapshots,
     /// Damage found in its files.
     damage: Damage,
     /// Whether the active memtables are known to be over the flush size, so that crossing it is signalled once.
     full: AtomicBool,
+    /// A split or merge that this server has proposed and whose outcome is not known yet.
+    change: Mutex<Option<&'static str>>,
+}
+
+/// The right to change the shape of a region: one split or merge at a time.
+pub struct ChangeGuard(Arc<HostedRegion>);
+
+impl Drop for ChangeGuard {
+    fn drop(&mut self) {
+        *self.0.change.lock() = None;
+    }
 }
 
 impl HostedRegion {
@@ -51,10 +65,34 @@ impl HostedRegion {
             state: RwLock::new(Arc::new(state)),
             in_manifest: AtomicBool::new(true),
             unsplittable_bytes: AtomicU64::new(0),
+            load: LoadMeter::default(),
             held_snapshots: HeldSnapshots::default(),
             damage: Damage::default(),
             full: AtomicBool::new(false),
+            change: Mutex::default(),
         })
+    }
+
+    /// Begins a split or merge, which lasts until the guard is dropped.
+    ///
+    /// # Errors
+    /// What is under way already.
+    pub fn begin_change(self: &Arc<Self>, what: &'static str) -> Result<ChangeGuard, Invalid> {
+        let mut change = self.change.lock();
+        if let Some(under_way) = *change {
+            let region = self.region;
+            return Err(Invalid::new(format!(
+                "a {under_way} of region {region} is under way; repeat this once it is done"
+            )));
+        }
+        *change = Some(what);
+        drop(change);
+        Ok(ChangeGuard(self.clone()))
+    }
+
+    /// Whether a split or merge of the region is under way.
+    pub fn is_changing(&self) -> bool {
+        self.change.lock().is_some()
     }
 
     /// Records whether the manifest names the region.

@@ -13,6 +13,7 @@
 //! ChangeTables = schema u32-length | regions u32 | (descriptor u32-length) ... | drop u64
 //! Split        = region u64 | epoch u64 | left u64 | right u64 | at u16-length
 //! Tick         = (nothing)
+//! Merge        = left u64 | left epoch u64 | right u64 | right epoch u64 | into u64
 //! Settle       = region u64 | client id [16] | below u64 | ranges u32 | (first u64 | last u64) ...
 //! ```
 //!
@@ -42,12 +43,14 @@ const CHANGE_TABLES: u8 = 2;
 const SPLIT: u8 = 3;
 const TICK: u8 = 4;
 const SETTLE: u8 = 5;
+const MERGE: u8 = 6;
 
 /// One operation as it is read at apply.
 pub enum Operation {
     Write(LoggedWrite),
     ChangeTables(ChangeTables),
     Split(Split),
+    Merge(Merge),
     /// Changes nothing but the log time: an empty entry carries the leader's stamp.
     Tick,
     Settle(Settle),
@@ -79,6 +82,17 @@ pub struct Split {
     pub at: Bytes,
 }
 
+/// Makes one region of two neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merge {
+    /// The region with the lower rows.
+    pub left: RegionId,
+    pub left_epoch: RegionEpoch,
+    pub right: RegionId,
+    pub right_epoch: RegionEpoch,
+    pub into: RegionId,
+}
+
 impl Operation {
     /// Reads an operation of a committed entry.
     pub fn decode(record: Bytes) -> Result<Self, Malformed> {
@@ -91,6 +105,7 @@ impl Operation {
             WRITE => LoggedWrite::decode(format, reader).map(Self::Write),
             CHANGE_TABLES => ChangeTables::decode(reader).map(Self::ChangeTables),
             SPLIT => Split::decode(reader).map(Self::Split),
+            MERGE => Merge::decode(reader).map(Self::Merge),
             TICK => Ok(reader.finish().map(|()| Self::Tick)?),
             SETTLE => Settle::decode(reader).map(Self::Settle),
             _ => Err(Malformed("the operation's kind is not known to this build")),
@@ -147,6 +162,30 @@ impl Split {
         };
         reader.finish()?;
         Ok(split)
+    }
+}
+
+impl Merge {
+    /// Bytes that it takes in the log.
+    pub const BYTES: usize = 2 + 5 * 8;
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[FORMAT, MERGE]);
+        for number in [self.left.0, self.left_epoch.0, self.right.0, self.right_epoch.0, self.into.0] {
+            put_u64(out, number);
+        }
+    }
+
+    fn decode(mut reader: Reader) -> Result<Self, Malformed> {
+        let merge = Self {
+            left: RegionId(reader.u64()?),
+            left_epoch: RegionEpoch(reader.u64()?),
+            right: RegionId(reader.u64()?),
+            right_epoch: RegionEpoch(reader.u64()?),
+            into: RegionId(reader.u64()?),
+        };
+        reader.finish()?;
+        Ok(merge)
     }
 }
 

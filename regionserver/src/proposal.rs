@@ -16,7 +16,7 @@ use bytes::Bytes;
 use terrane_types::mutation::checks::MutationParts;
 use terrane_types::{ColumnTest, Condition, PackedCells, ReadModifyWrite, Returns};
 
-use crate::operation::{ChangeTables, ROW_HEADER_BYTES, Settle, Split, WRITE_HEADER_BYTES, WriteHeader};
+use crate::operation::{ChangeTables, Merge, ROW_HEADER_BYTES, Settle, Split, WRITE_HEADER_BYTES, WriteHeader};
 use crate::reply::Reply;
 
 /// A group's handle: takes a [`Proposal`], answers a [`Reply`].
@@ -30,6 +30,7 @@ pub enum Proposal {
     Write(Write),
     ChangeTables(Box<ChangeTables>),
     Split(Split),
+    Merge(Merge),
     Settle(Settle),
     /// Changes nothing but the log time.
     Tick,
@@ -46,6 +47,7 @@ impl terrane_raft::Proposal for Proposal {
                 encoded.len()
             }
             Self::Split(split) => 64 + split.at.len(),
+            Self::Merge(_) => Merge::BYTES,
             Self::Settle(settle) => settle.encoded_len(),
             Self::Tick => 2,
         }

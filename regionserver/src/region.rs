@@ -7,6 +7,8 @@ pub mod damage;
 pub mod filter;
 pub mod held_snapshots;
 pub mod latest;
+pub mod load;
+pub mod merge;
 pub mod read;
 pub mod scan;
 pub mod split;

@@ -32,6 +32,11 @@ impl RegionIdStock {
         Some((take(&mut blocks)?, take(&mut blocks)?))
     }
 
+    /// Takes the id that a merge needs, or none.
+    pub fn take_one(&self) -> Option<RegionId> {
+        take(&mut self.blocks.lock())
+    }
+
     /// The number of ids to request from the master.
     pub fn wanted(&self) -> u32 {
         let left: u64 = self.blocks.lock().iter().map(|(first, end)| end - first).sum();

@@ -29,6 +29,8 @@ pub enum Reply {
     Failed { what: String },
     /// The daughters of a split.
     Split { daughters: Vec<RegionDescriptor> },
+    /// The region that two were merged into.
+    Merged { region: RegionDescriptor },
 }
 
 impl Reply {
@@ -44,7 +46,7 @@ impl Reply {
                 };
                 Ok(Applied { stamp, rows: results.into_iter().map(row).collect() })
             }
-            Self::Split { .. } => Ok(Applied::default()),
+            Self::Split { .. } | Self::Merged { .. } => Ok(Applied::default()),
             Self::Stale { region, current } => Err(Error::StaleEpoch { region, current }),
             Self::SchemaChanged { table, version } => Err(Error::SchemaChanged { table, version }),
             Self::ReadOnly { what } => Err(Error::ReadOnly { what }),

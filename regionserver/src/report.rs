@@ -342,12 +342,14 @@ fn log_issues(log: &LogStatus) -> Vec<String> {
 }
 
 fn region_report(hosted: &HostedRegion, term: u64) -> v1::RegionReport {
+    let load = hosted.load.average();
     let state = if hosted.is_stuck() { "unsplittable" } else { "open" };
     v1::RegionReport {
         descriptor: Some(v1::RegionDescriptor::from(&hosted.state().descriptor)),
         bytes: hosted.engine.size_bytes(),
         state: state.to_owned(),
         group_term: term,
+        load: Some(v1::RegionLoad { rows_read: load.rows_read, rows_written: load.rows_written, bytes: load.bytes }),
     }
 }
 

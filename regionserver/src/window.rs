@@ -1,6 +1,6 @@
 //! Exactly once: the operation numbers that a region has recorded, and their results.
 //!
-//! A client numbers its row mutations. A retry after a lost reply, a change of leader or a split carries the same number,
+//! A client numbers its row mutations. A retry after a lost reply, a change of leader, a split or a merge carries the same number,
 //! and is answered with the first outcome instead of being applied again. If the window no longer knows, it says so and
 //! never guesses.
 //!
@@ -18,7 +18,7 @@
 //! only if they alone exceed the share, which takes a client that does not report what it waits for.
 //!
 //! Invariants:
-//! - Only [`Window::update`] changes the window, by what the log says: all replicas of a region have the same one, and a
+//! - Only [`Window::update`] and [`Window::united`] change windows, by what the log says: all replicas of a region have the same one, and a
 //!   replay after a restart rebuilds it.
 //! - A number that was applied is answered as applied or as [`Known::TooOld`], never as [`Known::New`].
 //! - The floor and a client's settled mark only rise.
@@ -26,6 +26,7 @@
 mod codec;
 mod ranges;
 mod under_way;
+mod united;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -136,6 +137,12 @@ impl Client {
         self.result_bytes += RESULT_OVERHEAD_BYTES + result.len();
         if let Some(before) = self.results.insert(operation, result) {
             self.result_bytes -= RESULT_OVERHEAD_BYTES + before.len();
+        }
+    }
+
+    fn forget_result(&mut self, operation: u64) {
+        if let Some(result) = self.results.remove(&operation) {
+            self.result_bytes -= RESULT_OVERHEAD_BYTES + result.len();
         }
     }
 

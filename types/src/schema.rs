@@ -50,6 +50,43 @@ pub struct RegionDescriptor {
 }
 
 impl RegionDescriptor {
+    /// Two regions by their first rows.
+    #[must_use]
+    pub fn in_order<'r>(one: &'r Self, other: &'r Self) -> (&'r Self, &'r Self) {
+        if one.range.start <= other.range.start { (one, other) } else { (other, one) }
+    }
+
+    /// The range of this region and its neighbour with the higher rows, which a merge gives them.
+    ///
+    /// # Errors
+    /// Why the two cannot be merged, and what would work.
+    pub fn range_with(&self, right: &Self) -> Result<KeyRange, Invalid> {
+        let (l, r) = (self.region, right.region);
+        if l == r {
+            return Err(Invalid::new(format!("region {l} is named twice; name two neighbouring regions")));
+        }
+        if self.table != right.table {
+            let what =
+                format!("regions {l} and {r} belong to different tables; only neighbours in one table can be merged");
+            return Err(Invalid::new(what));
+        }
+        if self.range.end.is_empty() || self.range.end != right.range.start {
+            let what = format!(
+                "regions {l} {} and {r} {} are not neighbours; name two regions of which one ends where the other begins",
+                self.range, right.range
+            );
+            return Err(Invalid::new(what));
+        }
+        if self.group != right.group {
+            let what = format!(
+                "region {l} is in group {} and region {r} in group {}; move one of them to the other's group first",
+                self.group, right.group
+            );
+            return Err(Invalid::new(what));
+        }
+        KeyRange::new(self.range.start.clone(), right.range.end.clone())
+    }
+
     /// The binary form for logs and manifests.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

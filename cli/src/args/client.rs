@@ -107,6 +107,15 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Merge two neighbouring regions of one group.
+    Merge {
+        /// The number of one region, as `admin regions` shows it.
+        region: u64,
+        /// The number of the other.
+        other: u64,
+        #[command(flatten)]
+        connection: Connection,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -51,6 +51,7 @@ fn every_line_of_the_grammar_is_read() {
         "admin groups",
         "admin split 7",
         "admin split 7 --at k",
+        "admin merge 7 8",
         "table create t --family f",
         "table create n:t --family f:versions=3,ttl=1d --family g --split-at a --split-at b --region-size 16KiB --set x=y",
         "table create t --family f g --split-at a b c --set x=y z=w",

@@ -1,4 +1,4 @@
-//! `admin`: lists servers, regions and groups; splits, flushes and compacts by hand. The JSON output is part of the
+//! `admin`: lists servers, regions and groups; splits, merges, flushes and compacts by hand. The JSON output is part of the
 //! grammar.
 
 use serde::Serialize;
@@ -55,7 +55,15 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             let at = at.as_ref().map(|key| &key.0[..]);
             let daughters = admin.split(RegionId(region), at).await.during(format!("split region {region}"))?;
             let mut output = Output::new(connection.json);
-            print_daughters(&mut output, &daughters)?;
+            print_changed(&mut output, &daughters)?;
+            output.flush()
+        }
+        Admin::Merge { region, other, connection } => {
+            let admin = connect(&connection).await?.admin();
+            let merged = admin.merge(RegionId(region), RegionId(other)).await;
+            let merged = merged.during(format!("merge regions {region} and {other}"))?;
+            let mut output = Output::new(connection.json);
+            print_changed(&mut output, &[merged])?;
             output.flush()
         }
     }
@@ -173,6 +181,9 @@ struct RegionLine<'a> {
     leader: &'a str,
     bytes: u64,
     state: &'a str,
+    rows_read_per_second: u64,
+    rows_written_per_second: u64,
+    bytes_per_second: u64,
 }
 
 impl<'a> From<&'a RegionInfo> for RegionLine<'a> {
@@ -188,6 +199,9 @@ impl<'a> From<&'a RegionInfo> for RegionLine<'a> {
             leader: &region.leader,
             bytes: region.bytes,
             state: &region.state,
+            rows_read_per_second: region.load.rows_read,
+            rows_written_per_second: region.load.rows_written,
+            bytes_per_second: region.load.bytes,
         }
     }
 }
@@ -208,9 +222,14 @@ pub fn print_regions(output: &mut Output, regions: &[RegionInfo]) -> Result<(), 
             line.leader.to_owned(),
             bytes_rounded(line.bytes),
             line.state.to_owned(),
+            line.rows_read_per_second.to_string(),
+            line.rows_written_per_second.to_string(),
+            format!("{}/s", bytes_rounded(line.bytes_per_second)),
         ]
     });
-    let heading = ["table", "region", "start", "stop", "epoch", "group", "leader", "size", "state"];
+    let heading = [
+        "table", "region", "start", "stop", "epoch", "group", "leader", "size", "state", "reads/s", "writes/s", "load",
+    ];
     output.table(&heading, rows.collect())
 }
 
@@ -262,7 +281,7 @@ fn print_groups(output: &mut Output, groups: &[GroupInfo]) -> Result<(), Failure
 }
 
 #[derive(Serialize)]
-struct DaughterLine {
+struct ChangedLine {
     region: u64,
     start: String,
     stop: String,
@@ -270,9 +289,10 @@ struct DaughterLine {
     group: u64,
 }
 
-fn print_daughters(output: &mut Output, daughters: &[RegionDescriptor]) -> Result<(), Failure> {
-    for daughter in daughters {
-        let line = DaughterLine {
+/// The regions that a split or merge made.
+fn print_changed(output: &mut Output, regions: &[RegionDescriptor]) -> Result<(), Failure> {
+    for daughter in regions {
+        let line = ChangedLine {
             region: daughter.region.0,
             start: escape(&daughter.range.start),
             stop: escape(&daughter.range.end),
@@ -292,7 +312,7 @@ fn print_daughters(output: &mut Output, daughters: &[RegionDescriptor]) -> Resul
 mod tests {
     use std::time::Duration;
 
-    use terrane_client::{KeyRange, ServerId, TableId};
+    use terrane_client::{KeyRange, RegionLoad, ServerId, TableId};
     use terrane_types::{GroupId, RegionEpoch};
 
     use super::*;
@@ -313,9 +333,10 @@ mod tests {
             bytes: 123,
             state: "open".to_owned(),
             servers: Vec::new(),
+            load: RegionLoad { rows_read: 5, rows_written: 6, bytes: 700 },
         };
         let line = serde_json::to_string(&RegionLine::from(&info)).expect("JSON");
-        let expected = r#"{"table":"t","region":7,"start":"","stop":"k\\x00","epoch":2,"group":3,"leader":"127.0.0.1:7701","bytes":123,"state":"open"}"#;
+        let expected = r#"{"table":"t","region":7,"start":"","stop":"k\\x00","epoch":2,"group":3,"leader":"127.0.0.1:7701","bytes":123,"state":"open","rows_read_per_second":5,"rows_written_per_second":6,"bytes_per_second":700}"#;
         assert_eq!(line, expected);
     }
 

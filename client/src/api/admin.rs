@@ -182,4 +182,13 @@ impl Admin {
         let at = at.map(Bytes::copy_from_slice).unwrap_or_default();
         self.masters().split(region, at, self.timeout).await
     }
+
+    /// Merges two neighbouring regions of one group, named in either order. Returns the merged region.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Invalid`] when the two cannot be merged, with the reason; [`Error::Uncertain`] when the
+    /// answer was lost.
+    pub async fn merge(&self, one: RegionId, other: RegionId) -> Result<RegionDescriptor, Error> {
+        self.masters().merge(one, other, self.timeout).await
+    }
 }

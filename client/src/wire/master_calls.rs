@@ -10,7 +10,9 @@ use terrane_proto::convert::GroupLocation;
 use terrane_proto::{hello, v1};
 use terrane_types::{ClusterId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
 
-use crate::api::admin::info::{ClusterStatus, GroupInfo, MasterInfo, RegionInfo, ResourceUsage, ServerInfo, TableInfo};
+use crate::api::admin::info::{
+    ClusterStatus, GroupInfo, MasterInfo, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+};
 use crate::api::admin::spec::{TableChange, TableSpec};
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -250,6 +252,22 @@ impl Masters {
             reply.daughters.into_iter().map(|daughter| Ok(daughter.try_into()?)).collect()
         })
     }
+
+    /// Merges two neighbouring regions; returns the merged one.
+    pub(crate) fn merge(
+        &self,
+        one: RegionId,
+        other: RegionId,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<RegionDescriptor, Error>> {
+        Box::pin(async move {
+            let request = v1::MergeRegionsRequest { hello: self.hello(), region: one.0, other: other.0 };
+            let reply: v1::MergeRegionsReply = ask!(self, Kind::Change, timeout, merge_regions, request)?;
+            let region =
+                reply.region.ok_or_else(|| Error::internal("the master answered a merge without its region"))?;
+            Ok(region.try_into()?)
+        })
+    }
 }
 
 /// An id for one change: masters make the change once, however often the request arrives.
@@ -318,5 +336,9 @@ fn region_info(info: v1::RegionInfo) -> Result<RegionInfo, Error> {
         bytes: info.bytes,
         state: info.state,
         servers: info.servers,
+        load: info
+            .load
+            .map(|load| RegionLoad { rows_read: load.rows_read, rows_written: load.rows_written, bytes: load.bytes })
+            .unwrap_or_default(),
     })
 }

@@ -138,6 +138,13 @@ impl Master for FakeMaster {
         Err(not_here())
     }
 
+    async fn merge_regions(
+        &self,
+        _: Request<v1::MergeRegionsRequest>,
+    ) -> Result<Response<v1::MergeRegionsReply>, Status> {
+        Err(not_here())
+    }
+
     async fn register(&self, _: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
         Err(not_here())
     }

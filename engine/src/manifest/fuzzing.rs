@@ -10,7 +10,8 @@ use terrane_types::limits::{ROW_BYTES_MAX, SCHEMA_BYTES_MAX};
 use terrane_types::visibility::{RulesChange, RulesHistory};
 use terrane_types::{GroupId, KeyRange, RegionId, TableId};
 
-use super::record::{FamilyRecord, FileRecord, Record, RegionRecord};
+use super::family::FamilyRecord;
+use super::record::{FileRecord, Record, RegionRecord};
 use super::{Contents, examine, read_records};
 use crate::codec::frame;
 use crate::point::{DurablePoint, GroupPoint};

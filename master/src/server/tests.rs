@@ -139,6 +139,20 @@ impl RegionServer for FakeServer {
         };
         Ok(Response::new(v1::SplitReply { daughters: vec![daughter(500, "", "k"), daughter(501, "k", "")] }))
     }
+
+    async fn merge(&self, request: Request<v1::MergeRequest>) -> Result<Response<v1::MergeReply>, Status> {
+        let request = request.into_inner();
+        let region = v1::RegionDescriptor {
+            region: 600,
+            table: 1,
+            start: Bytes::new(),
+            end: Bytes::new(),
+            epoch: request.epoch.max(request.other_epoch) + 1,
+            group: self.ordered.tables.lock()[0].1.group,
+            schema_version: 1,
+        };
+        Ok(Response::new(v1::MergeReply { region: Some(region) }))
+    }
 }
 
 /// A master, fake servers and a client.
@@ -260,6 +274,7 @@ impl Cluster {
             bytes: 7,
             state: "open".into(),
             group_term: term,
+            load: None,
         };
         let request = v1::ReportRequest {
             hello: self.hello(server),
@@ -583,6 +598,14 @@ async fn a_requested_split_is_in_the_map_when_the_call_returns() {
     let regions: Vec<_> = cluster.regions().await.iter().map(|r| r.descriptor.as_ref().unwrap().region).collect();
     assert_eq!(regions, [500, 501]);
     assert!(matches!(refusal(cluster.client.split_region(request)).await, Error::NotFound { .. }));
+    let merge = |region, other| v1::MergeRegionsRequest { hello: cluster.hello(0), region, other };
+    let (twice, unknown, both) = (merge(500, 500), merge(500, 7), merge(501, 500));
+    assert!(matches!(refusal(cluster.client.merge_regions(twice)).await, Error::Invalid { .. }));
+    assert!(matches!(refusal(cluster.client.merge_regions(unknown)).await, Error::NotFound { .. }));
+    cluster.client.merge_regions(both.clone()).await.unwrap();
+    let regions: Vec<_> = cluster.regions().await.iter().map(|r| r.descriptor.as_ref().unwrap().region).collect();
+    assert_eq!(regions, [600]);
+    assert!(matches!(refusal(cluster.client.merge_regions(both)).await, Error::NotFound { .. }));
     cluster.end().await;
 }
 

@@ -6,8 +6,8 @@ use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, 
 use terrane_types::{CellRef, FamilyName, PackedCells, RegionEpoch, RegionId, TableId};
 
 use crate::operation::{
-    ChangeTables, LoggedRow, LoggedWrite, Operation, ResultKind, RowResult, Settle, Split, WriteEncoder, WriteHeader,
-    encode_tick,
+    ChangeTables, LoggedRow, LoggedWrite, Merge, Operation, ResultKind, RowResult, Settle, Split, WriteEncoder,
+    WriteHeader, encode_tick,
 };
 use crate::window::UnderWay;
 
@@ -57,6 +57,7 @@ fn written(operation: Operation) -> Option<Vec<u8>> {
         Operation::Write(write) => return write_again(write),
         Operation::ChangeTables(change) => change.encode(&mut out),
         Operation::Split(split) => split.encode(&mut out).ok()?,
+        Operation::Merge(merge) => merge.encode(&mut out),
         Operation::Tick => encode_tick(&mut out),
         Operation::Settle(settle) => settle.encode(&mut out),
     }
@@ -95,7 +96,12 @@ fn draw_header(dice: &mut Dice) -> WriteHeader {
 
 fn draw_operation(dice: &mut Dice) -> Vec<u8> {
     let mut out = Vec::new();
-    match dice.below(6) {
+    match dice.below(7) {
+        6 => {
+            let (left, right) = (RegionId(dice.number()), RegionId(dice.number()));
+            let (left_epoch, right_epoch) = (RegionEpoch(dice.number()), RegionEpoch(dice.number()));
+            Merge { left, left_epoch, right, right_epoch, into: RegionId(dice.number()) }.encode(&mut out);
+        }
         0 => {
             let drop = dice.flag().then(|| TableId(1 + dice.number() / 2));
             let schema = dice.flag().then(|| draw::schema(dice));

@@ -44,14 +44,22 @@ pub const REGION: Format = Format {
     damage: Damage::Undetected,
     read: |bytes| again(RegionState::decode(Bytes::copy_from_slice(bytes)), |state| state.encode().into()),
     draw: |dice| {
-        let state = RegionState { descriptor: draw::descriptor(dice), schema: Arc::new(draw::schema(dice)) };
+        let state = RegionState {
+            descriptor: draw::descriptor(dice),
+            schema: Arc::new(draw::schema(dice)),
+            planned: draw::range(dice),
+        };
         checked_region(&state)
     },
     limits: || {
         let row = |byte| Bytes::from(vec![byte; ROW_BYTES_MAX]);
         let range = KeyRange::new(row(b'a'), row(b'z')).expect("the range is not reversed");
         let descriptor = RegionDescriptor { range, ..draw::descriptor(&mut Dice::new(1)) };
-        vec![checked_region(&RegionState { descriptor, schema: Arc::new(large_schema()) })]
+        vec![checked_region(&RegionState {
+            planned: descriptor.range.clone(),
+            descriptor,
+            schema: Arc::new(large_schema()),
+        })]
     },
 };
 

@@ -7,47 +7,63 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_types::cell::Cells;
-use terrane_types::{RegionDescriptor, RegionEpoch, TableSchema};
+use terrane_types::{KeyRange, RegionDescriptor, RegionEpoch, TableSchema};
 
 use crate::operation::{WriteHeader, put_descriptor, read_descriptor, read_schema};
 use crate::record::{Malformed, Reader, put_long};
 use crate::reply::Reply;
 
-/// Layout of a region's part of a durable point.
-const FORMAT: u8 = 1;
+/// Layouts of a region's part of a durable point. The second has the range that was planned; the first is written where that is
+/// the region's own.
+const FORMAT_AS_PLANNED: u8 = 1;
+const FORMAT: u8 = 2;
 
 /// A region as of the last applied entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionState {
     pub descriptor: RegionDescriptor,
     pub schema: Arc<TableSchema>,
+    /// The rows of the region that was created with the table and that this one came from by splits and merges. Its ends are
+    /// boundaries that were asked for: no automatic merge removes them.
+    pub planned: KeyRange,
 }
 
 impl RegionState {
     /// The region's part of its durable point.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = vec![FORMAT];
+        let as_planned = self.planned == self.descriptor.range;
+        let mut out = vec![if as_planned { FORMAT_AS_PLANNED } else { FORMAT }];
         put_descriptor(&mut out, &self.descriptor);
         put_long(&mut out, &self.schema.encode());
+        if !as_planned {
+            put_long(&mut out, &self.planned.start);
+            put_long(&mut out, &self.planned.end);
+        }
         out.into()
     }
 
     pub fn decode(record: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(record);
-        if reader.u8()? != FORMAT {
+        let format = reader.u8()?;
+        if !(FORMAT_AS_PLANNED..=FORMAT).contains(&format) {
             return Err(Malformed("this build does not know the version of the region's state"));
         }
         let descriptor = read_descriptor(&mut reader)?;
         let schema = Arc::new(read_schema(&reader.bytes()?)?);
+        let planned = match format {
+            FORMAT_AS_PLANNED => descriptor.range.clone(),
+            _ => KeyRange::new(reader.bytes()?, reader.bytes()?)
+                .map_err(|_| Malformed("the planned range of a region ends before it starts"))?,
+        };
         reader.finish()?;
-        Ok(Self { descriptor, schema })
+        Ok(Self { descriptor, schema, planned })
     }
 
     /// The same region under another schema.
     pub(super) fn under(&self, schema: &Arc<TableSchema>) -> Self {
         let descriptor = RegionDescriptor { schema_version: schema.version, ..self.descriptor.clone() };
-        Self { descriptor, schema: schema.clone() }
+        Self { descriptor, schema: schema.clone(), planned: self.planned.clone() }
     }
 
     /// Refuses a write that names a family which was dropped after the edge checked it. Cells are looked at only if the

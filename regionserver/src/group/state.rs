@@ -4,29 +4,32 @@
 //! durable points. Hence the invariants:
 //! - A region's part (descriptor, schema) is a function of the region's durable point and the entries after it. It is kept
 //!   with the region, not with the group: a region that replays from an old point must see the schema of that time.
-//! - The group's part (schemas for new regions, dropped tables, forwarding of split regions) may be newer than a region's.
+//! - The group's part (schemas for new regions, dropped tables, forwarding of split and merged regions) may be newer than a region's.
 //!   It only adds refusals that the log itself would have led to.
 //! - The regions of one table in a group never overlap. If the log creates a region whose range is already covered by
-//!   others, that region was split before this replica's durable points: the creation is skipped, and so are the entries
+//!   others, that region was split or merged before this replica's durable points: the creation is skipped, and so are the entries
 //!   about the region.
-//! - A region's epoch only rises, and the daughters of a split cover their parent's range exactly.
+//! - A region's epoch only rises, the daughters of a split cover their parent's range exactly, and a merged region covers
+//!   those of both its parents.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_types::{GroupId, RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
+use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
 use super::region_state::RegionState;
-use crate::operation::{ChangeTables, Split, WriteHeader, read_schema};
+use crate::operation::{ChangeTables, Merge, Split, WriteHeader, read_schema};
 use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
 use crate::region::boundary::check_boundary;
 use crate::reply::Reply;
 
-/// Layout of the group's part of a durable point.
-const FORMAT: u8 = 1;
+/// Layouts of the group's part of a durable point. From the second on, a region may have one successor. It is written in the
+/// lowest one that can express it.
+const FORMAT_SPLITS: u8 = 1;
+const FORMAT: u8 = 2;
 
-/// The number of split regions that are kept with their daughters. Clients that missed more splits ask the master.
+/// The number of split and merged regions that are kept with their successors. Clients that missed more ask the master.
 const RETIRED_MAX: usize = 1024;
 
 /// A group as of the last applied entry.
@@ -36,9 +39,25 @@ pub struct GroupState {
     tables: BTreeMap<TableId, Arc<TableSchema>>,
     dropped: BTreeSet<TableId>,
     regions: BTreeMap<RegionId, RegionState>,
-    /// Split regions and their daughters, oldest first in `retired_order`.
-    retired: BTreeMap<RegionId, [RegionId; 2]>,
+    /// Regions that were split or merged with what they became, oldest first in `retired_order`.
+    retired: BTreeMap<RegionId, Successors>,
     retired_order: VecDeque<RegionId>,
+}
+
+/// What a region became.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Successors {
+    Daughters([RegionId; 2]),
+    Merged(RegionId),
+}
+
+impl Successors {
+    fn ids(&self) -> &[RegionId] {
+        match self {
+            Self::Daughters(daughters) => daughters,
+            Self::Merged(into) => std::slice::from_ref(into),
+        }
+    }
 }
 
 /// What an entry about tables changes.
@@ -99,16 +118,19 @@ impl GroupState {
         Reply::Stale { region, current: self.successors(region) }
     }
 
-    /// The present regions that `region` was split into.
+    /// The present regions that `region` was split or merged into.
     #[must_use]
     pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
-        let mut found = Vec::new();
+        let mut found: Vec<RegionDescriptor> = Vec::new();
         let mut pending = vec![region];
         while let Some(region) = pending.pop() {
             if let Some(state) = self.regions.get(&region) {
-                found.push(state.descriptor.clone());
-            } else if let Some(&[left, right]) = self.retired.get(&region) {
-                pending.extend([right, left]);
+                // Both daughters of a region may have been merged again.
+                if found.last().is_none_or(|last| last.region != region) {
+                    found.push(state.descriptor.clone());
+                }
+            } else if let Some(successors) = self.retired.get(&region) {
+                pending.extend(successors.ids().iter().rev());
             }
         }
         found
@@ -120,7 +142,7 @@ impl GroupState {
         let parent = self.regions.remove(&split.region);
         let parent = parent.expect("a split is checked against its region");
         assert_covers(&parent.descriptor, &left.descriptor, &right.descriptor);
-        self.retire(split.region, [split.left, split.right]);
+        self.retire(split.region, Successors::Daughters([split.left, split.right]));
         self.regions.insert(split.left, left.clone());
         self.regions.insert(split.right, right.clone());
         Ok((left, right))
@@ -145,6 +167,7 @@ impl GroupState {
         let daughter = |region, range| RegionState {
             descriptor: RegionDescriptor { region, range, epoch: RegionEpoch(was.epoch.0 + 1), ..was.clone() },
             schema: parent.schema.clone(),
+            planned: parent.planned.clone(),
         };
         Ok((daughter(split.left, left), daughter(split.right, right)))
     }
@@ -156,13 +179,13 @@ impl GroupState {
         let known = |region: &RegionId| self.regions.contains_key(region) || self.retired.contains_key(region);
         let is_new = !self.retired.contains_key(&split.region) && daughters.iter().any(known);
         if is_new {
-            self.retire(split.region, daughters);
+            self.retire(split.region, Successors::Daughters(daughters));
         }
         is_new
     }
 
-    fn retire(&mut self, region: RegionId, daughters: [RegionId; 2]) {
-        if self.retired.insert(region, daughters).is_none() {
+    fn retire(&mut self, region: RegionId, successors: Successors) {
+        if self.retired.insert(region, successors).is_none() {
             self.retired_order.push_back(region);
         }
         while self.retired_order.len() > terrane_env::limit!("split regions that are remembered", RETIRED_MAX, 1..=4) {
@@ -170,6 +193,62 @@ impl GroupState {
                 self.retired.remove(&oldest);
             }
         }
+    }
+
+    /// Merges two neighbours: one region replaces both.
+    pub fn merge(&mut self, merge: &Merge) -> Result<RegionState, Reply> {
+        let merged = self.check_merge(merge)?;
+        for parent in [merge.left, merge.right] {
+            self.regions.remove(&parent);
+            self.retire(parent, Successors::Merged(merge.into));
+        }
+        self.regions.insert(merge.into, merged.clone());
+        Ok(merged)
+    }
+
+    /// The region that a merge would give, or why it is refused.
+    pub fn check_merge(&self, merge: &Merge) -> Result<RegionState, Reply> {
+        let find = |region, epoch| {
+            let found = self.regions.get(&region).ok_or_else(|| self.stale(region))?;
+            if found.descriptor.epoch != epoch {
+                return Err(Reply::Stale { region, current: vec![found.descriptor.clone()] });
+            }
+            Ok(found)
+        };
+        let (left, right) = (find(merge.left, merge.left_epoch)?, find(merge.right, merge.right_epoch)?);
+        if self.regions.contains_key(&merge.into) {
+            return Err(Reply::Invalid { what: "the id of the merged region is in use".to_owned() });
+        }
+        let range = left.descriptor.range_with(&right.descriptor);
+        let range = range.map_err(|invalid| Reply::Invalid { what: invalid.what })?;
+        // An alter reaches all regions of a table in a group with one entry, so this cannot differ.
+        if left.schema.version != right.schema.version {
+            return Err(Reply::SchemaChanged { table: left.schema.table, version: left.schema.version });
+        }
+        let (low, high) =
+            (left.descriptor.epoch.min(right.descriptor.epoch), left.descriptor.epoch.max(right.descriptor.epoch));
+        let before = if terrane_env::planted!("a merged region continues from the lower epoch") { low } else { high };
+        let descriptor =
+            RegionDescriptor { region: merge.into, range, epoch: RegionEpoch(before.0 + 1), ..left.descriptor.clone() };
+        let planned = match KeyRange::new(left.planned.start.clone(), right.planned.end.clone()) {
+            Ok(planned) if left.planned != right.planned => planned,
+            _ => left.planned.clone(),
+        };
+        Ok(RegionState { descriptor, schema: left.schema.clone(), planned })
+    }
+
+    /// Records what two regions became that are already gone. Does nothing if that is recorded, or if nothing shows that they
+    /// were merged. Returns whether anything changed.
+    pub fn note_merge(&mut self, merge: &Merge) -> bool {
+        let is_known = self.regions.contains_key(&merge.into) || self.retired.contains_key(&merge.into);
+        let mut noted = false;
+        for parent in [merge.left, merge.right] {
+            if is_known && !self.regions.contains_key(&parent) && !self.retired.contains_key(&parent) {
+                self.retire(parent, Successors::Merged(merge.into));
+                noted = true;
+            }
+        }
+        noted
     }
 
     /// Puts a schema, creates regions, drops a table. Everything is idempotent.
@@ -219,7 +298,8 @@ impl GroupState {
             return;
         }
         let descriptor = RegionDescriptor { group: self.group, ..descriptor.clone() };
-        let region = RegionState { descriptor, schema: schema.clone() }.under(schema);
+        let planned = descriptor.range.clone();
+        let region = RegionState { descriptor, schema: schema.clone(), planned }.under(schema);
         let before = self.regions.insert(region.descriptor.region, region.clone());
         assert!(before.is_none(), "group {}: region {} is created twice", self.group, region.descriptor.region);
         changes.created.push(region);
@@ -238,7 +318,8 @@ impl GroupState {
     /// The group's part of its durable point. Regions keep theirs with their own points.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let mut out = vec![FORMAT];
+        let has_merges = self.retired.values().any(|successors| matches!(successors, Successors::Merged(_)));
+        let mut out = vec![if has_merges { FORMAT } else { FORMAT_SPLITS }];
         put_count(&mut out, self.tables.len());
         for schema in self.tables.values() {
             put_long(&mut out, &schema.encode());
@@ -249,7 +330,12 @@ impl GroupState {
         }
         put_count(&mut out, self.retired_order.len());
         for region in &self.retired_order {
-            let [left, right] = self.retired.get(region).copied().unwrap_or_default();
+            let (left, right) = match self.retired.get(region) {
+                Some(Successors::Daughters([left, right])) => (*left, *right),
+                // No region has the id 0.
+                Some(Successors::Merged(into)) => (*into, RegionId(0)),
+                None => continue,
+            };
             for id in [*region, left, right] {
                 put_u64(&mut out, id.0);
             }
@@ -260,7 +346,7 @@ impl GroupState {
     pub fn decode(group: GroupId, record: Bytes) -> Result<Self, Malformed> {
         let mut state = Self::new(group);
         let mut reader = Reader::new(record);
-        if reader.u8()? != FORMAT {
+        if !(FORMAT_SPLITS..=FORMAT).contains(&reader.u8()?) {
             return Err(Malformed("this build does not know the version of the group's state"));
         }
         for _ in 0..reader.count(4)? {
@@ -272,7 +358,9 @@ impl GroupState {
         }
         for _ in 0..reader.count(24)? {
             let [region, left, right] = [reader.u64()?, reader.u64()?, reader.u64()?].map(RegionId);
-            state.retire(region, [left, right]);
+            let successors =
+                if right == RegionId(0) { Successors::Merged(left) } else { Successors::Daughters([left, right]) };
+            state.retire(region, successors);
         }
         reader.finish()?;
         Ok(state)

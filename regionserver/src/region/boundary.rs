@@ -63,7 +63,7 @@ mod tests {
             group: GroupId(2),
             schema_version: 1,
         };
-        RegionState { descriptor, schema: Arc::new(schema) }
+        RegionState { planned: descriptor.range.clone(), descriptor, schema: Arc::new(schema) }
     }
 
     #[test]

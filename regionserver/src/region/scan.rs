@@ -490,6 +490,8 @@ impl Filler {
     fn complete(mut self) -> Block {
         self.leave_source();
         self.place_cursor();
+        let last = (!self.last_row.is_empty()).then_some(&self.last_row[..]);
+        self.hosted.load.read(self.block.row_count, self.block.rows.len() as u64, |_| last);
         self.block
     }
 

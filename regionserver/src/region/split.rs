@@ -35,6 +35,7 @@ pub async fn split(
     stock: &RegionIdStock,
     addresses: &Addresses,
 ) -> Result<Vec<RegionDescriptor>, Error> {
+    let _guard = hosted.begin_change("split")?;
     let state = hosted.state();
     let at = match at {
         Some(at) => {

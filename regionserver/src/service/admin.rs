@@ -14,11 +14,12 @@ use tonic::{Request, Response, Status};
 
 use crate::edge::Edge;
 use crate::error_mapping::{not_leader, propose_error, stopping};
+use crate::hosted::HostedRegion;
 use crate::maintenance::{Maintenance, Progress};
 use crate::membership::{self, Membership, raft_error};
 use crate::operation::ChangeTables;
 use crate::proposal::{Group, Proposal};
-use crate::region::split;
+use crate::region::{merge, split};
 use crate::region_ids::RegionIdStock;
 
 /// The edge for commands.
@@ -113,6 +114,11 @@ impl v1::region_server_server::RegionServer for AdminService {
         let daughters = daughters.iter().map(v1::RegionDescriptor::from).collect();
         Ok(Response::new(v1::SplitReply { daughters }))
     }
+
+    async fn merge(&self, request: Request<v1::MergeRequest>) -> Result<Response<v1::MergeReply>, Status> {
+        let region = self.merge_regions(request.into_inner()).await.map_err(|error| error::status(&error))?;
+        Ok(Response::new(v1::MergeReply { region: Some((&region).into()) }))
+    }
 }
 
 impl AdminService {
@@ -184,17 +190,30 @@ impl AdminService {
 
     async fn split_region(&self, request: v1::SplitRequest) -> Result<Vec<RegionDescriptor>, Error> {
         self.check(request.hello.as_ref())?;
-        let region = RegionId(request.region);
+        let hosted = self.region(RegionId(request.region), RegionEpoch(request.epoch))?;
+        let group = self.group(hosted.group)?;
+        let at = (!request.at.is_empty()).then_some(request.at);
+        split::split(&hosted, &group, at, &self.region_ids, &self.edge.addresses).await
+    }
+
+    async fn merge_regions(&self, request: v1::MergeRequest) -> Result<RegionDescriptor, Error> {
+        self.check(request.hello.as_ref())?;
+        let one = self.region(RegionId(request.region), RegionEpoch(request.epoch))?;
+        let other = self.region(RegionId(request.other), RegionEpoch(request.other_epoch))?;
+        let group = self.group(one.group)?;
+        merge::merge(&one, &other, &group, &self.region_ids, &self.edge.addresses).await
+    }
+
+    /// A region that an order names, at its epoch unless that is 0.
+    fn region(&self, region: RegionId, epoch: RegionEpoch) -> Result<Arc<HostedRegion>, Error> {
         let hosted = self.edge.replicas.regions.get(region);
         let hosted =
             hosted.ok_or_else(|| Error::StaleEpoch { region, current: self.edge.replicas.successors(region) })?;
         let now = hosted.state().descriptor.clone();
-        if request.epoch != 0 && now.epoch != RegionEpoch(request.epoch) {
+        if epoch != RegionEpoch(0) && now.epoch != epoch {
             return Err(Error::StaleEpoch { region, current: vec![now] });
         }
-        let group = self.group(hosted.group)?;
-        let at = (!request.at.is_empty()).then_some(request.at);
-        split::split(&hosted, &group, at, &self.region_ids, &self.edge.addresses).await
+        Ok(hosted)
     }
 
     /// A group that this server leads. A follower names the leader.

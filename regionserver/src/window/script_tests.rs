@@ -4,6 +4,8 @@
 //! apply CLIENT NUMBERS at=MS [lowest=N] [result=BYTES]    numbers are `7` or `7-9`
 //! settle CLIENT at=MS below=N [waits=A-B,C-D]             the client reports what it waits for
 //! look CLIENT NUMBER first=MS                             what is known of a number first tried then
+//! aside                                                   exchanges the window with the one of the right neighbour
+//! unite                                                   merges it with the one of the right neighbour
 //! restart                                                 the window is encoded and decoded
 //! show                                                    the floor, and a line per client
 //! ```
@@ -36,7 +38,7 @@ fn ranges(ranges: &Ranges) -> String {
     format!("[{}]", ranges.iter().map(range).collect::<Vec<_>>().join(" "))
 }
 
-fn command(window: &mut Window, line: &str, out: &mut String) {
+fn command(window: &mut Window, aside: &mut Window, line: &str, out: &mut String) {
     let words: Vec<&str> = line.split(' ').collect();
     let at = number(&words, "at").unwrap_or_default();
     match words[0] {
@@ -73,6 +75,8 @@ fn command(window: &mut Window, line: &str, out: &mut String) {
             };
             writeln!(out, "{} {operation}: {known}", words[1]).expect("writing to a string");
         }
+        "aside" => std::mem::swap(window, aside),
+        "unite" => *window = Window::united(std::mem::take(window), std::mem::take(aside)),
         "restart" => *window = Window::decode(window.encode()).expect("a window decodes"),
         "show" => {
             writeln!(out, "floor={} bytes={}", window.floor, window.bytes).expect("writing to a string");
@@ -92,7 +96,7 @@ fn command(window: &mut Window, line: &str, out: &mut String) {
 #[test]
 fn windows_behave_as_recorded() {
     check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/window/testdata"), || {
-        let mut window = Window::default();
-        move |line: &str, out: &mut String| command(&mut window, line, out)
+        let (mut window, mut aside) = (Window::default(), Window::default());
+        move |line: &str, out: &mut String| command(&mut window, &mut aside, line, out)
     });
 }

@@ -138,6 +138,13 @@ impl Master for IdMaster {
     async fn split_region(&self, _: Request<v1::SplitRegionRequest>) -> Result<Response<v1::SplitRegionReply>, Status> {
         unsupported()
     }
+
+    async fn merge_regions(
+        &self,
+        _: Request<v1::MergeRegionsRequest>,
+    ) -> Result<Response<v1::MergeRegionsReply>, Status> {
+        unsupported()
+    }
 }
 
 /// The master, the directory, and the server while it runs.

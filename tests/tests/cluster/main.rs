@@ -8,6 +8,7 @@ mod consistency;
 mod data_model;
 mod faults;
 mod leadership;
+mod merges;
 mod model;
 mod routing;
 mod schema;

@@ -20,22 +20,22 @@ const WRITERS: usize = 6;
 const SPLITS_LEAST: usize = 8;
 
 #[derive(Clone)]
-struct Load {
-    table: Table,
+pub struct Load {
+    pub table: Table,
     history: Arc<Mutex<History>>,
-    over: Arc<AtomicBool>,
+    pub over: Arc<AtomicBool>,
 }
 
 impl Load {
-    fn new(table: Table) -> Load {
+    pub fn new(table: Table) -> Load {
         Load { table, history: Arc::default(), over: Arc::default() }
     }
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    async fn write(&self, key: &str) -> Result<()> {
+    pub async fn write(&self, key: &str) -> Result<()> {
         let number = self.history.lock().attempt(key.as_bytes());
         let value = format!("{number}:{}", "x".repeat(100));
         self.table.put(Put::new(key).set_at("f", "n", i64::try_from(number)?, value)).await?;
@@ -44,7 +44,7 @@ impl Load {
     }
 
     /// Scans and checks until the load is over; returns the number of scans.
-    async fn scan_on(&self, reverse: bool) -> Result<usize> {
+    pub async fn scan_on(&self, reverse: bool) -> Result<usize> {
         let mut scans = 0;
         while !self.is_over() {
             self.scan_once(reverse).await?;
@@ -87,7 +87,7 @@ impl Load {
     }
 
     /// Checks that all rows have their last acknowledged number; no writes are in flight.
-    async fn check_all(&self) -> Result<()> {
+    pub async fn check_all(&self) -> Result<()> {
         let expected: BTreeMap<Vec<u8>, Read> = self.history.lock().begin_scan(&KeyRange::all());
         ensure!(self.table.count(KeyRange::all()).await? == expected.len() as u64, "the count differs");
         self.scan_once(false).await.context("forwards")?;
@@ -101,7 +101,7 @@ fn number_in(value: Option<&[u8]>) -> u64 {
 }
 
 /// Keys that spread over the whole table.
-fn row_key(row: usize) -> String {
+pub fn row_key(row: usize) -> String {
     format!("{:03}-{row:05}", row * 631 % 1000)
 }
 
@@ -208,7 +208,7 @@ async fn regions_split_by_themselves_under_load(engine: BackendKind) -> Result<(
     load.over.store(true, Ordering::Relaxed);
     assert!(scanner.await?? > 0 && getter.await?? > 0);
     load.check_all().await.context("after the load")?;
-    regions_cover_the_table(&client).await?;
+    regions_cover_the_table(&client, "load").await?;
 
     for index in 0..3 {
         cluster.stop_server(index).await;
@@ -219,19 +219,19 @@ async fn regions_split_by_themselves_under_load(engine: BackendKind) -> Result<(
     cluster.stop_all().await;
     cluster.start_all().await?;
     load.check_all().await.context("everything was restarted")?;
-    regions_cover_the_table(&client).await?;
+    regions_cover_the_table(&client, "load").await?;
     cluster.stop_all().await;
     Ok(())
 }
 
 /// Every row is in one region, and `meta` shows them all.
-async fn regions_cover_the_table(client: &terrane_client::Client) -> Result<()> {
-    let regions = client.admin().regions(Some("load")).await?;
+pub async fn regions_cover_the_table(client: &terrane_client::Client, table: &str) -> Result<()> {
+    let regions = client.admin().regions(Some(table)).await?;
     let ranges: Vec<&KeyRange> = regions.iter().map(|region| &region.descriptor.range).collect();
     ensure!(ranges[0].start.is_empty() && ranges[ranges.len() - 1].end.is_empty(), "{ranges:?}");
     ensure!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{ranges:?}");
     let meta = client.table("meta").await?;
-    let rows = all_rows(&meta, Scan::prefix("load,")).await?;
+    let rows = all_rows(&meta, Scan::prefix(format!("{table},"))).await?;
     ensure!(rows.len() == regions.len(), "meta shows {:?}", keys(&rows));
     Ok(())
 }

@@ -106,6 +106,19 @@ pub struct RegionInfo {
     pub state: String,
     /// The addresses of all servers with a replica of it.
     pub servers: Vec<String>,
+    /// What is requested of it.
+    pub load: RegionLoad,
+}
+
+/// The load of a region, per second, averaged over the last few seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionLoad {
+    /// Rows read.
+    pub rows_read: u64,
+    /// Rows written.
+    pub rows_written: u64,
+    /// Bytes of the rows read and written.
+    pub bytes: u64,
 }
 
 /// A summary of the whole cluster.

@@ -30,8 +30,8 @@ struct Gathered {
 }
 
 impl GroupMachine {
-    /// Applies one entry; returns a reply per operation. The boundary is held throughout, also while a split waits for its
-    /// parent's own split to be on disk: that wait needs writes of the manifest only, no freeze.
+    /// Applies one entry; returns a reply per operation. The boundary is held throughout, also while a split or
+    /// merge waits for the origin of its parents to be on disk: that wait needs writes of the manifest only, no freeze.
     pub(super) async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Reply> {
         terrane_env::buggify_pause!("an entry is applied late").await;
         // Before the boundary, which the flushes that free memory need.
@@ -53,8 +53,10 @@ impl GroupMachine {
                 // What changes regions finds them as the writes before it left them.
                 self.apply_rows(entry.index, &mut gathered);
             }
-            if let Operation::Split(split) = &operation {
-                self.finish_parents_split(split, entry.index).await;
+            match &operation {
+                Operation::Split(split) => self.finish_origins(&[split.region], entry.index).await,
+                Operation::Merge(merge) => self.finish_origins(&[merge.left, merge.right], entry.index).await,
+                Operation::Write(_) | Operation::ChangeTables(_) | Operation::Settle(_) | Operation::Tick => {}
             }
             let mut inner = self.inner.lock();
             let reply = match operation {
@@ -64,6 +66,7 @@ impl GroupMachine {
                     Ok(None)
                 }
                 Operation::Split(split) => self.split(&mut inner, entry, &split).map(Some),
+                Operation::Merge(merge) => self.merge(&mut inner, entry, &merge).map(Some),
                 Operation::Settle(settle) => settle_numbers(&mut inner, entry, &settle),
                 Operation::Tick => Ok(None),
             };

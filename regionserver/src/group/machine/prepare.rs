@@ -24,13 +24,20 @@ impl GroupMachine {
         match proposal {
             Proposal::Write(write) => self.prepare_write(packing, write, entry),
             // What changes regions or schemas is packed alone, and clears what the evaluator has recorded.
-            Proposal::ChangeTables(_) | Proposal::Split(_) if !packing.alone => Prepared::WhenLanded,
+            Proposal::ChangeTables(_) | Proposal::Split(_) | Proposal::Merge(_) if !packing.alone => {
+                Prepared::WhenLanded
+            }
             Proposal::ChangeTables(change) => {
                 change.encode(entry);
                 self.evaluator.lock().forget();
                 Prepared::PackedAlone
             }
             Proposal::Split(split) => self.prepare_split(split, entry),
+            Proposal::Merge(merge) => {
+                merge.encode(entry);
+                self.evaluator.lock().forget();
+                Prepared::PackedAlone
+            }
             Proposal::Settle(settle) => {
                 settle.encode(entry);
                 Prepared::Packed

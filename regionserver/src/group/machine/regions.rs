@@ -1,4 +1,4 @@
-//! Applies what entries say about tables and regions: creating, altering, dropping, splitting.
+//! Applies what entries say about tables and regions: creating, altering, dropping, splitting, merging.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use tokio::time::Instant;
 use super::{GroupMachine, Inner};
 use crate::group::region_state::RegionState;
 use crate::hosted::HostedRegion;
-use crate::operation::{ChangeTables, Split};
+use crate::operation::{ChangeTables, Merge, Split};
 use crate::region::bloom_prefix::row_prefix;
 use crate::reply::Reply;
+use crate::window::Window;
 
-/// How long a split waits for space on a full disk before the process ends, to be started again by its supervisor, and how
+/// How long a split or merge waits for space on a full disk before the process ends, to be started again by its supervisor, and how
 /// often it tries meanwhile.
 const FULL_DISK_PATIENCE: Duration = Duration::from_secs(60);
 const FULL_DISK_RETRY: Duration = Duration::from_millis(100);
@@ -45,22 +46,22 @@ impl GroupMachine {
         self.signals.wake();
     }
 
-    /// Waits until the split that created this split's parent is on disk: a region is not split before that. On a full disk it
-    /// waits for space, and with it the group: what frees space (compactions, dropped tables) concerns others.
-    pub(super) async fn finish_parents_split(&self, split: &Split, index: u64) {
-        let parent = self.inner.lock().hosted.get(&split.region).cloned();
-        let Some(parent) = parent.filter(|parent| parent.opened_at < index) else {
-            return;
-        };
-        let began = Instant::now();
-        while let Err(error) = self.engine.finish_split(&parent.engine).await {
-            if !error.is_disk_full() || began.elapsed() > FULL_DISK_PATIENCE {
-                abort_process(&format!(
-                    "cannot split region {}, because its files cannot be written: {error}",
-                    split.region
-                ));
+    /// Waits until the splits or merges that these regions came from are on disk: a region is not split or merged before
+    /// that. On a full disk it waits for space, and with it the group: what frees space (compactions, dropped tables)
+    /// concerns others.
+    pub(super) async fn finish_origins(&self, parents: &[RegionId], index: u64) {
+        for region in parents {
+            let parent = self.inner.lock().hosted.get(region).cloned();
+            let Some(parent) = parent.filter(|parent| parent.opened_at < index) else { continue };
+            let began = Instant::now();
+            while let Err(error) = self.engine.finish_split(&parent.engine).await {
+                if !error.is_disk_full() || began.elapsed() > FULL_DISK_PATIENCE {
+                    abort_process(&format!(
+                        "cannot split or merge region {region}, because its files cannot be written: {error}"
+                    ));
+                }
+                tokio::time::sleep(FULL_DISK_RETRY).await;
             }
-            tokio::time::sleep(FULL_DISK_RETRY).await;
         }
     }
 
@@ -120,6 +121,64 @@ impl GroupMachine {
     }
 }
 
+impl GroupMachine {
+    pub(super) fn merge(&self, inner: &mut Inner, entry: &AppliedEntry, merge: &Merge) -> Result<Reply, Reply> {
+        let hosted = |region| inner.hosted.get(&region).cloned().ok_or(region);
+        let (left, right) = match (hosted(merge.left), hosted(merge.right)) {
+            (Ok(left), Ok(right)) => (left, right),
+            (Err(gone), _) | (_, Err(gone)) => {
+                let refusal = inner.state.stale(gone);
+                // As with a split: the merged region may be on disk already, but not where it came from.
+                if inner.state.note_merge(merge) {
+                    inner.mark_dirty(entry.index);
+                }
+                return Err(refusal);
+            }
+        };
+        if let Some(later) = [&left, &right].into_iter().find(|parent| entry.index <= parent.opened_at) {
+            // The region is on disk as it was after this entry, so the entry was refused.
+            return Err(inner.state.stale(later.region));
+        }
+        let state = inner.state.merge(merge)?;
+        let [mut of_left, of_right] =
+            [merge.left, merge.right].map(|region| inner.windows.remove(&region).unwrap_or_default());
+        if !terrane_env::planted!("a merge forgets the window of one side") {
+            of_left = Window::united(of_left, of_right);
+        }
+        let into = SplitDaughter {
+            region: merge.into,
+            point: DurablePoint {
+                group: self.group,
+                index: entry.index,
+                // Above the numbers of both sides, so that later writes act after theirs.
+                sequence: left.engine.sequence().max(right.engine.sequence()),
+                stamp: entry.stamp,
+                descriptor: state.encode(),
+                window: of_left.encode(),
+            },
+        };
+        let region = self.engine.merge(&left.engine, &right.engine, into).unwrap_or_else(|error| {
+            abort_process(&format!("cannot merge regions {} and {}: {error}", merge.left, merge.right));
+        });
+        set_attributes(&region, &state.schema);
+        let descriptor = state.descriptor.clone();
+        let hosted = HostedRegion::new(state, region, 0);
+        hosted.set_in_manifest(false);
+        inner.windows.insert(merge.into, of_left);
+        inner.hosted.insert(merge.into, hosted.clone());
+        self.regions.insert(hosted);
+        // Only now: a request always finds a parent or the merged region, never a gap.
+        for parent in [merge.left, merge.right] {
+            inner.hosted.remove(&parent);
+            self.regions.remove(parent);
+        }
+        self.signals.request_flush(merge.into);
+        inner.mark_dirty(entry.index);
+        self.metrics.merges.inc();
+        Ok(Reply::Merged { region: descriptor })
+    }
+}
+
 impl Inner {
     /// Gives a region its new schema: families, rules, how files are written. A change of what readers see takes a sequence
     /// number, as a write does.
@@ -151,7 +210,7 @@ impl Inner {
     }
 }
 
-/// Sets the attributes of a table that the engine does not record. A split passes them on to the daughters.
+/// Sets the attributes of a table that the engine does not record. A split or merge passes them on.
 pub(super) fn set_attributes(region: &Region, schema: &TableSchema) {
     region.set_prefix(row_prefix(schema));
     region.set_history(schema.history_ms);

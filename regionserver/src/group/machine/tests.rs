@@ -1,5 +1,7 @@
 //! What a replica restores after a crash, from the manifest and a replay of the log.
 
+mod merges;
+
 use terrane_engine::{BackendKind, Options, Patience};
 use terrane_types::cell::{CellRef, LATEST, pack};
 use terrane_types::{FamilyName, FamilySchema, KeyRange, Projection, RegionEpoch, TableId, TableName};

@@ -5,8 +5,10 @@
 //! alter v2 [families=f,g] [read-only] [key=DECLARATION atomic=N]
 //! drop
 //! split r1@1 m r2 r3                     splits r1 at epoch 1 at row m into r2 and r3
+//! merge r1@1 r2@1 r3                     merges r1 and r2 at their epochs into r3; a replay that finds neither notes it
 //! write r1@1 [schema=1] [exact] [families=f,g]    a write of an epoch, checked under a version of the schema
-//! where r1                               the regions that r1 was split into
+//! where r1                               the regions that r1 was split or merged into
+//! planned                                every region with the range that no automatic merge leaves
 //! on-disk r2@2[,m)s1                     a region that the engine brings back
 //! restart                                encodes and decodes everything
 //! forget-regions                         decodes the group's part alone
@@ -165,12 +167,32 @@ fn command(state: &mut GroupState, line: &str) -> Option<String> {
                 Err(reply) => refusal(&reply),
             }
         }
+        "merge" => {
+            let parents = [words[1], words[2]].map(|word| word.split_once('@').expect("a region and its epoch"));
+            let [(left, left_epoch), (right, right_epoch)] =
+                parents.map(|(region, epoch)| (region_id(region), RegionEpoch(number(epoch))));
+            let merge = Merge { left, left_epoch, right, right_epoch, into: region_id(words[3]) };
+            if state.region(left).is_none() && state.region(right).is_none() && state.note_merge(&merge) {
+                return Some("noted".to_owned());
+            }
+            match state.merge(&merge) {
+                Ok(merged) => shown(&merged.descriptor),
+                Err(reply) => refusal(&reply),
+            }
+        }
+        "planned" => {
+            let planned = |region: &RegionState| {
+                let (start, end) = (escape(&region.planned.start), escape(&region.planned.end));
+                format!("r{} of [{start},{end})", region.descriptor.region)
+            };
+            state.regions().map(planned).collect::<Vec<_>>().join("; ")
+        }
         "write" => check_write(state, &words).map_or_else(|reply| refusal(&reply), |()| "ok".to_owned()),
         "where" => all(&state.successors(region_id(words[1]))),
         "on-disk" => {
             let descriptor = descriptor(words[1]);
             let schema = Arc::new(schema(descriptor.schema_version, "f"));
-            state.restore(RegionState { descriptor, schema });
+            state.restore(RegionState { planned: descriptor.range.clone(), descriptor, schema });
             return None;
         }
         "restart" => {
@@ -202,7 +224,8 @@ fn groups_behave_as_recorded() {
 fn forwarding_of_split_regions_is_bounded() {
     let mut state = GroupState::new(GroupId(2));
     for region in 0..2 * RETIRED_MAX as u64 {
-        state.retire(RegionId(region), [RegionId(region + 10_000), RegionId(region + 20_000)]);
+        let daughters = [RegionId(region + 10_000), RegionId(region + 20_000)];
+        state.retire(RegionId(region), Successors::Daughters(daughters));
     }
     assert_eq!((state.retired.len(), state.retired_order.len()), (RETIRED_MAX, RETIRED_MAX));
 }

@@ -1,0 +1,155 @@
+//! Merges while clients write and scan, by hand and on their own, and restarts after them.
+
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result, ensure};
+use terrane_client::{Admin, Client, Delete, Error, RegionDescriptor, RegionId, Scan, TableChange, TableSpec};
+use terrane_regionserver::BackendKind;
+use terrane_tests::cluster::Cluster;
+use terrane_tests::eventually::eventually;
+
+use crate::splits::{Load, regions_cover_the_table, row_key};
+use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, text_of, with_engine};
+
+const ROWS: usize = 300;
+
+async fn regions(admin: &Admin, table: &str) -> Result<Vec<RegionDescriptor>> {
+    Ok(admin.regions(Some(table)).await?.into_iter().map(|region| region.descriptor).collect())
+}
+
+/// Splits the table's regions at these rows.
+async fn split_at(admin: &Admin, table: &str, rows: &[&str]) -> Result<()> {
+    for row in rows {
+        let regions = regions(admin, table).await?;
+        let holder = regions.iter().find(|region| region.range.contains(row.as_bytes()));
+        admin.split(holder.context("the regions cover the table")?.region, Some(row.as_bytes())).await?;
+    }
+    Ok(())
+}
+
+/// Merges the first two regions of the table until one is left.
+async fn merge_all(admin: &Admin, table: &str) -> Result<()> {
+    loop {
+        let regions = regions(admin, table).await?;
+        let [left, right, ..] = regions.as_slice() else { return Ok(()) };
+        // In either order.
+        let merged = admin.merge(right.region, left.region).await?;
+        assert_eq!((&merged.range.start, &merged.range.end), (&left.range.start, &right.range.end));
+        assert!(merged.epoch > left.epoch.max(right.epoch), "{merged:?} of {left:?} and {right:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_is_invisible_to_clients_on_lsm() -> Result<()> {
+    a_merge_is_invisible_to_clients(BackendKind::Lsm).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_merge_is_invisible_to_clients_on_memory() -> Result<()> {
+    a_merge_is_invisible_to_clients(BackendKind::Memory).await
+}
+
+async fn a_merge_is_invisible_to_clients(engine: BackendKind) -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(engine)).await?;
+    let client = cluster.client().await?;
+    let load = Load::new(plain_table(&client, "merge", NEVER_SPLIT).await?);
+    for row in 0..ROWS {
+        load.write(&row_key(row)).await?;
+    }
+    let writer = tokio::spawn({
+        let load = load.clone();
+        async move {
+            let mut row = 0;
+            while !load.is_over() {
+                load.write(&row_key(row % ROWS)).await?;
+                row += 1;
+            }
+            anyhow::Ok(row)
+        }
+    });
+    let (forward, backward) = (load.clone(), load.clone());
+    let forward = tokio::spawn(async move { forward.scan_on(false).await });
+    let backward = tokio::spawn(async move { backward.scan_on(true).await });
+    let counter = tokio::spawn(count_up(client.clone(), load.clone()));
+    let admin = client.admin();
+    for versions in ["2", "3", "1"] {
+        split_at(&admin, "merge", &["500", "250", "750"]).await?;
+        // Each region has the change at a number of its own.
+        admin.alter_table("merge", TableChange::new().family("f", &[("versions", versions)])).await?;
+        merge_all(&admin, "merge").await?;
+        regions_cover_the_table(&client, "merge").await?;
+    }
+    load.over.store(true, Ordering::Relaxed);
+    assert!(writer.await?? > 0);
+    assert!(forward.await?? > 0 && backward.await?? > 0);
+    let increments = counter.await??;
+    let rows = all_rows(&client.table("merge").await?, Scan::prefix("count-")).await?;
+    let sum: u64 = rows.iter().filter_map(|row| row.value("f", "c")).map(number).sum();
+    assert_eq!(sum, increments, "each increment counts once");
+    for row in rows {
+        client.table("merge").await?.delete(Delete::new(row.row())).await?;
+    }
+    load.check_all().await.context("after the load")?;
+    for index in 0..3 {
+        cluster.stop_server(index).await;
+        load.check_all().await.with_context(|| format!("server {index} is down"))?;
+        cluster.start_server(index).await?;
+        cluster.wait_for_leaders().await?;
+    }
+    cluster.stop_all().await;
+    Ok(())
+}
+
+/// Increments counters in all regions until the load is over; returns how often.
+async fn count_up(client: Client, load: Load) -> Result<u64> {
+    let table = client.table("merge").await?;
+    let mut done = 0;
+    while !load.is_over() {
+        let key = format!("count-{}", done % 7);
+        table.increment(&key, "f", "c", 1).await?;
+        done += 1;
+    }
+    Ok(done)
+}
+
+fn number(value: &[u8]) -> u64 {
+    value.try_into().map(u64::from_be_bytes).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regions_that_cannot_be_merged_are_refused_with_the_reason() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Memory)).await?;
+    let client = cluster.client().await?;
+    let admin = client.admin();
+    let mut spec = TableSpec::new("apart")?.family("f", &[])?;
+    for row in ["b", "c", "d", "e", "f", "g", "h"] {
+        spec = spec.split_at(row.as_bytes());
+    }
+    admin.create_table(spec).await?;
+    plain_table(&client, "other", NEVER_SPLIT).await?;
+    let apart = regions(&admin, "apart").await?;
+    let other = regions(&admin, "other").await?[0].region;
+    let refused = async |one: RegionId, two: RegionId| match admin.merge(one, two).await {
+        Err(error @ (Error::Invalid { .. } | Error::NotFound { .. })) => Ok(text_of(&error)),
+        met => anyhow::bail!("{one} and {two}: {met:?}"),
+    };
+    let says = async |one: RegionId, two: RegionId, what: &str| {
+        let text = refused(one, two).await?;
+        ensure!(text.contains(what), "{text:?} does not say {what:?}");
+        anyhow::Ok(())
+    };
+    says(apart[0].region, apart[2].region, "are not neighbours").await?;
+    says(apart[0].region, apart[0].region, "is named twice").await?;
+    says(apart[0].region, other, "different tables").await?;
+    says(apart[0].region, RegionId(9_999), "9999").await?;
+    let two = apart.windows(2).find(|pair| pair[0].group != pair[1].group);
+    let two = two.context("regions of a new table are spread over groups")?;
+    says(two[0].region, two[1].region, "move one of them").await?;
+    eventually("nothing has changed", SOON, async || {
+        ensure!(regions(&admin, "apart").await? == apart);
+        Ok(())
+    })
+    .await?;
+    cluster.stop_all().await;
+    Ok(())
+}
