@@ -14,7 +14,7 @@ pub const USAGE: &str =
 const RUNS_DEFAULT: u32 = 9;
 const RUNS_MAX: u32 = 1_000;
 /// The default cluster.
-const MASTERS_DEFAULT: u16 = 1;
+const MASTERS_DEFAULT: u16 = 3;
 const SERVERS_DEFAULT: u16 = 5;
 const REGIONS_DEFAULT: u32 = 100;
 const TASKS_DEFAULT: u32 = 64;
