@@ -12,6 +12,7 @@ pub mod cluster;
 mod counters;
 mod full_disk;
 mod load;
+mod lost_server;
 mod masterless;
 mod promised_bodies;
 mod split_key;
@@ -60,6 +61,11 @@ const CHECKS: &[Check] = &[
         run: promised_bodies::run,
     },
     Check { name: "full-disk", what: "a follower whose disk is full refuses, and starts again", run: full_disk::run },
+    Check {
+        name: "lost-server",
+        what: "a server is lost with its disk, and the logs of the others have little room: writes continue",
+        run: lost_server::run,
+    },
     Check { name: "counters", what: "counters over kill -9 are exact, and every call is answered", run: counters::run },
     Check { name: "stop", what: "SIGTERM under load", run: load::stop },
     Check { name: "hang", what: "SIGSTOP under load", run: load::hang },

@@ -93,7 +93,15 @@ pub const FAULTS: &[Fault] = &[
         what: "ten regions are split",
         bounds: gap(50.0),
         needs: Needs::Nothing,
-        strike: split,
+        strike: |scene| split(scene).map(|_| Struck::default()),
+        repair: |_, _| Ok(()),
+    },
+    Fault {
+        name: "merge",
+        what: "ten regions are split, and their daughters merged",
+        bounds: gap(100.0),
+        needs: Needs::Nothing,
+        strike: merge,
         repair: |_, _| Ok(()),
     },
     Fault {
@@ -145,15 +153,28 @@ fn stop(scene: &mut Scene) -> anyhow::Result<Struck> {
     Ok(Struck { process: victim, administration: None })
 }
 
-fn split(scene: &mut Scene) -> anyhow::Result<Struck> {
+/// Splits some regions in the middle; returns the daughters of each.
+fn split(scene: &mut Scene) -> anyhow::Result<Vec<[String; 2]>> {
     let regions = scene.cluster.json_lines(&["admin", "regions", &scene.table])?;
     ensure!(regions.len() >= SPLITS, "{} regions are too few", regions.len());
     let step = regions.len() / SPLITS;
+    let mut split = Vec::new();
     for region in regions.iter().step_by(step).take(SPLITS) {
         let start = region["start"].as_str().context("a region has a start")?;
         let first: u64 = if start.is_empty() { 0 } else { start.parse().context("rows are numbers")? };
         let middle = format!("{:040}", first + scene.rows_per_region / 2);
-        scene.cluster.succeed(&["admin", "split", &region["region"].to_string(), "--at", &middle])?;
+        let region = region["region"].to_string();
+        let daughters = scene.cluster.json_lines(&["admin", "split", &region, "--at", &middle])?;
+        let daughter = |at: usize| daughters.get(at).map(|daughter| daughter["region"].to_string());
+        split.push([daughter(0).context("a first daughter")?, daughter(1).context("a second daughter")?]);
+    }
+    Ok(split)
+}
+
+/// Merges daughters, because regions merge only within a group.
+fn merge(scene: &mut Scene) -> anyhow::Result<Struck> {
+    for [left, right] in split(scene)? {
+        scene.cluster.succeed(&["admin", "merge", &left, &right])?;
     }
     Ok(Struck::default())
 }
