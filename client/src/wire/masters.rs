@@ -20,7 +20,7 @@ use parking_lot::RwLock;
 use terrane_proto::v1;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{MESSAGE_BYTES_MAX, OUTDATED, error, hello};
-use terrane_types::{ClusterId, Error as Wire, ServerId};
+use terrane_types::{ClusterId, Error as Wire, GroupId, ServerId};
 use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
@@ -28,6 +28,8 @@ use tonic::{Response, Status};
 use crate::deadline::{TRY_MAX, after};
 use crate::error::Error;
 
+/// The pause before a master is asked again that has not reached a group's leader.
+const GROUP_RETRY: Duration = Duration::from_millis(100);
 /// Between two rounds over all masters.
 const ROUND_WAIT_MIN: Duration = Duration::from_millis(50);
 const ROUND_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -263,7 +265,14 @@ fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
         };
     }
     match error::from_status(status) {
-        Wire::NotLeader { address: leader, .. } => Tried::Next(not_leader(address, leader.as_deref()), leader),
+        Wire::NotLeader { group: GroupId::MASTER, address: leader, .. } => {
+            Tried::Next(not_leader(address, leader.as_deref()), leader)
+        }
+        // Of a group whose leader the master could not reach: that one is no master.
+        Wire::NotLeader { group, .. } => {
+            let message = format!("the master has not reached the leader of group {group} yet");
+            Tried::Later(Error::Unavailable { message, retry_after: GROUP_RETRY }, GROUP_RETRY)
+        }
         Wire::Unavailable { message, retry_after } | Wire::InProgress { message, retry_after } => {
             Tried::Later(Error::Unavailable { message, retry_after }, retry_after)
         }
@@ -384,6 +393,15 @@ mod tests {
         assert_eq!(masters.call(Kind::Change, Duration::from_secs(5), first_redirects).await.unwrap(), 7);
         assert_eq!((asked.into_inner(), masters.masters.read()[1].0.as_str()), (2, "b:1"));
         assert_eq!(masters.first.into_inner(), 1, "the next call begins there");
+    }
+
+    #[test]
+    fn the_leader_of_another_group_is_not_asked_as_a_master() {
+        let group = terrane_types::GroupId(7);
+        let address = Some("server:1".into());
+        let refusal = Wire::NotLeader { group, term: 4, leader: Some(ServerId(2)), address, members: Vec::new() };
+        let tried = judge(Kind::Once, "a:1", &error::status(&refusal));
+        assert!(matches!(tried, Tried::Later(Error::Unavailable { .. }, _)));
     }
 
     #[tokio::test]
