@@ -7,10 +7,12 @@
 //! Invariants: an edit is applied as a whole or refused as a whole; ids are never reused; the regions of a table cover
 //! all keys.
 
+pub mod changes;
 pub mod checkpoint;
 pub mod codec;
 pub mod edit;
 pub mod groups;
+mod members;
 pub mod namespaces;
 pub mod outcome;
 pub mod page_keys;
@@ -28,9 +30,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use terrane_types::{
-    ClusterId, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, ServerId, TableId, TableSchema,
+    ClusterId, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
 
+use self::changes::ChangeState;
 use self::codec::{DecodeError, Reader, Writer};
 pub use self::edit::{Bootstrap, CatalogEdit, NewTable};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
@@ -39,7 +42,7 @@ pub use self::outcome::{Outcome, Refusal};
 use self::page_keys::{PageKeys, Secret};
 use self::regions::Regions;
 use self::requests::{RequestId, Requests};
-use self::servers::{Registration, Servers};
+use self::servers::{Drain, Registration, Servers};
 use self::tables::{TableEntry, TableState, Tables};
 use crate::ids::Ids;
 
@@ -51,6 +54,10 @@ const SCHEMA_VERSION_FIRST: u64 = 1;
 const VERSION_WITH_KEYS_AND_NAMESPACES: u16 = 2;
 /// The first checkpoint version with recorded requests.
 const VERSION_WITH_REQUESTS: u16 = 3;
+/// The first checkpoint version with changes of members, zones and drains.
+const VERSION_WITH_MEMBER_CHANGES: u16 = 4;
+/// The numbers of replicas that a group can have.
+pub const REPLICATIONS: [u32; 3] = [1, 3, 5];
 
 /// The durable state of the master.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +71,8 @@ pub struct Catalog {
     regions: Regions,
     page_keys: PageKeys,
     requests: Requests,
+    /// Whether an administrator has switched off that replicas and leaderships are spread.
+    balancing_off: bool,
 }
 
 impl Catalog {
@@ -117,6 +126,21 @@ impl Catalog {
         &self.requests
     }
 
+    /// Whether replicas and leaderships are spread without being asked.
+    pub const fn is_balancing(&self) -> bool {
+        !self.balancing_off
+    }
+
+    /// Whether a replica's id was handed out by this catalog.
+    pub fn has_assigned(&self, replica: ReplicaId) -> bool {
+        self.ids.has_assigned(replica)
+    }
+
+    /// Whether a group's id was handed out by this catalog.
+    pub fn has_assigned_group(&self, group: GroupId) -> bool {
+        self.ids.has_assigned_group(group)
+    }
+
     /// The id of the next group.
     pub fn next_group(&self) -> GroupId {
         self.ids.next_group()
@@ -134,7 +158,20 @@ impl Catalog {
                 Ok(Outcome::RegionIds(ids.regions(*count)))
             }
             CatalogEdit::AddGroups { expected, groups } => self.add_groups(*expected, groups),
-            CatalogEdit::OpenGroup { group } => self.open_group(*group),
+            CatalogEdit::OpenGroup { group } => self.groups.enter(*group, GroupState::Open).map(|()| Outcome::Done),
+            CatalogEdit::ServeGroup { group } => self.groups.enter(*group, GroupState::Partial).map(|()| Outcome::Done),
+            CatalogEdit::AbandonGroup { group } => self.abandon_group(*group),
+            CatalogEdit::BeginMembers(plan) => self.begin_change(plan, stamp),
+            CatalogEdit::PromoteMember { group, version } => self.step_change(*group, *version, ChangeState::Promoting),
+            CatalogEdit::UndoMembers { group, version } => self.step_change(*group, *version, ChangeState::Undoing),
+            CatalogEdit::EndMembers { group, version, members } => self.end_change(*group, *version, members),
+            CatalogEdit::DrainServer { server, drain } => self.drain_server(*server, *drain, stamp),
+            CatalogEdit::RemoveServer { server } => self.remove_server(*server),
+            CatalogEdit::SetReplication { replication } => self.set_replication(*replication),
+            CatalogEdit::SetBalancing { on } => {
+                self.balancing_off = !on;
+                Ok(Outcome::Done)
+            }
             CatalogEdit::CreateTable(new) => self.create_table(new, stamp),
             CatalogEdit::CreateNamespace { name } => self.namespaces.create(name).map(|()| Outcome::Done),
             CatalogEdit::DropNamespace { name } => self.namespaces.drop(name, &self.tables).map(|()| Outcome::Done),
@@ -201,6 +238,41 @@ impl Catalog {
         }
     }
 
+    fn drain_server(&mut self, server: ServerId, drain: bool, stamp: u64) -> Result<Outcome, Refusal> {
+        if self.servers.get(server).is_none() {
+            return Err(Refusal::NotFound(format!("server {server}")));
+        }
+        if drain {
+            let replicas = u32::try_from(self.groups.replicas_on(server)).unwrap_or(u32::MAX);
+            self.servers.begin_drain(server, Drain { since_ms: stamp, replicas });
+        } else {
+            self.servers.end_drain(server);
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn remove_server(&mut self, server: ServerId) -> Result<Outcome, Refusal> {
+        if self.servers.get(server).is_none() {
+            return Err(Refusal::NotFound(format!("server {server}")));
+        }
+        match self.groups.replicas_on(server) {
+            0 => self.servers.remove(server),
+            replicas => return Err(Refusal::Changed(format!("server {server} still has {replicas} replicas"))),
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn set_replication(&mut self, replication: u32) -> Result<Outcome, Refusal> {
+        if !REPLICATIONS.contains(&replication) {
+            return Err(Refusal::Invalid(format!("replication must be 1, 3 or 5, not {replication}")));
+        }
+        let Some(bootstrap) = &mut self.bootstrap else {
+            return Err(Refusal::Changed("the cluster is not bootstrapped".into()));
+        };
+        bootstrap.replication = replication;
+        Ok(Outcome::Done)
+    }
+
     fn add_groups(&mut self, expected: GroupId, plans: &[GroupPlan]) -> Result<Outcome, Refusal> {
         if self.ids.next_group() != expected {
             return Err(Refusal::Changed(format!("the next group is {}, not {expected}", self.ids.next_group())));
@@ -210,8 +282,7 @@ impl Catalog {
         }
         for plan in plans {
             let members = plan.servers.iter().map(|server| (self.ids.replica(), *server)).collect();
-            let entry = GroupEntry { state: GroupState::Creating, planned_leader: plan.leader, members };
-            self.groups.add(self.ids.group(), entry);
+            self.groups.add(self.ids.group(), GroupEntry::creating(plan.leader, members));
         }
         Ok(Outcome::Done)
     }
@@ -226,10 +297,6 @@ impl Catalog {
             Some(server) => Err(Refusal::NotFound(format!("server {server}"))),
             None => Ok(()),
         }
-    }
-
-    fn open_group(&mut self, group: GroupId) -> Result<Outcome, Refusal> {
-        if self.groups.open(group) { Ok(Outcome::Done) } else { Err(Refusal::NotFound(format!("group {group}"))) }
     }
 
     fn create_table(&mut self, new: &NewTable, stamp: u64) -> Result<Outcome, Refusal> {
@@ -349,6 +416,9 @@ impl Catalog {
         self.page_keys.encode(out);
         self.namespaces.encode(out);
         self.requests.encode(out);
+        self.servers.encode_marks(out);
+        members::encode_changes(&self.groups, out);
+        out.u8(u8::from(self.balancing_off));
     }
 
     /// Decodes the catalog of a checkpoint of this version.
@@ -368,6 +438,7 @@ impl Catalog {
             regions: Regions::decode(from)?,
             page_keys: PageKeys::default(),
             requests: Requests::default(),
+            balancing_off: false,
         };
         if version >= VERSION_WITH_KEYS_AND_NAMESPACES {
             catalog.page_keys = PageKeys::decode(from)?;
@@ -377,6 +448,15 @@ impl Catalog {
         }
         if version >= VERSION_WITH_REQUESTS {
             catalog.requests = Requests::decode(from)?;
+        }
+        if version >= VERSION_WITH_MEMBER_CHANGES {
+            catalog.servers.decode_marks(from)?;
+            members::decode_changes(&mut catalog.groups, from)?;
+            catalog.balancing_off = match from.u8()? {
+                0 => false,
+                1 => true,
+                found => return Err(DecodeError::Tag { what: "balancing mark", found }),
+            };
         }
         Ok(catalog)
     }

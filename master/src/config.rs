@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// How often servers report, and thus how old the master's view of leaders and sizes may be.
 pub const REPORT_EVERY_DEFAULT: Duration = Duration::from_millis(500);
+/// How long a server may be away by default: longer than a reboot takes.
+pub const REPLACE_AFTER_DEFAULT: Duration = Duration::from_secs(5 * 60);
 /// Missed reports after which a server counts as silent.
 const REPORTS_MISSED_MAX: u32 = 6;
 
@@ -26,6 +28,8 @@ pub struct MasterConfig {
     pub groups_per_server: usize,
     /// How often servers report.
     pub report_every: Duration,
+    /// How long a server may be away before its replicas are replaced.
+    pub replace_after: Duration,
 }
 
 impl Default for MasterConfig {
@@ -38,6 +42,7 @@ impl Default for MasterConfig {
             replication: 3,
             groups_per_server: 4,
             report_every: REPORT_EVERY_DEFAULT,
+            replace_after: REPLACE_AFTER_DEFAULT,
         }
     }
 }
@@ -56,11 +61,18 @@ impl MasterConfig {
         if self.groups_per_server == 0 {
             return Err("groups_per_server is 0, but each server must lead at least one group".into());
         }
+        if self.replace_after < self.silent_after() {
+            return Err(format!(
+                "replace-after is {:?}, but a server counts as silent only after {:?}; set at least that",
+                self.replace_after,
+                self.silent_after()
+            ));
+        }
         let masters = self.sorted_peers().len();
         if ![0, 1, 3, 5].contains(&masters) {
             return Err(format!(
                 "--peers names {masters} masters; use 1, 3 or 5: {}",
-                if masters % 2 == 0 {
+                if masters.is_multiple_of(2) {
                     "an even number tolerates no more failures than one master less"
                 } else {
                     "more would only make changes slower"

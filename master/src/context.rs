@@ -1,18 +1,19 @@
 //! What the components of a master share: the catalog's journal, what is observed, the way to the servers, and what the
 //! running procedures wait for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use terrane_types::{Error, GroupId, TableId};
 use tokio::sync::Notify;
 
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::journal::Journal;
 use crate::leadership::Leadership;
-use crate::observed::Observed;
+use crate::liveness::Moment;
+use crate::observed::{Observed, now};
 use crate::orders::Orders;
 
 /// Unfinished changes of tables that are accepted; also the most procedures of one kind.
@@ -29,7 +30,39 @@ pub enum Subject {
     Group(GroupId),
     /// A table that is being created, altered or dropped.
     Table(TableId),
+    /// A group whose members are changing.
+    Members(GroupId),
 }
+
+/// What an administrator sets for repair and balance.
+#[derive(Clone, Debug)]
+pub struct FleetSettings {
+    /// The address of this master, which owns the procedures that it drives.
+    pub owner: String,
+    /// How long a server may be away before its replicas are replaced.
+    pub replace_after: Duration,
+    /// Changes of members with copies from or to one server at a time.
+    pub changes_per_server: usize,
+}
+
+/// What a procedure waits for, and since when.
+#[derive(Clone, Debug)]
+struct Wait {
+    what: String,
+    since: Moment,
+}
+
+/// An unfinished procedure.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    /// When this master first saw it.
+    since: Moment,
+    /// Its steps that are done, of how many.
+    steps: (u32, u32),
+}
+
+/// A procedure that waits for the same thing for this long is a health issue.
+const STALLED_AFTER: Duration = Duration::from_secs(60);
 
 /// The shared parts of one master.
 pub struct MasterContext {
@@ -43,20 +76,31 @@ pub struct MasterContext {
     pub orders: Orders,
     /// Groups that each server is to lead.
     pub groups_per_server: usize,
+    /// Settings of repair and balance.
+    pub fleet: FleetSettings,
     /// Why a create was undone, by table.
     failures: Mutex<BTreeMap<TableId, Error>>,
     /// What each running procedure waits for, for `status`.
-    waits: Mutex<BTreeMap<Subject, String>>,
+    waits: Mutex<BTreeMap<Subject, Wait>>,
+    /// The unfinished procedures that this master has seen.
+    seen: Mutex<BTreeMap<Subject, Seen>>,
     /// Notified when a procedure begins to wait, so that another may start.
     waiting: Notify,
 }
 
 impl MasterContext {
     /// A context without procedures.
-    pub fn new(journal: Journal, observed: Arc<Observed>, orders: Orders, groups_per_server: usize) -> Self {
-        let (failures, waits) = (Mutex::new(BTreeMap::new()), Mutex::new(BTreeMap::new()));
+    pub fn new(
+        journal: Journal,
+        observed: Arc<Observed>,
+        orders: Orders,
+        groups_per_server: usize,
+        fleet: FleetSettings,
+    ) -> Self {
         let leadership = Leadership::new(journal.clone());
-        Self { journal, leadership, observed, orders, groups_per_server, failures, waits, waiting: Notify::new() }
+        let (failures, waits, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let waiting = Notify::new();
+        Self { journal, leadership, observed, orders, groups_per_server, fleet, failures, waits, seen, waiting }
     }
 
     /// Why a table's create was undone; returned once.
@@ -82,12 +126,15 @@ impl MasterContext {
 
     /// Records what a procedure waits for.
     pub fn begin_wait(&self, subject: Subject, what: String) {
-        if self.waits.lock().insert(subject, what).is_none() {
+        let mut waits = self.waits.lock();
+        let same = waits.get(&subject).filter(|wait| wait.what == what).map(|wait| wait.since);
+        let since = same.unwrap_or_else(now);
+        if waits.insert(subject, Wait { what, since }).is_none() {
             self.waiting.notify_one();
         }
     }
 
-    /// The procedure on this subject has ended.
+    /// The procedure on this subject has ended or made a step.
     pub fn end_wait(&self, subject: Subject) {
         self.waits.lock().remove(&subject);
     }
@@ -97,24 +144,58 @@ impl MasterContext {
         self.waiting.notified().await;
     }
 
-    /// What the running procedures wait for, by subject.
-    pub fn waits_by_subject(&self) -> MutexGuard<'_, BTreeMap<Subject, String>> {
-        self.waits.lock()
+    /// The subjects whose procedures wait.
+    pub fn waiting(&self) -> BTreeSet<Subject> {
+        self.waits.lock().keys().copied().collect()
     }
 
-    /// What the running procedures wait for.
+    /// What the running procedures wait for. A change of members waits for its copy as a matter of course, so it counts once
+    /// the copy makes no progress.
     pub fn waits(&self) -> Vec<String> {
-        self.waits.lock().values().cloned().collect()
+        let now = now();
+        let is_issue = |(subject, wait): &(&Subject, &Wait)| {
+            !matches!(subject, Subject::Members(_)) || now.since(wait.since) >= STALLED_AFTER
+        };
+        self.waits.lock().iter().filter(is_issue).map(|(_, wait)| wait.what.clone()).collect()
+    }
+
+    /// What the procedure on a subject waits for.
+    pub fn wait(&self, subject: Subject) -> Option<String> {
+        self.waits.lock().get(&subject).map(|wait| wait.what.clone())
+    }
+
+    /// Notes which procedures are unfinished.
+    pub fn note_procedures(&self, unfinished: &[Subject]) {
+        let mut seen = self.seen.lock();
+        seen.retain(|subject, _| unfinished.contains(subject));
+        for subject in unfinished {
+            seen.entry(*subject).or_insert_with(|| Seen { since: now(), steps: (0, 0) });
+        }
+    }
+
+    /// Notes how many steps of a procedure are done.
+    pub fn note_steps(&self, subject: Subject, left: usize, all: usize) {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        if let Some(seen) = self.seen.lock().get_mut(&subject) {
+            seen.steps = (count(all.saturating_sub(left)), count(all));
+        }
+    }
+
+    /// How long this master has known an unfinished procedure, and its steps that are done, of how many.
+    pub fn progress(&self, subject: Subject) -> (Duration, (u32, u32)) {
+        let seen = self.seen.lock().get(&subject).copied();
+        seen.map_or((Duration::ZERO, (0, 0)), |seen| (now().since(seen.since), seen.steps))
     }
 
     /// The procedures were aborted: another master resumes them.
     pub fn forget_procedures(&self) {
         self.waits.lock().clear();
+        self.seen.lock().clear();
         self.failures.lock().clear();
     }
 
     /// What the procedure on a table waits for.
     pub fn wait_of(&self, table: TableId) -> Option<String> {
-        self.waits.lock().get(&Subject::Table(table)).cloned()
+        self.wait(Subject::Table(table))
     }
 }

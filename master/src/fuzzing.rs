@@ -35,7 +35,12 @@ const EDIT: Format = Format {
         let schema = draw::schema(&mut Dice::new(1));
         let name = NamespaceName::new(&"n".repeat(NAME_CHARS_MAX)).expect("a valid name");
         let address = format!("{}:65535", "a".repeat(506));
-        let registration = Registration { address: address.clone(), console: address, engine: "lsm".to_owned() };
+        let registration = Registration {
+            address: address.clone(),
+            console: address.clone(),
+            engine: "lsm".to_owned(),
+            zone: address,
+        };
         let table = NewTable { schema, split_at, groups, implies_namespace: false };
         [
             CatalogEdit::CreateTable(table),
@@ -108,7 +113,12 @@ fn draw_checkpoint(dice: &mut Dice) -> Vec<u8> {
 
 fn registration(dice: &mut Dice) -> Registration {
     let address = format!("{}:{}", dice.pick(&["a", "b", "c"]), dice.below(3));
-    Registration { address, console: dice.text(10), engine: dice.pick(&["lsm", "sled"]).to_owned() }
+    Registration {
+        address,
+        console: dice.text(10),
+        engine: dice.pick(&["lsm", "sled"]).to_owned(),
+        zone: dice.pick(&["", "east"]).to_owned(),
+    }
 }
 
 fn namespace(dice: &mut Dice) -> NamespaceName {

@@ -79,6 +79,18 @@ impl Ids {
         ReplicaId(self.replica.take(1).start)
     }
 
+    /// Whether a replica's id has been handed out by this incarnation of the catalog.
+    pub fn has_assigned(&self, replica: ReplicaId) -> bool {
+        let first = u64::from(self.incarnation) << INCARNATION_SHIFT | REPLICA_FIRST;
+        (first..self.replica.next).contains(&replica.0)
+    }
+
+    /// Whether a group's id has been handed out by this incarnation of the catalog.
+    pub fn has_assigned_group(&self, group: GroupId) -> bool {
+        let first = u64::from(self.incarnation) << INCARNATION_SHIFT | 1;
+        (first..self.group.next).contains(&group.0)
+    }
+
     /// Takes `count` region ids; returns the first.
     pub fn regions(&mut self, count: u32) -> RegionId {
         RegionId(self.region.take(u64::from(count)).start)

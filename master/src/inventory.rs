@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use terrane_proto::v1;
-use terrane_types::{GroupId, RegionDescriptor, RegionId, ServerId};
+use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 /// One server's report.
 #[derive(Clone, Debug, Default)]
@@ -23,16 +23,53 @@ pub struct Report {
 }
 
 /// One replica of a group.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct GroupSeen {
     /// The group.
     pub group: GroupId,
+    /// The replica.
+    pub replica: ReplicaId,
     /// Its term.
     pub term: u64,
     /// The leader it follows in that term.
     pub leader: Option<ServerId>,
     /// Its applied index.
     pub applied: u64,
+    /// The group's members, if this replica leads it.
+    pub members: Vec<MemberSeen>,
+}
+
+/// A member of a group, as its leader sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberSeen {
+    /// Its replica id.
+    pub replica: ReplicaId,
+    /// Its server.
+    pub server: ServerId,
+    /// Whether it votes; otherwise it is a learner.
+    pub voter: bool,
+    /// Up to where its log is known to match the leader's.
+    pub matched: u64,
+    /// Whether it answers the leader.
+    pub alive: bool,
+    /// The size of the copy that it is receiving; 0: none.
+    pub copy_bytes: u64,
+    /// What it has received of the copy.
+    pub copied_bytes: u64,
+}
+
+impl From<v1::MemberProgress> for MemberSeen {
+    fn from(seen: v1::MemberProgress) -> Self {
+        Self {
+            replica: ReplicaId(seen.replica),
+            server: ServerId(seen.server),
+            voter: seen.voter,
+            matched: seen.matched,
+            alive: seen.alive,
+            copy_bytes: seen.copy_bytes,
+            copied_bytes: seen.copied_bytes,
+        }
+    }
 }
 
 /// One region, as reported by its leader.
@@ -76,12 +113,41 @@ pub struct GroupView {
     pub leader: Option<ServerId>,
     /// The leader's applied index.
     pub applied: u64,
+    /// The members as the leader last named them; empty if it has not.
+    pub members: Vec<MemberSeen>,
     regions: BTreeMap<RegionId, RegionView>,
 }
 
-/// A region's size and state.
+/// Entries that a member may lack and still count as caught up: those of the moment.
+const CAUGHT_UP_WITHIN: u64 = 256;
+
+impl GroupView {
+    /// A member as the leader last named it.
+    pub fn member(&self, replica: ReplicaId) -> Option<&MemberSeen> {
+        self.members.iter().find(|member| member.replica == replica)
+    }
+
+    /// Whether a member answers and lacks at most a few entries.
+    pub fn is_caught_up(&self, member: &MemberSeen) -> bool {
+        if Some(member.server) == self.leader && member.voter {
+            return true;
+        }
+        let newest = self.members.iter().map(|member| member.matched).max().unwrap_or(0);
+        let copying = member.copied_bytes < member.copy_bytes;
+        member.alive && !copying && member.matched > 0 && member.matched.saturating_add(CAUGHT_UP_WITHIN) >= newest
+    }
+
+    /// The regions as the leader last reported them.
+    pub fn regions(&self) -> impl Iterator<Item = (RegionId, &RegionView)> {
+        self.regions.iter().map(|(region, view)| (*region, view))
+    }
+}
+
+/// A region's descriptor, size and state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionView {
+    /// The region as of its log.
+    pub descriptor: RegionDescriptor,
     /// Its size.
     pub bytes: u64,
     /// Its state.
@@ -104,6 +170,8 @@ pub struct Absorbed {
 pub struct Inventory {
     groups: BTreeMap<GroupId, GroupView>,
     servers: BTreeMap<ServerId, ServerLoad>,
+    /// The replicas on each server, as of its last report.
+    replicas: BTreeMap<ServerId, BTreeMap<GroupId, GroupSeen>>,
 }
 
 impl Inventory {
@@ -119,11 +187,13 @@ impl Inventory {
             if view.leader != Some(report.server) || seen.term < view.term {
                 continue;
             }
-            let region = RegionView { bytes: seen.bytes, state: seen.state, load: seen.load };
+            let (descriptor, state) = (seen.descriptor.clone(), seen.state);
+            let region = RegionView { descriptor, bytes: seen.bytes, state, load: seen.load };
             view.regions.insert(seen.descriptor.region, region);
             absorbed.claims.push(seen.descriptor);
         }
         self.servers.insert(report.server, report.load);
+        self.replicas.insert(report.server, report.groups.into_iter().map(|seen| (seen.group, seen)).collect());
         absorbed
     }
 
@@ -135,8 +205,9 @@ impl Inventory {
         } else if seen.term == view.term {
             view.leader = view.leader.or(seen.leader);
         }
-        if view.leader == Some(server) && seen.term >= view.term {
+        if view.leader == Some(server) && seen.leader == Some(server) && seen.term >= view.term {
             view.applied = seen.applied;
+            view.members.clone_from(&seen.members);
             // The leader reports all regions of the group: others no longer exist.
             view.regions.clear();
         }
@@ -144,10 +215,40 @@ impl Inventory {
         view.leader != leader_before
     }
 
+    /// The leader has handed over to another server by order; its next reports say so themselves.
+    pub fn handed_over(&mut self, group: GroupId, to: ServerId) {
+        if let Some(view) = self.groups.get_mut(&group) {
+            view.leader = Some(to);
+        }
+    }
+
     /// Records that a server followed an order as leader, unless a report has named the leader.
     pub fn hint_leader(&mut self, group: GroupId, server: ServerId) {
         let view = self.groups.entry(group).or_default();
         view.leader = view.leader.or(Some(server));
+    }
+
+    /// The leader has named the group's members in its answer to an order.
+    pub fn note_members(&mut self, group: GroupId, members: Vec<MemberSeen>) {
+        self.groups.entry(group).or_default().members = members;
+    }
+
+    /// A server has created its replica of a group by an order.
+    pub fn note_replica(&mut self, server: ServerId, group: GroupId, replica: ReplicaId) {
+        let seen = GroupSeen { group, replica, ..GroupSeen::default() };
+        self.replicas.entry(server).or_default().entry(group).or_insert(seen);
+    }
+
+    /// A server has removed its replica of a group by an order.
+    pub fn forget_replica(&mut self, server: ServerId, group: GroupId) {
+        if let Some(replicas) = self.replicas.get_mut(&server) {
+            replicas.remove(&group);
+        }
+    }
+
+    /// The replicas on a server as of its last report; `None` if it has not reported to this master.
+    pub fn replicas(&self, server: ServerId) -> Option<&BTreeMap<GroupId, GroupSeen>> {
+        self.replicas.get(&server)
     }
 
     /// A group as of the newest reports.
@@ -197,7 +298,7 @@ mod tests {
         let leader = line.argument("leader").map(|leader| ServerId(number(leader)));
         Report {
             server: ServerId(line.number(1)),
-            groups: vec![GroupSeen { group: GROUP, term, leader, applied: term * 10 }],
+            groups: vec![GroupSeen { group: GROUP, term, leader, applied: term * 10, ..GroupSeen::default() }],
             regions: regions.collect(),
             load: ServerLoad::default(),
         }

@@ -1,4 +1,4 @@
-//! What a master does while it leads: it drives procedures, and takes administration, registrations and reports.
+//! What a master does while it leads: it drives procedures and plans, and takes administration, registrations and reports.
 //!
 //! A master begins when it leads group 0, has applied everything before its term and finds the cluster bootstrapped.
 //!
@@ -8,10 +8,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join;
 use terrane_types::Error;
 
 use crate::catalog::{Bootstrap, Catalog, CatalogEdit};
 use crate::context::MasterContext;
+use crate::fleet;
 use crate::observed::now;
 use crate::procedures;
 
@@ -35,7 +37,7 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap) {
             biased;
             () = context.leadership.until_deposed(term) => {}
             // Dropped at the end, with the procedures that run.
-            () = procedures::drive(Arc::clone(&context)) => {}
+            ((), ()) = join(procedures::drive(Arc::clone(&context)), fleet::drive(&context)) => {}
         }
         context.leadership.set(None);
         context.forget_procedures();

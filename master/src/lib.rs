@@ -3,8 +3,8 @@
 //! Durable state is the catalog, the state machine of group 0 (`catalog`, `machine`, `journal`). Observed state (which
 //! servers are alive, who leads a group, how large regions are) stays in memory (`liveness`, `inventory`, `observed`).
 //! Changes of several steps are journaled intents, driven to completion (`procedures`, `orders`); `planner` decides
-//! where groups and regions go. `context` holds what these components share. The gRPC edge (`service`) decodes, calls
-//! and encodes; `server` starts and stops everything.
+//! where new groups and regions go, `fleet` where replicas and leaderships go later. `context` holds what these
+//! components share. The gRPC edge (`service`) decodes, calls and encodes; `server` starts and stops everything.
 //!
 //! With several masters, one leads group 0: `leadership` says whether it is this one, and `leading` is what it then does. The others
 //! answer look-ups and redirect everything else. `founding` is how they agree on a cluster id, `peers` and `peer_calls`
@@ -21,6 +21,7 @@ mod check;
 mod config;
 mod context;
 mod deadline;
+mod fleet;
 mod founding;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

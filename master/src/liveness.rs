@@ -56,6 +56,8 @@ pub struct Replaced {
 struct Seen {
     boot: u64,
     at: Moment,
+    /// When it became live the last time.
+    live_since: Moment,
     state: ServerState,
     clock_off_ms: i64,
 }
@@ -87,8 +89,10 @@ impl Liveness {
         self.check_boot(server, boot)?;
         let known = self.seen.get(&server).copied();
         let clock_off_ms = known.map_or(0, |known| known.clock_off_ms);
-        self.seen.insert(server, Seen { boot, at: now, state: ServerState::Live, clock_off_ms });
         let before = known.map_or(ServerState::Silent, |known| known.state);
+        let stays = known.filter(|known| before == ServerState::Live && known.boot == boot);
+        let live_since = stays.map_or(now, |known| known.live_since);
+        self.seen.insert(server, Seen { boot, at: now, live_since, state: ServerState::Live, clock_off_ms });
         Ok((before != ServerState::Live).then_some(before))
     }
 
@@ -139,6 +143,12 @@ impl Liveness {
     /// Whether it is live.
     pub fn is_live(&self, server: ServerId) -> bool {
         self.state(server) == ServerState::Live
+    }
+
+    /// For how long it has been live; `None` if it is not.
+    pub fn live_for(&self, server: ServerId, now: Moment) -> Option<Duration> {
+        let seen = self.seen.get(&server).filter(|seen| seen.state == ServerState::Live)?;
+        Some(now.since(seen.live_since))
     }
 
     /// Its present boot number; 0 if it has not reported.

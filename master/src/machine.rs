@@ -195,7 +195,7 @@ mod tests {
 
     fn add_server(address: &str) -> CatalogEdit {
         let (console, engine) = (String::new(), "memory".to_owned());
-        CatalogEdit::AddServer(Registration { address: address.to_owned(), console, engine })
+        CatalogEdit::AddServer(Registration { address: address.to_owned(), console, engine, zone: String::new() })
     }
 
     fn entry(index: u64, operations: &[&[u8]]) -> AppliedEntry {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use terrane_proto::convert::server_address;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
-use terrane_types::{Error, GroupId, Invalid, RegionDescriptor, RegionId, ServerId};
+use terrane_types::{Error, GroupId, Invalid, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 use crate::catalog::servers::Registration;
 use crate::catalog::{Catalog, CatalogEdit, Outcome};
@@ -279,7 +279,13 @@ fn unknown(server: ServerId) -> Error {
 }
 
 fn registration(request: &v1::RegisterRequest) -> Result<Registration, Error> {
-    for (name, text) in [("address", &request.address), ("console", &request.console), ("engine", &request.engine)] {
+    let texts = [
+        ("address", &request.address),
+        ("console", &request.console),
+        ("engine", &request.engine),
+        ("zone", &request.zone),
+    ];
+    for (name, text) in texts {
         if text.len() > TEXT_BYTES_MAX {
             return Err(Error::Invalid(Invalid::new(format!(
                 "a server's {name} may have at most {TEXT_BYTES_MAX} bytes"
@@ -290,15 +296,17 @@ fn registration(request: &v1::RegisterRequest) -> Result<Registration, Error> {
         return Err(Error::Invalid(Invalid::new(error.to_string())));
     }
     let (address, console, engine) = (request.address.clone(), request.console.clone(), request.engine.clone());
-    Ok(Registration { address, console, engine })
+    Ok(Registration { address, console, engine, zone: request.zone.clone() })
 }
 
 fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
     let groups = request.groups.into_iter().map(|seen| GroupSeen {
         group: GroupId(seen.group),
+        replica: ReplicaId(seen.replica),
         term: seen.term,
         leader: (seen.leader != 0).then_some(ServerId(seen.leader)),
         applied: seen.applied,
+        members: seen.members.into_iter().map(Into::into).collect(),
     });
     let regions = request.regions.into_iter().map(|seen| {
         let descriptor = seen.descriptor.ok_or_else(|| Invalid::new("a reported region has no descriptor"))?;

@@ -32,7 +32,7 @@ impl Observations {
 
     /// A group's location, for clients and redirects.
     pub fn location(&self, catalog: &Catalog, group: GroupId, entry: &GroupEntry) -> GroupLocation {
-        let members = entry.members.values().map(|server| (*server, catalog.servers().address(*server))).collect();
+        let members = entry.servers().into_iter().map(|server| (server, catalog.servers().address(server))).collect();
         let term = self.inventory.group(group).map_or(0, |view| view.term);
         GroupLocation { group, leader: self.leader(group), term, members }
     }

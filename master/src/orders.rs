@@ -20,11 +20,14 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::catalog::groups::GroupEntry;
+use crate::inventory::MemberSeen;
 use crate::journal::Journal;
 use crate::observed::Observed;
 
 /// Timeout of one call; a change of tables waits for a quorum to sync.
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);
+/// Timeout of a change of members, which also waits for a learner to get the last entries.
+const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Redirects followed in one round, so that two servers that redirect to each other cannot loop.
 const REDIRECTS_MAX: usize = 4;
@@ -65,21 +68,92 @@ impl Orders {
         replica: ReplicaId,
         server: ServerId,
     ) -> Result<(), Error> {
-        let address = |server: ServerId| self.journal.read(|catalog| catalog.servers().address(server));
-        let member = |(replica, server): (&ReplicaId, &ServerId)| v1::GroupMember {
-            replica: replica.0,
-            server: server.0,
-            address: address(*server),
-        };
         let request = v1::CreateGroupRequest {
             hello: Some(self.hello(server)),
             group: group.0,
             replica: replica.0,
-            members: entry.members.iter().map(member).collect(),
+            members: self.members(entry),
             lead: server == entry.planned_leader,
         };
         let mut client = self.client(server)?;
         answer(client.create_group(request)).await.map(|_| ())
+    }
+
+    /// Creates the replica that is to join a group.
+    pub async fn join_group(
+        &self,
+        group: GroupId,
+        entry: &GroupEntry,
+        replica: ReplicaId,
+        server: ServerId,
+    ) -> Result<(), Error> {
+        let request = v1::JoinGroupRequest {
+            hello: Some(self.hello(server)),
+            group: group.0,
+            replica: replica.0,
+            members: self.members(entry),
+        };
+        let mut client = self.client(server)?;
+        answer(client.join_group(request)).await.map(|_| ())
+    }
+
+    /// Adds a replica to a group as a learner.
+    pub async fn add_learner(&self, group: GroupId, replica: ReplicaId, server: ServerId) -> Result<(), Error> {
+        let learner = Some(self.member(replica, server));
+        self.change_members(v1::ChangeMembersRequest { group: group.0, learner, ..Default::default() }).await.map(drop)
+    }
+
+    /// Changes the voters of a group by one joint change; returns its members after it.
+    pub async fn change_voters(
+        &self,
+        group: GroupId,
+        promote: Option<ReplicaId>,
+        remove: Option<ReplicaId>,
+    ) -> Result<Vec<ReplicaId>, Error> {
+        let id = |replica: Option<ReplicaId>| replica.map_or(0, |replica| replica.0);
+        let (promote, remove) = (id(promote), id(remove));
+        let request = v1::ChangeMembersRequest { group: group.0, promote, remove, ..Default::default() };
+        self.change_members(request).await
+    }
+
+    async fn change_members(&self, request: v1::ChangeMembersRequest) -> Result<Vec<ReplicaId>, Error> {
+        let group = GroupId(request.group);
+        let reply = self.at_leader(group, |mut client, hello| {
+            let request = v1::ChangeMembersRequest { hello: Some(hello), ..request.clone() };
+            async move { answer_within(CHANGE_TIME_MAX, client.change_members(request)).await }
+        });
+        let members: Vec<MemberSeen> = reply.await?.members.into_iter().map(Into::into).collect();
+        let replicas = members.iter().map(|member| member.replica).collect();
+        if !members.is_empty() {
+            self.observed.with(|observed| observed.inventory.note_members(group, members));
+        }
+        Ok(replicas)
+    }
+
+    /// Hands the leadership of a group to another of its voters.
+    pub async fn transfer_leader(&self, group: GroupId, to: ReplicaId) -> Result<(), Error> {
+        self.at_leader(group, |mut client, hello| {
+            let request = v1::TransferLeaderRequest { hello: Some(hello), group: group.0, to_replica: to.0 };
+            async move { answer(client.transfer_leader(request)).await }
+        })
+        .await
+        .map(|_| ())
+    }
+
+    /// Removes a server's replica of a group.
+    pub async fn remove_replica(&self, server: ServerId, group: GroupId, replica: ReplicaId) -> Result<(), Error> {
+        let (hello, group, replica) = (Some(self.hello(server)), group.0, replica.0);
+        let mut client = self.client(server)?;
+        answer(client.remove_replica(v1::RemoveReplicaRequest { hello, group, replica })).await.map(|_| ())
+    }
+
+    fn member(&self, replica: ReplicaId, server: ServerId) -> v1::GroupMember {
+        let address = self.journal.read(|catalog| catalog.servers().address(server));
+        v1::GroupMember { replica: replica.0, server: server.0, address }
+    }
+
+    fn members(&self, entry: &GroupEntry) -> Vec<v1::GroupMember> {
+        entry.members.iter().map(|(replica, server)| self.member(*replica, *server)).collect()
     }
 
     /// Changes tables by one entry in the group's log, through its leader.
@@ -170,7 +244,7 @@ impl Orders {
         let entry = self.journal.read(|catalog| catalog.groups().get(group).cloned());
         let entry = entry.ok_or_else(|| Error::NotFound { what: format!("group {group}") })?;
         let (leader, mut members) = self.observed.with(|observed| {
-            let mut members: Vec<ServerId> = entry.members.values().copied().collect();
+            let mut members: Vec<ServerId> = entry.servers().into_iter().collect();
             members
                 .sort_by_key(|server| (!observed.liveness.is_live(*server), *server != entry.planned_leader, *server));
             (observed.leader(group), members)
@@ -203,7 +277,11 @@ impl Orders {
 }
 
 async fn answer<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Error> {
-    match tokio::time::timeout(CALL_TIME_MAX, call).await {
+    answer_within(CALL_TIME_MAX, call).await
+}
+
+async fn answer_within<T>(time: Duration, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Error> {
+    match tokio::time::timeout(time, call).await {
         Ok(Ok(reply)) => Ok(reply.into_inner()),
         Ok(Err(status)) => Err(error::from_status(&status)),
         Err(_) => Err(Error::DeadlineExceeded),

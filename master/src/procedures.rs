@@ -1,20 +1,23 @@
 //! Procedures: journaled intents, driven to completion.
 //!
 //! An intent is a state in the catalog: a table that is `creating`, `altering` or `dropping`, or a group that is
-//! `creating`. It is recorded before any server receives an order. The driver looks at the catalog after each change
+//! `creating` or whose members change. It is recorded before any server receives an order. The driver looks at the catalog after each change
 //! and starts a procedure for every intent that has none. It needs nothing else, so a restarted master continues on the
 //! same path, and the caller of a change only waits until the catalog shows its completion.
 //!
-//! What a procedure does next is decided without I/O in `rollout` (tables) and `group_creation` (groups);
-//! `change_table` and `create_groups` send the orders and record the edits; `turns` bounds how many procedures run.
+//! What a procedure does next is decided without I/O in `rollout` (tables), `group_creation` (groups) and `member_change`
+//! (their members); `change_table`, `create_groups` and `change_members` send the orders and record the edits; `turns`
+//! bounds how many procedures run.
 //!
 //! Invariants: one procedure at a time per table and per group, so a drop sends no order before an unfinished create
 //! has ended; every order is idempotent; a procedure ends with an edit, or with this master's leadership, and a round of
 //! orders is sent only while a majority confirms that leadership.
 
+mod change_members;
 mod change_table;
 mod create_groups;
 mod group_creation;
+pub mod member_change;
 mod rollout;
 mod turns;
 
@@ -36,13 +39,15 @@ use crate::context::{MasterContext, Subject};
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Intents that are not completed yet: groups first, then tables.
-fn intents(catalog: &Catalog) -> Vec<Subject> {
-    let groups = catalog.groups().iter().filter(|(_, group)| group.state == GroupState::Creating);
+/// Intents that are not completed yet: groups first, then tables, then changes of members.
+pub fn intents(catalog: &Catalog) -> Vec<Subject> {
+    let groups = catalog.groups().iter().filter(|(_, group)| group.state != GroupState::Open);
     let tables = catalog.tables().iter().filter(|table| table.state != TableState::Enabled);
+    let changing = catalog.groups().iter().filter(|(_, group)| group.change.is_some());
     groups
         .map(|(group, _)| Subject::Group(group))
         .chain(tables.map(|table| Subject::Table(table.schema.table)))
+        .chain(changing.map(|(group, _)| Subject::Members(group)))
         .collect()
 }
 
@@ -54,7 +59,9 @@ pub async fn drive(context: Arc<MasterContext>) {
     loop {
         changes.borrow_and_update();
         create_groups::plan(&context).await;
-        context.journal.read(intents).into_iter().for_each(|subject| running.start(&context, subject));
+        let unfinished = context.journal.read(intents);
+        context.note_procedures(&unfinished);
+        unfinished.into_iter().for_each(|subject| running.start(&context, subject));
         tokio::select! {
             biased;
             () = running.one_ended() => {}
@@ -68,6 +75,7 @@ async fn perform(context: &MasterContext, subject: Subject) -> Result<(), Error>
     match subject {
         Subject::Group(group) => create_groups::perform(context, group).await,
         Subject::Table(table) => change_table::perform(context, table).await,
+        Subject::Members(group) => change_members::perform(context, group).await,
     }
 }
 
@@ -91,7 +99,7 @@ struct RunningProcedures {
 
 impl RunningProcedures {
     fn start(&mut self, context: &Arc<MasterContext>, subject: Subject) {
-        if turns::may_start(subject, self.subjects.values(), &context.waits_by_subject()) {
+        if turns::may_start(subject, self.subjects.values(), &context.waiting()) {
             let context = Arc::clone(context);
             let task = self.tasks.spawn(async move { attempt(&context, subject).await });
             self.subjects.insert(task.id(), subject);

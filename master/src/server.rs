@@ -24,7 +24,7 @@ use tonic_health::server::{HealthReporter, HealthService};
 use crate::catalog::checkpoint::{Checkpoint, CheckpointError};
 use crate::catalog::{Bootstrap, Catalog};
 use crate::config::MasterConfig;
-use crate::context::MasterContext;
+use crate::context::{FleetSettings, MasterContext};
 use crate::founding::{FoundingError, Told, found};
 use crate::identity::{Identity, IdentityError};
 use crate::journal::{Group, GroupHost, Journal};
@@ -56,6 +56,8 @@ const TICK: Duration = Duration::from_millis(500);
 /// The log of group 0 is small: a table takes a few hundred bytes.
 const SEGMENT_BYTES: u64 = 4 << 20;
 const LOG_CACHE_BYTES: u64 = 8 << 20;
+/// Changes of members with copies from or to one server at a time: more would not be faster, and would delay its clients.
+const CHANGES_PER_SERVER: usize = 2;
 const LOG_BUDGET_BYTES: u64 = 16 << 20;
 
 /// Why a master did not start; each message says what to do.
@@ -199,7 +201,13 @@ impl Master {
         let journal = Journal::new(group.clone(), Arc::clone(&machine), Arc::clone(&peers));
         let observed = Arc::new(Observed::new(config.silent_after()));
         let orders = Orders::new(journal.clone(), Arc::clone(&observed), hello);
-        let context = Arc::new(MasterContext::new(journal.clone(), observed, orders, config.groups_per_server));
+        let fleet = FleetSettings {
+            owner: address.clone(),
+            replace_after: config.replace_after,
+            changes_per_server: CHANGES_PER_SERVER,
+        };
+        let groups_per_server = config.groups_per_server;
+        let context = Arc::new(MasterContext::new(journal.clone(), observed, orders, groups_per_server, fleet));
         port.calls.begin(Arc::clone(&context));
         first_election(&host, &group, &peers).await?;
         let bootstrap = bootstrap(config, &identity, &address, &journal, &group).await?;

@@ -21,6 +21,7 @@ use tonic::{Request, Response, Status};
 use crate::catalog::requests::RequestId;
 use crate::context::MasterContext;
 use crate::deadline;
+use crate::fleet::{intents, listing};
 use crate::masters_view;
 use crate::membership::Membership;
 use crate::meta::{MetaBlock, MetaScan};
@@ -294,6 +295,66 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         self.admit("merge_regions", request.hello.as_ref())?;
         answer(self.merge(request).await)
+    }
+
+    async fn list_procedures(
+        &self,
+        request: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::ListProceduresReply>, Status> {
+        self.admit("list_procedures", request.get_ref().hello.as_ref())?;
+        let listed = async { Ok(v1::ListProceduresReply { procedures: listing::procedures(&self.context) }) };
+        answer(self.leading(listed).await)
+    }
+
+    async fn cancel_procedure(
+        &self,
+        request: Request<v1::CancelProcedureRequest>,
+    ) -> Result<Response<v1::Empty>, Status> {
+        let request = request.into_inner();
+        self.admit("cancel_procedure", request.hello.as_ref())?;
+        let cancelled = async { intents::cancel(&self.context, &request.id).await.map(|()| v1::Empty {}) };
+        answer(self.leading(cancelled).await)
+    }
+
+    async fn change_server(
+        &self,
+        request: Request<v1::ChangeServerRequest>,
+    ) -> Result<Response<v1::ChangeServerReply>, Status> {
+        let request = request.into_inner();
+        self.admit("change_server", request.hello.as_ref())?;
+        answer(self.leading(intents::change_server(&self.context, &request.server, request.change())).await)
+    }
+
+    async fn balance(&self, request: Request<v1::BalanceRequest>) -> Result<Response<v1::BalanceReply>, Status> {
+        let request = request.into_inner();
+        self.admit("balance", request.hello.as_ref())?;
+        answer(self.leading(intents::balance(&self.context, request.mode())).await)
+    }
+
+    async fn set_replication(
+        &self,
+        request: Request<v1::SetReplicationRequest>,
+    ) -> Result<Response<v1::SetReplicationReply>, Status> {
+        let request = request.into_inner();
+        self.admit("set_replication", request.hello.as_ref())?;
+        answer(self.leading(intents::set_replication(&self.context, request.replication)).await)
+    }
+
+    async fn restart_check(
+        &self,
+        request: Request<v1::RestartCheckRequest>,
+    ) -> Result<Response<v1::RestartCheckReply>, Status> {
+        let request = request.into_inner();
+        self.admit("restart_check", request.hello.as_ref())?;
+        answer(self.leading(async { self.views.restart_check(&request.server) }).await)
+    }
+
+    async fn check_cluster(
+        &self,
+        request: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::CheckClusterReply>, Status> {
+        self.admit("check_cluster", request.get_ref().hello.as_ref())?;
+        answer(self.leading(async { Ok(self.views.check()) }).await)
     }
 
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use terrane_types::{Error, Invalid, NamespaceName, TableId, TableName, TableSchema};
 use tokio::time::Instant;
 
-use crate::catalog::groups::GroupState;
 use crate::catalog::namespaces::missing;
 use crate::catalog::requests::RequestId;
 use crate::catalog::tables::{TableEntry, TableState};
@@ -229,7 +228,7 @@ fn candidates(catalog: &Catalog, observed: &Observations) -> Vec<Candidate> {
     if !whole.is_empty() {
         return whole;
     }
-    groups().filter(|(entry, _)| entry.state == GroupState::Open).map(|(_, candidate)| candidate).collect()
+    groups().filter(|(entry, _)| entry.is_open()).map(|(_, candidate)| candidate).collect()
 }
 
 /// What new tables wait for; `None` if groups exist.

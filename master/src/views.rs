@@ -4,16 +4,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableName};
 
 use crate::catalog::Catalog;
-use crate::catalog::groups::{GroupEntry, GroupState};
+use crate::catalog::groups::GroupEntry;
 use crate::catalog::regions::RegionEntry;
 use crate::catalog::servers::Registration;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::context::MasterContext;
+use crate::fleet::intents::resolve;
+use crate::fleet::world::{Condition, condition};
+use crate::fleet::{self, check, planner, restart};
 use crate::inventory::ServerLoad;
 use crate::liveness::{Moment, ServerState};
 use crate::masters_view::MastersView;
@@ -102,7 +106,8 @@ impl Views {
 
     /// All servers.
     pub fn servers(&self) -> Vec<v1::ServerInfo> {
-        self.look(servers)
+        let replace_after = self.context.fleet.replace_after;
+        self.look(|catalog, observed| servers(catalog, observed, replace_after))
     }
 
     /// All groups.
@@ -137,17 +142,20 @@ impl Views {
     /// The state of the cluster and its health issues.
     pub fn status(&self, MastersView { masters, issues: of_masters, waits }: MastersView) -> v1::StatusReply {
         let own = self.context.journal.checkpoint_issue();
+        let replace_after = self.context.fleet.replace_after;
+        let obstacles = planner::obstacles(&fleet::world(&self.context));
         let catalog_index = self.context.journal.applied();
         self.look(|catalog, observed| {
             let leaderless = leaderless(catalog, observed);
-            let mut issues = health_issues(catalog, observed, &leaderless, now());
+            let mut issues = health_issues(catalog, observed, &leaderless, now(), replace_after);
             issues.extend(of_masters);
             issues.extend(own);
+            issues.extend(obstacles);
             let waiting = waiting_for(catalog, observed).into_iter().chain(waits);
             v1::StatusReply {
                 cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),
                 replication: catalog.replication(),
-                servers: servers(catalog, observed),
+                servers: servers(catalog, observed, replace_after),
                 tables: count(catalog.tables().len()),
                 regions: count(catalog.regions().len()),
                 groups: count(catalog.groups().len()),
@@ -158,6 +166,25 @@ impl Views {
                 masters,
             }
         })
+    }
+
+    /// Whether servers can be stopped: the named one, or each.
+    pub fn restart_check(&self, name: &str) -> Result<v1::RestartCheckReply, Error> {
+        self.look(|catalog, observed| {
+            let named = if name.is_empty() { None } else { Some(resolve(catalog.servers(), name)?) };
+            let asked = catalog.servers().iter().filter(|(server, _)| named.is_none_or(|named| named == *server));
+            let verdict = |(server, known): (ServerId, &Registration)| v1::RestartVerdict {
+                server: server.0,
+                address: known.address.clone(),
+                obstacles: restart::obstacles(catalog, observed, server),
+            };
+            Ok(v1::RestartCheckReply { servers: asked.map(verdict).collect() })
+        })
+    }
+
+    /// Compares the catalog, the groups and the servers.
+    pub fn check(&self) -> v1::CheckClusterReply {
+        self.look(check::check)
     }
 
     /// Rows of the meta table.
@@ -202,9 +229,37 @@ fn locations<'a>(
     known.map(|(group, entry)| (&observed.location(catalog, group, entry)).into()).collect()
 }
 
-fn servers(catalog: &Catalog, observed: &Observations) -> Vec<v1::ServerInfo> {
+fn servers(catalog: &Catalog, observed: &Observations, replace_after: Duration) -> Vec<v1::ServerInfo> {
     let counts = catalog.regions().per_group();
-    catalog.servers().iter().map(|(server, known)| server_info(catalog, observed, server, known, &counts)).collect()
+    let info = |(server, known)| {
+        let info = server_info(catalog, observed, server, known, &counts);
+        v1::ServerInfo { replaced_in_ms: replaced_in_ms(catalog, observed, server, replace_after), ..info }
+    };
+    catalog.servers().iter().map(info).collect()
+}
+
+/// When the replicas of a server that is not live are replaced; `None` if it is live or has none.
+fn replaced_in_ms(
+    catalog: &Catalog,
+    observed: &Observations,
+    server: ServerId,
+    replace_after: Duration,
+) -> Option<u64> {
+    let left = match condition(catalog, &observed.liveness, server, now(), replace_after) {
+        Condition::Live => return None,
+        Condition::Away(left) => left,
+        Condition::Lost => Duration::ZERO,
+    };
+    (catalog.groups().replicas_on(server) > 0).then(|| u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The state of a server's drain; empty if it is not drained.
+fn drain_state(catalog: &Catalog, server: ServerId) -> &'static str {
+    match (catalog.servers().drain(server), catalog.groups().replicas_on(server)) {
+        (None, _) => "",
+        (Some(_), 0) => "drained",
+        (Some(_), _) => "draining",
+    }
 }
 
 fn server_info(
@@ -235,6 +290,9 @@ fn server_info(
         troubles: load.issues,
         memtable_bytes: load.memtable_bytes,
         resources: load.resources,
+        zone: known.zone.clone(),
+        drain: drain_state(catalog, server).to_owned(),
+        replaced_in_ms: None,
         since_report_ms: u64::try_from(observed.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
     }
 }
@@ -279,15 +337,23 @@ fn region_info(catalog: &Catalog, observed: &Observations, entry: &RegionEntry) 
 
 /// Open groups without a known leader.
 pub fn leaderless(catalog: &Catalog, observed: &Observations) -> Vec<GroupId> {
-    let open = catalog.groups().iter().filter(|(_, entry)| entry.state == GroupState::Open);
+    let open = catalog.groups().iter().filter(|(_, entry)| entry.is_open());
     open.map(|(group, _)| group).filter(|group| observed.leader(*group).is_none()).collect()
 }
 
 /// The health issues, one sentence each: of servers, then groups, then regions.
-fn health_issues(catalog: &Catalog, observed: &Observations, leaderless: &[GroupId], now: Moment) -> Vec<String> {
+fn health_issues(
+    catalog: &Catalog,
+    observed: &Observations,
+    leaderless: &[GroupId],
+    now: Moment,
+    replace_after: Duration,
+) -> Vec<String> {
     let mut issues = Vec::new();
     for (server, known) in catalog.servers().iter() {
-        server_issues(observed, server, &known.address, now, &mut issues);
+        let condition = condition(catalog, &observed.liveness, server, now, replace_after);
+        let countdown = countdown(condition, catalog.groups().replicas_on(server));
+        server_issues(observed, server, &known.address, now, &countdown, &mut issues);
     }
     for group in leaderless {
         issues.push(format!(
@@ -304,14 +370,33 @@ fn health_issues(catalog: &Catalog, observed: &Observations, leaderless: &[Group
     issues
 }
 
-fn server_issues(observed: &Observations, server: ServerId, address: &str, now: Moment, issues: &mut Vec<String>) {
+/// What happens to the replicas of a server that is not live.
+fn countdown(condition: Condition, replicas: usize) -> String {
+    match condition {
+        Condition::Live => String::new(),
+        _ if replicas == 0 => ", and has no replicas".to_owned(),
+        Condition::Away(left) if left.as_secs() < 60 => format!("; replaced in {} s", left.as_secs()),
+        Condition::Away(left) => format!("; replaced in {} min {} s", left.as_secs() / 60, left.as_secs() % 60),
+        Condition::Lost => format!("; its {replicas} replicas are being replaced"),
+    }
+}
+
+fn server_issues(
+    observed: &Observations,
+    server: ServerId,
+    address: &str,
+    now: Moment,
+    countdown: &str,
+    issues: &mut Vec<String>,
+) {
     let mut report = |what: String| issues.push(format!("server {server} ({address}) {what}"));
     match observed.liveness.state(server) {
         ServerState::Silent if terrane_env::planted!("a silent server is not reported") => {}
         ServerState::Silent if observed.liveness.is_missed(server, now) => {
-            report(format!("has not reported for {} s", observed.liveness.quiet_for(server, now).as_secs()));
+            let quiet = observed.liveness.quiet_for(server, now).as_secs();
+            report(format!("has not reported for {quiet} s{countdown}"));
         }
-        ServerState::Stopped => report("was stopped".into()),
+        ServerState::Stopped => report(format!("was stopped{countdown}")),
         ServerState::Silent | ServerState::Live => {}
     }
     if let Some(off_ms) = observed.liveness.clock_issue(server) {
@@ -334,8 +419,6 @@ fn log_issue(load: &ServerLoad) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::catalog::tests::full;
     use crate::inventory::{GroupSeen, Inventory, RegionSeen, Report};
@@ -349,7 +432,13 @@ mod tests {
         let descriptor = full().regions().iter().next().unwrap().descriptor.clone();
         inventory.absorb(Report {
             server: ServerId(1),
-            groups: vec![GroupSeen { group: GroupId(1), term: 3, leader: Some(ServerId(1)), applied: 9 }],
+            groups: vec![GroupSeen {
+                group: GroupId(1),
+                term: 3,
+                leader: Some(ServerId(1)),
+                applied: 9,
+                ..GroupSeen::default()
+            }],
             regions: vec![RegionSeen {
                 descriptor,
                 bytes: 100,
@@ -364,7 +453,7 @@ mod tests {
 
     fn issues(observed: &Observations, now: Moment) -> Vec<String> {
         let catalog = full();
-        health_issues(&catalog, observed, &leaderless(&catalog, observed), now)
+        health_issues(&catalog, observed, &leaderless(&catalog, observed), now, Duration::from_secs(300))
     }
 
     #[test]
@@ -384,9 +473,12 @@ mod tests {
         observed.liveness.clock(ServerId(1), -700);
         observed.liveness.tick(Moment(9_001));
         let issues = issues(&observed, Moment(9_001));
-        assert_eq!(issues[0], "server 1 (a:1) has not reported for 9 s");
+        assert_eq!(issues[0], "server 1 (a:1) has not reported for 9 s; replaced in 4 min 51 s");
         assert!(issues[1].contains("700 ms behind the master's"), "{}", issues[1]);
-        assert!(issues.iter().any(|what| what == "server 2 (b:1) has not reported for 9 s"), "never reported");
+        assert!(
+            issues.iter().any(|what| what == "server 2 (b:1) has not reported for 9 s, and has no replicas"),
+            "never reported"
+        );
         assert!(issues.iter().any(|what| what.starts_with("group 1 has no leader")));
     }
 
@@ -395,7 +487,7 @@ mod tests {
         let (catalog, observed) = (full(), observed());
         let region = region_info(&catalog, &observed, catalog.regions().iter().next().unwrap());
         assert_eq!((region.leader.as_str(), region.bytes, region.state.as_str()), ("a:1", 100, UNSPLITTABLE));
-        let servers = servers(&catalog, &observed);
+        let servers = servers(&catalog, &observed, Duration::from_secs(300));
         let shown =
             |info: &v1::ServerInfo| (info.server, info.state.clone(), info.leaders, info.replicas, info.regions);
         assert_eq!(shown(&servers[0]), (1, "live".to_owned(), 1, 1, 4));

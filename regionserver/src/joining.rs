@@ -72,6 +72,7 @@ pub async fn join(
         address: advertised.to_owned(),
         console: config.console.clone().unwrap_or_default(),
         engine: config.engine.to_string(),
+        zone: config.zone.clone().unwrap_or_default(),
     };
     let (identity, registered) = match known {
         Some(known) => (Identity { boot, ..known }, ask_once(config, masters, &registration).await?),

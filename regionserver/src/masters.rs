@@ -40,6 +40,7 @@ pub struct Registration {
     pub address: String,
     pub console: String,
     pub engine: String,
+    pub zone: String,
 }
 
 /// What a master answers.
@@ -192,6 +193,7 @@ fn registration(what: &Registration) -> v1::RegisterRequest {
         engine: what.engine.clone(),
         boot: what.boot,
         region_ids_wanted: STOCK_IDS,
+        zone: what.zone.clone(),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::api::core::Core;
 use crate::error::Error;
 use crate::wire::masters::Masters;
 
+pub(crate) mod fleet;
 pub(crate) mod info;
 pub(crate) mod maintenance;
 pub(crate) mod spec;

@@ -39,6 +39,8 @@ macro_rules! ask {
     }};
 }
 
+mod fleet;
+
 /// A request that tells the master how long its caller waits.
 fn timed<T>(message: T, left: Duration) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
@@ -297,6 +299,9 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
         log_held_by: info.log_held_by,
         memtable_bytes: info.memtable_bytes,
         since_report: Duration::from_millis(info.since_report_ms),
+        zone: info.zone,
+        drain: info.drain,
+        replaced_in: info.replaced_in_ms.map(Duration::from_millis),
         troubles: info.troubles,
         resources: info.resources.into_iter().map(resource_usage).collect(),
     }

@@ -145,6 +145,46 @@ impl Master for FakeMaster {
         Err(not_here())
     }
 
+    async fn list_procedures(
+        &self,
+        _: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::ListProceduresReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn cancel_procedure(&self, _: Request<v1::CancelProcedureRequest>) -> Result<Response<v1::Empty>, Status> {
+        Err(not_here())
+    }
+
+    async fn change_server(
+        &self,
+        _: Request<v1::ChangeServerRequest>,
+    ) -> Result<Response<v1::ChangeServerReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn balance(&self, _: Request<v1::BalanceRequest>) -> Result<Response<v1::BalanceReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn set_replication(
+        &self,
+        _: Request<v1::SetReplicationRequest>,
+    ) -> Result<Response<v1::SetReplicationReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn restart_check(
+        &self,
+        _: Request<v1::RestartCheckRequest>,
+    ) -> Result<Response<v1::RestartCheckReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn check_cluster(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::CheckClusterReply>, Status> {
+        Err(not_here())
+    }
+
     async fn register(&self, _: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
         Err(not_here())
     }

@@ -5,8 +5,9 @@
 //! documented in `docs/formats/catalog.md`.
 
 use bytes::Bytes;
-use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableSchema};
+use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ReplicaId, ServerId, TableId, TableSchema};
 
+use super::changes::ChangePlan;
 use super::codec::{self, DecodeError, EDIT_VERSION, Reader, Writer, check_version};
 use super::groups::GroupPlan;
 use super::namespaces::decode_name;
@@ -32,6 +33,26 @@ pub enum CatalogEdit {
     AddGroups { expected: GroupId, groups: Vec<GroupPlan> },
     /// Every member of the group has created its replica.
     OpenGroup { group: GroupId },
+    /// A majority of the group's members has created its replica, the planned leader among them: it serves.
+    ServeGroup { group: GroupId },
+    /// Removes a group that was never opened, because members of it do not return.
+    AbandonGroup { group: GroupId },
+    /// The intent to change a group's members.
+    BeginMembers(ChangePlan),
+    /// The new replica has caught up: from now on the voters may change. `version` is that of the members, here and below.
+    PromoteMember { group: GroupId, version: u64 },
+    /// The intent to undo a change of members.
+    UndoMembers { group: GroupId, version: u64 },
+    /// The change of members has ended, with the voters that the group's leader confirmed.
+    EndMembers { group: GroupId, version: u64, members: Vec<ReplicaId> },
+    /// The intent to drain a server, or its end.
+    DrainServer { server: ServerId, drain: bool },
+    /// Removes a server that has no replicas. Its id is not used again.
+    RemoveServer { server: ServerId },
+    /// The replicas that each group is to have.
+    SetReplication { replication: u32 },
+    /// Whether replicas and leaderships are spread without being asked.
+    SetBalancing { on: bool },
     /// The intent to create a table.
     CreateTable(NewTable),
     /// Every group has created its regions of the table.
@@ -96,14 +117,19 @@ impl CatalogEdit {
                 out.u8(1);
                 bootstrap.encode(out);
             }
-            Self::AddServer(registration) => {
+            Self::AddServer(registration) if registration.zone.is_empty() => {
                 out.u8(2);
                 registration.encode(out);
             }
+            Self::AddServer(registration) => {
+                out.u8(40);
+                registration.encode_with_zone(out);
+            }
             Self::UpdateServer { server, registration } => {
-                out.u8(3);
+                // Written also without a zone: the server may have had one.
+                out.u8(41);
                 out.u64(server.0);
-                registration.encode(out);
+                registration.encode_with_zone(out);
             }
             Self::TakeRegionIds { count } => {
                 out.u8(4);
@@ -165,6 +191,59 @@ impl CatalogEdit {
                 out.raw(&id.0);
                 edit.encode_body(out);
             }
+            Self::AbandonGroup { .. }
+            | Self::ServeGroup { .. }
+            | Self::BeginMembers(_)
+            | Self::PromoteMember { .. }
+            | Self::UndoMembers { .. }
+            | Self::EndMembers { .. } => self.encode_members(out),
+            Self::DrainServer { server, drain } => {
+                out.u8(47);
+                out.u64(server.0);
+                out.u8(u8::from(*drain));
+            }
+            Self::RemoveServer { server } => {
+                out.u8(48);
+                out.u64(server.0);
+            }
+            Self::SetReplication { replication } => {
+                out.u8(49);
+                out.u32(*replication);
+            }
+            Self::SetBalancing { on } => {
+                out.u8(50);
+                out.u8(u8::from(*on));
+            }
+        }
+    }
+
+    /// Encodes an edit of a group and its members.
+    fn encode_members(&self, out: &mut Writer) {
+        let mut versioned = |tag: u8, group: &GroupId, version: &u64| {
+            out.u8(tag);
+            out.u64(group.0);
+            out.u64(*version);
+        };
+        match self {
+            Self::PromoteMember { group, version } => versioned(44, group, version),
+            Self::UndoMembers { group, version } => versioned(45, group, version),
+            Self::EndMembers { group, version, members } => {
+                versioned(46, group, version);
+                out.list(members.iter(), |out, replica| out.u64(replica.0));
+            }
+            Self::AbandonGroup { group } => {
+                out.u8(42);
+                out.u64(group.0);
+            }
+            Self::ServeGroup { group } => {
+                out.u8(51);
+                out.u64(group.0);
+            }
+            Self::BeginMembers(plan) => {
+                out.u8(43);
+                plan.encode(out);
+            }
+            _ => unreachable!("only edits of a group's members are passed"),
         }
     }
 
@@ -210,8 +289,34 @@ impl CatalogEdit {
             17 => Self::CreateNamespace { name: decode_name(from)? },
             18 => Self::DropNamespace { name: decode_name(from)? },
             21 => Self::decode_requested(from)?,
+            40 => Self::AddServer(Registration::decode_with_zone(from)?),
+            41 => {
+                let server = ServerId(from.u64()?);
+                Self::UpdateServer { server, registration: Registration::decode_with_zone(from)? }
+            }
+            42 => Self::AbandonGroup { group: GroupId(from.u64()?) },
+            43 => Self::BeginMembers(ChangePlan::decode(from)?),
+            44 => Self::PromoteMember { group: GroupId(from.u64()?), version: from.u64()? },
+            45 => Self::UndoMembers { group: GroupId(from.u64()?), version: from.u64()? },
+            46 => {
+                let (group, version) = (GroupId(from.u64()?), from.u64()?);
+                Self::EndMembers { group, version, members: from.list(|from| from.u64().map(ReplicaId))? }
+            }
+            47 => Self::DrainServer { server: ServerId(from.u64()?), drain: flag(from)? },
+            48 => Self::RemoveServer { server: ServerId(from.u64()?) },
+            49 => Self::SetReplication { replication: from.u32()? },
+            50 => Self::SetBalancing { on: flag(from)? },
+            51 => Self::ServeGroup { group: GroupId(from.u64()?) },
             found => return Err(DecodeError::Tag { what: "catalog edit", found }),
         })
+    }
+}
+
+fn flag(from: &mut Reader<'_>) -> Result<bool, DecodeError> {
+    match from.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        found => Err(DecodeError::Tag { what: "flag", found }),
     }
 }
 

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use terrane_types::{
-    ClusterId, GroupId, KeyRange, NamespaceName, RegionDescriptor, RegionEpoch, RegionId, ServerId, TableId,
+    ClusterId, GroupId, KeyRange, NamespaceName, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId,
     TableSchema,
 };
 
+use super::changes::{ChangePlan, ChangeReason};
 use super::checkpoint::Checkpoint;
 use super::groups::GroupPlan;
 use super::page_keys::Secret;
@@ -104,6 +105,14 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
             groups: line.words[1..].iter().map(|members| plan(members)).collect(),
         },
         "open-group" => CatalogEdit::OpenGroup { group: GroupId(line.number(1)) },
+        "serve-group" => CatalogEdit::ServeGroup { group: GroupId(line.number(1)) },
+        "abandon-group" => CatalogEdit::AbandonGroup { group: GroupId(line.number(1)) },
+        "begin-members" | "promote-member" | "undo-members" | "end-members" => members_edit(line),
+        "drain" => CatalogEdit::DrainServer { server: ServerId(line.number(1)), drain: true },
+        "undrain" => CatalogEdit::DrainServer { server: ServerId(line.number(1)), drain: false },
+        "remove-server" => CatalogEdit::RemoveServer { server: ServerId(line.number(1)) },
+        "set-replication" => CatalogEdit::SetReplication { replication: u32::try_from(line.number(1)).unwrap() },
+        "set-balancing" => CatalogEdit::SetBalancing { on: line.words[1] == "on" },
         "create-table" => {
             let split_at = keys(line.argument("split"));
             let groups = line
@@ -139,6 +148,34 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
     })
 }
 
+/// `begin-members g1 add=s4 remove=8 reason=lost`, `end-members g1 members=9,10`; the version is 0 unless `version=` says
+/// another.
+fn members_edit(line: &Line<'_>) -> CatalogEdit {
+    let (group, version) = (GroupId(line.number(1)), line.argument("version").map_or(0, number));
+    match line.words[0] {
+        "begin-members" => CatalogEdit::BeginMembers(ChangePlan {
+            group,
+            version,
+            add: line.argument("add").map(|server| ServerId(number(server))),
+            remove: line.argument("remove").map(|replica| ReplicaId(number(replica))),
+            reason: match line.argument("reason") {
+                Some("lost") | None => ChangeReason::Lost,
+                Some("drain") => ChangeReason::Drain,
+                Some("balance") => ChangeReason::Balance,
+                Some(other) => panic!("no such reason: {other}"),
+            },
+        }),
+        "promote-member" => CatalogEdit::PromoteMember { group, version },
+        "undo-members" => CatalogEdit::UndoMembers { group, version },
+        _ => {
+            let members = line.argument("members").expect("members=REPLICAS");
+            let members =
+                members.split(',').filter(|replica| !replica.is_empty()).map(|replica| ReplicaId(number(replica)));
+            CatalogEdit::EndMembers { group, version, members: members.collect() }
+        }
+    }
+}
+
 fn namespace(name: &str) -> NamespaceName {
     name.parse().unwrap()
 }
@@ -168,7 +205,11 @@ pub fn show(catalog: &Catalog, part: &str, out: &mut String) {
     match part {
         "servers" => {
             for (server, known) in catalog.servers().iter() {
-                writeln!(out, "s{server} {} {}", known.address, known.engine).unwrap();
+                write!(out, "s{server} {} {}", known.address, known.engine).unwrap();
+                if let Some(drain) = catalog.servers().drain(server) {
+                    write!(out, " draining since={} replicas={}", drain.since_ms, drain.replicas).unwrap();
+                }
+                writeln!(out).unwrap();
             }
         }
         "groups" => {
@@ -176,7 +217,17 @@ pub fn show(catalog: &Catalog, part: &str, out: &mut String) {
                 let members: Vec<_> =
                     entry.members.iter().map(|(replica, server)| format!("{replica}@s{server}")).collect();
                 let (state, leader) = (entry.state.name(), entry.planned_leader);
-                writeln!(out, "g{group} {state} leader=s{leader} replicas={}", members.join(",")).unwrap();
+                write!(out, "g{group} {state} leader=s{leader} replicas={}", members.join(",")).unwrap();
+                if entry.version > 0 {
+                    write!(out, " version={}", entry.version).unwrap();
+                }
+                if let Some(change) = &entry.change {
+                    let (state, reason) = (change.state.name(), change.reason.name());
+                    write!(out, " {state} ({reason})").unwrap();
+                    change.add.iter().for_each(|(replica, server)| write!(out, " add={replica}@s{server}").unwrap());
+                    change.remove.iter().for_each(|replica| write!(out, " remove={replica}").unwrap());
+                }
+                writeln!(out).unwrap();
             }
         }
         "tables" => {

@@ -1,4 +1,4 @@
-//! The registered servers: their ids and addresses.
+//! The registered servers: their ids, their addresses, and what is intended for them.
 //!
 //! Liveness is not part of the catalog: it changes by the second and never enters the log (`crate::liveness`).
 
@@ -17,9 +17,12 @@ pub struct Registration {
     pub console: String,
     /// The storage engine of its data directory.
     pub engine: String,
+    /// Servers of one zone may fail together; empty if it has no label.
+    pub zone: String,
 }
 
 impl Registration {
+    /// Encodes everything but the zone.
     pub(crate) fn encode(&self, out: &mut Writer) {
         out.text(&self.address);
         out.text(&self.console);
@@ -27,14 +30,34 @@ impl Registration {
     }
 
     pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { address: from.text()?, console: from.text()?, engine: from.text()? })
+        Ok(Self { address: from.text()?, console: from.text()?, engine: from.text()?, zone: String::new() })
     }
+
+    pub(crate) fn encode_with_zone(&self, out: &mut Writer) {
+        self.encode(out);
+        out.text(&self.zone);
+    }
+
+    pub(crate) fn decode_with_zone(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let known = Self::decode(from)?;
+        Ok(Self { zone: from.text()?, ..known })
+    }
+}
+
+/// The drain of a server: its replicas are moved to others, and it gets no new ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drain {
+    /// The stamp of the entry that began it, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// The replicas that the server had then.
+    pub replicas: u32,
 }
 
 /// All registered servers by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Servers {
     by_id: BTreeMap<ServerId, Registration>,
+    draining: BTreeMap<ServerId, Drain>,
 }
 
 impl Servers {
@@ -53,6 +76,25 @@ impl Servers {
         self.get(server).map_or_else(|| format!("unknown server {server}"), |known| known.address.clone())
     }
 
+    /// The drain of a server, if it is being drained or has been.
+    pub fn drain(&self, server: ServerId) -> Option<Drain> {
+        self.draining.get(&server).copied()
+    }
+
+    /// The servers that are being drained or have been.
+    pub fn drains(&self) -> impl Iterator<Item = (ServerId, Drain)> {
+        self.draining.iter().map(|(server, drain)| (*server, *drain))
+    }
+
+    /// Begins a drain unless one has begun.
+    pub(super) fn begin_drain(&mut self, server: ServerId, drain: Drain) {
+        self.draining.entry(server).or_insert(drain);
+    }
+
+    pub(super) fn end_drain(&mut self, server: ServerId) {
+        self.draining.remove(&server);
+    }
+
     pub(super) fn add(&mut self, server: ServerId, registration: Registration) {
         let before = self.by_id.insert(server, registration);
         assert!(before.is_none(), "server id {server} was handed out twice");
@@ -65,6 +107,35 @@ impl Servers {
 
     pub(super) fn remove(&mut self, server: ServerId) {
         self.by_id.remove(&server);
+        self.draining.remove(&server);
+    }
+
+    /// Appends what servers have had since checkpoint version 4: zones and drains.
+    pub(super) fn encode_marks(&self, out: &mut Writer) {
+        let zones: Vec<_> = self.by_id.iter().filter(|(_, known)| !known.zone.is_empty()).collect();
+        out.list(zones.into_iter(), |out, (server, known)| {
+            out.u64(server.0);
+            out.text(&known.zone);
+        });
+        out.list(self.draining.iter(), |out, (server, drain)| {
+            out.u64(server.0);
+            out.u64(drain.since_ms);
+            out.u32(drain.replicas);
+        });
+    }
+
+    pub(super) fn decode_marks(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        for (server, zone) in from.list(|from| Ok::<_, DecodeError>((ServerId(from.u64()?), from.text()?)))? {
+            self.by_id.get_mut(&server).ok_or_else(|| unknown(server))?.zone = zone;
+        }
+        let drain = |from: &mut Reader<'_>| {
+            Ok::<_, DecodeError>((ServerId(from.u64()?), Drain { since_ms: from.u64()?, replicas: from.u32()? }))
+        };
+        for (server, drain) in from.list(drain)? {
+            self.get(server).ok_or_else(|| unknown(server))?;
+            self.draining.insert(server, drain);
+        }
+        Ok(())
     }
 
     pub(super) fn encode(&self, out: &mut Writer) {
@@ -76,6 +147,10 @@ impl Servers {
 
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let servers = from.list(|from| Ok::<_, DecodeError>((ServerId(from.u64()?), Registration::decode(from)?)))?;
-        Ok(Self { by_id: servers.into_iter().collect() })
+        Ok(Self { by_id: servers.into_iter().collect(), draining: BTreeMap::new() })
     }
+}
+
+fn unknown(server: ServerId) -> DecodeError {
+    DecodeError::Rule(format!("server {server} does not exist"))
 }

@@ -3,10 +3,11 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use terrane_types::{
-    ClusterId, FamilySchema, GroupId, KeyRange, NamespaceName, RegionDescriptor, RegionEpoch, RegionId, ServerId,
-    TableId, TableSchema,
+    ClusterId, FamilySchema, GroupId, KeyRange, NamespaceName, RegionDescriptor, RegionEpoch, RegionId, ReplicaId,
+    ServerId, TableId, TableSchema,
 };
 
+use super::changes::{ChangePlan, ChangeReason};
 use super::checkpoint::Checkpoint;
 use super::groups::GroupPlan;
 use super::page_keys::{ROTATE_AFTER_MS, Secret};
@@ -28,7 +29,7 @@ pub(crate) fn descriptor(region: u64, start: &str, end: &str, epoch: u64) -> Reg
 }
 
 pub(super) fn registration(address: &str) -> Registration {
-    Registration { address: address.into(), console: String::new(), engine: "memory".into() }
+    Registration { address: address.into(), console: String::new(), engine: "memory".into(), zone: String::new() }
 }
 
 pub(super) fn schema(name: &str) -> TableSchema {
@@ -440,8 +441,14 @@ fn any_descriptor() -> impl Strategy<Value = RegionDescriptor> {
 
 fn any_edit() -> impl Strategy<Value = CatalogEdit> {
     let text = || ".{0,12}";
-    let registration =
-        || (text(), text(), text()).prop_map(|(address, console, engine)| Registration { address, console, engine });
+    let registration = || {
+        (text(), text(), text(), text()).prop_map(|(address, console, engine, zone)| Registration {
+            address,
+            console,
+            engine,
+            zone,
+        })
+    };
     let plan = (any_id(), prop::collection::vec(any_id(), 0..4)).prop_map(|(leader, servers)| GroupPlan {
         leader: ServerId(leader),
         servers: servers.into_iter().map(ServerId).collect(),
@@ -477,6 +484,33 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
         prop::collection::vec(any_descriptor(), 0..4).prop_map(|regions| CatalogEdit::IndexRegions { regions }),
         (any::<u32>(), any::<[u8; 32]>())
             .prop_map(|(id, secret)| CatalogEdit::AddPageKey { id, secret: Secret(secret) }),
+        any_member_edit(),
+    ]
+}
+
+/// Edits of the members of small groups on few servers, so that many of a sequence fit the catalog.
+fn any_member_edit() -> impl Strategy<Value = CatalogEdit> {
+    let group = || (1..3_u64).prop_map(GroupId);
+    let server = || (1..4_u64).prop_map(ServerId);
+    let replicas = || prop::collection::vec((8..14_u64).prop_map(ReplicaId), 0..4);
+    let plan = (group(), 0..3_u64, prop::option::of(server()), prop::option::of((8..14_u64).prop_map(ReplicaId)));
+    prop_oneof![
+        group().prop_map(|group| CatalogEdit::AbandonGroup { group }),
+        group().prop_map(|group| CatalogEdit::ServeGroup { group }),
+        plan.prop_map(|(group, version, add, remove)| {
+            CatalogEdit::BeginMembers(ChangePlan { group, version, add, remove, reason: ChangeReason::Drain })
+        }),
+        (group(), 0..3_u64).prop_map(|(group, version)| CatalogEdit::PromoteMember { group, version }),
+        (group(), 0..3_u64).prop_map(|(group, version)| CatalogEdit::UndoMembers { group, version }),
+        (group(), 0..3_u64, replicas()).prop_map(|(group, version, members)| CatalogEdit::EndMembers {
+            group,
+            version,
+            members
+        }),
+        (server(), any::<bool>()).prop_map(|(server, drain)| CatalogEdit::DrainServer { server, drain }),
+        server().prop_map(|server| CatalogEdit::RemoveServer { server }),
+        (0..6_u32).prop_map(|replication| CatalogEdit::SetReplication { replication }),
+        any::<bool>().prop_map(|on| CatalogEdit::SetBalancing { on }),
     ]
 }
 

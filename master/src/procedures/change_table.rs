@@ -11,6 +11,7 @@ use crate::context::{MasterContext, Subject};
 /// Drives a table's journaled change to completion, in rounds: each sends the groups that are left their orders.
 pub async fn perform(context: &MasterContext, table: TableId) -> Result<(), Error> {
     let Some(mut rollout) = context.journal.read(|catalog| Rollout::resume(catalog, table)) else { return Ok(()) };
+    let groups = rollout.pending().len();
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
     while context.journal.read(|catalog| rollout.is_current(catalog)) {
         if let Some(edit) = rollout.completion() {
@@ -18,7 +19,9 @@ pub async fn perform(context: &MasterContext, table: TableId) -> Result<(), Erro
         }
         terrane_env::buggify_pause!("a change of a table waits between two rounds").await;
         context.leadership.confirm().await?;
-        match round(context, &mut rollout).await {
+        let answered = round(context, &mut rollout).await;
+        context.note_steps(Subject::Table(table), rollout.pending().len(), groups);
+        match answered {
             Ok(None) => {}
             Ok(Some(waiting)) => {
                 context.begin_wait(Subject::Table(table), waiting);

@@ -1,13 +1,13 @@
 //! Plans groups when servers join, and orders their members to create their replicas.
 
 use futures::future::join_all;
-use terrane_types::{Error, GroupId};
+use terrane_types::{Error, GroupId, ReplicaId, ServerId};
 
 use super::group_creation::{GroupCreation, Phase};
 use super::{RETRY_FIRST, RETRY_MAX};
 use crate::backoff::Backoff;
 use crate::catalog::CatalogEdit;
-use crate::catalog::groups::{GroupEntry, GroupPlan};
+use crate::catalog::groups::{GroupEntry, GroupPlan, GroupState};
 use crate::context::{MasterContext, Subject};
 use crate::planner::{Fleet, plan_groups};
 
@@ -15,7 +15,8 @@ use crate::planner::{Fleet, plan_groups};
 pub async fn plan(context: &MasterContext) {
     let (expected, groups) = context.journal.read(|catalog| {
         let live = context.observed.with(|observed| {
-            catalog.servers().iter().map(|(server, _)| server).filter(|id| observed.liveness.is_live(*id)).collect()
+            let is_free = |id: &ServerId| observed.liveness.is_live(*id) && catalog.servers().drain(*id).is_none();
+            catalog.servers().iter().map(|(server, _)| server).filter(is_free).collect()
         });
         let known = catalog.groups().iter().map(|(_, group)| GroupPlan {
             leader: group.planned_leader,
@@ -42,25 +43,49 @@ pub async fn plan(context: &MasterContext) {
 
 /// Orders the members of a group, phase by phase, and opens the group.
 pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Error> {
-    let entry = context.journal.read(|catalog| catalog.groups().get(group).cloned());
-    let Some((entry, mut creation)) = entry.and_then(|entry| Some((entry.clone(), GroupCreation::resume(&entry)?)))
-    else {
-        return Ok(());
-    };
+    let Some((entry, mut creation)) = resume(context, group) else { return Ok(()) };
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
-    loop {
+    // If its members change, or it is abandoned, the driver starts over with what the catalog then says.
+    while context.journal.read(|catalog| catalog.groups().get(group) == Some(&entry)) {
         let phase = creation.phase();
         if phase == Phase::Complete {
             return context.journal.record(&CatalogEdit::OpenGroup { group }).await.map(|_| ());
         }
+        let is_live = |replica: ReplicaId| {
+            let server = entry.members.get(&replica).copied().unwrap_or_default();
+            context.observed.with(|observed| observed.liveness.is_live(server))
+        };
+        if entry.state == GroupState::Creating && creation.serves_without(is_live) {
+            context.journal.record(&CatalogEdit::ServeGroup { group }).await?;
+            continue;
+        }
         terrane_env::buggify_pause!("a new group waits between two rounds").await;
         context.leadership.confirm().await?;
         let waiting = round(context, group, &entry, &mut creation).await;
+        context.note_steps(Subject::Group(group), creation.missing(), entry.members.len());
         if creation.phase() == phase {
             context.begin_wait(Subject::Group(group), waiting);
             tokio::time::sleep(backoff.next_wait()).await;
         }
     }
+    Ok(())
+}
+
+/// The creation as the catalog asks for it. A member that joined a serving group later is not created a second time.
+fn resume(context: &MasterContext, group: GroupId) -> Option<(GroupEntry, GroupCreation)> {
+    let entry = context.journal.read(|catalog| catalog.groups().get(group).cloned())?;
+    let mut creation = GroupCreation::resume(&entry)?;
+    if entry.state == GroupState::Partial {
+        context.observed.with(|observed| {
+            for (replica, server) in &entry.members {
+                let replicas = observed.inventory.replicas(*server);
+                if replicas.is_some_and(|replicas| replicas.get(&group).is_some_and(|seen| seen.replica == *replica)) {
+                    creation.created(*replica);
+                }
+            }
+        });
+    }
+    Some((entry, creation))
 }
 
 /// Orders every member whose turn it is; returns one that did not follow, and why.

@@ -1,5 +1,7 @@
 //! The order in which the members of a new group create their replicas, as a state machine without I/O.
 //!
+//! A group is open when all members have their replicas, or a majority has and the servers of the others are not live.
+//!
 //! First as many followers as make a quorum with the leader, then the planned leader, then the other followers. The
 //! leader starts an election as soon as it has its replica, and wins it only if a quorum can answer.
 
@@ -10,7 +12,7 @@ use terrane_types::ReplicaId;
 use crate::catalog::groups::{GroupEntry, GroupState};
 
 /// How far a group's creation has got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Followers create their replicas, until a quorum is reached with the leader.
     Quorum,
@@ -34,14 +36,16 @@ pub struct GroupCreation {
 }
 
 impl GroupCreation {
-    /// The creation that a group's state in the catalog asks for; `None` if the group is open.
+    /// The creation that a group's state in the catalog asks for; `None` if the group is open. In a group that serves,
+    /// no member is the first.
     pub fn resume(entry: &GroupEntry) -> Option<Self> {
-        let is_leader = |replica: &ReplicaId| entry.members[replica] == entry.planned_leader;
+        let begins = entry.state == GroupState::Creating;
+        let is_leader = |replica: &ReplicaId| begins && entry.members[replica] == entry.planned_leader;
         let (leader, followers): (BTreeSet<_>, BTreeSet<_>) = entry.members.keys().copied().partition(is_leader);
         let quorum = entry.members.len() / 2 + 1;
         let followers_to_spare = entry.members.len() - quorum;
         let leader = leader.first().copied();
-        (entry.state == GroupState::Creating).then_some(Self { leader, followers, followers_to_spare })
+        (entry.state != GroupState::Open).then_some(Self { leader, followers, followers_to_spare })
     }
 
     /// How far the creation has got.
@@ -60,6 +64,17 @@ impl GroupCreation {
             Phase::Leader => self.leader.into_iter().collect(),
             Phase::Quorum | Phase::Rest | Phase::Complete => self.followers.iter().copied().collect(),
         }
+    }
+
+    /// The number of replicas that are not created.
+    pub fn missing(&self) -> usize {
+        self.followers.len() + usize::from(self.leader.is_some())
+    }
+
+    /// Whether a majority has its replica, with the leader among it, and the members that `can_follow` rejects are all that
+    /// is left. Such a group serves; the others get their replicas when their servers are live.
+    pub fn serves_without(&self, can_follow: impl Fn(ReplicaId) -> bool) -> bool {
+        self.phase() >= Phase::Rest && !self.followers.iter().any(|replica| can_follow(*replica))
     }
 
     /// A member has created its replica.

@@ -29,6 +29,7 @@ impl World {
                 let names = intents.iter().map(|subject| match subject {
                     Subject::Group(group) => format!("g{group}"),
                     Subject::Table(table) => format!("t{table}"),
+                    Subject::Members(group) => format!("members-of-g{group}"),
                 });
                 let names: Vec<_> = names.collect();
                 writeln!(out, "intents: {}", if names.is_empty() { "none".into() } else { names.join(" ") }).unwrap();

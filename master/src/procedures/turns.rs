@@ -4,7 +4,8 @@
 //! that make progress count against the limit of concurrent procedures, so that a group without a leader delays its own
 //! tables and no others. The total is bounded as well; beyond it, a change is refused before it becomes an intent.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::mem::discriminant;
 
 use crate::context::{Subject, UNFINISHED_MAX};
 
@@ -12,21 +13,16 @@ use crate::context::{Subject, UNFINISHED_MAX};
 pub const RUNNING_MAX: usize = 64;
 
 /// Whether `subject` gets a procedure in addition to the existing ones. `waits` says which of them wait.
-pub fn may_start<'a>(
-    subject: Subject,
-    existing: impl Iterator<Item = &'a Subject>,
-    waits: &BTreeMap<Subject, String>,
-) -> bool {
-    // Counted by kind: groups that wait for a dead server must not prevent tables from being created.
-    let is_group = |subject: &Subject| matches!(subject, Subject::Group(_));
+pub fn may_start<'a>(subject: Subject, existing: impl Iterator<Item = &'a Subject>, waits: &BTreeSet<Subject>) -> bool {
     let (mut all, mut running) = (0, 0);
     for other in existing {
         if *other == subject {
             return false;
         }
-        if is_group(other) == is_group(&subject) {
+        // Counted by kind: groups that wait for a dead server must not prevent tables from being created.
+        if discriminant(other) == discriminant(&subject) {
             all += 1;
-            running += usize::from(!waits.contains_key(other));
+            running += usize::from(!waits.contains(other));
         }
     }
     running < RUNNING_MAX && all < UNFINISHED_MAX
@@ -42,8 +38,8 @@ mod tests {
         (0..count as u64).map(|table| Subject::Table(TableId(table))).collect()
     }
 
-    fn waiting(subjects: &[Subject]) -> BTreeMap<Subject, String> {
-        subjects.iter().map(|subject| (*subject, "group 7 has no leader".to_owned())).collect()
+    fn waiting(subjects: &[Subject]) -> BTreeSet<Subject> {
+        subjects.iter().copied().collect()
     }
 
     const NEXT: Subject = Subject::Table(TableId(1 << 40));
@@ -51,7 +47,7 @@ mod tests {
     #[test]
     fn procedures_that_wait_do_not_delay_others() {
         let there = tables(RUNNING_MAX);
-        assert!(!may_start(NEXT, there.iter(), &BTreeMap::new()), "all of them make progress");
+        assert!(!may_start(NEXT, there.iter(), &BTreeSet::new()), "all of them make progress");
         assert!(may_start(NEXT, there.iter(), &waiting(&there)));
         assert!(may_start(NEXT, there.iter(), &waiting(&there[..1])), "one place is free");
     }
@@ -61,7 +57,7 @@ mod tests {
         let there = tables(UNFINISHED_MAX);
         assert!(!may_start(NEXT, there.iter(), &waiting(&there)));
         assert!(may_start(NEXT, there[1..].iter(), &waiting(&there)));
-        assert!(may_start(Subject::Group(GroupId(1)), there.iter(), &BTreeMap::new()));
+        assert!(may_start(Subject::Group(GroupId(1)), there.iter(), &BTreeSet::new()));
     }
 
     #[test]

@@ -145,6 +145,46 @@ impl Master for IdMaster {
     ) -> Result<Response<v1::MergeRegionsReply>, Status> {
         unsupported()
     }
+
+    async fn list_procedures(
+        &self,
+        _: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::ListProceduresReply>, Status> {
+        unsupported()
+    }
+
+    async fn cancel_procedure(&self, _: Request<v1::CancelProcedureRequest>) -> Result<Response<v1::Empty>, Status> {
+        unsupported()
+    }
+
+    async fn change_server(
+        &self,
+        _: Request<v1::ChangeServerRequest>,
+    ) -> Result<Response<v1::ChangeServerReply>, Status> {
+        unsupported()
+    }
+
+    async fn balance(&self, _: Request<v1::BalanceRequest>) -> Result<Response<v1::BalanceReply>, Status> {
+        unsupported()
+    }
+
+    async fn set_replication(
+        &self,
+        _: Request<v1::SetReplicationRequest>,
+    ) -> Result<Response<v1::SetReplicationReply>, Status> {
+        unsupported()
+    }
+
+    async fn restart_check(
+        &self,
+        _: Request<v1::RestartCheckRequest>,
+    ) -> Result<Response<v1::RestartCheckReply>, Status> {
+        unsupported()
+    }
+
+    async fn check_cluster(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::CheckClusterReply>, Status> {
+        unsupported()
+    }
 }
 
 /// The master, the directory, and the server while it runs.

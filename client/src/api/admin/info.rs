@@ -46,6 +46,12 @@ pub struct ServerInfo {
     pub memtable_bytes: u64,
     /// How long ago it last reported.
     pub since_report: Duration,
+    /// Its zone label; empty: none.
+    pub zone: String,
+    /// `draining`, `drained`, or empty.
+    pub drain: String,
+    /// When its replicas are replaced, if it is not live and has any.
+    pub replaced_in: Option<Duration>,
     /// Its health issues, as sentences.
     pub troubles: Vec<String>,
     /// Its limited resources and their use.

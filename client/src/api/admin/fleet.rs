@@ -1,0 +1,218 @@
+//! Calls about the fleet: drains, balance, replication, procedures and checks.
+
+use std::time::Duration;
+
+use terrane_types::{GroupId, ServerId};
+
+use super::Admin;
+use crate::error::Error;
+
+/// What an administrator intends for a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerChange {
+    /// Its leaderships and then its replicas go to other servers, and it gets no new ones.
+    Drain,
+    /// The drain ends, and it gets replicas again.
+    Undrain,
+    /// It leaves the cluster; it must have no replicas.
+    Decommission,
+}
+
+/// A server whose intent was changed, with what it had before.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerChanged {
+    /// The server.
+    pub server: ServerId,
+    /// Its address.
+    pub address: String,
+    /// Its replicas.
+    pub replicas: u32,
+    /// The groups it led.
+    pub leaders: u32,
+}
+
+/// What to do about the spread of replicas and leaderships.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BalanceMode {
+    /// Only show the plan.
+    DryRun,
+    /// Begin the plan now, also while balancing is off.
+    Now,
+    /// Spread without being asked; the default.
+    On,
+    /// Only repair and drain.
+    Off,
+}
+
+/// A plan of moves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BalancePlan {
+    /// Whether the cluster balances without being asked.
+    pub on: bool,
+    /// The steps, in their order.
+    pub steps: Vec<BalanceStep>,
+    /// What each server has, and will have.
+    pub shares: Vec<BalanceShare>,
+    /// What keeps replicas from being placed, as sentences.
+    pub obstacles: Vec<String>,
+}
+
+/// A step of a plan.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BalanceStep {
+    /// The group that it is about.
+    pub group: GroupId,
+    /// What is done.
+    pub action: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a server has before and after a plan.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BalanceShare {
+    /// The server.
+    pub server: ServerId,
+    /// Its address.
+    pub address: String,
+    /// Groups that it leads.
+    pub leaders: u32,
+    /// Its replicas.
+    pub replicas: u32,
+    /// Groups that it leads after the plan.
+    pub leaders_after: u32,
+    /// Its replicas after the plan.
+    pub replicas_after: u32,
+}
+
+/// An unfinished change of a table, a group or a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ProcedureInfo {
+    /// Names it in [`Admin::cancel`].
+    pub id: String,
+    /// `create table`, `replace replica`, `drain server` and so on.
+    pub kind: String,
+    /// What it works on.
+    pub subject: String,
+    /// The address of the master that drives it.
+    pub owner: String,
+    /// How far it is.
+    pub state: String,
+    /// Why it was begun; empty: by an administrator's call.
+    pub reason: String,
+    /// Its steps.
+    pub steps: u32,
+    /// The steps that are done.
+    pub steps_done: u32,
+    /// How long ago it began, or since when its owner knows it.
+    pub since: Duration,
+    /// What it waits for; empty: nothing.
+    pub waits_for: String,
+    /// Whether it can be cancelled.
+    pub cancellable: bool,
+}
+
+/// Whether a server can be stopped.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RestartVerdict {
+    /// The server.
+    pub server: ServerId,
+    /// Its address.
+    pub address: String,
+    /// What speaks against stopping it, as sentences; empty: nothing.
+    pub obstacles: Vec<String>,
+}
+
+/// The result of a check of the whole cluster.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClusterCheck {
+    /// What is wrong; empty: nothing.
+    pub findings: Vec<CheckFinding>,
+    /// The tables that were checked.
+    pub tables: u32,
+    /// The regions that were checked.
+    pub regions: u32,
+    /// The groups that were checked.
+    pub groups: u32,
+    /// The servers that were checked.
+    pub servers: u32,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CheckFinding {
+    /// What it is about: `map`, `regions`, `leader`, `members`, `replicas`, `group` or `server`.
+    pub kind: String,
+    /// A sentence.
+    pub what: String,
+}
+
+impl Admin {
+    /// Begins or ends the drain of a server, or removes a drained one. The server is named by its id or address.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Invalid`] when it cannot work, with what would; [`Error::Uncertain`] when the answer was
+    /// lost: repeat the call.
+    pub async fn change_server(&self, server: &str, change: ServerChange) -> Result<ServerChanged, Error> {
+        self.masters().change_server(server.to_owned(), change, self.timeout).await
+    }
+
+    /// Shows or begins the plan of balancing, or switches balancing on or off.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn balance(&self, mode: BalanceMode) -> Result<BalancePlan, Error> {
+        self.masters().balance(mode, self.timeout).await
+    }
+
+    /// Changes how many replicas each group has: 1, 3 or 5. Returns the number before.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there are too few servers; [`Error::Uncertain`] when the answer was lost: repeat the call.
+    pub async fn set_replication(&self, replication: u32) -> Result<u32, Error> {
+        self.masters().set_replication(replication, self.timeout).await
+    }
+
+    /// Unfinished changes of tables, groups and servers.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn procedures(&self) -> Result<Vec<ProcedureInfo>, Error> {
+        self.masters().procedures(self.timeout).await
+    }
+
+    /// Undoes a procedure.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Invalid`] when it cannot be undone, with what would work.
+    pub async fn cancel(&self, procedure: &str) -> Result<(), Error> {
+        self.masters().cancel(procedure.to_owned(), self.timeout).await
+    }
+
+    /// Whether a server can be stopped now without taking any group's majority; `None`: each server by itself.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub async fn restart_check(&self, server: Option<&str>) -> Result<Vec<RestartVerdict>, Error> {
+        self.masters().restart_check(server.unwrap_or_default().to_owned(), self.timeout).await
+    }
+
+    /// Compares the catalog, the groups and the servers. Reports are up to half a second old: right after a change, repeat it
+    /// before you believe a finding.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn check(&self) -> Result<ClusterCheck, Error> {
+        self.masters().check_cluster(self.timeout).await
+    }
+}

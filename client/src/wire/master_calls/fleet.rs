@@ -1,0 +1,141 @@
+//! The calls about the fleet, typed.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use terrane_proto::v1;
+use terrane_types::{GroupId, ServerId};
+
+use super::timed;
+use crate::api::admin::fleet::{
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, ProcedureInfo, RestartVerdict,
+    ServerChange, ServerChanged,
+};
+use crate::error::Error;
+use crate::wire::masters::{Kind, Masters};
+
+impl Masters {
+    pub(crate) fn change_server(
+        &self,
+        server: String,
+        change: ServerChange,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<ServerChanged, Error>> {
+        Box::pin(async move {
+            let change = match change {
+                ServerChange::Drain => v1::ServerChange::Drain,
+                ServerChange::Undrain => v1::ServerChange::Undrain,
+                ServerChange::Decommission => v1::ServerChange::Decommission,
+            };
+            let request = v1::ChangeServerRequest { hello: self.hello(), server, change: change.into() };
+            let reply: v1::ChangeServerReply = ask!(self, Kind::Change, timeout, change_server, request)?;
+            let v1::ChangeServerReply { server, address, replicas, leaders } = reply;
+            Ok(ServerChanged { server: ServerId(server), address, replicas, leaders })
+        })
+    }
+
+    pub(crate) fn balance(&self, mode: BalanceMode, timeout: Duration) -> BoxFuture<'_, Result<BalancePlan, Error>> {
+        Box::pin(async move {
+            let mode = match mode {
+                BalanceMode::DryRun => v1::BalanceMode::DryRun,
+                BalanceMode::Now => v1::BalanceMode::Now,
+                BalanceMode::On => v1::BalanceMode::On,
+                BalanceMode::Off => v1::BalanceMode::Off,
+            };
+            let request = v1::BalanceRequest { hello: self.hello(), mode: mode.into() };
+            let reply: v1::BalanceReply = ask!(self, Kind::Change, timeout, balance, request)?;
+            Ok(BalancePlan {
+                on: reply.on,
+                steps: reply.steps.into_iter().map(balance_step).collect(),
+                shares: reply.shares.into_iter().map(balance_share).collect(),
+                obstacles: reply.obstacles,
+            })
+        })
+    }
+
+    pub(crate) fn set_replication(&self, replication: u32, timeout: Duration) -> BoxFuture<'_, Result<u32, Error>> {
+        Box::pin(async move {
+            let request = v1::SetReplicationRequest { hello: self.hello(), replication };
+            let reply: v1::SetReplicationReply = ask!(self, Kind::Change, timeout, set_replication, request)?;
+            Ok(reply.before)
+        })
+    }
+
+    pub(crate) fn procedures(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<ProcedureInfo>, Error>> {
+        Box::pin(async move {
+            let request = v1::ClusterRequest { hello: self.hello() };
+            let reply: v1::ListProceduresReply = ask!(self, Kind::Read, timeout, list_procedures, request)?;
+            Ok(reply.procedures.into_iter().map(procedure_info).collect())
+        })
+    }
+
+    pub(crate) fn cancel(&self, id: String, timeout: Duration) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let request = v1::CancelProcedureRequest { hello: self.hello(), id };
+            ask!(self, Kind::Change, timeout, cancel_procedure, request).map(drop)
+        })
+    }
+
+    pub(crate) fn restart_check(
+        &self,
+        server: String,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<Vec<RestartVerdict>, Error>> {
+        Box::pin(async move {
+            let request = v1::RestartCheckRequest { hello: self.hello(), server };
+            let reply: v1::RestartCheckReply = ask!(self, Kind::Read, timeout, restart_check, request)?;
+            let verdict = |v1::RestartVerdict { server, address, obstacles }| RestartVerdict {
+                server: ServerId(server),
+                address,
+                obstacles,
+            };
+            Ok(reply.servers.into_iter().map(verdict).collect())
+        })
+    }
+
+    pub(crate) fn check_cluster(&self, timeout: Duration) -> BoxFuture<'_, Result<ClusterCheck, Error>> {
+        Box::pin(async move {
+            let request = v1::ClusterRequest { hello: self.hello() };
+            let reply: v1::CheckClusterReply = ask!(self, Kind::Read, timeout, check_cluster, request)?;
+            let finding = |v1::CheckFinding { kind, what }| CheckFinding { kind, what };
+            Ok(ClusterCheck {
+                findings: reply.findings.into_iter().map(finding).collect(),
+                tables: reply.tables,
+                regions: reply.regions,
+                groups: reply.groups,
+                servers: reply.servers,
+            })
+        })
+    }
+}
+
+fn balance_step(step: v1::BalanceStep) -> BalanceStep {
+    BalanceStep { group: GroupId(step.group), action: step.action, reason: step.reason }
+}
+
+fn balance_share(share: v1::BalanceShare) -> BalanceShare {
+    BalanceShare {
+        server: ServerId(share.server),
+        address: share.address,
+        leaders: share.leaders,
+        replicas: share.replicas,
+        leaders_after: share.leaders_after,
+        replicas_after: share.replicas_after,
+    }
+}
+
+fn procedure_info(info: v1::ProcedureInfo) -> ProcedureInfo {
+    ProcedureInfo {
+        id: info.id,
+        kind: info.kind,
+        subject: info.subject,
+        owner: info.owner,
+        state: info.state,
+        reason: info.reason,
+        steps: info.steps,
+        steps_done: info.steps_done,
+        since: Duration::from_millis(info.since_ms),
+        waits_for: info.waits_for,
+        cancellable: info.cancellable,
+    }
+}

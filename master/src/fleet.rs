@@ -1,0 +1,146 @@
+//! Keeps the replicas and leaderships of groups where they belong: repair, drain, replication, balance.
+//!
+//! `world` is what the planner looks at, `planner` decides, and the loop here begins what it decided: changes of members as
+//! journaled intents (`crate::procedures`), transfers of leadership as orders. `strays` are replicas that no catalog lists.
+//! `intents` are an administrator's changes; `listing`, `restart` and `check` answer questions.
+//!
+//! A plan is made from the present and forgotten: after each change of the catalog or of what is observed, another one is
+//! made. Nothing but the journaled intents survives a master.
+
+pub mod check;
+pub mod intents;
+pub mod listing;
+pub mod planner;
+pub mod restart;
+pub mod strays;
+pub mod world;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use terrane_types::{Error, GroupId};
+
+use self::planner::{Action, Step};
+use self::strays::Stray;
+use self::world::World;
+use crate::catalog::CatalogEdit;
+use crate::catalog::changes::ChangePlan;
+use crate::context::MasterContext;
+use crate::liveness::Moment;
+use crate::observed::now;
+
+/// How often the loop looks. Grace times pass without any event.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Transfers of leadership for an even spread in one look.
+const SPREAD_TRANSFERS_MAX: usize = 4;
+/// How long a group that refused to hand over its leadership is left alone.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+/// Orders to remove strays in one look.
+const STRAYS_MAX: usize = 16;
+
+/// The world as of now.
+pub fn world(context: &MasterContext) -> World {
+    let replace_after = context.fleet.replace_after;
+    context.journal.read(|catalog| context.observed.with(|seen| World::of(catalog, seen, now(), replace_after)))
+}
+
+/// Plans and begins steps while this master leads. Never returns.
+pub async fn drive(context: &MasterContext) {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut refused = BTreeMap::new();
+    loop {
+        looks.tick().await;
+        if context.leadership.confirm().await.is_err() {
+            continue;
+        }
+        let balance = context.journal.read(|catalog| catalog.is_balancing());
+        remove_strays(context).await;
+        hand_over(context, balance, &mut refused).await;
+        begin_changes(context, balance).await;
+    }
+}
+
+/// Begins a plan with balancing at once.
+pub async fn balance_now(context: &MasterContext) {
+    hand_over(context, true, &mut BTreeMap::new()).await;
+    begin_changes(context, true).await;
+}
+
+/// Hands over leaderships. A group that refused is left alone for a while, so that it does not keep others waiting.
+async fn hand_over(context: &MasterContext, balance: bool, refused: &mut BTreeMap<GroupId, Moment>) {
+    let mut present = world(context);
+    refused.retain(|_, at| now().since(*at) < REFUSED_FOR);
+    present.groups.retain(|group, _| !refused.contains_key(group));
+    for step in planner::transfers(&present, balance, SPREAD_TRANSFERS_MAX) {
+        terrane_env::buggify_pause!("a leadership is handed over late").await;
+        if let Err(error) = transfer(context, &present, &step).await {
+            tracing::warn!(group = %step.group, %error, "a leadership was not handed over; it is planned again");
+            refused.insert(step.group, now());
+        }
+    }
+}
+
+/// Records the changes of members that may begin now.
+async fn begin_changes(context: &MasterContext, balance: bool) {
+    let present = world(context);
+    let (steps, _) = planner::plan(&present, balance);
+    for step in planner::admitted(&present, &steps, context.fleet.changes_per_server) {
+        let Some(plan) = change_plan(&present, &step) else { continue };
+        match context.journal.record(&CatalogEdit::BeginMembers(plan)).await {
+            Ok(_) => tracing::info!(group = %step.group, what = step.describe(), why = step.why, "members change"),
+            // The catalog has changed since: the next look plans with what it is now.
+            Err(error) => tracing::info!(group = %step.group, %error, "a change of members was not begun"),
+        }
+    }
+}
+
+fn change_plan(world: &World, step: &Step) -> Option<ChangePlan> {
+    let Action::Members { add, remove, reason } = step.action else { return None };
+    let group = world.groups.get(&step.group)?;
+    let replica = |server| group.members.get(&server).copied().flatten();
+    let version = group.version;
+    Some(ChangePlan { group: step.group, version, add, remove: remove.and_then(replica), reason })
+}
+
+async fn transfer(context: &MasterContext, world: &World, step: &Step) -> Result<(), Error> {
+    let Action::Transfer { to, .. } = step.action else { return Ok(()) };
+    let group = world.groups.get(&step.group);
+    let Some(replica) = group.and_then(|group| group.members.get(&to).copied().flatten()) else { return Ok(()) };
+    tracing::info!(group = %step.group, what = step.describe(), why = step.why, "a leadership is handed over");
+    context.orders.transfer_leader(step.group, replica).await?;
+    context.observed.with(|observed| observed.inventory.handed_over(step.group, to));
+    Ok(())
+}
+
+async fn remove_strays(context: &MasterContext) {
+    let strays = context.journal.read(|catalog| context.observed.with(|seen| strays::find(catalog, seen, now())));
+    for stray in strays.into_iter().take(STRAYS_MAX) {
+        let removed = match stray {
+            Stray::Replica { group, replica, server } => {
+                tracing::info!(%group, %replica, %server, "removing a replica that is no longer a member of its group");
+                let removed = context.orders.remove_replica(server, group, replica).await;
+                if removed.is_ok() {
+                    context.observed.with(|observed| observed.inventory.forget_replica(server, group));
+                }
+                removed
+            }
+            Stray::Member { group, replica } => {
+                tracing::info!(%group, %replica, "removing a member that the catalog does not have");
+                context.orders.change_voters(group, None, Some(replica)).await.map(drop)
+            }
+            Stray::Group { group } => abandon(context, group).await,
+        };
+        if let Err(error) = removed {
+            tracing::debug!(?stray, %error, "a stray was not removed; it is tried again");
+        }
+    }
+}
+
+async fn abandon(context: &MasterContext, group: GroupId) -> Result<(), Error> {
+    tracing::info!(%group, "a new group is abandoned: a server that was to be a member does not report");
+    context.journal.record(&CatalogEdit::AbandonGroup { group }).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests;

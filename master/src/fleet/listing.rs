@@ -1,0 +1,142 @@
+//! One view of everything that is unfinished: changes of tables, new groups, changes of members, drains.
+
+use std::time::Duration;
+
+use terrane_proto::v1;
+use terrane_types::{GroupId, ServerId, TableId};
+
+use crate::catalog::Catalog;
+use crate::catalog::changes::{ChangeState, MemberChange};
+use crate::catalog::servers::Drain;
+use crate::catalog::tables::TableState;
+use crate::context::{MasterContext, Subject};
+use crate::observed::Observations;
+use crate::procedures::{intents, member_change};
+
+/// All unfinished procedures: those of groups, tables and members, then drains.
+pub fn procedures(context: &MasterContext) -> Vec<v1::ProcedureInfo> {
+    let wall_ms = terrane_env::time::wall_ms();
+    let obstacles = super::planner::obstacles(&super::world(context));
+    context.journal.read(|catalog| {
+        context.observed.with(|observed| {
+            let subjects = intents(catalog).into_iter();
+            let listed = subjects.filter_map(|subject| procedure(context, catalog, observed, subject, wall_ms));
+            let drains = catalog.servers().drains().filter_map(|(server, drain)| {
+                drain_info(catalog, server, drain, &obstacles, &context.fleet.owner, wall_ms)
+            });
+            listed.chain(drains).collect()
+        })
+    })
+}
+
+fn procedure(
+    context: &MasterContext,
+    catalog: &Catalog,
+    observed: &Observations,
+    subject: Subject,
+    wall_ms: u64,
+) -> Option<v1::ProcedureInfo> {
+    let (known_for, steps) = context.progress(subject);
+    let blank = v1::ProcedureInfo {
+        owner: context.fleet.owner.clone(),
+        since_ms: millis(known_for),
+        steps_done: steps.0,
+        steps: steps.1,
+        waits_for: context.wait(subject).unwrap_or_default(),
+        ..v1::ProcedureInfo::default()
+    };
+    match subject {
+        Subject::Group(group) => {
+            let state = catalog.groups().get(group)?.state.name().to_owned();
+            let (id, subject) = (format!("group-{group}"), format!("group {group}"));
+            Some(v1::ProcedureInfo { id, kind: "create group".to_owned(), subject, state, ..blank })
+        }
+        Subject::Table(table) => Some(table_info(catalog, table, blank)?),
+        Subject::Members(group) => members_info(catalog, observed, group, blank, wall_ms),
+    }
+}
+
+fn table_info(catalog: &Catalog, table: TableId, blank: v1::ProcedureInfo) -> Option<v1::ProcedureInfo> {
+    let entry = catalog.tables().get(table)?;
+    let kind = match entry.state {
+        TableState::Creating => "create table",
+        TableState::Altering => "alter table",
+        TableState::Dropping => "drop table",
+        TableState::Enabled => return None,
+    };
+    Some(v1::ProcedureInfo {
+        id: format!("table-{table}"),
+        kind: kind.to_owned(),
+        subject: format!("table {}", entry.schema.name),
+        state: entry.state.name().to_owned(),
+        cancellable: entry.state == TableState::Creating,
+        ..blank
+    })
+}
+
+fn members_info(
+    catalog: &Catalog,
+    observed: &Observations,
+    group: GroupId,
+    blank: v1::ProcedureInfo,
+    wall_ms: u64,
+) -> Option<v1::ProcedureInfo> {
+    let entry = catalog.groups().get(group)?;
+    let change = entry.change?;
+    let (steps_done, steps) = member_change::progress(entry, observed.inventory.group(group));
+    let old = change.remove.and_then(|replica| entry.members.get(&replica).copied());
+    Some(v1::ProcedureInfo {
+        id: format!("members-{group}"),
+        kind: change_kind(&change).to_owned(),
+        subject: format!("group {group}{}", from_to(old, change.add.map(|(_, server)| server))),
+        state: change.state.name().to_owned(),
+        reason: change.reason.name().to_owned(),
+        steps_done,
+        steps,
+        since_ms: wall_ms.saturating_sub(change.since_ms),
+        cancellable: change.state == ChangeState::Joining,
+        ..blank
+    })
+}
+
+fn change_kind(change: &MemberChange) -> &'static str {
+    match (change.add, change.remove) {
+        (Some(_), Some(_)) => "replace replica",
+        (Some(_), None) => "add replica",
+        (None, _) => "remove replica",
+    }
+}
+
+fn from_to(from: Option<ServerId>, to: Option<ServerId>) -> String {
+    let from = from.map_or_else(String::new, |server| format!(" from server {server}"));
+    let to = to.map_or_else(String::new, |server| format!(" to server {server}"));
+    from + &to
+}
+
+fn drain_info(
+    catalog: &Catalog,
+    server: ServerId,
+    drain: Drain,
+    obstacles: &[String],
+    owner: &str,
+    wall_ms: u64,
+) -> Option<v1::ProcedureInfo> {
+    let left = u32::try_from(catalog.groups().replicas_on(server)).unwrap_or(u32::MAX);
+    (left > 0).then(|| v1::ProcedureInfo {
+        id: format!("drain-{server}"),
+        kind: "drain server".to_owned(),
+        subject: format!("server {server} ({})", catalog.servers().address(server)),
+        owner: owner.to_owned(),
+        state: "draining".to_owned(),
+        steps: drain.replicas.max(left),
+        steps_done: drain.replicas.saturating_sub(left),
+        since_ms: wall_ms.saturating_sub(drain.since_ms),
+        waits_for: obstacles.first().cloned().unwrap_or_default(),
+        cancellable: true,
+        ..v1::ProcedureInfo::default()
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,133 @@
+//! Scripts over a catalog and reports of servers: strays, grace times, restarts, checks, and what an administrator asks.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use terrane_types::{ReplicaId, ServerId};
+
+use super::*;
+use crate::catalog::Catalog;
+use crate::catalog::scripts::{self, Line, number};
+use crate::inventory::{GroupSeen, Inventory, MemberSeen, RegionSeen, Report};
+use crate::liveness::{Liveness, Moment};
+use crate::observed::Observations;
+
+struct Scene {
+    catalog: Catalog,
+    observed: Observations,
+    now: Moment,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let liveness = Liveness::new(Duration::from_secs(3), Moment(0));
+        Self {
+            catalog: Catalog::default(),
+            observed: Observations { liveness, inventory: Inventory::default() },
+            now: Moment(0),
+        }
+    }
+
+    /// `report s1 g1=8 leader=s1 members=8@s1,9@s2:behind,11@s4:learner regions=1@1`: the server has replica 8 of group 1.
+    fn report(&mut self, line: &Line<'_>) {
+        let server = ServerId(line.number(1));
+        self.observed.liveness.heard(server, 1, self.now).expect("the first boot");
+        let term = line.argument("term").map_or(1, number);
+        let leader = line.argument("leader").map(|leader| ServerId(number(leader)));
+        let list = |name: &str| {
+            line.argument(name).into_iter().flat_map(|list| list.split(',')).filter(|part| !part.is_empty())
+        };
+        let groups = (1..=3).filter_map(|group| {
+            let replica = ReplicaId(number(line.argument(&format!("g{group}"))?));
+            let members = if leader == Some(server) { list("members").map(member).collect() } else { Vec::new() };
+            Some(GroupSeen { group: GroupId(group), replica, term, leader, applied: 0, members })
+        });
+        let regions = list("regions").map(|region| {
+            let (region, epoch) = region.split_once('@').expect("REGION@EPOCH");
+            let descriptor = crate::catalog::tests::descriptor(number(region), "", "", number(epoch));
+            RegionSeen { descriptor, bytes: 1, state: "open".into(), term, load: Default::default() }
+        });
+        let report = Report { server, groups: groups.collect(), regions: regions.collect(), ..Report::default() };
+        self.observed.inventory.absorb(report);
+    }
+
+    fn world(&self) -> World {
+        World::of(&self.catalog, &self.observed, self.now, Duration::from_secs(300))
+    }
+
+    fn command(&mut self, text: &str, out: &mut String) {
+        let line = Line::of(text);
+        match line.words[0] {
+            "at" => {
+                self.now = Moment(line.number(1) * 1_000);
+                self.observed.liveness.tick(self.now);
+            }
+            "report" => self.report(&line),
+            "strays" => {
+                let strays = strays::find(&self.catalog, &self.observed, self.now);
+                strays.iter().for_each(|stray| writeln!(out, "{stray:?}").unwrap());
+            }
+            "conditions" => {
+                for (server, view) in self.world().servers {
+                    writeln!(out, "s{server} {:?} settled={}", view.condition, view.settled).unwrap();
+                }
+            }
+            "restart-check" => {
+                let obstacles = restart::obstacles(&self.catalog, &self.observed, ServerId(line.number(1)));
+                writeln!(out, "{}", if obstacles.is_empty() { "safe".to_owned() } else { obstacles.join("; ") })
+                    .unwrap();
+            }
+            "check" => {
+                let found = check::check(&self.catalog, &self.observed).findings;
+                found.iter().for_each(|finding| writeln!(out, "{}: {}", finding.kind, finding.what).unwrap());
+                if found.is_empty() {
+                    writeln!(out, "no findings").unwrap();
+                }
+            }
+            "may-drain" => said(intents::check_drain(&self.world(), ServerId(line.number(1))), out),
+            "may-replicate" => {
+                let replication = u32::try_from(line.number(1)).unwrap();
+                said(intents::check_replication(&self.world(), replication), out);
+            }
+            "resolve" => said(intents::resolve(self.catalog.servers(), line.words[1]).map(drop), out),
+            "cancel" => {
+                let edit = intents::cancellation(&self.catalog, line.words[1]);
+                let shown = edit.as_ref().map(|edit| format!("{edit:?}"));
+                writeln!(out, "{}", shown.unwrap_or_else(|refused| format!("refused: {refused}"))).unwrap();
+            }
+            "show" => line.words[1..].iter().for_each(|part| scripts::show(&self.catalog, part, out)),
+            _ => {
+                let edit = scripts::edit(&line).unwrap_or_else(|| panic!("no such command: {text}"));
+                scripts::apply(&mut self.catalog, &edit, 1, &mut String::new());
+            }
+        }
+    }
+}
+
+fn said(answer: Result<(), Error>, out: &mut String) {
+    writeln!(out, "{}", answer.map_or_else(|refused| format!("refused: {refused}"), |()| "yes".to_owned())).unwrap();
+}
+
+/// `9@s2`, with `:behind`, `:learner` or `:silent`.
+fn member(text: &str) -> MemberSeen {
+    let mut parts = text.split(':');
+    let (replica, server) = parts.next().and_then(|member| member.split_once('@')).expect("REPLICA@SERVER");
+    let marks: Vec<&str> = parts.collect();
+    MemberSeen {
+        replica: ReplicaId(number(replica)),
+        server: ServerId(number(server)),
+        voter: !marks.contains(&"learner"),
+        matched: if marks.contains(&"behind") { 10 } else { 1_000 },
+        alive: !marks.contains(&"silent"),
+        copy_bytes: 0,
+        copied_bytes: 0,
+    }
+}
+
+#[test]
+fn scenes() {
+    terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/fleet/testdata"), || {
+        let mut scene = Scene::new();
+        move |text: &str, out: &mut String| scene.command(text, out)
+    });
+}

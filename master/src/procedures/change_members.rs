@@ -1,0 +1,115 @@
+//! Carries out changes of members: sends the order of the next step or records it, and looks again.
+
+use std::collections::BTreeSet;
+
+use terrane_types::{Error, GroupId, ReplicaId};
+
+use super::member_change::{Known, Next, next};
+use super::{RETRY_FIRST, RETRY_MAX};
+use crate::backoff::Backoff;
+use crate::catalog::CatalogEdit;
+use crate::catalog::changes::MemberChange;
+use crate::catalog::groups::GroupEntry;
+use crate::context::{MasterContext, Subject};
+use crate::observed::now;
+
+/// Drives the journaled change of a group's members to its end.
+pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Error> {
+    let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
+    let mut undone = None;
+    loop {
+        let Some((entry, step)) = decide(context, group, undone.as_deref()) else { return Ok(()) };
+        terrane_env::buggify_pause!("a change of members waits between two steps").await;
+        context.leadership.confirm().await?;
+        let waits_for = match &step {
+            Next::Wait { what } => Some(what.clone()),
+            step => match carry_out(context, group, &entry, step, &mut undone).await {
+                Ok(()) => None,
+                Err(error) => Some(format!("{}: {error}", describe(group, step))),
+            },
+        };
+        match waits_for {
+            None => {
+                context.end_wait(Subject::Members(group));
+                backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
+            }
+            Some(what) => {
+                context.begin_wait(Subject::Members(group), what);
+                tokio::time::sleep(backoff.next_wait()).await;
+            }
+        }
+    }
+}
+
+fn decide(context: &MasterContext, group: GroupId, undone: Option<&[ReplicaId]>) -> Option<(GroupEntry, Next)> {
+    context.journal.read(|catalog| {
+        let entry = catalog.groups().get(group)?;
+        let change: MemberChange = entry.change?;
+        context.observed.with(|observed| {
+            let live: BTreeSet<_> = entry.servers().into_iter().filter(|id| observed.liveness.is_live(*id)).collect();
+            let joined = change.add.is_some_and(|(replica, server)| {
+                let replicas = observed.inventory.replicas(server);
+                replicas.and_then(|replicas| replicas.get(&group)).is_some_and(|seen| seen.replica == replica)
+            });
+            let known = Known {
+                leader: observed.leader(group),
+                view: observed.inventory.group(group),
+                live: &live,
+                joined,
+                target_quiet_for: change
+                    .add
+                    .map(|(_, server)| observed.liveness.quiet_for(server, now()))
+                    .unwrap_or_default(),
+                undone,
+            };
+            Some((entry.clone(), next(group, entry, &known)?))
+        })
+    })
+}
+
+async fn carry_out(
+    context: &MasterContext,
+    group: GroupId,
+    entry: &GroupEntry,
+    step: &Next,
+    undone: &mut Option<Vec<ReplicaId>>,
+) -> Result<(), Error> {
+    let version = entry.version;
+    let record = |edit: CatalogEdit| async move { context.journal.record(&edit).await.map(drop) };
+    match step {
+        Next::Join { replica, server } => {
+            context.orders.join_group(group, entry, *replica, *server).await?;
+            context.observed.with(|observed| observed.inventory.note_replica(*server, group, *replica));
+        }
+        Next::Learn { replica, server } => {
+            context.orders.add_learner(group, *replica, *server).await?;
+        }
+        Next::Vote { promote, remove } => {
+            let members = context.orders.change_voters(group, *promote, *remove).await?;
+            // A leader that has just lost its leadership names none.
+            *undone = Some(members).filter(|members| !members.is_empty());
+        }
+        Next::Transfer { to } => context.orders.transfer_leader(group, *to).await?,
+        Next::Promote => record(CatalogEdit::PromoteMember { group, version }).await?,
+        Next::Undo { why } => {
+            tracing::info!(%group, why, "a change of members is undone");
+            record(CatalogEdit::UndoMembers { group, version }).await?;
+        }
+        Next::End { members } => {
+            tracing::info!(%group, ?members, "the members of a group have changed");
+            record(CatalogEdit::EndMembers { group, version, members: members.clone() }).await?;
+        }
+        Next::Wait { .. } => {}
+    }
+    Ok(())
+}
+
+fn describe(group: GroupId, step: &Next) -> String {
+    match step {
+        Next::Join { server, .. } => format!("server {server}, to create a replica of group {group}"),
+        Next::Learn { server, .. } => format!("the leader of group {group}, to add server {server}"),
+        Next::Vote { .. } => format!("the leader of group {group}, to change its voters"),
+        Next::Transfer { .. } => format!("the leader of group {group}, to hand over"),
+        Next::Promote | Next::Undo { .. } | Next::End { .. } | Next::Wait { .. } => "the catalog".to_owned(),
+    }
+}

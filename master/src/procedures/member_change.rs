@@ -1,0 +1,213 @@
+//! The next step of a change of a group's members, as a function without I/O.
+//!
+//! The step follows from the journaled change and from what the group's leader and the servers last reported, and from
+//! nothing else. A step whose outcome is unknown is therefore simply decided again, by this master or the next one: every
+//! order is idempotent, and one that was made shows in what the leader names as members.
+//!
+//! ```text
+//! Joining    the target creates its replica → it joins as a learner → it catches up → record Promoting
+//! Promoting  a leader that is to leave hands over → the learner votes and the old member leaves, as one joint change → end
+//! Undoing    the new replica leaves again → end
+//! ```
+//!
+//! Invariants: voters change only after `Promoting` is recorded, and that only once the new replica has caught up; the
+//! change ends with the members that the leader named after the last step; an undo ends only after the leader has
+//! confirmed, in this run, that the new replica is no member, since an earlier order may still be on its way. A replica that
+//! is no longer a member removes its files by a separate order (`crate::fleet::strays`), whenever its server is live.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use terrane_types::{GroupId, ReplicaId, ServerId};
+
+use crate::catalog::changes::{ChangeReason, ChangeState, MemberChange};
+use crate::catalog::groups::GroupEntry;
+use crate::inventory::{GroupView, MemberSeen};
+
+/// How long a target that does not report is waited for before the change is undone and another server chosen.
+const TARGET_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is known of the group and its servers.
+pub struct Known<'a> {
+    /// The live server that leads the group.
+    pub leader: Option<ServerId>,
+    /// The group as its leader last reported it.
+    pub view: Option<&'a GroupView>,
+    /// The servers that are live.
+    pub live: &'a BTreeSet<ServerId>,
+    /// Whether the target has reported its new replica, or created it by order.
+    pub joined: bool,
+    /// How long the target has not reported.
+    pub target_quiet_for: Duration,
+    /// The members as the leader named them after it was told, in this run, to remove the new replica.
+    pub undone: Option<&'a [ReplicaId]>,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Order the target to create its replica.
+    Join { replica: ReplicaId, server: ServerId },
+    /// Order the leader to add the replica as a learner.
+    Learn { replica: ReplicaId, server: ServerId },
+    /// Order the leader to change the voters.
+    Vote { promote: Option<ReplicaId>, remove: Option<ReplicaId> },
+    /// Order the leader to hand over to another member.
+    Transfer { to: ReplicaId },
+    /// Record that the voters may change from now on.
+    Promote,
+    /// Record that the change is undone.
+    Undo { why: String },
+    /// Record the end, with these members.
+    End { members: Vec<ReplicaId> },
+    /// Look again later.
+    Wait { what: String },
+}
+
+/// The next step of the group's change; `None` if its members are not changing.
+pub fn next(group: GroupId, entry: &GroupEntry, known: &Known<'_>) -> Option<Next> {
+    let change = entry.change?;
+    if let Some(undo) = give_up(entry, &change, known) {
+        return Some(undo);
+    }
+    if change.state == ChangeState::Joining
+        && let Some((replica, server)) = change.add
+    {
+        if !known.live.contains(&server) {
+            return Some(wait(format!("server {server}, which is to get a replica, does not report")));
+        }
+        if !known.joined {
+            return Some(Next::Join { replica, server });
+        }
+    }
+    let (Some(_), Some(view)) = (known.leader, known.view.filter(|view| !view.members.is_empty())) else {
+        return Some(wait(format!("group {group} has no leader that has reported")));
+    };
+    Some(match change.state {
+        ChangeState::Joining => joining(&change, view),
+        ChangeState::Promoting => promoting(entry, &change, view, known),
+        ChangeState::Undoing => undoing(entry, &change, view, known),
+    })
+}
+
+/// How many steps of the change are made, of how many.
+pub fn progress(entry: &GroupEntry, view: Option<&GroupView>) -> (u32, u32) {
+    const STEPS: u32 = 4;
+    let Some(change) = entry.change else { return (STEPS, STEPS) };
+    let member = change.add.and_then(|(replica, _)| view?.member(replica));
+    let done = match (change.state, member) {
+        (ChangeState::Joining, None) => 0,
+        (ChangeState::Joining, Some(_)) => 1,
+        (ChangeState::Promoting, Some(member)) if member.voter => 3,
+        (ChangeState::Promoting, _) => 2,
+        (ChangeState::Undoing, _) => 0,
+    };
+    (done, STEPS)
+}
+
+/// Reasons to undo the change that hold at every step before the voters have changed.
+fn give_up(entry: &GroupEntry, change: &MemberChange, known: &Known<'_>) -> Option<Next> {
+    let (replica, server) = change.add.filter(|_| change.state != ChangeState::Undoing)?;
+    let member = known.view.and_then(|view| view.member(replica));
+    if member.is_some_and(|member| member.voter) {
+        return None;
+    }
+    if !known.live.contains(&server) && known.target_quiet_for >= TARGET_PATIENCE {
+        return Some(Next::Undo { why: format!("server {server}, which was to get a replica, does not report") });
+    }
+    // A server that is back before its replica was replaced keeps it.
+    let old = change.remove.filter(|_| change.reason == ChangeReason::Lost && change.state == ChangeState::Joining)?;
+    let server = entry.members.get(&old).filter(|server| known.live.contains(server))?;
+    let view = known.view?;
+    let is_back = view.member(old).is_some_and(|member| member.voter && view.is_caught_up(member));
+    is_back.then(|| Next::Undo { why: format!("server {server} is back, and its replica has caught up") })
+}
+
+fn joining(change: &MemberChange, view: &GroupView) -> Next {
+    let Some((replica, server)) = change.add else { return Next::Promote };
+    match view.member(replica) {
+        None => Next::Learn { replica, server },
+        Some(member) if view.is_caught_up(member) => Next::Promote,
+        Some(member) => wait(catching_up(view, member)),
+    }
+}
+
+fn catching_up(view: &GroupView, member: &MemberSeen) -> String {
+    let server = member.server;
+    if !member.alive {
+        return format!("the new replica on server {server} does not answer its leader");
+    }
+    if member.copied_bytes < member.copy_bytes {
+        let percent = member.copied_bytes.saturating_mul(100) / member.copy_bytes;
+        return format!("the copy to server {server}: {percent} % of {} bytes", member.copy_bytes);
+    }
+    let newest = view.members.iter().map(|member| member.matched).max().unwrap_or(0);
+    format!("the new replica on server {server}, which lacks {} entries", newest.saturating_sub(member.matched))
+}
+
+fn promoting(entry: &GroupEntry, change: &MemberChange, view: &GroupView, known: &Known<'_>) -> Next {
+    let new = change.add.map(|(replica, server)| (replica, server, view.member(replica)));
+    if let Some((replica, server, None)) = new {
+        // The leader has lost it, or an older leader's report is late. To learn again is idempotent.
+        return Next::Learn { replica, server };
+    }
+    let promote =
+        new.filter(|(_, _, member)| member.is_some_and(|member| !member.voter)).map(|(replica, _, _)| replica);
+    let remove = change.remove.filter(|old| view.member(*old).is_some());
+    if promote.is_none() && remove.is_none() {
+        return Next::End { members: voters(view) };
+    }
+    let old_server = remove.and_then(|old| entry.members.get(&old));
+    if old_server.is_some() && old_server.copied() == known.leader {
+        return match successor(change, view, known) {
+            Some(to) => Next::Transfer { to },
+            // The only voter: the new one votes first, then it takes over.
+            None if promote.is_some() => Next::Vote { promote, remove: None },
+            None => wait("another member that is live and caught up, to take over the leadership".to_owned()),
+        };
+    }
+    Next::Vote { promote, remove }
+}
+
+/// The live, caught-up voter that takes over from a leader that is to leave.
+fn successor(change: &MemberChange, view: &GroupView, known: &Known<'_>) -> Option<ReplicaId> {
+    let stays = |member: &&MemberSeen| {
+        let leaves = Some(member.replica) == change.remove || Some(member.server) == known.leader;
+        member.voter && !leaves && known.live.contains(&member.server) && view.is_caught_up(member)
+    };
+    view.members.iter().filter(stays).max_by_key(|member| (member.matched, member.replica)).map(|member| member.replica)
+}
+
+fn undoing(entry: &GroupEntry, change: &MemberChange, view: &GroupView, known: &Known<'_>) -> Next {
+    let Some((new, server)) = change.add else { return Next::End { members: voters(view) } };
+    let old_left = change.remove.is_some_and(|old| view.member(old).is_none());
+    if old_left && view.member(new).is_some_and(|member| member.voter) {
+        // The voters changed before the undo: to remove the new one, too, would leave a replica less.
+        return Next::End { members: voters(view) };
+    }
+    if let Some(members) = known.undone.filter(|members| !members.contains(&new)) {
+        let members = members.iter().copied().filter(|replica| entry.members.contains_key(replica)).collect();
+        return Next::End { members };
+    }
+    if known.leader == Some(server) {
+        let to = view.members.iter().find(|member| {
+            member.voter && member.replica != new && known.live.contains(&member.server) && view.is_caught_up(member)
+        });
+        return to.map_or_else(
+            || wait("another member that is live and caught up, to take over the leadership".to_owned()),
+            |member| Next::Transfer { to: member.replica },
+        );
+    }
+    Next::Vote { promote: None, remove: Some(new) }
+}
+
+fn voters(view: &GroupView) -> Vec<ReplicaId> {
+    view.members.iter().filter(|member| member.voter).map(|member| member.replica).collect()
+}
+
+fn wait(what: String) -> Next {
+    Next::Wait { what }
+}
+
+#[cfg(test)]
+mod tests;
