@@ -6,6 +6,7 @@ pub mod data;
 pub mod demo;
 pub mod dev;
 pub mod export;
+pub mod fleet;
 pub mod import;
 pub mod namespace;
 pub mod ranges;

@@ -97,6 +97,72 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+    /// List unfinished changes of tables, groups and servers, and what they wait for.
+    Procedures {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Undo an unfinished change, if that is possible.
+    Cancel {
+        /// Its id, as `admin procedures` shows it.
+        procedure: String,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Move all leaderships and replicas off a server, and wait until it has none.
+    Drain {
+        /// The server's number or address.
+        server: String,
+        /// Return at once; the drain continues.
+        #[arg(long)]
+        no_wait: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// End a drain: the server gets replicas again.
+    Undrain {
+        /// The server's number or address.
+        server: String,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Remove a drained server from the cluster.
+    Decommission {
+        /// The server's number or address.
+        server: String,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Say whether stopping a server now is safe; exits with status 1 if it is not.
+    RestartCheck {
+        /// The server's number or address (default: each server by itself).
+        server: Option<String>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Spread replicas and leaderships now, show the plan, or switch automatic balancing on or off.
+    Balance {
+        /// `now` (the default), `on` or `off`.
+        #[arg(value_name = "on|off|now", conflicts_with = "dry_run")]
+        mode: Option<BalanceWord>,
+        /// Only show the plan, with what each server has before and after.
+        #[arg(long)]
+        dry_run: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Change how many replicas everything has.
+    Replication {
+        /// 1, 3 or 5.
+        replicas: u32,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Compare catalog, groups and servers; exits with status 1 if something is wrong.
+    Check {
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Split a region in two.
     Split {
         /// The region's number, as `admin regions` shows it.
@@ -116,6 +182,17 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+}
+
+/// What `admin balance` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BalanceWord {
+    /// Spread without being asked.
+    On,
+    /// Only repair and drain.
+    Off,
+    /// Spread now.
+    Now,
 }
 
 #[derive(Debug, Subcommand)]

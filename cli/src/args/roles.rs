@@ -4,10 +4,11 @@
 //! knows the defaults.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{Addresses, Size, address, addresses};
+use super::values::{Addresses, Size, address, addresses, duration};
 
 /// The default seed of the demo's weather; any number will do.
 const DEMO_SEED: u64 = 1901;
@@ -104,6 +105,9 @@ pub struct Master {
     /// Replicas of every region: 1, 3 or 5; fixed when the cluster is created (default: 3).
     #[arg(long, value_name = "N")]
     pub replication: Option<u32>,
+    /// How long a server may be away before its replicas are replaced on others (default: 5m).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub replace_after: Option<Duration>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -113,6 +117,9 @@ pub struct Server {
     /// Addresses of the masters (default: 127.0.0.1:7600).
     #[arg(long, value_name = "HOST:PORT,...", value_parser = addresses)]
     pub masters: Option<Addresses>,
+    /// Label of the zone (rack, data center) that this server is in; replicas go to distinct zones where possible.
+    #[arg(long, value_name = "NAME")]
+    pub zone: Option<String>,
     #[command(flatten)]
     pub storage: Storage,
 }

@@ -135,6 +135,20 @@ impl fmt::Display for Size {
     }
 }
 
+/// A duration in the spelling that [`duration`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Time(pub Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_millis() {
+            millis if millis % 60_000 == 0 => write!(f, "{}m", millis / 60_000),
+            millis if millis % 1_000 == 0 => write!(f, "{}s", millis / 1_000),
+            millis => write!(f, "{millis}ms"),
+        }
+    }
+}
+
 /// Parses a duration: `500ms`, `30s`, `2m`, or a plain number of seconds, fractions allowed.
 pub fn duration(text: &str) -> Result<Duration, Invalid> {
     let bad = || {

@@ -6,7 +6,7 @@ use terrane_client::{GroupInfo, Maintained, RegionDescriptor, RegionId, RegionIn
 use terrane_types::escape;
 use tokio::time::Instant;
 
-use super::connect;
+use super::{connect, fleet};
 use crate::args::client::Admin;
 use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded, bytes_text, duration_text};
@@ -50,6 +50,15 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             let done = done.during(format!("compact table {table}"))?;
             work.end("compacted", &table, &done, Output::new(connection.json))
         }
+        Admin::Procedures { connection } => fleet::procedures(&connection).await,
+        Admin::Cancel { procedure, connection } => fleet::cancel(&procedure, &connection).await,
+        Admin::Drain { server, no_wait, connection } => fleet::drain(&server, no_wait, &connection).await,
+        Admin::Undrain { server, connection } => fleet::undrain(&server, &connection).await,
+        Admin::Decommission { server, connection } => fleet::decommission(&server, &connection).await,
+        Admin::RestartCheck { server, connection } => fleet::restart_check(server.as_deref(), &connection).await,
+        Admin::Balance { mode, dry_run, connection } => fleet::balance(mode, dry_run, &connection).await,
+        Admin::Replication { replicas, connection } => fleet::replication(replicas, &connection).await,
+        Admin::Check { connection } => fleet::check(&connection).await,
         Admin::Split { region, at, connection } => {
             let admin = connect(&connection).await?.admin();
             let at = at.as_ref().map(|key| &key.0[..]);
@@ -135,6 +144,24 @@ struct ServerLine<'a> {
     leaders: u32,
     replicas: u32,
     regions: u32,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    zone: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    drain: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced_in_seconds: Option<u64>,
+}
+
+/// The state of a server with its drain, and when its replicas are replaced.
+fn state_text(server: &ServerInfo) -> String {
+    let drain = if server.drain.is_empty() { String::new() } else { format!(", {}", server.drain) };
+    let replaced = match server.replaced_in.map(|left| left.as_secs()) {
+        None => String::new(),
+        Some(0) => ", being replaced".to_owned(),
+        Some(left) if left < 60 => format!(", replaced in {left} s"),
+        Some(left) => format!(", replaced in {} min {} s", left / 60, left % 60),
+    };
+    format!("{}{drain}{replaced}", server.state)
 }
 
 pub fn print_servers(output: &mut Output, servers: &[ServerInfo]) -> Result<(), Failure> {
@@ -145,7 +172,7 @@ pub fn print_servers(output: &mut Output, servers: &[ServerInfo]) -> Result<(), 
         vec![
             server.server.to_string(),
             server.address.clone(),
-            server.state.clone(),
+            state_text(server),
             server.leaders.to_string(),
             server.replicas.to_string(),
             server.regions.to_string(),
@@ -166,6 +193,9 @@ fn server_line(server: &ServerInfo) -> ServerLine<'_> {
         leaders: server.leaders,
         replicas: server.replicas,
         regions: server.regions,
+        zone: &server.zone,
+        drain: &server.drain,
+        replaced_in_seconds: server.replaced_in.map(|left| left.as_secs()),
     }
 }
 
@@ -356,6 +386,9 @@ mod tests {
             log_held_by: String::new(),
             memtable_bytes: 0,
             since_report: Duration::ZERO,
+            zone: String::new(),
+            drain: String::new(),
+            replaced_in: None,
             troubles: Vec::new(),
             resources: Vec::new(),
         };

@@ -9,7 +9,7 @@ use terrane_regionserver::ServerConfig;
 
 use super::dev::{engine_of, stop, text};
 use crate::args::roles::{Master, Role, Server};
-use crate::args::values::{Addresses, Size, address, addresses};
+use crate::args::values::{Addresses, Size, Time, address, addresses, duration};
 use crate::config::{Settings, check_exposure};
 use crate::failure::Failure;
 use crate::node::{MasterNode, ServerNode};
@@ -87,9 +87,16 @@ fn role_settings(
 async fn master_config(args: Master) -> Result<(MasterConfig, String), Failure> {
     let defaults = MasterConfig::default();
     let mut settings = Settings::open("master", args.role.config.as_deref()).await?;
-    let role = role_settings(&mut settings, args.role, defaults.data_dir, defaults.listen, MASTER_CONSOLE_DEFAULT)?;
+    let (data, listen) = (defaults.data_dir.clone(), defaults.listen.clone());
+    let role = role_settings(&mut settings, args.role, data, listen, MASTER_CONSOLE_DEFAULT)?;
     let peers = settings.pick_optional("peers", args.peers, addresses)?;
     let replication = settings.pick("replication", args.replication, str::parse, defaults.replication)?;
+    let replace_after = settings.pick(
+        "replace-after",
+        args.replace_after.map(Time),
+        |text| duration(text).map(Time),
+        Time(defaults.replace_after),
+    )?;
     settings.finish()?;
     let config = MasterConfig {
         data_dir: role.data,
@@ -97,8 +104,8 @@ async fn master_config(args: Master) -> Result<(MasterConfig, String), Failure> 
         advertise: role.advertise,
         peers: peers.map(|peers| peers.0).unwrap_or_default(),
         replication,
-        groups_per_server: defaults.groups_per_server,
-        report_every: defaults.report_every,
+        replace_after: replace_after.0,
+        ..defaults
     };
     Ok((config, role.console))
 }
@@ -109,6 +116,7 @@ async fn server_config(args: Server) -> Result<ServerConfig, Failure> {
     let (data, listen) = (defaults.data_dir.clone(), defaults.listen.clone());
     let role = role_settings(&mut settings, args.role, data, listen, SERVER_CONSOLE_DEFAULT)?;
     let masters = settings.pick("masters", args.masters, addresses, Addresses(defaults.masters.clone()))?;
+    let zone = settings.pick_optional("zone", args.zone, text)?;
     let engine = settings.pick("engine", args.storage.engine, text, BackendKind::default().to_string())?;
     let size = str::parse::<Size>;
     let budget =
@@ -122,6 +130,7 @@ async fn server_config(args: Server) -> Result<ServerConfig, Failure> {
         listen: role.listen,
         advertise: role.advertise,
         console: Some(role.console),
+        zone,
         masters: masters.0,
         engine: engine_of(&engine)?,
         memtable_budget: budget.0,

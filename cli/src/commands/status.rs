@@ -190,6 +190,9 @@ mod tests {
             log_held_by: "server 3".to_owned(),
             memtable_bytes: 0,
             since_report: Duration::from_secs(7),
+            zone: String::new(),
+            drain: String::new(),
+            replaced_in: None,
             troubles: Vec::new(),
             resources: Vec::new(),
         }

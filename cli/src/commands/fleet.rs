@@ -1,0 +1,339 @@
+//! `admin` commands about servers and replicas: drain, balance, replication, procedures, and checks. The JSON output is
+//! part of the grammar.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use terrane_client::{Admin, BalanceMode, BalancePlan, ProcedureInfo, ServerChange, ServerInfo};
+
+use super::connect;
+use crate::args::client::{BalanceWord, Connection};
+use crate::failure::{During, Failure};
+use crate::output::{Output, duration_text};
+use crate::progress::Progress;
+
+/// How often a drain is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+#[derive(Serialize)]
+struct ProcedureLine<'a> {
+    id: &'a str,
+    kind: &'a str,
+    subject: &'a str,
+    owner: &'a str,
+    state: &'a str,
+    reason: &'a str,
+    steps: u32,
+    steps_done: u32,
+    since_seconds: u64,
+    waits_for: &'a str,
+    cancellable: bool,
+}
+
+pub async fn procedures(connection: &Connection) -> Result<(), Failure> {
+    let procedures = connect(connection).await?.admin().procedures().await.during("list the procedures")?;
+    let mut output = Output::new(connection.json);
+    print_procedures(&mut output, &procedures)?;
+    output.flush()
+}
+
+fn print_procedures(output: &mut Output, procedures: &[ProcedureInfo]) -> Result<(), Failure> {
+    if output.is_json() {
+        return procedures.iter().try_for_each(|procedure| output.object(&procedure_line(procedure)));
+    }
+    if procedures.is_empty() {
+        return output.line("no unfinished procedures");
+    }
+    let row = |procedure: &ProcedureInfo| {
+        let steps = match procedure.steps {
+            0 => String::new(),
+            steps => format!("{} of {steps}", procedure.steps_done),
+        };
+        vec![
+            procedure.id.clone(),
+            procedure.kind.clone(),
+            procedure.subject.clone(),
+            procedure.owner.clone(),
+            procedure.state.clone(),
+            steps,
+            duration_text(Duration::from_secs(procedure.since.as_secs())),
+            procedure.reason.clone(),
+            procedure.waits_for.clone(),
+        ]
+    };
+    let heading = ["id", "kind", "subject", "owner", "state", "steps", "since", "reason", "waits for"];
+    output.table(&heading, procedures.iter().map(row).collect())
+}
+
+fn procedure_line(procedure: &ProcedureInfo) -> ProcedureLine<'_> {
+    ProcedureLine {
+        id: &procedure.id,
+        kind: &procedure.kind,
+        subject: &procedure.subject,
+        owner: &procedure.owner,
+        state: &procedure.state,
+        reason: &procedure.reason,
+        steps: procedure.steps,
+        steps_done: procedure.steps_done,
+        since_seconds: procedure.since.as_secs(),
+        waits_for: &procedure.waits_for,
+        cancellable: procedure.cancellable,
+    }
+}
+
+pub async fn cancel(procedure: &str, connection: &Connection) -> Result<(), Failure> {
+    let cancelled = connect(connection).await?.admin().cancel(procedure).await;
+    cancelled.during(format!("cancel {procedure}"))?;
+    said(connection, &format!("{procedure} is being undone"), &Done { done: "cancel", procedure })
+}
+
+#[derive(Serialize)]
+struct Done<'a> {
+    done: &'a str,
+    procedure: &'a str,
+}
+
+#[derive(Serialize)]
+struct ServerLine<'a> {
+    done: &'a str,
+    server: u64,
+    address: &'a str,
+    replicas: u32,
+}
+
+/// Prints one result, as a line or as an object.
+fn said(connection: &Connection, text: &str, object: &impl Serialize) -> Result<(), Failure> {
+    let mut output = Output::new(connection.json);
+    if output.is_json() {
+        output.object(object)?;
+    } else {
+        output.line(text)?;
+    }
+    output.flush()
+}
+
+pub async fn drain(server: &str, no_wait: bool, connection: &Connection) -> Result<(), Failure> {
+    let admin = connect(connection).await?.admin();
+    let changed = admin.change_server(server, ServerChange::Drain).await.during(format!("drain server {server}"))?;
+    let (id, address) = (changed.server.0, changed.address.as_str());
+    let left = if no_wait { changed.replicas } else { until_drained(&admin, id, changed.replicas).await? };
+    let done = if no_wait { "draining" } else { "drained" };
+    let text = match left {
+        0 => format!("server {id} ({address}) is drained: it has no replicas"),
+        left => format!("server {id} ({address}) is draining: {left} replicas to move"),
+    };
+    said(connection, &text, &ServerLine { done, server: id, address, replicas: left })
+}
+
+/// Shows the drain's progress until the server has neither replicas nor leaderships. The drain continues without us.
+async fn until_drained(admin: &Admin, server: u64, replicas: u32) -> Result<u32, Failure> {
+    let mut progress = Progress::over_work(&format!("draining server {server}"));
+    loop {
+        let servers = admin.servers().await.during("look at the drain")?;
+        let Some(now) = servers.iter().find(|info| info.server.0 == server) else {
+            return Err(Failure::new(format!("server {server} is no longer part of the cluster")));
+        };
+        let (left, all) = (now.replicas, replicas.max(now.replicas));
+        if now.drain.is_empty() {
+            return Err(Failure::new(format!("the drain of server {server} was ended with {left} replicas left")));
+        }
+        if left == 0 {
+            progress.finish();
+            return Ok(0);
+        }
+        progress.work(u64::from(all - left), u64::from(all), &drain_message(now, all));
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn drain_message(server: &ServerInfo, all: u32) -> String {
+    format!("{} of {all} replicas moved, {} leaderships left", all - server.replicas, server.leaders)
+}
+
+pub async fn undrain(server: &str, connection: &Connection) -> Result<(), Failure> {
+    let admin = connect(connection).await?.admin();
+    let changed =
+        admin.change_server(server, ServerChange::Undrain).await.during(format!("undrain server {server}"))?;
+    let (id, address, replicas) = (changed.server.0, changed.address.as_str(), changed.replicas);
+    let text = format!("server {id} ({address}) gets replicas again; it has {replicas}");
+    said(connection, &text, &ServerLine { done: "undrained", server: id, address, replicas })
+}
+
+pub async fn decommission(server: &str, connection: &Connection) -> Result<(), Failure> {
+    let admin = connect(connection).await?.admin();
+    let changed = admin.change_server(server, ServerChange::Decommission).await;
+    let changed = changed.during(format!("decommission server {server}"))?;
+    let (id, address) = (changed.server.0, changed.address.as_str());
+    let text = format!("server {id} ({address}) has left the cluster; stop its process");
+    said(connection, &text, &ServerLine { done: "decommissioned", server: id, address, replicas: 0 })
+}
+
+#[derive(Serialize)]
+struct VerdictLine<'a> {
+    server: u64,
+    address: &'a str,
+    safe: bool,
+    obstacles: &'a [String],
+}
+
+pub async fn restart_check(server: Option<&str>, connection: &Connection) -> Result<(), Failure> {
+    let verdicts = connect(connection).await?.admin().restart_check(server).await;
+    let verdicts = verdicts.during("check whether servers can be stopped")?;
+    let mut output = Output::new(connection.json);
+    for verdict in &verdicts {
+        let (id, address, safe) = (verdict.server.0, verdict.address.as_str(), verdict.obstacles.is_empty());
+        if output.is_json() {
+            output.object(&VerdictLine { server: id, address, safe, obstacles: &verdict.obstacles })?;
+        } else if safe {
+            output.line(&format!("server {id} ({address}) can be stopped"))?;
+        } else {
+            output.line(&format!("server {id} ({address}) must not be stopped now:"))?;
+            verdict.obstacles.iter().try_for_each(|obstacle| output.line(&format!("- {obstacle}")))?;
+        }
+    }
+    output.flush()?;
+    let unsafe_ids: Vec<String> = verdicts
+        .iter()
+        .filter(|verdict| !verdict.obstacles.is_empty())
+        .map(|verdict| verdict.server.to_string())
+        .collect();
+    if unsafe_ids.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("stopping server {} now would make data unavailable", unsafe_ids.join(" or "))))
+}
+
+#[derive(Serialize)]
+struct BalanceLine<'a> {
+    on: bool,
+    steps: Vec<StepLine<'a>>,
+    servers: Vec<ShareLine<'a>>,
+    obstacles: &'a [String],
+}
+
+#[derive(Serialize)]
+struct StepLine<'a> {
+    group: u64,
+    action: &'a str,
+    reason: &'a str,
+}
+
+#[derive(Serialize)]
+struct ShareLine<'a> {
+    server: u64,
+    address: &'a str,
+    leaders: u32,
+    replicas: u32,
+    leaders_after: u32,
+    replicas_after: u32,
+}
+
+pub async fn balance(mode: Option<BalanceWord>, dry_run: bool, connection: &Connection) -> Result<(), Failure> {
+    let mode = match (mode, dry_run) {
+        (_, true) => BalanceMode::DryRun,
+        (Some(BalanceWord::On), _) => BalanceMode::On,
+        (Some(BalanceWord::Off), _) => BalanceMode::Off,
+        (Some(BalanceWord::Now) | None, _) => BalanceMode::Now,
+    };
+    let plan = connect(connection).await?.admin().balance(mode).await.during("balance the cluster")?;
+    let mut output = Output::new(connection.json);
+    if output.is_json() {
+        output.object(&balance_line(&plan))?;
+    } else {
+        print_plan(&mut output, &plan, mode)?;
+    }
+    output.flush()
+}
+
+fn balance_line(plan: &BalancePlan) -> BalanceLine<'_> {
+    let steps = plan.steps.iter();
+    let shares = plan.shares.iter();
+    BalanceLine {
+        on: plan.on,
+        steps: steps.map(|step| StepLine { group: step.group.0, action: &step.action, reason: &step.reason }).collect(),
+        servers: shares
+            .map(|share| ShareLine {
+                server: share.server.0,
+                address: &share.address,
+                leaders: share.leaders,
+                replicas: share.replicas,
+                leaders_after: share.leaders_after,
+                replicas_after: share.replicas_after,
+            })
+            .collect(),
+        obstacles: &plan.obstacles,
+    }
+}
+
+fn print_plan(output: &mut Output, plan: &BalancePlan, mode: BalanceMode) -> Result<(), Failure> {
+    output.line(if plan.on { "automatic balancing is on" } else { "automatic balancing is off" })?;
+    if plan.steps.is_empty() {
+        output.line("nothing to move")?;
+    } else {
+        let what = if mode == BalanceMode::DryRun { "would be moved" } else { "planned" };
+        output.line(&format!("{} steps {what}:", plan.steps.len()))?;
+        for step in &plan.steps {
+            output.line(&format!("- {}: {}", step.action, step.reason))?;
+        }
+    }
+    plan.obstacles.iter().try_for_each(|obstacle| output.line(&format!("! {obstacle}")))?;
+    output.line("")?;
+    let share =
+        |before: u32, after: u32| if before == after { before.to_string() } else { format!("{before} -> {after}") };
+    let rows = plan.shares.iter().map(|of| {
+        vec![
+            of.server.to_string(),
+            of.address.clone(),
+            share(of.leaders, of.leaders_after),
+            share(of.replicas, of.replicas_after),
+        ]
+    });
+    output.table(&["server", "address", "leaders", "replicas"], rows.collect())
+}
+
+#[derive(Serialize)]
+struct ReplicationLine {
+    before: u32,
+    replication: u32,
+}
+
+pub async fn replication(replicas: u32, connection: &Connection) -> Result<(), Failure> {
+    let before = connect(connection).await?.admin().set_replication(replicas).await;
+    let before = before.during(format!("change the replication to {replicas}"))?;
+    let text = if before == replicas {
+        format!("the replication is {replicas} already")
+    } else {
+        format!("the replication changes from {before} to {replicas}; `terrane admin procedures` shows the progress")
+    };
+    said(connection, &text, &ReplicationLine { before, replication: replicas })
+}
+
+#[derive(Serialize)]
+struct FindingLine<'a> {
+    kind: &'a str,
+    what: &'a str,
+}
+
+pub async fn check(connection: &Connection) -> Result<(), Failure> {
+    let check = connect(connection).await?.admin().check().await.during("check the cluster")?;
+    let mut output = Output::new(connection.json);
+    for finding in &check.findings {
+        if output.is_json() {
+            output.object(&FindingLine { kind: &finding.kind, what: &finding.what })?;
+        } else {
+            output.line(&format!("{}: {}", finding.kind, finding.what))?;
+        }
+    }
+    if check.findings.is_empty() && !output.is_json() {
+        output.line(&format!(
+            "no findings: {} tables, {} regions, {} groups and {} servers agree",
+            check.tables, check.regions, check.groups, check.servers
+        ))?;
+    }
+    output.flush()?;
+    match check.findings.len() {
+        0 => Ok(()),
+        1 => Err(Failure::new("the check has 1 finding")),
+        count => Err(Failure::new(format!("the check has {count} findings"))),
+    }
+}
