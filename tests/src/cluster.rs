@@ -34,6 +34,8 @@ pub struct Settings {
     pub log_limit: u64,
     pub log_purge_budget: u64,
     pub segment_bytes: u64,
+    /// How long a server may be away before its replicas are replaced.
+    pub replace_after: Duration,
 }
 
 impl Default for Settings {
@@ -48,6 +50,7 @@ impl Default for Settings {
             log_limit: 1 << 30,
             log_purge_budget: 64 << 20,
             segment_bytes: 4 << 20,
+            replace_after: MasterConfig::default().replace_after,
         }
     }
 }
@@ -133,6 +136,7 @@ impl Cluster {
             replication: self.settings.replication,
             groups_per_server: self.settings.groups_per_server,
             report_every: REPORT_EVERY,
+            replace_after: self.settings.replace_after,
             ..MasterConfig::default()
         };
         let master = Master::start(config).await.context("start the master")?;
@@ -154,6 +158,18 @@ impl Cluster {
         let server = server.with_context(|| format!("start server {index}"))?;
         self.servers[index].runs(server.address().to_string(), server);
         Ok(())
+    }
+
+    /// Starts a server more; returns its index.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn add_server(&mut self) -> Result<usize> {
+        self.servers.push(Part::default());
+        self.clocks.push(WallClock::default());
+        let index = self.servers.len() - 1;
+        self.start_server(index).await?;
+        Ok(index)
     }
 
     /// Starts a server on a foreign directory.

@@ -1,0 +1,194 @@
+//! A fleet that changes under load: a server is lost for good, one joins, one is drained and removed, the number of copies
+//! changes. Clients lose nothing, and in the end everything has as many replicas as asked, evenly spread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use terrane_client::{Admin, Client, Get, Put, Scan, ServerChange, ServerInfo, Table, TableSpec};
+use terrane_tests::cluster::{Cluster, Settings};
+use terrane_tests::eventually::eventually;
+
+use crate::{SOON, all_rows, keys};
+
+/// How long repair may take here; it takes seconds.
+const REPAIRED_WITHIN: Duration = Duration::from_secs(90);
+
+fn settings(replication: u32, servers: usize) -> Settings {
+    Settings { replication, servers, replace_after: Duration::from_secs(2), ..Settings::default() }
+}
+
+/// A table with six regions.
+async fn table(client: &Client) -> Result<Table> {
+    let spec = TableSpec::new("t")?.family("f", &[])?;
+    let spec = ["1", "2", "3", "4", "5"].iter().fold(spec, |spec, at| spec.split_at(at.as_bytes()));
+    client.admin().create_table(spec).await?;
+    Ok(client.table("t").await?)
+}
+
+/// Writes rows until it is stopped; every acknowledged row is to be found in the end.
+struct Writer {
+    stop: Arc<AtomicBool>,
+    written: Arc<AtomicU64>,
+    task: tokio::task::JoinHandle<Result<()>>,
+}
+
+fn row(n: u64) -> String {
+    format!("{}-{n:06}", n % 6)
+}
+
+impl Writer {
+    fn start(table: Table) -> Self {
+        let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stopped, count) = (Arc::clone(&stop), Arc::clone(&written));
+        let task = tokio::spawn(async move {
+            for n in 0.. {
+                if stopped.load(Ordering::Relaxed) {
+                    break;
+                }
+                table.put(Put::new(row(n)).set("f", "q", "v")).await?;
+                count.store(n + 1, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        Self { stop, written, task }
+    }
+
+    /// Stops, and checks that every acknowledged row is there.
+    async fn finish(self, table: &Table) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.task.await?.context("a write failed")?;
+        let mut expected: Vec<String> = (0..self.written.load(Ordering::Relaxed)).map(row).collect();
+        expected.sort();
+        ensure!(!expected.is_empty(), "nothing was written");
+        ensure!(keys(&all_rows(table, Scan::all()).await?) == expected, "rows are missing or wrong");
+        Ok(())
+    }
+}
+
+/// Waits until the cluster's own check has no finding, nothing is unfinished, and `holds`.
+async fn settled(admin: &Admin, what: &str, holds: impl Fn(&[ServerInfo]) -> Result<()>) -> Result<()> {
+    eventually(what, REPAIRED_WITHIN, async || {
+        holds(&admin.servers().await?)?;
+        let procedures = admin.procedures().await?;
+        ensure!(procedures.is_empty(), "unfinished: {procedures:?}");
+        let findings = admin.check().await?.findings;
+        ensure!(findings.is_empty(), "{findings:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Whether the counts of all servers are within 10 % of their share, or one apart.
+fn is_even(servers: &[ServerInfo], of: impl Fn(&ServerInfo) -> u32) -> Result<()> {
+    let counts: Vec<u32> = servers.iter().map(of).collect();
+    let (most, fewest) = (counts.iter().max().copied().unwrap_or(0), counts.iter().min().copied().unwrap_or(0));
+    let share = counts.iter().sum::<u32>() / u32::try_from(counts.len())?;
+    ensure!(most - fewest <= (share / 10).max(1), "uneven: {counts:?}");
+    Ok(())
+}
+
+fn find<'a>(servers: &'a [ServerInfo], address: &str) -> Result<&'a ServerInfo> {
+    servers.iter().find(|server| server.address == address).context("the server is listed")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_replicas_of_a_lost_server_are_replaced_and_it_is_welcomed_back() -> Result<()> {
+    let mut cluster = Cluster::start(settings(3, 4)).await?;
+    let client = cluster.client().await?;
+    let (admin, table) = (client.admin(), table(&client).await?);
+    let writer = Writer::start(table.clone());
+    settled(&admin, "the cluster is whole", |_| Ok(())).await?;
+
+    let lost = cluster.server_address(3).to_string();
+    cluster.stop_server(3).await;
+    let check = admin.restart_check(None).await?;
+    ensure!(check.iter().any(|verdict| !verdict.obstacles.is_empty()), "no other server may stop: {check:?}");
+    eventually("the countdown is shown", SOON, async || {
+        let troubles = admin.status().await?.troubles;
+        ensure!(troubles.iter().any(|trouble| trouble.contains("replaced")), "{troubles:?}");
+        Ok(())
+    })
+    .await?;
+    settled(&admin, "three copies of everything on the others", |servers| {
+        ensure!(find(servers, &lost)?.replicas == 0, "the lost server has replicas");
+        let others: Vec<ServerInfo> = servers.iter().filter(|server| server.address != lost).cloned().collect();
+        is_even(&others, |server| server.leaders)
+    })
+    .await?;
+
+    // Its old replicas are removed, and it takes its share again.
+    cluster.start_server(3).await?;
+    settled(&admin, "the server is back and takes its share", |servers| {
+        is_even(servers, |server| server.replicas)?;
+        is_even(servers, |server| server.leaders)
+    })
+    .await?;
+    writer.finish(&table).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_joins_another_is_drained_and_removed() -> Result<()> {
+    let mut cluster = Cluster::start(settings(3, 3)).await?;
+    let client = cluster.client().await?;
+    let (admin, table) = (client.admin(), table(&client).await?);
+    let writer = Writer::start(table.clone());
+    let first = cluster.server_address(0).to_string();
+    let refused = admin.change_server(&first, ServerChange::Drain).await.expect_err("three copies need three servers");
+    ensure!(refused.is_invalid() && refused.to_string().contains("start 1 more"), "{refused}");
+    let refused = admin.change_server(&first, ServerChange::Decommission).await.expect_err("it has replicas");
+    ensure!(refused.to_string().contains("drain it first"), "{refused}");
+
+    cluster.add_server().await?;
+    settled(&admin, "the new server takes its share", |servers| {
+        ensure!(servers.len() == 4, "four servers");
+        is_even(servers, |server| server.replicas)?;
+        is_even(servers, |server| server.leaders)
+    })
+    .await?;
+
+    admin.change_server(&first, ServerChange::Drain).await?;
+    settled(&admin, "the server is drained", |servers| {
+        let drained = find(servers, &first)?;
+        ensure!((drained.replicas, drained.drain.as_str()) == (0, "drained"), "{drained:?}");
+        Ok(())
+    })
+    .await?;
+    admin.change_server(&first, ServerChange::Decommission).await?;
+    cluster.stop_server(0).await;
+    settled(&admin, "the server is gone", |servers| {
+        ensure!(servers.iter().all(|server| server.address != first), "it is still listed");
+        is_even(servers, |server| server.leaders)
+    })
+    .await?;
+    writer.finish(&table).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_copy_grows_to_three_and_back() -> Result<()> {
+    let mut cluster = Cluster::start(settings(1, 1)).await?;
+    let client = cluster.client().await?;
+    let (admin, table) = (client.admin(), table(&client).await?);
+    let writer = Writer::start(table.clone());
+    let refused = admin.set_replication(3).await.expect_err("there is one server");
+    ensure!(refused.to_string().contains("start 2 more"), "{refused}");
+    ensure!(admin.set_replication(2).await.is_err_and(|error| error.is_invalid()), "an even number");
+
+    cluster.add_server().await?;
+    cluster.add_server().await?;
+    admin.set_replication(3).await?;
+    settled(&admin, "three copies of everything", |servers| {
+        ensure!(servers.len() == 3, "three servers");
+        is_even(servers, |server| server.replicas)?;
+        is_even(servers, |server| server.leaders)
+    })
+    .await?;
+    let safe = admin.restart_check(None).await?;
+    ensure!(safe.iter().all(|verdict| verdict.obstacles.is_empty()), "each of them may stop: {safe:?}");
+
+    admin.set_replication(1).await?;
+    settled(&admin, "one copy of everything", |servers| is_even(servers, |server| server.replicas)).await?;
+    ensure!(table.get(Get::new(row(0))).await?.is_some(), "the first row is there");
+    writer.finish(&table).await
+}
