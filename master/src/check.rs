@@ -8,6 +8,7 @@ use terrane_types::{GroupId, Inspection};
 
 use crate::catalog::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::identity::{self, Identity};
+use crate::machine::INCOMING;
 
 const CATALOG: &str = "catalog";
 const LOG: &str = "log";
@@ -71,7 +72,8 @@ async fn check_catalog(directory: &Path, inspection: &mut Inspection) -> Option<
     let path = checkpoint::path_in(directory);
     match fs::list(directory).await {
         Ok(names) => {
-            for other in names.iter().map(|name| directory.join(name)).filter(|other| *other != path) {
+            let others = names.iter().filter(|name| name.as_str() != INCOMING).map(|name| directory.join(name));
+            for other in others.filter(|other| *other != path) {
                 inspection.warning(&other, 0, "not a file of the catalog");
             }
         }

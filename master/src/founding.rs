@@ -7,7 +7,7 @@
 //! Invariants:
 //! - A master that knows the cluster id got every nonce, so all masters know the same id.
 //! - A master whose directory was lost draws another nonce. It cannot found another cluster, nor take part in this one
-//!   as if it had kept its log: the others know an id that does not follow from its nonce, and it ends with the reason.
+//!   as if it had kept its log: the others know another nonce of it, so it joins as a new replica (`replacing`).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use terrane_proto::v1::master_peers_client::MasterPeersClient;
 use terrane_types::ClusterId;
 use tokio::time::Instant;
 
-use crate::identity::Founder;
+use crate::identity::{Founder, Identity, Nonce, place_of};
 
 /// Deadline of one call, and the pause before the masters that did not answer are asked again.
 const ASK_MAX: Duration = Duration::from_secs(1);
@@ -44,17 +44,6 @@ pub enum FoundingError {
         /// The list of the other.
         theirs: Vec<String>,
     },
-    /// The cluster exists, and this directory is not part of it.
-    #[error(
-        "the data directory is new, but the master at {address} belongs to cluster {cluster}, which was founded with \
-         another directory of this master; restore that directory, and keep the majority of the masters running meanwhile"
-    )]
-    Founded {
-        /// The other master.
-        address: String,
-        /// Its cluster.
-        cluster: ClusterId,
-    },
     /// Another master answers what no master says.
     #[error("the master at {address} sent {what}")]
     Malformed {
@@ -65,36 +54,50 @@ pub enum FoundingError {
     },
 }
 
+/// A cluster that was founded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Founded {
+    /// Its id.
+    pub cluster: ClusterId,
+    /// The nonces of all masters, in the order of their list.
+    pub nonces: Vec<Nonce>,
+}
+
 /// What this master tells the others. It does so as long as it runs.
 #[derive(Debug)]
 pub struct Told {
     founder: Option<Founder>,
-    cluster: OnceLock<ClusterId>,
+    place: usize,
+    founded: OnceLock<Founded>,
 }
 
 impl Told {
-    /// What a master with this part in the founding tells; a nil `cluster` is not known yet.
-    pub fn new(founder: Option<Founder>, cluster: ClusterId) -> Arc<Self> {
-        let told = Self { founder, cluster: OnceLock::new() };
-        if !cluster.is_nil() {
-            told.set_cluster(cluster);
+    /// What a master with this identity tells.
+    pub fn new(identity: &Identity) -> Arc<Self> {
+        let (founder, place) = (identity.founder.clone(), place_of(identity.number));
+        let told = Self { founder, place, founded: OnceLock::new() };
+        let nonces = told.founder.as_ref().and_then(|founder| founder.nonces.iter().copied().collect());
+        if let Some(nonces) = nonces.filter(|_| !identity.cluster.is_nil()) {
+            told.set(Founded { cluster: identity.cluster, nonces });
         }
         Arc::new(told)
     }
 
-    /// The cluster id is known now.
-    pub fn set_cluster(&self, cluster: ClusterId) {
-        self.cluster.get_or_init(|| cluster);
+    /// The cluster is founded.
+    pub fn set(&self, founded: Founded) {
+        self.founded.get_or_init(|| founded);
     }
 
     /// The reply to another master.
     pub fn reply(&self) -> v1::FoundingReply {
         let bytes = |id: &[u8; 16]| bytes::Bytes::copy_from_slice(id);
-        let founder = self.founder.as_ref();
+        let nonce = self.founder.as_ref().and_then(|founder| founder.nonces[self.place]);
+        let founded = self.founded.get();
         v1::FoundingReply {
-            peers: founder.map(|founder| founder.peers.clone()).unwrap_or_default(),
-            nonce: founder.map(|founder| bytes(&founder.nonce)).unwrap_or_default(),
-            cluster_id: self.cluster.get().map(|cluster| bytes(&cluster.0)).unwrap_or_default(),
+            peers: self.founder.as_ref().map(|founder| founder.peers.clone()).unwrap_or_default(),
+            nonce: nonce.map(|nonce| bytes(&nonce)).unwrap_or_default(),
+            cluster_id: founded.map(|founded| bytes(&founded.cluster.0)).unwrap_or_default(),
+            nonces: founded.map(|founded| founded.nonces.iter().map(bytes).collect()).unwrap_or_default(),
         }
     }
 }
@@ -103,16 +106,14 @@ impl Told {
 struct Roll<'a> {
     own: &'a Founder,
     /// By place in the list.
-    nonces: Vec<Option<[u8; 16]>>,
-    /// A master that knows the cluster id already, and the id.
-    founded: Option<(String, ClusterId)>,
+    nonces: Vec<Option<Nonce>>,
+    /// What a master says that knows the cluster already.
+    founded: Option<Founded>,
 }
 
 impl<'a> Roll<'a> {
-    fn new(own: &'a Founder, place: usize) -> Self {
-        let mut nonces = vec![None; own.peers.len()];
-        nonces[place] = Some(own.nonce);
-        Self { own, nonces, founded: None }
+    fn new(own: &'a Founder) -> Self {
+        Self { own, nonces: own.nonces.clone(), founded: None }
     }
 
     fn missing(&self) -> Vec<usize> {
@@ -125,35 +126,36 @@ impl<'a> Roll<'a> {
             let (ours, theirs) = (self.own.peers.clone(), reply.peers);
             return Err(FoundingError::Lists { address: address(), ours, theirs });
         }
-        let id = |bytes: &[u8], what| {
-            <[u8; 16]>::try_from(bytes).map_err(|_| FoundingError::Malformed { address: address(), what })
+        let id = |bytes: &bytes::Bytes, what| {
+            Nonce::try_from(bytes.as_ref()).map_err(|_| FoundingError::Malformed { address: address(), what })
         };
-        if !reply.cluster_id.is_empty() {
-            let cluster = ClusterId(id(&reply.cluster_id, "a malformed cluster id")?);
-            self.founded = Some((address(), cluster));
+        if reply.cluster_id.is_empty() {
+            self.nonces[place] = Some(id(&reply.nonce, "a malformed nonce")?);
+            return Ok(());
         }
-        let nonce = id(&reply.nonce, "a malformed nonce")?;
-        self.nonces[place] = Some(nonce);
+        let cluster = ClusterId(id(&reply.cluster_id, "a malformed cluster id")?);
+        let nonces = reply.nonces.iter().map(|nonce| id(nonce, "a malformed nonce")).collect::<Result<Vec<_>, _>>()?;
+        if nonces.len() != self.own.peers.len() {
+            return Err(FoundingError::Malformed { address: address(), what: "too few nonces" });
+        }
+        self.founded = Some(Founded { cluster, nonces });
         Ok(())
     }
 
-    /// The cluster id, once every master was heard.
-    fn cluster(&self) -> Option<Result<ClusterId, FoundingError>> {
-        let nonces: Option<Vec<[u8; 16]>> = self.nonces.iter().copied().collect();
-        let sum = nonces?.into_iter().map(u128::from_be_bytes).fold(0, |sum, nonce| sum ^ nonce);
-        let cluster = ClusterId(sum.to_be_bytes());
-        Some(match &self.founded {
-            Some((address, other)) if *other != cluster => {
-                Err(FoundingError::Founded { address: address.clone(), cluster: *other })
-            }
-            _ => Ok(cluster),
-        })
+    /// The cluster, once every master was heard, or one that knows it.
+    fn founded(&self) -> Option<Founded> {
+        if self.founded.is_some() {
+            return self.founded.clone();
+        }
+        let nonces: Vec<Nonce> = self.nonces.iter().copied().collect::<Option<_>>()?;
+        let sum = nonces.iter().map(|nonce| u128::from_be_bytes(*nonce)).fold(0, |sum, nonce| sum ^ nonce);
+        Some(Founded { cluster: ClusterId(sum.to_be_bytes()), nonces })
     }
 }
 
-/// Asks the other masters until all have answered; returns the cluster id.
-pub async fn found(own: &Founder, place: usize) -> Result<ClusterId, FoundingError> {
-    let mut roll = Roll::new(own, place);
+/// Asks the other masters until all have answered, or one that knows the cluster.
+pub async fn found(own: &Founder) -> Result<Founded, FoundingError> {
+    let mut roll = Roll::new(own);
     let mut say_at = Instant::now() + SAY_AFTER;
     loop {
         let missing = roll.missing();
@@ -163,8 +165,8 @@ pub async fn found(own: &Founder, place: usize) -> Result<ClusterId, FoundingErr
                 roll.hear(place, reply)?;
             }
         }
-        if let Some(cluster) = roll.cluster() {
-            return cluster;
+        if let Some(founded) = roll.founded() {
+            return Ok(founded);
         }
         if Instant::now() >= say_at {
             say_at = Instant::now() + SAY_EVERY;
@@ -186,52 +188,60 @@ async fn ask(address: &str) -> Option<v1::FoundingReply> {
 mod tests {
     use super::*;
 
-    fn founder(nonce: u8) -> Founder {
-        Founder { nonce: [nonce; 16], peers: vec!["a:1".into(), "b:1".into(), "c:1".into()] }
+    fn peers() -> Vec<String> {
+        vec!["a:1".into(), "b:1".into(), "c:1".into()]
     }
 
-    fn reply(nonce: u8, cluster: ClusterId) -> v1::FoundingReply {
-        Told::new(Some(founder(nonce)), cluster).reply()
+    fn founder(place: usize, nonce: u8) -> Founder {
+        let mut nonces = vec![None; 3];
+        nonces[place] = Some([nonce; 16]);
+        Founder { peers: peers(), nonces }
+    }
+
+    fn identity(place: usize, founder: Option<Founder>) -> Identity {
+        Identity { cluster: ClusterId::nil(), number: place as u64 + 1, boot: 1, founder }
+    }
+
+    fn reply(place: usize, nonce: u8) -> v1::FoundingReply {
+        Told::new(&identity(place, Some(founder(place, nonce)))).reply()
+    }
+
+    fn founded() -> Founded {
+        Founded { cluster: ClusterId([7; 16]), nonces: vec![[1; 16], [2; 16], [4; 16]] }
     }
 
     #[test]
     fn all_masters_derive_the_same_id_whatever_the_order() {
-        let mut ids = Vec::new();
         for place in 0..3 {
-            let own = founder(1 << place);
-            let mut roll = Roll::new(&own, place);
+            let own = founder(place, 1 << place);
+            let mut roll = Roll::new(&own);
             for other in roll.missing().into_iter().rev() {
-                assert_eq!(roll.cluster(), None);
-                roll.hear(other, reply(1 << other, ClusterId::nil())).unwrap();
+                assert_eq!(roll.founded(), None);
+                roll.hear(other, reply(other, 1 << other)).unwrap();
             }
-            ids.push(roll.cluster().unwrap().unwrap());
+            assert_eq!(roll.founded(), Some(founded()));
         }
-        assert_eq!(ids, [ClusterId([7; 16]); 3]);
     }
 
     #[test]
-    fn a_late_master_joins_and_one_that_lost_its_directory_does_not() {
-        let cluster = ClusterId([7; 16]);
-        let heard = |own: &Founder| {
-            let mut roll = Roll::new(own, 2);
-            roll.hear(0, reply(1, cluster)).unwrap();
-            roll.hear(1, reply(2, ClusterId::nil())).unwrap();
-            roll.cluster().unwrap()
-        };
-        assert_eq!(heard(&founder(4)), Ok(cluster));
-        let lost = heard(&founder(9)).unwrap_err();
-        assert_eq!(lost, FoundingError::Founded { address: "a:1".into(), cluster });
-        assert!(lost.to_string().contains("restore that directory"), "{lost}");
+    fn one_master_that_knows_the_cluster_is_enough() {
+        let nonces = founded().nonces.into_iter().map(Some).collect();
+        let knows = Identity { cluster: founded().cluster, ..identity(0, Some(Founder { peers: peers(), nonces })) };
+        let own = founder(2, 9);
+        let mut roll = Roll::new(&own);
+        roll.hear(0, Told::new(&knows).reply()).unwrap();
+        // Its nonce differs from the one that the others know: its directory was lost.
+        assert_eq!(roll.founded(), Some(founded()));
     }
 
     #[test]
     fn other_lists_and_single_masters_are_refused() {
-        let own = founder(1);
-        let mut roll = Roll::new(&own, 0);
-        let refused = roll.hear(1, Told::new(None, ClusterId([9; 16])).reply()).unwrap_err().to_string();
+        let own = founder(0, 1);
+        let mut roll = Roll::new(&own);
+        let refused = roll.hear(1, Told::new(&identity(0, None)).reply()).unwrap_err().to_string();
         assert!(refused.contains("the master at b:1 is a single master"), "{refused}");
-        let other = Founder { nonce: [2; 16], peers: vec!["a:1".into(), "b:1".into(), "d:1".into()] };
-        let refused = roll.hear(1, Told::new(Some(other), ClusterId::nil()).reply()).unwrap_err().to_string();
+        let other = Founder { peers: vec!["a:1".into(), "b:1".into(), "d:1".into()], ..founder(1, 2) };
+        let refused = roll.hear(1, Told::new(&identity(1, Some(other))).reply()).unwrap_err().to_string();
         assert!(refused.contains("has --peers a:1,b:1,d:1"), "{refused}");
     }
 }

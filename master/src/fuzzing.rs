@@ -80,10 +80,10 @@ const FILE: Format = Format {
     damage: Damage::Refused,
     read: |bytes| again(Identity::decode(bytes), |identity| identity.encode()),
     draw: |dice| {
-        let founder =
-            dice.flag().then(|| Founder { nonce: dice.array(), peers: vec!["a:1".into(), "b.example:2".into()] });
-        let identity =
-            Identity { cluster: ClusterId(dice.array()), number: dice.number(), boot: dice.number(), founder };
+        let peers = || vec!["a:1".into(), "b.example:2".into()];
+        let founder = dice.flag().then(|| Founder { peers: peers(), nonces: vec![None, Some(dice.array())] });
+        let number = dice.number() % 2 + 1;
+        let identity = Identity { cluster: ClusterId(dice.array()), number, boot: dice.number(), founder };
         round_trip(&identity, identity.encode(), Identity::decode)
     },
     limits: no_limits,

@@ -23,7 +23,8 @@ const HEADER_OF_SEVERAL: &str = "terrane master 2";
 pub struct Identity {
     /// The cluster; nil until its founding is complete.
     pub cluster: ClusterId,
-    /// The number of this master, from 1: its place in the list of masters.
+    /// The number of this master: its place in the list of masters, from 1. One that took the place of a lost one has a
+    /// number of its own, see [`numbered`].
     pub number: u64,
     /// The number of starts.
     pub boot: u64,
@@ -34,10 +35,27 @@ pub struct Identity {
 /// One of several masters that found a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Founder {
-    /// Its contribution to the cluster id.
-    pub nonce: [u8; 16],
     /// All masters, sorted.
     pub peers: Vec<String>,
+    /// Their contributions to the cluster id, as far as this master knows them.
+    pub nonces: Vec<Option<Nonce>>,
+}
+
+/// The contribution of one master to the cluster id.
+pub type Nonce = [u8; 16];
+
+/// Places in the list of masters that have numbers; more than there can be masters.
+const PLACES: u64 = 8;
+
+/// The number of the master that is at a place after so many others, counted in any way that goes up. The first one at a
+/// place has generation 0.
+pub fn numbered(place: usize, generation: u64) -> u64 {
+    generation * PLACES + place as u64 + 1
+}
+
+/// The place of a master with this number.
+pub fn place_of(number: u64) -> usize {
+    usize::try_from(number.saturating_sub(1) % PLACES).expect("a place is small")
 }
 
 /// Why a data directory cannot be used as a master's.
@@ -93,8 +111,10 @@ impl Identity {
 
     /// One of several masters of a new cluster, at this place in the sorted list.
     pub fn one_of(peers: Vec<String>, place: usize) -> Self {
-        let founder = Some(Founder { nonce: terrane_env::rand::bytes(), peers });
-        Self { cluster: ClusterId::nil(), number: place as u64 + 1, boot: 1, founder }
+        let mut nonces = vec![None; peers.len()];
+        nonces[place] = Some(terrane_env::rand::bytes());
+        let founder = Some(Founder { peers, nonces });
+        Self { cluster: ClusterId::nil(), number: numbered(place, 0), boot: 1, founder }
     }
 
     /// Replaces the file durably.
@@ -114,8 +134,10 @@ impl Identity {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let header = if self.founder.is_some() { HEADER_OF_SEVERAL } else { HEADER };
         let mut body = format!("{header}\ncluster {}\nmaster {}\nboot {}\n", self.cluster, self.number, self.boot);
-        if let Some(Founder { nonce, peers }) = &self.founder {
-            body += &format!("nonce {}\npeers {}\n", ClusterId(*nonce), peers.join(","));
+        if let Some(Founder { peers, nonces }) = &self.founder {
+            let nonces: Vec<String> =
+                nonces.iter().map(|nonce| nonce.map_or_else(|| "-".to_owned(), |nonce| hex(nonce))).collect();
+            body += &format!("peers {}\nnonces {}\n", peers.join(","), nonces.join(","));
         }
         format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
     }
@@ -142,9 +164,13 @@ impl Identity {
         let mut identity =
             Self { cluster, number: number(field("master")?)?, boot: number(field("boot")?)?, founder: None };
         if is_of_several {
-            let ClusterId(nonce) = parse_cluster(field("nonce")?).ok_or("its nonce is malformed")?;
-            let peers = field("peers")?.split(',').map(str::to_owned).collect();
-            identity.founder = Some(Founder { nonce, peers });
+            let peers: Vec<String> = field("peers")?.split(',').map(str::to_owned).collect();
+            let nonces: Option<Vec<_>> = field("nonces")?.split(',').map(parse_nonce).collect();
+            let nonces = nonces.filter(|nonces| nonces.len() == peers.len()).ok_or("its nonces are malformed")?;
+            if place_of(identity.number) >= peers.len() {
+                return Err(format!("it has no place for master {}", identity.number));
+            }
+            identity.founder = Some(Founder { peers, nonces });
         }
         // The checksum does not cover its own digits and what follows them, so compare with the only valid encoding.
         if identity.encode() != bytes {
@@ -152,6 +178,14 @@ impl Identity {
         }
         Ok(identity)
     }
+}
+
+fn hex(nonce: Nonce) -> String {
+    ClusterId(nonce).to_string()
+}
+
+fn parse_nonce(text: &str) -> Option<Option<Nonce>> {
+    if text == "-" { Some(None) } else { parse_cluster(text).map(|ClusterId(nonce)| Some(nonce)) }
 }
 
 fn parse_cluster(hex: &str) -> Option<ClusterId> {
@@ -175,7 +209,8 @@ mod tests {
     #[test]
     fn every_flipped_bit_is_noticed() {
         let single = Identity { cluster: ClusterId([0xa7; 16]), number: 1, boot: 4, founder: None };
-        let founder = Founder { nonce: [0x5c; 16], peers: vec!["a:1".into(), "b:1".into(), "c:1".into()] };
+        let peers = vec!["a:1".into(), "b:1".into(), "c:1".into()];
+        let founder = Founder { peers, nonces: vec![None, Some([0x5c; 16]), Some([1; 16])] };
         let one_of_three = Identity { number: 2, founder: Some(founder), ..single.clone() };
         for whole in [single, one_of_three] {
             let bytes = whole.encode();
@@ -186,6 +221,15 @@ mod tests {
             }
             assert_eq!(Identity::decode(&bytes), Ok(whole));
         }
+    }
+
+    #[test]
+    fn numbers_keep_the_place() {
+        for place in 0..5 {
+            assert_eq!(place_of(numbered(place, 0)), place);
+            assert_eq!(place_of(numbered(place, 4_711)), place);
+        }
+        assert_eq!((numbered(2, 0), numbered(2, 1)), (3, 11));
     }
 
     #[tokio::test]

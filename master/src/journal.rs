@@ -47,6 +47,18 @@ impl Journal {
         &self.peers
     }
 
+    /// Group 0.
+    pub const fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Makes sure that the links to all members of group 0 can open.
+    pub fn learn_members(&self) {
+        if !self.peers.is_single() {
+            self.peers.learn(self.group.status().members.into_values());
+        }
+    }
+
     /// How group 0 stands, as seen from here.
     pub fn group_status(&self) -> GroupStatus {
         self.group.status()

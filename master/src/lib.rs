@@ -7,8 +7,8 @@
 //! components share. The gRPC edge (`service`) decodes, calls and encodes; `server` starts and stops everything.
 //!
 //! With several masters, one leads group 0: `leadership` says whether it is this one, and `leading` is what it then does. The others
-//! answer look-ups and redirect everything else. `founding` is how they agree on a cluster id, `peers` and `peer_calls`
-//! are what they ask each other.
+//! answer look-ups and redirect everything else. `founding` is how they agree on a cluster id, `replacing` how one whose
+//! directory was lost comes back, `peers` and `peer_calls` are what they ask each other.
 //!
 //! Client reads and writes do not pass through the master: a region server serves its regions without it, groups elect
 //! their leaders themselves, and a lost reply of the master costs a lookup, never data.
@@ -46,6 +46,7 @@ mod peer_calls;
 mod peers;
 mod planner;
 mod procedures;
+mod replacing;
 mod schemas;
 mod server;
 mod service;

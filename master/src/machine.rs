@@ -6,16 +6,23 @@
 //! Invariants: the checkpoint at index `durable` is synced; entries at or below the applied index are skipped, so that
 //! replaying the log over a checkpoint applies nothing twice.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+mod copying;
+
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
-use terrane_raft::{AppliedEntry, BoxFuture, Durable, Factory, GroupSpec, Packing, Prepared, Proposal, StateMachine};
+use terrane_raft::{
+    AppliedEntry, BoxFuture, Durable, Factory, GroupSpec, Packing, Prepared, Proposal, StagedCopy, StateCopy,
+    StateMachine,
+};
 use tokio::sync::{Notify, watch};
 
 use crate::catalog::checkpoint::{Checkpoint, path_in};
 use crate::catalog::{Catalog, CatalogEdit, Outcome, Refusal};
+
+pub use self::copying::INCOMING;
 
 /// Edits after which a checkpoint is written in any case, to bound what a restart replays.
 const EDITS_PER_CHECKPOINT: u64 = 1_000;
@@ -33,12 +40,15 @@ pub struct CatalogMachine {
     /// Held while a checkpoint is written, so that an older one never replaces a newer one.
     writing: tokio::sync::Mutex<()>,
     last_error: Mutex<Option<String>>,
+    /// For copies that are installed later.
+    this: Weak<Self>,
 }
 
 impl CatalogMachine {
     /// The machine, starting from a checkpoint.
     pub fn new(dir: PathBuf, checkpoint: Checkpoint) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new_cyclic(|this| Self {
+            this: this.clone(),
             dir,
             durable: AtomicU64::new(checkpoint.applied),
             state: RwLock::new(checkpoint),
@@ -172,6 +182,25 @@ impl StateMachine for CatalogMachine {
             self.wanted.notify_one();
         }
     }
+
+    fn can_be_copied(&self) -> bool {
+        true
+    }
+
+    fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>> {
+        Box::pin(std::future::ready(Ok(self.copied())))
+    }
+
+    fn incoming(&self, bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>> {
+        Box::pin(std::future::ready(self.room_for(bytes)))
+    }
+
+    fn stage<'a>(&'a self, dir: &'a Path, _index: u64) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
+        Box::pin(async move {
+            let machine = self.this.upgrade().ok_or("the catalog is being closed")?;
+            machine.staged(dir).await
+        })
+    }
 }
 
 /// Provides the machine to group 0.
@@ -231,6 +260,31 @@ mod tests {
         assert_eq!(machine.durable(), Durable { index: 5, held_by: None });
         let loaded = Checkpoint::load(dir.path()).await.unwrap();
         assert_eq!((loaded.applied, loaded.stamp, loaded.catalog.servers().iter().len()), (5, 50, 1));
+    }
+
+    #[tokio::test]
+    async fn a_copy_replaces_the_catalog_and_later_entries_follow() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let source = CatalogMachine::new(from.path().to_owned(), Checkpoint::default());
+        source.apply(&[entry(5, &[&add_server("a:1").encode()]), entry(8, &[&add_server("b:1").encode()])]).await;
+        let copy = source.copy().await.unwrap();
+        let [file] = copy.files()[..] else { panic!("one file") };
+        let bytes = copy.read(file.id, 0, usize::try_from(file.size).unwrap()).await.unwrap();
+
+        let machine = CatalogMachine::new(to.path().to_owned(), Checkpoint::default());
+        let dir = machine.incoming(file.size).await.unwrap();
+        terrane_env::fs::create_dir_all(&dir).await.unwrap();
+        let path = dir.join(terrane_raft::CopiedFile::name(file.id));
+        terrane_env::fs::write_durable(&path, &bytes[..9]).await.unwrap();
+        assert!(machine.stage(&dir, 5).await.is_err(), "it is cut");
+        terrane_env::fs::write_durable(&path, &bytes).await.unwrap();
+        // The copy is sent for entry 5 and has entry 8 already, which is then skipped.
+        machine.stage(&dir, 5).await.unwrap().install(5).await.unwrap();
+        assert_eq!(machine.durable().index, 8);
+        machine.apply(&[entry(8, &[&add_server("b:1").encode()]), entry(9, &[&add_server("c:1").encode()])]).await;
+        assert_eq!((machine.applied(), machine.read(|catalog| catalog.servers().iter().len())), (9, 3));
+        let loaded = Checkpoint::load(to.path()).await.unwrap();
+        assert_eq!((loaded.applied, loaded.catalog.servers().iter().len()), (8, 2));
     }
 
     #[tokio::test]

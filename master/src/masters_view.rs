@@ -21,7 +21,7 @@ pub struct MastersView {
 pub async fn look(context: &MasterContext) -> MastersView {
     let peers = context.journal.peers();
     let states = join_all((0..peers.addresses().len()).map(|place| async move {
-        if place == peers.own() { Some(state(context)) } else { peers.state(place).await }
+        if place == peers.own_place() { Some(state(context)) } else { peers.state(place).await }
     }));
     view(peers.addresses(), states.await)
 }
@@ -72,7 +72,7 @@ mod tests {
 
     fn answered(leads: bool, term: u64, applied: u64, committed: u64) -> Option<v1::MasterStateReply> {
         let waits = leads.then(|| format!("of term {term}")).into_iter().collect();
-        Some(v1::MasterStateReply { leads, term, applied, committed, waits })
+        Some(v1::MasterStateReply { leads, term, applied, committed, waits, members: Vec::new() })
     }
 
     fn shown(view: &MastersView) -> Vec<(&str, u64)> {

@@ -8,6 +8,7 @@ use tonic::{Request, Response, Status};
 
 use crate::context::MasterContext;
 use crate::founding::Told;
+use crate::replacing;
 
 /// The service of one master for the others. It answers about the founding before the catalog is open.
 #[derive(Clone)]
@@ -46,6 +47,7 @@ pub fn state(context: &MasterContext) -> v1::MasterStateReply {
         applied: status.applied,
         committed: status.committed,
         waits: if leads { context.waits() } else { Vec::new() },
+        members: status.members.values().map(|server| server.0).collect(),
     }
 }
 
@@ -67,5 +69,13 @@ impl v1::master_peers_server::MasterPeers for PeerCalls {
     ) -> Result<Response<v1::MasterStateReply>, Status> {
         let context = self.context(request.get_ref().hello.as_ref())?;
         Ok(Response::new(state(context)))
+    }
+
+    async fn replace(&self, request: Request<v1::ReplaceRequest>) -> Result<Response<v1::ReplaceReply>, Status> {
+        let v1::ReplaceRequest { hello, place, master } = request.into_inner();
+        let context = self.context(hello.as_ref())?;
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        let step = replacing::step(context, place, master).await;
+        step.map(Response::new).map_err(|refused| error::status(&refused))
     }
 }

@@ -1,48 +1,74 @@
 //! The masters of the cluster and the calls among them, besides the log of their group.
 //!
-//! The place of a master in the sorted list is its number: its replica and server id in group 0 are the place plus one,
-//! below the ids that the catalog hands out (`ids`).
+//! The number of a master, which follows from its place in the sorted list, is both its replica and its server id in
+//! group 0. A master that takes the place of one whose directory was lost gets a new number of that place
+//! (`identity::numbered`), so its address follows from its number, too. These ids are not the catalog's: group 0 has a
+//! log and links of its own.
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
 use terrane_proto::v1::master_peers_client::MasterPeersClient;
-use terrane_raft::GroupSpec;
+use terrane_raft::{AddressBook, GroupSpec};
 use terrane_types::{Error, GroupId, ReplicaId, ServerId};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-/// Deadline of a call.
+use crate::identity::{numbered, place_of};
+
+/// Deadline of a call, and of one that changes the members of the group.
 const CALL_MAX: Duration = Duration::from_millis(500);
+const REPLACE_MAX: Duration = Duration::from_secs(15);
 
 /// All masters of the cluster.
 pub struct Peers {
     identity: Identity,
-    /// The place of this master.
-    own: usize,
+    /// The number of this master.
+    own: u64,
     addresses: Vec<String>,
     channels: Mutex<BTreeMap<usize, Channel>>,
+    /// For the links of group 0.
+    book: Arc<AddressBook>,
 }
 
 impl Peers {
-    /// The masters at these addresses, of which this process is the one at place `own`.
-    pub const fn new(identity: Identity, own: usize, addresses: Vec<String>) -> Self {
-        Self { identity, own, addresses, channels: Mutex::new(BTreeMap::new()) }
+    /// The masters at these addresses, of which this process has the number `own`.
+    pub fn new(identity: Identity, own: u64, addresses: Vec<String>) -> Self {
+        let peers = Self { identity, own, addresses, channels: Mutex::default(), book: Arc::default() };
+        peers.learn((0..peers.addresses.len()).map(|place| server(numbered(place, 0))));
+        peers
     }
 
-    /// The replicas of group 0, of which this process has one.
+    /// The replicas of group 0 at its founding, and the one of this process.
     pub fn group(&self) -> GroupSpec {
-        let members = (0..self.addresses.len()).map(|place| (replica(place), server(place))).collect();
-        GroupSpec { group: GroupId::MASTER, replica: replica(self.own), members }
+        let founders = (0..self.addresses.len()).map(|place| numbered(place, 0));
+        let members = founders.chain([self.own]).map(|number| (ReplicaId(number), server(number))).collect();
+        GroupSpec { group: GroupId::MASTER, replica: ReplicaId(self.own), members }
     }
 
-    /// The addresses, by server id in group 0.
-    pub fn servers(&self) -> impl Iterator<Item = (ServerId, String)> {
-        self.addresses.iter().enumerate().map(|(place, address)| (server(place), address.clone()))
+    /// Whether this master took part in the founding, so that it begins with the group.
+    pub fn is_founder(&self) -> bool {
+        self.own == numbered(self.own_place(), 0)
+    }
+
+    /// The addresses of the links of group 0.
+    pub fn book(&self) -> Arc<AddressBook> {
+        Arc::clone(&self.book)
+    }
+
+    /// Adds the addresses of members of group 0.
+    pub fn learn(&self, members: impl Iterator<Item = ServerId>) {
+        let known = members.filter_map(|member| Some((member, self.address(member)?)));
+        self.book.set(known.collect::<Vec<_>>());
+    }
+
+    fn address(&self, member: ServerId) -> Option<String> {
+        self.addresses.get(place_of(member.0)).cloned()
     }
 
     /// The addresses, sorted.
@@ -50,9 +76,14 @@ impl Peers {
         &self.addresses
     }
 
-    /// The place of this master.
-    pub const fn own(&self) -> usize {
+    /// The number of this master.
+    pub const fn own(&self) -> u64 {
         self.own
+    }
+
+    /// The place of this master.
+    pub fn own_place(&self) -> usize {
+        place_of(self.own)
     }
 
     /// Whether this is the only master.
@@ -62,15 +93,14 @@ impl Peers {
 
     /// What a caller gets from a master that does not lead in this term: the leader, if it is known.
     pub fn redirect(&self, term: u64, leader: Option<ServerId>) -> Error {
-        let leader = leader.filter(|leader| *leader != server(self.own));
-        let address = self.servers().find(|(server, _)| Some(*server) == leader).map(|(_, address)| address);
-        Error::NotLeader { group: GroupId::MASTER, term, leader, address, members: self.servers().collect() }
+        let leader = leader.filter(|leader| leader.0 != self.own);
+        let address = leader.and_then(|leader| self.address(leader));
+        Error::NotLeader { group: GroupId::MASTER, term, leader, address, members: Vec::new() }
     }
 
     /// The read index of the leader, see [`terrane_raft::ReadPoint`]. `None` if it does not answer or does not lead.
     pub async fn read_index(&self, leader: ServerId) -> Option<u64> {
-        let place = (0..self.addresses.len()).find(|place| server(*place) == leader)?;
-        let (mut client, hello) = (self.client(place)?, self.hello());
+        let (mut client, hello) = (self.client(place_of(leader.0))?, self.hello());
         let reply = answer(client.read_index(v1::ReadIndexRequest { hello })).await?;
         Some(reply.index)
     }
@@ -81,13 +111,28 @@ impl Peers {
         answer(client.master_state(v1::MasterStateRequest { hello })).await
     }
 
+    /// Asks the other masters for the next step of taking the place of a lost master, until the leader has made it.
+    pub async fn replace(&self, master: u64) -> Option<v1::ReplaceReply> {
+        let place = u32::try_from(self.own_place()).ok()?;
+        for other in (0..self.addresses.len()).filter(|other| *other != self.own_place()) {
+            let mut client = self.client(other)?;
+            let request = v1::ReplaceRequest { hello: self.hello(), place, master };
+            match tokio::time::timeout(REPLACE_MAX, client.replace(request)).await {
+                Ok(Ok(reply)) => return Some(reply.into_inner()),
+                Ok(Err(status)) => tracing::debug!(place = other, error = status.message(), "not replaced yet"),
+                Err(_) => {}
+            }
+        }
+        None
+    }
+
     fn client(&self, place: usize) -> Option<MasterPeersClient<Channel>> {
         let mut channels = self.channels.lock();
         if let Some(channel) = channels.get(&place) {
             return Some(MasterPeersClient::new(channel.clone()));
         }
         // The list was checked when the settings were.
-        let channel = terrane_env::net::channel(&self.addresses[place]).ok()?;
+        let channel = terrane_env::net::channel(self.addresses.get(place)?).ok()?;
         channels.insert(place, channel.clone());
         Some(MasterPeersClient::new(channel))
     }
@@ -103,12 +148,8 @@ impl Peers {
     }
 }
 
-fn replica(place: usize) -> ReplicaId {
-    ReplicaId(place as u64 + 1)
-}
-
-fn server(place: usize) -> ServerId {
-    ServerId(place as u64 + 1)
+const fn server(number: u64) -> ServerId {
+    ServerId(number)
 }
 
 async fn answer<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Option<T> {

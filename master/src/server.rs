@@ -14,7 +14,7 @@ use terrane_env::fs::{self, DirLock, LockError};
 use terrane_env::net::{Intake, IntakeLimits};
 use terrane_proto::hello::Identity as Hello;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
-use terrane_raft::{Abstention, AddressBook, HostConfig, PeerService, Weight};
+use terrane_raft::{Abstention, HostConfig, PeerService, Weight};
 use terrane_types::{ClusterId, GroupId, ServerId};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ use crate::catalog::{Bootstrap, Catalog};
 use crate::config::MasterConfig;
 use crate::context::{FleetSettings, MasterContext};
 use crate::founding::{FoundingError, Told, found};
-use crate::identity::{Identity, IdentityError};
+use crate::identity::{Identity, IdentityError, place_of};
 use crate::journal::{Group, GroupHost, Journal};
 use crate::late::Late;
 use crate::leading;
@@ -37,6 +37,7 @@ use crate::observed::Observed;
 use crate::orders::Orders;
 use crate::peer_calls::PeerCalls;
 use crate::peers::Peers;
+use crate::replacing;
 use crate::service::MasterService;
 
 /// How long the start of a single master waits for group 0's election; far longer than it takes.
@@ -94,6 +95,16 @@ pub enum StartError {
     /// The masters cannot found a cluster together.
     #[error(transparent)]
     Founding(#[from] FoundingError),
+    /// Another directory has taken the place of this one.
+    #[error(
+        "{} was replaced: a master with a new directory has taken its place; start this master with that directory, or with an \
+         empty one",
+        directory.display()
+    )]
+    Replaced {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// Parts of the directory belong to different clusters.
     #[error("{} contains the catalog of cluster {catalog}, but its `master` file names cluster {stamp}; do not mix data directories", directory.display())]
     Mixed {
@@ -163,7 +174,7 @@ impl Master {
         let port = listener.local_addr().map_err(StartError::Listen)?.port();
         let address = config.advertised(port);
         let identity = identify(&config, &address).await?;
-        let told = Told::new(identity.founder.clone(), identity.cluster);
+        let told = Told::new(&identity);
         let port = Port::new(PeerCalls::new(Arc::clone(&told)));
         let stop_calls = CancellationToken::new();
         // For a start that is given up.
@@ -194,9 +205,10 @@ impl Master {
         port: &Port,
     ) -> Result<(Self, JoinSet<()>), StartError> {
         complete_founding(config, &mut identity, told).await?;
+        let address = address.as_str();
         let hello = Hello { cluster: identity.cluster, server: ServerId::default(), boot: identity.boot };
-        let peers = Arc::new(masters_of(&identity, hello, &address));
-        let (host, group, machine) = open_catalog(config, &identity, &address, &peers).await?;
+        let peers = Arc::new(masters_of(&identity, hello, address));
+        let (host, group, machine) = open_catalog(config, &identity, address, &peers).await?;
         port.peer.begin(host.peer_service());
         let journal = Journal::new(group.clone(), Arc::clone(&machine), Arc::clone(&peers));
         let observed = Arc::new(Observed::new(config.silent_after()));
@@ -210,16 +222,17 @@ impl Master {
         let context = Arc::new(MasterContext::new(journal.clone(), observed, orders, groups_per_server, fleet));
         port.calls.begin(Arc::clone(&context));
         first_election(&host, &group, &peers).await?;
-        let bootstrap = bootstrap(config, &identity, &address, &journal, &group).await?;
+        let bootstrap = bootstrap(config, &identity, address, &journal, &group).await?;
 
         let membership = Arc::new(Membership::new(Arc::clone(&context), hello, config.report_every));
         let ((metrics, registry), stop) = (Metrics::new(), CancellationToken::new());
         let background = background(&context, bootstrap, &machine, &membership, &metrics, &stop);
         port.begin(MasterService::new(hello, Arc::clone(&context), membership, metrics));
-        until_led(&context).await;
+        until_led(config, &context).await?;
         port.health.set_serving::<v1::master_server::MasterServer<MasterService>>().await;
         tracing::info!(cluster = %identity.cluster, address, boot = identity.boot, "master is serving");
         let (stop_calls, running) = (CancellationToken::new(), Mutex::default());
+        let address = address.to_owned();
         Ok((Self { address, identity, context, machine, host, registry, stop_calls, stop, running }, background))
     }
 
@@ -302,7 +315,7 @@ async fn identify(config: &MasterConfig, address: &str) -> Result<Identity, Star
     if given != recorded && !config.peers.is_empty() {
         return Err(StartError::Peers { recorded, given: config.peers.clone() });
     }
-    match recorded.get(place_of(&identity)) {
+    match recorded.get(place_of(identity.number)) {
         Some(own) if own != address => Err(StartError::Settings(format!(
             "the other masters reach this one at {own}, but it was started as {address}; start it with that address, or set \
              --advertise {own}"
@@ -311,26 +324,27 @@ async fn identify(config: &MasterConfig, address: &str) -> Result<Identity, Star
     }
 }
 
-/// Agrees with the other masters of a new cluster on its id, and records it before anything else is written.
+/// Agrees with the other masters of a new cluster on its id, and records it before anything else is written. If the
+/// cluster exists already, this directory replaces one that was lost, and gets a number of its own.
 async fn complete_founding(config: &MasterConfig, identity: &mut Identity, told: &Told) -> Result<(), StartError> {
-    if let Some(founder) = identity.founder.as_ref().filter(|_| identity.cluster.is_nil()) {
-        identity.cluster = found(founder, place_of(identity)).await?;
-        identity.store(&config.data_dir).await?;
-        told.set_cluster(identity.cluster);
+    let Some(founder) = identity.founder.as_mut().filter(|_| identity.cluster.is_nil()) else { return Ok(()) };
+    let founded = found(founder).await?;
+    let place = place_of(identity.number);
+    let was_lost = founder.nonces[place] != Some(founded.nonces[place]);
+    founder.nonces = founded.nonces.iter().copied().map(Some).collect();
+    if was_lost {
+        let hello = Hello { cluster: founded.cluster, server: ServerId::default(), boot: identity.boot };
+        identity.number = replacing::number(&Peers::new(hello, identity.number, founder.peers.clone())).await;
     }
+    identity.cluster = founded.cluster;
+    identity.store(&config.data_dir).await?;
+    told.set(founded);
     Ok(())
 }
 
-/// The place in the list of masters.
-fn place_of(identity: &Identity) -> usize {
-    usize::try_from(identity.number).expect("there are at most five masters") - 1
-}
-
 fn masters_of(identity: &Identity, hello: Hello, address: &str) -> Peers {
-    match &identity.founder {
-        Some(founder) => Peers::new(hello, place_of(identity), founder.peers.clone()),
-        None => Peers::new(hello, 0, vec![address.to_owned()]),
-    }
+    let addresses = identity.founder.as_ref().map_or_else(|| vec![address.to_owned()], |founder| founder.peers.clone());
+    Peers::new(hello, identity.number, addresses)
 }
 
 /// Opens checkpoint and log.
@@ -352,12 +366,14 @@ async fn open_catalog(
     host.log.purge_budget_bytes = LOG_BUDGET_BYTES;
     if !peers.is_single() {
         host.advertised = address.to_owned();
-        let addresses = AddressBook::default();
-        addresses.set(peers.servers());
-        host.addresses = Arc::new(addresses);
+        host.addresses = peers.book();
     }
     let host = GroupHost::open(host, Arc::new(MasterFactory(Arc::clone(&machine)))).await?;
-    host.create_group(peers.group(), false).await.map_err(|error| failed(&error))?;
+    let created = match peers.is_founder() {
+        true => host.create_group(peers.group(), false).await,
+        false => host.join_group(peers.group()).await,
+    };
+    created.map_err(|error| failed(&error))?;
     let group = host.group(GroupId::MASTER).ok_or_else(|| failed(&"its group does not exist"))?;
     Ok((host, group, machine))
 }
@@ -368,7 +384,10 @@ fn failed(what: &dyn std::fmt::Display) -> StartError {
 
 /// Starts group 0, unless it was started before. The first master does so at once, so that elections do not collide.
 async fn first_election(host: &Arc<GroupHost>, group: &Group, peers: &Peers) -> Result<(), StartError> {
-    let turn = FIRST_ELECTION_AFTER * u32::try_from(peers.own()).unwrap_or(0);
+    if !peers.is_founder() {
+        return Ok(());
+    }
+    let turn = FIRST_ELECTION_AFTER * u32::try_from(peers.own_place()).unwrap_or(0);
     if group.wait_for(|status| status.last_index > 0 || status.leader.is_some(), turn).await.is_none() {
         host.create_group(peers.group(), true).await.map_err(|error| failed(&error))?;
     }
@@ -413,8 +432,9 @@ async fn bootstrap(
     Ok(Bootstrap { cluster: identity.cluster, peers, replication: config.replication })
 }
 
-/// Waits until the masters can administer the cluster. One of several serves without that, too.
-async fn until_led(context: &MasterContext) {
+/// Waits until the masters can administer the cluster. One of several serves without that, too, unless another directory
+/// has replaced its own.
+async fn until_led(config: &MasterConfig, context: &MasterContext) -> Result<(), StartError> {
     let journal = &context.journal;
     let led = async {
         tokio::select! {
@@ -427,9 +447,14 @@ async fn until_led(context: &MasterContext) {
             tokio::time::sleep(READY_LOOK_EVERY).await;
         }
     };
-    if tokio::time::timeout(LEADER_WAIT_MAX, led).await.is_err() {
-        tracing::warn!("no master leads yet; clients find their data, and nothing can be administered meanwhile");
+    if tokio::time::timeout(LEADER_WAIT_MAX, led).await.is_ok() {
+        return Ok(());
     }
+    if replacing::is_replaced(journal.peers()).await {
+        return Err(StartError::Replaced { directory: config.data_dir.clone() });
+    }
+    tracing::warn!("no master leads yet; clients find their data, and nothing can be administered meanwhile");
+    Ok(())
 }
 
 fn background(
@@ -449,6 +474,9 @@ fn background(
             () = leading::run(leader, bootstrap) => {}
         }
     });
+    if !context.journal.peers().is_founder() {
+        tasks.spawn(replacing::until_voter(Arc::clone(context)));
+    }
     let writer = Arc::clone(machine);
     tasks.spawn(async move { writer.write_checkpoints().await });
     let (context, membership, metrics) = (Arc::clone(context), Arc::clone(membership), Arc::clone(metrics));
@@ -457,6 +485,7 @@ fn background(
         loop {
             ticks.tick().await;
             membership.tick();
+            context.journal.learn_members();
             metrics.observe(&context);
         }
     });

@@ -296,7 +296,7 @@ async fn a_leader_that_stops_hands_over() {
 }
 
 #[tokio::test]
-async fn a_lost_directory_and_another_list_are_refused() {
+async fn another_list_of_masters_is_refused() {
     let mut masters = Masters::found().await;
     let leader = masters.leader().await;
     let follower = masters.follower();
@@ -309,14 +309,45 @@ async fn a_lost_directory_and_another_list_are_refused() {
     other.peers = vec![other.listen.clone()];
     assert!(matches!(Master::start(other).await.err().unwrap(), StartError::Peers { .. }));
 
-    let mut empty = config(&masters.directories, &masters.addresses, follower);
-    empty.data_dir = masters.directories.path().join("empty");
-    let refused = Master::start(empty).await.err().unwrap();
-    assert!(matches!(refused, StartError::Founding(FoundingError::Founded { .. })), "{refused}");
     // Without --peers, the recorded list counts.
     let mut same = config(&masters.directories, &masters.addresses, follower);
     same.peers.clear();
     masters.running[follower] = Some(Master::start(same).await.unwrap());
     assert_eq!(masters.status(follower).await.masters[leader].address, masters.addresses[leader]);
+    masters.end().await;
+}
+
+#[tokio::test]
+async fn a_master_that_lost_its_directory_takes_its_place_as_another_replica() {
+    let mut masters = Masters::found().await;
+    masters.add_servers().await;
+    masters.created("t", 1).await;
+    let leader = masters.leader().await;
+    masters.kill(leader).await;
+    let lost = masters.directories.path().join("lost");
+    let directory = masters.directories.path().join(leader.to_string());
+    fs::rename(&directory, &lost).await.unwrap();
+    masters.restart(leader).await;
+    eventually("the new replica votes", async || {
+        let state = crate::peer_calls::state(&masters.running[leader].as_ref().unwrap().context);
+        let numbers: Vec<u64> = state.members;
+        let is_replaced = !numbers.contains(&(leader as u64 + 1)) && numbers.len() == 3;
+        let votes = masters.running[leader].as_ref().unwrap().context.journal.group_status().voters.len() == 3;
+        (is_replaced && votes).then_some(())
+    })
+    .await;
+    assert_eq!(masters.describe(leader, "t").await.unwrap().into_inner().state, "enabled");
+    // It counts: without another master there is still a majority.
+    let other = (0..3).find(|index| *index != leader).unwrap();
+    masters.kill(other).await;
+    masters.created("u", 2).await;
+    masters.restart(other).await;
+    // The lost directory came back: it must not run as a master again.
+    masters.kill(leader).await;
+    let old = MasterConfig { data_dir: lost, ..config(&masters.directories, &masters.addresses, leader) };
+    let refused = Master::start(old).await.err().unwrap();
+    assert!(matches!(refused, StartError::Replaced { .. }), "{refused}");
+    masters.restart(leader).await;
+    assert_eq!(masters.describe(leader, "u").await.unwrap().into_inner().state, "enabled");
     masters.end().await;
 }

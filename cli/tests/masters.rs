@@ -1,0 +1,146 @@
+//! Three masters and three servers as separate processes: masters are killed while clients read and write.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real processes are killed in real time")]
+
+mod harness;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use harness::{COMMAND_MAX, Client, Process, errors_of, eventually, free_ports, local, terrane};
+use terrane_client::{Get, Put, Table};
+
+struct Masters {
+    directory: tempfile::TempDir,
+    ports: [u16; 12],
+    addresses: Vec<String>,
+    /// `None`: killed.
+    masters: Vec<Option<Process>>,
+    servers: Vec<Process>,
+    client: Client,
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+impl Masters {
+    fn start() -> Masters {
+        let directory = tempfile::tempdir().expect("a directory");
+        let ports: [u16; 12] = free_ports();
+        let mut addresses: Vec<String> = ports[..3].iter().map(|port| local(*port)).collect();
+        addresses.sort();
+        let client = Client { masters: addresses.join(",") };
+        let mut cluster =
+            Masters { directory, ports, addresses, masters: vec![None, None, None], servers: Vec::new(), client };
+        cluster.start_masters();
+        for index in 0..3 {
+            let line = format!(
+                "server --data {} --listen {} --console {} --masters {}",
+                cluster.directory.path().join(format!("server-{index}")).display(),
+                local(ports[6 + index]),
+                local(ports[9 + index]),
+                cluster.client.masters
+            );
+            cluster.servers.push(Process::started(&words(&line)));
+        }
+        cluster.client.wait_until_well();
+        cluster
+    }
+
+    /// All masters that are not running, at once: those of a new cluster wait for each other.
+    fn start_masters(&mut self) {
+        let (directory, addresses, ports) = (self.directory.path(), &self.addresses, self.ports);
+        let peers = &self.client.masters;
+        std::thread::scope(|scope| {
+            for (index, master) in self.masters.iter_mut().enumerate().filter(|(_, master)| master.is_none()) {
+                let (data, listen) = (directory.join(format!("master-{index}")), &addresses[index]);
+                let (data, console) = (data.display(), local(ports[3 + index]));
+                let line = format!("master --data {data} --listen {listen} --console {console} --peers {peers}");
+                scope.spawn(move || *master = Some(Process::started(&words(&line))));
+            }
+        });
+    }
+
+    fn kill_master(&mut self, index: usize) {
+        self.masters[index].take().expect("it runs").kill();
+    }
+
+    /// The master that leads, among those that run.
+    fn leader(&self) -> usize {
+        eventually(COMMAND_MAX, "a leading master", || {
+            let output = self.client.run(&["status", "--json"]);
+            let status: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|_| errors_of(&output))?;
+            let masters = status["masters"].as_array().ok_or("no masters")?;
+            let leads = |master: &serde_json::Value| master["state"] == "leader";
+            let leader = masters.iter().position(leads).filter(|index| self.masters[*index].is_some());
+            leader.ok_or_else(|| status["masters"].to_string())
+        })
+    }
+}
+
+/// Writes rows until told to stop; returns how many. No write may fail.
+async fn write(table: Table, stop: Arc<AtomicBool>) -> usize {
+    let mut rows = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let row = format!("row-{rows:06}");
+        table.put(Put::new(row.clone()).set("f", "q", "v")).await.unwrap_or_else(|error| panic!("put {row}: {error}"));
+        rows += 1;
+    }
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leading_masters_are_killed_while_a_client_writes_and_tables_are_created() {
+    let mut cluster = Masters::start();
+    cluster.client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "row-0001"]);
+    let client = terrane_client::Client::connect(&cluster.client.masters).await.expect("a client");
+    let table = client.table("t").await.expect("the table");
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = tokio::spawn(write(table.clone(), Arc::clone(&stop)));
+    for round in 0..3 {
+        let leader = cluster.leader();
+        cluster.kill_master(leader);
+        // A new client, during the election.
+        cluster.client.succeed(&["scan", "t", "--limit", "1"]);
+        cluster.client.succeed(&["table", "create", &format!("t{round}"), "--family", "f"]);
+        cluster.start_masters();
+        cluster.client.wait_until_well();
+    }
+    stop.store(true, Ordering::Relaxed);
+    let rows = writing.await.expect("every put succeeds");
+    assert_eq!(cluster.client.json(&["count", "t"])["count"], rows);
+    assert_eq!(cluster.client.json_lines(&["table", "list"]).len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_three_masters_finds_data_and_changes_nothing() {
+    let mut cluster = Masters::start();
+    cluster.client.succeed(&["table", "create", "t", "--family", "f"]);
+    cluster.client.succeed(&["put", "t", "a", "f:q", "1"]);
+    let leader = cluster.leader();
+    for other in (0..3).filter(|index| *index != leader) {
+        cluster.kill_master(other);
+    }
+    let client = terrane_client::Client::connect(&cluster.client.masters).await.expect("a new client");
+    let row = client.table("t").await.expect("the table").get(Get::new("a")).await.expect("an answer");
+    assert!(row.is_some());
+    let refused = cluster.client.fail(&["table", "create", "u", "--family", "f", "--timeout", "3s"], 1);
+    assert!(refused.contains("does not lead"), "{refused}");
+    cluster.start_masters();
+    cluster.client.wait_until_well();
+    cluster.client.succeed(&["table", "create", "u", "--family", "f"]);
+}
+
+#[test]
+fn lists_that_cannot_work_are_refused_with_the_reason() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().display().to_string();
+    let start = |peers: &str| terrane(&["master", "--data", &data, "--listen", "127.0.0.1:9", "--peers", peers]);
+    let even = errors_of(&start("127.0.0.1:9,127.0.0.1:10"));
+    assert!(even.contains("names 2 masters; use 1, 3 or 5: an even number tolerates no more failures"), "{even}");
+    let without = errors_of(&start("127.0.0.1:10,127.0.0.1:11,127.0.0.1:12"));
+    assert!(without.contains("does not name this master"), "{without}");
+    let dev = errors_of(&terrane(&["dev", "--data", &data, "--masters", "2"]));
+    assert!(dev.contains("--masters must be 1, 3 or 5, not 2"), "{dev}");
+}
