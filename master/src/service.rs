@@ -69,6 +69,16 @@ impl MasterService {
         }
     }
 
+    /// The same for a call without a request id: its order may have arrived, and nothing would recognise a second one.
+    async fn leading_once<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.context.leadership.admit().await?;
+        tokio::select! {
+            biased;
+            answer = call => answer,
+            () = self.context.leadership.lost() => Err(Error::Uncertain { not_tried: false }),
+        }
+    }
+
     /// A look-up, as of its arrival.
     async fn fresh<T>(&self, view: impl FnOnce(&Views) -> Result<T, Error>) -> Result<Response<T>, Status> {
         let up_to_date = self.context.journal.barrier().await;
@@ -279,13 +289,7 @@ impl v1::master_server::Master for MasterService {
     ) -> Result<Response<v1::SplitRegionReply>, Status> {
         let request = request.into_inner();
         self.admit("split_region", request.hello.as_ref())?;
-        self.context.leadership.admit().await.map_err(|refused| error::status(&refused))?;
-        tokio::select! {
-            biased;
-            split = self.split(request) => answer(split),
-            // The order may have arrived, and without a request id nothing recognises a second one.
-            () = self.context.leadership.lost() => answer(Err(Error::Uncertain { not_tried: false })),
-        }
+        answer(self.leading_once(self.split(request)).await)
     }
 
     async fn merge_regions(
@@ -294,7 +298,7 @@ impl v1::master_server::Master for MasterService {
     ) -> Result<Response<v1::MergeRegionsReply>, Status> {
         let request = request.into_inner();
         self.admit("merge_regions", request.hello.as_ref())?;
-        answer(self.merge(request).await)
+        answer(self.leading_once(self.merge(request)).await)
     }
 
     async fn list_procedures(
