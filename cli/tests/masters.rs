@@ -125,6 +125,10 @@ async fn one_of_three_masters_finds_data_and_changes_nothing() {
     let client = terrane_client::Client::connect(&cluster.client.masters).await.expect("a new client");
     let row = client.table("t").await.expect("the table").get(Get::new("a")).await.expect("an answer");
     assert!(row.is_some());
+    eventually(COMMAND_MAX, "the leader's resignation", || {
+        let status = cluster.client.json(&["status"]);
+        if status["masters"].to_string().contains("leader") { Err(status.to_string()) } else { Ok(()) }
+    });
     let refused = cluster.client.fail(&["table", "create", "u", "--family", "f", "--timeout", "3s"], 1);
     assert!(refused.contains("does not lead"), "{refused}");
     cluster.start_masters();

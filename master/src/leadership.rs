@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use terrane_types::Error;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::journal::Journal;
 
@@ -47,18 +47,19 @@ impl Leadership {
         self.term.subscribe().wait_for(Option::is_none).await.ok();
     }
 
-    /// Admits a call that only the leader answers. Waits for an election in progress.
+    /// Admits a call that only the leader answers. Waits for an election in progress, while its caller does.
     ///
     /// # Errors
     /// A redirect to the leader, or without one if none is known.
-    pub async fn admit(&self) -> Result<(), Error> {
+    pub async fn admit(&self, deadline: Instant) -> Result<(), Error> {
         if self.holds() {
             return Ok(());
         }
+        let patience = deadline.saturating_duration_since(Instant::now()).min(ELECTION_WAIT_MAX);
         tokio::select! {
             biased;
             () = self.gained() => Ok(()),
-            redirect = self.journal.leader_elsewhere(ELECTION_WAIT_MAX) => Err(redirect),
+            redirect = self.journal.leader_elsewhere(patience) => Err(redirect),
         }
     }
 

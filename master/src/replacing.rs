@@ -14,6 +14,7 @@ use std::time::Duration;
 use terrane_proto::v1;
 use terrane_raft::{MemberProgress, MembersError};
 use terrane_types::{Error, Invalid, ReplicaId, ServerId};
+use tokio::time::Instant;
 
 use crate::context::MasterContext;
 use crate::identity::{numbered, place_of};
@@ -25,7 +26,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// The next step for the master at a place; 0: it has no number yet. The leader answers.
 pub async fn step(context: &MasterContext, place: usize, master: u64) -> Result<v1::ReplaceReply, Error> {
-    context.leadership.admit().await?;
+    context.leadership.admit(Instant::now()).await?;
     let journal = &context.journal;
     if place >= journal.peers().addresses().len() || (master > 0 && place_of(master) != place) {
         return Err(Error::Invalid(Invalid::new(format!(

@@ -9,6 +9,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, stream};
 use terrane_proto::hello::{self, Identity};
@@ -16,6 +17,7 @@ use terrane_proto::{OUTDATED, convert, error, v1};
 use terrane_types::{
     Error, FamilyName, Invalid, KeyRange, NamespaceName, Projection, RegionDescriptor, RegionId, TableName, range,
 };
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use crate::catalog::requests::RequestId;
@@ -29,6 +31,9 @@ use crate::metrics::Metrics;
 use crate::schemas::{FamilyChange, TableChange};
 use crate::tables::TableCalls;
 use crate::views::Views;
+
+/// When a caller repeats a call that was in progress when the leadership was lost.
+const REPEAT_AFTER: Duration = Duration::from_millis(50);
 
 /// The service of one master.
 pub struct MasterService {
@@ -58,20 +63,27 @@ impl MasterService {
         hello::check_cluster(hello, self.identity, false).map_err(|refused| error::status(&refused))
     }
 
-    /// A call that only the leader answers. A caller whose call is in progress when the leadership is lost repeats it at
-    /// the next leader.
-    async fn leading<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        self.context.leadership.admit().await?;
+    /// A call that only the leader answers. If it loses the leadership meanwhile, the call may take effect all the same:
+    /// its caller repeats it, and the next leader recognises it.
+    async fn leading<T>(&self, deadline: Instant, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.context.leadership.admit(deadline).await?;
         tokio::select! {
             biased;
             answer = call => answer,
-            () = self.context.leadership.lost() => Err(self.context.journal.redirect()),
+            () = self.context.leadership.lost() => {
+                let message = "another master leads now; it continues with what was accepted".to_owned();
+                Err(Error::InProgress { message, retry_after: REPEAT_AFTER })
+            }
         }
     }
 
     /// The same for a call without a request id: its order may have arrived, and nothing would recognise a second one.
-    async fn leading_once<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        self.context.leadership.admit().await?;
+    async fn leading_once<T>(
+        &self,
+        deadline: Instant,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        self.context.leadership.admit(deadline).await?;
         tokio::select! {
             biased;
             answer = call => answer,
@@ -154,18 +166,20 @@ impl v1::master_server::Master for MasterService {
     }
 
     async fn create_namespace(&self, request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("create_namespace", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
-        let created = self.leading(self.tables.create_namespace(namespace_name(&request.name)?, id)).await;
+        let created = self.leading(deadline, self.tables.create_namespace(namespace_name(&request.name)?, id)).await;
         answer(created.map(|()| v1::Empty {}))
     }
 
     async fn drop_namespace(&self, request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("drop_namespace", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
-        let dropped = self.leading(self.tables.drop_namespace(namespace_name(&request.name)?, id)).await;
+        let dropped = self.leading(deadline, self.tables.drop_namespace(namespace_name(&request.name)?, id)).await;
         answer(dropped.map(|()| v1::Empty {}))
     }
 
@@ -189,7 +203,7 @@ impl v1::master_server::Master for MasterService {
             self.tables.create(schema, request.split_at, id, deadline).await?;
             self.views.table(&name)
         };
-        answer(self.leading(created).await)
+        answer(self.leading(deadline, created).await)
     }
 
     async fn alter_table(&self, request: Request<v1::AlterTableRequest>) -> Result<Response<v1::TableReply>, Status> {
@@ -201,7 +215,7 @@ impl v1::master_server::Master for MasterService {
             self.tables.alter(&name, &table_change(request)?, id, deadline).await?;
             self.views.table(&name)
         };
-        answer(self.leading(altered).await)
+        answer(self.leading(deadline, altered).await)
     }
 
     async fn drop_table(&self, request: Request<v1::DropTableRequest>) -> Result<Response<v1::Empty>, Status> {
@@ -210,7 +224,7 @@ impl v1::master_server::Master for MasterService {
         self.admit("drop_table", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
         let name = table_name(&request.name)?;
-        let dropped = self.leading(self.tables.drop(&name, id, deadline)).await;
+        let dropped = self.leading(deadline, self.tables.drop(&name, id, deadline)).await;
         answer(dropped.map(|()| v1::Empty {}))
     }
 
@@ -287,18 +301,20 @@ impl v1::master_server::Master for MasterService {
         &self,
         request: Request<v1::SplitRegionRequest>,
     ) -> Result<Response<v1::SplitRegionReply>, Status> {
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("split_region", request.hello.as_ref())?;
-        answer(self.leading_once(self.split(request)).await)
+        answer(self.leading_once(deadline, self.split(request)).await)
     }
 
     async fn merge_regions(
         &self,
         request: Request<v1::MergeRegionsRequest>,
     ) -> Result<Response<v1::MergeRegionsReply>, Status> {
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("merge_regions", request.hello.as_ref())?;
-        answer(self.leading_once(self.merge(request)).await)
+        answer(self.leading_once(deadline, self.merge(request)).await)
     }
 
     async fn list_procedures(
@@ -363,9 +379,10 @@ impl v1::master_server::Master for MasterService {
 
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
         self.metrics.call("register");
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.membership.check(request.hello.as_ref()).map_err(|refused| error::status(&refused))?;
-        answer(self.leading(self.membership.register(request)).await)
+        answer(self.leading(deadline, self.membership.register(request)).await)
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {
