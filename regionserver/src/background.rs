@@ -14,11 +14,14 @@ mod disk_space;
 mod flush;
 pub mod flush_policy;
 mod jobs;
+mod load_split;
+mod merge;
 mod merge_runs;
 mod record;
 mod split;
 mod tick;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +36,8 @@ use tokio_util::sync::CancellationToken;
 use self::disk::DISK_INTERVAL;
 use self::disk_space::DiskSpace;
 use self::jobs::{Jobs, Periodic};
+use self::load_split::Watch;
+use self::merge::MERGE_INTERVAL;
 use self::merge_runs::RunMerges;
 use self::tick::TICK_INTERVAL;
 use crate::addresses::Addresses;
@@ -42,10 +47,13 @@ use crate::metrics::Metrics;
 use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
+use crate::shape_limits::ShapeLimits;
 use crate::signals::Signals;
 
 /// How often sizes are checked while there are writes.
 const TURN: Duration = Duration::from_millis(100);
+/// How often the load of regions is measured.
+const LOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The background task and everything it works with.
 pub struct Background {
@@ -64,6 +72,7 @@ pub struct Background {
     pub disk_reserve: Option<u64>,
     /// The least the reserve holds, whatever is configured.
     pub disk_reserve_min: u64,
+    pub shape: ShapeLimits,
 }
 
 /// How a job ended.
@@ -72,6 +81,7 @@ enum Finished {
     Record(GroupId, Result<(), terrane_engine::Error>),
     Compaction(RegionId, Result<(), terrane_engine::Error>),
     Split(RegionId, Result<(), Error>),
+    Merge(RegionId, Result<(), Error>),
     /// Free and total bytes of the disk.
     DiskCheck(std::io::Result<(u64, u64)>),
     RunMerge,
@@ -84,6 +94,12 @@ struct InFlight {
     flushes: Jobs<RegionId>,
     /// Separate from flushes: a region that cannot be split is flushed all the same.
     splits: Jobs<RegionId>,
+    /// By left region. At most one runs.
+    merges: Jobs<RegionId>,
+    merge_turn: Periodic,
+    load_turn: Periodic,
+    /// The regions that this server leads and whose load is high.
+    watches: BTreeMap<RegionId, Watch>,
     records: Jobs<GroupId>,
     /// At most one runs.
     compactions: Jobs<RegionId>,
@@ -101,6 +117,10 @@ impl InFlight {
             jobs: FuturesUnordered::new(),
             flushes: Jobs::default(),
             splits: Jobs::default(),
+            merges: Jobs::default(),
+            merge_turn: Periodic::every(MERGE_INTERVAL),
+            load_turn: Periodic::every(LOAD_INTERVAL),
+            watches: BTreeMap::new(),
             records: Jobs::default(),
             compactions: Jobs::default(),
             run_merges: RunMerges::default(),
@@ -119,6 +139,7 @@ impl InFlight {
         let now = Instant::now();
         self.flushes.backoffs.expire(now);
         self.splits.backoffs.expire(now);
+        self.merges.backoffs.expire(now);
         self.records.backoffs.expire(now);
         self.compactions.backoffs.expire(now);
     }
@@ -161,6 +182,8 @@ impl Background {
         let idle = !self.signals.take_work();
         in_flight.expire_backoffs();
         self.start_disk_check(in_flight);
+        self.start_load_splits(in_flight);
+        self.start_merges(in_flight);
         if idle && !in_flight.has_backoffs() && !self.signals.has_requested_flushes() {
             self.start_idle_run_merge(in_flight);
             self.start_ticks(in_flight);
@@ -197,6 +220,17 @@ impl Background {
                     tracing::debug!(%region, %error, "the region was not split");
                 }
                 in_flight.splits.finish(region, result.is_ok(), now);
+            }
+            Finished::Merge(region, result) => {
+                if let Err(error) = &result {
+                    tracing::debug!(%region, %error, "the region was not merged");
+                }
+                in_flight.merges.finish(region, result.is_ok(), now);
+                if result.is_ok() {
+                    // Others may wait: the next one is looked for at once.
+                    in_flight.merge_turn = Periodic::every(MERGE_INTERVAL);
+                }
+                return;
             }
             Finished::Compaction(region, result) => {
                 self.note_damage(region, &result);

@@ -8,6 +8,8 @@ use terrane_env::net::IntakeLimits;
 use terrane_env::time::WallClock;
 use terrane_proto::MESSAGE_BYTES_MAX;
 
+use crate::shape_limits::ShapeLimits;
+
 /// The configuration of a [`crate::RegionServer`].
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -45,6 +47,8 @@ pub struct ServerConfig {
     pub scan_idle: Duration,
     /// How long to look for a master before giving up.
     pub register_timeout: Duration,
+    /// When regions are split for their load and merged.
+    pub shape: ShapeLimits,
     /// The wall clock: the machine's, unless a test skews it.
     pub clock: WallClock,
 }
@@ -69,6 +73,7 @@ impl Default for ServerConfig {
             intake: IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() },
             scan_idle: Duration::from_secs(30),
             register_timeout: Duration::from_secs(30),
+            shape: ShapeLimits::default(),
             clock: WallClock::default(),
         }
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use terrane_engine::Patience;
@@ -42,6 +43,10 @@ pub struct HostedRegion {
     damage: Damage,
     /// Whether the active memtables are known to be over the flush size, so that crossing it is signalled once.
     full: AtomicBool,
+    /// When this server made or opened the region in its present form (nanoseconds of the monotonic clock).
+    since_ns: u64,
+    /// Why its load cannot be spread by a split, as a sentence.
+    hot_spot: Mutex<Option<String>>,
     /// A split or merge that this server has proposed and whose outcome is not known yet.
     change: Mutex<Option<&'static str>>,
 }
@@ -69,6 +74,8 @@ impl HostedRegion {
             held_snapshots: HeldSnapshots::default(),
             damage: Damage::default(),
             full: AtomicBool::new(false),
+            since_ns: terrane_env::time::now_ns(),
+            hot_spot: Mutex::default(),
             change: Mutex::default(),
         })
     }
@@ -88,6 +95,24 @@ impl HostedRegion {
         *change = Some(what);
         drop(change);
         Ok(ChangeGuard(self.clone()))
+    }
+
+    /// How long the region has existed here in its present form.
+    pub fn age(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(now_ns.saturating_sub(self.since_ns))
+    }
+
+    /// Records why the load of the region cannot be spread. Returns whether that is news.
+    pub fn set_hot_spot(&self, why: Option<String>) -> bool {
+        let mut hot_spot = self.hot_spot.lock();
+        let is_news = hot_spot.is_none() && why.is_some();
+        *hot_spot = why;
+        is_news
+    }
+
+    /// Why the load of the region cannot be spread, if so.
+    pub fn hot_spot(&self) -> Option<String> {
+        self.hot_spot.lock().clone()
     }
 
     /// Whether a split or merge of the region is under way.

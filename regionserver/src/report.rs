@@ -203,6 +203,7 @@ impl Reporter {
             }
             if status.is_leader {
                 led += 1;
+                damages.extend(hosted.iter().filter_map(|hosted| hosted.hot_spot()));
                 regions.extend(hosted.iter().map(|hosted| region_report(hosted, status.term)));
             }
         }

@@ -358,6 +358,7 @@ impl Parts {
             data_dir: config.data_dir.clone(),
             disk_reserve: config.disk_reserve,
             disk_reserve_min: segment_bytes(config) + config.memtable_budget,
+            shape: config.shape.clone(),
         }
     }
 

@@ -13,7 +13,7 @@ use futures::future::try_join_all;
 use terrane_client::{Client, ClientBuilder};
 use terrane_env::time::WallClock;
 use terrane_master::{Master, MasterConfig};
-use terrane_regionserver::{BackendKind, RegionServer, ServerConfig};
+use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, ShapeLimits};
 
 use crate::eventually::eventually;
 use terrane_simulator::numbers;
@@ -36,6 +36,8 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// How long a server may be away before its replicas are replaced.
     pub replace_after: Duration,
+    /// When regions are split for their load and merged.
+    pub shape: ShapeLimits,
 }
 
 impl Default for Settings {
@@ -51,6 +53,7 @@ impl Default for Settings {
             log_purge_budget: 64 << 20,
             segment_bytes: 4 << 20,
             replace_after: MasterConfig::default().replace_after,
+            shape: ShapeLimits::default(),
         }
     }
 }
@@ -279,6 +282,7 @@ impl Cluster {
             log_limit: self.settings.log_limit,
             log_purge_budget: self.settings.log_purge_budget,
             segment_bytes: self.settings.segment_bytes,
+            shape: self.settings.shape.clone(),
             clock: self.clocks[index].clone(),
             ..ServerConfig::default()
         }

@@ -1,11 +1,14 @@
 //! Merges while clients write and scan, by hand and on their own, and restarts after them.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use terrane_client::{Admin, Client, Delete, Error, RegionDescriptor, RegionId, Scan, TableChange, TableSpec};
-use terrane_regionserver::BackendKind;
-use terrane_tests::cluster::Cluster;
+use terrane_client::{
+    Admin, Client, Delete, Error, Get, KeyRange, RegionDescriptor, RegionId, Scan, TableChange, TableSpec,
+};
+use terrane_regionserver::{BackendKind, ShapeLimits};
+use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
 
 use crate::splits::{Load, regions_cover_the_table, row_key};
@@ -150,6 +153,121 @@ async fn regions_that_cannot_be_merged_are_refused_with_the_reason() -> Result<(
         Ok(())
     })
     .await?;
+    cluster.stop_all().await;
+    Ok(())
+}
+
+/// A table that grew and was emptied: its regions merge on their own, except across the boundary it was created with.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regions_that_became_small_merge_by_themselves() -> Result<()> {
+    let shape = ShapeLimits { merge_rest: Duration::from_secs(1), ..ShapeLimits::default() };
+    let mut cluster = Cluster::start(Settings { shape, ..with_engine(BackendKind::Lsm) }).await?;
+    let client = cluster.client().await?;
+    let admin = client.admin();
+    let spec = TableSpec::new("shrinks")?.family("f", &[])?.region_size(16 << 10).split_at(b"500");
+    admin.create_table(spec).await?;
+    let load = Load::new(client.table("shrinks").await?);
+    for row in 0..2 * ROWS {
+        load.write(&row_key(row)).await?;
+    }
+    eventually("the regions have split", SOON, async || {
+        let regions = regions(&admin, "shrinks").await?.len();
+        ensure!(regions > 3, "{regions} regions");
+        Ok(())
+    })
+    .await?;
+    for row in 0..2 * ROWS {
+        load.table.delete(Delete::new(row_key(row))).await?;
+    }
+    admin.compact_table("shrinks", |_| {}).await?;
+    eventually("the regions have merged", SOON, async || {
+        let regions = regions(&admin, "shrinks").await?;
+        ensure!(regions.len() == 2, "{} regions", regions.len());
+        Ok(())
+    })
+    .await?;
+    let left = regions(&admin, "shrinks").await?;
+    assert_eq!((&left[0].range.end[..], &left[1].range.start[..]), (&b"500"[..], &b"500"[..]));
+    assert_eq!(load.table.count(KeyRange::all()).await?, 0);
+    cluster.stop_all().await;
+    Ok(())
+}
+
+fn busy(split_load: u64) -> Settings {
+    let shape = ShapeLimits { split_load, split_seconds: 2, split_rest: Duration::ZERO, ..ShapeLimits::default() };
+    Settings { shape, ..with_engine(BackendKind::Memory) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_region_splits_where_its_load_is() -> Result<()> {
+    let mut cluster = Cluster::start(busy(300)).await?;
+    let client = cluster.client().await?;
+    let admin = client.admin();
+    let load = Load::new(plain_table(&client, "busy", NEVER_SPLIT).await?);
+    // Most of the rows, and none of the load, lie before what is read.
+    for row in 0..ROWS {
+        load.write(&row_key(row)).await?;
+    }
+    let reader = tokio::spawn({
+        let load = load.clone();
+        async move {
+            let mut row = 0;
+            while !load.is_over() {
+                let gets = (0..20).map(|at| Get::new(format!("9{:02}-", (row + at) % 100)));
+                load.table.get_many(gets).await?;
+                row += 20;
+            }
+            anyhow::Ok(())
+        }
+    });
+    eventually("the region has split", SOON, async || {
+        let regions = admin.regions(Some("busy")).await?;
+        let inside = regions.iter().any(|region| region.descriptor.range.start.starts_with(b"9"));
+        ensure!(inside, "{} regions", regions.len());
+        Ok(())
+    })
+    .await?;
+    eventually("the load is shown", SOON, async || {
+        let read: u64 = admin.regions(Some("busy")).await?.iter().map(|region| region.load.rows_read).sum();
+        ensure!(read > 0);
+        Ok(())
+    })
+    .await?;
+    load.over.store(true, Ordering::Relaxed);
+    reader.await??;
+    load.check_all().await?;
+    cluster.stop_all().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_hot_row_is_named_and_not_split() -> Result<()> {
+    let mut cluster = Cluster::start(busy(300)).await?;
+    let client = cluster.client().await?;
+    let admin = client.admin();
+    let load = Load::new(plain_table(&client, "hot", NEVER_SPLIT).await?);
+    for row in 0..ROWS {
+        load.write(&row_key(row)).await?;
+    }
+    let reader = tokio::spawn({
+        let load = load.clone();
+        async move {
+            while !load.is_over() {
+                load.table.get_many((0..20).map(|_| Get::new(row_key(7)))).await?;
+            }
+            anyhow::Ok(())
+        }
+    });
+    eventually("status names the row", SOON, async || {
+        let troubles = admin.status().await?.troubles;
+        let named = troubles.iter().any(|what| what.contains(&row_key(7)) && what.contains("would not spread it"));
+        ensure!(named, "{troubles:?}");
+        Ok(())
+    })
+    .await?;
+    assert_eq!(regions(&admin, "hot").await?.len(), 1);
+    load.over.store(true, Ordering::Relaxed);
+    reader.await??;
     cluster.stop_all().await;
     Ok(())
 }

@@ -1,0 +1,203 @@
+//! Splits of regions for their load, by the leader of the region's group: the boundary halves the load, not the bytes.
+//!
+//! [`Watch`] decides when: the load has to stay high for several seconds. [`choose`] decides where, from rows sampled in that
+//! time. A region whose load is on one row, or on one atomic key prefix, is not split, because one side would keep all of
+//! it; `terrane status` names the row.
+
+use terrane_types::SplitPolicy;
+use terrane_types::escape::escape;
+use tokio::time::Instant;
+
+use super::{Background, Finished, InFlight};
+use crate::error_mapping::stopping;
+use crate::hosted::HostedRegion;
+use crate::region::boundary::boundary;
+use crate::region::load::Sample;
+use crate::region::split;
+use crate::shape_limits::ShapeLimits;
+
+/// Fewer samples say too little.
+const SAMPLES_MIN: usize = 48;
+/// The heavier side of a split keeps at most this much of the load, in percent.
+const HEAVIER_PERCENT_MAX: u64 = 70;
+/// A row with this share of the load is named as the reason why a region is not split.
+const HOT_PERCENT_MIN: u64 = 40;
+/// Turns until a region whose load could not be spread is looked at again.
+const RECHECK_TURNS: u32 = 30;
+
+/// How long a region's load has been high.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    turns_above: u32,
+    /// Turns until the next decision, after one that found no boundary.
+    pause: u32,
+}
+
+/// What a turn of a watch leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The load is low: no rows are sampled.
+    Rest,
+    /// The load is high, or was a moment ago: rows are sampled.
+    Sample,
+    /// It has been high for long enough.
+    Decide,
+}
+
+impl Watch {
+    /// One turn, once per second, at this load.
+    pub(super) fn turn(&mut self, units: u64, limits: &ShapeLimits) -> Step {
+        if units < limits.split_load / 4 * 3 {
+            *self = Self::default();
+            return Step::Rest;
+        }
+        if units >= limits.split_load {
+            self.turns_above += 1;
+        }
+        if self.pause > 0 {
+            self.pause -= 1;
+            return Step::Sample;
+        }
+        match self.turns_above {
+            0 => Step::Rest,
+            above if above < limits.split_seconds => Step::Sample,
+            _ => Step::Decide,
+        }
+    }
+
+    /// The load cannot be spread as it is now.
+    pub(super) fn postpone(&mut self) {
+        self.pause = RECHECK_TURNS;
+    }
+}
+
+/// Where the load of a region is cut in half.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// Too few rows were sampled.
+    Unknown,
+    /// Here; the heavier side keeps this much of the load, in percent.
+    At(Vec<u8>, u64),
+    /// Nowhere: this row has this much of the load, in percent.
+    HotRow(Vec<u8>, u64),
+    /// Nowhere: no boundary spreads it.
+    Nowhere,
+}
+
+/// Chooses a boundary from sampled rows. `boundary` gives the boundary at or before a row, where there is one.
+pub(super) fn choose(samples: &[Sample], boundary: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Choice {
+    if samples.len() < SAMPLES_MIN {
+        return Choice::Unknown;
+    }
+    let mut rows: Vec<(&[u8], u64)> = samples.iter().map(|sample| (&sample.row[..], sample.units)).collect();
+    rows.sort_unstable();
+    rows.dedup_by(|next, first| {
+        let same = next.0 == first.0;
+        first.1 += if same { next.1 } else { 0 };
+        same
+    });
+    let total: u64 = rows.iter().map(|(_, units)| units).sum();
+    let percent = |units: u64| units * 100 / total.max(1);
+    let below: Vec<u64> = rows
+        .iter()
+        .scan(0, |sum, (_, units)| {
+            let before = *sum;
+            *sum += units;
+            Some(before)
+        })
+        .chain([total])
+        .collect();
+    let candidates = rows.iter().skip(1).filter_map(|(row, _)| {
+        let at = boundary(row)?;
+        let left = below[rows.partition_point(|(row, _)| *row < at.as_slice())];
+        Some((left.max(total - left), at))
+    });
+    if let Some((heavier, at)) = candidates.min()
+        && percent(heavier) <= HEAVIER_PERCENT_MAX
+    {
+        return Choice::At(at, percent(heavier));
+    }
+    let hottest = rows.iter().max_by_key(|(_, units)| *units);
+    match hottest.filter(|(_, units)| percent(*units) >= HOT_PERCENT_MIN) {
+        Some((row, units)) => Choice::HotRow(row.to_vec(), percent(*units)),
+        None => Choice::Nowhere,
+    }
+}
+
+impl Background {
+    /// Measures the load of every region, once per second, and starts splits of those that this server leads and whose load
+    /// has been high for long enough.
+    pub(super) fn start_load_splits(&self, in_flight: &mut InFlight) {
+        if !in_flight.load_turn.is_due(Instant::now()) {
+            return;
+        }
+        let now_ns = terrane_env::time::now_ns();
+        let regions = self.replicas.regions.all();
+        in_flight.watches.retain(|region, _| self.replicas.regions.get(*region).is_some());
+        for hosted in regions {
+            let units = hosted.load.turn(now_ns).units();
+            let is_led = || self.host.group(hosted.group).is_some_and(|group| group.status().is_leader);
+            // Most regions are quiet, and cost no more than this.
+            let is_watched = in_flight.watches.contains_key(&hosted.region);
+            if !is_watched && units < self.shape.split_load {
+                continue;
+            }
+            let watch = in_flight.watches.entry(hosted.region).or_default();
+            let may_split = hosted.state().schema.split_policy == SplitPolicy::Size && is_led();
+            let step = if may_split { watch.turn(units, &self.shape) } else { Step::Rest };
+            hosted.load.set_sampling(step != Step::Rest);
+            match step {
+                Step::Rest => {
+                    hosted.set_hot_spot(None);
+                    in_flight.watches.remove(&hosted.region);
+                }
+                Step::Sample => {}
+                Step::Decide => self.split_for_load(in_flight, &hosted, units, now_ns),
+            }
+        }
+    }
+
+    fn split_for_load(&self, in_flight: &mut InFlight, hosted: &std::sync::Arc<HostedRegion>, units: u64, now_ns: u64) {
+        let free = hosted.is_in_manifest() && !hosted.is_changing() && hosted.age(now_ns) >= self.shape.split_rest;
+        if !free || !in_flight.splits.may_start(&hosted.region, Instant::now()) {
+            return;
+        }
+        let (region, state) = (hosted.region, hosted.state());
+        let choice = choose(&hosted.load.samples(), |row| boundary(row, &state));
+        let hot_spot = match choice {
+            Choice::Unknown => return,
+            Choice::At(at, heavier) => {
+                let Some(group) = self.host.group(hosted.group) else { return };
+                tracing::info!(%region, units, heavier, at = %escape(&at), "the region is split for its load");
+                hosted.set_hot_spot(None);
+                in_flight.splits.running.insert(region);
+                let (ids, addresses) = (self.region_ids.clone(), self.addresses.clone());
+                let (hosted, stop) = (hosted.clone(), in_flight.stop.clone());
+                in_flight.push(async move {
+                    let done = tokio::select! {
+                        biased;
+                        () = stop.cancelled() => Err(stopping()),
+                        done = split::split(&hosted, &group, Some(at.into()), &ids, &addresses) => done.map(drop),
+                    };
+                    Finished::Split(hosted.region, done)
+                });
+                return;
+            }
+            Choice::HotRow(row, percent) => format!("{percent} % of it on row {}", escape(&row)),
+            Choice::Nowhere => "on rows that no boundary may separate".to_owned(),
+        };
+        let sentence = format!(
+            "region {region} of table {} has a load of {units} rows and KiB per second, {hot_spot}: a split would not spread it",
+            state.schema.name
+        );
+        if hosted.set_hot_spot(Some(sentence.clone())) {
+            tracing::warn!("{sentence}");
+        }
+        if let Some(watch) = in_flight.watches.get_mut(&region) {
+            watch.postpone();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
