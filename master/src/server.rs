@@ -214,7 +214,7 @@ impl Master {
         let observed = Arc::new(Observed::new(config.silent_after()));
         let orders = Orders::new(journal.clone(), Arc::clone(&observed), hello);
         let fleet = FleetSettings {
-            owner: address.clone(),
+            owner: address.to_owned(),
             replace_after: config.replace_after,
             changes_per_server: CHANGES_PER_SERVER,
         };

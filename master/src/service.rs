@@ -321,60 +321,67 @@ impl v1::master_server::Master for MasterService {
         &self,
         request: Request<v1::ClusterRequest>,
     ) -> Result<Response<v1::ListProceduresReply>, Status> {
+        let deadline = deadline::of(request.metadata());
         self.admit("list_procedures", request.get_ref().hello.as_ref())?;
         let listed = async { Ok(v1::ListProceduresReply { procedures: listing::procedures(&self.context) }) };
-        answer(self.leading(listed).await)
+        answer(self.leading(deadline, listed).await)
     }
 
     async fn cancel_procedure(
         &self,
         request: Request<v1::CancelProcedureRequest>,
     ) -> Result<Response<v1::Empty>, Status> {
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("cancel_procedure", request.hello.as_ref())?;
         let cancelled = async { intents::cancel(&self.context, &request.id).await.map(|()| v1::Empty {}) };
-        answer(self.leading(cancelled).await)
+        answer(self.leading(deadline, cancelled).await)
     }
 
     async fn change_server(
         &self,
         request: Request<v1::ChangeServerRequest>,
     ) -> Result<Response<v1::ChangeServerReply>, Status> {
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("change_server", request.hello.as_ref())?;
-        answer(self.leading(intents::change_server(&self.context, &request.server, request.change())).await)
+        answer(self.leading(deadline, intents::change_server(&self.context, &request.server, request.change())).await)
     }
 
     async fn balance(&self, request: Request<v1::BalanceRequest>) -> Result<Response<v1::BalanceReply>, Status> {
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("balance", request.hello.as_ref())?;
-        answer(self.leading(intents::balance(&self.context, request.mode())).await)
+        answer(self.leading(deadline, intents::balance(&self.context, request.mode())).await)
     }
 
     async fn set_replication(
         &self,
         request: Request<v1::SetReplicationRequest>,
     ) -> Result<Response<v1::SetReplicationReply>, Status> {
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("set_replication", request.hello.as_ref())?;
-        answer(self.leading(intents::set_replication(&self.context, request.replication)).await)
+        answer(self.leading(deadline, intents::set_replication(&self.context, request.replication)).await)
     }
 
     async fn restart_check(
         &self,
         request: Request<v1::RestartCheckRequest>,
     ) -> Result<Response<v1::RestartCheckReply>, Status> {
+        let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("restart_check", request.hello.as_ref())?;
-        answer(self.leading(async { self.views.restart_check(&request.server) }).await)
+        answer(self.leading(deadline, async { self.views.restart_check(&request.server) }).await)
     }
 
     async fn check_cluster(
         &self,
         request: Request<v1::ClusterRequest>,
     ) -> Result<Response<v1::CheckClusterReply>, Status> {
+        let deadline = deadline::of(request.metadata());
         self.admit("check_cluster", request.get_ref().hello.as_ref())?;
-        answer(self.leading(async { Ok(self.views.check()) }).await)
+        answer(self.leading(deadline, async { Ok(self.views.check()) }).await)
     }
 
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
