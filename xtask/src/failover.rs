@@ -10,13 +10,14 @@
 //! - `arguments`: the command line;
 //! - `faults`: each fault, its bounds, and how it is repaired;
 //! - `run`: the runs of one fault; `scene`: what a fault acts on;
-//! - `disk`: a file system that can be made to stall;
+//! - `disk`: a file system that can be made to stall; `network`: one that loses the packets of one direction;
 //! - `figures`, `table`: what was measured, as plain values and as text.
 
 mod arguments;
 mod disk;
 mod faults;
 mod figures;
+mod network;
 mod run;
 mod scene;
 mod table;

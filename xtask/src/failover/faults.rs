@@ -30,6 +30,8 @@ pub enum Needs {
     Nothing,
     /// A file system for each server that can stall.
     StallingDisks,
+    /// A network in which packets of one direction can be lost.
+    Network,
     /// Data in the log.
     Log,
 }
@@ -81,12 +83,28 @@ pub const FAULTS: &[Fault] = &[
         repair: |scene, struck| scene.disks[struck.process].resume(),
     },
     Fault {
+        name: "partition",
+        what: "all packets from the busiest server are lost, or in every second run all packets to it",
+        bounds: gap(5_000.0),
+        needs: Needs::Network,
+        strike: partition,
+        repair: |scene, struck| scene.network()?.repair(u16::try_from(struck.process)?),
+    },
+    Fault {
         name: "stop",
         what: "SIGTERM of the busiest server",
         bounds: gap(100.0),
         needs: Needs::Nothing,
         strike: stop,
         repair: start_server,
+    },
+    Fault {
+        name: "drain",
+        what: "the busiest server is drained of its leaderships and replicas",
+        bounds: gap(100.0),
+        needs: Needs::Nothing,
+        strike: drain,
+        repair: undrain,
     },
     Fault {
         name: "split",
@@ -142,6 +160,28 @@ fn stall_disk(scene: &mut Scene) -> anyhow::Result<Struck> {
     let victim = scene.busiest;
     scene.disks[victim].stall()?;
     Ok(Struck { process: victim, administration: None })
+}
+
+fn partition(scene: &mut Scene) -> anyhow::Result<Struck> {
+    let victim = scene.busiest;
+    let (network, server) = (scene.network()?, u16::try_from(victim)?);
+    if scene.run.is_multiple_of(2) {
+        network.lose_to(server)?
+    } else {
+        network.lose_from(server)?
+    }
+    Ok(Struck { process: victim, administration: None })
+}
+
+fn drain(scene: &mut Scene) -> anyhow::Result<Struck> {
+    let victim = scene.busiest;
+    scene.cluster.succeed(&["admin", "drain", &scene.cluster.addresses[victim]])?;
+    Ok(Struck { process: victim, administration: None })
+}
+
+fn undrain(scene: &mut Scene, struck: &Struck) -> anyhow::Result<()> {
+    scene.cluster.succeed(&["admin", "undrain", &scene.cluster.addresses[struck.process]])?;
+    Ok(())
 }
 
 fn stop(scene: &mut Scene) -> anyhow::Result<Struck> {

@@ -10,8 +10,9 @@ use super::arguments::Asked;
 use super::disk::StallingDisk;
 use super::faults::{Fault, Needs, Struck};
 use super::figures::{Figures, Run, quantile};
+use super::network::Network;
 use super::scene::Scene;
-use crate::faults::cluster::{Cluster, Load, Size, let_it_run};
+use crate::faults::cluster::{Cluster, Load, Size, eventually, let_it_run};
 
 /// Rows of each region: so few that a scan of all regions is short.
 const ROWS_PER_REGION: u64 = 20;
@@ -26,31 +27,11 @@ const ROW_BYTES: u64 = 1_024;
 
 /// Runs a fault as often as asked; `None` if this machine cannot cause it.
 pub fn measure(terrane: &Path, asked: &Asked, fault: &'static Fault) -> anyhow::Result<Option<Figures>> {
-    let size = Size { masters: asked.masters, servers: asked.servers };
-    let flags: &[&str] = if fault.needs == Needs::Log { &["--memtable-budget", MEMTABLES] } else { &[] };
-    let mut cluster = Cluster::planned(terrane, size, flags)?;
-    let mut disks = Vec::new();
-    if fault.needs == Needs::StallingDisks {
-        for server in 0..cluster.servers.len() {
-            let image = cluster.data.path().join(format!("disk-{server}.img"));
-            let Some(disk) = StallingDisk::mount(&image, &cluster.server_directory(server)) else {
-                eprintln!(
-                    "== {}: skipped: a file system that stalls needs root, a loop device and fsfreeze",
-                    fault.name
-                );
-                return Ok(None);
-            };
-            disks.push(disk);
-            // It is small.
-            cluster.add_flags(server, &["--disk-reserve".to_owned(), "64MiB".to_owned()]);
-        }
-    }
-    cluster.start_all()?;
+    let Some(mut scene) = prepare(terrane, asked, fault)? else { return Ok(None) };
+    scene.cluster.start_all()?;
     if fault.needs == Needs::Log {
-        fill_log(&cluster, asked.log_mib)?;
+        fill_log(&scene.cluster, asked.log_mib)?;
     }
-    let rows_per_region = ROWS_PER_REGION.max(u64::from(asked.tasks.div_ceil(asked.regions)));
-    let mut scene = Scene { cluster, disks, table: String::new(), rows_per_region, run: 0, busiest: 0 };
     let mut runs = Vec::new();
     for run in 1..=asked.runs {
         // A table for each run, because a fault may change its regions.
@@ -64,6 +45,37 @@ pub fn measure(terrane: &Path, asked: &Asked, fault: &'static Fault) -> anyhow::
         }
     }
     Ok(Some(Figures { fault: fault.name, runs }))
+}
+
+/// The cluster, with what the fault needs; nothing runs yet. `None` if this machine cannot cause the fault.
+fn prepare(terrane: &Path, asked: &Asked, fault: &Fault) -> anyhow::Result<Option<Scene>> {
+    let flags: &[&str] = if fault.needs == Needs::Log { &["--memtable-budget", MEMTABLES] } else { &[] };
+    let mut network = None;
+    if fault.needs == Needs::Network {
+        network = Network::create(asked.servers);
+        if network.is_none() {
+            eprintln!("== {}: skipped: network namespaces need root", fault.name);
+            return Ok(None);
+        }
+    }
+    let size = Size { masters: asked.masters, servers: asked.servers };
+    let mut cluster = match &network {
+        Some(network) => Cluster::planned_on(terrane, size.masters, &network.host(), &network.server_hosts(), flags)?,
+        None => Cluster::planned(terrane, size, flags)?,
+    };
+    let mut disks = Vec::new();
+    for server in (0..cluster.servers.len()).filter(|_| fault.needs == Needs::StallingDisks) {
+        let image = cluster.data.path().join(format!("disk-{server}.img"));
+        let Some(disk) = StallingDisk::mount(&image, &cluster.server_directory(server)) else {
+            eprintln!("== {}: skipped: a file system that stalls needs root, a loop device and fsfreeze", fault.name);
+            return Ok(None);
+        };
+        disks.push(disk);
+        // It is small.
+        cluster.add_flags(server, &["--disk-reserve".to_owned(), "64MiB".to_owned()]);
+    }
+    let rows_per_region = ROWS_PER_REGION.max(u64::from(asked.tasks.div_ceil(asked.regions)));
+    Ok(Some(Scene { cluster, disks, network, table: String::new(), rows_per_region, run: 0, busiest: 0 }))
 }
 
 fn one_run(scene: &mut Scene, asked: &Asked, fault: &Fault) -> anyhow::Result<Run> {
@@ -85,6 +97,7 @@ fn one_run(scene: &mut Scene, asked: &Asked, fault: &Fault) -> anyhow::Result<Ru
         eprintln!("{errors}");
     }
     scene.cluster.wait_until_well()?;
+    eventually("`admin check` finds nothing wrong", || scene.cluster.succeed(&["admin", "check"]))?;
     Ok(found)
 }
 

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -18,6 +19,8 @@ const READY_MAX: Duration = Duration::from_secs(60);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Interval between checks of a condition.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The unit of processor times in /proc, which is the same on all Linux systems of today.
+const MS_PER_TICK: u64 = 10;
 /// Below the range from which the system assigns ports to outgoing connections.
 const PORT_FIRST: u16 = 10_000;
 const PORTS: u16 = 20_000;
@@ -132,6 +135,17 @@ impl Role {
         Ok((field("VmRSS:")?, field("VmHWM:")?))
     }
 
+    /// Processor time of the process so far.
+    pub fn cpu(&self) -> anyhow::Result<Duration> {
+        let pid = self.process.as_ref().context("the process does not run")?.pid();
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("reading /proc")?;
+        // The second field may contain blanks; it ends with the last parenthesis. Fields 14 and 15 are the times.
+        let (_, fields) = stat.rsplit_once(')').context("a name in parentheses")?;
+        let times: Vec<u64> = fields.split_whitespace().skip(11).take(2).filter_map(|of| of.parse().ok()).collect();
+        ensure!(times.len() == 2, "no times in {stat}");
+        Ok(Duration::from_millis(times.iter().sum::<u64>() * MS_PER_TICK))
+    }
+
     pub fn reset_peak(&self) -> anyhow::Result<()> {
         let pid = self.process.as_ref().context("the process does not run")?.pid();
         fs::write(format!("/proc/{pid}/clear_refs"), "5").context("resetting the peak in /proc")
@@ -148,6 +162,23 @@ pub struct Size {
 impl Size {
     /// What most checks need.
     pub const SMALL: Self = Self { masters: 1, servers: 3 };
+}
+
+/// Where a process runs.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Where it listens.
+    pub address: String,
+    /// A network namespace other than this process's.
+    pub namespace: Option<String>,
+}
+
+impl Host {
+    const LOOPBACK: &str = "127.0.0.1";
+
+    pub fn loopback() -> Self {
+        Self { address: Self::LOOPBACK.to_owned(), namespace: None }
+    }
 }
 
 /// Masters and region servers.
@@ -169,46 +200,44 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// A cluster that is not running yet.
+    /// A cluster that is not running yet, on loopback.
     pub fn planned(terrane: &Path, size: Size, flags: &[&str]) -> anyhow::Result<Self> {
+        let hosts = vec![Host::loopback(); usize::from(size.servers)];
+        Self::planned_on(terrane, size.masters, &Host::loopback(), &hosts, flags)
+    }
+
+    /// A cluster that is not running yet, with all masters on one host, and a server on each of the others.
+    pub fn planned_on(
+        terrane: &Path,
+        masters: u16,
+        master_host: &Host,
+        server_hosts: &[Host],
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
         let data = tempfile::tempdir().context("creating a directory")?;
-        let ports = free_ports(2 * (size.masters + size.servers))?;
-        let (master_ports, server_ports) = ports.split_at(2 * usize::from(size.masters));
-        let local = |port: u16| format!("127.0.0.1:{port}");
-        let master_addresses: Vec<String> = master_ports.chunks(2).map(|port| local(port[0])).collect();
-        let role = |name: &str, words: &[String]| Role {
-            program: terrane.to_owned(),
-            arguments: words.to_vec(),
-            environment: Vec::new(),
-            log: data.path().join(format!("{name}.log")),
-            process: None,
-        };
-        let words = |kind: &str, name: &str, listen: u16, console: u16| {
-            let directory = data.path().join(name).display().to_string();
-            ["--data", &directory, "--listen", &local(listen), "--console", &local(console)]
-                .iter()
-                .fold(vec![kind.to_owned()], |words, word| [words, vec![(*word).to_owned()]].concat())
-        };
-        let mut masters = Vec::new();
-        for (index, port) in master_ports.chunks(2).enumerate() {
-            let name = format!("master-{index}");
-            let mut arguments = words("master", &name, port[0], port[1]);
-            if size.masters > 1 {
-                arguments.extend(["--peers".to_owned(), master_addresses.join(",")]);
-            }
-            masters.push(role(&name, &arguments));
+        let masters = usize::from(masters);
+        let mut ports = free_ports(2 * (masters + server_hosts.len()))?.into_iter();
+        let mut plan = Plan { terrane, data: data.path(), ports: &mut ports };
+        let mut master_addresses = Vec::new();
+        let mut roles = Vec::new();
+        for index in 0..masters {
+            let (role, address) = plan.role("master", index, master_host)?;
+            roles.push(role);
+            master_addresses.push(address);
         }
-        let mut servers = Vec::new();
-        let mut addresses = Vec::new();
-        for (index, port) in server_ports.chunks(2).enumerate() {
-            let name = format!("server-{index}");
-            let mut arguments = words("server", &name, port[0], port[1]);
-            arguments.extend(["--masters".to_owned(), master_addresses.join(",")]);
-            arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
-            servers.push(role(&name, &arguments));
-            addresses.push(local(port[0]));
+        let list = master_addresses.join(",");
+        if masters > 1 {
+            roles.iter_mut().for_each(|role| role.arguments.extend(["--peers".to_owned(), list.clone()]));
         }
-        Ok(Self { masters, master_addresses, servers, addresses, terrane: terrane.to_owned(), data })
+        let (mut servers, mut addresses) = (Vec::new(), Vec::new());
+        for (index, host) in server_hosts.iter().enumerate() {
+            let (mut role, address) = plan.role("server", index, host)?;
+            role.arguments.extend(["--masters".to_owned(), list.clone()]);
+            role.arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
+            servers.push(role);
+            addresses.push(address);
+        }
+        Ok(Self { masters: roles, master_addresses, servers, addresses, terrane: terrane.to_owned(), data })
     }
 
     /// Changes the data directory or a flag of one server before it starts.
@@ -227,9 +256,17 @@ impl Cluster {
 
     /// Starts all processes at once, since masters wait for each other, and waits until each serves.
     pub fn start_processes(&mut self) -> anyhow::Result<()> {
-        let roles = self.masters.iter_mut().chain(&mut self.servers);
-        let ready = roles.map(Role::spawn).collect::<anyhow::Result<Vec<_>>>()?;
-        self.masters.iter().chain(&self.servers).zip(&ready).try_for_each(|(role, ready)| role.await_ready(ready))
+        start_together(self.masters.iter_mut().chain(&mut self.servers))
+    }
+
+    /// Starts the masters and some servers.
+    pub fn start_masters_and(&mut self, servers: Range<usize>) -> anyhow::Result<()> {
+        start_together(self.masters.iter_mut().chain(&mut self.servers[servers]))
+    }
+
+    /// Starts some servers.
+    pub fn start_servers(&mut self, servers: Range<usize>) -> anyhow::Result<()> {
+        start_together(self.servers[servers].iter_mut())
     }
 
     pub fn kill_all(&mut self) {
@@ -306,6 +343,43 @@ impl Cluster {
         let counted = self.addresses.iter().enumerate().map(|(index, address)| (leaders(address).unwrap_or(0), index));
         Ok(counted.max().context("there are servers")?.1)
     }
+}
+
+/// What the processes of a new cluster share.
+struct Plan<'a> {
+    terrane: &'a Path,
+    data: &'a Path,
+    ports: &'a mut std::vec::IntoIter<u16>,
+}
+
+impl Plan<'_> {
+    /// A process that does not run yet, and its address.
+    fn role(&mut self, kind: &str, index: usize, host: &Host) -> anyhow::Result<(Role, String)> {
+        let name = format!("{kind}-{index}");
+        let mut address = || self.ports.next().map(|port| format!("{}:{port}", host.address)).context("a free port");
+        let (listen, console) = (address()?, address()?);
+        let directory = self.data.join(&name).display().to_string();
+        let mut words: Vec<String> = Vec::new();
+        let mut program = self.terrane.to_owned();
+        if let Some(namespace) = &host.namespace {
+            words.extend(["netns", "exec", namespace].map(str::to_owned));
+            words.push(program.display().to_string());
+            program = PathBuf::from("ip");
+        }
+        words.extend([kind, "--data", &directory, "--listen", &listen, "--console", &console].map(str::to_owned));
+        if host.address != Host::LOOPBACK {
+            words.push("--insecure".to_owned());
+        }
+        let log = self.data.join(format!("{name}.log"));
+        Ok((Role { program, arguments: words, environment: Vec::new(), log, process: None }, listen))
+    }
+}
+
+/// Starts processes at once, and waits until each serves.
+fn start_together<'a>(roles: impl Iterator<Item = &'a mut Role>) -> anyhow::Result<()> {
+    let begin = |role: &'a mut Role| role.spawn().map(|ready| (role, ready));
+    let begun = roles.map(begin).collect::<anyhow::Result<Vec<_>>>()?;
+    begun.iter().try_for_each(|(role, ready)| role.await_ready(ready))
 }
 
 /// A running load generator.
@@ -388,12 +462,12 @@ pub fn let_it_run(time: Duration) {
     }
 }
 
-fn free_ports(count: u16) -> anyhow::Result<Vec<u16>> {
+fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let begin = std::process::id().wrapping_mul(2_003) % u32::from(PORTS);
     let begin = u16::try_from(begin).context("below the number of ports")?;
     let candidates = (0..PORTS).map(|step| PORT_FIRST + (begin + step) % PORTS);
     let free: Vec<u16> =
-        candidates.filter(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok()).take(usize::from(count)).collect();
-    ensure!(free.len() == usize::from(count), "no ports are free");
+        candidates.filter(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok()).take(count).collect();
+    ensure!(free.len() == count, "no ports are free");
     Ok(free)
 }
