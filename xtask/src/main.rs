@@ -5,6 +5,7 @@
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
 //! - `faults` injects faults into clusters of real processes and measures the effect.
 //! - `failover` measures how long clients wait for each region when a process or a disk fails.
+//! - `scale` adds servers to a loaded cluster and measures how it spreads.
 //! - `fuzz` builds the fuzz driver and runs its targets.
 //! - `sim` builds the simulator and runs one seed, or many.
 //! - `interleavings` runs the tests of threads that race, under many schedules.
@@ -27,6 +28,7 @@ mod fuzz;
 mod interleavings;
 mod processes;
 mod python;
+mod scale;
 mod simulator;
 mod steps;
 mod tidy;
@@ -47,6 +49,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   failover         the gap that clients see in each region when a server, a disk or a master fails (--fault NAME,
                    --runs N: of each fault, default 9, --masters N, --servers N, --regions N, --tasks N,
                    --log-mib N: before a restart, --binary FILE, --json)
+  scale            3, 6 and 9 servers under load: how rows, leaderships and replicas spread, the gap that clients see
+                   meanwhile, and the processor time per call (--seconds N: of each load, --regions N, --tasks N,
+                   --binary FILE, --json)
   fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/fuzzing.md)
   dist             the stripped release binary and its debug information, in target/dist; prints the size
   interleavings    races inside a process, under many schedules; arguments select tests, as for `cargo test`
@@ -62,6 +67,7 @@ fn main() -> ExitCode {
         ("interleavings", rest) => interleavings::run(&root(), rest),
         ("faults", rest) => faults::run(&root(), rest),
         ("failover", rest) => failover::run(&root(), rest),
+        ("scale", rest) => scale::run(&root(), rest),
         ("fuzz", rest) => fuzz::run(&root(), rest),
         ("check", []) => steps::check(&root()),
         ("dist", []) => dist::run(&root()),

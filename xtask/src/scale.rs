@@ -1,0 +1,284 @@
+//! `cargo xtask scale`: servers join a loaded cluster: 3, then 6, then 9.
+//!
+//! `terrane bench history` reads and writes all regions and checks every answer, while servers join and take their share,
+//! and again when all is spread. Printed for each size: how rows, leaderships and replicas spread, the gap that clients
+//! saw while servers joined, and the processor time of all servers: at rest, and per call beyond that. The command fails
+//! if the cluster does not spread, if a call fails or contradicts an earlier one, or if the processor time per call is not
+//! flat.
+//!
+//! Servers share this machine, so the rate of calls says nothing about machines of their own; the time per call does.
+
+mod spread;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+
+use self::spread::Spread;
+use crate::faults::cluster::{Cluster, Size, eventually, let_it_run};
+use crate::processes;
+
+const USAGE: &str = "usage: cargo xtask scale [--seconds N] [--regions N] [--tasks N] [--binary FILE] [--json]";
+
+/// Servers that join at a time, and how often.
+const JOIN: u16 = 3;
+const STAGES: u16 = 3;
+const MASTERS: u16 = 3;
+const ROWS_PER_REGION: u64 = 20;
+/// Load before servers join.
+const CALM: Duration = Duration::from_secs(2);
+/// Time limit for the spread after servers joined.
+const SPREAD_MAX: Duration = Duration::from_secs(180);
+/// How long the servers are watched at rest.
+const REST: Duration = Duration::from_secs(3);
+/// The largest deviation of the processor time per call from that of the smallest cluster.
+const CPU_DEVIATION_MAX: f64 = 0.1;
+
+struct Asked {
+    /// Length of each load.
+    seconds: u32,
+    regions: u32,
+    tasks: u32,
+    json: bool,
+    binary: Option<PathBuf>,
+}
+
+/// The figures of one size.
+struct Stage {
+    servers: usize,
+    rows: Spread,
+    leaders: Spread,
+    replicas: Spread,
+    /// Until all was spread, and the longest gap of any region meanwhile; not for the first size.
+    joined: Option<(Duration, f64)>,
+    rate: f64,
+    /// Processors that all servers together use at rest.
+    cpu_at_rest: f64,
+    cpu_us_per_call: f64,
+}
+
+/// Runs all sizes. [`USAGE`] lists the flags.
+pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
+    let asked = match parse(arguments) {
+        Ok(asked) => asked,
+        Err(error) => {
+            eprintln!("{error:#}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let Some(terrane) = asked.binary.clone().or_else(|| processes::release_binary(root)) else {
+        eprintln!("the release build failed");
+        return ExitCode::FAILURE;
+    };
+    match grow(&terrane, &asked).and_then(|stages| check(&stages)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("BROKEN: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn grow(terrane: &Path, asked: &Asked) -> anyhow::Result<Vec<Stage>> {
+    let mut cluster = Cluster::planned(terrane, Size { masters: MASTERS, servers: JOIN * STAGES }, &[])?;
+    let join = usize::from(JOIN);
+    cluster.start_masters_and(0..join)?;
+    cluster.wait_until_well()?;
+    let mut stages: Vec<Stage> = Vec::new();
+    for servers in (1..=usize::from(STAGES)).map(|stage| stage * join) {
+        let joined = if stages.is_empty() {
+            // The first load creates the table.
+            load(&mut cluster, asked, |_| Ok(()))?;
+            None
+        } else {
+            Some(join_servers(&mut cluster, asked, servers - join..servers)?)
+        };
+        let stage = measure(&mut cluster, asked, servers, joined)?;
+        print_stage(&stage, asked.json, stages.is_empty());
+        stages.push(stage);
+    }
+    Ok(stages)
+}
+
+/// Starts servers under load; returns the time until everything was spread, and the longest gap meanwhile.
+fn join_servers(
+    cluster: &mut Cluster,
+    asked: &Asked,
+    joining: std::ops::Range<usize>,
+) -> anyhow::Result<(Duration, f64)> {
+    let begun = Instant::now();
+    let count = joining.end;
+    let summary = load(cluster, asked, |cluster| cluster.start_servers(joining))?;
+    let mut gap = longest_gap(&summary)?;
+    loop {
+        let (leaders, replicas) = spread_of_groups(cluster, count)?;
+        if leaders.is_even() && replicas.is_even() {
+            return Ok((begun.elapsed(), gap));
+        }
+        ensure!(
+            begun.elapsed() < SPREAD_MAX,
+            "not spread over {count} servers within {} s: leaderships {leaders}, replicas {replicas}",
+            SPREAD_MAX.as_secs()
+        );
+        gap = gap.max(longest_gap(&load(cluster, asked, |_| Ok(()))?)?);
+    }
+}
+
+fn measure(
+    cluster: &mut Cluster,
+    asked: &Asked,
+    servers: usize,
+    joined: Option<(Duration, f64)>,
+) -> anyhow::Result<Stage> {
+    eventually("all servers are live", || {
+        let status = cluster.json(&["status", "--timeout", "2s"])?;
+        ensure!(status["live"] == servers, "{} are live", status["live"]);
+        Ok(())
+    })?;
+    let (cpu_before, begun) = (cpu(cluster, servers)?, Instant::now());
+    let_it_run(REST);
+    let cpu_at_rest = (cpu(cluster, servers)? - cpu_before).as_secs_f64() / begun.elapsed().as_secs_f64();
+    let (cpu_before, begun) = (cpu(cluster, servers)?, Instant::now());
+    let summary = load(cluster, asked, |_| Ok(()))?;
+    let cpu_total = (cpu(cluster, servers)? - cpu_before).as_secs_f64();
+    let cpu_of_calls = cpu_total - cpu_at_rest * begun.elapsed().as_secs_f64();
+    let calls = summary["operations"].as_f64().context("operations")?.max(1.0);
+    let (leaders, replicas) = spread_of_groups(cluster, servers)?;
+    Ok(Stage {
+        servers,
+        rows: spread_of_rows(cluster, servers)?,
+        leaders,
+        replicas,
+        joined,
+        rate: summary["rate"].as_f64().context("rate")?,
+        cpu_at_rest,
+        cpu_us_per_call: cpu_of_calls * 1e6 / calls,
+    })
+}
+
+/// Runs a load, and something in the middle of it.
+fn load(
+    cluster: &mut Cluster,
+    asked: &Asked,
+    meanwhile: impl FnOnce(&mut Cluster) -> anyhow::Result<()>,
+) -> anyhow::Result<Value> {
+    let rows = ROWS_PER_REGION * u64::from(asked.regions);
+    let [rows, regions, tasks, seconds] =
+        [rows, u64::from(asked.regions), u64::from(asked.tasks), u64::from(asked.seconds)].map(|of| of.to_string());
+    let flags = ["bench", "history", "--table", "t", "--rows", &rows, "--regions", &regions];
+    let more = ["--in-flight", &tasks, "--seconds", &seconds, "--timeout", "60s"];
+    let mut load = cluster.load(&[&flags[..], &more].concat())?;
+    load.await_message("measuring")?;
+    let_it_run(CALM);
+    let done = meanwhile(cluster);
+    let (summary, well, errors) = load.finish()?;
+    done?;
+    ensure!(well && summary["errors"] == 0, "calls failed: {summary} {errors}");
+    Ok(summary)
+}
+
+fn longest_gap(summary: &Value) -> anyhow::Result<f64> {
+    summary["longest_gap_ms"].as_f64().context("longest_gap_ms")
+}
+
+/// Leaderships and replicas of each server.
+fn spread_of_groups(cluster: &Cluster, servers: usize) -> anyhow::Result<(Spread, Spread)> {
+    let listed = cluster.json_lines(&["admin", "servers"])?;
+    let of = |name: &str| -> anyhow::Result<Spread> {
+        let numbers = listed.iter().map(|server| server[name].as_u64().context("a number"));
+        let numbers = numbers.collect::<anyhow::Result<Vec<_>>>()?;
+        ensure!(numbers.len() == servers, "{} servers are listed", numbers.len());
+        Ok(Spread(numbers))
+    };
+    Ok((of("leaders")?, of("replicas")?))
+}
+
+/// Rows that each server serves, as the leader of their regions.
+fn spread_of_rows(cluster: &Cluster, servers: usize) -> anyhow::Result<Spread> {
+    let regions = cluster.json_lines(&["admin", "regions", "t"])?;
+    let led = |address: &String| regions.iter().filter(|region| region["leader"] == **address).count() as u64;
+    Ok(Spread(cluster.addresses[..servers].iter().map(|address| led(address) * ROWS_PER_REGION).collect()))
+}
+
+fn cpu(cluster: &Cluster, servers: usize) -> anyhow::Result<Duration> {
+    cluster.servers[..servers].iter().map(|server| server.cpu()).sum()
+}
+
+fn print_stage(stage: &Stage, json: bool, is_first: bool) {
+    if json {
+        let line = json!({
+            "servers": stage.servers,
+            "rows": stage.rows.0,
+            "leaders": stage.leaders.0,
+            "replicas": stage.replicas.0,
+            "spread_seconds": stage.joined.map(|(took, _)| took.as_secs_f64()),
+            "longest_gap_ms": stage.joined.map(|(_, gap)| gap),
+            "rate": stage.rate,
+            "cpu_at_rest": stage.cpu_at_rest,
+            "cpu_us_per_call": stage.cpu_us_per_call,
+        });
+        println!("{line}");
+        return;
+    }
+    if is_first {
+        println!(
+            "servers  rows per server  leaderships  replicas  spread after  longest gap  calls/s  CPUs at rest  CPU per call"
+        );
+    }
+    let (took, gap) = match stage.joined {
+        Some((took, gap)) => (format!("{:.0} s", took.as_secs_f64()), format!("{gap:.0} ms")),
+        None => ("-".to_owned(), "-".to_owned()),
+    };
+    println!(
+        "{:>7}  {:>15}  {:>11}  {:>8}  {took:>12}  {gap:>11}  {:>7.0}  {:>12.2}  {:>9.0} us",
+        stage.servers,
+        stage.rows.to_string(),
+        stage.leaders.to_string(),
+        stage.replicas.to_string(),
+        stage.rate,
+        stage.cpu_at_rest,
+        stage.cpu_us_per_call
+    );
+}
+
+fn check(stages: &[Stage]) -> anyhow::Result<()> {
+    let first = stages.first().context("there are stages")?.cpu_us_per_call;
+    for stage in stages {
+        ensure!(stage.rows.is_even(), "{} servers serve {} rows each: not spread", stage.servers, stage.rows);
+        let deviation = (stage.cpu_us_per_call - first) / first;
+        ensure!(
+            deviation <= CPU_DEVIATION_MAX,
+            "{} servers take {:.0} % more processor time per call than {JOIN}",
+            stage.servers,
+            deviation * 100.0
+        );
+    }
+    Ok(())
+}
+
+fn parse(arguments: &[String]) -> anyhow::Result<Asked> {
+    let mut asked = Asked { seconds: 10, regions: 100, tasks: 64, json: false, binary: None };
+    let mut arguments = arguments.iter();
+    while let Some(flag) = arguments.next() {
+        if flag == "--json" {
+            asked.json = true;
+            continue;
+        }
+        let value = arguments.next().with_context(|| format!("{flag} takes a value, or is unknown"))?;
+        let number = || {
+            let number = value.parse().ok().filter(|number| (1..=1_000).contains(number));
+            number.with_context(|| format!("{flag} takes a number from 1 to 1000"))
+        };
+        match flag.as_str() {
+            "--seconds" => asked.seconds = number()?,
+            "--regions" => asked.regions = number()?,
+            "--tasks" => asked.tasks = number()?,
+            "--binary" => asked.binary = Some(value.into()),
+            _ => bail!("there is no flag {flag}"),
+        }
+    }
+    Ok(asked)
+}
