@@ -22,7 +22,7 @@ mod run;
 mod scene;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -47,7 +47,7 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
 }
 
 /// Whether every fault stayed within its bounds.
-fn measure_all(terrane: &PathBuf, asked: &Asked) -> bool {
+fn measure_all(terrane: &Path, asked: &Asked) -> bool {
     let mut measured: Vec<Figures> = Vec::new();
     let mut broken = Vec::new();
     for fault in &asked.faults {

@@ -147,6 +147,19 @@ fn fill_log(cluster: &Cluster, mib: u32) -> anyhow::Result<()> {
         ["bench", "load", "--table", "fill", "--rows", &rows, "--value-bytes", "1000", "--timeout", CALL_TIMEOUT];
     let (summary, well, errors) = cluster.load(&flags)?.finish()?;
     ensure!(well && summary["errors"] == 0, "filling the log: {summary} {errors}");
-    eprintln!("   {mib} MiB written in {:.0} s", begun.elapsed().as_secs_f64());
-    Ok(())
+    let seconds = begun.elapsed().as_secs_f64();
+    eventually("the log holds the rows", || {
+        let logged = logged_mib(cluster)?;
+        ensure!(logged >= u64::from(mib), "the logs of all servers have {logged} MiB");
+        eprintln!("   {mib} MiB written in {seconds:.0} s; the logs of all servers have {logged} MiB");
+        Ok(())
+    })
+}
+
+/// The logs of all servers, as they last reported them.
+fn logged_mib(cluster: &Cluster) -> anyhow::Result<u64> {
+    let status = cluster.json(&["status"])?;
+    let resources = status["resources"].as_array().context("resources")?;
+    let logs = resources.iter().filter(|resource| resource["name"] == "log");
+    Ok(logs.filter_map(|resource| resource["used"].as_u64()).sum::<u64>() >> 20)
 }

@@ -22,7 +22,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     cluster.servers[victim].kill();
     fs::remove_dir_all(cluster.server_directory(victim)).context("wiping the lost server's disk")?;
     write(&cluster, ROWS)?;
-    let logged: u64 = ROWS * ROW_BYTES >> 20;
+    let logged: u64 = (ROWS * ROW_BYTES) >> 20;
     // With its empty disk it is a new server; the others must not take it for the old one.
     cluster.servers[victim].start().context("the server does not start with an empty disk")?;
     eventually("the server with the empty disk is registered", || {
