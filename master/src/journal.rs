@@ -3,11 +3,12 @@
 //! Only the leader records. Any master reads: after [`Journal::barrier`] the catalog here has every change that was
 //! acknowledged before the call, since a follower asks the leader up to where that is and waits until it has applied it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_raft::{GroupStatus, ProposeError};
-use terrane_types::{Error, Invalid};
+use terrane_types::{Error, Invalid, ServerId};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -52,10 +53,14 @@ impl Journal {
         &self.group
     }
 
-    /// Makes sure that the links to all members of group 0 can open.
+    /// Makes sure that the links to all members of group 0 can open, and none to former ones.
     pub fn learn_members(&self) {
-        if !self.peers.is_single() {
-            self.peers.learn(self.group.status().members.into_values());
+        let status = self.group.status();
+        // Without a log, its members are those that it was told when it joined.
+        if !self.peers.is_single() && status.last_index > 0 {
+            let members: BTreeSet<ServerId> = status.members.into_values().collect();
+            self.peers.learn(members.iter().copied());
+            self.peers.forget_all_but(&members);
         }
     }
 

@@ -5,7 +5,7 @@
 //! (`identity::numbered`), so its address follows from its number, too. These ids are not the catalog's: group 0 has a
 //! log and links of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,9 @@ impl Peers {
     /// The masters at these addresses, of which this process has the number `own`.
     pub fn new(identity: Identity, own: u64, addresses: Vec<String>) -> Self {
         let peers = Self { identity, own, addresses, channels: Mutex::default(), book: Arc::default() };
-        peers.learn((0..peers.addresses.len()).map(|place| server(numbered(place, 0))));
+        let founders = (0..peers.addresses.len()).map(|place| numbered(place, 0));
+        // At the place of this master, the founder may be a replica that it replaces.
+        peers.learn(founders.filter(|number| *number == own || place_of(*number) != place_of(own)).map(server));
         peers
     }
 
@@ -65,6 +67,12 @@ impl Peers {
     pub fn learn(&self, members: impl Iterator<Item = ServerId>) {
         let known = members.filter_map(|member| Some((member, self.address(member)?)));
         self.book.set(known.collect::<Vec<_>>());
+    }
+
+    /// Forgets the members that left: their addresses belong to their successors now.
+    pub fn forget_all_but(&self, members: &BTreeSet<ServerId>) {
+        let left = self.book.all().into_keys().filter(|known| !members.contains(known));
+        left.for_each(|server| self.book.forget(server));
     }
 
     fn address(&self, member: ServerId) -> Option<String> {

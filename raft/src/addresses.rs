@@ -69,6 +69,13 @@ impl AddressBook {
         }
     }
 
+    /// Forgets a server that has left for good, so that no link to it is opened again.
+    pub fn forget(&self, server: ServerId) {
+        let mut known = self.known.lock();
+        known.addresses.remove(&server);
+        known.told.remove(&server);
+    }
+
     /// The address of a server.
     pub fn get(&self, server: ServerId) -> Option<String> {
         self.known.lock().addresses.get(&server).cloned()
@@ -104,6 +111,16 @@ mod tests {
         assert_eq!(book.get(SERVER).as_deref(), Some("a:2"));
         told(&book, "a:3");
         assert_eq!(book.get(SERVER).as_deref(), Some("a:3"));
+    }
+
+    #[tokio::test]
+    async fn a_forgotten_server_can_be_told_again() {
+        let book = AddressBook::default();
+        told(&book, "a:1");
+        book.forget(SERVER);
+        assert_eq!(book.get(SERVER), None);
+        told(&book, "a:1");
+        assert_eq!(book.get(SERVER).as_deref(), Some("a:1"));
     }
 
     #[tokio::test]
