@@ -5,8 +5,9 @@
 use bytes::Bytes;
 use terrane_types::fuzzing::{Damage, Dice, Format, again, draw, no_limits, round_trip};
 use terrane_types::limits::{NAME_CHARS_MAX, ROW_BYTES_MAX, SPLIT_POINTS_BYTES_MAX};
-use terrane_types::{ClusterId, GroupId, NamespaceName, RegionEpoch, RegionId, ServerId, TableId};
+use terrane_types::{ClusterId, GroupId, NamespaceName, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
 
+use crate::catalog::changes::{ChangePlan, ChangeReason};
 use crate::catalog::checkpoint::Checkpoint;
 use crate::catalog::groups::GroupPlan;
 use crate::catalog::page_keys::Secret;
@@ -128,7 +129,7 @@ fn namespace(dice: &mut Dice) -> NamespaceName {
 /// An edit about few servers, groups and tables, so that many of a sequence fit the catalog.
 fn draw_edit(dice: &mut Dice) -> CatalogEdit {
     let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
-    match dice.below(19) {
+    match dice.below(26) {
         0 => CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId([7; 16]), peers: Vec::new(), replication: 1 }),
         1 => CatalogEdit::AddServer(registration(dice)),
         2 => CatalogEdit::UpdateServer { server: ServerId(small(dice)), registration: registration(dice) },
@@ -167,10 +168,33 @@ fn draw_edit(dice: &mut Dice) -> CatalogEdit {
         },
         16 => CatalogEdit::CreateNamespace { name: namespace(dice) },
         17 => CatalogEdit::DropNamespace { name: namespace(dice) },
+        18..25 => draw_member_edit(dice),
         _ => {
             let id = RequestId([dice.below(3).try_into().expect("a small number"); 16]);
             let edit = Box::new(new_table(dice));
             CatalogEdit::Requested { id, edit }
+        }
+    }
+}
+
+/// An edit about the members of groups, or about servers.
+fn draw_member_edit(dice: &mut Dice) -> CatalogEdit {
+    let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
+    let (group, version) = (GroupId(small(dice)), dice.below(3) as u64);
+    let replica = |dice: &mut Dice| ReplicaId(8 + dice.below(4) as u64);
+    match dice.below(9) {
+        0 => CatalogEdit::AbandonGroup { group },
+        1 => CatalogEdit::ServeGroup { group },
+        2 => CatalogEdit::PromoteMember { group, version },
+        3 => CatalogEdit::UndoMembers { group, version },
+        4 => CatalogEdit::EndMembers { group, version, members: dice.list(3, replica) },
+        5 => CatalogEdit::DrainServer { server: ServerId(small(dice)), drain: dice.flag() },
+        6 => CatalogEdit::SetReplication { replication: dice.below(6).try_into().expect("a small number") },
+        7 => CatalogEdit::SetBalancing { on: dice.flag() },
+        _ => {
+            let add = dice.flag().then(|| ServerId(small(dice)));
+            let remove = dice.flag().then(|| replica(dice));
+            CatalogEdit::BeginMembers(ChangePlan { group, version, add, remove, reason: ChangeReason::Lost })
         }
     }
 }

@@ -163,6 +163,8 @@ pub struct Absorbed {
     pub claims: Vec<RegionDescriptor>,
     /// Whether the leader of a group changed.
     pub leaders_changed: bool,
+    /// The servers that no longer lead a group, without an order of this master.
+    pub deposed: Vec<ServerId>,
 }
 
 /// Everything that has been reported.
@@ -179,7 +181,10 @@ impl Inventory {
     pub fn absorb(&mut self, report: Report) -> Absorbed {
         let mut absorbed = Absorbed::default();
         for seen in &report.groups {
+            let before = self.leader(seen.group);
             absorbed.leaders_changed |= self.see_group(report.server, seen);
+            let after = self.leader(seen.group);
+            absorbed.deposed.extend(before.filter(|before| after.is_some_and(|after| after != *before)));
         }
         for seen in report.regions {
             let Some(view) = self.groups.get_mut(&seen.descriptor.group) else { continue };
@@ -312,7 +317,7 @@ mod tests {
                 let line = Line::of(text);
                 match line.words[0] {
                     "report" => {
-                        let Absorbed { claims, leaders_changed } = inventory.absorb(report(&line));
+                        let Absorbed { claims, leaders_changed, .. } = inventory.absorb(report(&line));
                         writeln!(out, "claims={} leaders_changed={leaders_changed}", claims.len()).unwrap();
                     }
                     "hint" => inventory.hint_leader(GROUP, ServerId(line.number(1))),

@@ -58,6 +58,8 @@ struct Seen {
     at: Moment,
     /// When it became live the last time.
     live_since: Moment,
+    /// When it last lost a leadership in this boot.
+    deposed_at: Option<Moment>,
     state: ServerState,
     clock_off_ms: i64,
 }
@@ -92,7 +94,9 @@ impl Liveness {
         let before = known.map_or(ServerState::Silent, |known| known.state);
         let stays = known.filter(|known| before == ServerState::Live && known.boot == boot);
         let live_since = stays.map_or(now, |known| known.live_since);
-        self.seen.insert(server, Seen { boot, at: now, live_since, state: ServerState::Live, clock_off_ms });
+        let deposed_at = known.filter(|known| known.boot == boot).and_then(|known| known.deposed_at);
+        self.seen
+            .insert(server, Seen { boot, at: now, live_since, deposed_at, state: ServerState::Live, clock_off_ms });
         Ok((before != ServerState::Live).then_some(before))
     }
 
@@ -149,6 +153,18 @@ impl Liveness {
     pub fn live_for(&self, server: ServerId, now: Moment) -> Option<Duration> {
         let seen = self.seen.get(&server).filter(|seen| seen.state == ServerState::Live)?;
         Some(now.since(seen.live_since))
+    }
+
+    /// A server has lost the leadership of a group, or given it up: because it stops, or its clock or disk is wrong.
+    pub fn deposed(&mut self, server: ServerId, now: Moment) {
+        if let Some(seen) = self.seen.get_mut(&server) {
+            seen.deposed_at = Some(now);
+        }
+    }
+
+    /// For how long a server has lost no leadership in its present boot; `None` if it never has.
+    pub fn undeposed_for(&self, server: ServerId, now: Moment) -> Option<Duration> {
+        self.seen.get(&server)?.deposed_at.map(|at| now.since(at))
     }
 
     /// Its present boot number; 0 if it has not reported.

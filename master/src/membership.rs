@@ -129,7 +129,11 @@ impl Membership {
         let wanted = request.region_ids_wanted;
         let report = decode(request)?;
         let dropped_tables = self.dropped(&report);
-        let absorbed = self.context.observed.with(|observed| observed.inventory.absorb(report));
+        let absorbed = self.context.observed.with(|observed| {
+            let absorbed = observed.inventory.absorb(report);
+            absorbed.deposed.iter().for_each(|server| observed.liveness.deposed(*server, now()));
+            absorbed
+        });
         self.index(absorbed).await?;
         let (region_id_first, region_id_count) = self.region_ids(wanted).await?;
         Ok(v1::ReportReply {

@@ -71,7 +71,9 @@ fn is_stray_replica(
     match catalog.groups().get(group) {
         // A group is removed only if it was never opened.
         None => catalog.has_assigned_group(group),
-        Some(entry) if entry.server_of(replica) == Some(server) => false,
+        Some(entry) if entry.server_of(replica) == Some(server) => {
+            entry.change.is_some() && terrane_env::planted!("a replica is removed while its group changes")
+        }
         Some(_) => {
             let view = observed.leader(group).and_then(|_| observed.inventory.group(group));
             view.is_some_and(|view| !view.members.is_empty() && view.member(replica).is_none())

@@ -48,7 +48,8 @@ impl Scene {
             RegionSeen { descriptor, bytes: 1, state: "open".into(), term, load: Default::default() }
         });
         let report = Report { server, groups: groups.collect(), regions: regions.collect(), ..Report::default() };
-        self.observed.inventory.absorb(report);
+        let deposed = self.observed.inventory.absorb(report).deposed;
+        deposed.iter().for_each(|server| self.observed.liveness.deposed(*server, self.now));
     }
 
     fn world(&self) -> World {

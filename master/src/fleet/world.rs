@@ -16,6 +16,9 @@ use crate::observed::Observations;
 /// A server that became live this short a time ago gets no leaderships yet: it may be about to fail again.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);
 
+/// A server that lost a leadership gets none back so soon: it may have given it up, and would do so again.
+const DEPOSED_FOR: Duration = Duration::from_secs(20);
+
 /// Whether a server can serve, and if not, until when it is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -47,6 +50,13 @@ pub fn condition(
     if left.is_zero() || catalog.servers().iter().any(is_displaced) { Condition::Lost } else { Condition::Away(left) }
 }
 
+/// Whether a server can be given leaderships for an even spread.
+fn is_settled(liveness: &Liveness, server: ServerId, now: Moment) -> bool {
+    liveness.live_for(server, now).is_some_and(|live_for| live_for >= SETTLED_AFTER)
+        && liveness.undeposed_for(server, now).is_none_or(|time| time >= DEPOSED_FOR)
+        && liveness.clock_issue(server).is_none()
+}
+
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerView {
@@ -56,7 +66,8 @@ pub struct ServerView {
     pub condition: Condition,
     /// Whether it is to have no replicas.
     pub draining: bool,
-    /// Whether it has been live for a while, and its clock is right: a server with a wrong clock leads nothing.
+    /// Whether it has been live for a while, kept its leaderships, and has the right time: a server with a wrong clock leads
+    /// nothing.
     pub settled: bool,
 }
 
@@ -112,8 +123,7 @@ impl World {
                 zone: known.zone.clone(),
                 condition: condition(catalog, &observed.liveness, server, now, replace_after),
                 draining: catalog.servers().drain(server).is_some(),
-                settled: observed.liveness.live_for(server, now).is_some_and(|live_for| live_for >= SETTLED_AFTER)
-                    && observed.liveness.clock_issue(server).is_none(),
+                settled: is_settled(&observed.liveness, server, now),
             };
             (server, view)
         };

@@ -17,6 +17,7 @@ use crate::observed::now;
 pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Error> {
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
     let mut undone = None;
+    let mut last = None;
     loop {
         let Some((entry, step)) = decide(context, group, undone.as_deref()) else { return Ok(()) };
         terrane_env::buggify_pause!("a change of members waits between two steps").await;
@@ -24,10 +25,12 @@ pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Erro
         let waits_for = match &step {
             Next::Wait { what } => Some(what.clone()),
             step => match carry_out(context, group, &entry, step, &mut undone).await {
-                Ok(()) => None,
+                // It was made before and had no lasting effect: a leadership was given back, for example.
+                Ok(()) => (last.as_ref() == Some(step)).then(|| format!("{}, once more", describe(group, step))),
                 Err(error) => Some(format!("{}: {error}", describe(group, step))),
             },
         };
+        last = Some(step);
         match waits_for {
             None => {
                 context.end_wait(Subject::Members(group));
@@ -89,7 +92,12 @@ async fn carry_out(
             // A leader that has just lost its leadership names none.
             *undone = Some(members).filter(|members| !members.is_empty());
         }
-        Next::Transfer { to } => context.orders.transfer_leader(group, *to).await?,
+        Next::Transfer { to } => {
+            context.orders.transfer_leader(group, *to).await?;
+            if let Some(server) = entry.server_of(*to) {
+                context.observed.with(|observed| observed.inventory.handed_over(group, server));
+            }
+        }
         Next::Promote => record(CatalogEdit::PromoteMember { group, version }).await?,
         Next::Undo { why } => {
             tracing::info!(%group, why, "a change of members is undone");
@@ -109,7 +117,7 @@ fn describe(group: GroupId, step: &Next) -> String {
         Next::Join { server, .. } => format!("server {server}, to create a replica of group {group}"),
         Next::Learn { server, .. } => format!("the leader of group {group}, to add server {server}"),
         Next::Vote { .. } => format!("the leader of group {group}, to change its voters"),
-        Next::Transfer { .. } => format!("the leader of group {group}, to hand over"),
+        Next::Transfer { to } => format!("the leader of group {group}, to hand over to replica {to}"),
         Next::Promote | Next::Undo { .. } | Next::End { .. } | Next::Wait { .. } => "the catalog".to_owned(),
     }
 }
