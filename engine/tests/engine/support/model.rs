@@ -26,12 +26,15 @@ pub struct Change {
 /// What a reader sees of a cell: family, qualifier, timestamp, value.
 pub type Seen = (String, Vec<u8>, i64, Vec<u8>);
 
+/// The changes of rules of each family.
+pub type Histories = BTreeMap<String, Vec<Change>>;
+
 #[derive(Clone, Debug, Default)]
 pub struct RegionModel {
     pub cells: Vec<ModelCell>,
-    pub families: BTreeMap<String, Vec<Change>>,
+    pub families: Histories,
     /// What the families are from a row on, by row, where regions were merged.
-    pub beyond: Vec<(Vec<u8>, BTreeMap<String, Vec<Change>>)>,
+    pub beyond: Vec<(Vec<u8>, Histories)>,
 }
 
 struct Live<'a> {
@@ -75,7 +78,7 @@ impl RegionModel {
         self.families.iter().map(|(name, changes)| (name, changes[changes.len() - 1].rules)).collect()
     }
 
-    fn families_of(&self, row: &[u8]) -> &BTreeMap<String, Vec<Change>> {
+    fn families_of(&self, row: &[u8]) -> &Histories {
         let beyond = self.beyond.iter().rev().find(|(from, _)| from.as_slice() <= row);
         beyond.map_or(&self.families, |(_, families)| families)
     }
