@@ -135,8 +135,7 @@ impl Identity {
         let header = if self.founder.is_some() { HEADER_OF_SEVERAL } else { HEADER };
         let mut body = format!("{header}\ncluster {}\nmaster {}\nboot {}\n", self.cluster, self.number, self.boot);
         if let Some(Founder { peers, nonces }) = &self.founder {
-            let nonces: Vec<String> =
-                nonces.iter().map(|nonce| nonce.map_or_else(|| "-".to_owned(), |nonce| hex(nonce))).collect();
+            let nonces: Vec<String> = nonces.iter().map(|nonce| nonce.map_or_else(|| "-".to_owned(), hex)).collect();
             body += &format!("peers {}\nnonces {}\n", peers.join(","), nonces.join(","));
         }
         format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
