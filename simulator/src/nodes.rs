@@ -27,6 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long a server looks for a master before it exits and the supervisor restarts it.
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(3);
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
+/// Replicas of each group.
+pub const REPLICATION: usize = 3;
 /// How often servers report to the master.
 pub const REPORT_EVERY: Duration = Duration::from_millis(250);
 
@@ -70,6 +72,7 @@ async fn run_master(context: Context) -> turmoil::Result {
         advertise: Some(MASTER.to_owned()),
         groups_per_server: context.plan.groups_per_server,
         report_every: REPORT_EVERY,
+        replace_after: context.plan.replace_after,
         ..MasterConfig::default()
     };
     match Master::start(config).await {

@@ -47,6 +47,8 @@ pub struct Plan {
     pub block_cache_bytes: u64,
     pub memtable_budget: u64,
     pub groups_per_server: usize,
+    /// How long a silent server is waited for before its replicas are replaced.
+    pub replace_after: Duration,
     pub value_bytes: usize,
     /// Whether the fault points in the code are active, at which unlikely but legal events happen.
     pub fault_points: bool,
@@ -88,6 +90,7 @@ impl Plan {
             block_cache_bytes: *[0, 32 << 10, 1 << 20].choose(rng).expect("not empty"),
             memtable_budget: *[128 << 10, 1 << 20, 4 << 20].choose(rng).expect("not empty"),
             groups_per_server: rng.random_range(1..=2),
+            replace_after: Duration::from_secs(*[2, 5, 300].choose(rng).expect("not empty")),
             value_bytes: rng.random_range(40..=240),
             fault_points: rng.random_bool(0.6),
             lost_answers_one_in: *[0, 0, 10, 30, 100].choose(rng).expect("not empty"),

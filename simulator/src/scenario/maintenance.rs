@@ -1,17 +1,20 @@
-//! An operator beside the clients: splits regions, flushes and compacts the table now and then.
+//! An operator beside the clients: splits and merges regions, flushes and compacts the table, and drains servers now and then.
 
 use std::time::Duration;
 
-use terrane_client::{Admin, Error, RegionInfo};
+use terrane_client::{Admin, Error, RegionInfo, ServerChange};
 
 use super::play::{below, connect, passes, pause};
 use crate::context::Context;
+use crate::nodes::{REPLICATION, address};
 use crate::trace;
 
 /// Longest pause between two works.
 const PAUSE_MS: u64 = 1_500;
 /// Number of regions at which splitting stops.
 const REGIONS_MAX: usize = 16;
+/// Longest time that a server is drained.
+const DRAIN_MS: u64 = 6_000;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a call, or a server that flushes or compacts, may take.
 const CALL_MAX: Duration = Duration::from_secs(2);
@@ -23,9 +26,11 @@ pub async fn maintain(table: &'static str, some_row: impl Fn() -> Vec<u8>, conte
     context.state.until_ready().await;
     while !context.state.is_over() {
         pause(PAUSE_MS).await;
-        let done = match below(8) {
+        let done = match below(12) {
             0 => admin.flush_table(table, |_| {}).await.map(drop),
             1 => admin.compact_table(table, |_| {}).await.map(drop),
+            2..=4 => merge(&admin, table, &some_row()).await,
+            5 => drain(&admin, &context).await,
             _ => split(&admin, table, &some_row()).await,
         };
         match done {
@@ -47,6 +52,45 @@ async fn split(admin: &Admin, table: &str, at: &[u8]) -> Result<(), Error> {
     trace::note(format_args!("the operator splits at {}: {}", at.escape_ascii(), outcome.is_ok()));
     match outcome {
         // It was split meanwhile, or the master's map is outdated.
+        Err(error) if !(error.is_invalid() || error.is_not_found()) => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Merges the region of a row with the one after it.
+async fn merge(admin: &Admin, table: &str, at: &[u8]) -> Result<(), Error> {
+    let regions = admin.regions(Some(table)).await?;
+    let Some(left) = regions.iter().find(|region| region.descriptor.range.contains(at)) else { return Ok(()) };
+    let end = &left.descriptor.range.end;
+    let right = regions.iter().find(|region| !end.is_empty() && region.descriptor.range.start == *end);
+    let Some(right) = right.filter(|right| right.descriptor.group == left.descriptor.group) else { return Ok(()) };
+    let outcome = admin.merge(left.descriptor.region, right.descriptor.region).await;
+    trace::note(format_args!("the operator merges at {}: {}", end.escape_ascii(), outcome.is_ok()));
+    match outcome {
+        // They were split or merged meanwhile, or the master's map is outdated.
+        Err(error) if !(error.is_invalid() || error.is_not_found()) => Err(error),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Drains one of the servers for a while, where there are more of them than replicas.
+async fn drain(admin: &Admin, context: &Context) -> Result<(), Error> {
+    let hosts = context.plan.server_hosts();
+    if hosts.len() <= REPLICATION {
+        return Ok(());
+    }
+    let host = hosts[below(hosts.len())];
+    let server = address(host);
+    change(admin, &server, ServerChange::Drain).await?;
+    pause(DRAIN_MS).await;
+    change(admin, &server, ServerChange::Undrain).await
+}
+
+async fn change(admin: &Admin, server: &str, change: ServerChange) -> Result<(), Error> {
+    let outcome = admin.change_server(server, change).await;
+    trace::note(format_args!("the operator orders {change:?} of {server}: {}", outcome.is_ok()));
+    match outcome {
+        // It is not registered yet, or too few others are live.
         Err(error) if !(error.is_invalid() || error.is_not_found()) => Err(error),
         Ok(_) | Err(_) => Ok(()),
     }

@@ -101,7 +101,30 @@ async fn works(client: &Client, context: &Context) -> Result<(), String> {
     let regions = client.admin().regions(None).await.map_err(|error| failed("listing regions", &error))?;
     context.watch.check_map(&regions, context);
     replicas_are_equal(client, context).await?;
+    check_is_clean(client, context).await?;
     returned::everything(context).await
+}
+
+/// Catalog, groups and servers agree. Members may still be changing for a while.
+async fn check_is_clean(client: &Client, context: &Context) -> Result<(), String> {
+    if context.state.degraded().is_some() {
+        return Ok(());
+    }
+    let began = now();
+    loop {
+        let findings = match client.admin().check().await {
+            Ok(check) => check.findings.into_iter().map(|finding| finding.what).collect::<Vec<_>>(),
+            Err(error) => vec![chain(&error)],
+        };
+        if findings.is_empty() {
+            context.watch.count("clean checks of the cluster");
+            return Ok(());
+        }
+        if now() > began + EQUAL_WITHIN {
+            return Err(format!("`admin check` finds {findings:?}"));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }
 
 async fn probe_table(client: &Client, context: &Context, info: &TableInfo) -> Result<(), Error> {
