@@ -91,6 +91,8 @@ pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>, lo
     let mut stall = Stall::default();
     loop {
         abstentions.set(LOG_DISK, stall.look(log.sync_times(), terrane_env::time::now_ns()));
+        // What waits there would wait for the disk.
+        groups.all().iter().filter(|replica| replica.is_stuck()).for_each(|replica| replica.queue.hint.notify_one());
         let due: Vec<_> = groups
             .all()
             .into_iter()

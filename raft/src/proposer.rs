@@ -133,6 +133,9 @@ impl Proposer {
         if self.backlog.take_back() {
             self.machine.came_back();
         }
+        if self.replica.is_stuck() {
+            return self.backlog.fail_waiting(&self.replica.not_leader());
+        }
         let now = Instant::now();
         let Some(term) = self.backlog.leads() else {
             if self.backlog.turn_away(self.replica.awaits_successor(), now) {

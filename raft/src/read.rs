@@ -35,6 +35,8 @@ use crate::{ProposeError, ReadPoint};
 /// How often a leader that is not sure of its leadership yet repeats a round, and for how long at most.
 const ROUND_RETRY: Duration = Duration::from_millis(5);
 const ROUND_DEADLINE: Duration = Duration::from_secs(2);
+/// How often a read that waits for a round looks whether the round can end at all.
+const STUCK_LOOK: Duration = Duration::from_millis(100);
 
 impl Replica {
     /// A point for a linearizable read: under the lease if it holds, otherwise by a quorum round.
@@ -47,6 +49,9 @@ impl Replica {
 
     /// A point for a linearizable read, by a quorum round that begins after this call.
     pub(crate) async fn read_by_round(self: &Arc<Self>) -> Result<ReadPoint, ProposeError> {
+        if self.is_stuck() {
+            return Err(self.not_leader());
+        }
         let (reader, answer) = oneshot::channel();
         match self.rounds.join(reader) {
             Joined::Full => return Err(ProposeError::Busy),
@@ -57,7 +62,18 @@ impl Replica {
             }
         }
         // The rounds end without an answer only when the host goes away.
-        answer.await.unwrap_or(Err(ProposeError::Stopped))
+        tokio::select! {
+            biased;
+            answer = answer => answer.unwrap_or(Err(ProposeError::Stopped)),
+            () = self.until_stuck() => Err(self.not_leader()),
+        }
+    }
+
+    /// Returns when this replica is stuck, see [`Replica::is_stuck`].
+    async fn until_stuck(&self) {
+        while !self.is_stuck() {
+            tokio::time::sleep(STUCK_LOOK).await;
+        }
     }
 
     /// A point for a linearizable read if this replica leads and its lease holds.

@@ -146,6 +146,15 @@ impl Replica {
         recent && metrics.current_leader.is_none_or(|leader| leader == self.spec.replica)
     }
 
+    /// Whether this replica handed its leadership over because its log's disk stalls, and its core waits for that disk: it
+    /// neither serves nor learns of its successor.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let handed_over = self.transferred_term();
+        handed_over > 0
+            && self.shared_log.sync_times().are_stalled(terrane_env::time::now_ns())
+            && handed_over >= self.metrics.borrow_watched().current_term
+    }
+
     /// The group's time: this server's clock as far as the members' clocks confirm it. `None` while too few are known.
     pub(crate) fn time_ms(&self) -> Option<u64> {
         let known = *self.time_bounds.lock();
@@ -170,6 +179,9 @@ impl Replica {
     fn refusal(&self, bytes: usize) -> Option<ProposeError> {
         if bytes > PROPOSAL_BYTES_MAX {
             return Some(ProposeError::TooLarge { limit: PROPOSAL_BYTES_MAX });
+        }
+        if self.is_stuck() {
+            return Some(self.not_leader());
         }
         let held_by = match self.shared_log.lacks_space() {
             Some(held_by) => held_by,

@@ -2,7 +2,9 @@
 //!
 //! A leader whose own syncs hang can still commit through the others, but its votes, its appends as a follower and everything
 //! that waits for a sync of its own hang, and a disk that hangs often fails next. So such a server hands its leaderships over
-//! and says so. The reason is soft: where all members share one slow disk, one of them leads all the same.
+//! and says so. From then on its consensus core waits for the sync of its own vote for the successor, and cannot tell that it
+//! no longer leads; so its groups refuse proposals and reads by themselves ([`Replica::is_stuck`](crate::replica::Replica)), and
+//! callers turn to the others at once. The reason is soft: where all members share one slow disk, one of them leads all the same.
 //!
 //! Decided from how long the present write and sync have taken, and when the last slow one ended; without I/O.
 
@@ -37,6 +39,11 @@ impl SyncTimes {
         if now_ns.saturating_sub(began) > nanos(SLOW_AFTER) {
             self.slow_ended_ns.store(now_ns, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the present write and sync take so long that the disk counts as stalled.
+    pub(crate) fn are_stalled(&self, now_ns: u64) -> bool {
+        self.taking(now_ns) > STALLED_AFTER
     }
 
     /// How long the present write and sync have taken.
