@@ -147,7 +147,7 @@ impl SharedLog {
     /// Removes a group, durably. Its replica must have stopped. `None` if the log was closed.
     pub(crate) async fn remove(&self, log: &Arc<GroupLog>) -> Option<()> {
         self.groups.lock().remove(&log.group());
-        log.clear();
+        log.set_removed();
         let (done, synced) = oneshot::channel();
         self.shared.push(Item { log: log.clone(), change: Change::Removed, done: Done::Waiter(done) });
         synced.await.ok()

@@ -127,7 +127,7 @@ impl Maintenance {
                     _ = turn.tick() => {}
                 }
                 let mut living = self.replicas(table);
-                living.retain(|(_, hosted)| !waiting.contains_key(&hosted.region));
+                living.retain(|(_, hosted)| !waiting.get(&hosted.region).is_some_and(|waits| Arc::ptr_eq(&waits.hosted, hosted)));
                 for (machine, hosted) in living {
                     let failure = self.request(&machine, &hosted).await;
                     waiting.insert(hosted.region, Waiting { hosted, failing: None, failure });
@@ -160,8 +160,10 @@ impl Maintenance {
         for (region, waits) in waiting.iter_mut() {
             let compaction = waits.hosted.engine.compaction_progress();
             progress.bytes += compaction.bytes_total;
-            // A region that was split or dropped holds nothing any more. Its daughters are waited for by themselves.
-            let gone = self.replicas.regions.get(*region).is_none();
+            // A region that was split or dropped, or that a copy of its group replaced, holds nothing any more. Its successors are
+            // waited for by themselves.
+            let here = self.replicas.regions.get(*region);
+            let gone = here.is_none_or(|here| !Arc::ptr_eq(&here, &waits.hosted));
             if compaction.wanted && !gone && waits.failure.is_none() {
                 progress.bytes_done += compaction.bytes_done.min(compaction.bytes_total);
                 waits.failure = self.given_up(*region, &mut waits.failing);

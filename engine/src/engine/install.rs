@@ -62,7 +62,7 @@ impl Engine {
         index: u64,
     ) -> BoxFuture<'a, Result<StagedGroup, Error>> {
         let (engine, dir) = (Arc::clone(self), dir.to_path_buf());
-        Box::pin(task::run_to_end(async move { engine.stage_here(copy.0.as_of(index), &dir).await }))
+        Box::pin(task::run_to_end(async move { engine.stage_here(copy.0.raised_to(index), &dir).await }))
     }
 
     async fn stage_here(self: &Arc<Self>, copy: GroupRecord, dir: &Path) -> Result<StagedGroup, Error> {

@@ -153,7 +153,7 @@ pub(crate) struct GroupRecord {
 
 impl GroupRecord {
     /// The same as of a later entry up to which nothing else is to be recorded.
-    pub(crate) fn as_of(mut self, index: u64) -> Self {
+    pub(crate) fn raised_to(mut self, index: u64) -> Self {
         self.point.index = self.point.index.max(index);
         self.regions.iter_mut().for_each(|region| region.point.index = region.point.index.max(index));
         self

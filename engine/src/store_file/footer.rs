@@ -13,6 +13,9 @@ const MAGIC: &[u8; 8] = b"TRNTABLE";
 /// Bytes of a footer.
 pub(super) const FOOTER_BYTES: usize = 4 * 12 + 8 + 8 + 4 + 4 + 8;
 
+/// No build will count its formats this far.
+const FORMATS_MAX: u32 = 255;
+
 /// Why a footer cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BadFooter {
@@ -65,6 +68,10 @@ impl Footer {
         }
         let (rest, format) = rest.split_last_chunk::<4>().ok_or(damaged("the footer is truncated"))?;
         let number = u32::from_le_bytes(*format);
+        // Formats are counted one by one: a number that no build will reach is what another write left there.
+        if number > FORMATS_MAX {
+            return Err(damaged("the footer has a format number that no build writes"));
+        }
         if number > FORMAT {
             return Err(BadFooter::Newer(number));
         }
@@ -127,5 +134,7 @@ mod tests {
         let at = bytes.len() - 12;
         bytes[at..at + 4].copy_from_slice(&(FORMAT + 1).to_le_bytes());
         assert_eq!(Footer::decode(&bytes, 1000), Err(BadFooter::Newer(FORMAT + 1)));
+        bytes[at..at + 4].copy_from_slice(b"ABLE");
+        assert!(matches!(Footer::decode(&bytes, 1000), Err(BadFooter::Damaged(_))));
     }
 }

@@ -49,6 +49,8 @@ struct State {
     below_gap: Option<Index>,
     /// States that were given to openraft as snapshots; it will purge up to one of them.
     offered: BTreeMap<u64, Mark>,
+    /// The replica was removed.
+    removed: bool,
 }
 
 struct Recent {
@@ -252,11 +254,9 @@ impl GroupLog {
         state.truncate_after(last);
     }
 
-    /// Forgets everything: the replica is removed. Copies of its entries that are under way come to nothing.
-    pub(crate) fn clear(&self) {
-        let mut state = self.state.lock();
-        let vote = state.vote;
-        *state = State { vote, ..State::default() };
+    /// The replica is removed: copies of its entries that are under way come to nothing. Its last tasks may still read.
+    pub(crate) fn set_removed(&self) {
+        self.state.lock().removed = true;
     }
 
     /// Records a state that openraft may purge up to.
@@ -312,7 +312,8 @@ impl GroupLog {
 
     /// See [`Index::in_segments_before`].
     pub(crate) fn in_segments_before(&self, before: u64, small: Option<u64>, bytes: u64) -> Vec<(u64, u64, Place)> {
-        self.state.lock().index.in_segments_before(before, small, bytes)
+        let state = self.state.lock();
+        if state.removed { Vec::new() } else { state.index.in_segments_before(before, small, bytes) }
     }
 
     /// The last entry that is in a held file.
@@ -323,7 +324,8 @@ impl GroupLog {
     /// Moves entries to the places they were copied to. Returns false, and changes nothing, if some of them are no longer the
     /// ones that were copied.
     pub(crate) fn relocate(&self, moved: &[Moved]) -> bool {
-        self.state.lock().index.relocate(moved)
+        let mut state = self.state.lock();
+        !state.removed && state.index.relocate(moved)
     }
 
     /// The entries of `range` that the log has, in order. Ends early once `bytes_max` is exceeded, but never before the

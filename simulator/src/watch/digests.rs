@@ -48,6 +48,12 @@ impl Digests {
         Ok(())
     }
 
+    /// What was seen of these groups in this round.
+    pub fn seen(&self, groups: &[GroupId]) -> String {
+        let of_them = self.round.iter().filter(|((group, _), _)| groups.contains(group));
+        of_them.map(|((group, index), hosts)| format!("group {group} at {index}: {hosts:?}; ")).collect()
+    }
+
     /// The groups of which fewer than so many replicas reported the same index in this round.
     pub fn missing(&self, groups: &[(GroupId, usize)]) -> Vec<GroupId> {
         let is_complete = |(group, members): &(GroupId, usize)| {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_client::{Client, ClusterStatus, Delete, Error, Get, GroupInfo, RegionInfo, ServerInfo, Table, TableInfo};
+use terrane_client::{
+    Client, ClusterStatus, Delete, Error, Get, GroupInfo, RegionInfo, ServerChange, ServerInfo, Table, TableInfo,
+};
 use terrane_types::GroupId;
 use terrane_types::limits::ROW_BYTES_MAX;
 
@@ -23,10 +25,10 @@ const CALL_MAX: Duration = Duration::from_secs(5);
 const EQUAL_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Troubles that are no fault of the cluster.
-const LEGAL: [&str; 1] = ["has no row to split at"];
+const LEGAL: [&str; 2] = ["has no row to split at", "hands over its leaderships until syncs"];
 /// What is legal while a server is away for good: a group that was to be created on it waits for it; every group with a region
-/// is probed later.
-const LEGAL_WITHOUT_A_SERVER: [&str; 1] = ["has no leader"];
+/// is probed later. Its replicas have to be replaced, for which there may be too few servers.
+const LEGAL_WITHOUT_A_SERVER: [&str; 2] = ["has no leader", "start another server"];
 
 /// Waits until all is well, and checks that all works.
 pub async fn until_well(context: Context) -> Result<(), Error> {
@@ -45,7 +47,10 @@ pub async fn until_well(context: Context) -> Result<(), Error> {
 async fn well(client: &Client, context: &Context, began: Duration) -> Result<(), String> {
     loop {
         let complaint = match client.admin().status().await {
-            Ok(status) => complaint(&status, context),
+            Ok(status) => match undrain(client, &status).await {
+                Some(server) => Some(format!("server {server} is still drained")),
+                None => complaint(&status, context),
+            },
             Err(error) => Some(chain(&error)),
         };
         let Some(complaint) = complaint else { break };
@@ -57,6 +62,14 @@ async fn well(client: &Client, context: &Context, began: Duration) -> Result<(),
     trace::note(format_args!("all is well after {} ms", (now() - began).as_millis()));
     context.watch.count("all was well");
     Ok(())
+}
+
+/// Ends the drains whose end the operator could not order.
+async fn undrain(client: &Client, status: &ClusterStatus) -> Option<String> {
+    let drained = status.servers.iter().find(|server| !server.drain.is_empty())?;
+    // If that fails, the next look tries again.
+    client.admin().change_server(&drained.address, ServerChange::Undrain).await.ok();
+    Some(drained.address.clone())
 }
 
 /// What is wrong with the cluster, if anything.
@@ -150,8 +163,8 @@ async fn probe(table: &Table, family: &str, region: &RegionInfo, context: &Conte
     Ok(())
 }
 
-/// All replicas reach the same index, and hold the same there.
-async fn replicas_are_equal(client: &Client, context: &Context) -> Result<(), String> {
+/// The groups, and how many members of each report.
+async fn reporting(client: &Client, context: &Context) -> Result<Vec<(GroupId, usize)>, String> {
     let groups = loop {
         match client.admin().groups().await {
             Ok(groups) => break groups,
@@ -160,22 +173,32 @@ async fn replicas_are_equal(client: &Client, context: &Context) -> Result<(), St
         }
     };
     let lost = context.state.degraded().map(address);
-    let reporting = |group: &GroupInfo| {
-        group.members.iter().filter(|(_, address)| lost.as_deref() != Some(address.as_str())).count()
+    let of_group = |group: &GroupInfo| {
+        let reporting = group.members.iter().filter(|(_, address)| lost.as_deref() != Some(address.as_str()));
+        (group.group, reporting.count())
     };
-    let groups: Vec<(GroupId, usize)> = groups.iter().map(|group| (group.group, reporting(group))).collect();
+    Ok(groups.iter().map(of_group).collect())
+}
+
+/// All replicas reach the same index, and hold the same there.
+async fn replicas_are_equal(client: &Client, context: &Context) -> Result<(), String> {
     let watch = &context.watch.inner;
     watch.digests.borrow_mut().begin_round();
     watch.digests_wanted.set(true);
     let began = now();
     let equal = loop {
+        // Members may still be changing.
+        let groups = reporting(client, context).await?;
         let missing = watch.digests.borrow().missing(&groups);
         if missing.is_empty() {
             break Ok(());
         }
         if now() > began + EQUAL_WITHIN {
             let seconds = EQUAL_WITHIN.as_secs();
-            break Err(format!("the replicas of groups {missing:?} did not reach one index within {seconds} s"));
+            let seen = watch.digests.borrow().seen(&missing);
+            break Err(format!(
+                "the replicas of groups {missing:?} did not reach one index within {seconds} s; of {groups:?} these were seen: {seen}"
+            ));
         }
         tokio::time::sleep(LOOK_EVERY).await;
     };
