@@ -224,7 +224,8 @@ fn flushed_and_split_families_outlive_the_loss_of_every_process(engine: &str) {
 
 #[test]
 fn a_full_log_names_what_holds_it_back_and_accepts_writes_again_afterwards() {
-    let mut cluster = Cluster::start("lsm", &["--log-limit", "256KiB"]);
+    // This engine cannot copy a group, so the log is kept for a member that is away.
+    let mut cluster = Cluster::start("sled", &["--log-limit", "256KiB"]);
     let client = cluster.client.clone();
     create(&client, "t", &["f"], &["--split-at", "4", "8", "c"]);
     client.succeed(&["put", "t", "before", "f:q", "there"]);

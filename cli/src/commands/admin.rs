@@ -199,7 +199,7 @@ fn server_line(server: &ServerInfo) -> ServerLine<'_> {
     }
 }
 
-/// A region in the format of the grammar.
+/// A region in the format of the grammar, which has no load.
 #[derive(Serialize)]
 struct RegionLine<'a> {
     table: &'a str,
@@ -211,9 +211,6 @@ struct RegionLine<'a> {
     leader: &'a str,
     bytes: u64,
     state: &'a str,
-    rows_read_per_second: u64,
-    rows_written_per_second: u64,
-    bytes_per_second: u64,
 }
 
 impl<'a> From<&'a RegionInfo> for RegionLine<'a> {
@@ -229,9 +226,6 @@ impl<'a> From<&'a RegionInfo> for RegionLine<'a> {
             leader: &region.leader,
             bytes: region.bytes,
             state: &region.state,
-            rows_read_per_second: region.load.rows_read,
-            rows_written_per_second: region.load.rows_written,
-            bytes_per_second: region.load.bytes,
         }
     }
 }
@@ -252,9 +246,9 @@ pub fn print_regions(output: &mut Output, regions: &[RegionInfo]) -> Result<(), 
             line.leader.to_owned(),
             bytes_rounded(line.bytes),
             line.state.to_owned(),
-            line.rows_read_per_second.to_string(),
-            line.rows_written_per_second.to_string(),
-            format!("{}/s", bytes_rounded(line.bytes_per_second)),
+            region.load.rows_read.to_string(),
+            region.load.rows_written.to_string(),
+            format!("{}/s", bytes_rounded(region.load.bytes)),
         ]
     });
     let heading = [
@@ -366,7 +360,7 @@ mod tests {
             load: RegionLoad { rows_read: 5, rows_written: 6, bytes: 700 },
         };
         let line = serde_json::to_string(&RegionLine::from(&info)).expect("JSON");
-        let expected = r#"{"table":"t","region":7,"start":"","stop":"k\\x00","epoch":2,"group":3,"leader":"127.0.0.1:7701","bytes":123,"state":"open","rows_read_per_second":5,"rows_written_per_second":6,"bytes_per_second":700}"#;
+        let expected = r#"{"table":"t","region":7,"start":"","stop":"k\\x00","epoch":2,"group":3,"leader":"127.0.0.1:7701","bytes":123,"state":"open"}"#;
         assert_eq!(line, expected);
     }
 

@@ -121,12 +121,21 @@ impl CatalogEdit {
                 out.u8(2);
                 registration.encode(out);
             }
+            // Without a zone as by builds that know none, which means the same.
+            Self::AddServer(registration) if registration.zone.is_empty() => {
+                out.u8(2);
+                registration.encode(out);
+            }
             Self::AddServer(registration) => {
                 out.u8(40);
                 registration.encode_with_zone(out);
             }
+            Self::UpdateServer { server, registration } if registration.zone.is_empty() => {
+                out.u8(3);
+                out.u64(server.0);
+                registration.encode(out);
+            }
             Self::UpdateServer { server, registration } => {
-                // Written also without a zone: the server may have had one.
                 out.u8(41);
                 out.u64(server.0);
                 registration.encode_with_zone(out);
