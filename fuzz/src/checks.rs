@@ -92,6 +92,19 @@ pub fn valid(format: &Format, bytes: &[u8]) {
     );
 }
 
+/// A value that an earlier build wrote is read. This build may write it in another way.
+///
+/// # Panics
+/// If it is not.
+pub fn readable(format: &Format, bytes: &[u8]) {
+    assert!(
+        (format.read)(bytes).is_some(),
+        "{} does not read what a build wrote: {}",
+        format.name,
+        shown(Some(&bytes.to_vec()))
+    );
+}
+
 /// Checks what the format promises about one flipped bit of a valid encoding.
 ///
 /// # Panics

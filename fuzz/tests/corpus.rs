@@ -1,4 +1,4 @@
-//! Every file of the corpus is read by every target, and a valid encoding of its own target.
+//! Every file of the corpus is read by every target, and a valid encoding of its own target, perhaps by an earlier build.
 
 use terrane_fuzz::{checks, corpus, formats};
 
@@ -10,7 +10,7 @@ fn every_target_reads_the_whole_corpus() {
         let files = corpus::load(format.name).unwrap();
         assert!((1..=30).contains(&files.len()), "{} has {} files in its corpus", format.name, files.len());
         for file in files {
-            checks::valid(format, &file);
+            checks::readable(format, &file);
             inputs.push(file);
         }
     }
