@@ -1,159 +1,22 @@
 //! A whole master with its real log and files, and fake region servers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use bytes::Bytes;
 use terrane_proto::v1::master_client::MasterClient;
-use terrane_proto::v1::region_server_server::{RegionServer, RegionServerServer};
 use terrane_proto::{error, hello};
 use terrane_types::{Error, PackedRows};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
+use self::fake::{Mood, Ordered, registration, serve_fake};
 use super::*;
 
+mod fake;
 mod namespaces;
 mod requests;
 mod several;
-
-/// How the fake servers respond to a change of tables.
-#[derive(Clone, Debug, Default)]
-enum Mood {
-    #[default]
-    Willing,
-    /// Temporarily unavailable.
-    Away,
-    /// Permanently refuses.
-    Refusing,
-    /// Redirects to another server.
-    Follows(u64),
-}
-
-/// The orders that the servers of a test received.
-#[derive(Default)]
-struct Ordered {
-    mood: Mutex<BTreeMap<u64, Mood>>,
-    groups: Mutex<Vec<(u64, v1::CreateGroupRequest)>>,
-    tables: Mutex<Vec<(u64, v1::ChangeTablesRequest)>>,
-}
-
-struct FakeServer {
-    server: u64,
-    ordered: Arc<Ordered>,
-}
-
-fn without_replicas() -> Status {
-    error::status(&Error::NotFound { what: "a replica on a fake server".to_owned() })
-}
-
-#[tonic::async_trait]
-impl RegionServer for FakeServer {
-    async fn create_group(
-        &self,
-        request: Request<v1::CreateGroupRequest>,
-    ) -> Result<Response<v1::CreateGroupReply>, Status> {
-        self.ordered.groups.lock().push((self.server, request.into_inner()));
-        Ok(Response::new(v1::CreateGroupReply {}))
-    }
-
-    async fn join_group(
-        &self,
-        _request: Request<v1::JoinGroupRequest>,
-    ) -> Result<Response<v1::JoinGroupReply>, Status> {
-        Err(without_replicas())
-    }
-
-    async fn change_members(
-        &self,
-        _request: Request<v1::ChangeMembersRequest>,
-    ) -> Result<Response<v1::ChangeMembersReply>, Status> {
-        Err(without_replicas())
-    }
-
-    async fn transfer_leader(
-        &self,
-        _request: Request<v1::TransferLeaderRequest>,
-    ) -> Result<Response<v1::TransferLeaderReply>, Status> {
-        Err(without_replicas())
-    }
-
-    async fn remove_replica(
-        &self,
-        _request: Request<v1::RemoveReplicaRequest>,
-    ) -> Result<Response<v1::RemoveReplicaReply>, Status> {
-        Err(without_replicas())
-    }
-
-    async fn change_tables(
-        &self,
-        request: Request<v1::ChangeTablesRequest>,
-    ) -> Result<Response<v1::ChangeTablesReply>, Status> {
-        let request = request.into_inner();
-        let mood = self.ordered.mood.lock().get(&self.server).cloned().unwrap_or_default();
-        let refusal = match mood {
-            Mood::Willing => {
-                self.ordered.tables.lock().push((self.server, request));
-                return Ok(Response::new(v1::ChangeTablesReply { applied: 1 }));
-            }
-            Mood::Away => Error::Unavailable { message: "away".into(), retry_after: Duration::from_millis(1) },
-            Mood::Refusing => Error::Unsupported { feature: "this schema".into() },
-            Mood::Follows(leader) => Error::NotLeader {
-                group: GroupId(request.group),
-                term: 1,
-                leader: Some(ServerId(leader)),
-                address: None,
-                members: Vec::new(),
-            },
-        };
-        Err(error::status(&refusal))
-    }
-
-    type FlushTableStream = futures::stream::Empty<Result<v1::MaintainTableProgress, Status>>;
-    type CompactTableStream = futures::stream::Empty<Result<v1::MaintainTableProgress, Status>>;
-
-    async fn flush_table(
-        &self,
-        _request: Request<v1::MaintainTableRequest>,
-    ) -> Result<Response<Self::FlushTableStream>, Status> {
-        Ok(Response::new(futures::stream::empty()))
-    }
-
-    async fn compact_table(
-        &self,
-        _request: Request<v1::MaintainTableRequest>,
-    ) -> Result<Response<Self::CompactTableStream>, Status> {
-        Ok(Response::new(futures::stream::empty()))
-    }
-
-    async fn split(&self, request: Request<v1::SplitRequest>) -> Result<Response<v1::SplitReply>, Status> {
-        let request = request.into_inner();
-        let daughter = |region: u64, start: &'static str, end: &'static str| v1::RegionDescriptor {
-            region,
-            table: 1,
-            start: Bytes::from_static(start.as_bytes()),
-            end: Bytes::from_static(end.as_bytes()),
-            epoch: request.epoch + 1,
-            group: self.ordered.tables.lock()[0].1.group,
-            schema_version: 1,
-        };
-        Ok(Response::new(v1::SplitReply { daughters: vec![daughter(500, "", "k"), daughter(501, "k", "")] }))
-    }
-
-    async fn merge(&self, request: Request<v1::MergeRequest>) -> Result<Response<v1::MergeReply>, Status> {
-        let request = request.into_inner();
-        let region = v1::RegionDescriptor {
-            region: 600,
-            table: 1,
-            start: Bytes::new(),
-            end: Bytes::new(),
-            epoch: request.epoch.max(request.other_epoch) + 1,
-            group: self.ordered.tables.lock()[0].1.group,
-            schema_version: 1,
-        };
-        Ok(Response::new(v1::MergeReply { region: Some(region) }))
-    }
-}
 
 /// A master, fake servers and a client.
 struct Cluster {
@@ -164,21 +27,6 @@ struct Cluster {
 }
 
 /// Serves as a fake server until `stop`; returns its address.
-async fn serve_fake(server: u64, ordered: &Arc<Ordered>, stop: &CancellationToken) -> String {
-    let listener = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let fake = FakeServer { server, ordered: Arc::clone(ordered) };
-    let stop = stop.clone();
-    let intake = terrane_env::net::Intake::new(terrane_env::net::IntakeLimits::default());
-    tokio::spawn(async move {
-        terrane_env::net::server(&intake)
-            .add_service(RegionServerServer::new(fake))
-            .serve_with_incoming_shutdown(listener.incoming(&intake), stop.cancelled_owned())
-            .await
-    });
-    address
-}
-
 async fn start(dir: &Path, change: impl FnOnce(&mut MasterConfig)) -> Result<Master, StartError> {
     let mut config =
         MasterConfig { data_dir: dir.to_owned(), listen: "127.0.0.1:0".to_owned(), ..MasterConfig::default() };
@@ -211,14 +59,7 @@ impl Cluster {
     /// Starts and registers another fake server.
     async fn add_server(&mut self, server: u64) {
         let address = serve_fake(server, &self.ordered, &self.stop).await;
-        let request = v1::RegisterRequest {
-            hello: Some(hello::ours(None, ServerId(0), ServerId(0), 1)),
-            address,
-            engine: "memory".into(),
-            boot: 1,
-            region_ids_wanted: 10,
-            ..v1::RegisterRequest::default()
-        };
+        let request = registration(address);
         let reply = self.client.register(request).await.unwrap().into_inner();
         assert_eq!((reply.server, reply.region_id_count), (server, 10));
     }

@@ -40,7 +40,7 @@ struct Arriving {
     /// The files that have begun to arrive, with the bytes that did.
     arrived: BTreeMap<u64, u64>,
     current: Option<(u64, fs::File)>,
-    #[allow(dead_code, reason = "held until the copy is installed or given up")]
+    /// Held until the copy is installed or given up.
     turn: OwnedSemaphorePermit,
 }
 

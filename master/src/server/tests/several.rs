@@ -117,14 +117,7 @@ impl Masters {
     async fn add_servers(&self) {
         for server in 1..=3 {
             let address = serve_fake(server, &self.ordered, &self.stop).await;
-            let request = v1::RegisterRequest {
-                hello: Some(hello::ours(None, ServerId(0), ServerId(0), 1)),
-                address,
-                engine: "memory".into(),
-                boot: 1,
-                region_ids_wanted: 10,
-                ..v1::RegisterRequest::default()
-            };
+            let request = registration(address);
             let reply = self
                 .at_leader(|mut client| {
                     let request = request.clone();
