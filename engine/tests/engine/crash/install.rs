@@ -91,25 +91,39 @@ async fn a_receiver_reads_like_the_source_also_after_a_restart() {
     }
 }
 
-/// Nothing was written to a region of the source for long, so that its recorded point is old. The receiver has recorded a later
-/// one of the same state.
+/// Nothing was written to a region of the source for long, so that its recorded point is old.
 #[tokio::test]
 async fn a_copy_counts_as_of_the_entry_up_to_which_the_source_had_everything() {
     for backend in BACKENDS {
         let start = Start::filled(backend).await;
         let source = source(&start).await;
         let copy = source.engine().copy_group(GROUP).await.unwrap();
-        let receiver = self::source(&start).await;
-        let point = receiver.engine().group_point(GROUP).unwrap();
-        let later = terrane_engine::GroupPoint { index: point.index + 5, ..point };
-        receiver.engine().record_group(GROUP, later.clone()).await.unwrap();
-        fetch(&receiver, &source, &copy).await;
-        let met = receiver.engine().stage_group(arrived(&copy), Path::new(FETCHED), 0).await.map(drop);
-        assert!(matches!(met, Err(Error::NotCopied { .. })), "{met:?}");
-        let staged = receiver.engine().stage_group(arrived(&copy), Path::new(FETCHED), later.index).await.unwrap();
+        let later = source.engine().group_point(GROUP).unwrap().index + 5;
+        let receiver = receiver(&start, &source, &copy).await;
+        let staged = receiver.engine().stage_group(arrived(&copy), Path::new(FETCHED), later).await.unwrap();
         receiver.engine().install_group(staged).await.unwrap();
-        assert_eq!(receiver.engine().group_point(GROUP), Some(later.clone()));
-        assert!(receiver.engine().regions().iter().all(|region| region.point().index >= later.index));
+        assert_eq!(receiver.engine().group_point(GROUP).unwrap().index, later);
+        assert!(receiver.engine().regions().iter().all(|region| region.point().index >= later));
+    }
+}
+
+/// The process ended between the installation of a copy and the log's record of it, and now another member sends an older one.
+#[tokio::test]
+async fn an_older_copy_replaces_what_an_interrupted_installation_left() {
+    for backend in BACKENDS {
+        let start = Start::filled(backend).await;
+        let mut source = source(&start).await;
+        let older = source.engine().copy_group(GROUP).await.unwrap();
+        let expected = (regions(source.engine()), read_all(source.engine()));
+        run_all(&mut source, &[Op::Write, Op::Flush, Op::RecordGroup]).await;
+        let newer = source.engine().copy_group(GROUP).await.unwrap();
+        let receiver = receiver(&start, &source, &newer).await;
+        install(&receiver, &newer).await.unwrap();
+        assert_ne!(read_all(receiver.engine()), expected.1);
+        Disk::from(receiver.dir.memory()).remove_dir_all(Path::new(FETCHED)).await.unwrap();
+        fetch(&receiver, &source, &older).await;
+        install(&receiver, &older).await.unwrap();
+        assert_eq!((regions(receiver.engine()), read_all(receiver.engine())), expected);
     }
 }
 

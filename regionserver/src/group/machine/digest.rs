@@ -28,7 +28,7 @@ pub struct GroupDigest {
 
 impl GroupMachine {
     /// The digest as of the last applied entry; `None` while entries are applied again after a restart, when regions are
-    /// ahead of it. It reads all rows: for tests, not for a server under load.
+    /// ahead of it, and for a removed replica. It reads all rows: for tests, not for a server under load.
     pub async fn digest(&self) -> Result<Option<GroupDigest>, Error> {
         let Some((mut digest, scanners)) = self.begin_digest().await else { return Ok(None) };
         for scanner in scanners {
@@ -43,7 +43,7 @@ impl GroupMachine {
     async fn begin_digest(&self) -> Option<(GroupDigest, Vec<RowScanner>)> {
         let _boundary = self.boundary.lock().await;
         let inner = self.inner.lock();
-        if inner.hosted.values().any(|hosted| hosted.opened_at > inner.applied) {
+        if inner.is_removed || inner.hosted.values().any(|hosted| hosted.opened_at > inner.applied) {
             return None;
         }
         let now_ms = i64::try_from(inner.stamp).unwrap_or(i64::MAX);
