@@ -119,6 +119,29 @@ impl v1::region_server_server::RegionServer for AdminService {
         let region = self.merge_regions(request.into_inner()).await.map_err(|error| error::status(&error))?;
         Ok(Response::new(v1::MergeReply { region: Some((&region).into()) }))
     }
+
+    async fn move_region(&self, _: Request<v1::MoveRegionRequest>) -> Result<Response<v1::MoveRegionReply>, Status> {
+        Err(Status::unimplemented("regions cannot be moved yet"))
+    }
+
+    async fn stage_region(&self, _: Request<v1::StageRegionRequest>) -> Result<Response<v1::StageRegionReply>, Status> {
+        Err(Status::unimplemented("regions cannot be moved yet"))
+    }
+
+    async fn adopt_region(&self, _: Request<v1::AdoptRegionRequest>) -> Result<Response<v1::AdoptRegionReply>, Status> {
+        Err(Status::unimplemented("regions cannot be moved yet"))
+    }
+
+    async fn refuse_move(&self, _: Request<v1::RefuseMoveRequest>) -> Result<Response<v1::RefuseMoveReply>, Status> {
+        Err(Status::unimplemented("regions cannot be moved yet"))
+    }
+
+    async fn read_moved_file(
+        &self,
+        _: Request<v1::ReadMovedFileRequest>,
+    ) -> Result<Response<v1::ReadMovedFileReply>, Status> {
+        Err(Status::unimplemented("regions cannot be moved yet"))
+    }
 }
 
 impl AdminService {

@@ -135,6 +135,29 @@ impl RegionServer for FakeServer {
         Ok(Response::new(v1::SplitReply { daughters: vec![daughter(500, "", "k"), daughter(501, "k", "")] }))
     }
 
+    async fn move_region(&self, _: Request<v1::MoveRegionRequest>) -> Result<Response<v1::MoveRegionReply>, Status> {
+        Err(Status::unimplemented("a fake server moves no region"))
+    }
+
+    async fn stage_region(&self, _: Request<v1::StageRegionRequest>) -> Result<Response<v1::StageRegionReply>, Status> {
+        Err(Status::unimplemented("a fake server moves no region"))
+    }
+
+    async fn adopt_region(&self, _: Request<v1::AdoptRegionRequest>) -> Result<Response<v1::AdoptRegionReply>, Status> {
+        Err(Status::unimplemented("a fake server moves no region"))
+    }
+
+    async fn refuse_move(&self, _: Request<v1::RefuseMoveRequest>) -> Result<Response<v1::RefuseMoveReply>, Status> {
+        Err(Status::unimplemented("a fake server moves no region"))
+    }
+
+    async fn read_moved_file(
+        &self,
+        _: Request<v1::ReadMovedFileRequest>,
+    ) -> Result<Response<v1::ReadMovedFileReply>, Status> {
+        Err(Status::unimplemented("a fake server moves no region"))
+    }
+
     async fn merge(&self, request: Request<v1::MergeRequest>) -> Result<Response<v1::MergeReply>, Status> {
         let request = request.into_inner();
         let region = v1::RegionDescriptor {
