@@ -13,6 +13,8 @@ pub mod codec;
 pub mod edit;
 pub mod groups;
 mod members;
+pub mod moves;
+mod moving;
 pub mod namespaces;
 pub mod outcome;
 pub mod page_keys;
@@ -37,6 +39,7 @@ use self::changes::ChangeState;
 use self::codec::{DecodeError, Reader, Writer};
 pub use self::edit::{Bootstrap, CatalogEdit, NewTable};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
+use self::moves::Moves;
 use self::namespaces::Namespaces;
 pub use self::outcome::{Outcome, Refusal};
 use self::page_keys::{PageKeys, Secret};
@@ -56,6 +59,8 @@ const VERSION_WITH_KEYS_AND_NAMESPACES: u16 = 2;
 const VERSION_WITH_REQUESTS: u16 = 3;
 /// The first checkpoint version with changes of members, zones and drains.
 const VERSION_WITH_MEMBER_CHANGES: u16 = 4;
+/// The first checkpoint version with moves of regions.
+const VERSION_WITH_MOVES: u16 = 5;
 /// The numbers of replicas that a group can have.
 pub const REPLICATIONS: [u32; 3] = [1, 3, 5];
 
@@ -73,6 +78,7 @@ pub struct Catalog {
     requests: Requests,
     /// Whether an administrator has switched off that replicas and leaderships are spread.
     balancing_off: bool,
+    moves: Moves,
 }
 
 impl Catalog {
@@ -126,6 +132,11 @@ impl Catalog {
         &self.requests
     }
 
+    /// The moves of regions.
+    pub const fn moves(&self) -> &Moves {
+        &self.moves
+    }
+
     /// Whether replicas and leaderships are spread without being asked.
     pub const fn is_balancing(&self) -> bool {
         !self.balancing_off
@@ -165,6 +176,9 @@ impl Catalog {
             CatalogEdit::PromoteMember { group, version } => self.step_change(*group, *version, ChangeState::Promoting),
             CatalogEdit::UndoMembers { group, version } => self.step_change(*group, *version, ChangeState::Undoing),
             CatalogEdit::EndMembers { group, version, members } => self.end_change(*group, *version, members),
+            CatalogEdit::BeginMove(plan) => self.begin_move(plan, stamp),
+            CatalogEdit::CancelMove { id, why } => self.cancel_move(*id, why),
+            CatalogEdit::EndMove { id, end } => self.end_move(*id, end, stamp),
             CatalogEdit::DrainServer { server, drain } => self.drain_server(*server, *drain, stamp),
             CatalogEdit::RemoveServer { server } => self.remove_server(*server),
             CatalogEdit::SetReplication { replication } => self.set_replication(*replication),
@@ -375,6 +389,9 @@ impl Catalog {
         if entry.state != TableState::Dropping {
             return Err(changed(entry));
         }
+        if let Some((id, _)) = self.moves.of_table(table).next() {
+            return Err(Refusal::Changed(format!("a region of table {table} is moving (move-{id})")));
+        }
         self.tables.remove(table);
         self.regions.remove_table(table);
         Ok(Outcome::Done)
@@ -419,6 +436,8 @@ impl Catalog {
         self.servers.encode_marks(out);
         members::encode_changes(&self.groups, out);
         out.u8(u8::from(self.balancing_off));
+        self.ids.encode_moves(out);
+        self.moves.encode(out);
     }
 
     /// Decodes the catalog of a checkpoint of this version.
@@ -439,6 +458,7 @@ impl Catalog {
             page_keys: PageKeys::default(),
             requests: Requests::default(),
             balancing_off: false,
+            moves: Moves::default(),
         };
         if version >= VERSION_WITH_KEYS_AND_NAMESPACES {
             catalog.page_keys = PageKeys::decode(from)?;
@@ -457,6 +477,10 @@ impl Catalog {
                 1 => true,
                 found => return Err(DecodeError::Tag { what: "balancing mark", found }),
             };
+        }
+        if version >= VERSION_WITH_MOVES {
+            catalog.ids.decode_moves(from)?;
+            catalog.moves = Moves::decode(from)?;
         }
         Ok(catalog)
     }

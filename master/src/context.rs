@@ -9,12 +9,14 @@ use parking_lot::Mutex;
 use terrane_types::{Error, GroupId, TableId};
 use tokio::sync::Notify;
 
+use crate::catalog::moves::MoveId;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::journal::Journal;
 use crate::leadership::Leadership;
 use crate::liveness::Moment;
 use crate::observed::{Observed, now};
 use crate::orders::Orders;
+use crate::procedures::region_move::MoveProgress;
 
 /// Unfinished changes of tables that are accepted; also the most procedures of one kind.
 pub const UNFINISHED_MAX: usize = 1_024;
@@ -32,6 +34,8 @@ pub enum Subject {
     Table(TableId),
     /// A group whose members are changing.
     Members(GroupId),
+    /// A region that moves.
+    Move(MoveId),
 }
 
 /// What an administrator sets for repair and balance.
@@ -84,6 +88,8 @@ pub struct MasterContext {
     waits: Mutex<BTreeMap<Subject, Wait>>,
     /// The unfinished procedures that this master has seen.
     seen: Mutex<BTreeMap<Subject, Seen>>,
+    /// How far the unfinished moves are.
+    moves: Mutex<BTreeMap<MoveId, MoveProgress>>,
     /// Notified when a procedure begins to wait, so that another may start.
     waiting: Notify,
 }
@@ -98,9 +104,9 @@ impl MasterContext {
         fleet: FleetSettings,
     ) -> Self {
         let leadership = Leadership::new(journal.clone());
-        let (failures, waits, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (failures, waits, seen, moves) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let waiting = Notify::new();
-        Self { journal, leadership, observed, orders, groups_per_server, fleet, failures, waits, seen, waiting }
+        Self { journal, leadership, observed, orders, groups_per_server, fleet, failures, waits, seen, moves, waiting }
     }
 
     /// Why a table's create was undone; returned once.
@@ -149,12 +155,12 @@ impl MasterContext {
         self.waits.lock().keys().copied().collect()
     }
 
-    /// What the running procedures wait for. A change of members waits for its copy as a matter of course, so it counts once
-    /// the copy makes no progress.
+    /// What the running procedures wait for. A change of members and a move wait for their copies as a matter of course, so
+    /// they count once the copy makes no progress.
     pub fn waits(&self) -> Vec<String> {
         let now = now();
         let is_issue = |(subject, wait): &(&Subject, &Wait)| {
-            !matches!(subject, Subject::Members(_)) || now.since(wait.since) >= STALLED_AFTER
+            !matches!(subject, Subject::Members(_) | Subject::Move(_)) || now.since(wait.since) >= STALLED_AFTER
         };
         self.waits.lock().iter().filter(is_issue).map(|(_, wait)| wait.what.clone()).collect()
     }
@@ -168,6 +174,7 @@ impl MasterContext {
     pub fn note_procedures(&self, unfinished: &[Subject]) {
         let mut seen = self.seen.lock();
         seen.retain(|subject, _| unfinished.contains(subject));
+        self.moves.lock().retain(|id, _| unfinished.contains(&Subject::Move(*id)));
         for subject in unfinished {
             seen.entry(*subject).or_insert_with(|| Seen { since: now(), steps: (0, 0) });
         }
@@ -181,6 +188,16 @@ impl MasterContext {
         }
     }
 
+    /// Notes how far a move is.
+    pub fn note_move(&self, id: MoveId, progress: MoveProgress) {
+        self.moves.lock().insert(id, progress);
+    }
+
+    /// How far a move is, as far as this master knows.
+    pub fn move_progress(&self, id: MoveId) -> MoveProgress {
+        self.moves.lock().get(&id).cloned().unwrap_or_default()
+    }
+
     /// How long this master has known an unfinished procedure, and its steps that are done, of how many.
     pub fn progress(&self, subject: Subject) -> (Duration, (u32, u32)) {
         let seen = self.seen.lock().get(&subject).copied();
@@ -191,6 +208,7 @@ impl MasterContext {
     pub fn forget_procedures(&self) {
         self.waits.lock().clear();
         self.seen.lock().clear();
+        self.moves.lock().clear();
         self.failures.lock().clear();
     }
 

@@ -2,7 +2,8 @@
 //!
 //! `world` is what the planner looks at, `planner` decides, and the loop here begins what it decided: changes of members as
 //! journaled intents (`crate::procedures`), transfers of leadership as orders. `strays` are replicas that no catalog lists.
-//! `intents` are an administrator's changes; `listing`, `restart` and `check` answer questions.
+//! `intents` are an administrator's changes, `region_moves` those of where a region is; `listing`, `restart` and `check` answer
+//! questions.
 //!
 //! A plan is made from the present and forgotten: after each change of the catalog or of what is observed, another one is
 //! made. Nothing but the journaled intents survives a master.
@@ -11,6 +12,7 @@ pub mod check;
 pub mod intents;
 pub mod listing;
 pub mod planner;
+pub mod region_moves;
 pub mod restart;
 pub mod strays;
 pub mod world;

@@ -10,6 +10,7 @@ use terrane_types::{ClusterId, GroupId, NamespaceName, RegionEpoch, RegionId, Re
 use crate::catalog::changes::{ChangePlan, ChangeReason};
 use crate::catalog::checkpoint::Checkpoint;
 use crate::catalog::groups::GroupPlan;
+use crate::catalog::moves::{MoveEnd, MoveId, MovePlan, MoveReason};
 use crate::catalog::page_keys::Secret;
 use crate::catalog::requests::RequestId;
 use crate::catalog::servers::Registration;
@@ -129,7 +130,7 @@ fn namespace(dice: &mut Dice) -> NamespaceName {
 /// An edit about few servers, groups and tables, so that many of a sequence fit the catalog.
 fn draw_edit(dice: &mut Dice) -> CatalogEdit {
     let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
-    match dice.below(26) {
+    match dice.below(29) {
         0 => CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId([7; 16]), peers: Vec::new(), replication: 1 }),
         1 => CatalogEdit::AddServer(registration(dice)),
         2 => CatalogEdit::UpdateServer { server: ServerId(small(dice)), registration: registration(dice) },
@@ -169,6 +170,7 @@ fn draw_edit(dice: &mut Dice) -> CatalogEdit {
         16 => CatalogEdit::CreateNamespace { name: namespace(dice) },
         17 => CatalogEdit::DropNamespace { name: namespace(dice) },
         18..25 => draw_member_edit(dice),
+        25..28 => draw_move_edit(dice),
         _ => {
             let id = RequestId([dice.below(3).try_into().expect("a small number"); 16]);
             let edit = Box::new(new_table(dice));
@@ -196,6 +198,30 @@ fn draw_member_edit(dice: &mut Dice) -> CatalogEdit {
             let remove = dice.flag().then(|| replica(dice));
             CatalogEdit::BeginMembers(ChangePlan { group, version, add, remove, reason: ChangeReason::Lost })
         }
+    }
+}
+
+fn draw_move_edit(dice: &mut Dice) -> CatalogEdit {
+    let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
+    let id = MoveId(small(dice));
+    match dice.below(4) {
+        0 => CatalogEdit::CancelMove { id, why: dice.text(10) },
+        1 if dice.flag() => {
+            let region = RegionId(small(dice));
+            CatalogEdit::EndMove {
+                id,
+                end: MoveEnd::Moved(terrane_types::RegionDescriptor { region, ..draw::descriptor(dice) }),
+            }
+        }
+        1 => CatalogEdit::EndMove { id, end: MoveEnd::Undone(dice.text(10)) },
+        _ => CatalogEdit::BeginMove(MovePlan {
+            region: RegionId(small(dice)),
+            epoch: RegionEpoch(1),
+            to: GroupId(small(dice)),
+            lead: dice.flag().then(|| ServerId(small(dice))),
+            reason: dice.pick(&[MoveReason::Operator, MoveReason::Balance, MoveReason::Merge]),
+            why: dice.text(10),
+        }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Ids, each handed out once.
 //!
-//! Servers, groups, replicas, regions and tables have one counter each. An id has 64 bits: the top 16 are the catalog's
+//! Servers, groups, replicas, regions, tables and moves have one counter each. An id has 64 bits: the top 16 are the catalog's
 //! incarnation, the others count up from 1. The incarnation starts at 0 and increases when a lost catalog is rebuilt. A
 //! rebuilt catalog does not know how far the lost one had counted, but with a new incarnation it never repeats an id.
 //!
@@ -13,6 +13,7 @@ use std::ops::Range;
 use terrane_types::{GroupId, RegionId, ReplicaId, ServerId, TableId};
 
 use crate::catalog::codec::{DecodeError, Reader, Writer};
+use crate::catalog::moves::MoveId;
 
 const INCARNATION_SHIFT: u32 = 48;
 /// Replica ids below this one belong to the masters' group.
@@ -43,6 +44,7 @@ pub struct Ids {
     replica: Counter,
     region: Counter,
     table: Counter,
+    region_move: Counter,
 }
 
 impl Ids {
@@ -56,6 +58,7 @@ impl Ids {
             replica: from(REPLICA_FIRST),
             region: from(1),
             table: from(1),
+            region_move: from(1),
         }
     }
 
@@ -101,6 +104,21 @@ impl Ids {
         TableId(self.table.take(1).start)
     }
 
+    /// Takes a move's id.
+    pub fn region_move(&mut self) -> MoveId {
+        MoveId(self.region_move.take(1).start)
+    }
+
+    /// Appends the counter that checkpoints have had since version 5.
+    pub(crate) fn encode_moves(&self, out: &mut Writer) {
+        out.u64(self.region_move.next);
+    }
+
+    pub(crate) fn decode_moves(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        self.region_move = Counter { next: from.u64()? };
+        Ok(())
+    }
+
     pub(crate) fn encode(&self, out: &mut Writer) {
         out.u16(self.incarnation);
         for counter in [self.server, self.group, self.replica, self.region, self.table] {
@@ -110,6 +128,7 @@ impl Ids {
 
     pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let incarnation = from.u16()?;
+        let region_move = Self::new(incarnation).region_move;
         let mut counter = || from.u64().map(|next| Counter { next });
         Ok(Self {
             incarnation,
@@ -118,6 +137,7 @@ impl Ids {
             replica: counter()?,
             region: counter()?,
             table: counter()?,
+            region_move,
         })
     }
 }
@@ -153,11 +173,15 @@ mod tests {
     fn counters_survive_the_checkpoint() {
         let mut ids = Ids::new(2);
         assert_eq!((ids.server().0, ids.regions(7).0, ids.table().0), ((2 << 48) + 1, (2 << 48) + 1, (2 << 48) + 1));
+        assert_eq!(ids.region_move().0, (2 << 48) + 1);
         let mut out = Writer::default();
         ids.encode(&mut out);
+        ids.encode_moves(&mut out);
         let bytes = out.into_bytes();
         let mut from = Reader::new(&bytes);
-        assert_eq!(Ids::decode(&mut from).unwrap(), ids);
+        let mut read = Ids::decode(&mut from).unwrap();
+        read.decode_moves(&mut from).unwrap();
+        assert_eq!(read, ids);
         from.finish().unwrap();
     }
 }

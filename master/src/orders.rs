@@ -20,6 +20,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::catalog::groups::GroupEntry;
+use crate::catalog::moves::MoveId;
 use crate::inventory::MemberSeen;
 use crate::journal::Journal;
 use crate::observed::Observed;
@@ -203,6 +204,32 @@ impl Orders {
         });
         let missing = || Error::Internal { message: "a merge was answered without its region".to_owned() };
         reply.await?.region.ok_or_else(missing)?.try_into()
+    }
+
+    /// Orders the leader of a region's group to move the region into another group, or to undo that; returns how far it is.
+    pub async fn move_region(
+        &self,
+        id: MoveId,
+        region: &RegionDescriptor,
+        to: GroupId,
+        cancel: bool,
+    ) -> Result<v1::MoveRegionReply, Error> {
+        let entry = self.journal.read(|catalog| catalog.groups().get(to).cloned());
+        let entry = entry.ok_or_else(|| Error::NotFound { what: format!("group {to}") })?;
+        let request = v1::MoveRegionRequest {
+            hello: None,
+            r#move: id.0,
+            region: region.region.0,
+            epoch: region.epoch.0,
+            to_group: to.0,
+            members: self.members(&entry),
+            cancel,
+        };
+        self.at_leader(region.group, |mut client, hello| {
+            let request = v1::MoveRegionRequest { hello: Some(hello), ..request.clone() };
+            async move { answer(client.move_region(request)).await }
+        })
+        .await
     }
 
     /// Calls the members of a group, the likely leader first, until the leader answers.

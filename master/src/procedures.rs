@@ -1,13 +1,13 @@
 //! Procedures: journaled intents, driven to completion.
 //!
-//! An intent is a state in the catalog: a table that is `creating`, `altering` or `dropping`, or a group that is
-//! `creating` or whose members change. It is recorded before any server receives an order. The driver looks at the catalog after each change
+//! An intent is a state in the catalog: a table that is `creating`, `altering` or `dropping`, a group that is `creating` or
+//! whose members change, or a region that moves. It is recorded before any server receives an order. The driver looks at the catalog after each change
 //! and starts a procedure for every intent that has none. It needs nothing else, so a restarted master continues on the
 //! same path, and the caller of a change only waits until the catalog shows its completion.
 //!
-//! What a procedure does next is decided without I/O in `rollout` (tables), `group_creation` (groups) and `member_change`
-//! (their members); `change_table`, `create_groups` and `change_members` send the orders and record the edits; `turns`
-//! bounds how many procedures run.
+//! What a procedure does next is decided without I/O in `rollout` (tables), `group_creation` (groups), `member_change`
+//! (their members) and `region_move`; `change_table`, `create_groups`, `change_members` and `move_region` send the orders and
+//! record the edits; `turns` bounds how many procedures run.
 //!
 //! Invariants: one procedure at a time per table and per group, so a drop sends no order before an unfinished create
 //! has ended; every order is idempotent; a procedure ends with an edit, or with this master's leadership, and a round of
@@ -18,6 +18,8 @@ mod change_table;
 mod create_groups;
 mod group_creation;
 pub mod member_change;
+mod move_region;
+pub mod region_move;
 mod rollout;
 mod turns;
 
@@ -39,7 +41,7 @@ use crate::context::{MasterContext, Subject};
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Intents that are not completed yet: groups first, then tables, then changes of members.
+/// Intents that are not completed yet: groups first, then tables, then changes of members, then moves of regions.
 pub fn intents(catalog: &Catalog) -> Vec<Subject> {
     let groups = catalog.groups().iter().filter(|(_, group)| group.state != GroupState::Open);
     let tables = catalog.tables().iter().filter(|table| table.state != TableState::Enabled);
@@ -48,6 +50,7 @@ pub fn intents(catalog: &Catalog) -> Vec<Subject> {
         .map(|(group, _)| Subject::Group(group))
         .chain(tables.map(|table| Subject::Table(table.schema.table)))
         .chain(changing.map(|(group, _)| Subject::Members(group)))
+        .chain(catalog.moves().iter().map(|(id, _)| Subject::Move(id)))
         .collect()
 }
 
@@ -76,6 +79,7 @@ async fn perform(context: &MasterContext, subject: Subject) -> Result<(), Error>
         Subject::Group(group) => create_groups::perform(context, group).await,
         Subject::Table(table) => change_table::perform(context, table).await,
         Subject::Members(group) => change_members::perform(context, group).await,
+        Subject::Move(id) => move_region::perform(context, id).await,
     }
 }
 

@@ -20,10 +20,11 @@ use terrane_types::{
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
+use crate::catalog::moves::MoveId;
 use crate::catalog::requests::RequestId;
 use crate::context::MasterContext;
 use crate::deadline;
-use crate::fleet::{intents, listing};
+use crate::fleet::{intents, listing, region_moves};
 use crate::masters_view;
 use crate::membership::Membership;
 use crate::meta::{MetaBlock, MetaScan};
@@ -117,6 +118,7 @@ impl MasterService {
             range::check_boundary(&request.at)?;
         }
         let region = self.views.region(RegionId(request.region))?;
+        region_moves::refuse_moving(&self.context, &region)?;
         let daughters = self.context.orders.split(region.group, region.region, region.epoch, request.at).await?;
         let claims: Vec<RegionDescriptor> =
             daughters.iter().cloned().map(TryInto::try_into).collect::<Result<_, Error>>()?;
@@ -125,11 +127,22 @@ impl MasterService {
         Ok(v1::SplitRegionReply { daughters })
     }
 
-    async fn merge(&self, request: v1::MergeRegionsRequest) -> Result<v1::MergeRegionsReply, Error> {
-        let one = self.views.region(RegionId(request.region))?;
-        let other = self.views.region(RegionId(request.other))?;
+    async fn merge(&self, request: v1::MergeRegionsRequest, deadline: Instant) -> Result<v1::MergeRegionsReply, Error> {
+        let both = || {
+            let one = self.views.region(RegionId(request.region))?;
+            let other = self.views.region(RegionId(request.other))?;
+            Ok::<_, Error>((one, other))
+        };
+        let (mut one, mut other) = both()?;
         let (left, right) = RegionDescriptor::in_order(&one, &other);
-        left.range_with(right)?;
+        // Of two groups, one region moves first.
+        left.range_with(&RegionDescriptor { group: left.group, ..right.clone() })?;
+        if one.group != other.group {
+            region_moves::bring_together(&self.context, &one, &other, deadline).await?;
+            (one, other) = both()?;
+        }
+        region_moves::refuse_moving(&self.context, &one)?;
+        region_moves::refuse_moving(&self.context, &other)?;
         let merged = self.context.orders.merge(&one, &other).await?;
         // As after a split.
         self.membership.index_regions(std::slice::from_ref(&merged)).await?;
@@ -314,7 +327,26 @@ impl v1::master_server::Master for MasterService {
         let deadline = deadline::of(request.metadata());
         let request = request.into_inner();
         self.admit("merge_regions", request.hello.as_ref())?;
-        answer(self.leading_once(deadline, self.merge(request)).await)
+        answer(self.leading_once(deadline, self.merge(request, deadline)).await)
+    }
+
+    async fn begin_move(&self, request: Request<v1::BeginMoveRequest>) -> Result<Response<v1::BeginMoveReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("begin_move", request.hello.as_ref())?;
+        let begun = region_moves::begin(&self.context, RegionId(request.region), &request.server);
+        answer(self.leading(deadline, begun).await)
+    }
+
+    async fn follow_move(
+        &self,
+        request: Request<v1::FollowMoveRequest>,
+    ) -> Result<Response<v1::FollowMoveReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("follow_move", request.hello.as_ref())?;
+        let followed = async { region_moves::follow(&self.context, MoveId(request.r#move)) };
+        answer(self.leading(deadline, followed).await)
     }
 
     async fn list_procedures(

@@ -173,7 +173,17 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Merge two neighbouring regions of one group.
+    /// Move a region to a server, and wait until it is there.
+    Move {
+        /// The region's number, as `admin regions` shows it.
+        region: u64,
+        /// The server's number or address.
+        #[arg(long, value_name = "SERVER")]
+        to: String,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Merge two neighbouring regions; of two groups, the smaller region moves first.
     Merge {
         /// The number of one region, as `admin regions` shows it.
         region: u64,

@@ -67,6 +67,8 @@ fn every_line_of_the_grammar_is_read() {
         "admin check",
         "admin split 7 --at k",
         "admin merge 7 8",
+        "admin move 7 --to 3",
+        "admin move 7 --to 127.0.0.1:7702 --json",
         "table create t --family f",
         "table create n:t --family f:versions=3,ttl=1d --family g --split-at a --split-at b --region-size 16KiB --set x=y",
         "table create t --family f g --split-at a b c --set x=y z=w",

@@ -1,4 +1,4 @@
-//! `admin`: lists servers, regions and groups; splits, merges, flushes and compacts by hand. The JSON output is part of the
+//! `admin`: lists servers, regions and groups; splits, merges, moves, flushes and compacts by hand. The JSON output is part of the
 //! grammar.
 
 use serde::Serialize;
@@ -67,6 +67,7 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             print_changed(&mut output, &daughters)?;
             output.flush()
         }
+        Admin::Move { region, to, connection } => fleet::move_region(region, &to, &connection).await,
         Admin::Merge { region, other, connection } => {
             let admin = connect(&connection).await?.admin();
             let merged = admin.merge(RegionId(region), RegionId(other)).await;

@@ -1,19 +1,23 @@
-//! `admin` commands about servers and replicas: drain, balance, replication, procedures, and checks. The JSON output is
+//! `admin` commands about servers, replicas and where regions are: moves, drain, balance, replication, procedures, and checks. The JSON output is
 //! part of the grammar.
 
 use std::time::Duration;
 
 use serde::Serialize;
-use terrane_client::{Admin, BalanceMode, BalancePlan, ProcedureInfo, ServerChange, ServerInfo};
+use terrane_client::{
+    Admin, BalanceMode, BalancePlan, MoveState, ProcedureInfo, RegionDescriptor, RegionId, ServerChange, ServerInfo,
+};
 
 use super::connect;
 use crate::args::client::{BalanceWord, Connection};
 use crate::failure::{During, Failure};
-use crate::output::{Output, duration_text};
+use crate::output::{Output, bytes_rounded, duration_text};
 use crate::progress::Progress;
 
 /// How often a drain is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often a move is looked at: a small region moves in a fraction of a second.
+const LOOK_AT_MOVE_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Serialize)]
 struct ProcedureLine<'a> {
@@ -28,6 +32,9 @@ struct ProcedureLine<'a> {
     since_seconds: u64,
     waits_for: &'a str,
     cancellable: bool,
+    bytes: u64,
+    copied_bytes: u64,
+    detail: &'a str,
 }
 
 pub async fn procedures(connection: &Connection) -> Result<(), Failure> {
@@ -46,6 +53,9 @@ fn print_procedures(output: &mut Output, procedures: &[ProcedureInfo]) -> Result
     }
     let row = |procedure: &ProcedureInfo| {
         let steps = match procedure.steps {
+            _ if procedure.bytes > 0 => {
+                format!("{} of {}", bytes_rounded(procedure.copied_bytes), bytes_rounded(procedure.bytes))
+            }
             0 => String::new(),
             steps => format!("{} of {steps}", procedure.steps_done),
         };
@@ -78,6 +88,9 @@ fn procedure_line(procedure: &ProcedureInfo) -> ProcedureLine<'_> {
         since_seconds: procedure.since.as_secs(),
         waits_for: &procedure.waits_for,
         cancellable: procedure.cancellable,
+        bytes: procedure.bytes,
+        copied_bytes: procedure.copied_bytes,
+        detail: &procedure.detail,
     }
 }
 
@@ -166,6 +179,47 @@ pub async fn decommission(server: &str, connection: &Connection) -> Result<(), F
     let (id, address) = (changed.server.0, changed.address.as_str());
     let text = format!("server {id} ({address}) has left the cluster; stop its process");
     said(connection, &text, &ServerLine { done: "decommissioned", server: id, address, replicas: 0 })
+}
+
+#[derive(Serialize)]
+struct MovedLine<'a> {
+    done: &'a str,
+    region: u64,
+    epoch: u64,
+    group: u64,
+    server: u64,
+    address: &'a str,
+}
+
+pub async fn move_region(region: u64, server: &str, connection: &Connection) -> Result<(), Failure> {
+    let admin = connect(connection).await?.admin();
+    let what = || format!("move region {region} to server {server}");
+    let begun = admin.begin_move(RegionId(region), server).await.during(what())?;
+    let moved = until_moved(&admin, begun.id, region).await.map_err(|failure| failure.during(what()))?;
+    let (id, address, group, epoch) = (begun.server.0, begun.address.as_str(), moved.group.0, moved.epoch.0);
+    let text = format!("region {region} is on server {id} ({address}), in group {group}, epoch {epoch}");
+    said(connection, &text, &MovedLine { done: "moved", region, epoch, group, server: id, address })
+}
+
+/// Shows the progress of a move until it has ended. The move continues without us.
+async fn until_moved(admin: &Admin, id: u64, region: u64) -> Result<RegionDescriptor, Failure> {
+    let mut progress = Progress::over_work(&format!("moving region {region}"));
+    loop {
+        match admin.follow_move(id).await.during(format!("look at move-{id}"))? {
+            MoveState::Moved(region) => {
+                progress.finish();
+                return Ok(region);
+            }
+            MoveState::Undone { why } => return Err(Failure::new(why)),
+            MoveState::UnderWay { detail, bytes, copied_bytes, .. } => {
+                let copied = format!("{} of {} copied", bytes_rounded(copied_bytes), bytes_rounded(bytes));
+                let message = if detail.is_empty() { copied } else { format!("{copied}, {detail}") };
+                progress.work(copied_bytes, bytes, &message);
+            }
+            _ => {}
+        }
+        tokio::time::sleep(LOOK_AT_MOVE_EVERY).await;
+    }
 }
 
 #[derive(Serialize)]

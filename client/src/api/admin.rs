@@ -184,7 +184,9 @@ impl Admin {
         self.masters().split(region, at, self.timeout).await
     }
 
-    /// Merges two neighbouring regions of one group, named in either order. Returns the merged region.
+    /// Merges two neighbouring regions, named in either order. Returns the merged region. If they are in two groups, the
+    /// smaller one moves into the group of the other first, which takes as long as the copy of its files: use a handle with a
+    /// longer timeout, or repeat the call.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Invalid`] when the two cannot be merged, with the reason; [`Error::Uncertain`] when the

@@ -145,6 +145,14 @@ impl Master for FakeMaster {
         Err(not_here())
     }
 
+    async fn begin_move(&self, _: Request<v1::BeginMoveRequest>) -> Result<Response<v1::BeginMoveReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn follow_move(&self, _: Request<v1::FollowMoveRequest>) -> Result<Response<v1::FollowMoveReply>, Status> {
+        Err(not_here())
+    }
+
     async fn list_procedures(
         &self,
         _: Request<v1::ClusterRequest>,

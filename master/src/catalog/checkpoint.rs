@@ -13,7 +13,7 @@ use super::codec::{DecodeError, Reader, Writer};
 
 const MAGIC: &[u8; 8] = b"TERRACAT";
 /// The version that is written, and the oldest that is read.
-const CHECKPOINT_VERSION: u16 = 4;
+const CHECKPOINT_VERSION: u16 = 5;
 const CHECKPOINT_VERSION_OLDEST: u16 = 1;
 const CHECKSUM_BYTES: usize = 4;
 

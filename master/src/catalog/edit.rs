@@ -10,6 +10,7 @@ use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, Replica
 use super::changes::ChangePlan;
 use super::codec::{self, DecodeError, EDIT_VERSION, Reader, Writer, check_version};
 use super::groups::GroupPlan;
+use super::moves::{MoveEnd, MoveId, MovePlan};
 use super::namespaces::decode_name;
 use super::page_keys::Secret;
 use super::regions::{decode_descriptor, encode_descriptor};
@@ -45,6 +46,12 @@ pub enum CatalogEdit {
     UndoMembers { group: GroupId, version: u64 },
     /// The change of members has ended, with the voters that the group's leader confirmed.
     EndMembers { group: GroupId, version: u64, members: Vec<ReplicaId> },
+    /// The intent to move a region into another group.
+    BeginMove(MovePlan),
+    /// The intent to undo a move, if it still can be.
+    CancelMove { id: MoveId, why: String },
+    /// A move has ended, as the leader of the region's group says.
+    EndMove { id: MoveId, end: MoveEnd },
     /// The intent to drain a server, or its end.
     DrainServer { server: ServerId, drain: bool },
     /// Removes a server that has no replicas. Its id is not used again.
@@ -116,10 +123,6 @@ impl CatalogEdit {
             Self::Bootstrap(bootstrap) => {
                 out.u8(1);
                 bootstrap.encode(out);
-            }
-            Self::AddServer(registration) if registration.zone.is_empty() => {
-                out.u8(2);
-                registration.encode(out);
             }
             // Without a zone as by builds that know none, which means the same.
             Self::AddServer(registration) if registration.zone.is_empty() => {
@@ -206,6 +209,20 @@ impl CatalogEdit {
             | Self::PromoteMember { .. }
             | Self::UndoMembers { .. }
             | Self::EndMembers { .. } => self.encode_members(out),
+            Self::BeginMove(plan) => {
+                out.u8(60);
+                plan.encode(out);
+            }
+            Self::CancelMove { id, why } => {
+                out.u8(61);
+                out.u64(id.0);
+                out.text(why);
+            }
+            Self::EndMove { id, end } => {
+                out.u8(62);
+                out.u64(id.0);
+                end.encode(out);
+            }
             Self::DrainServer { server, drain } => {
                 out.u8(47);
                 out.u64(server.0);
@@ -316,6 +333,9 @@ impl CatalogEdit {
             49 => Self::SetReplication { replication: from.u32()? },
             50 => Self::SetBalancing { on: flag(from)? },
             51 => Self::ServeGroup { group: GroupId(from.u64()?) },
+            60 => Self::BeginMove(MovePlan::decode(from)?),
+            61 => Self::CancelMove { id: MoveId(from.u64()?), why: from.text()? },
+            62 => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },
             found => return Err(DecodeError::Tag { what: "catalog edit", found }),
         })
     }

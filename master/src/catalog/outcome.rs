@@ -2,6 +2,8 @@
 
 use terrane_types::{RegionId, ServerId, TableId};
 
+use super::moves::MoveId;
+
 /// The outcome of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -13,6 +15,8 @@ pub enum Outcome {
     RegionIds(RegionId),
     /// The new table's id.
     Table(TableId),
+    /// The new move's id.
+    Move(MoveId),
     /// Refused; the catalog is unchanged.
     Refused(Refusal),
 }

@@ -11,6 +11,7 @@ use terrane_types::{
 use super::changes::{ChangePlan, ChangeReason};
 use super::checkpoint::Checkpoint;
 use super::groups::GroupPlan;
+use super::moves::{MoveEnd, MoveId, MovePlan, MoveReason};
 use super::page_keys::Secret;
 use super::requests::RequestId;
 use super::tests::{registration, schema};
@@ -108,6 +109,7 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
         "serve-group" => CatalogEdit::ServeGroup { group: GroupId(line.number(1)) },
         "abandon-group" => CatalogEdit::AbandonGroup { group: GroupId(line.number(1)) },
         "begin-members" | "promote-member" | "undo-members" | "end-members" => members_edit(line),
+        "begin-move" | "cancel-move" | "end-move" => move_edit(line),
         "drain" => CatalogEdit::DrainServer { server: ServerId(line.number(1)), drain: true },
         "undrain" => CatalogEdit::DrainServer { server: ServerId(line.number(1)), drain: false },
         "remove-server" => CatalogEdit::RemoveServer { server: ServerId(line.number(1)) },
@@ -176,6 +178,33 @@ fn members_edit(line: &Line<'_>) -> CatalogEdit {
     }
 }
 
+/// `begin-move r1@1 to=g2 lead=s3 reason=merge`, `cancel-move m1`, `end-move m1 moved=r1@2[a,m):g2`, `end-move m1 undone`.
+fn move_edit(line: &Line<'_>) -> CatalogEdit {
+    match line.words[0] {
+        "begin-move" => {
+            let (id, epoch) = line.words[1].split_once('@').expect("r1@2");
+            CatalogEdit::BeginMove(MovePlan {
+                region: RegionId(number(id)),
+                epoch: RegionEpoch(number(epoch)),
+                to: GroupId(number(line.argument("to").expect("to=GROUP"))),
+                lead: line.argument("lead").map(|server| ServerId(number(server))),
+                reason: match line.argument("reason") {
+                    Some("balance") => MoveReason::Balance,
+                    Some("merge") => MoveReason::Merge,
+                    _ => MoveReason::Operator,
+                },
+                why: "the script asks for it".to_owned(),
+            })
+        }
+        "cancel-move" => CatalogEdit::CancelMove { id: MoveId(line.number(1)), why: "cancelled".to_owned() },
+        _ => {
+            let end = line.argument("moved").map(region).map(MoveEnd::Moved);
+            let end = end.unwrap_or_else(|| MoveEnd::Undone("no quorum".to_owned()));
+            CatalogEdit::EndMove { id: MoveId(line.number(1)), end }
+        }
+    }
+}
+
 fn namespace(name: &str) -> NamespaceName {
     name.parse().unwrap()
 }
@@ -192,6 +221,7 @@ pub fn apply(catalog: &mut Catalog, edit: &CatalogEdit, stamp: u64, out: &mut St
         Outcome::Server(server) => format!("server s{server}"),
         Outcome::RegionIds(first) => format!("region ids from r{first}"),
         Outcome::Table(table) => format!("table t{table}"),
+        Outcome::Move(id) => format!("move m{id}"),
         Outcome::Refused(Refusal::AlreadyExists(what)) => format!("already exists: {what}"),
         Outcome::Refused(Refusal::NotFound(what)) => format!("not found: {what}"),
         Outcome::Refused(Refusal::Changed(what)) => format!("changed: {what}"),
@@ -240,6 +270,23 @@ pub fn show(catalog: &Catalog, part: &str, out: &mut String) {
             for known in catalog.regions().iter().map(|entry| &entry.descriptor) {
                 let RegionDescriptor { region, table, range, epoch, group, schema_version } = known;
                 writeln!(out, "t{table} r{region}@{epoch}{range} g{group} v{schema_version}").unwrap();
+            }
+        }
+        "moves" => {
+            for (id, known) in catalog.moves().iter() {
+                let (region, to, reason) = (&known.region, known.to, known.reason.name());
+                write!(out, "m{id} r{}@{} from=g{} to=g{to} ({reason})", region.region, region.epoch, region.group)
+                    .unwrap();
+                known.lead.iter().for_each(|server| write!(out, " lead=s{server}").unwrap());
+                known.cancelled.iter().for_each(|why| write!(out, " undoing: {why}").unwrap());
+                writeln!(out).unwrap();
+            }
+            for ended in catalog.moves().ended() {
+                let how = match &ended.end {
+                    MoveEnd::Moved(region) => format!("moved to g{}", region.group),
+                    MoveEnd::Undone(why) => format!("undone: {why}"),
+                };
+                writeln!(out, "m{} r{} {how}", ended.id, ended.region).unwrap();
             }
         }
         "namespaces" => {

@@ -7,6 +7,7 @@ use terrane_types::{Error, GroupId, Invalid, ServerId, TableId};
 use super::planner::{self, Step};
 use super::world::{Condition, World};
 use crate::catalog::changes::{ChangeReason, ChangeState};
+use crate::catalog::moves::MoveId;
 use crate::catalog::servers::Servers;
 use crate::catalog::tables::TableState;
 use crate::catalog::{Catalog, CatalogEdit, REPLICATIONS};
@@ -185,6 +186,11 @@ fn shares(catalog: &Catalog, before: &World, after: &World) -> Vec<v1::BalanceSh
 
 /// Undoes a procedure, if that is possible and it would not begin again at once.
 pub async fn cancel(context: &MasterContext, id: &str) -> Result<(), Error> {
+    if let Some(id) = id.strip_prefix("move-").and_then(|number| number.parse().ok()).map(MoveId)
+        && context.move_progress(id).frozen
+    {
+        return Err(invalid(format!("the region of move-{id} is being handed over, which ends by itself in a moment")));
+    }
     let edit = context.journal.read(|catalog| cancellation(catalog, id))?;
     context.journal.record(&edit).await.map(drop)
 }
@@ -211,6 +217,11 @@ pub fn cancellation(catalog: &Catalog, id: &str) -> Result<CatalogEdit, Error> {
                 "table {name} is {}, and groups may have followed already; it ends by itself, and can be altered again then",
                 state.name()
             )))
+        }
+        "move" => {
+            let id = MoveId(number);
+            catalog.moves().get(id).ok_or_else(unknown)?;
+            Ok(CatalogEdit::CancelMove { id, why: "an administrator cancelled it".to_owned() })
         }
         "members" => cancel_members(catalog, GroupId(number)).and_then(|edit| edit.ok_or_else(unknown)),
         "group" => Err(invalid(format!("group {number} is being created and has no data; it ends by itself"))),

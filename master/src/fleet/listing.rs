@@ -1,4 +1,4 @@
-//! One view of everything that is unfinished: changes of tables, new groups, changes of members, drains.
+//! One view of everything that is unfinished: changes of tables, new groups, changes of members, moves of regions, drains.
 
 use std::time::Duration;
 
@@ -7,13 +7,14 @@ use terrane_types::{GroupId, ServerId, TableId};
 
 use crate::catalog::Catalog;
 use crate::catalog::changes::{ChangeState, MemberChange};
+use crate::catalog::moves::MoveId;
 use crate::catalog::servers::Drain;
 use crate::catalog::tables::TableState;
 use crate::context::{MasterContext, Subject};
 use crate::observed::Observations;
 use crate::procedures::{intents, member_change};
 
-/// All unfinished procedures: those of groups, tables and members, then drains.
+/// All unfinished procedures: those of groups, tables, members and regions, then drains.
 pub fn procedures(context: &MasterContext) -> Vec<v1::ProcedureInfo> {
     let wall_ms = terrane_env::time::wall_ms();
     let obstacles = super::planner::obstacles(&super::world(context));
@@ -53,6 +54,7 @@ fn procedure(
         }
         Subject::Table(table) => Some(table_info(catalog, table, blank)?),
         Subject::Members(group) => members_info(catalog, observed, group, blank, wall_ms),
+        Subject::Move(id) => move_info(context, catalog, id, blank, wall_ms),
     }
 }
 
@@ -95,6 +97,39 @@ fn members_info(
         steps,
         since_ms: wall_ms.saturating_sub(change.since_ms),
         cancellable: change.state == ChangeState::Joining,
+        ..blank
+    })
+}
+
+fn move_info(
+    context: &MasterContext,
+    catalog: &Catalog,
+    id: MoveId,
+    blank: v1::ProcedureInfo,
+    wall_ms: u64,
+) -> Option<v1::ProcedureInfo> {
+    const STEPS: u32 = 3;
+    let known = catalog.moves().get(id)?;
+    let progress = context.move_progress(id);
+    let (state, steps_done) = match (&known.cancelled, progress.frozen) {
+        (Some(_), _) => ("undoing", 0),
+        (None, true) => ("frozen", 2),
+        (None, false) => ("copying", u32::from(progress.bytes > 0 && progress.copied_bytes >= progress.bytes)),
+    };
+    let (region, from, to) = (known.region.region, known.region.group, known.to);
+    Some(v1::ProcedureInfo {
+        id: format!("move-{id}"),
+        kind: "move region".to_owned(),
+        subject: format!("region {region} from group {from} to {to}"),
+        state: state.to_owned(),
+        reason: format!("{}: {}", known.reason.name(), known.cancelled.as_ref().unwrap_or(&known.why)),
+        steps_done,
+        steps: STEPS,
+        since_ms: wall_ms.saturating_sub(known.since_ms),
+        cancellable: known.cancelled.is_none() && !progress.frozen,
+        bytes: progress.bytes,
+        copied_bytes: progress.copied_bytes,
+        detail: progress.detail,
         ..blank
     })
 }

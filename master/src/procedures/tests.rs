@@ -30,6 +30,7 @@ impl World {
                     Subject::Group(group) => format!("g{group}"),
                     Subject::Table(table) => format!("t{table}"),
                     Subject::Members(group) => format!("members-of-g{group}"),
+                    Subject::Move(id) => format!("m{id}"),
                 });
                 let names: Vec<_> = names.collect();
                 writeln!(out, "intents: {}", if names.is_empty() { "none".into() } else { names.join(" ") }).unwrap();

@@ -14,6 +14,7 @@ use self::fake::{Mood, Ordered, registration, serve_fake};
 use super::*;
 
 mod fake;
+mod moves;
 mod namespaces;
 mod requests;
 mod several;

@@ -146,6 +146,14 @@ impl Master for IdMaster {
         unsupported()
     }
 
+    async fn begin_move(&self, _: Request<v1::BeginMoveRequest>) -> Result<Response<v1::BeginMoveReply>, Status> {
+        unsupported()
+    }
+
+    async fn follow_move(&self, _: Request<v1::FollowMoveRequest>) -> Result<Response<v1::FollowMoveReply>, Status> {
+        unsupported()
+    }
+
     async fn list_procedures(
         &self,
         _: Request<v1::ClusterRequest>,

@@ -1,8 +1,8 @@
-//! Calls about the fleet: drains, balance, replication, procedures and checks.
+//! Calls about the fleet: drains, moves of regions, balance, replication, procedures and checks.
 
 use std::time::Duration;
 
-use terrane_types::{GroupId, ServerId};
+use terrane_types::{GroupId, RegionDescriptor, RegionId, ServerId};
 
 use super::Admin;
 use crate::error::Error;
@@ -117,6 +117,52 @@ pub struct ProcedureInfo {
     pub waits_for: String,
     /// Whether it can be cancelled.
     pub cancellable: bool,
+    /// The bytes that it copies; 0: not known, or none.
+    pub bytes: u64,
+    /// The bytes that are copied.
+    pub copied_bytes: u64,
+    /// What it does now; empty: not known.
+    pub detail: String,
+}
+
+/// A move of a region that has begun.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MoveBegun {
+    /// Its id, for [`Admin::follow_move`]. [`Admin::cancel`] takes it as `move-ID`.
+    pub id: u64,
+    /// The server that the region moves to.
+    pub server: ServerId,
+    /// Its address.
+    pub address: String,
+    /// The group that the region was in.
+    pub from: GroupId,
+    /// The group that it moves to.
+    pub to: GroupId,
+}
+
+/// How far a move of a region is.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum MoveState {
+    /// It is under way.
+    UnderWay {
+        /// What it does or waits for.
+        detail: String,
+        /// Whether requests to the region wait.
+        is_frozen: bool,
+        /// The bytes of the region's files.
+        bytes: u64,
+        /// The bytes that are copied.
+        copied_bytes: u64,
+    },
+    /// The region is in its new group.
+    Moved(RegionDescriptor),
+    /// The region stays where it was.
+    Undone {
+        /// Why.
+        why: String,
+    },
 }
 
 /// Whether a server can be stopped.
@@ -165,6 +211,24 @@ impl Admin {
     /// lost: repeat the call.
     pub async fn change_server(&self, server: &str, change: ServerChange) -> Result<ServerChanged, Error> {
         self.masters().change_server(server.to_owned(), change, self.timeout).await
+    }
+
+    /// Begins to move a region to a server, which is named by its id or address. It moves into a group that this server
+    /// leads; if there is none, into one that the server has a replica of and leads afterwards.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Invalid`] when it cannot work, with what would; [`Error::Uncertain`] when the answer was
+    /// lost: repeat the call.
+    pub async fn begin_move(&self, region: RegionId, server: &str) -> Result<MoveBegun, Error> {
+        self.masters().begin_move(region, server.to_owned(), self.timeout).await
+    }
+
+    /// How far a move is, or how it ended.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when there was no such move, or it ended long ago.
+    pub async fn follow_move(&self, id: u64) -> Result<MoveState, Error> {
+        self.masters().follow_move(id, self.timeout).await
     }
 
     /// Shows or begins the plan of balancing, or switches balancing on or off.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use terrane_proto::v1;
-use terrane_types::{GroupId, ServerId};
+use terrane_types::{GroupId, RegionId, ServerId};
 
 use super::timed;
 use crate::api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, ProcedureInfo, RestartVerdict,
-    ServerChange, ServerChanged,
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, MoveBegun, MoveState,
+    ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -31,6 +31,35 @@ impl Masters {
             let reply: v1::ChangeServerReply = ask!(self, Kind::Change, timeout, change_server, request)?;
             let v1::ChangeServerReply { server, address, replicas, leaders } = reply;
             Ok(ServerChanged { server: ServerId(server), address, replicas, leaders })
+        })
+    }
+
+    pub(crate) fn begin_move(
+        &self,
+        region: RegionId,
+        server: String,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<MoveBegun, Error>> {
+        Box::pin(async move {
+            let request = v1::BeginMoveRequest { hello: self.hello(), region: region.0, server };
+            let reply: v1::BeginMoveReply = ask!(self, Kind::Change, timeout, begin_move, request)?;
+            let v1::BeginMoveReply { r#move: id, server, address, from_group, to_group } = reply;
+            let (from, to) = (GroupId(from_group), GroupId(to_group));
+            Ok(MoveBegun { id, server: ServerId(server), address, from, to })
+        })
+    }
+
+    pub(crate) fn follow_move(&self, id: u64, timeout: Duration) -> BoxFuture<'_, Result<MoveState, Error>> {
+        Box::pin(async move {
+            let request = v1::FollowMoveRequest { hello: self.hello(), r#move: id };
+            let reply: v1::FollowMoveReply = ask!(self, Kind::Read, timeout, follow_move, request)?;
+            let v1::FollowMoveReply { state, detail, copied_bytes, bytes, region } = reply;
+            Ok(match (state.as_str(), region) {
+                ("moved", Some(region)) => MoveState::Moved(region.try_into()?),
+                ("moved", None) => return Err(Error::internal("the master answered a move without its region")),
+                ("undone", _) => MoveState::Undone { why: detail },
+                (state, _) => MoveState::UnderWay { detail, is_frozen: state == "frozen", bytes, copied_bytes },
+            })
         })
     }
 
@@ -137,5 +166,8 @@ fn procedure_info(info: v1::ProcedureInfo) -> ProcedureInfo {
         since: Duration::from_millis(info.since_ms),
         waits_for: info.waits_for,
         cancellable: info.cancellable,
+        bytes: info.bytes,
+        copied_bytes: info.copied_bytes,
+        detail: info.detail,
     }
 }

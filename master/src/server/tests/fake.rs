@@ -26,11 +26,25 @@ pub enum Mood {
 }
 
 /// The orders that the servers of a test received.
-#[derive(Default)]
 pub struct Ordered {
     pub mood: Mutex<BTreeMap<u64, Mood>>,
     pub groups: Mutex<Vec<(u64, v1::CreateGroupRequest)>>,
     pub tables: Mutex<Vec<(u64, v1::ChangeTablesRequest)>>,
+    pub moves: Mutex<Vec<v1::MoveRegionRequest>>,
+    /// What every order to move a region is answered.
+    pub moving: Mutex<Result<v1::MoveRegionReply, Error>>,
+}
+
+impl Default for Ordered {
+    fn default() -> Self {
+        Self {
+            mood: Mutex::default(),
+            groups: Mutex::default(),
+            tables: Mutex::default(),
+            moves: Mutex::default(),
+            moving: Mutex::new(Err(Error::Unsupported { feature: "moves of regions".into() })),
+        }
+    }
 }
 
 struct FakeServer {
@@ -135,8 +149,14 @@ impl RegionServer for FakeServer {
         Ok(Response::new(v1::SplitReply { daughters: vec![daughter(500, "", "k"), daughter(501, "k", "")] }))
     }
 
-    async fn move_region(&self, _: Request<v1::MoveRegionRequest>) -> Result<Response<v1::MoveRegionReply>, Status> {
-        Err(Status::unimplemented("a fake server moves no region"))
+    async fn move_region(
+        &self,
+        request: Request<v1::MoveRegionRequest>,
+    ) -> Result<Response<v1::MoveRegionReply>, Status> {
+        let request = request.into_inner();
+        let reply = self.ordered.moving.lock().clone();
+        self.ordered.moves.lock().push(request);
+        reply.map(Response::new).map_err(|refused| error::status(&refused))
     }
 
     async fn stage_region(&self, _: Request<v1::StageRegionRequest>) -> Result<Response<v1::StageRegionReply>, Status> {

@@ -1,0 +1,246 @@
+//! Moves of regions: what an administrator asks, what the region's leader is ordered, and what a restarted master does.
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Every group is led by its planned leader, and all members are caught up.
+async fn report_all(cluster: &mut Cluster) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let request = v1::ClusterRequest { hello: cluster.hello(0) };
+        let groups = cluster.client.list_groups(request).await.unwrap().into_inner().groups;
+        if groups.len() == 12 && groups.iter().all(|group| group.state == "open") {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "the groups were not created: {groups:?}");
+        tokio::task::yield_now().await;
+    }
+    let regions = cluster.regions().await;
+    for server in 1..=3 {
+        let created: Vec<v1::CreateGroupRequest> = cluster
+            .ordered
+            .groups
+            .lock()
+            .iter()
+            .filter(|(to, _)| *to == server)
+            .map(|(_, order)| order.clone())
+            .collect();
+        let led: BTreeSet<u64> = created.iter().filter(|order| order.lead).map(|order| order.group).collect();
+        let group = |order: &v1::CreateGroupRequest| {
+            let member = |member: &v1::GroupMember| v1::MemberProgress {
+                replica: member.replica,
+                server: member.server,
+                voter: true,
+                matched: 10,
+                alive: true,
+                ..v1::MemberProgress::default()
+            };
+            let (replica, leader) = (order.replica, if order.lead { server } else { 0 });
+            let members = if order.lead { order.members.iter().map(member).collect() } else { Vec::new() };
+            v1::GroupReport { group: order.group, replica, term: 1, leader, members, ..v1::GroupReport::default() }
+        };
+        let of_led =
+            regions.iter().filter_map(|info| info.descriptor.clone()).filter(|region| led.contains(&region.group));
+        let region = |descriptor| v1::RegionReport {
+            descriptor: Some(descriptor),
+            bytes: 7,
+            state: "open".into(),
+            group_term: 1,
+            load: None,
+        };
+        let request = v1::ReportRequest {
+            hello: cluster.hello(server),
+            server,
+            boot: 1,
+            groups: created.iter().map(group).collect(),
+            regions: of_led.map(region).collect(),
+            clock_ms: terrane_env::time::wall_ms(),
+            ..v1::ReportRequest::default()
+        };
+        cluster.client.report(request).await.unwrap();
+    }
+}
+
+async fn begin(cluster: &mut Cluster, region: u64, server: &str) -> Result<v1::BeginMoveReply, Error> {
+    let request = v1::BeginMoveRequest { hello: cluster.hello(0), region, server: server.to_owned() };
+    cluster.client.begin_move(request).await.map(Response::into_inner).map_err(|status| error::from_status(&status))
+}
+
+async fn follow(cluster: &mut Cluster, id: u64) -> v1::FollowMoveReply {
+    let request = v1::FollowMoveRequest { hello: cluster.hello(0), r#move: id };
+    cluster.client.follow_move(request).await.unwrap().into_inner()
+}
+
+async fn until(cluster: &mut Cluster, id: u64, what: &str, holds: impl Fn(&v1::FollowMoveReply) -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let state = follow(cluster, id).await;
+        if holds(&state) {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "not {what}: {state:?}");
+        tokio::task::yield_now().await;
+    }
+}
+
+fn copying() -> Result<v1::MoveRegionReply, Error> {
+    let (state, detail) = (v1::MoveState::Copying.into(), "round 1".to_owned());
+    Ok(v1::MoveRegionReply { state, detail, copied_bytes: 40, bytes: 100, region: None })
+}
+
+fn moved(region: &v1::RegionDescriptor, to: u64) -> Result<v1::MoveRegionReply, Error> {
+    let region = v1::RegionDescriptor { epoch: region.epoch + 1, group: to, ..region.clone() };
+    Ok(v1::MoveRegionReply { state: v1::MoveState::Moved.into(), region: Some(region), ..Default::default() })
+}
+
+/// The server that leads the group of the first region, and another one.
+async fn one_and_another(cluster: &mut Cluster) -> (u64, u64) {
+    let located = cluster.locate("").await;
+    let leader = located.groups.iter().find(|group| group.group == located.regions[0].group).unwrap().leader;
+    (leader, leader % 3 + 1)
+}
+
+#[tokio::test]
+async fn a_region_moves_to_a_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &["m"]).await;
+    report_all(&mut cluster).await;
+    let region = cluster.regions().await[0].descriptor.clone().unwrap();
+    let (there, other) = one_and_another(&mut cluster).await;
+    *cluster.ordered.moving.lock() = copying();
+
+    let begun = begin(&mut cluster, region.region, &other.to_string()).await.unwrap();
+    assert_eq!((begun.r#move, begun.server, begun.from_group), (1, other, region.group));
+    until(&mut cluster, 1, "copying", |state| (state.state.as_str(), state.copied_bytes) == ("copying", 40)).await;
+    let order = cluster.ordered.moves.lock()[0].clone();
+    assert_eq!((order.region, order.epoch, order.to_group), (region.region, region.epoch, begun.to_group));
+    assert_eq!((order.members.len(), order.cancel), (3, false));
+    let again = begin(&mut cluster, region.region, &other.to_string()).await.unwrap();
+    assert_eq!(again, begun, "the answer to the first request may have been lost");
+
+    // Nothing else happens to the region meanwhile.
+    let refused = begin(&mut cluster, region.region, &there.to_string()).await.unwrap_err();
+    assert!(refused.to_string().contains("terrane admin cancel move-1"), "{refused}");
+    let split = v1::SplitRegionRequest { hello: cluster.hello(0), region: region.region, at: Bytes::new() };
+    let refused = refusal(cluster.client.split_region(split)).await;
+    assert!(refused.to_string().contains("is moving to group"), "{refused}");
+    let request = v1::ClusterRequest { hello: cluster.hello(0) };
+    let listed = cluster.client.list_procedures(request).await.unwrap().into_inner().procedures;
+    let listed: Vec<_> = listed.iter().filter(|info| info.kind == "move region").collect();
+    assert_eq!((listed.len(), listed[0].id.as_str(), listed[0].copied_bytes, listed[0].bytes), (1, "move-1", 40, 100));
+
+    *cluster.ordered.moving.lock() = moved(&region, begun.to_group);
+    until(&mut cluster, 1, "moved", |state| state.state == "moved").await;
+    let now = cluster.regions().await[0].descriptor.clone().unwrap();
+    assert_eq!((now.region, now.epoch, now.group), (region.region, region.epoch + 1, begun.to_group));
+    let refused = begin(&mut cluster, region.region, &other.to_string()).await.unwrap_err();
+    assert!(refused.to_string().contains("already"), "{refused}");
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_move_that_cannot_work_is_refused_with_what_would() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &[]).await;
+    let (there, other) = one_and_another(&mut cluster).await;
+    let region = cluster.regions().await[0].descriptor.as_ref().unwrap().region;
+    let refused = begin(&mut cluster, region, &other.to_string()).await.unwrap_err();
+    assert!(refused.to_string().contains("wait until `terrane admin groups` shows one"), "{refused}");
+    report_all(&mut cluster).await;
+    for (region, server, says) in
+        [(77, "1", "region 77"), (region, "9", "server 9 (known: 1"), (region, there.to_string().as_str(), "already")]
+    {
+        let refused = begin(&mut cluster, region, server).await.unwrap_err();
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+    cluster.add_server(4).await;
+    let drain = v1::ChangeServerRequest { hello: cluster.hello(0), server: other.to_string(), ..Default::default() };
+    cluster.client.change_server(drain).await.unwrap();
+    let refused = begin(&mut cluster, region, &other.to_string()).await.unwrap_err();
+    assert!(refused.to_string().contains(&format!("terrane admin undrain {other}")), "{refused}");
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_restarted_master_continues_a_move_and_a_cancelled_one_is_undone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &["m"]).await;
+    report_all(&mut cluster).await;
+    let regions = cluster.regions().await;
+    let (_, other) = one_and_another(&mut cluster).await;
+    *cluster.ordered.moving.lock() = copying();
+    let region = regions[0].descriptor.clone().unwrap();
+    begin(&mut cluster, region.region, &other.to_string()).await.unwrap();
+    until(&mut cluster, 1, "copying", |state| state.copied_bytes == 40).await;
+
+    let mut cluster = cluster.restarted(dir.path()).await;
+    cluster.ordered.moves.lock().clear();
+    until(&mut cluster, 1, "copying after the restart", |state| state.copied_bytes == 40).await;
+    let cancel = v1::CancelProcedureRequest { hello: cluster.hello(0), id: "move-1".to_owned() };
+    cluster.client.cancel_procedure(cancel.clone()).await.unwrap();
+    until(&mut cluster, 1, "being undone", |state| state.detail.contains("being undone")).await;
+    let undone = v1::MoveRegionReply { state: v1::MoveState::Undone.into(), ..v1::MoveRegionReply::default() };
+    *cluster.ordered.moving.lock() = Ok(undone);
+    until(&mut cluster, 1, "undone", |state| state.state == "undone" && state.detail.contains("cancelled")).await;
+    assert!(cluster.ordered.moves.lock().iter().any(|order| order.cancel), "the leader was told");
+    assert_eq!(cluster.regions().await[0].descriptor.as_ref(), Some(&region), "the region stays");
+    assert!(matches!(refusal(cluster.client.cancel_procedure(cancel)).await, Error::NotFound { .. }));
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn regions_of_two_groups_are_brought_together_before_they_merge() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &["m"]).await;
+    report_all(&mut cluster).await;
+    let regions: Vec<_> = cluster.regions().await.iter().filter_map(|info| info.descriptor.clone()).collect();
+    let (left, right) = (regions[0].clone(), regions[1].clone());
+    assert_ne!(left.group, right.group);
+    *cluster.ordered.moving.lock() = copying();
+    let merge = v1::MergeRegionsRequest { hello: cluster.hello(0), region: left.region, other: right.region };
+    let request = within(merge.clone(), Duration::from_millis(500));
+    let refused = refusal(cluster.client.merge_regions(request)).await;
+    assert!(refused.to_string().contains("move-1"), "{refused}");
+    *cluster.ordered.moving.lock() = moved(&left, right.group);
+    cluster.client.merge_regions(merge).await.unwrap();
+    assert_eq!(cluster.ordered.moves.lock()[0].region, left.region);
+    assert_eq!(cluster.regions().await.len(), 1);
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_dropped_table_waits_for_the_move_of_its_region() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    cluster.create_table("t", &[]).await;
+    report_all(&mut cluster).await;
+    let region = cluster.regions().await[0].descriptor.clone().unwrap();
+    let (_, other) = one_and_another(&mut cluster).await;
+    *cluster.ordered.moving.lock() = copying();
+    let begun = begin(&mut cluster, region.region, &other.to_string()).await.unwrap();
+    until(&mut cluster, 1, "copying", |state| state.copied_bytes == 40).await;
+    let drop = v1::DropTableRequest { hello: cluster.hello(0), name: "t".into(), ..Default::default() };
+    let refused = refusal(cluster.client.drop_table(within(drop.clone(), Duration::from_millis(500)))).await;
+    assert!(refused.to_string().contains("the move of region 31 (move-1)"), "{refused}");
+    cluster.ordered.tables.lock().clear();
+    // It was too late to undo it: the drop is ordered where the region is now.
+    *cluster.ordered.moving.lock() = moved(&region, begun.to_group);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while cluster.describe("t").await.is_ok() {
+        assert!(tokio::time::Instant::now() < deadline, "the table was not dropped");
+        tokio::task::yield_now().await;
+    }
+    let dropped: Vec<u64> = cluster.ordered.tables.lock().iter().map(|(_, order)| order.group).collect();
+    assert_eq!(dropped, [begun.to_group]);
+    cluster.end().await;
+}
