@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use crate::catalog::moves::MoveId;
 use crate::catalog::tables::{TableEntry, TableState};
+use crate::fleet::loads::LoadAverages;
 use crate::journal::Journal;
 use crate::leadership::Leadership;
 use crate::liveness::Moment;
@@ -84,6 +85,8 @@ pub struct MasterContext {
     pub fleet: FleetSettings,
     /// Why a create was undone, by table.
     failures: Mutex<BTreeMap<TableId, Error>>,
+    /// What regions were asked for lately.
+    pub loads: Mutex<LoadAverages>,
     /// What each running procedure waits for, for `status`.
     waits: Mutex<BTreeMap<Subject, Wait>>,
     /// The unfinished procedures that this master has seen.
@@ -105,8 +108,21 @@ impl MasterContext {
     ) -> Self {
         let leadership = Leadership::new(journal.clone());
         let (failures, waits, seen, moves) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
-        let waiting = Notify::new();
-        Self { journal, leadership, observed, orders, groups_per_server, fleet, failures, waits, seen, moves, waiting }
+        let (waiting, loads) = (Notify::new(), Mutex::default());
+        Self {
+            journal,
+            leadership,
+            observed,
+            orders,
+            groups_per_server,
+            fleet,
+            failures,
+            loads,
+            waits,
+            seen,
+            moves,
+            waiting,
+        }
     }
 
     /// Why a table's create was undone; returned once.

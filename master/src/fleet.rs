@@ -1,7 +1,9 @@
 //! Keeps the replicas and leaderships of groups where they belong: repair, drain, replication, balance.
 //!
 //! `world` is what the planner looks at, `planner` decides, and the loop here begins what it decided: changes of members as
-//! journaled intents (`crate::procedures`), transfers of leadership as orders. `strays` are replicas that no catalog lists.
+//! journaled intents (`crate::procedures`), transfers of leadership as orders. When nothing is left to do about groups,
+//! `spread` decides which regions move between them, from what `shares` and `loads` tell, and `merges` which small neighbours
+//! are brought together. `strays` are replicas that no catalog lists.
 //! `intents` are an administrator's changes, `region_moves` those of where a region is; `listing`, `restart` and `check` answer
 //! questions.
 //!
@@ -11,22 +13,28 @@
 pub mod check;
 pub mod intents;
 pub mod listing;
+pub mod loads;
+pub mod merges;
 pub mod planner;
 pub mod region_moves;
 pub mod restart;
+pub mod shares;
+pub mod spread;
 pub mod strays;
 pub mod world;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use terrane_types::{Error, GroupId};
+use terrane_types::{Error, GroupId, RegionId};
 
 use self::planner::{Action, Step};
+use self::spread::{RegionStep, Spread};
 use self::strays::Stray;
 use self::world::World;
 use crate::catalog::CatalogEdit;
 use crate::catalog::changes::ChangePlan;
+use crate::catalog::moves::MovePlan;
 use crate::context::MasterContext;
 use crate::liveness::Moment;
 use crate::observed::now;
@@ -37,6 +45,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const SPREAD_TRANSFERS_MAX: usize = 4;
 /// How long a group that refused to hand over its leadership is left alone.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
+/// Moves of regions in the whole cluster at a time.
+const MOVES_MAX: usize = 16;
 /// Orders to remove strays in one look.
 const STRAYS_MAX: usize = 16;
 
@@ -50,9 +60,10 @@ pub fn world(context: &MasterContext) -> World {
 pub async fn drive(context: &MasterContext) {
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut refused = BTreeMap::new();
+    let (mut refused, mut unmerged) = (BTreeMap::new(), BTreeMap::new());
     loop {
         looks.tick().await;
+        watch_loads(context);
         if context.leadership.confirm().await.is_err() {
             continue;
         }
@@ -60,6 +71,10 @@ pub async fn drive(context: &MasterContext) {
         remove_strays(context).await;
         hand_over(context, balance, &mut refused).await;
         begin_changes(context, balance).await;
+        merge_neighbours(context, &mut unmerged).await;
+        if balance {
+            begin_moves(context).await;
+        }
     }
 }
 
@@ -67,6 +82,7 @@ pub async fn drive(context: &MasterContext) {
 pub async fn balance_now(context: &MasterContext) {
     hand_over(context, true, &mut BTreeMap::new()).await;
     begin_changes(context, true).await;
+    begin_moves(context).await;
 }
 
 /// Hands over leaderships. A group that refused is left alone for a while, so that it does not keep others waiting.
@@ -94,6 +110,67 @@ async fn begin_changes(context: &MasterContext, balance: bool) {
             // The catalog has changed since: the next look plans with what it is now.
             Err(error) => tracing::info!(group = %step.group, %error, "a change of members was not begun"),
         }
+    }
+}
+
+/// Notes what regions are asked for at present.
+fn watch_loads(context: &MasterContext) {
+    context.journal.read(|catalog| {
+        context.observed.with(|observed| context.loads.lock().look(catalog, observed));
+    });
+}
+
+/// The plan of moves for a world: those that even out the shares of servers, or one for a merge. Nothing moves while groups
+/// still do.
+pub fn plan_moves(context: &MasterContext, world: &World) -> (Vec<RegionStep>, Spread, Spread) {
+    let wall_ms = terrane_env::time::wall_ms();
+    context.journal.read(|catalog| {
+        context.observed.with(|observed| {
+            let spread = shares::spread(catalog, observed, &context.loads.lock(), world, wall_ms);
+            let (mut steps, after) = spread::plan(&spread);
+            if steps.is_empty() {
+                steps.extend(merges::plan(catalog, observed, &spread, wall_ms));
+            }
+            (steps, spread, after)
+        })
+    })
+}
+
+/// Records the moves that may begin now.
+async fn begin_moves(context: &MasterContext) {
+    let present = world(context);
+    if !planner::plan(&present, true).0.is_empty() {
+        return;
+    }
+    let (steps, spread, _) = plan_moves(context, &present);
+    let room = MOVES_MAX.saturating_sub(context.journal.read(|catalog| catalog.moves().iter().len()));
+    for step in spread::admitted(&spread, &steps, context.fleet.changes_per_server).into_iter().take(room) {
+        let (why, reason) = (step.why.clone(), step.reason());
+        let (region, epoch, to, merge_with) = (step.region, step.epoch, step.to.0, step.merge_with);
+        let plan = MovePlan { region, epoch, to, lead: None, reason, why, merge_with };
+        match region_moves::record(context, &plan).await {
+            Ok(id) => tracing::info!(%region, %id, what = step.describe(), why = step.why, "a region moves"),
+            // It has changed since: the next look plans with what it is now.
+            Err(error) => tracing::info!(%region, %error, "a move of a region was not begun"),
+        }
+    }
+}
+
+/// Merges the neighbours that were brought together for it. A pair that refuses is left alone for a while.
+async fn merge_neighbours(context: &MasterContext, refused: &mut BTreeMap<RegionId, Moment>) {
+    refused.retain(|_, at| now().since(*at) < REFUSED_FOR);
+    let wall_ms = terrane_env::time::wall_ms();
+    let due: Vec<_> = context.journal.read(|catalog| merges::due(catalog, wall_ms).collect());
+    for (one, other) in due {
+        if refused.contains_key(&one.region) {
+            continue;
+        }
+        tracing::info!(one = %one.region, other = %other.region, "two small regions that are now in one group are merged");
+        if let Err(error) = context.orders.merge(&one, &other).await {
+            tracing::info!(one = %one.region, other = %other.region, %error, "two regions were not merged");
+        }
+        // Also after a merge: its report changes the map a moment later.
+        refused.insert(one.region, now());
     }
 }
 

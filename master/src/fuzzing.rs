@@ -221,6 +221,7 @@ fn draw_move_edit(dice: &mut Dice) -> CatalogEdit {
             lead: dice.flag().then(|| ServerId(small(dice))),
             reason: dice.pick(&[MoveReason::Operator, MoveReason::Balance, MoveReason::Merge]),
             why: dice.text(10),
+            merge_with: dice.flag().then(|| RegionId(small(dice))),
         }),
     }
 }

@@ -85,6 +85,8 @@ pub struct RegionSeen {
     pub term: u64,
     /// What is requested of it, per second.
     pub load: v1::RegionLoad,
+    /// What decides whether it merges with a neighbour; not known while it changes.
+    pub shape: Option<v1::RegionShape>,
 }
 
 /// A server's load and health issues.
@@ -154,6 +156,8 @@ pub struct RegionView {
     pub state: String,
     /// What is requested of it, per second.
     pub load: v1::RegionLoad,
+    /// What decides whether it merges with a neighbour; not known while it changes.
+    pub shape: Option<v1::RegionShape>,
 }
 
 /// What a report changed.
@@ -193,7 +197,7 @@ impl Inventory {
                 continue;
             }
             let (descriptor, state) = (seen.descriptor.clone(), seen.state);
-            let region = RegionView { descriptor, bytes: seen.bytes, state, load: seen.load };
+            let region = RegionView { descriptor, bytes: seen.bytes, state, load: seen.load, shape: seen.shape };
             view.regions.insert(seen.descriptor.region, region);
             absorbed.claims.push(seen.descriptor);
         }
@@ -298,7 +302,8 @@ mod tests {
         let regions = line.argument("regions").into_iter().flat_map(|regions| regions.split(',')).map(|region| {
             let (region, bytes) = region.split_once(':').expect("REGION:BYTES");
             let descriptor = RegionDescriptor { group: GROUP, ..descriptor(number(region), "", "", 1) };
-            RegionSeen { descriptor, bytes: number(bytes), state: "open".into(), term, load: v1::RegionLoad::default() }
+            let load = v1::RegionLoad::default();
+            RegionSeen { descriptor, bytes: number(bytes), state: "open".into(), term, load, shape: None }
         });
         let leader = line.argument("leader").map(|leader| ServerId(number(leader)));
         Report {

@@ -320,6 +320,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             state: seen.state,
             term: seen.group_term,
             load: seen.load.unwrap_or_default(),
+            shape: seen.shape,
         })
     });
     Ok(Report {

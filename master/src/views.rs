@@ -445,6 +445,7 @@ mod tests {
                 state: UNSPLITTABLE.into(),
                 term: 3,
                 load: v1::RegionLoad::default(),
+                shape: None,
             }],
             load: ServerLoad { issues: vec!["a file is damaged".into()], ..ServerLoad::default() },
         });

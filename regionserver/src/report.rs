@@ -351,7 +351,18 @@ fn region_report(hosted: &HostedRegion, term: u64) -> v1::RegionReport {
         state: state.to_owned(),
         group_term: term,
         load: Some(v1::RegionLoad { rows_read: load.rows_read, rows_written: load.rows_written, bytes: load.bytes }),
+        shape: region_shape(hosted),
     }
+}
+
+fn region_shape(hosted: &HostedRegion) -> Option<v1::RegionShape> {
+    let is_free = hosted.is_in_manifest() && !hosted.is_changing() && !hosted.engine.is_being_read();
+    let planned = hosted.state().planned.clone();
+    is_free.then(|| v1::RegionShape {
+        planned_start: planned.start,
+        planned_end: planned.end,
+        age_ms: u64::try_from(hosted.age(terrane_env::time::now_ns()).as_millis()).unwrap_or(u64::MAX),
+    })
 }
 
 #[cfg(test)]

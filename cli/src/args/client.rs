@@ -140,7 +140,7 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Spread replicas and leaderships now, show the plan, or switch automatic balancing on or off.
+    /// Spread replicas, leaderships and regions now, show the plan, or switch automatic balancing on or off.
     Balance {
         /// `now` (the default), `on` or `off`.
         #[arg(value_name = "on|off|now", conflicts_with = "dry_run")]

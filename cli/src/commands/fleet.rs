@@ -280,6 +280,12 @@ struct ShareLine<'a> {
     replicas: u32,
     leaders_after: u32,
     replicas_after: u32,
+    regions: u32,
+    regions_after: u32,
+    bytes: u64,
+    bytes_after: u64,
+    load: u64,
+    load_after: u64,
 }
 
 pub async fn balance(mode: Option<BalanceWord>, dry_run: bool, connection: &Connection) -> Result<(), Failure> {
@@ -313,6 +319,12 @@ fn balance_line(plan: &BalancePlan) -> BalanceLine<'_> {
                 replicas: share.replicas,
                 leaders_after: share.leaders_after,
                 replicas_after: share.replicas_after,
+                regions: share.regions,
+                regions_after: share.regions_after,
+                bytes: share.bytes,
+                bytes_after: share.bytes_after,
+                load: share.load,
+                load_after: share.load_after,
             })
             .collect(),
         obstacles: &plan.obstacles,
@@ -332,17 +344,20 @@ fn print_plan(output: &mut Output, plan: &BalancePlan, mode: BalanceMode) -> Res
     }
     plan.obstacles.iter().try_for_each(|obstacle| output.line(&format!("! {obstacle}")))?;
     output.line("")?;
-    let share =
-        |before: u32, after: u32| if before == after { before.to_string() } else { format!("{before} -> {after}") };
+    let change = |before: String, after: String| if before == after { before } else { format!("{before} -> {after}") };
+    let share = |before: u32, after: u32| change(before.to_string(), after.to_string());
     let rows = plan.shares.iter().map(|of| {
         vec![
             of.server.to_string(),
             of.address.clone(),
             share(of.leaders, of.leaders_after),
             share(of.replicas, of.replicas_after),
+            share(of.regions, of.regions_after),
+            change(bytes_rounded(of.bytes), bytes_rounded(of.bytes_after)),
+            change(of.load.to_string(), of.load_after.to_string()),
         ]
     });
-    output.table(&["server", "address", "leaders", "replicas"], rows.collect())
+    output.table(&["server", "address", "leaders", "replicas", "regions", "size", "load/s"], rows.collect())
 }
 
 #[derive(Serialize)]

@@ -72,6 +72,8 @@ pub struct MovePlan {
     pub reason: MoveReason,
     /// Why, for people.
     pub why: String,
+    /// The neighbour that the master merges it with afterwards, without being asked.
+    pub merge_with: Option<RegionId>,
 }
 
 /// A move that has begun and has not ended.
@@ -87,6 +89,8 @@ pub struct RegionMove {
     pub reason: MoveReason,
     /// Why, for people.
     pub why: String,
+    /// The neighbour that the master merges it with afterwards, without being asked.
+    pub merge_with: Option<RegionId>,
     /// Why it is to be undone, if it still can be.
     pub cancelled: Option<String>,
     /// The stamp of the entry that began it, in milliseconds since 1970.
@@ -111,6 +115,8 @@ pub struct EndedMove {
     pub region: RegionId,
     /// The group that it was to move to.
     pub to: GroupId,
+    /// The neighbour that the master merges it with.
+    pub merge_with: Option<RegionId>,
     /// How it ended.
     pub end: MoveEnd,
     /// The stamp of the entry that ended it, in milliseconds since 1970.
@@ -187,6 +193,10 @@ impl Moves {
     }
 }
 
+fn decode_partner(from: &mut Reader<'_>) -> Result<Option<RegionId>, DecodeError> {
+    Ok(Some(RegionId(from.u64()?)).filter(|region| region.0 != 0))
+}
+
 impl MovePlan {
     pub(super) fn encode(&self, out: &mut Writer) {
         out.u64(self.region.0);
@@ -195,6 +205,7 @@ impl MovePlan {
         out.u64(self.lead.map_or(0, |server| server.0));
         out.u8(self.reason.code());
         out.text(&self.why);
+        out.u64(self.merge_with.map_or(0, |region| region.0));
     }
 
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -205,6 +216,7 @@ impl MovePlan {
             lead: Some(ServerId(from.u64()?)).filter(|server| server.0 != 0),
             reason: MoveReason::of_code(from.u8()?)?,
             why: from.text()?,
+            merge_with: decode_partner(from)?,
         })
     }
 }
@@ -216,6 +228,7 @@ impl RegionMove {
         out.u64(self.lead.map_or(0, |server| server.0));
         out.u8(self.reason.code());
         out.text(&self.why);
+        out.u64(self.merge_with.map_or(0, |region| region.0));
         out.u8(u8::from(self.cancelled.is_some()));
         out.text(self.cancelled.as_deref().unwrap_or_default());
         out.u64(self.since_ms);
@@ -225,12 +238,13 @@ impl RegionMove {
         let (region, to) = (decode_descriptor(from)?, GroupId(from.u64()?));
         let lead = Some(ServerId(from.u64()?)).filter(|server| server.0 != 0);
         let (reason, why) = (MoveReason::of_code(from.u8()?)?, from.text()?);
+        let merge_with = decode_partner(from)?;
         let cancelled = match (from.u8()?, from.text()?) {
             (0, text) if text.is_empty() => None,
             (1, text) => Some(text),
             (found, _) => return Err(DecodeError::Tag { what: "mark of a cancelled move", found }),
         };
-        Ok(Self { region, to, lead, reason, why, cancelled, since_ms: from.u64()? })
+        Ok(Self { region, to, lead, reason, why, merge_with, cancelled, since_ms: from.u64()? })
     }
 }
 
@@ -262,6 +276,7 @@ impl EndedMove {
         out.u64(self.id.0);
         out.u64(self.region.0);
         out.u64(self.to.0);
+        out.u64(self.merge_with.map_or(0, |region| region.0));
         self.end.encode(out);
         out.u64(self.ended_ms);
     }
@@ -271,6 +286,7 @@ impl EndedMove {
             id: MoveId(from.u64()?),
             region: RegionId(from.u64()?),
             to: GroupId(from.u64()?),
+            merge_with: decode_partner(from)?,
             end: MoveEnd::decode(from)?,
             ended_ms: from.u64()?,
         })

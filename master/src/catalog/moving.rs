@@ -19,8 +19,17 @@ impl Catalog {
         let reuses = terrane_env::planted!("the id of a move is used again");
         let ids = if reuses { &mut self.ids.clone() } else { &mut self.ids };
         let id = ids.region_move();
-        let MovePlan { to, lead, reason, .. } = *plan;
-        let known = RegionMove { region, to, lead, reason, why: plan.why.clone(), cancelled: None, since_ms: stamp };
+        let MovePlan { to, lead, reason, merge_with, .. } = *plan;
+        let known = RegionMove {
+            region,
+            to,
+            lead,
+            reason,
+            why: plan.why.clone(),
+            merge_with,
+            cancelled: None,
+            since_ms: stamp,
+        };
         let before = self.moves.add(id, known);
         assert!(before.is_none() || reuses, "move id {id} was handed out twice");
         Ok(Outcome::Move(id))
@@ -67,14 +76,14 @@ impl Catalog {
             return Ok(Outcome::Done);
         }
         let known = self.moves.get(id).ok_or_else(|| unknown_move(id))?;
-        let (region, to) = (known.region.region, known.to);
+        let (region, to, merge_with) = (known.region.region, known.to, known.merge_with);
         if let MoveEnd::Moved(moved) = end {
             if (moved.region, moved.table) != (region, known.region.table) {
                 return Err(Refusal::Invalid(format!("move {id} is one of region {region}, not {}", moved.region)));
             }
             self.index_regions(std::slice::from_ref(moved), stamp);
         }
-        self.moves.end(EndedMove { id, region, to, end: end.clone(), ended_ms: stamp });
+        self.moves.end(EndedMove { id, region, to, merge_with, end: end.clone(), ended_ms: stamp });
         Ok(Outcome::Done)
     }
 }

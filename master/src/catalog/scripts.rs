@@ -194,6 +194,7 @@ fn move_edit(line: &Line<'_>) -> CatalogEdit {
                     _ => MoveReason::Operator,
                 },
                 why: "the script asks for it".to_owned(),
+                merge_with: line.argument("with").map(|region| RegionId(number(region))),
             })
         }
         "cancel-move" => CatalogEdit::CancelMove { id: MoveId(line.number(1)), why: "cancelled".to_owned() },

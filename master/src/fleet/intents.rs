@@ -1,10 +1,13 @@
 //! What an administrator asks of the fleet: drains, removals, replication, balancing, cancellations. Everything that
 //! cannot work is refused at once, with what would.
 
+use std::collections::BTreeMap;
+
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, Invalid, ServerId, TableId};
 
 use super::planner::{self, Step};
+use super::spread::{RegionStep, ServerShare, Spread};
 use super::world::{Condition, World};
 use crate::catalog::changes::{ChangeReason, ChangeState};
 use crate::catalog::moves::MoveId;
@@ -58,7 +61,7 @@ pub async fn change_server(
     })?;
     context.journal.record(&edit).await?;
     tracing::info!(%server, ?change, "an administrator has changed what is intended for a server");
-    let count = |counts: std::collections::BTreeMap<ServerId, usize>| {
+    let count = |counts: BTreeMap<ServerId, usize>| {
         u32::try_from(counts.get(&server).copied().unwrap_or(0)).unwrap_or(u32::MAX)
     };
     let (replicas, leaders) = (count(world.replicas()), count(world.leaders()));
@@ -151,10 +154,14 @@ pub async fn balance(context: &MasterContext, mode: v1::BalanceMode) -> Result<v
     let world = super::world(context);
     // Switched off, only repairs and drains would be made.
     let (steps, after) = planner::plan(&world, mode != v1::BalanceMode::Off);
+    let (_, present, _) = super::plan_moves(context, &world);
+    let (moves, _, spread) = super::plan_moves(context, &after);
+    let moves = if mode == v1::BalanceMode::Off { Vec::new() } else { moves };
+    let shown = steps.iter().map(balance_step).chain(moves.iter().map(region_step));
     let reply = v1::BalanceReply {
         on,
-        steps: steps.iter().map(balance_step).collect(),
-        shares: context.journal.read(|catalog| shares(catalog, &world, &after)),
+        steps: shown.collect(),
+        shares: context.journal.read(|catalog| shares(catalog, (&world, &present), (&after, &spread))),
         obstacles: planner::obstacles(&world),
     };
     if mode == v1::BalanceMode::Now {
@@ -167,11 +174,21 @@ fn balance_step(step: &Step) -> v1::BalanceStep {
     v1::BalanceStep { action: step.describe(), reason: step.why.clone(), group: step.group.0 }
 }
 
-fn shares(catalog: &Catalog, before: &World, after: &World) -> Vec<v1::BalanceShare> {
+fn region_step(step: &RegionStep) -> v1::BalanceStep {
+    v1::BalanceStep { action: step.describe(), reason: step.why.clone(), group: step.from.0.0 }
+}
+
+fn shares(catalog: &Catalog, before: (&World, &Spread), after: (&World, &Spread)) -> Vec<v1::BalanceShare> {
+    let ((before, present), (after, spread)) = (before, after);
+    let (regions, regions_after) = (present.shares(), spread.shares());
     let (leaders, replicas) = (before.leaders(), before.replicas());
     let (leaders_after, replicas_after) = (after.leaders(), after.replicas());
-    let count = |counts: &std::collections::BTreeMap<ServerId, usize>, server: ServerId| {
+    let count = |counts: &BTreeMap<ServerId, usize>, server: ServerId| {
         u32::try_from(counts.get(&server).copied().unwrap_or(0)).unwrap_or(u32::MAX)
+    };
+    let of = |shares: &BTreeMap<ServerId, ServerShare>, server: ServerId| {
+        let share = shares.get(&server).cloned().unwrap_or_default();
+        (u32::try_from(share.regions).unwrap_or(u32::MAX), share.bytes, share.rounded_units())
     };
     let share = |server: ServerId, address: &str| v1::BalanceShare {
         server: server.0,
@@ -180,6 +197,12 @@ fn shares(catalog: &Catalog, before: &World, after: &World) -> Vec<v1::BalanceSh
         replicas: count(&replicas, server),
         leaders_after: count(&leaders_after, server),
         replicas_after: count(&replicas_after, server),
+        regions: of(&regions, server).0,
+        bytes: of(&regions, server).1,
+        load: of(&regions, server).2,
+        regions_after: of(&regions_after, server).0,
+        bytes_after: of(&regions_after, server).1,
+        load_after: of(&regions_after, server).2,
     };
     catalog.servers().iter().map(|(server, known)| share(server, &known.address)).collect()
 }

@@ -315,7 +315,7 @@ fn tolerance(total: usize, servers: usize) -> usize {
 }
 
 /// The pairs of servers of which one has too many and the other too few, the most uneven first.
-fn uneven(counts: &BTreeMap<ServerId, usize>, among: &[ServerId]) -> Vec<(ServerId, ServerId)> {
+pub(super) fn uneven(counts: &BTreeMap<ServerId, usize>, among: &[ServerId]) -> Vec<(ServerId, ServerId)> {
     let of = |server: &ServerId| counts.get(server).copied().unwrap_or(0);
     let tolerance = tolerance(among.iter().map(of).sum(), among.len());
     let pairs = among.iter().flat_map(|more| among.iter().map(move |fewer| (*more, *fewer)));

@@ -43,7 +43,7 @@ pub async fn begin(context: &MasterContext, region: RegionId, server: &str) -> R
     Ok(reply(id, plan.to))
 }
 
-async fn record(context: &MasterContext, plan: &MovePlan) -> Result<MoveId, Error> {
+pub async fn record(context: &MasterContext, plan: &MovePlan) -> Result<MoveId, Error> {
     match context.journal.record(&CatalogEdit::BeginMove(plan.clone())).await? {
         Outcome::Move(id) => Ok(id),
         outcome => Err(Error::Internal { message: format!("beginning a move returned {outcome:?}") }),
@@ -80,7 +80,7 @@ pub fn plan(catalog: &Catalog, world: &World, region: &RegionDescriptor, server:
         destination(catalog, world, own, server).ok_or_else(|| invalid(no_group(world, region, server)))?;
     let why = format!("an administrator moves it to server {server}");
     let (region, epoch, reason) = (id, region.epoch, MoveReason::Operator);
-    Ok(MovePlan { region, epoch, to, lead: lead.then_some(server), reason, why })
+    Ok(MovePlan { region, epoch, to, lead: lead.then_some(server), reason, why, merge_with: None })
 }
 
 /// Refuses a region that another operation changes.
@@ -226,7 +226,7 @@ pub async fn bring_together(
             })?;
             let why = format!("it is to be merged with region {}", stays.region);
             let (region, epoch, to) = (moved.region, moved.epoch, stays.group);
-            let plan = MovePlan { region, epoch, to, lead: None, reason: MoveReason::Merge, why };
+            let plan = MovePlan { region, epoch, to, lead: None, reason: MoveReason::Merge, why, merge_with: None };
             record(context, &plan).await?
         }
     };

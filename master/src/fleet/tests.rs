@@ -45,7 +45,7 @@ impl Scene {
         let regions = list("regions").map(|region| {
             let (region, epoch) = region.split_once('@').expect("REGION@EPOCH");
             let descriptor = crate::catalog::tests::descriptor(number(region), "", "", number(epoch));
-            RegionSeen { descriptor, bytes: 1, state: "open".into(), term, load: Default::default() }
+            RegionSeen { descriptor, bytes: 1, state: "open".into(), term, load: Default::default(), shape: None }
         });
         let report = Report { server, groups: groups.collect(), regions: regions.collect(), ..Report::default() };
         let deposed = self.observed.inventory.absorb(report).deposed;

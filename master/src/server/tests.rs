@@ -117,6 +117,7 @@ impl Cluster {
             state: "open".into(),
             group_term: term,
             load: None,
+            shape: None,
         };
         let request = v1::ReportRequest {
             hello: self.hello(server),

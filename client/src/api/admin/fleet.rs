@@ -89,6 +89,18 @@ pub struct BalanceShare {
     pub leaders_after: u32,
     /// Its replicas after the plan.
     pub replicas_after: u32,
+    /// Regions of the groups that it leads, their bytes, and the rows and KiB per second that they are asked for.
+    pub regions: u32,
+    /// See [`BalanceShare::regions`].
+    pub bytes: u64,
+    /// See [`BalanceShare::regions`].
+    pub load: u64,
+    /// The regions after the plan.
+    pub regions_after: u32,
+    /// Their bytes.
+    pub bytes_after: u64,
+    /// Their load.
+    pub load_after: u64,
 }
 
 /// An unfinished change of a table, a group or a server.

@@ -150,6 +150,12 @@ fn balance_share(share: v1::BalanceShare) -> BalanceShare {
         replicas: share.replicas,
         leaders_after: share.leaders_after,
         replicas_after: share.replicas_after,
+        regions: share.regions,
+        bytes: share.bytes,
+        load: share.load,
+        regions_after: share.regions_after,
+        bytes_after: share.bytes_after,
+        load_after: share.load_after,
     }
 }
 

@@ -48,6 +48,7 @@ async fn report_all(cluster: &mut Cluster) {
             state: "open".into(),
             group_term: 1,
             load: None,
+            shape: None,
         };
         let request = v1::ReportRequest {
             hello: cluster.hello(server),
