@@ -28,8 +28,8 @@ const OPEN_FILES: usize = 4;
 pub struct Recorded {
     /// The engine that created the directory.
     pub engine: String,
-    /// The group of each region, and the index of its log up to which the region's cells are in files.
-    pub regions: BTreeMap<RegionId, (GroupId, u64)>,
+    /// The regions by group, and the index of its log up to which the region's cells are in files.
+    pub regions: BTreeMap<(GroupId, RegionId), u64>,
     /// The index up to which the state of each group is recorded.
     pub groups: BTreeMap<GroupId, u64>,
 }
@@ -99,10 +99,9 @@ fn named(contents: &Contents) -> BTreeMap<u64, Vec<FileRecord>> {
 }
 
 fn recorded(contents: Contents) -> Recorded {
-    let region = |(id, region): (RegionId, RegionRecord)| (id, (region.point.group, region.point.index));
     Recorded {
         engine: contents.engine,
-        regions: contents.regions.into_iter().map(region).collect(),
+        regions: contents.regions.into_iter().map(|(key, region)| (key, region.point.index)).collect(),
         groups: contents.groups.into_iter().map(|(group, point)| (group, point.index)).collect(),
     }
 }

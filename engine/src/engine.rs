@@ -3,6 +3,7 @@
 //! - `flush`, `split`, `compact`, `ingest`: the operations that end in a manifest record.
 //! - `checkpoint`: a region's files held for a copy.
 //! - `group_copy`, `install`: a whole group, from one server to another.
+//! - `region_copy`: one region, from one group to another.
 //! - `cleanup`: removing files that nothing needs any more.
 //!
 //! # Order of things
@@ -22,6 +23,7 @@ mod flush;
 pub(crate) mod group_copy;
 mod ingest;
 mod install;
+mod region_copy;
 mod split;
 
 use std::collections::BTreeMap;
@@ -41,6 +43,7 @@ pub use self::compact::Compaction;
 pub use self::group_copy::{CopiedFile, GroupContents, GroupCopy};
 pub use self::ingest::IngestFile;
 pub use self::install::StagedGroup;
+pub use self::region_copy::{RegionContents, RegionCopy, StagedRegion};
 use self::split::PendingSplit;
 use crate::Error;
 use crate::backend::Backend;
@@ -50,14 +53,14 @@ use crate::levels::RegionFiles;
 use crate::manifest::{FamilyRecord, Manifest, Record};
 use crate::options::Options;
 use crate::point::{DurablePoint, GroupPoint};
-use crate::region::{Region, RegionSpec};
+use crate::region::{Region, RegionKey, RegionSpec};
 use crate::store_file::FamilyReadCounts;
 
 /// The data of one server.
 pub struct Engine {
-    regions: Mutex<BTreeMap<RegionId, Arc<Region>>>,
+    regions: Mutex<BTreeMap<RegionKey, Arc<Region>>>,
     /// Splits and merges, by new region. Locked after `regions`, where both are.
-    pending_splits: Mutex<BTreeMap<RegionId, Arc<PendingSplit>>>,
+    pending_splits: Mutex<BTreeMap<RegionKey, Arc<PendingSplit>>>,
     backend: Arc<Backend>,
     manifest: Arc<tokio::sync::Mutex<Manifest>>,
     groups: Mutex<BTreeMap<GroupId, GroupPoint>>,
@@ -93,16 +96,16 @@ impl Engine {
         let checkpoints = Checkpoints::open(&options.disk, &options.dir).await?;
         let mut regions = BTreeMap::new();
         let files = backend.load(manifest.contents()).await?;
-        for ((id, record), files) in manifest.contents().regions.iter().zip(files) {
+        for ((key, record), files) in manifest.contents().regions.iter().zip(files) {
             let region = Region::new(
-                *id,
+                record.region,
                 record.table,
                 record.range.clone(),
                 record.families.clone(),
                 record.point.clone(),
                 files,
             );
-            regions.insert(*id, Arc::new(region));
+            regions.insert(*key, Arc::new(region));
         }
         let groups = manifest.contents().groups.clone();
         Ok(Arc::new(Self {
@@ -126,7 +129,7 @@ impl Engine {
         }))
     }
 
-    /// All regions, sorted by id.
+    /// All regions, sorted by group and id.
     #[must_use]
     pub fn regions(&self) -> Vec<Arc<Region>> {
         self.regions.lock().values().cloned().collect()
@@ -167,7 +170,7 @@ impl Engine {
         let point = DurablePoint { group: spec.group, ..DurablePoint::default() };
         let region = Arc::new(Region::new(spec.region, spec.table, spec.range, families, point, RegionFiles::new()));
         region.touch(index);
-        self.regions.lock().insert(spec.region, Arc::clone(&region));
+        self.regions.lock().insert(region.key(), Arc::clone(&region));
         region
     }
 
@@ -189,7 +192,7 @@ impl Engine {
         let mut dropped = Vec::new();
         for id in regions {
             // A daughter's split is recorded first: no later record may bring the parent back.
-            let region = self.regions.lock().get(id).cloned();
+            let region = self.regions.lock().get(&(group, *id)).cloned();
             let Some(region) = region else { continue };
             self.finish_split_here(&region).await?;
             let held = region.lock_record().await;
@@ -199,7 +202,7 @@ impl Engine {
         self.append(Record::Drop { regions: regions.to_vec(), group, point: point.clone() }).await?;
         self.groups.lock().insert(group, point);
         for region in dropped {
-            self.regions.lock().remove(&region.id());
+            self.regions.lock().remove(&region.key());
             let families = region.families();
             self.backend.drop_range(group, region.table(), families, region.bounds().clone()).await?;
         }

@@ -61,7 +61,8 @@ pub use check::{Recorded, check};
 pub use compaction::{CompactionProgress, CompactionTotals, Verdict, verdict};
 pub use dump::dump_file;
 pub use engine::{
-    Checkpoint, CheckpointFile, Compaction, CopiedFile, Engine, GroupContents, GroupCopy, IngestFile, StagedGroup,
+    Checkpoint, CheckpointFile, Compaction, CopiedFile, Engine, GroupContents, GroupCopy, IngestFile, RegionContents,
+    RegionCopy, StagedGroup, StagedRegion,
 };
 pub use error::{Error, SnapshotTooOld};
 pub use family_reader::{Patience, ReadStats, RowRead};

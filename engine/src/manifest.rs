@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use terrane_env::fs::{Disk, File};
-use terrane_types::{GroupId, RegionId};
+use terrane_types::GroupId;
 
 pub(crate) use examine::examine;
 pub(crate) use family::FamilyRecord;
@@ -23,6 +23,7 @@ pub(crate) use record::{Families, FileRecord, GroupRecord, Record, RegionRecord}
 use crate::Error;
 use crate::codec::{FRAME_HEADER_BYTES, frame, unframe};
 use crate::point::GroupPoint;
+use crate::region::RegionKey;
 
 /// The manifest's name in the engine's directory.
 pub(crate) const FILE_NAME: &str = "MANIFEST";
@@ -35,7 +36,7 @@ const REWRITE_FACTOR: u64 = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub(crate) engine: String,
-    pub(crate) regions: BTreeMap<RegionId, RegionRecord>,
+    pub(crate) regions: BTreeMap<RegionKey, RegionRecord>,
     pub(crate) groups: BTreeMap<GroupId, GroupPoint>,
 }
 
@@ -44,23 +45,23 @@ impl Contents {
         match record {
             Record::Engine { name } => self.engine = name,
             Record::Region(region) => {
-                self.regions.insert(region.region, region);
+                self.regions.insert(region.key(), region);
             }
             Record::Split { parent, daughters } => {
-                self.regions.remove(&parent);
+                self.regions.remove(&(daughters[0].point.group, parent));
                 for daughter in *daughters {
-                    self.regions.insert(daughter.region, daughter);
+                    self.regions.insert(daughter.key(), daughter);
                 }
             }
             Record::Merge { parents, region } => {
                 for parent in parents {
-                    self.regions.remove(&parent);
+                    self.regions.remove(&(region.point.group, parent));
                 }
-                self.regions.insert(region.region, *region);
+                self.regions.insert(region.key(), *region);
             }
             Record::Drop { regions, group, point } => {
                 for region in regions {
-                    self.regions.remove(&region);
+                    self.regions.remove(&(group, region));
                 }
                 self.groups.insert(group, point);
             }
@@ -69,7 +70,7 @@ impl Contents {
             }
             Record::Install(copy) => {
                 self.regions.retain(|_, region| region.point.group != copy.group);
-                self.regions.extend(copy.regions.into_iter().map(|region| (region.region, region)));
+                self.regions.extend(copy.regions.into_iter().map(|region| (region.key(), region)));
                 self.groups.insert(copy.group, copy.point);
             }
             Record::RemoveGroup(group) => {
@@ -82,7 +83,7 @@ impl Contents {
     /// The recorded points only move forward.
     fn check_order(&self, record: &Record) {
         let forward = |region: &RegionRecord, before: Option<&RegionRecord>| {
-            let Some(before) = before.filter(|before| before.point.group == region.point.group) else { return };
+            let Some(before) = before else { return };
             let (old, new) = (&before.point, &region.point);
             assert!(
                 new.index >= old.index && new.sequence >= old.sequence,
@@ -95,12 +96,14 @@ impl Contents {
             );
         };
         match record {
-            Record::Region(region) => forward(region, self.regions.get(&region.region)),
+            Record::Region(region) => forward(region, self.regions.get(&region.key())),
             Record::Split { parent, daughters } => {
-                daughters.iter().for_each(|daughter| forward(daughter, self.regions.get(parent)));
+                daughters
+                    .iter()
+                    .for_each(|daughter| forward(daughter, self.regions.get(&(daughter.point.group, *parent))));
             }
             Record::Merge { parents, region } => {
-                parents.iter().for_each(|parent| forward(region, self.regions.get(parent)));
+                parents.iter().for_each(|parent| forward(region, self.regions.get(&(region.point.group, *parent))));
             }
             Record::Drop { group, point, .. } | Record::Group { group, point } => {
                 let before = self.groups.get(group).map_or(0, |before| before.index);

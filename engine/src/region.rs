@@ -62,12 +62,16 @@ pub struct RegionSpec {
     pub families: Vec<FamilySchema>,
 }
 
+/// A region on a server. While a region moves from one group to another, a server may have it in both.
+pub(crate) type RegionKey = (GroupId, RegionId);
+
 /// The views of the families that are read: mostly few.
 pub(crate) type StoreViews = SmallVec<[Arc<StoreView>; 4]>;
 
 /// A region open on this server.
 pub struct Region {
     id: RegionId,
+    group: GroupId,
     table: TableId,
     range: KeyRange,
     bounds: RowRange,
@@ -128,6 +132,7 @@ impl Region {
     fn with_snapshots(id: RegionId, table: TableId, range: KeyRange, state: State, snapshots: Snapshots) -> Self {
         Self {
             id,
+            group: state.point.group,
             table,
             bounds: RowRange::of(&range),
             range,
@@ -142,6 +147,11 @@ impl Region {
             sizes: RwLock::new((REGION_SIZE_DEFAULT, FLUSH_SIZE_DEFAULT)),
             part_bytes: AtomicUsize::new(terrane_env::limit!("bytes of a part of a row", PART_BYTES, 1..=600)),
         }
+    }
+
+    /// What distinguishes it from all others on this server.
+    pub(crate) fn key(&self) -> RegionKey {
+        (self.group, self.id)
     }
 
     /// The region's id.

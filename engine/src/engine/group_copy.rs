@@ -121,18 +121,11 @@ impl Engine {
     /// [`Error::NotCopied`] with an engine that has no files of its own.
     pub fn copy_group(&self, group: GroupId) -> BoxFuture<'_, Result<GroupCopy, Error>> {
         Box::pin(async move {
-            let refused = |why: &str| Error::NotCopied { group, why: why.to_owned() };
-            if !self.backend.has_files() {
-                return Err(refused("its engine keeps cells in files that all groups share"));
-            }
+            self.can_install(group)?;
             // Until all files are claimed, so that no clean-up runs with a later manifest before.
             let manifest = self.manifest.lock().await;
             let contents = GroupContents(manifest.contents().group(group));
-            let claimed = |file: &FileRecord| {
-                let (path, claim) = (self.backend.path_of(file.id)?, self.backend.claim(file.id)?);
-                Some((file.id, (path, claim)))
-            };
-            let files = contents.records().filter_map(claimed).collect();
+            let files = self.claimed(contents.records());
             drop(manifest);
             Ok(GroupCopy { contents, files })
         })

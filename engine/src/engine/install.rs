@@ -9,35 +9,64 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrane_env::task;
-use terrane_types::{GroupId, RegionId};
+use terrane_types::GroupId;
 
 use super::group_copy::GroupContents;
 use super::{BoxFuture, Engine};
 use crate::Error;
 use crate::levels::{FileRef, FileSource, Levels, RegionFiles};
 use crate::manifest::{FileRecord, GroupRecord, Record, RegionRecord};
-use crate::region::Region;
+use crate::region::{Region, RegionKey};
 
-/// The files taken in, by their numbers here.
-type Adopted = BTreeMap<u64, Arc<dyn FileSource>>;
+/// Verified files of a copy in the engine's directory, by their numbers here. Those that no manifest record names when this is
+/// dropped are removed.
+pub(super) struct TakenIn {
+    engine: Arc<Engine>,
+    files: BTreeMap<u64, Arc<dyn FileSource>>,
+}
+
+impl TakenIn {
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// It is not known whether a record that names the files is on disk. Until a restart knows, they stay.
+    pub(super) fn in_doubt(&mut self) {
+        self.engine.backend.in_doubt_ids(std::mem::take(&mut self.files).into_keys());
+    }
+
+    /// A region as its record says, with these files.
+    pub(super) fn opened(&self, record: &RegionRecord) -> Region {
+        let opened = |file: &FileRecord| {
+            let source = &self.files[&file.id];
+            FileRef { record: Arc::new(file.clone()), source: Arc::clone(source) }
+        };
+        let files: RegionFiles = record
+            .files
+            .iter()
+            .map(|(family, files)| (family.clone(), Levels::new(files.iter().map(opened))))
+            .collect();
+        let (range, families) = (record.range.clone(), record.families.clone());
+        Region::new(record.region, record.table, range, families, record.point.clone(), files)
+    }
+}
+
+impl Drop for TakenIn {
+    fn drop(&mut self) {
+        // The next clean-up removes them.
+        self.files.keys().for_each(|id| self.engine.backend.release(*id));
+    }
+}
 
 /// A copy whose files are verified and in the engine's directory. Dropped without being installed, it leaves nothing behind.
 pub struct StagedGroup {
-    engine: Arc<Engine>,
     record: GroupRecord,
-    adopted: Adopted,
+    taken: TakenIn,
 }
 
 impl std::fmt::Debug for StagedGroup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a copy of group {} with {} files", self.record.group, self.adopted.len())
-    }
-}
-
-impl Drop for StagedGroup {
-    fn drop(&mut self) {
-        // The next clean-up removes them.
-        self.adopted.keys().for_each(|id| self.engine.backend.release(*id));
+        write!(f, "a copy of group {} with {} files", self.record.group, self.taken.len())
     }
 }
 
@@ -65,17 +94,10 @@ impl Engine {
         Box::pin(task::run_to_end(async move { engine.stage_here(copy.0.raised_to(index), &dir).await }))
     }
 
-    async fn stage_here(self: &Arc<Self>, copy: GroupRecord, dir: &Path) -> Result<StagedGroup, Error> {
-        self.check_copy(&copy)?;
-        let mut staged = StagedGroup { engine: Arc::clone(self), record: copy, adopted: Adopted::new() };
-        match self.take_in_files(&mut staged, dir).await {
-            Ok(()) => Ok(staged),
-            Err(error) => {
-                drop(staged);
-                self.clean_up().await;
-                Err(error)
-            }
-        }
+    async fn stage_here(self: &Arc<Self>, mut record: GroupRecord, dir: &Path) -> Result<StagedGroup, Error> {
+        self.can_install(record.group)?;
+        let taken = self.take_in(&mut record.regions, dir).await?;
+        Ok(StagedGroup { record, taken })
     }
 
     /// Replaces a group and all its regions by a staged copy. Called by the code that applies the group's log, between two
@@ -131,7 +153,7 @@ impl Engine {
         self.append(Record::RemoveGroup(group)).await?;
         self.groups.lock().remove(&group);
         for region in regions {
-            self.regions.lock().remove(&region.id());
+            self.regions.lock().remove(&region.key());
             self.backend.drop_range(group, region.table(), region.families(), region.bounds().clone()).await?;
         }
         self.clean_up().await;
@@ -141,17 +163,11 @@ impl Engine {
     /// A copy may be older than what is here. If the process ends after it has installed a copy and before its log has a record of
     /// that, the log starts from before the copy; then another member may send the state as of an entry in between. What
     /// follows that entry is applied again. The log never takes a copy that is older than what it has applied.
-    fn check_copy(&self, copy: &GroupRecord) -> Result<(), Error> {
-        let refused = |why: String| Error::NotCopied { group: copy.group, why };
-        if !self.backend.has_files() {
-            return Err(refused("its engine keeps cells in files that all groups share".to_owned()));
+    pub(super) fn can_install(&self, group: GroupId) -> Result<(), Error> {
+        if self.backend.has_files() {
+            return Ok(());
         }
-        let regions = self.regions.lock();
-        let foreign = copy.regions.iter().filter_map(|copied| regions.get(&copied.region));
-        match foreign.map(|region| (region.id(), region.point().group)).find(|(_, group)| *group != copy.group) {
-            Some((region, group)) => Err(refused(format!("region {region} belongs to group {group} on this server"))),
-            None => Ok(()),
-        }
+        Err(Error::NotCopied { group, why: "its engine keeps cells in files that all groups share".to_owned() })
     }
 
     /// The regions of a group in the order of their rows, in which several of them are locked.
@@ -162,12 +178,23 @@ impl Engine {
         regions
     }
 
-    /// Takes in all files, and changes the record to the numbers that they have here.
-    async fn take_in_files(&self, staged: &mut StagedGroup, dir: &Path) -> Result<(), Error> {
+    /// Takes in the files of regions, and changes their records to the numbers that the files have here.
+    pub(super) async fn take_in(self: &Arc<Self>, regions: &mut [RegionRecord], dir: &Path) -> Result<TakenIn, Error> {
+        let mut taken = TakenIn { engine: Arc::clone(self), files: BTreeMap::new() };
+        match self.take_in_files(regions, &mut taken, dir).await {
+            Ok(()) => Ok(taken),
+            Err(error) => {
+                drop(taken);
+                self.clean_up().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn take_in_files(&self, regions: &mut [RegionRecord], taken: &mut TakenIn, dir: &Path) -> Result<(), Error> {
         // A file of several regions has one number.
         let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
-        let StagedGroup { record, adopted, .. } = staged;
-        for region in &mut record.regions {
+        for region in regions {
             for (family, files) in &mut region.files {
                 for file in files {
                     let id = match numbers.get(&file.id) {
@@ -176,7 +203,7 @@ impl Engine {
                             let from: PathBuf = dir.join(Self::fetched_name(file.id));
                             let (id, source) = self.backend.adopt(&from, file, region.table, family).await?;
                             numbers.insert(file.id, id);
-                            adopted.insert(id, source);
+                            taken.files.insert(id, source);
                             id
                         }
                     };
@@ -184,7 +211,7 @@ impl Engine {
                 }
             }
         }
-        self.backend.sync(!adopted.is_empty()).await
+        self.backend.sync(taken.len() > 0).await
     }
 
     async fn replace_group(&self, staged: &mut StagedGroup) -> Result<(), Error> {
@@ -192,7 +219,7 @@ impl Engine {
         if terrane_env::planted!("an installed copy lacks a region") {
             record.regions.pop();
         }
-        let regions: Vec<_> = record.regions.iter().map(|region| Arc::new(opened(region, &staged.adopted))).collect();
+        let regions: Vec<_> = record.regions.iter().map(|region| Arc::new(staged.taken.opened(region))).collect();
         let old = self.regions_of(record.group);
         let mut held = Vec::with_capacity(old.len());
         for region in &old {
@@ -201,28 +228,15 @@ impl Engine {
         terrane_env::buggify_pause!("a copy of a group waits before its record").await;
         let (group, point) = (record.group, record.point.clone());
         if let Err(error) = self.append(Record::Install(record)).await {
-            // A restart may or may not find the record, so until that is known the files stay.
-            self.backend.in_doubt_ids(std::mem::take(&mut staged.adopted).into_keys());
+            staged.taken.in_doubt();
             return Err(error);
         }
         old.iter().zip(&held).for_each(|(region, held)| region.retire(held));
-        let gone: Vec<RegionId> = old.iter().map(|region| region.id()).collect();
+        let gone: Vec<RegionKey> = old.iter().map(|region| region.key()).collect();
         let mut all = self.regions.lock();
-        gone.iter().for_each(|id| drop(all.remove(id)));
-        all.extend(regions.into_iter().map(|region| (region.id(), region)));
+        gone.iter().for_each(|key| drop(all.remove(key)));
+        all.extend(regions.into_iter().map(|region| (region.key(), region)));
         self.groups.lock().insert(group, point);
         Ok(())
     }
-}
-
-/// A region as its record says, with files that were taken in.
-fn opened(record: &RegionRecord, adopted: &Adopted) -> Region {
-    let opened = |file: &FileRecord| {
-        let source = &adopted[&file.id];
-        FileRef { record: Arc::new(file.clone()), source: Arc::clone(source) }
-    };
-    let files: RegionFiles =
-        record.files.iter().map(|(family, files)| (family.clone(), Levels::new(files.iter().map(opened)))).collect();
-    let (range, families) = (record.range.clone(), record.families.clone());
-    Region::new(record.region, record.table, range, families, record.point.clone(), files)
 }

@@ -40,7 +40,7 @@ impl Change {
     }
 
     fn is_of(&self, parent: &Region) -> bool {
-        self.parents().iter().any(|region| region.id() == parent.id())
+        self.parents().iter().any(|region| region.key() == parent.key())
     }
 }
 
@@ -88,17 +88,17 @@ impl Engine {
         let mut regions = self.regions.lock();
         let mut all_pending = self.pending_splits.lock();
         for parent in pending.change.parents() {
-            regions.remove(&parent.id());
+            regions.remove(&parent.key());
         }
         for child in pending.change.children() {
-            regions.insert(child.id(), Arc::clone(child));
-            all_pending.insert(child.id(), Arc::clone(&pending));
+            regions.insert(child.key(), Arc::clone(child));
+            all_pending.insert(child.key(), Arc::clone(&pending));
         }
     }
 
     /// Whether the region comes from a split or merge that is not recorded yet.
     pub(super) fn is_split_pending(&self, region: &Region) -> bool {
-        self.pending_splits.lock().contains_key(&region.id())
+        self.pending_splits.lock().contains_key(&region.key())
     }
 
     fn unless_pending(&self, region: &Region) -> Result<(), Error> {
@@ -115,7 +115,7 @@ impl Engine {
     }
 
     pub(super) async fn finish_split_here(&self, region: &Arc<Region>) -> Result<(), Error> {
-        let pending = self.pending_splits.lock().get(&region.id()).cloned();
+        let pending = self.pending_splits.lock().get(&region.key()).cloned();
         let Some(pending) = pending else { return Ok(()) };
         let recorded = self.record_pending(&pending).await;
         self.cleaned_up_after(recorded).await
@@ -156,7 +156,7 @@ impl Engine {
         }
         *recorded = true;
         let children = change.children();
-        self.pending_splits.lock().retain(|id, _| !children.iter().any(|child| child.id() == *id));
+        self.pending_splits.lock().retain(|key, _| !children.iter().any(|child| child.key() == *key));
         self.clean_up().await;
         Ok(())
     }

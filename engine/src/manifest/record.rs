@@ -12,6 +12,7 @@ use terrane_types::{FamilyName, FamilyRules, GroupId, KeyRange, RegionId, TableI
 use super::family::{FamilyRecord, RulesFrom};
 use crate::codec::{Reader, Writer};
 use crate::point::{DurablePoint, GroupPoint};
+use crate::region::RegionKey;
 use crate::row_range::RowRange;
 
 /// Format 1 had no levels, bounds and storage attributes; it was never released, and is rejected. Format 3 has families whose
@@ -107,6 +108,13 @@ pub(crate) struct RegionRecord {
     pub(crate) families: Families,
     /// By family; those of level 0 oldest first.
     pub(crate) files: BTreeMap<FamilyName, Vec<FileRecord>>,
+}
+
+impl RegionRecord {
+    /// What distinguishes the region from all others of the manifest.
+    pub(crate) fn key(&self) -> RegionKey {
+        (self.point.group, self.region)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::codec::frame;
 use crate::point::DurablePoint;
 use crate::row_range::RowRange;
 use bytes::Bytes;
-use terrane_types::{KeyRange, TableId};
+use terrane_types::{KeyRange, RegionId, TableId};
 
 const GROUP: GroupId = GroupId(1);
 
@@ -114,7 +114,7 @@ impl Script {
     fn read(&self, out: &mut String) {
         match read_records(Path::new("MANIFEST"), &self.bytes) {
             Ok((contents, end)) => {
-                for (id, region) in &contents.regions {
+                for ((_, id), region) in &contents.regions {
                     let files: Vec<_> = region.files.values().flatten().map(|file| file.id).collect();
                     write!(out, "{id}@{}{files:?} ", region.point.index).expect("to a string");
                 }

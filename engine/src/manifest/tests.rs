@@ -4,7 +4,7 @@ use bytes::Bytes;
 use terrane_env::fs::{Fault, MemoryDisk, Tear};
 use terrane_types::schema::FamilyStorage;
 use terrane_types::visibility::RulesHistory;
-use terrane_types::{FamilyRules, KeyRange, TableId};
+use terrane_types::{FamilyRules, KeyRange, RegionId, TableId};
 
 use super::*;
 use crate::point::DurablePoint;
@@ -169,7 +169,7 @@ async fn what_a_restart_has_read_survives_a_power_cut_although_an_earlier_sync_f
     drop(manifest);
     let mut manifest = Manifest::open(&disk, dir, "memory").await.unwrap();
     let found = manifest.contents().clone();
-    assert!(found.regions.contains_key(&RegionId(1)), "the bytes are still in the page cache");
+    assert!(found.regions.contains_key(&region(1, 0).key()), "the bytes are still in the page cache");
     manifest.append(Record::Region(region(2, 5))).await.unwrap();
     let after = Manifest::open(&Disk::from(&memory.crash(Tear::Lost)), dir, "memory").await.unwrap();
     assert_eq!(after.contents(), manifest.contents());
@@ -188,7 +188,7 @@ async fn a_record_that_a_killed_process_did_not_sync_is_durable_once_it_was_read
     frame(&mut bytes, &Record::Region(region(1, 4)).encode());
     file.write_all_at(&bytes, file.len().await.unwrap()).await.unwrap();
     let found = Manifest::open(&disk, dir, "memory").await.unwrap().contents().clone();
-    assert!(found.regions.contains_key(&RegionId(1)));
+    assert!(found.regions.contains_key(&region(1, 0).key()));
     let after = Manifest::open(&Disk::from(&memory.crash(Tear::Lost)), dir, "memory").await.unwrap();
     assert_eq!(after.contents(), &found);
 }

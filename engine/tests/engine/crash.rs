@@ -7,6 +7,7 @@
 //!   operations.
 //! - `ingest`: both, for ingested files and merged regions.
 //! - `install`: both, for copies of a group.
+//! - `moves`: a power cut at every operation of an adoption, for regions that move between groups.
 //! - `sampled`: long random workloads that crash or meet faults again and again, also while they recover.
 //! - `control`: a disk that lies about syncs is caught, so these tests can fail.
 //!
@@ -17,5 +18,6 @@ mod enumerated;
 mod faults;
 mod ingest;
 mod install;
+mod moves;
 mod sampled;
 mod workload;

@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use terrane_engine::{BackendKind, DurablePoint, Engine, Error, IngestFile, Region, SplitDaughter, StoreFileBuilder};
+use terrane_engine::{BackendKind, DurablePoint, Engine, Error, IngestFile, SplitDaughter, StoreFileBuilder};
 use terrane_env::fs::{Disk, MemoryDisk, Tear};
 use terrane_types::schema::FamilyStorage;
-use terrane_types::{CellRef, KeyRange, Projection, RegionId};
+use terrane_types::{CellRef, RegionId};
 
 use super::workload::{Op, Scene, Start, Stretch, run_all};
-use crate::support::scanning::{Scan, SeenRows};
+use crate::support::scanning::read_all;
 use crate::support::world::{World, name};
 
 const TEARS: [Tear; 4] = [Tear::Lost, Tear::Kept, Tear::Random(1), Tear::Random(2)];
@@ -76,17 +76,6 @@ impl Entry {
             }
         }
     }
-}
-
-fn read(region: &Region) -> SeenRows {
-    let scan = Scan { range: KeyRange::all(), reverse: false, projection: Projection::all(), now: 2_000 };
-    scan.run(region, &region.snapshot(), usize::MAX)
-}
-
-fn read_all(engine: &Engine) -> SeenRows {
-    let mut rows: SeenRows = engine.regions().iter().flat_map(|region| read(region)).collect();
-    rows.sort();
-    rows
 }
 
 /// Whether the entry is recorded. If it is not, no region's point may cover it.

@@ -3,28 +3,16 @@
 
 use std::path::Path;
 
-use terrane_engine::{BackendKind, Engine, Error, GroupContents, GroupCopy, Region};
+use terrane_engine::{BackendKind, Engine, Error, GroupContents, GroupCopy};
 use terrane_env::fs::{Disk, Tear};
-use terrane_types::{KeyRange, Projection};
 
 use super::workload::{BACKENDS, Op, Scene, Start, Stretch, files_of, run_all};
-use crate::support::scanning::{Scan, SeenRows};
+use crate::support::scanning::read_all;
 use crate::support::world::{GROUP, World};
 
 const TEARS: [Tear; 4] = [Tear::Lost, Tear::Kept, Tear::Random(1), Tear::Random(2)];
 /// Where the receiver keeps fetched files.
 const FETCHED: &str = "/fetched";
-
-fn read(region: &Region) -> SeenRows {
-    let scan = Scan { range: KeyRange::all(), reverse: false, projection: Projection::all(), now: 2_000 };
-    scan.run(region, &region.snapshot(), usize::MAX)
-}
-
-fn read_all(engine: &Engine) -> SeenRows {
-    let mut rows: SeenRows = engine.regions().iter().flat_map(|region| read(region)).collect();
-    rows.sort();
-    rows
-}
 
 /// The ids of all regions, with their points' indexes.
 fn regions(engine: &Engine) -> Vec<(u64, u64)> {

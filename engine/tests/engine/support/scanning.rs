@@ -1,6 +1,6 @@
 //! What a reader sees: scans of an engine and of its model, and cells as both compare them.
 
-use terrane_engine::{CellPosition, Error, Patience, Region, RowScanner, ScanSpec, Snapshot, Step};
+use terrane_engine::{CellPosition, Engine, Error, Patience, Region, RowScanner, ScanSpec, Snapshot, Step};
 use terrane_types::{CellRef, KeyRange, PackedCells, PackedRows, Projection};
 
 use super::model::{ModelCell, RegionModel, Seen};
@@ -124,4 +124,17 @@ impl Scan {
         }
         rows
     }
+}
+
+/// Everything that is visible in a region after all writes of a workload.
+pub fn read(region: &Region) -> SeenRows {
+    let scan = Scan { range: KeyRange::all(), reverse: false, projection: Projection::all(), now: 2_000 };
+    scan.run(region, &region.snapshot(), usize::MAX)
+}
+
+/// The same of all regions.
+pub fn read_all(engine: &Engine) -> SeenRows {
+    let mut rows: SeenRows = engine.regions().iter().flat_map(|region| read(region)).collect();
+    rows.sort();
+    rows
 }
