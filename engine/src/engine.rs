@@ -23,7 +23,7 @@ mod flush;
 pub(crate) mod group_copy;
 mod ingest;
 mod install;
-mod region_copy;
+pub(crate) mod region_copy;
 mod split;
 
 use std::collections::BTreeMap;

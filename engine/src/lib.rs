@@ -58,7 +58,7 @@ mod store_file;
 
 pub use boxed::BoxFuture;
 pub use check::{Recorded, check};
-pub use compaction::{CompactionProgress, CompactionTotals, Verdict, verdict};
+pub use compaction::{CompactionHold, CompactionProgress, CompactionTotals, Verdict, verdict};
 pub use dump::dump_file;
 pub use engine::{
     Checkpoint, CheckpointFile, Compaction, CopiedFile, Engine, GroupContents, GroupCopy, IngestFile, RegionContents,

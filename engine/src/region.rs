@@ -34,7 +34,7 @@ pub use self::split::SplitDaughter;
 pub(crate) use self::state::{Frozen, Memtables, StoreView};
 use self::state::{State, assert_forward, new_memtable, one_version_since};
 use crate::SnapshotTooOld;
-use crate::compaction::{CompactionProgress, Compactions};
+use crate::compaction::{CompactionHold, CompactionProgress, Compactions};
 use crate::levels::{FileRef, Levels, RegionFiles};
 use crate::manifest::{Families, FamilyRecord};
 use crate::memtable::Memtable;
@@ -147,6 +147,12 @@ impl Region {
             sizes: RwLock::new((REGION_SIZE_DEFAULT, FLUSH_SIZE_DEFAULT)),
             part_bytes: AtomicUsize::new(terrane_env::limit!("bytes of a part of a row", PART_BYTES, 1..=600)),
         }
+    }
+
+    /// Lets no compaction of the region begin while the result lives. Those that run end.
+    #[must_use]
+    pub fn hold_compactions(self: &Arc<Self>) -> CompactionHold {
+        CompactionHold::new(Arc::clone(self))
     }
 
     /// What distinguishes it from all others on this server.

@@ -107,6 +107,11 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
         self.replica.wait_for(condition, timeout).await
     }
 
+    /// The first entry that the log here still has, or will have.
+    pub fn first_index(&self) -> u64 {
+        self.replica.log.purged().map_or(0, |mark| mark.log_id.index + 1)
+    }
+
     /// The members and how far they have got, as this leader sees them; empty if this replica does not lead.
     pub fn members(&self) -> Vec<MemberProgress> {
         self.replica.members()

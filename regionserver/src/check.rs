@@ -96,7 +96,7 @@ fn compare(
     logged: &BTreeMap<GroupId, LoggedGroup>,
     inspection: &mut Inspection,
 ) {
-    let regions = recorded.regions.iter().map(|(region, (group, index))| (format!("region {region}"), group, index));
+    let regions = recorded.regions.iter().map(|((group, region), index)| (format!("region {region}"), group, index));
     let groups = recorded.groups.iter().map(|(group, index)| ("its own state".to_owned(), group, index));
     for (what, group, index) in regions.chain(groups) {
         let problem = match logged.get(group) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use terrane_engine::Patience;
-use terrane_types::{Error, GroupId, Invalid, Projection, RegionId};
+use terrane_types::{Error, GroupId, Invalid, Projection, RegionDescriptor, RegionEpoch, RegionId};
 
 use crate::error_mapping::engine_error;
 use crate::evaluate::Columns;
@@ -19,6 +19,7 @@ use crate::group::region_state::RegionState;
 use crate::region::damage::Damage;
 use crate::region::held_snapshots::HeldSnapshots;
 use crate::region::load::LoadMeter;
+use crate::reply::MOVING_RETRY;
 
 /// A region with a replica here.
 pub struct HostedRegion {
@@ -47,11 +48,13 @@ pub struct HostedRegion {
     since_ns: u64,
     /// Why its load cannot be spread by a split, as a sentence.
     hot_spot: Mutex<Option<String>>,
-    /// A split or merge that this server has proposed and whose outcome is not known yet.
+    /// A split, merge or move that this server has begun and whose outcome is not known yet.
     change: Mutex<Option<&'static str>>,
+    /// Where the region is once another group has adopted it, as the leader knows it first.
+    adopted: Mutex<Option<RegionDescriptor>>,
 }
 
-/// The right to change the shape of a region: one split or merge at a time.
+/// The right to change the shape or place of a region: one split, merge or move at a time.
 pub struct ChangeGuard(Arc<HostedRegion>);
 
 impl Drop for ChangeGuard {
@@ -77,10 +80,11 @@ impl HostedRegion {
             since_ns: terrane_env::time::now_ns(),
             hot_spot: Mutex::default(),
             change: Mutex::default(),
+            adopted: Mutex::default(),
         })
     }
 
-    /// Begins a split or merge, which lasts until the guard is dropped.
+    /// Begins a split, merge or move, which lasts until the guard is dropped.
     ///
     /// # Errors
     /// What is under way already.
@@ -115,7 +119,7 @@ impl HostedRegion {
         self.hot_spot.lock().clone()
     }
 
-    /// Whether a split or merge of the region is under way.
+    /// Whether a split, merge or move of the region is under way.
     pub fn is_changing(&self) -> bool {
         self.change.lock().is_some()
     }
@@ -154,6 +158,26 @@ impl HostedRegion {
 
     pub fn state(&self) -> Arc<RegionState> {
         self.state.read().clone()
+    }
+
+    fn epoch(&self) -> RegionEpoch {
+        self.state.read().descriptor.epoch
+    }
+
+    /// The region in the group that has adopted it: nothing is answered here any more, and the caller is redirected.
+    pub fn set_adopted(&self, elsewhere: RegionDescriptor) {
+        *self.adopted.lock() = Some(elsewhere);
+    }
+
+    /// Refuses a request while the region moves, and redirects it once the other group has it.
+    pub fn check_resting(&self) -> Result<(), Error> {
+        if self.state.read().moving.is_none() {
+            return Ok(());
+        }
+        match self.adopted.lock().clone() {
+            Some(elsewhere) => Err(Error::StaleEpoch { region: self.region, current: vec![elsewhere] }),
+            None => Err(Error::Moving { region: self.region, retry_after: MOVING_RETRY }),
+        }
     }
 
     /// The version of the table's schema as of the last applied entry.
@@ -213,24 +237,27 @@ impl Columns for HostedRegion {
     }
 }
 
-/// The regions with a replica on this server, by id. The lock is held for a lookup or an insert only, never across an
-/// await.
+/// The regions with a replica on this server, by id. While a region moves, it may be here as one of both groups, of which
+/// only the one with the higher epoch answers requests. The lock is held for a lookup or an insert only, never across an await.
 #[derive(Default)]
 pub struct HostedRegions {
-    regions: RwLock<BTreeMap<RegionId, Arc<HostedRegion>>>,
+    regions: RwLock<BTreeMap<(RegionId, GroupId), Arc<HostedRegion>>>,
 }
 
 impl HostedRegions {
     pub fn insert(&self, hosted: Arc<HostedRegion>) {
-        self.regions.write().insert(hosted.region, hosted);
+        self.regions.write().insert((hosted.region, hosted.group), hosted);
     }
 
-    pub fn remove(&self, region: RegionId) {
-        self.regions.write().remove(&region);
+    pub fn remove(&self, region: RegionId, group: GroupId) {
+        self.regions.write().remove(&(region, group));
     }
 
     pub fn get(&self, region: RegionId) -> Option<Arc<HostedRegion>> {
-        self.regions.read().get(&region).cloned()
+        let regions = self.regions.read();
+        let mut found = regions.range((region, GroupId(0))..=(region, GroupId(u64::MAX))).map(|(_, hosted)| hosted);
+        let first = found.next()?;
+        Some(found.fold(first, |one, other| if other.epoch() > one.epoch() { other } else { one }).clone())
     }
 
     pub fn all(&self) -> Vec<Arc<HostedRegion>> {

@@ -11,7 +11,6 @@
 //! - Every queue is bounded by a named constant; beyond it the answer is `Busy` with a delay.
 //!
 //! Not in this crate: where regions live (the master decides), what a row key means, how cells are stored (the engine).
-//! Not implemented yet: moves between groups, merges of regions.
 
 mod addresses;
 mod admission;
@@ -35,6 +34,7 @@ mod maintenance;
 mod masters;
 mod membership;
 mod metrics;
+mod moves;
 mod operation;
 mod page_token;
 mod proposal;

@@ -15,6 +15,11 @@
 //! Tick         = (nothing)
 //! Merge        = left u64 | left epoch u64 | right u64 | right epoch u64 | into u64
 //! Settle       = region u64 | client id [16] | below u64 | ranges u32 | (first u64 | last u64) ...
+//! Freeze       = region u64 | epoch u64 | move u64 | to group u64 | servers u32 | server u64 ...
+//! Unfreeze     = region u64 | move u64
+//! Depart       = move u64 | descriptor u32-length
+//! Adopt        = move u64 | source server u64 | contents u32-length
+//! Refuse       = move u64
 //! ```
 //!
 //! Format 1 had neither the flags of a Write nor results; it is still read. The rows of a Write are read one by one and
@@ -22,12 +27,14 @@
 //!
 //! What is proposed to a group are values ([`crate::proposal`]); these bytes come into being when the leader packs them.
 
+mod moves;
 mod result;
 mod write;
 
 use bytes::Bytes;
 use terrane_types::{RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
+pub use self::moves::{Adopt, Depart, Destination, Freeze, Refuse, Unfreeze};
 pub use self::result::{ResultKind, RowResult};
 pub use self::write::{LoggedRow, LoggedWrite, ROW_HEADER_BYTES, WRITE_HEADER_BYTES, WriteEncoder, WriteHeader};
 use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};
@@ -54,6 +61,11 @@ pub enum Operation {
     /// Changes nothing but the log time: an empty entry carries the leader's stamp.
     Tick,
     Settle(Settle),
+    Freeze(Freeze),
+    Unfreeze(Unfreeze),
+    Depart(Depart),
+    Adopt(Adopt),
+    Refuse(Refuse),
 }
 
 /// The operation numbers that a client no longer waits for, for the window of one region.
@@ -108,6 +120,11 @@ impl Operation {
             MERGE => Merge::decode(reader).map(Self::Merge),
             TICK => Ok(reader.finish().map(|()| Self::Tick)?),
             SETTLE => Settle::decode(reader).map(Self::Settle),
+            moves::FREEZE => Freeze::decode(reader).map(Self::Freeze),
+            moves::UNFREEZE => Unfreeze::decode(reader).map(Self::Unfreeze),
+            moves::DEPART => Depart::decode(reader).map(Self::Depart),
+            moves::ADOPT => Adopt::decode(reader).map(Self::Adopt),
+            moves::REFUSE => Refuse::decode(reader).map(Self::Refuse),
             _ => Err(Malformed("the operation's kind is not known to this build")),
         }
     }

@@ -16,7 +16,10 @@ use bytes::Bytes;
 use terrane_types::mutation::checks::MutationParts;
 use terrane_types::{ColumnTest, Condition, PackedCells, ReadModifyWrite, Returns};
 
-use crate::operation::{ChangeTables, Merge, ROW_HEADER_BYTES, Settle, Split, WRITE_HEADER_BYTES, WriteHeader};
+use crate::operation::{
+    Adopt, ChangeTables, Depart, Freeze, Merge, ROW_HEADER_BYTES, Refuse, Settle, Split, Unfreeze, WRITE_HEADER_BYTES,
+    WriteHeader,
+};
 use crate::reply::Reply;
 
 /// A group's handle: takes a [`Proposal`], answers a [`Reply`].
@@ -32,6 +35,15 @@ pub enum Proposal {
     Split(Split),
     Merge(Merge),
     Settle(Settle),
+    Freeze(Freeze),
+    Unfreeze(Unfreeze),
+    Depart(Depart),
+    /// Waits until the entry's stamp is at least that of the region's last write: stamps never go back.
+    Adopt {
+        adopt: Adopt,
+        least_stamp: u64,
+    },
+    Refuse(Refuse),
     /// Changes nothing but the log time.
     Tick,
 }
@@ -49,6 +61,10 @@ impl terrane_raft::Proposal for Proposal {
             Self::Split(split) => 64 + split.at.len(),
             Self::Merge(_) => Merge::BYTES,
             Self::Settle(settle) => settle.encoded_len(),
+            Self::Freeze(freeze) => 64 + 8 * freeze.to.servers.len(),
+            Self::Unfreeze(_) | Self::Refuse(_) => 64,
+            Self::Depart(depart) => 128 + depart.adopted.range.start.len() + depart.adopted.range.end.len(),
+            Self::Adopt { adopt, .. } => 64 + adopt.contents.len(),
             Self::Tick => 2,
         }
     }

@@ -48,10 +48,11 @@ impl Replicas {
             return Err(Error::StaleEpoch { region, current: self.successors(region) });
         };
         check_epoch(&hosted.state().descriptor, table, epoch)?;
+        hosted.check_resting()?;
         Ok(hosted)
     }
 
-    /// The regions that a region was split into, as far as any group here knows.
+    /// The regions that a region became, as far as any group here knows.
     pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
         self.machines()
             .iter()

@@ -2,10 +2,15 @@
 //!
 //! A refusal is a reply too: every replica comes to the same one, and nothing else happens.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use terrane_types::{Error, Invalid, RegionDescriptor, RegionId, RowOutcome, TableId};
 
 use crate::operation::RowResult;
+
+/// How long a caller waits while a region is frozen: the last step of a move takes some tens of milliseconds.
+pub const MOVING_RETRY: Duration = Duration::from_millis(5);
 
 /// The outcome of one proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +26,8 @@ pub enum Reply {
     SchemaChanged { table: TableId, version: u64 },
     /// The table has become read-only; nothing was applied.
     ReadOnly { what: String },
+    /// The region is frozen, because it moves to another group; nothing was applied.
+    Moving { region: RegionId },
     /// The proposal does not fit the state; nothing was applied.
     Invalid { what: String },
     /// It depends on a damaged file; nothing was applied.
@@ -31,6 +38,10 @@ pub enum Reply {
     Split { daughters: Vec<RegionDescriptor> },
     /// The region that two were merged into.
     Merged { region: RegionDescriptor },
+    /// The region as the group has adopted it.
+    Adopted { region: RegionDescriptor },
+    /// The group has refused a move.
+    Refused { why: String },
 }
 
 impl Reply {
@@ -46,11 +57,12 @@ impl Reply {
                 };
                 Ok(Applied { stamp, rows: results.into_iter().map(row).collect() })
             }
-            Self::Split { .. } | Self::Merged { .. } => Ok(Applied::default()),
+            Self::Split { .. } | Self::Merged { .. } | Self::Adopted { .. } => Ok(Applied::default()),
+            Self::Moving { region } => Err(Error::Moving { region, retry_after: MOVING_RETRY }),
             Self::Stale { region, current } => Err(Error::StaleEpoch { region, current }),
             Self::SchemaChanged { table, version } => Err(Error::SchemaChanged { table, version }),
             Self::ReadOnly { what } => Err(Error::ReadOnly { what }),
-            Self::Invalid { what } => Err(Error::Invalid(Invalid { what })),
+            Self::Invalid { what } | Self::Refused { why: what } => Err(Error::Invalid(Invalid { what })),
             Self::Damaged { file, offset } => Err(Error::Corruption { file, offset }),
             Self::Failed { what } => Err(Error::Internal { message: what }),
         }

@@ -44,6 +44,9 @@ use crate::maintenance::Maintenance;
 use crate::masters::{Masters, REPORT_INTERVAL, Registered};
 use crate::membership::{self, Membership};
 use crate::metrics::Metrics;
+use crate::moves::arrivals::Arrivals;
+use crate::moves::departures::{Departures, Moves};
+use crate::moves::peers::Peers;
 use crate::page_token::PageSeal;
 use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
@@ -92,6 +95,7 @@ pub struct RegionServer {
 /// Creates the state machines of groups over the engine.
 struct Machines {
     engine: Arc<Engine>,
+    arrivals: Arc<Arrivals>,
     replicas: Arc<Replicas>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
@@ -107,6 +111,7 @@ impl Factory for Machines {
             self.replicas.regions.clone(),
             self.signals.clone(),
             self.metrics.clone(),
+            self.arrivals.clone(),
         );
         let machine = machine.unwrap_or_else(|error| {
             terrane_env::task::abort_process(&format!("{error}; start the build that wrote this directory"))
@@ -158,11 +163,14 @@ impl RegionServer {
         };
         parts.budgets.add(parts.admission.waiting().clone());
         parts.intake.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
-        let host = open_host(&config, identity, advertised, &engine, &parts).await?;
+        let stop = CancellationToken::new();
+        let arrivals = Arrivals::new(engine.clone(), stop.clone());
+        let host = open_host(&config, identity, advertised, &engine, &arrivals, &parts).await?;
         membership::remove_leftovers(&engine, &host).await.map_err(StartError::Engine)?;
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let edge = parts.edge(identity, &host, &config);
         let stop_serving = CancellationToken::new();
+        let departures = parts.departures(identity, &host, &engine, arrivals, &stop);
         let admin = AdminService {
             identity,
             edge: edge.clone(),
@@ -173,9 +181,9 @@ impl RegionServer {
                 engine: engine.clone(),
                 changing: tokio::sync::Mutex::default(),
             },
+            departures: departures.clone(),
         };
         let serving = serve(&edge, admin, &host, listener, stop_serving.clone()).await?;
-        let stop = CancellationToken::new();
         let reporter = parts.reporter(&host, &engine, masters, identity, joined.registered, joined.joining);
         let background = vec![
             terrane_env::task::spawn_named(
@@ -184,6 +192,7 @@ impl RegionServer {
             ),
             terrane_env::task::spawn_named("background", parts.background(&host, &engine, &config).run(stop.clone())),
             terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
+            terrane_env::task::spawn_named("moves", departures.watch()),
         ];
         let ends = [&edge.closing, &edge.ended, &stop, &stop_serving].map(|token| token.clone().drop_guard());
         let replicas = parts.replicas;
@@ -333,6 +342,29 @@ impl Parts {
         })
     }
 
+    fn departures(
+        &self,
+        identity: HelloIdentity,
+        host: &Arc<GroupHost>,
+        engine: &Arc<Engine>,
+        arrivals: Arc<Arrivals>,
+        stop: &CancellationToken,
+    ) -> Arc<Departures> {
+        let peers = Arc::new(Peers::new(identity, self.addresses.clone()));
+        let departures = Arc::new(Departures {
+            engine: engine.clone(),
+            host: host.clone(),
+            replicas: self.replicas.clone(),
+            addresses: self.addresses.clone(),
+            peers: peers.clone(),
+            arrivals: arrivals.clone(),
+            stop: stop.clone(),
+            moves: Moves::default(),
+        });
+        arrivals.connect(peers, host, &departures);
+        departures
+    }
+
     fn maintenance(&self, edge: &Edge, engine: &Arc<Engine>) -> Maintenance {
         Maintenance {
             replicas: self.replicas.clone(),
@@ -419,6 +451,7 @@ async fn open_host(
     identity: HelloIdentity,
     advertised: String,
     engine: &Arc<Engine>,
+    arrivals: &Arc<Arrivals>,
     parts: &Parts,
 ) -> Result<Arc<GroupHost>, StartError> {
     let mut host_config =
@@ -433,6 +466,7 @@ async fn open_host(
     };
     let machines = Machines {
         engine: engine.clone(),
+        arrivals: arrivals.clone(),
         replicas: parts.replicas.clone(),
         signals: parts.signals.clone(),
         metrics: parts.metrics.clone(),

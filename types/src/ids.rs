@@ -50,6 +50,10 @@ id! {
     TableId
 }
 id! {
+    /// One attempt to move a region from a group to another. A later attempt has a higher id.
+    MoveId
+}
+id! {
     /// The version of a region's placement: every split, merge and move raises it, and requests with an old one are
     /// refused.
     RegionEpoch

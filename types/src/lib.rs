@@ -54,7 +54,7 @@ pub use columns::{Columns, QualifierRange};
 pub use condition::{ColumnTest, Condition, Test};
 pub use error::Error;
 pub use escape::{escape, unescape};
-pub use ids::{ClusterId, GroupId, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
+pub use ids::{ClusterId, GroupId, MoveId, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
 pub use inspection::Inspection;
 pub use invalid::Invalid;
 pub use key::KeyDeclaration;

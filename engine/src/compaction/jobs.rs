@@ -1,12 +1,14 @@
 //! What a region knows of its compactions: which run, and how far a requested one has come.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use terrane_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use terrane_env::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use terrane_env::sync::{Mutex, MutexGuard};
 use terrane_types::FamilyName;
 
 use super::Job;
+use crate::region::Region;
 
 /// The compactions of a region.
 #[derive(Debug, Default)]
@@ -16,6 +18,25 @@ pub(crate) struct Compactions {
     wanted: AtomicBool,
     bytes_done: AtomicU64,
     bytes_total: AtomicU64,
+    /// How many want no compaction to begin.
+    holds: AtomicUsize,
+}
+
+/// No compaction of a region begins while this lives.
+#[derive(Debug)]
+pub struct CompactionHold(Arc<Region>);
+
+impl CompactionHold {
+    pub(crate) fn new(region: Arc<Region>) -> Self {
+        region.compactions.holds.fetch_add(1, Ordering::Relaxed);
+        Self(region)
+    }
+}
+
+impl Drop for CompactionHold {
+    fn drop(&mut self) {
+        self.0.compactions.holds.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// How far a requested compaction has come.
@@ -30,6 +51,11 @@ pub struct CompactionProgress {
 }
 
 impl Compactions {
+    /// Whether no compaction is to begin.
+    pub(crate) fn is_held(&self) -> bool {
+        self.holds.load(Ordering::Relaxed) > 0
+    }
+
     /// The jobs that run, by family.
     pub(crate) fn busy(&self) -> MutexGuard<'_, BTreeMap<FamilyName, Vec<Job>>> {
         self.busy.lock()

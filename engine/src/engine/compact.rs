@@ -116,7 +116,7 @@ impl Engine {
         self.headroom.begin_search();
         for region in self.regions() {
             // A split is recorded first, or the region's files would be recorded under two names.
-            if self.is_split_pending(&region) {
+            if self.is_split_pending(&region) || region.compactions.is_held() {
                 continue;
             }
             let wanted = region.compactions.is_wanted();

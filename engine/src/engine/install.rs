@@ -4,7 +4,7 @@
 //! replaces the state of the group and all its regions, so a crash leaves the old ones or the new ones, whole. The regions
 //! that were there are retired: what still runs on them ends without a change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,11 +23,25 @@ use crate::region::{Region, RegionKey};
 pub(super) struct TakenIn {
     engine: Arc<Engine>,
     files: BTreeMap<u64, Arc<dyn FileSource>>,
+    /// The numbers here by those of the source.
+    numbers: BTreeMap<u64, u64>,
 }
 
 impl TakenIn {
     pub(super) fn len(&self) -> usize {
         self.files.len()
+    }
+
+    /// Releases the files that the regions no longer consist of.
+    fn keep(&mut self, named: &BTreeSet<u64>) {
+        self.numbers.retain(|_, id| named.contains(id));
+        self.files.retain(|id, _| {
+            let is_kept = named.contains(id);
+            if !is_kept {
+                self.engine.backend.release(*id);
+            }
+            is_kept
+        });
     }
 
     /// It is not known whether a record that names the files is on disk. Until a restart knows, they stay.
@@ -96,7 +110,7 @@ impl Engine {
 
     async fn stage_here(self: &Arc<Self>, mut record: GroupRecord, dir: &Path) -> Result<StagedGroup, Error> {
         self.can_install(record.group)?;
-        let taken = self.take_in(&mut record.regions, dir).await?;
+        let taken = self.take_in(&mut record.regions, dir, None).await?;
         Ok(StagedGroup { record, taken })
     }
 
@@ -179,8 +193,15 @@ impl Engine {
     }
 
     /// Takes in the files of regions, and changes their records to the numbers that the files have here.
-    pub(super) async fn take_in(self: &Arc<Self>, regions: &mut [RegionRecord], dir: &Path) -> Result<TakenIn, Error> {
-        let mut taken = TakenIn { engine: Arc::clone(self), files: BTreeMap::new() };
+    /// Files that `former` has are not read again.
+    pub(super) async fn take_in(
+        self: &Arc<Self>,
+        regions: &mut [RegionRecord],
+        dir: &Path,
+        former: Option<TakenIn>,
+    ) -> Result<TakenIn, Error> {
+        let new = || TakenIn { engine: Arc::clone(self), files: BTreeMap::new(), numbers: BTreeMap::new() };
+        let mut taken = former.unwrap_or_else(new);
         match self.take_in_files(regions, &mut taken, dir).await {
             Ok(()) => Ok(taken),
             Err(error) => {
@@ -192,25 +213,27 @@ impl Engine {
     }
 
     async fn take_in_files(&self, regions: &mut [RegionRecord], taken: &mut TakenIn, dir: &Path) -> Result<(), Error> {
-        // A file of several regions has one number.
-        let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut named = BTreeSet::new();
         for region in regions {
             for (family, files) in &mut region.files {
                 for file in files {
-                    let id = match numbers.get(&file.id) {
+                    // A file of several regions has one number.
+                    let id = match taken.numbers.get(&file.id) {
                         Some(id) => *id,
                         None => {
                             let from: PathBuf = dir.join(Self::fetched_name(file.id));
                             let (id, source) = self.backend.adopt(&from, file, region.table, family).await?;
-                            numbers.insert(file.id, id);
+                            taken.numbers.insert(file.id, id);
                             taken.files.insert(id, source);
                             id
                         }
                     };
+                    named.insert(id);
                     *file = FileRecord { id, ..file.clone() };
                 }
             }
         }
+        taken.keep(&named);
         self.backend.sync(taken.len() > 0).await
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrane_env::task;
-use terrane_types::{GroupId, RegionId, TableId};
+use terrane_types::{GroupId, MoveId, RegionId, TableId};
 
 use super::group_copy::CopiedFile;
 use super::install::TakenIn;
@@ -20,6 +20,9 @@ use crate::file_directory::Claim;
 use crate::manifest::{FileRecord, Record, RegionRecord};
 use crate::point::DurablePoint;
 use crate::region::Region;
+
+/// The directory in the engine's where the files of regions arrive.
+pub(crate) const ARRIVING: &str = "arriving";
 
 /// What a copy of a region consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,6 +125,18 @@ impl Engine {
         })
     }
 
+    /// Where the files of regions arrive, a directory for each move: the engine leaves it alone.
+    #[must_use]
+    pub fn arriving_root(&self) -> PathBuf {
+        self.dir.join(ARRIVING)
+    }
+
+    /// Where the files of a region arrive.
+    #[must_use]
+    pub fn arriving_dir(&self, id: MoveId) -> PathBuf {
+        self.arriving_root().join(id.to_string())
+    }
+
     /// Keeps files as long as the result lives.
     pub(super) fn claimed<'a>(
         &self,
@@ -135,7 +150,8 @@ impl Engine {
     }
 
     /// Takes in the files of a copy. They are in `dir`, on the engine's file system, synced and each under its
-    /// [`Engine::fetched_name`], and stay there: the engine has names of its own for them.
+    /// [`Engine::fetched_name`], and stay there: the engine has names of its own for them. Those that a former copy from the same
+    /// source brought are not read again.
     ///
     /// # Errors
     /// [`Error::Corruption`] for a damaged file, [`Error::NotCopied`] with an engine that has no files of its own, or
@@ -144,12 +160,14 @@ impl Engine {
         self: &'a Arc<Self>,
         contents: RegionContents,
         dir: &'a Path,
+        former: Option<StagedRegion>,
     ) -> BoxFuture<'a, Result<StagedRegion, Error>> {
         let (engine, dir) = (Arc::clone(self), dir.to_path_buf());
         Box::pin(task::run_to_end(async move {
             let mut regions = [contents.0];
             engine.can_install(regions[0].point.group)?;
-            let taken = engine.take_in(&mut regions, &dir).await?;
+            let former = former.map(|former| former.taken);
+            let taken = engine.take_in(&mut regions, &dir, former).await?;
             let [record] = regions;
             Ok(StagedRegion { record, taken })
         }))

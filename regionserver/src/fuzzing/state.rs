@@ -48,6 +48,7 @@ pub const REGION: Format = Format {
             descriptor: draw::descriptor(dice),
             schema: Arc::new(draw::schema(dice)),
             planned: draw::range(dice),
+            moving: None,
         };
         checked_region(&state)
     },
@@ -59,6 +60,7 @@ pub const REGION: Format = Format {
             planned: descriptor.range.clone(),
             descriptor,
             schema: Arc::new(large_schema()),
+            moving: None,
         })]
     },
 };
@@ -117,7 +119,7 @@ fn change(state: &mut GroupState, dice: &mut Dice) {
     };
     let drop = dice.one_in(5).then(|| TableId(1 + dice.below(3) as u64));
     let create = vec![region.clone()];
-    state.change_tables(&ChangeTables { schema: Some(schema), create, drop });
+    state.change_tables(&ChangeTables { schema: Some(schema), create, drop }, false);
     let (left, right) = (RegionId(100 + dice.below(50) as u64), RegionId(200 + dice.below(50) as u64));
     let split = Split { region: region.region, epoch: RegionEpoch(1), left, right, at: draw::row(dice).into() };
     state.split(&split).ok();

@@ -1,7 +1,7 @@
 //! One replica's state machine: what it holds, and what background work does with it.
 //!
 //! Parts: [`copying`] takes and installs copies, [`prepare`] packs proposals on the leader, [`apply`] applies committed entries,
-//! [`regions`] what they say about tables and regions.
+//! [`regions`] what they say about tables and regions, [`moves`] what they say about regions that move.
 //!
 //! Durability: regions carry their own points; background work records the group's part (schemas, dropped tables) later.
 //! Until then `dirty` holds back the log. After a restart each region skips entries up to the point with which it was
@@ -12,6 +12,7 @@
 mod apply;
 mod copying;
 pub mod digest;
+mod moves;
 mod prepare;
 mod regions;
 
@@ -29,6 +30,7 @@ use super::state::GroupState;
 use crate::evaluate::Evaluator;
 use crate::hosted::{HostedRegion, HostedRegions};
 use crate::metrics::Metrics;
+use crate::moves::arrivals::Arrivals;
 use crate::proposal::Proposal;
 use crate::ranked_lock::RankedMutex;
 use crate::reply::Reply;
@@ -47,6 +49,8 @@ pub struct GroupMachine {
     regions: Arc<HostedRegions>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
+    /// Files of regions that come in.
+    arrivals: Arc<Arrivals>,
     /// For a copy, which is installed later.
     this: Weak<GroupMachine>,
     /// Held while the group's part of the state is recorded.
@@ -97,6 +101,7 @@ impl GroupMachine {
         regions: Arc<HostedRegions>,
         signals: Arc<Signals>,
         metrics: Arc<Metrics>,
+        arrivals: Arc<Arrivals>,
     ) -> Result<Arc<Self>, String> {
         let inner = Inner::restored(group, &engine)?;
         for hosted in inner.hosted.values() {
@@ -110,6 +115,7 @@ impl GroupMachine {
             regions,
             signals,
             metrics,
+            arrivals,
             this: this.clone(),
             recording: tokio::sync::Mutex::new(()),
             boundary,
@@ -122,7 +128,7 @@ impl GroupMachine {
         self.group
     }
 
-    /// The present regions that `region` was split into, if this group still has it recorded.
+    /// The present regions that `region` became, if this group still has it recorded.
     pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
         self.inner.lock().state.successors(region)
     }
@@ -262,7 +268,7 @@ impl GroupMachine {
             inner.is_removed = true;
             std::mem::take(&mut inner.hosted).into_keys().collect()
         };
-        gone.into_iter().for_each(|region| self.regions.remove(region));
+        gone.into_iter().for_each(|region| self.regions.remove(region, self.group));
         self.engine.remove_group(self.group).await
     }
 

@@ -9,14 +9,15 @@ use bytes::Bytes;
 use terrane_types::cell::Cells;
 use terrane_types::{KeyRange, RegionDescriptor, RegionEpoch, TableSchema};
 
-use crate::operation::{WriteHeader, put_descriptor, read_descriptor, read_schema};
+use crate::operation::{Destination, WriteHeader, put_descriptor, read_descriptor, read_schema};
 use crate::record::{Malformed, Reader, put_long};
 use crate::reply::Reply;
 
-/// Layouts of a region's part of a durable point. The second has the range that was planned; the first is written where that is
-/// the region's own.
+/// Layouts of a region's part of a durable point. The second has the range that was planned, the third where the region moves. It
+/// is written in the lowest one that can express it.
 const FORMAT_AS_PLANNED: u8 = 1;
-const FORMAT: u8 = 2;
+const FORMAT_RESTING: u8 = 2;
+const FORMAT: u8 = 3;
 
 /// A region as of the last applied entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct RegionState {
     /// The rows of the region that was created with the table and that this one came from by splits and merges. Its ends are
     /// boundaries that were asked for: no automatic merge removes them.
     pub planned: KeyRange,
+    /// Where the region moves, if it is frozen for that: no request is answered.
+    pub moving: Option<Destination>,
 }
 
 impl RegionState {
@@ -33,12 +36,20 @@ impl RegionState {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let as_planned = self.planned == self.descriptor.range;
-        let mut out = vec![if as_planned { FORMAT_AS_PLANNED } else { FORMAT }];
+        let format = match &self.moving {
+            Some(_) => FORMAT,
+            None if as_planned => FORMAT_AS_PLANNED,
+            None => FORMAT_RESTING,
+        };
+        let mut out = vec![format];
         put_descriptor(&mut out, &self.descriptor);
         put_long(&mut out, &self.schema.encode());
-        if !as_planned {
+        if format != FORMAT_AS_PLANNED {
             put_long(&mut out, &self.planned.start);
             put_long(&mut out, &self.planned.end);
+        }
+        if let Some(moving) = &self.moving {
+            moving.encode(&mut out);
         }
         out.into()
     }
@@ -56,14 +67,15 @@ impl RegionState {
             _ => KeyRange::new(reader.bytes()?, reader.bytes()?)
                 .map_err(|_| Malformed("the planned range of a region ends before it starts"))?,
         };
+        let moving = (format == FORMAT).then(|| Destination::decode(&mut reader)).transpose()?;
         reader.finish()?;
-        Ok(Self { descriptor, schema, planned })
+        Ok(Self { descriptor, schema, planned, moving })
     }
 
     /// The same region under another schema.
     pub(super) fn under(&self, schema: &Arc<TableSchema>) -> Self {
         let descriptor = RegionDescriptor { schema_version: schema.version, ..self.descriptor.clone() };
-        Self { descriptor, schema: schema.clone(), planned: self.planned.clone() }
+        Self { descriptor, schema: schema.clone(), ..self.clone() }
     }
 
     /// Refuses a write that names a family which was dropped after the edge checked it. Cells are looked at only if the
@@ -82,11 +94,22 @@ impl RegionState {
         Ok(())
     }
 
-    /// Checks that a write names the present epoch, and that the table accepts writes.
+    /// Refuses what names the region while it moves.
+    pub fn check_resting(&self) -> Result<(), Reply> {
+        match self.moving {
+            Some(_) => Err(Reply::Moving { region: self.descriptor.region }),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that a write names the present epoch, and that the region and its table accept writes.
     pub fn check_write(&self, epoch: RegionEpoch) -> Result<(), Reply> {
         if self.descriptor.epoch != epoch {
             let current = vec![self.descriptor.clone()];
             return Err(Reply::Stale { region: self.descriptor.region, current });
+        }
+        if !terrane_env::planted!("a frozen region takes writes") {
+            self.check_resting()?;
         }
         if self.schema.read_only {
             return Err(Reply::ReadOnly { what: format!("table {}", self.schema.name) });

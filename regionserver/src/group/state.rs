@@ -8,9 +8,13 @@
 //!   It only adds refusals that the log itself would have led to.
 //! - The regions of one table in a group never overlap. If the log creates a region whose range is already covered by
 //!   others, that region was split or merged before this replica's durable points: the creation is skipped, and so are the entries
-//!   about the region.
+//!   about the region. A region that moved away is covered by nothing. But it left with a record of the group's part, and
+//!   no creation or adoption that this part covers is carried out again.
+//! - Of adopting and refusing a move the first in the log stands.
 //! - A region's epoch only rises, the daughters of a split cover their parent's range exactly, and a merged region covers
 //!   those of both its parents.
+
+mod moves;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,16 +22,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
+use self::moves::Moves;
+pub use self::moves::{Arrival, Arriving};
 use super::region_state::RegionState;
 use crate::operation::{ChangeTables, Merge, Split, WriteHeader, read_schema};
 use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
 use crate::region::boundary::check_boundary;
 use crate::reply::Reply;
 
-/// Layouts of the group's part of a durable point. From the second on, a region may have one successor. It is written in the
+/// Layouts of the group's part of a durable point. From the second on, a region may have one successor; the third has moves. It
+/// is written in the
 /// lowest one that can express it.
 const FORMAT_SPLITS: u8 = 1;
-const FORMAT: u8 = 2;
+const FORMAT_MERGES: u8 = 2;
+const FORMAT: u8 = 3;
 
 /// The number of split and merged regions that are kept with their successors. Clients that missed more ask the master.
 const RETIRED_MAX: usize = 1024;
@@ -42,6 +50,7 @@ pub struct GroupState {
     /// Regions that were split or merged with what they became, oldest first in `retired_order`.
     retired: BTreeMap<RegionId, Successors>,
     retired_order: VecDeque<RegionId>,
+    moves: Moves,
 }
 
 /// What a region became.
@@ -79,6 +88,7 @@ impl GroupState {
             regions: BTreeMap::new(),
             retired: BTreeMap::new(),
             retired_order: VecDeque::new(),
+            moves: Moves::default(),
         }
     }
 
@@ -131,6 +141,8 @@ impl GroupState {
                 }
             } else if let Some(successors) = self.retired.get(&region) {
                 pending.extend(successors.ids().iter().rev());
+            } else if let Some((_, elsewhere)) = self.moves.departed(region) {
+                found.push(elsewhere.clone());
             }
         }
         found
@@ -155,6 +167,7 @@ impl GroupState {
         if was.epoch != split.epoch {
             return Err(Reply::Stale { region: split.region, current: vec![was.clone()] });
         }
+        parent.check_resting()?;
         if split.left == split.right
             || self.regions.contains_key(&split.left)
             || self.regions.contains_key(&split.right)
@@ -168,6 +181,7 @@ impl GroupState {
             descriptor: RegionDescriptor { region, range, epoch: RegionEpoch(was.epoch.0 + 1), ..was.clone() },
             schema: parent.schema.clone(),
             planned: parent.planned.clone(),
+            moving: None,
         };
         Ok((daughter(split.left, left), daughter(split.right, right)))
     }
@@ -213,6 +227,7 @@ impl GroupState {
             if found.descriptor.epoch != epoch {
                 return Err(Reply::Stale { region, current: vec![found.descriptor.clone()] });
             }
+            found.check_resting()?;
             Ok(found)
         };
         let (left, right) = (find(merge.left, merge.left_epoch)?, find(merge.right, merge.right_epoch)?);
@@ -234,7 +249,7 @@ impl GroupState {
             Ok(planned) if left.planned != right.planned => planned,
             _ => left.planned.clone(),
         };
-        Ok(RegionState { descriptor, schema: left.schema.clone(), planned })
+        Ok(RegionState { descriptor, schema: left.schema.clone(), planned, moving: None })
     }
 
     /// Records what two regions became that are already gone. Does nothing if that is recorded, or if nothing shows that they
@@ -251,14 +266,18 @@ impl GroupState {
         noted
     }
 
-    /// Puts a schema, creates regions, drops a table. Everything is idempotent.
-    pub fn change_tables(&mut self, change: &ChangeTables) -> TableChanges {
+    /// Puts a schema, creates regions, drops a table. Everything is idempotent. `is_recorded`: the group's part that was on
+    /// disk at the start covers this entry.
+    pub fn change_tables(&mut self, change: &ChangeTables, is_recorded: bool) -> TableChanges {
         let mut changes = TableChanges::default();
         if let Some(schema) = &change.schema {
             self.put_schema(schema, &mut changes);
         }
-        for descriptor in &change.create {
-            self.create(descriptor, &mut changes);
+        // Regions are on disk before the group's part: one that is covered and not here has left since.
+        if !is_recorded || terrane_env::planted!("a replayed creation brings a moved region back") {
+            for descriptor in &change.create {
+                self.create(descriptor, &mut changes);
+            }
         }
         if let Some(table) = change.drop {
             self.drop_table(table, &mut changes);
@@ -299,7 +318,7 @@ impl GroupState {
         }
         let descriptor = RegionDescriptor { group: self.group, ..descriptor.clone() };
         let planned = descriptor.range.clone();
-        let region = RegionState { descriptor, schema: schema.clone(), planned }.under(schema);
+        let region = RegionState { descriptor, schema: schema.clone(), planned, moving: None }.under(schema);
         let before = self.regions.insert(region.descriptor.region, region.clone());
         assert!(before.is_none(), "group {}: region {} is created twice", self.group, region.descriptor.region);
         changes.created.push(region);
@@ -319,7 +338,12 @@ impl GroupState {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let has_merges = self.retired.values().any(|successors| matches!(successors, Successors::Merged(_)));
-        let mut out = vec![if has_merges { FORMAT } else { FORMAT_SPLITS }];
+        let format = match (self.moves.is_empty(), has_merges) {
+            (false, _) => FORMAT,
+            (true, true) => FORMAT_MERGES,
+            (true, false) => FORMAT_SPLITS,
+        };
+        let mut out = vec![format];
         put_count(&mut out, self.tables.len());
         for schema in self.tables.values() {
             put_long(&mut out, &schema.encode());
@@ -340,13 +364,17 @@ impl GroupState {
                 put_u64(&mut out, id.0);
             }
         }
+        if format == FORMAT {
+            self.moves.encode(&mut out);
+        }
         out.into()
     }
 
     pub fn decode(group: GroupId, record: Bytes) -> Result<Self, Malformed> {
         let mut state = Self::new(group);
         let mut reader = Reader::new(record);
-        if !(FORMAT_SPLITS..=FORMAT).contains(&reader.u8()?) {
+        let format = reader.u8()?;
+        if !(FORMAT_SPLITS..=FORMAT).contains(&format) {
             return Err(Malformed("this build does not know the version of the group's state"));
         }
         for _ in 0..reader.count(4)? {
@@ -361,6 +389,9 @@ impl GroupState {
             let successors =
                 if right == RegionId(0) { Successors::Merged(left) } else { Successors::Daughters([left, right]) };
             state.retire(region, successors);
+        }
+        if format == FORMAT {
+            state.moves = Moves::decode(&mut reader)?;
         }
         reader.finish()?;
         Ok(state)

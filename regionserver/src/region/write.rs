@@ -207,7 +207,7 @@ mod tests {
             group: GroupId(2),
             schema_version: 1,
         };
-        RegionState { planned: descriptor.range.clone(), descriptor, schema: Arc::new(schema) }
+        RegionState { planned: descriptor.range.clone(), descriptor, schema: Arc::new(schema), moving: None }
     }
 
     fn header() -> WriteHeader {

@@ -7,8 +7,9 @@ use futures::{Stream, StreamExt};
 use terrane_proto::hello::Identity;
 use terrane_proto::{error, hello, v1};
 use terrane_raft::GroupSpec;
+use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::{
-    Error, GroupId, Invalid, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, TableId, TableSchema,
+    Error, GroupId, Invalid, MoveId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, TableId, TableSchema,
 };
 use tonic::{Request, Response, Status};
 
@@ -17,6 +18,7 @@ use crate::error_mapping::{not_leader, propose_error, stopping};
 use crate::hosted::HostedRegion;
 use crate::maintenance::{Maintenance, Progress};
 use crate::membership::{self, Membership, raft_error};
+use crate::moves::departures::Departures;
 use crate::operation::ChangeTables;
 use crate::proposal::{Group, Proposal};
 use crate::region::{merge, split};
@@ -29,6 +31,7 @@ pub struct AdminService {
     pub region_ids: Arc<RegionIdStock>,
     pub maintenance: Maintenance,
     pub membership: Membership,
+    pub departures: Arc<Departures>,
 }
 
 type ProgressStream = Pin<Box<dyn Stream<Item = Result<v1::MaintainTableProgress, Status>> + Send>>;
@@ -120,27 +123,51 @@ impl v1::region_server_server::RegionServer for AdminService {
         Ok(Response::new(v1::MergeReply { region: Some((&region).into()) }))
     }
 
-    async fn move_region(&self, _: Request<v1::MoveRegionRequest>) -> Result<Response<v1::MoveRegionReply>, Status> {
-        Err(Status::unimplemented("regions cannot be moved yet"))
+    async fn move_region(
+        &self,
+        request: Request<v1::MoveRegionRequest>,
+    ) -> Result<Response<v1::MoveRegionReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        self.departures.order(&request).map(Response::new).map_err(|error| error::status(&error))
     }
 
-    async fn stage_region(&self, _: Request<v1::StageRegionRequest>) -> Result<Response<v1::StageRegionReply>, Status> {
-        Err(Status::unimplemented("regions cannot be moved yet"))
+    async fn stage_region(
+        &self,
+        request: Request<v1::StageRegionRequest>,
+    ) -> Result<Response<v1::StageRegionReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        self.departures.stage(request).await.map(Response::new).map_err(|error| error::status(&error))
     }
 
-    async fn adopt_region(&self, _: Request<v1::AdoptRegionRequest>) -> Result<Response<v1::AdoptRegionReply>, Status> {
-        Err(Status::unimplemented("regions cannot be moved yet"))
+    async fn adopt_region(
+        &self,
+        request: Request<v1::AdoptRegionRequest>,
+    ) -> Result<Response<v1::AdoptRegionReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        self.departures.adopt(request).await.map(Response::new).map_err(|error| error::status(&error))
     }
 
-    async fn refuse_move(&self, _: Request<v1::RefuseMoveRequest>) -> Result<Response<v1::RefuseMoveReply>, Status> {
-        Err(Status::unimplemented("regions cannot be moved yet"))
+    async fn refuse_move(
+        &self,
+        request: Request<v1::RefuseMoveRequest>,
+    ) -> Result<Response<v1::RefuseMoveReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        self.departures.refuse(request).await.map(Response::new).map_err(|error| error::status(&error))
     }
 
     async fn read_moved_file(
         &self,
-        _: Request<v1::ReadMovedFileRequest>,
+        request: Request<v1::ReadMovedFileRequest>,
     ) -> Result<Response<v1::ReadMovedFileReply>, Status> {
-        Err(Status::unimplemented("regions cannot be moved yet"))
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        let (id, length) = (MoveId(request.r#move), (request.length as usize).min(BATCH_BYTES_MAX));
+        let read = self.departures.read(id, request.file, request.offset, length).await;
+        read.map(|data| Response::new(v1::ReadMovedFileReply { data })).map_err(|error| error::status(&error))
     }
 }
 

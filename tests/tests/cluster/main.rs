@@ -10,6 +10,7 @@ mod faults;
 mod leadership;
 mod merges;
 mod model;
+mod moves;
 mod repair;
 mod routing;
 mod schema;

@@ -16,12 +16,12 @@ use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, text_of, with_engine};
 
 const ROWS: usize = 300;
 
-async fn regions(admin: &Admin, table: &str) -> Result<Vec<RegionDescriptor>> {
+pub async fn regions(admin: &Admin, table: &str) -> Result<Vec<RegionDescriptor>> {
     Ok(admin.regions(Some(table)).await?.into_iter().map(|region| region.descriptor).collect())
 }
 
 /// Splits the table's regions at these rows.
-async fn split_at(admin: &Admin, table: &str, rows: &[&str]) -> Result<()> {
+pub async fn split_at(admin: &Admin, table: &str, rows: &[&str]) -> Result<()> {
     for row in rows {
         let regions = regions(admin, table).await?;
         let holder = regions.iter().find(|region| region.range.contains(row.as_bytes()));
@@ -59,17 +59,7 @@ async fn a_merge_is_invisible_to_clients(engine: BackendKind) -> Result<()> {
     for row in 0..ROWS {
         load.write(&row_key(row)).await?;
     }
-    let writer = tokio::spawn({
-        let load = load.clone();
-        async move {
-            let mut row = 0;
-            while !load.is_over() {
-                load.write(&row_key(row % ROWS)).await?;
-                row += 1;
-            }
-            anyhow::Ok(row)
-        }
-    });
+    let writer = tokio::spawn(load.clone().rewrite_on(ROWS));
     let (forward, backward) = (load.clone(), load.clone());
     let forward = tokio::spawn(async move { forward.scan_on(false).await });
     let backward = tokio::spawn(async move { backward.scan_on(true).await });
@@ -104,7 +94,7 @@ async fn a_merge_is_invisible_to_clients(engine: BackendKind) -> Result<()> {
 }
 
 /// Increments counters in all regions until the load is over; returns how often.
-async fn count_up(client: Client, load: Load) -> Result<u64> {
+pub async fn count_up(client: Client, load: Load) -> Result<u64> {
     let table = client.table("merge").await?;
     let mut done = 0;
     while !load.is_over() {
@@ -115,7 +105,7 @@ async fn count_up(client: Client, load: Load) -> Result<u64> {
     Ok(done)
 }
 
-fn number(value: &[u8]) -> u64 {
+pub fn number(value: &[u8]) -> u64 {
     value.try_into().map(u64::from_be_bytes).unwrap_or_default()
 }
 

@@ -43,6 +43,16 @@ impl Load {
         Ok(())
     }
 
+    /// Writes the first rows again and again until the load is over; returns how often.
+    pub async fn rewrite_on(self, rows: usize) -> Result<usize> {
+        let mut written = 0;
+        while !self.is_over() {
+            self.write(&row_key(written % rows)).await?;
+            written += 1;
+        }
+        Ok(written)
+    }
+
     /// Scans and checks until the load is over; returns the number of scans.
     pub async fn scan_on(&self, reverse: bool) -> Result<usize> {
         let mut scans = 0;
@@ -114,17 +124,7 @@ async fn a_manual_split_is_invisible_to_clients() -> Result<()> {
     for row in 0..ROWS {
         load.write(&row_key(row)).await?;
     }
-    let writer = tokio::spawn({
-        let load = load.clone();
-        async move {
-            let mut row = 0;
-            while !load.is_over() {
-                load.write(&row_key(row % ROWS)).await?;
-                row += 1;
-            }
-            anyhow::Ok(row)
-        }
-    });
+    let writer = tokio::spawn(load.clone().rewrite_on(ROWS));
     let (forward, backward) = (load.clone(), load.clone());
     let forward = tokio::spawn(async move { forward.scan_on(false).await });
     let backward = tokio::spawn(async move { backward.scan_on(true).await });

@@ -57,7 +57,7 @@ async fn adopt(world: &World, copy: &RegionCopy) -> Result<Arc<Region>, Error> {
     // As it arrives from the network.
     let contents = RegionContents::decode(&copy.contents().encode()).expect("both are of one build");
     let point = DurablePoint { group: OTHER, index: 3, ..contents.point().clone() };
-    let staged = world.engine().stage_region(contents, Path::new(FETCHED)).await?;
+    let staged = world.engine().stage_region(contents, Path::new(FETCHED), None).await?;
     world.engine().adopt_region(staged, point).await
 }
 
@@ -142,7 +142,7 @@ async fn a_staged_region_that_is_not_adopted_leaves_nothing_behind() {
     let (mut world, copy) = Scenario::begin(&scenario.start).await;
     let before = files_of(&world).await;
     let contents = RegionContents::decode(&copy.contents().encode()).unwrap();
-    let staged = world.engine().stage_region(contents, Path::new(FETCHED)).await.unwrap();
+    let staged = world.engine().stage_region(contents, Path::new(FETCHED), None).await.unwrap();
     assert!(files_of(&world).await.len() > before.len());
     drop(staged);
     world.try_drop_nothing().await.unwrap();

@@ -14,6 +14,7 @@ use terrane_env::task::abort_process;
 use terrane_raft::AppliedEntry;
 use terrane_types::PackedCells;
 
+use super::moves::refuse_move;
 use super::{GroupMachine, Inner};
 use crate::hosted::HostedRegion;
 use crate::operation::{LoggedWrite, Operation, Settle};
@@ -56,7 +57,18 @@ impl GroupMachine {
             match &operation {
                 Operation::Split(split) => self.finish_origins(&[split.region], entry.index).await,
                 Operation::Merge(merge) => self.finish_origins(&[merge.left, merge.right], entry.index).await,
-                Operation::Write(_) | Operation::ChangeTables(_) | Operation::Settle(_) | Operation::Tick => {}
+                Operation::Adopt(adopt) => {
+                    replies.push(self.adopt(entry, adopt).await);
+                    continue;
+                }
+                Operation::Write(_)
+                | Operation::ChangeTables(_)
+                | Operation::Settle(_)
+                | Operation::Tick
+                | Operation::Freeze(_)
+                | Operation::Unfreeze(_)
+                | Operation::Depart(_)
+                | Operation::Refuse(_) => {}
             }
             let mut inner = self.inner.lock();
             let reply = match operation {
@@ -68,7 +80,11 @@ impl GroupMachine {
                 Operation::Split(split) => self.split(&mut inner, entry, &split).map(Some),
                 Operation::Merge(merge) => self.merge(&mut inner, entry, &merge).map(Some),
                 Operation::Settle(settle) => settle_numbers(&mut inner, entry, &settle),
-                Operation::Tick => Ok(None),
+                Operation::Freeze(freeze) => self.freeze_for_move(&mut inner, entry, &freeze),
+                Operation::Unfreeze(unfreeze) => self.unfreeze(&mut inner, entry, &unfreeze),
+                Operation::Depart(depart) => self.depart(&mut inner, entry, &depart),
+                Operation::Refuse(refuse) => Ok(Some(refuse_move(&mut inner, entry, refuse.id))),
+                Operation::Tick | Operation::Adopt(_) => Ok(None),
             };
             replies.push(match reply {
                 Ok(None) => Reply::Applied { stamp: entry.stamp },
@@ -77,6 +93,10 @@ impl GroupMachine {
         }
         self.apply_rows(entry.index, &mut gathered);
         let mut inner = self.inner.lock();
+        if inner.is_removed {
+            // The server stops within an adoption, and a restart applies the entry again.
+            return replies;
+        }
         inner.applied = entry.index;
         inner.stamp = inner.stamp.max(entry.stamp);
         replies

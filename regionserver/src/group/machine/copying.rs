@@ -76,7 +76,7 @@ impl GroupMachine {
         }
         // Only now: a request always finds the regions of before, or those of the copy.
         for gone in inner.hosted.keys().filter(|region| !fresh.hosted.contains_key(region)) {
-            self.regions.remove(*gone);
+            self.regions.remove(*gone, self.group);
         }
         *inner = fresh;
         drop(inner);

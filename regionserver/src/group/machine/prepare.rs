@@ -24,20 +24,27 @@ impl GroupMachine {
         match proposal {
             Proposal::Write(write) => self.prepare_write(packing, write, entry),
             // What changes regions or schemas is packed alone, and clears what the evaluator has recorded.
-            Proposal::ChangeTables(_) | Proposal::Split(_) | Proposal::Merge(_) if !packing.alone => {
+            Proposal::ChangeTables(_)
+            | Proposal::Split(_)
+            | Proposal::Merge(_)
+            | Proposal::Freeze(_)
+            | Proposal::Unfreeze(_)
+            | Proposal::Depart(_)
+            | Proposal::Adopt { .. }
+            | Proposal::Refuse(_)
+                if !packing.alone =>
+            {
                 Prepared::WhenLanded
             }
-            Proposal::ChangeTables(change) => {
-                change.encode(entry);
-                self.evaluator.lock().forget();
-                Prepared::PackedAlone
-            }
+            Proposal::Adopt { least_stamp, .. } if packing.stamp < *least_stamp => Prepared::Later,
+            Proposal::ChangeTables(change) => self.packed_alone(|entry| change.encode(entry), entry),
             Proposal::Split(split) => self.prepare_split(split, entry),
-            Proposal::Merge(merge) => {
-                merge.encode(entry);
-                self.evaluator.lock().forget();
-                Prepared::PackedAlone
-            }
+            Proposal::Merge(merge) => self.packed_alone(|entry| merge.encode(entry), entry),
+            Proposal::Freeze(freeze) => self.packed_alone(|entry| freeze.encode(entry), entry),
+            Proposal::Unfreeze(unfreeze) => self.packed_alone(|entry| unfreeze.encode(entry), entry),
+            Proposal::Depart(depart) => self.packed_alone(|entry| depart.encode(entry), entry),
+            Proposal::Adopt { adopt, .. } => self.packed_alone(|entry| adopt.encode(entry), entry),
+            Proposal::Refuse(refuse) => self.packed_alone(|entry| refuse.encode(entry), entry),
             Proposal::Settle(settle) => {
                 settle.encode(entry);
                 Prepared::Packed
@@ -47,6 +54,13 @@ impl GroupMachine {
                 Prepared::Packed
             }
         }
+    }
+
+    /// Packs what changes regions or schemas.
+    fn packed_alone(&self, encode: impl FnOnce(&mut Vec<u8>), entry: &mut Vec<u8>) -> Prepared<Reply> {
+        encode(entry);
+        self.evaluator.lock().forget();
+        Prepared::PackedAlone
     }
 
     /// Packs a write, as far as what is applied here allows.

@@ -23,7 +23,8 @@ const FULL_DISK_RETRY: Duration = Duration::from_millis(100);
 
 impl GroupMachine {
     pub(super) fn change_tables(&self, inner: &mut Inner, entry: &AppliedEntry, change: &ChangeTables) {
-        let changes = inner.state.change_tables(change);
+        let is_recorded = entry.index <= inner.recorded;
+        let changes = inner.state.change_tables(change, is_recorded);
         for created in changes.created {
             let region = self.engine.create(region_spec(&created), entry.index);
             set_attributes(&region, &created.schema);
@@ -39,7 +40,7 @@ impl GroupMachine {
         for region in changes.dropped {
             inner.hosted.remove(&region);
             inner.windows.remove(&region);
-            self.regions.remove(region);
+            self.regions.remove(region, self.group);
             inner.discarded.push(region);
         }
         inner.mark_dirty(entry.index);
@@ -114,7 +115,7 @@ impl GroupMachine {
             self.signals.request_flush(hosted.region);
         }
         // Only now: a request always finds the parent or the daughters, never a gap.
-        self.regions.remove(split.region);
+        self.regions.remove(split.region, self.group);
         inner.mark_dirty(entry.index);
         self.metrics.splits.inc();
         Ok(Reply::Split { daughters })
@@ -170,7 +171,7 @@ impl GroupMachine {
         // Only now: a request always finds a parent or the merged region, never a gap.
         for parent in [merge.left, merge.right] {
             inner.hosted.remove(&parent);
-            self.regions.remove(parent);
+            self.regions.remove(parent, self.group);
         }
         self.signals.request_flush(merge.into);
         inner.mark_dirty(entry.index);
@@ -182,7 +183,7 @@ impl GroupMachine {
 impl Inner {
     /// Gives a region its new schema: families, rules, how files are written. A change of what readers see takes a sequence
     /// number, as a write does.
-    fn alter(&mut self, region: RegionId, entry: &AppliedEntry, before: &TableSchema) {
+    pub(super) fn alter(&mut self, region: RegionId, entry: &AppliedEntry, before: &TableSchema) {
         let (Some(hosted), Some(state)) = (self.hosted.get(&region), self.state.region(region)) else {
             return;
         };

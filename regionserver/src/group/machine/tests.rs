@@ -26,7 +26,15 @@ struct Replica {
 async fn open(directory: &tempfile::TempDir) -> (Arc<Engine>, Arc<GroupMachine>) {
     let dir = directory.path().join("engine");
     let engine = Engine::open(Options::new(dir, BackendKind::Memory, 0)).await.unwrap();
-    let machine = GroupMachine::open(GROUP, engine.clone(), Arc::default(), Arc::default(), Arc::default()).unwrap();
+    let machine = GroupMachine::open(
+        GROUP,
+        engine.clone(),
+        Arc::default(),
+        Arc::default(),
+        Arc::default(),
+        Arrivals::new(engine.clone(), Default::default()),
+    )
+    .unwrap();
     (engine, machine)
 }
 
@@ -526,7 +534,15 @@ async fn an_entry_waits_for_the_memtables_until_a_flush_frees_them() {
     let directory = tempfile::tempdir().unwrap();
     let engine = Engine::open(Options::new(directory.path().join("engine"), BackendKind::Memory, 0)).await.unwrap();
     let signals = Arc::new(Signals::new(1000));
-    let machine = GroupMachine::open(GROUP, engine.clone(), Arc::default(), signals.clone(), Arc::default()).unwrap();
+    let machine = GroupMachine::open(
+        GROUP,
+        engine.clone(),
+        Arc::default(),
+        signals.clone(),
+        Arc::default(),
+        Arrivals::new(engine.clone(), Default::default()),
+    )
+    .unwrap();
     let mut replica = Replica { directory, engine, machine, log: Vec::new() };
     replica.create().await;
     replica.put(1, 1, "a").await;

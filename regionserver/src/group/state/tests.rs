@@ -151,13 +151,15 @@ fn command(state: &mut GroupState, line: &str) -> Option<String> {
     Some(match words[0] {
         "create" => {
             let create = words[2..].iter().map(|region| descriptor(region)).collect();
-            changes(&state.change_tables(&ChangeTables { schema: Some(put_schema(&words)), create, drop: None }))
+            changes(&state.change_tables(&ChangeTables { schema: Some(put_schema(&words)), create, drop: None }, false))
         }
         "alter" => {
             let alter = ChangeTables { schema: Some(put_schema(&words)), create: Vec::new(), drop: None };
-            changes(&state.change_tables(&alter))
+            changes(&state.change_tables(&alter, false))
         }
-        "drop" => changes(&state.change_tables(&ChangeTables { schema: None, create: Vec::new(), drop: Some(TABLE) })),
+        "drop" => {
+            changes(&state.change_tables(&ChangeTables { schema: None, create: Vec::new(), drop: Some(TABLE) }, false))
+        }
         "split" => {
             let (region, epoch) = words[1].split_once('@').expect("a region and its epoch");
             let [region, left, right] = [region, words[3], words[4]].map(region_id);
@@ -192,7 +194,7 @@ fn command(state: &mut GroupState, line: &str) -> Option<String> {
         "on-disk" => {
             let descriptor = descriptor(words[1]);
             let schema = Arc::new(schema(descriptor.schema_version, "f"));
-            state.restore(RegionState { planned: descriptor.range.clone(), descriptor, schema });
+            state.restore(RegionState { planned: descriptor.range.clone(), descriptor, schema, moving: None });
             return None;
         }
         "restart" => {

@@ -1,0 +1,190 @@
+//! Applies what entries say about regions that move to another group, or come from one.
+//!
+//! An adoption is the only operation that needs files which are not here already. They were fetched and verified before it was
+//! proposed, on a quorum at least; a replica without them fetches them now, from another member, and applies nothing else
+//! meanwhile. The record of the manifest is written before the entry counts as applied, so a restart finds the whole region
+//! or applies the entry again.
+
+use bytes::Bytes;
+use terrane_engine::{DurablePoint, RegionContents, StagedRegion};
+use terrane_env::task::abort_process;
+use terrane_raft::AppliedEntry;
+use terrane_types::{MoveId, RegionId};
+
+use super::{GroupMachine, Inner, set_attributes};
+use crate::group::region_state::RegionState;
+use crate::group::state::{Arrival, Arriving};
+use crate::hosted::HostedRegion;
+use crate::operation::{Adopt, Depart, Freeze, Unfreeze};
+use crate::reply::Reply;
+use crate::window::Window;
+
+impl GroupMachine {
+    pub(super) fn freeze_for_move(
+        &self,
+        inner: &mut Inner,
+        entry: &AppliedEntry,
+        freeze: &Freeze,
+    ) -> Result<Option<Reply>, Reply> {
+        let Some(hosted) = inner.later(freeze.region, entry.index) else {
+            return Err(inner.state.stale(freeze.region));
+        };
+        let state = inner.state.freeze(freeze)?;
+        hosted.engine.touch(entry.index);
+        hosted.set_state(state);
+        Ok(None)
+    }
+
+    pub(super) fn unfreeze(
+        &self,
+        inner: &mut Inner,
+        entry: &AppliedEntry,
+        unfreeze: &Unfreeze,
+    ) -> Result<Option<Reply>, Reply> {
+        let Some(hosted) = inner.later(unfreeze.region, entry.index) else { return Ok(None) };
+        if let Some(state) = inner.state.unfreeze(unfreeze) {
+            hosted.engine.touch(entry.index);
+            hosted.set_state(state);
+        }
+        Ok(None)
+    }
+
+    pub(super) fn depart(
+        &self,
+        inner: &mut Inner,
+        entry: &AppliedEntry,
+        depart: &Depart,
+    ) -> Result<Option<Reply>, Reply> {
+        let region = depart.adopted.region;
+        if inner.hosted.contains_key(&region) && inner.later(region, entry.index).is_none() {
+            // It came back, and is on disk as it was after this entry.
+            return Ok(None);
+        }
+        if inner.state.depart(depart)? {
+            inner.hosted.remove(&region);
+            inner.windows.remove(&region);
+            self.regions.remove(region, self.group);
+            inner.discarded.push(region);
+            self.signals.wake();
+        }
+        inner.mark_dirty(entry.index);
+        Ok(None)
+    }
+
+    /// Takes a region in, or says why not.
+    pub(super) async fn adopt(&self, entry: &AppliedEntry, adopt: &Adopt) -> Reply {
+        let contents = RegionContents::decode(&adopt.contents);
+        let incoming = contents.and_then(|contents| {
+            let state = RegionState::decode(contents.point().descriptor.clone()).ok()?;
+            Some((contents, state))
+        });
+        let Some((contents, incoming)) = incoming else {
+            abort_process(&format!(
+                "this build cannot read the region that entry {} of group {} adopts; start the build that wrote it",
+                entry.index, self.group
+            ));
+        };
+        let arriving = {
+            let mut inner = self.inner.lock();
+            let region = contents.region();
+            // Those that a record of the group's part covers are on disk, or have left.
+            if entry.index <= inner.recorded
+                || inner.hosted.contains_key(&region) && inner.later(region, entry.index).is_none()
+            {
+                if inner.state.arrival(adopt.id).is_none() {
+                    inner.state.note_adopted(adopt.id, region, entry.index);
+                    inner.mark_dirty(entry.index);
+                }
+                Arriving::IsHere(inner.state.successors(region))
+            } else {
+                inner.state.arriving(adopt.id, &incoming)
+            }
+        };
+        let state = match arriving {
+            Arriving::Comes(state) => state,
+            Arriving::IsHere(mut regions) => {
+                let descriptor = regions.pop().unwrap_or(incoming.descriptor);
+                return Reply::Adopted { region: descriptor };
+            }
+            Arriving::Refused(why) => {
+                let mut inner = self.inner.lock();
+                inner.state.refuse(adopt.id);
+                inner.mark_dirty(entry.index);
+                return Reply::Refused { why };
+            }
+        };
+        // `None`: the server stops before the files are here. A restart applies the entry again.
+        let Some(staged) = self.arrivals.take(self.group, adopt, &contents).await else {
+            self.inner.lock().is_removed = true;
+            return Reply::Applied { stamp: entry.stamp };
+        };
+        self.take_in(entry, adopt, &contents, *state, staged).await
+    }
+
+    async fn take_in(
+        &self,
+        entry: &AppliedEntry,
+        adopt: &Adopt,
+        contents: &RegionContents,
+        state: RegionState,
+        staged: StagedRegion,
+    ) -> Reply {
+        let was = contents.point();
+        let forgets = terrane_env::planted!("an adopted region forgets its window");
+        let point = DurablePoint {
+            group: self.group,
+            index: entry.index,
+            stamp: entry.stamp,
+            descriptor: state.encode(),
+            window: if forgets { Bytes::from(Window::default().encode()) } else { was.window.clone() },
+            ..was.clone()
+        };
+        let window = Window::decode(point.window.clone());
+        let (Ok(window), Ok(region)) = (window, self.engine.adopt_region(staged, point).await) else {
+            abort_process(&format!("cannot take in region {} of group {}", contents.region(), self.group));
+        };
+        set_attributes(&region, &state.schema);
+        let descriptor = state.descriptor.clone();
+        let hosted = HostedRegion::new(state.clone(), region, entry.index);
+        let mut inner = self.inner.lock();
+        inner.windows.insert(descriptor.region, window);
+        inner.hosted.insert(descriptor.region, hosted.clone());
+        let changes = inner.state.adopt(adopt.id, entry.index, state);
+        self.regions.insert(hosted);
+        for (region, before) in changes.altered {
+            inner.alter(region, entry, &before);
+        }
+        inner.mark_dirty(entry.index);
+        self.metrics.regions_adopted.inc();
+        Reply::Adopted { region: descriptor }
+    }
+
+    /// What became of a move to this group, if that is decided here.
+    pub fn arrival(&self, id: MoveId) -> Option<Arrival> {
+        self.inner.lock().state.arrival(id)
+    }
+
+    /// Where a region went, and by which move.
+    pub fn departed(&self, region: RegionId) -> Option<(MoveId, terrane_types::RegionDescriptor)> {
+        self.inner.lock().state.departed(region)
+    }
+}
+
+impl Inner {
+    /// A region whose durable point does not cover an entry yet.
+    fn later(&self, region: RegionId, index: u64) -> Option<std::sync::Arc<HostedRegion>> {
+        self.hosted.get(&region).filter(|hosted| index > hosted.opened_at).cloned()
+    }
+}
+
+/// Refuses a move, unless its region came in before.
+pub(super) fn refuse_move(inner: &mut Inner, entry: &AppliedEntry, id: MoveId) -> Reply {
+    inner.mark_dirty(entry.index);
+    match inner.state.refuse(id) {
+        Arrival::Refused => Reply::Refused { why: "the group that it comes from gave it up".to_owned() },
+        Arrival::Adopted { region, .. } => match inner.state.successors(region).pop() {
+            Some(region) => Reply::Adopted { region },
+            None => Reply::Stale { region, current: Vec::new() },
+        },
+    }
+}

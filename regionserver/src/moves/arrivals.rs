@@ -1,0 +1,367 @@
+//! Regions that come in: fetching their files, and keeping them until no member of the group needs them any more.
+//!
+//! Each move has a directory, whose files have the numbers of the source. A file is written under another name until it is
+//! whole and synced, so what is there under its own name is whole, also after a crash. Verified files are linked into the
+//! engine's directory at once; the links of the former round are used again, so only what is new is read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use terrane_engine::{Engine, RegionContents, StagedRegion};
+use terrane_env::fs;
+use terrane_env::task::run_io;
+use terrane_types::{Error, GroupId, Invalid, MoveId, ServerId};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::peers::Peers;
+use crate::error_mapping::engine_error;
+use crate::operation::Adopt;
+use crate::proposal::GroupHost;
+
+/// Bytes that one call fetches.
+const PART_BYTES: u32 = 1 << 20;
+/// Bytes fetched per second, so that a move leaves room for requests.
+const BYTES_PER_SECOND: u64 = 128 << 20;
+/// What stays free on the disk.
+const FREE_BYTES_MIN: u64 = 256 << 20;
+/// The pause before an adopted region's files are looked for again.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// Files of a move of which nothing is heard for so long are removed, unless the region was adopted.
+const IDLE_MAX: Duration = Duration::from_secs(600);
+/// Marks a file that is not whole.
+const UNFINISHED: &str = ".part";
+
+/// How far the files of a move are here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Staging {
+    /// All of them are verified and in the engine's directory.
+    pub staged: bool,
+    pub bytes: u64,
+}
+
+/// The moves to groups of this server.
+pub struct Arrivals {
+    engine: Arc<Engine>,
+    moves: Mutex<BTreeMap<MoveId, Arc<Arrival>>>,
+    network: OnceLock<Network>,
+    stop: CancellationToken,
+}
+
+/// What is known once the server serves. Until then no files can be fetched.
+struct Network {
+    peers: Arc<Peers>,
+    /// Weak: the host's state machines hold this.
+    host: Weak<GroupHost>,
+    /// What is sent from this server itself.
+    local: Weak<dyn LocalFiles>,
+}
+
+/// The files of regions that leave this server, for its own groups.
+pub trait LocalFiles: Send + Sync {
+    fn read_local(&self, id: MoveId, file: u64, offset: u64, length: usize) -> BoxFuture<'_, Result<Bytes, Error>>;
+}
+
+struct Arrival {
+    slot: tokio::sync::Mutex<Slot>,
+    touched: Mutex<Instant>,
+}
+
+/// Held while files are fetched: one round of a move at a time.
+#[derive(Default)]
+struct Slot {
+    contents: Bytes,
+    staged: Option<StagedRegion>,
+}
+
+impl Arrivals {
+    pub fn new(engine: Arc<Engine>, stop: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { engine, moves: Mutex::default(), network: OnceLock::new(), stop })
+    }
+
+    /// Lets it fetch files from now on.
+    pub fn connect<L: LocalFiles + 'static>(&self, peers: Arc<Peers>, host: &Arc<GroupHost>, local: &Arc<L>) {
+        let local: Weak<L> = Arc::downgrade(local);
+        let network = Network { peers, host: Arc::downgrade(host), local };
+        assert!(self.network.set(network).is_ok(), "a server connects its arrivals once");
+    }
+
+    /// Fetches the files of a region from the first of `sources` that has them, for as long as `patience` lasts, and stages
+    /// them once all are here. Every call goes on where the last one ended.
+    pub async fn stage(
+        &self,
+        id: MoveId,
+        encoded: &Bytes,
+        sources: &[ServerId],
+        patience: Duration,
+    ) -> Result<Staging, Error> {
+        let contents = RegionContents::decode(encoded)
+            .ok_or_else(|| Error::Invalid(Invalid::new("this build cannot read what is said of the region")))?;
+        let arrival = self.arrival(id);
+        let mut slot = arrival.slot.lock().await;
+        let total = contents.files().iter().map(|file| file.size).sum();
+        if slot.contents == *encoded && slot.staged.is_some() {
+            return Ok(Staging { staged: true, bytes: total });
+        }
+        let dir = self.engine.arriving_dir(id);
+        let bytes = self.fetch(id, &contents, &dir, sources, patience).await?;
+        if bytes < total {
+            return Ok(Staging { staged: false, bytes });
+        }
+        let former = slot.staged.take();
+        match self.engine.stage_region(contents, &dir, former).await {
+            Ok(staged) => *slot = Slot { contents: encoded.clone(), staged: Some(staged) },
+            Err(error) => {
+                if matches!(error, terrane_engine::Error::Corruption { .. }) {
+                    tracing::warn!(r#move = %id, %error, "a fetched file is damaged; all are fetched again");
+                    remove(&dir).await;
+                }
+                return Err(engine_error(error));
+            }
+        }
+        Ok(Staging { staged: true, bytes: total })
+    }
+
+    /// Whether exactly these contents are staged.
+    pub async fn has(&self, id: MoveId, encoded: &Bytes) -> bool {
+        let slot = self.arrival(id);
+        let slot = slot.slot.lock().await;
+        slot.contents == *encoded && slot.staged.is_some()
+    }
+
+    /// The files of a region that its group has adopted, from wherever they are. Waits until they are here; `None` if the
+    /// server stops before.
+    pub async fn take(&self, group: GroupId, adopt: &Adopt, contents: &RegionContents) -> Option<StagedRegion> {
+        let mut is_late = false;
+        loop {
+            let sources = self.holders(group, adopt.source);
+            match self.stage(adopt.id, &adopt.contents, &sources, super::peers::CALL_TIMEOUT).await {
+                Ok(Staging { staged: true, .. }) => {
+                    if let Some(staged) = self.arrival(adopt.id).slot.lock().await.staged.take() {
+                        return Some(staged);
+                    }
+                }
+                Ok(_) => continue,
+                Err(error) if !is_late => {
+                    is_late = true;
+                    let region = contents.region();
+                    tracing::warn!(%group, %region, %error, "the files of an adopted region are not here; looking for them");
+                }
+                Err(_) => {}
+            }
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return None,
+                () = tokio::time::sleep(RETRY_PAUSE) => {}
+            }
+        }
+    }
+
+    /// Reads a part of a file that was fetched here.
+    pub async fn read(&self, id: MoveId, file: u64, offset: u64, length: usize) -> Result<Bytes, Error> {
+        let path = self.engine.arriving_dir(id).join(Engine::fetched_name(file));
+        read_part(path, offset, length).await
+    }
+
+    /// Removes the files of moves that no member needs any more. `needs` says whether a group here may need them: `None` if no
+    /// group knows of the move.
+    pub async fn sweep(&self, needs: impl Fn(MoveId) -> Option<bool>) {
+        let all = self.engine.arriving_root();
+        let listed = run_io({
+            let all = all.clone();
+            async move { fs::list(&all).await }
+        });
+        for name in listed.await.unwrap_or_default() {
+            let Some(id) = name.parse().ok().map(MoveId) else { continue };
+            let arrival = self.arrival(id);
+            let is_idle = arrival.touched.lock().elapsed() >= IDLE_MAX;
+            if needs(id).unwrap_or(!is_idle) {
+                continue;
+            }
+            if let Ok(mut slot) = arrival.slot.try_lock() {
+                *slot = Slot::default();
+                remove(&all.join(&name)).await;
+                self.moves.lock().remove(&id);
+            }
+        }
+    }
+
+    fn arrival(&self, id: MoveId) -> Arc<Arrival> {
+        let mut moves = self.moves.lock();
+        let new = || Arrival { slot: tokio::sync::Mutex::default(), touched: Mutex::new(Instant::now()) };
+        let arrival = moves.entry(id).or_insert_with(|| Arc::new(new())).clone();
+        *arrival.touched.lock() = Instant::now();
+        arrival
+    }
+
+    /// The other members of a group, and the server that a region comes from.
+    fn holders(&self, group: GroupId, source: ServerId) -> Vec<ServerId> {
+        let Some(network) = self.network.get() else { return Vec::new() };
+        let group = network.host.upgrade().and_then(|host| host.group(group));
+        let members: BTreeSet<ServerId> = group.iter().flat_map(|group| group.status().members.into_values()).collect();
+        let others = members.into_iter().chain([source]);
+        others.filter(|server| *server != network.peers.server() || *server == source).collect()
+    }
+
+    /// Fetches what is missing; returns the bytes of the region's files that are here.
+    async fn fetch(
+        &self,
+        id: MoveId,
+        contents: &RegionContents,
+        dir: &Path,
+        sources: &[ServerId],
+        patience: Duration,
+    ) -> Result<u64, Error> {
+        let files: BTreeMap<u64, u64> = contents.files().into_iter().map(|file| (file.id, file.size)).collect();
+        let (whole, mut bytes) = self.whole_files(dir, &files).await?;
+        let began = Instant::now();
+        let mut fetched = 0u64;
+        for (file, size) in files.iter().filter(|(file, _)| !whole.contains(file)) {
+            let fetched_file =
+                self.fetch_file(id, dir, (*file, *size), sources, (began, patience), &mut fetched).await?;
+            bytes += fetched_file;
+            if fetched_file < *size {
+                break;
+            }
+        }
+        if fetched > 0 {
+            let dir = dir.to_path_buf();
+            run_io(async move { fs::sync_dir(&dir).await }).await.map_err(io_error)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The whole files among those that are here, and their bytes. What the region no longer consists of is removed.
+    async fn whole_files(&self, dir: &Path, files: &BTreeMap<u64, u64>) -> Result<(BTreeSet<u64>, u64), Error> {
+        let missing: u64 = files.values().sum();
+        let (dir, engine_dir, files) = (dir.to_path_buf(), self.engine.dir().to_path_buf(), files.clone());
+        run_io(async move {
+            fs::create_dir_durable(&dir).await?;
+            let mut whole = BTreeSet::new();
+            let mut bytes = 0;
+            for name in fs::list(&dir).await? {
+                let id = name.strip_suffix(UNFINISHED).unwrap_or(&name).parse().ok();
+                let size = id.and_then(|id: u64| files.get(&id).copied());
+                match (id, size) {
+                    (Some(id), Some(size)) if !name.ends_with(UNFINISHED) => {
+                        whole.insert(id);
+                        bytes += size;
+                    }
+                    (Some(_), Some(_)) => {}
+                    _ => fs::remove_file(&dir.join(&name)).await?,
+                }
+            }
+            let free = fs::free_space(&engine_dir).await?;
+            if free < missing.saturating_sub(bytes).saturating_add(FREE_BYTES_MIN) {
+                return Err(std::io::Error::other(format!(
+                    "the region's files take {} MiB, and {} MiB are free",
+                    (missing - bytes) >> 20,
+                    free >> 20
+                )));
+            }
+            Ok((whole, bytes))
+        })
+        .await
+        .map_err(io_error)
+    }
+
+    /// Fetches a file from where the last call ended; returns how many of its bytes are here.
+    async fn fetch_file(
+        &self,
+        id: MoveId,
+        dir: &Path,
+        (file, size): (u64, u64),
+        sources: &[ServerId],
+        (began, patience): (Instant, Duration),
+        fetched: &mut u64,
+    ) -> Result<u64, Error> {
+        let whole = dir.join(Engine::fetched_name(file));
+        let unfinished = dir.join(format!("{}{UNFINISHED}", Engine::fetched_name(file)));
+        let opened = unfinished.clone();
+        let (handle, mut offset) = run_io(async move {
+            if fs::exists(&opened).await? {
+                let offset = fs::file_len(&opened).await?;
+                return Ok((fs::File::open_rw(&opened).await?, offset));
+            }
+            Ok((fs::File::create_new(&opened).await?, 0))
+        })
+        .await
+        .map_err(io_error)?;
+        let handle = Arc::new(handle);
+        while offset < size {
+            if began.elapsed() >= patience {
+                return Ok(offset);
+            }
+            let length = u32::try_from(size - offset).unwrap_or(PART_BYTES).min(PART_BYTES);
+            let part = self.read_from(id, file, offset, length, sources).await?;
+            let (to, at, count) = (handle.clone(), offset, part.len() as u64);
+            run_io(async move { to.write_all_at(&part, at).await }).await.map_err(io_error)?;
+            offset += count;
+            *fetched += count;
+            let due = began + Duration::from_nanos(fetched.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
+            tokio::time::sleep_until(due).await;
+        }
+        run_io(async move {
+            handle.sync_all().await?;
+            fs::rename(&unfinished, &whole).await
+        })
+        .await
+        .map_err(io_error)?;
+        Ok(size)
+    }
+
+    async fn read_from(
+        &self,
+        id: MoveId,
+        file: u64,
+        offset: u64,
+        length: u32,
+        sources: &[ServerId],
+    ) -> Result<Bytes, Error> {
+        let mut last = None;
+        for server in sources {
+            let Some(network) = self.network.get() else { break };
+            let read = match network.local.upgrade().filter(|_| *server == network.peers.server()) {
+                Some(local) => local.read_local(id, file, offset, length as usize).await,
+                None => network.peers.read(*server, id, file, offset, length).await,
+            };
+            match read {
+                Ok(part) if part.len() == length as usize => return Ok(part),
+                Ok(_) => last = Some(later(format!("server {server} has another file {file}"))),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| later("no server has the region's files".to_owned())))
+    }
+}
+
+/// Reads a part of a file.
+pub async fn read_part(path: PathBuf, offset: u64, length: usize) -> Result<Bytes, Error> {
+    let read = run_io(async move {
+        let mut bytes = vec![0; length];
+        fs::File::open_read(&path).await?.read_exact_at(&mut bytes, offset).await?;
+        Ok(Bytes::from(bytes))
+    });
+    read.await.map_err(io_error)
+}
+
+async fn remove(dir: &Path) {
+    let dir = dir.to_path_buf();
+    let removed = run_io(async move { fs::remove_dir_all(&dir).await }).await;
+    if let Err(error) = removed {
+        tracing::warn!(%error, "the files of a move that is over were not removed; trying again later");
+    }
+}
+
+fn io_error(error: std::io::Error) -> Error {
+    later(error.to_string())
+}
+
+fn later(message: String) -> Error {
+    Error::Unavailable { message, retry_after: RETRY_PAUSE }
+}
