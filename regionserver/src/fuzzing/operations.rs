@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use terrane_types::fuzzing::{Damage, Dice, Format, again, draw, round_trip};
 use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
-use terrane_types::{CellRef, FamilyName, PackedCells, RegionEpoch, RegionId, TableId};
+use terrane_types::{CellRef, FamilyName, GroupId, MoveId, PackedCells, RegionEpoch, RegionId, ServerId, TableId};
 
 use crate::operation::{
-    ChangeTables, LoggedRow, LoggedWrite, Merge, Operation, ResultKind, RowResult, Settle, Split, WriteEncoder,
-    WriteHeader, encode_tick,
+    Adopt, ChangeTables, Depart, Destination, Freeze, LoggedRow, LoggedWrite, Merge, Operation, Refuse, ResultKind,
+    RowResult, Settle, Split, Unfreeze, WriteEncoder, WriteHeader, encode_tick,
 };
 use crate::window::UnderWay;
 
@@ -60,6 +60,11 @@ fn written(operation: Operation) -> Option<Vec<u8>> {
         Operation::Merge(merge) => merge.encode(&mut out),
         Operation::Tick => encode_tick(&mut out),
         Operation::Settle(settle) => settle.encode(&mut out),
+        Operation::Freeze(freeze) => freeze.encode(&mut out),
+        Operation::Unfreeze(unfreeze) => unfreeze.encode(&mut out),
+        Operation::Depart(depart) => depart.encode(&mut out),
+        Operation::Adopt(adopt) => adopt.encode(&mut out),
+        Operation::Refuse(refuse) => refuse.encode(&mut out),
     }
     Some(out)
 }
@@ -96,7 +101,8 @@ fn draw_header(dice: &mut Dice) -> WriteHeader {
 
 fn draw_operation(dice: &mut Dice) -> Vec<u8> {
     let mut out = Vec::new();
-    match dice.below(7) {
+    match dice.below(8) {
+        7 => draw_move(dice, &mut out),
         6 => {
             let (left, right) = (RegionId(dice.number()), RegionId(dice.number()));
             let (left_epoch, right_epoch) = (RegionEpoch(dice.number()), RegionEpoch(dice.number()));
@@ -127,6 +133,26 @@ fn draw_operation(dice: &mut Dice) -> Vec<u8> {
         _ => draw_write(dice, &mut out),
     }
     out
+}
+
+/// Where a region moves.
+pub fn draw_destination(dice: &mut Dice) -> Destination {
+    let servers = dice.list(5, |dice| ServerId(dice.number()));
+    Destination { id: MoveId(dice.number()), group: GroupId(dice.number()), servers }
+}
+
+fn draw_move(dice: &mut Dice, out: &mut Vec<u8>) {
+    let (id, region) = (MoveId(dice.number()), RegionId(dice.number()));
+    match dice.below(5) {
+        0 => Freeze { region, epoch: RegionEpoch(dice.number()), to: draw_destination(dice) }.encode(out),
+        1 => Unfreeze { region, id }.encode(out),
+        2 => Depart { id, adopted: draw::descriptor(dice) }.encode(out),
+        3 => {
+            let contents = Bytes::from(dice.bytes(200));
+            Adopt { id, source: ServerId(dice.number()), contents }.encode(out);
+        }
+        _ => Refuse { id }.encode(out),
+    }
 }
 
 fn draw_write(dice: &mut Dice, out: &mut Vec<u8>) {

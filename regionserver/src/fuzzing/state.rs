@@ -5,11 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use terrane_types::fuzzing::{Damage, Dice, Format, again, draw, no_limits, round_trip};
 use terrane_types::limits::{METADATA_ENTRIES_MAX, METADATA_VALUE_BYTES_MAX, NAME_CHARS_MAX, ROW_BYTES_MAX};
-use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId};
+use terrane_types::{
+    FamilyName, FamilySchema, GroupId, KeyRange, MoveId, RegionDescriptor, RegionEpoch, RegionId, TableId,
+};
 
+use super::operations::draw_destination;
 use crate::group::region_state::RegionState;
 use crate::group::state::GroupState;
-use crate::operation::{ChangeTables, Split};
+use crate::operation::{ChangeTables, Depart, Destination, Freeze, Split};
 use crate::window::{RESULT_BYTES_MAX, UnderWay, WINDOW_BYTES_MAX, Window};
 
 const OF_GROUP: GroupId = GroupId(3);
@@ -48,7 +51,7 @@ pub const REGION: Format = Format {
             descriptor: draw::descriptor(dice),
             schema: Arc::new(draw::schema(dice)),
             planned: draw::range(dice),
-            moving: None,
+            moving: dice.one_in(3).then(|| draw_destination(dice)),
         };
         checked_region(&state)
     },
@@ -123,6 +126,20 @@ fn change(state: &mut GroupState, dice: &mut Dice) {
     let (left, right) = (RegionId(100 + dice.below(50) as u64), RegionId(200 + dice.below(50) as u64));
     let split = Split { region: region.region, epoch: RegionEpoch(1), left, right, at: draw::row(dice).into() };
     state.split(&split).ok();
+    let to = Destination { id: MoveId(dice.below(9) as u64), ..draw_destination(dice) };
+    let id = to.id;
+    match dice.below(4) {
+        0 => {
+            state.freeze(&Freeze { region: region.region, epoch: RegionEpoch(1), to }).ok();
+        }
+        1 => {
+            state.depart(&Depart { id, adopted: region }).ok();
+        }
+        2 => {
+            state.refuse(id);
+        }
+        _ => state.note_adopted(id, region.region, 1 + dice.number() / 2),
+    }
 }
 
 /// A schema with the most and longest metadata that one table and one family take.

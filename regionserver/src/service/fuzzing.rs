@@ -99,7 +99,7 @@ fn region() -> RegionState {
         group: GroupId(2),
         schema_version: 1,
     };
-    RegionState { planned: descriptor.range.clone(), descriptor, schema: Arc::new(schema) }
+    RegionState { planned: descriptor.range.clone(), descriptor, schema: Arc::new(schema), moving: None }
 }
 
 fn draw_request(dice: &mut Dice) -> v1::Request {

@@ -7,6 +7,12 @@
 //! split r1@1 m r2 r3                     splits r1 at epoch 1 at row m into r2 and r3
 //! merge r1@1 r2@1 r3                     merges r1 and r2 at their epochs into r3; a replay that finds neither notes it
 //! write r1@1 [schema=1] [exact] [families=f,g]    a write of an epoch, checked under a version of the schema
+//! freeze r1@1 m7 to g3                   freezes r1 for move 7 to group 3
+//! unfreeze r1 m7                         undoes it
+//! depart r1@2[,m) m7                     r1 is in its new group, as described
+//! adopt r9@2[x,)s1 m7                    takes a region in that comes under a version of the schema
+//! refuse m7                              refuses a move to this group
+//! replay create v1 r1[,m)                an entry that the recorded state of the group covers
 //! where r1                               the regions that r1 was split or merged into
 //! planned                                every region with the range that no automatic merge leaves
 //! on-disk r2@2[,m)s1                     a region that the engine brings back
@@ -20,9 +26,10 @@ use std::fmt::Write as _;
 use terrane_testscript::check_scripts;
 use terrane_types::cell::{CellKind, CellRef, pack};
 use terrane_types::escape::{escape, unescape};
-use terrane_types::{FamilyName, FamilySchema, KeyRange, TableName};
+use terrane_types::{FamilyName, FamilySchema, KeyRange, MoveId, ServerId, TableName};
 
 use super::*;
+use crate::operation::{Depart, Destination, Freeze, Unfreeze};
 
 const TABLE: TableId = TableId(5);
 
@@ -79,6 +86,7 @@ fn refusal(reply: &Reply) -> String {
         Reply::ReadOnly { what } => format!("{what} is read-only"),
         Reply::SchemaChanged { version, .. } => format!("the schema is at version {version}"),
         Reply::Invalid { what } => what.clone(),
+        Reply::Moving { region } => format!("r{region} moves"),
         other => format!("{other:?}"),
     }
 }
@@ -146,6 +154,29 @@ fn restart(state: &GroupState) -> GroupState {
     restarted
 }
 
+fn move_id(text: &str) -> MoveId {
+    MoveId(number(text.strip_prefix('m').expect("a move: m7")))
+}
+
+/// A region that comes from group 3.
+fn adopt(state: &mut GroupState, descriptor: RegionDescriptor, id: MoveId) -> String {
+    let schema = Arc::new(schema(descriptor.schema_version, "f"));
+    let servers = vec![ServerId(1)];
+    let moving = Some(Destination { id, group: GroupId(2), servers });
+    let descriptor = RegionDescriptor { group: GroupId(3), ..descriptor };
+    let incoming = RegionState { planned: descriptor.range.clone(), descriptor, schema, moving };
+    match state.arriving(id, &incoming) {
+        Arriving::Comes(region) => {
+            let adopted = shown(&region.descriptor);
+            assert!(region.moving.is_none() && region.descriptor.group == GroupId(2));
+            let altered = state.adopt(id, 40, *region);
+            format!("adopted {adopted}; {}", changes(&altered))
+        }
+        Arriving::IsHere(regions) => format!("it came before: {}", all(&regions)),
+        Arriving::Refused(why) => why,
+    }
+}
+
 fn command(state: &mut GroupState, line: &str) -> Option<String> {
     let words: Vec<&str> = line.split(' ').collect();
     Some(match words[0] {
@@ -156,6 +187,34 @@ fn command(state: &mut GroupState, line: &str) -> Option<String> {
         "alter" => {
             let alter = ChangeTables { schema: Some(put_schema(&words)), create: Vec::new(), drop: None };
             changes(&state.change_tables(&alter, false))
+        }
+        "freeze" => {
+            let (region, epoch) = words[1].split_once('@').expect("a region and its epoch");
+            let group = GroupId(number(words[4].strip_prefix('g').expect("a group: g3")));
+            let to = Destination { id: move_id(words[2]), group, servers: vec![ServerId(1), ServerId(2)] };
+            match state.freeze(&Freeze { region: region_id(region), epoch: RegionEpoch(number(epoch)), to }) {
+                Ok(frozen) => format!("{} is frozen", shown(&frozen.descriptor)),
+                Err(reply) => refusal(&reply),
+            }
+        }
+        "unfreeze" => match state.unfreeze(&Unfreeze { region: region_id(words[1]), id: move_id(words[2]) }) {
+            Some(region) => format!("{} is not frozen", shown(&region.descriptor)),
+            None => "nothing changes".to_owned(),
+        },
+        "depart" => {
+            let adopted = RegionDescriptor { group: GroupId(3), ..descriptor(words[1]) };
+            match state.depart(&Depart { id: move_id(words[2]), adopted }) {
+                Ok(true) => "it left".to_owned(),
+                Ok(false) => "it is not here".to_owned(),
+                Err(reply) => refusal(&reply),
+            }
+        }
+        "adopt" => adopt(state, descriptor(words[1]), move_id(words[2])),
+        "refuse" => format!("{:?}", state.refuse(move_id(words[1]))),
+        "replay" => {
+            let create = words[3..].iter().map(|region| descriptor(region)).collect();
+            let change = ChangeTables { schema: Some(put_schema(&words[1..])), create, drop: None };
+            changes(&state.change_tables(&change, true))
         }
         "drop" => {
             changes(&state.change_tables(&ChangeTables { schema: None, create: Vec::new(), drop: Some(TABLE) }, false))
