@@ -7,7 +7,10 @@
 //! Reasons differ in weight. A [`Weight::Firm`] reason allows no leadership at all: the server refuses a leadership that
 //! another member hands over, and hands over its own even to a member that is unwilling to lead. With a [`Weight::Soft`]
 //! reason, a poor leader is better than none: the server keeps a leadership until a willing member can take it, and stands
-//! for election again once it has heard no leader for [`LEADERLESS_MAX`].
+//! for election again once it has heard no leader for [`LEADERLESS_MAX`]. It also keeps for a while what another member
+//! handed to it ([`crate::handover`]).
+//!
+//! A leader whose order to hand over has come to nothing resigns, unless its reason is firm: openraft has disabled it.
 //!
 //! One task per host carries this out ([`run`]). It runs when a reason changes and otherwise every [`LOOK_INTERVAL`].
 
@@ -19,15 +22,17 @@ use std::time::Duration;
 use futures::future::join_all;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::raft::VoteRequest;
 use terrane_types::{GroupId, ReplicaId};
 use tokio::time::Instant;
 
-use crate::Error;
+use crate::MembersError;
 use crate::abstention::{Abstention, Abstentions, Weight};
 use crate::log::SharedLog;
 use crate::registry::Registry;
 use crate::replica::Replica;
 use crate::stall::Stall;
+use crate::types::{Vote, log_id};
 
 /// The subject of the reason of a stalled disk.
 pub(crate) const LOG_DISK: &str = "log disk";
@@ -50,28 +55,28 @@ const CAUGHT_UP_ENTRIES: u64 = 256;
 
 /// The attempts to hand over one group in one term.
 #[derive(Debug)]
-struct Handover {
+struct Attempts {
     term: u64,
     began: Instant,
-    attempts: usize,
+    made: usize,
 }
 
-impl Handover {
-    fn new(term: u64, now: Instant) -> Handover {
-        Handover { term, began: now, attempts: 0 }
+impl Attempts {
+    fn new(term: u64, now: Instant) -> Attempts {
+        Attempts { term, began: now, made: 0 }
     }
 
     /// The number of the next attempt, if one is due.
     fn next(&mut self, term: u64, now: Instant) -> Option<usize> {
         if self.term != term {
-            *self = Handover::new(term, now);
+            *self = Attempts::new(term, now);
         }
-        if self.attempts > 0 && now.duration_since(self.began) < HANDOVER_RETRY {
+        if self.made > 0 && now.duration_since(self.began) < HANDOVER_RETRY {
             return None;
         }
         self.began = now;
-        self.attempts += 1;
-        Some(self.attempts - 1)
+        self.made += 1;
+        Some(self.made - 1)
     }
 }
 
@@ -87,12 +92,13 @@ fn may_stand(reason: Option<Weight>, leaderless: Duration) -> bool {
 
 /// Compares leaderships with the reasons. Never returns.
 pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>, log: Arc<SharedLog>) {
-    let mut handovers: BTreeMap<GroupId, Handover> = BTreeMap::new();
+    let mut handovers: BTreeMap<GroupId, Attempts> = BTreeMap::new();
     let mut stall = Stall::default();
     loop {
         abstentions.set(LOG_DISK, stall.look(log.sync_times(), terrane_env::time::now_ns()));
         // What waits there would wait for the disk.
         groups.all().iter().filter(|replica| replica.is_stuck()).for_each(|replica| replica.queue.hint.notify_one());
+        join_all(groups.all().iter().map(|replica| replica.resign_if_lapsed())).await;
         let due: Vec<_> = groups
             .all()
             .into_iter()
@@ -109,9 +115,9 @@ pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>, lo
 }
 
 /// The number of the next attempt to hand over, if one is due.
-fn attempt(handovers: &mut BTreeMap<GroupId, Handover>, replica: &Replica) -> Option<usize> {
+fn attempt(handovers: &mut BTreeMap<GroupId, Attempts>, replica: &Replica) -> Option<usize> {
     let (term, now) = (replica.metrics.borrow_watched().current_term, Instant::now());
-    handovers.entry(replica.spec.group).or_insert_with(|| Handover::new(term, now)).next(term, now)
+    handovers.entry(replica.spec.group).or_insert_with(|| Attempts::new(term, now)).next(term, now)
 }
 
 async fn hand_over(replica: &Replica, attempt: usize) {
@@ -174,7 +180,9 @@ impl Replica {
         let free = may_stand(weight, self.leader_heard.lock().elapsed());
         let released = Instant::now() >= self.votes_from;
         self.raft.runtime_config().elect(free && released);
-        let goes = abstention.is_some() || terrane_env::buggify!("a leadership is handed over for no reason", 32);
+        let kept = weight == Some(Weight::Soft) && self.handovers.lock().keeps(Instant::now());
+        let goes = abstention.is_some() && !kept;
+        let goes = goes || terrane_env::buggify!("a leadership is handed over for no reason", 32);
         goes && self.metrics.borrow_watched().state == ServerState::Leader
     }
 
@@ -207,11 +215,52 @@ impl Replica {
     }
 
     /// Orders openraft to hand leadership to `to`.
-    pub(crate) async fn transfer(&self, to: ReplicaId) -> Result<(), Error> {
+    async fn transfer(&self, to: ReplicaId) -> Result<(), MembersError> {
         let term = self.metrics.borrow_watched().current_term;
         // From here on this leader reads by quorum rounds: members will follow `to` in spite of the lease.
         self.transferred.fetch_max(term, Ordering::SeqCst);
-        self.raft.trigger().transfer_leader(to).await.map_err(|_| Error::Stopped)
+        self.handovers.lock().ordered(term, Instant::now());
+        self.raft.trigger().transfer_leader(to).await.map_err(|_| MembersError::Stopped)
+    }
+
+    /// Hands leadership to `to` by order, if it is fit to lead.
+    pub(crate) async fn transfer_by_order(&self, to: ReplicaId) -> Result<(), MembersError> {
+        if !self.leads() {
+            return Err(MembersError::NotLeader);
+        }
+        let (candidates, newest) = (self.candidates(), self.metrics.borrow_watched().last_log_index.unwrap_or(0));
+        let Some(chosen) = candidates.iter().find(|candidate| candidate.replica == to) else {
+            let what = format!("replica {to} is not another voter of group {}", self.spec.group);
+            return Err(MembersError::Refused { what });
+        };
+        let declined = self.handovers.lock().has_declined(to, Instant::now());
+        match unfit(*chosen, &candidates, newest, declined) {
+            Some(what) => Err(MembersError::Later { what }),
+            None => self.transfer(to).await,
+        }
+    }
+
+    /// Ends a leadership that openraft disabled for a handover which has come to nothing: this replica votes for another
+    /// member in the next term. That member has not asked, so the vote elects nobody; from then on everybody may stand.
+    async fn resign_if_lapsed(&self) {
+        let (term, last) = {
+            let metrics = self.metrics.borrow_watched();
+            (metrics.current_term, metrics.last_log_index.unwrap_or(0))
+        };
+        let is_firm = self.abstains().is_some_and(|abstention| abstention.weight == Weight::Firm);
+        if is_firm || !self.leads() || !self.handovers.lock().lapses(term, Instant::now()) {
+            return;
+        }
+        let Some(other) = self.candidates().first().map(|candidate| candidate.replica) else { return };
+        tracing::warn!(group = %self.spec.group, term, "a leadership was not taken over: resigning");
+        // A leader's last entry is always of its own term.
+        let last_log_id = log_id(term, last);
+        let resign = async {
+            let vote = Vote::new(term + 1, other);
+            self.raft.vote(VoteRequest { vote, last_log_id: Some(last_log_id), leadership_transfer: true }).await
+        };
+        // An error means that the group has stopped. If the log's disk hangs, the vote is written when it can be.
+        tokio::time::timeout(ORDER_TIMEOUT, resign).await.ok();
     }
 }
 
@@ -225,6 +274,28 @@ struct Candidate {
     alive: bool,
     /// It has no reason not to lead, as far as is known.
     willing: bool,
+}
+
+/// Why a leadership must not be handed to `chosen` by order, if so: openraft disables the present leader at once, so an order
+/// that cannot succeed would leave the group without a leader. `newest`: the last entry of the leader's log; `declined`: the
+/// member refused recently.
+fn unfit(chosen: Candidate, candidates: &[Candidate], newest: u64, declined: bool) -> Option<String> {
+    let Candidate { replica, matched, alive, willing } = chosen;
+    if !alive {
+        return Some(format!("replica {replica} does not answer"));
+    }
+    if declined {
+        return Some(format!("replica {replica} refused the leadership a moment ago"));
+    }
+    if newest.saturating_sub(matched) > CAUGHT_UP_ENTRIES {
+        return Some(format!("replica {replica} lacks {} entries", newest - matched));
+    }
+    // A leader that would rather not lead is better than none: it is refused only where another member would lead.
+    let better = candidates
+        .iter()
+        .find(|other| other.alive && other.willing && newest.saturating_sub(other.matched) <= CAUGHT_UP_ENTRIES);
+    let better = better.filter(|_| !willing)?.replica;
+    Some(format!("replica {replica} has a reason not to lead, and replica {better} has none"))
 }
 
 /// The best successor for a leadership that has to be handed over. `turn` chooses among equals.

@@ -9,9 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::erased::submission;
 use crate::replica::Replica;
-use crate::{
-    Error, GroupSpec, GroupStatus, MemberProgress, MembersError, Proposal, ProposeError, ReadPoint, StalePoint,
-};
+use crate::{GroupSpec, GroupStatus, MemberProgress, MembersError, Proposal, ProposeError, ReadPoint, StalePoint};
 
 /// A handle to one group's local replica, which takes proposals `P` and answers them with `A`; cheap to clone.
 pub struct Group<P, A> {
@@ -138,19 +136,13 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
         self.replica.change_voters(promote, remove).await
     }
 
-    /// Orders leadership to be handed to `to`, which must be another member, and returns without waiting for it. The handover
-    /// happens once `to` has the whole log; if that never happens, the order lapses.
+    /// Orders leadership to be handed to `to`, which must be another voter, and returns without waiting for it. From then on
+    /// this replica takes no proposals. If `to` refuses, or is not elected within seconds, this replica resigns and the
+    /// members elect a leader as they would after a failure.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `to` is not a member or this replica does not lead.
-    pub async fn transfer_leader(&self, to: ReplicaId) -> Result<(), Error> {
-        let status = self.status();
-        if !status.voters.contains(&to) {
-            return Err(Error::Invalid { what: format!("replica {to} is not a voter of group {}", self.id()) });
-        }
-        if status.leader.is_none_or(|(leader, _)| leader != self.replica.spec.replica) {
-            return Err(Error::Invalid { what: format!("group {} is led by another server", self.id()) });
-        }
-        self.replica.transfer(to).await
+    /// [`MembersError::Later`] if `to` cannot take over now, or another voter should. Nothing has changed then.
+    pub async fn transfer_leader(&self, to: ReplicaId) -> Result<(), MembersError> {
+        self.replica.transfer_by_order(to).await
     }
 }

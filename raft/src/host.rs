@@ -27,6 +27,7 @@ use crate::copies::progress::Sending;
 use crate::copies::receiving::{self, Incoming};
 use crate::copies::sending::Copies;
 use crate::erased::Machine;
+use crate::handover::Handovers;
 use crate::lagging::{FailingCopies, Refused};
 use crate::lease::LeaseClock;
 use crate::log::{GroupLog, SharedLog, spill};
@@ -188,10 +189,12 @@ impl Host {
         let refused_by = Arc::new(Refused::default());
         let leading = Arc::new(Leading::default());
         let sending = Arc::new(Sending::default());
+        let handovers = Arc::new(Mutex::new(Handovers::default()));
         let network = Network {
             machine: machine.clone(),
             copies: self.copies.clone(),
             sending: sending.clone(),
+            handovers: handovers.clone(),
             peers: self.peers.clone(),
             group: spec.group,
             failing_copies: failing_copies.clone(),
@@ -239,6 +242,7 @@ impl Host {
             silence: Mutex::default(),
             announcer: Mutex::new(Announcer::new(terrane_env::time::now_ns())),
             transferred: AtomicU64::new(0),
+            handovers,
             abstentions: self.abstentions.clone(),
             leader_heard: Mutex::new(Instant::now()),
             clocks: self.clocks.clone(),

@@ -33,6 +33,7 @@ mod error;
 pub mod fuzzing;
 mod group;
 mod group_host;
+mod handover;
 mod host;
 mod lagging;
 mod lease;

@@ -15,6 +15,7 @@ use openraft::raft::{
     TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
+use parking_lot::Mutex;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -24,6 +25,7 @@ use crate::completeness::Leading;
 use crate::copies::progress::Sending;
 use crate::copies::sending::{Copies, Target};
 use crate::erased::Machine;
+use crate::handover::{DECLINED, Handovers};
 use crate::lagging::{FailingCopies, LOG_FULL, Refused};
 use crate::peer::{Call, Lane, Link, Message, Peers};
 use crate::types::{LogId, Member, Types, Vote};
@@ -45,6 +47,7 @@ pub(crate) struct Network {
     pub(crate) machine: Arc<dyn Machine>,
     pub(crate) copies: Arc<Copies>,
     pub(crate) sending: Arc<Sending>,
+    pub(crate) handovers: Arc<Mutex<Handovers>>,
 }
 
 /// The connection to one member.
@@ -63,6 +66,7 @@ pub(crate) struct Connection {
     machine: Arc<dyn Machine>,
     copies: Arc<Copies>,
     sending: Arc<Sending>,
+    handovers: Arc<Mutex<Handovers>>,
 }
 
 impl Network {
@@ -81,6 +85,7 @@ impl Network {
             machine: self.machine.clone(),
             copies: self.copies.clone(),
             sending: self.sending.clone(),
+            handovers: self.handovers.clone(),
         }
     }
 }
@@ -213,7 +218,13 @@ impl NetTransferLeader<Types> for Connection {
         request: TransferLeaderRequest<Types>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
-        match self.ask(Message::Transfer(request), &option).await? {
+        let asked = self.ask(Message::Transfer(request), &option).await;
+        if let Err(error) = &asked
+            && error.to_string().contains(DECLINED)
+        {
+            self.handovers.lock().declined(self.replica, Instant::now());
+        }
+        match asked? {
             Message::Transferred(reply) => Ok(reply),
             _ => Err(unexpected()),
         }

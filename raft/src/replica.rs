@@ -20,6 +20,7 @@ use crate::completeness::Heard;
 use crate::copies::progress::Sending;
 use crate::copies::receiving::Incoming;
 use crate::erased::{Machine, Submission};
+use crate::handover::Handovers;
 use crate::lagging::{FailingCopies, Refused};
 use crate::lease::LeaseClock;
 use crate::log::{GroupLog, Refusal, Role, SharedLog};
@@ -67,6 +68,8 @@ pub(crate) struct Replica {
     pub(crate) announcer: parking_lot::Mutex<Announcer>,
     /// The last term in which this leader was ordered to hand over. Raised before openraft gets the order.
     pub(crate) transferred: AtomicU64,
+    /// What is remembered of handovers, to this replica and by it.
+    pub(crate) handovers: Arc<parking_lot::Mutex<Handovers>>,
     /// Why this server should lead nothing at present.
     pub(crate) abstentions: Arc<Abstentions>,
     /// When this replica last heard from a leader, or started.

@@ -4,7 +4,8 @@
 //! that waits for a sync of its own hang, and a disk that hangs often fails next. So such a server hands its leaderships over
 //! and says so. From then on its consensus core waits for the sync of its own vote for the successor, and cannot tell that it
 //! no longer leads; so its groups refuse proposals and reads by themselves ([`Replica::is_stuck`](crate::replica::Replica)), and
-//! callers turn to the others at once. The reason is soft: where all members share one slow disk, one of them leads all the same.
+//! callers turn to the others at once. The reason is soft: where all members share one slow disk, one of them leads all the
+//! same, and a leadership that was handed to this server stays here for a while ([`crate::handover`]).
 //!
 //! Decided from how long the present write and sync have taken, and when the last slow one ended; without I/O.
 

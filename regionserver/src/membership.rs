@@ -84,7 +84,7 @@ impl Membership {
         if group.status().replica == to {
             return Ok(());
         }
-        group.transfer_leader(to).await.map_err(raft_error)?;
+        group.transfer_leader(to).await.map_err(|error| self.members_error(error, &group))?;
         let handed_over = group.wait_for(|status| status.leader.is_some_and(|(leader, _)| leader == to), HANDOVER_MAX);
         handed_over.await.map(drop).ok_or_else(|| later(format!("replica {to} did not take over group {}", group.id())))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use terrane_types::ReplicaId;
 use tokio::time::Instant;
 
-use super::{Candidate, Handover, choose, may_stand};
+use super::{Attempts, Candidate, choose, may_stand, unfit};
 use crate::abstention::Weight;
 use crate::script::{Line, check, or_dash};
 
@@ -30,11 +30,12 @@ fn candidate(word: &str) -> Candidate {
 }
 
 /// - `choose soft|firm [turn=N] CANDIDATE...`: the successor of a leader with such a reason.
+/// - `order to=REPLICA newest=I [declined] CANDIDATE...`: whether it may be ordered to take over.
 /// - `stand [soft|firm] silent=MS`: whether a server stands that has heard no leader for so long.
 /// - `look at=MS term=T`: a look at a group that this server leads in spite of a reason.
 fn start() -> impl FnMut(&str, &mut String) {
     let begun = Instant::now();
-    let mut handover: Option<Handover> = None;
+    let mut attempts: Option<Attempts> = None;
     move |line, out| {
         let line = Line::new(line);
         match line.command() {
@@ -44,13 +45,20 @@ fn start() -> impl FnMut(&str, &mut String) {
                 let chosen = choose(&candidates, weight, line.get("turn").unwrap_or(0));
                 writeln!(out, "to {}", or_dash(chosen.map(|replica| replica.0))).unwrap();
             }
+            "order" => {
+                let candidates: Vec<_> = line.words().filter(|word| word.contains('@')).map(candidate).collect();
+                let to = ReplicaId(line.need("to"));
+                let chosen = candidates.iter().find(|candidate| candidate.replica == to).expect("a candidate");
+                let why = unfit(*chosen, &candidates, line.need("newest"), line.has("declined"));
+                writeln!(out, "{}", why.unwrap_or_else(|| "ordered".to_owned())).unwrap();
+            }
             "stand" => {
                 let stands = may_stand(weight(&line), line.ms("silent").unwrap_or(Duration::ZERO));
                 writeln!(out, "{}", if stands { "stands" } else { "does not stand" }).unwrap();
             }
             "look" => {
                 let (term, now) = (line.need("term"), begun + line.ms("at").expect("at="));
-                let next = handover.get_or_insert_with(|| Handover::new(term, now)).next(term, now);
+                let next = attempts.get_or_insert_with(|| Attempts::new(term, now)).next(term, now);
                 writeln!(out, "attempt {}", or_dash(next)).unwrap();
             }
             other => panic!("unknown command {other}"),

@@ -25,6 +25,7 @@ use crate::AddressBook;
 use crate::abstention::Abstentions;
 use crate::clock::Clocks;
 use crate::entry;
+use crate::handover::DECLINED;
 use crate::lagging::LOG_FULL;
 use crate::log::Role;
 use crate::registry::Registry;
@@ -270,12 +271,17 @@ async fn ask(local: &Replica, message: Message) -> Message {
         Message::PreVote(request) => answered(local.raft.pre_vote(request).await, Message::Voted),
         Message::Transfer(request) if *request.to_node_id() == local.spec.replica && local.declines().is_some() => {
             let reason = local.declines().map(|abstention| abstention.reason).unwrap_or_default();
-            Message::Failed(format!("this server refuses leadership at present: {reason}"))
+            Message::Failed(format!("{DECLINED}: {reason}"))
         }
-        Message::Transfer(request) => match local.raft.handle_transfer_leader(request).await {
-            Ok(reply) => Message::Transferred(reply),
-            Err(error) => Message::Failed(error.to_string()),
-        },
+        Message::Transfer(request) => {
+            if *request.to_node_id() == local.spec.replica {
+                local.handovers.lock().given(Instant::now());
+            }
+            match local.raft.handle_transfer_leader(request).await {
+                Ok(reply) => Message::Transferred(reply),
+                Err(error) => Message::Failed(error.to_string()),
+            }
+        }
         Message::Offer(offer) if offer.vote.leader_id.term < local.log.voted_term() => {
             Message::Failed("a leader of an earlier term offers a copy".to_owned())
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use terrane_raft::{Abstention, ProposeError, Weight};
+use terrane_raft::{Abstention, MembersError, ProposeError, Weight};
 use terrane_types::GroupId;
 
 use crate::support::{Cluster, GROUP, PATIENCE, eventually, replica};
@@ -32,7 +32,7 @@ async fn a_server_with_a_firm_reason_hands_everything_over_and_leads_nothing_unt
 
     // It refuses a leadership that is handed over, and when the present leader goes the third member follows.
     let second = cluster.leader(GROUP).await;
-    cluster.group(second, GROUP).transfer_leader(replica(GROUP, first)).await.unwrap();
+    cluster.group(second, GROUP).transfer_leader(replica(GROUP, first)).await.ok();
     cluster.propose(GROUP, b"refused").await;
     assert_ne!(cluster.leader(GROUP).await, first);
     let second = cluster.leader(GROUP).await;
@@ -42,11 +42,44 @@ async fn a_server_with_a_firm_reason_hands_everything_over_and_leads_nothing_unt
 
     // Without its reason it leads again.
     abstaining.set_abstains("test", None);
-    let third = cluster.leader(GROUP).await;
-    cluster.group(third, GROUP).transfer_leader(replica(GROUP, first)).await.unwrap();
-    cluster.group(first, GROUP).wait_for(|status| status.is_leader, PATIENCE).await.expect("it leads again");
+    cluster.hand_over(GROUP, first).await;
     cluster.propose(GROUP, b"again").await;
     drop(abstaining);
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_successor_refuses_leads_again() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"before").await;
+    let first = cluster.leader(GROUP).await;
+    let second = 3 - first;
+    cluster.host(second).set_abstains("test", reason(Weight::Firm));
+    // The leader does not know yet how weighty the reason is.
+    cluster.group(first, GROUP).transfer_leader(replica(GROUP, second)).await.unwrap();
+    cluster.propose(GROUP, b"after").await;
+    assert_eq!(cluster.leader(GROUP).await, first);
+    let refused = cluster.group(first, GROUP).transfer_leader(replica(GROUP, second)).await;
+    assert!(matches!(refused, Err(MembersError::Later { .. })), "it refused a moment ago: {refused:?}");
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_can_be_removed_although_its_successor_would_rather_not_lead() {
+    let mut cluster = Cluster::start(2).await;
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"before").await;
+    let first = cluster.leader(GROUP).await;
+    let second = 3 - first;
+    cluster.host(second).set_abstains("test", reason(Weight::Soft));
+    cluster.hand_over(GROUP, second).await;
+    for n in 0..20 {
+        cluster.propose(GROUP, &[n]).await;
+        assert_eq!(cluster.leader(GROUP).await, second, "it does not hand back");
+    }
+    cluster.group(second, GROUP).change_voters(None, Some(replica(GROUP, first))).await.unwrap();
+    assert_eq!(cluster.group(second, GROUP).status().voters, BTreeSet::from([replica(GROUP, second)]));
     cluster.stop_all().await;
 }
 

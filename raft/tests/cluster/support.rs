@@ -390,6 +390,17 @@ impl Cluster {
         }
     }
 
+    /// Orders the leader to hand over to a server, until that one leads.
+    pub async fn hand_over(&self, group: GroupId, to: u64) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !self.group(to, group).status().is_leader {
+            assert!(tokio::time::Instant::now() < deadline, "server {to} does not take over");
+            let leader = self.leader(group).await;
+            self.group(leader, group).transfer_leader(replica(group, to)).await.ok();
+            self.group(to, group).wait_for(|status| status.is_leader, Duration::from_millis(500)).await;
+        }
+    }
+
     /// Proposes at the current leader until the proposal is acknowledged.
     pub async fn propose(&self, group: GroupId, operation: &[u8]) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
