@@ -1,10 +1,11 @@
 //! Carries out changes of members: sends the order of the next step or records it, and looks again.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use terrane_types::{Error, GroupId, ReplicaId};
 
-use super::member_change::{Known, Next, next};
+use super::member_change::{Advance, Known, Next, next};
 use super::{RETRY_FIRST, RETRY_MAX};
 use crate::backoff::Backoff;
 use crate::catalog::CatalogEdit;
@@ -16,21 +17,27 @@ use crate::observed::now;
 /// Drives the journaled change of a group's members to its end.
 pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Error> {
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
-    let mut undone = None;
-    let mut last = None;
+    let mut run = Run::default();
     loop {
-        let Some((entry, step)) = decide(context, group, undone.as_deref()) else { return Ok(()) };
+        let Some((entry, step)) = decide(context, group, &mut run) else { return Ok(()) };
         terrane_env::buggify_pause!("a change of members waits between two steps").await;
         context.leadership.confirm().await?;
         let waits_for = match &step {
             Next::Wait { what } => Some(what.clone()),
-            step => match carry_out(context, group, &entry, step, &mut undone).await {
-                // It was made before and had no lasting effect: a leadership was given back, for example.
-                Ok(()) => (last.as_ref() == Some(step)).then(|| format!("{}, once more", describe(group, step))),
-                Err(error) => Some(format!("{}: {error}", describe(group, step))),
+            step => match carry_out(context, group, &entry, step, &mut run).await {
+                Ok(()) if run.made.contains(step) => Some(format!("{}, once more", describe(group, step))),
+                Ok(()) => {
+                    run.made.push(step.clone());
+                    None
+                }
+                Err(error) => {
+                    if let Next::Transfer { to } = step {
+                        run.declined.insert(*to);
+                    }
+                    Some(format!("{}: {error}", describe(group, step)))
+                }
             },
         };
-        last = Some(step);
         match waits_for {
             None => {
                 context.end_wait(Subject::Members(group));
@@ -44,7 +51,20 @@ pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Erro
     }
 }
 
-fn decide(context: &MasterContext, group: GroupId, undone: Option<&[ReplicaId]>) -> Option<(GroupEntry, Next)> {
+/// What one run of a change remembers. Bounded by the steps that a change has.
+#[derive(Default)]
+struct Run {
+    /// The steps that were made. One that is made again had no lasting effect: a leadership was given back, for example.
+    made: Vec<Next>,
+    /// The members that did not take over the leadership when ordered to.
+    declined: BTreeSet<ReplicaId>,
+    /// How far the new replica got.
+    advance: Advance,
+    /// The members as the leader named them after it was told to remove the new replica.
+    undone: Option<Vec<ReplicaId>>,
+}
+
+fn decide(context: &MasterContext, group: GroupId, run: &mut Run) -> Option<(GroupEntry, Next)> {
     context.journal.read(|catalog| {
         let entry = catalog.groups().get(group)?;
         let change: MemberChange = entry.change?;
@@ -54,16 +74,23 @@ fn decide(context: &MasterContext, group: GroupId, undone: Option<&[ReplicaId]>)
                 let replicas = observed.inventory.replicas(server);
                 replicas.and_then(|replicas| replicas.get(&group)).is_some_and(|seen| seen.replica == replica)
             });
+            let view = observed.inventory.group(group);
+            let advanced = change.add.map(|(replica, _)| {
+                let member = view.and_then(|view| view.member(replica));
+                run.advance.look(member, now())
+            });
             let known = Known {
                 leader: observed.leader(group),
-                view: observed.inventory.group(group),
+                view,
                 live: &live,
                 joined,
                 target_quiet_for: change
                     .add
                     .map(|(_, server)| observed.liveness.quiet_for(server, now()))
                     .unwrap_or_default(),
-                undone,
+                stuck_for: advanced.unwrap_or(Duration::ZERO),
+                declined: &run.declined,
+                undone: run.undone.as_deref(),
             };
             Some((entry.clone(), next(group, entry, &known)?))
         })
@@ -75,7 +102,7 @@ async fn carry_out(
     group: GroupId,
     entry: &GroupEntry,
     step: &Next,
-    undone: &mut Option<Vec<ReplicaId>>,
+    run: &mut Run,
 ) -> Result<(), Error> {
     let version = entry.version;
     let record = |edit: CatalogEdit| async move { context.journal.record(&edit).await.map(drop) };
@@ -90,7 +117,7 @@ async fn carry_out(
         Next::Vote { promote, remove } => {
             let members = context.orders.change_voters(group, *promote, *remove).await?;
             // A leader that has just lost its leadership names none.
-            *undone = Some(members).filter(|members| !members.is_empty());
+            run.undone = Some(members).filter(|members| !members.is_empty());
         }
         Next::Transfer { to } => {
             context.orders.transfer_leader(group, *to).await?;

@@ -12,8 +12,11 @@
 //!
 //! Invariants: voters change only after `Promoting` is recorded, and that only once the new replica has caught up; the
 //! change ends with the members that the leader named after the last step; an undo ends only after the leader has
-//! confirmed, in this run, that the new replica is no member, since an earlier order may still be on its way. A replica that
-//! is no longer a member removes its files by a separate order (`crate::fleet::strays`), whenever its server is live.
+//! confirmed, in this run, that the new replica is no member, since an earlier order may still be on its way. A replica
+//! that is no longer a member removes its files by a separate order (`crate::fleet::strays`), whenever its server is live.
+//!
+//! A change whose new replica gets no further is undone: it would keep other changes of its servers from beginning. The time
+//! is measured by one run, so another master begins it again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,9 +26,16 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 use crate::catalog::changes::{ChangeReason, ChangeState, MemberChange};
 use crate::catalog::groups::GroupEntry;
 use crate::inventory::{GroupView, MemberSeen};
+use crate::liveness::Moment;
 
 /// How long a target that does not report is waited for before the change is undone and another server chosen.
 const TARGET_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a new replica on a live server may leave its leader without an answer: it has failed, or is not there.
+const SILENT_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a new replica that answers may get no further, the time aside in which it verifies a copy.
+const STUCK_PATIENCE: Duration = Duration::from_secs(900);
+/// Bytes a second at which a copy is verified at least.
+const VERIFIED_PER_SECOND: u64 = 20 << 20;
 
 /// What is known of the group and its servers.
 pub struct Known<'a> {
@@ -39,6 +49,10 @@ pub struct Known<'a> {
     pub joined: bool,
     /// How long the target has not reported.
     pub target_quiet_for: Duration,
+    /// How long the new replica has got no further, in this run.
+    pub stuck_for: Duration,
+    /// The members that did not take over the leadership when ordered to, in this run.
+    pub declined: &'a BTreeSet<ReplicaId>,
     /// The members as the leader named them after it was told, in this run, to remove the new replica.
     pub undone: Option<&'a [ReplicaId]>,
 }
@@ -115,12 +129,51 @@ fn give_up(entry: &GroupEntry, change: &MemberChange, known: &Known<'_>) -> Opti
     if !known.live.contains(&server) && known.target_quiet_for >= TARGET_PATIENCE {
         return Some(Next::Undo { why: format!("server {server}, which was to get a replica, does not report") });
     }
+    if let Some(why) = known.view.zip(member).and_then(|(view, member)| stuck(view, member, known.stuck_for)) {
+        return Some(Next::Undo { why });
+    }
     // A server that is back before its replica was replaced keeps it.
     let old = change.remove.filter(|_| change.reason == ChangeReason::Lost && change.state == ChangeState::Joining)?;
     let server = entry.members.get(&old).filter(|server| known.live.contains(server))?;
     let view = known.view?;
     let is_back = view.member(old).is_some_and(|member| member.voter && view.is_caught_up(member));
     is_back.then(|| Next::Undo { why: format!("server {server} is back, and its replica has caught up") })
+}
+
+/// Why a new replica that has got no further for so long is not waited for any more.
+fn stuck(view: &GroupView, member: &MemberSeen, stuck_for: Duration) -> Option<String> {
+    if view.is_caught_up(member) {
+        return None;
+    }
+    let verifying = Duration::from_secs(member.copy_bytes / VERIFIED_PER_SECOND);
+    let patience = if member.alive { STUCK_PATIENCE + verifying } else { SILENT_PATIENCE };
+    let (server, seconds) = (member.server, stuck_for.as_secs());
+    (stuck_for >= patience).then(|| format!("the new replica on server {server} has got no further for {seconds} s"))
+}
+
+/// How far the new replica got, in one run of its change.
+#[derive(Debug, Default)]
+pub struct Advance {
+    /// The furthest that was seen: entries, and bytes of a copy. One that begins again has not got further.
+    furthest: Option<(u64, u64)>,
+    since: Option<Moment>,
+}
+
+impl Advance {
+    /// Notes how far it has got; returns how long it has got no further.
+    pub fn look(&mut self, member: Option<&MemberSeen>, now: Moment) -> Duration {
+        let seen = member.map(|member| (member.matched, member.copied_bytes));
+        let further = match (seen, self.furthest) {
+            (Some((entries, bytes)), Some((most_entries, most_bytes))) => entries > most_entries || bytes > most_bytes,
+            (seen, furthest) => seen.is_some() != furthest.is_some(),
+        };
+        if further {
+            let (entries, bytes) = self.furthest.unwrap_or_default();
+            self.furthest = seen.map(|seen| (seen.0.max(entries), seen.1.max(bytes)));
+            self.since = Some(now);
+        }
+        now.since(*self.since.get_or_insert(now))
+    }
 }
 
 fn joining(change: &MemberChange, view: &GroupView) -> Next {
@@ -175,7 +228,9 @@ fn successor(change: &MemberChange, view: &GroupView, known: &Known<'_>) -> Opti
         let leaves = Some(member.replica) == change.remove || Some(member.server) == known.leader;
         member.voter && !leaves && known.live.contains(&member.server) && view.is_caught_up(member)
     };
-    view.members.iter().filter(stays).max_by_key(|member| (member.matched, member.replica)).map(|member| member.replica)
+    // One that did not take over when ordered to has a reason, and is tried again only if there is no other.
+    let rank = |member: &&MemberSeen| (!known.declined.contains(&member.replica), member.matched, member.replica);
+    view.members.iter().filter(stays).max_by_key(rank).map(|member| member.replica)
 }
 
 fn undoing(entry: &GroupEntry, change: &MemberChange, view: &GroupView, known: &Known<'_>) -> Next {

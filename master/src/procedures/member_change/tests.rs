@@ -33,6 +33,11 @@ struct World {
     leader: Option<ServerId>,
     /// How long the target has been away.
     away: Duration,
+    /// How long the new replica has got no further.
+    stuck: Duration,
+    /// Members whose server is live, but that do not answer.
+    silent: BTreeSet<ReplicaId>,
+    declined: BTreeSet<ReplicaId>,
     undone: Option<Vec<ReplicaId>>,
 }
 
@@ -57,6 +62,9 @@ impl World {
             live: catalog.servers().iter().map(|(server, _)| server).collect(),
             leader: Some(ServerId(1)),
             away: Duration::ZERO,
+            stuck: Duration::ZERO,
+            silent: BTreeSet::new(),
+            declined: BTreeSet::new(),
             undone: None,
             catalog,
         }
@@ -72,7 +80,7 @@ impl World {
             server: *server,
             voter: *voter,
             matched: if self.caught_up.contains(replica) { 1_000 } else { 100 },
-            alive: self.live.contains(server),
+            alive: self.live.contains(server) && !self.silent.contains(replica),
             copy_bytes: 0,
             copied_bytes: 0,
         };
@@ -92,6 +100,8 @@ impl World {
             target_quiet_for: target.map_or(Duration::ZERO, |(_, server)| {
                 if self.live.contains(&server) { Duration::ZERO } else { self.away }
             }),
+            stuck_for: self.stuck,
+            declined: &self.declined,
             undone: self.undone.as_deref(),
         };
         next(GROUP, self.entry(), &known)
@@ -244,6 +254,9 @@ fn command(world: &mut World, text_of: &str, out: &mut String) {
         "die" => world.live.retain(|live| *live != server()),
         "return" => world.live.extend([server()]),
         "away" => world.away = Duration::from_secs(line.number(1)),
+        "stuck" => world.stuck = Duration::from_secs(line.number(1)),
+        "silent" => world.silent.extend([replica()]),
+        "declines" => world.declined.extend([replica()]),
         "lead" => world.leader = Some(server()),
         "no-leader" => world.leader = None,
         "catch-up" => world.caught_up.extend([replica()]),
@@ -280,6 +293,32 @@ fn command(world: &mut World, text_of: &str, out: &mut String) {
             scripts::apply(&mut world.catalog, &edit, 1, out);
         }
     }
+}
+
+#[test]
+fn a_copy_that_begins_again_is_no_advance() {
+    let mut advance = Advance::default();
+    let mut look = |at: u64, entries: Option<u64>, bytes: u64| {
+        let member = entries.map(|matched| MemberSeen {
+            replica: ReplicaId(1),
+            server: ServerId(1),
+            voter: false,
+            matched,
+            alive: true,
+            copy_bytes: 100,
+            copied_bytes: bytes,
+        });
+        advance.look(member.as_ref(), Moment(at * 1_000)).as_secs()
+    };
+    assert_eq!(look(10, None, 0), 0);
+    assert_eq!(look(20, None, 0), 10);
+    assert_eq!(look(30, Some(0), 0), 0, "it has joined");
+    assert_eq!(look(40, Some(0), 60), 0);
+    assert_eq!(look(50, Some(0), 60), 10);
+    assert_eq!(look(60, Some(0), 0), 20, "the copy begins again");
+    assert_eq!(look(70, Some(0), 60), 30);
+    assert_eq!(look(80, Some(0), 61), 0);
+    assert_eq!(look(90, Some(7), 0), 0, "it has installed the copy");
 }
 
 #[test]
