@@ -8,6 +8,7 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
 
 use crate::erased::submission;
+use crate::recovery::{Inspection, Recovery};
 use crate::replica::Replica;
 use crate::{GroupSpec, GroupStatus, MemberProgress, MembersError, Proposal, ProposeError, ReadPoint, StalePoint};
 
@@ -134,6 +135,20 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
         remove: Option<ReplicaId>,
     ) -> Result<(), MembersError> {
         self.replica.change_voters(promote, remove).await
+    }
+
+    /// Makes this replica the only member of a group whose majority is lost for good, and waits until it leads. What only the
+    /// others had is lost. Idempotent.
+    ///
+    /// # Errors
+    /// [`MembersError::Refused`] while the group has a leader.
+    pub async fn recover_alone(&self, order: &Recovery) -> Result<(), MembersError> {
+        self.replica.recover_alone(order).await
+    }
+
+    /// What the local replica has, for the choice of the one that survives a lost majority.
+    pub fn inspect(&self) -> Inspection {
+        self.replica.inspect()
     }
 
     /// Orders leadership to be handed to `to`, which must be another voter, and returns without waiting for it. From then on

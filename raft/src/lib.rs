@@ -45,6 +45,7 @@ mod probe;
 mod proposer;
 mod purge;
 mod read;
+mod recovery;
 mod registry;
 mod release;
 mod replica;
@@ -70,6 +71,7 @@ pub use log::interleavings;
 pub use log::{LoggedGroup, check_log};
 pub use members::MemberProgress;
 pub use peer::PeerService;
+pub use recovery::{Inspection, Recovery};
 pub use state_machine::{
     AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Packing, Prepared, Proposal, StagedCopy, StateCopy,
     StateMachine,

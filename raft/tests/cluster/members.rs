@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use terrane_raft::{GroupSpec, LogConfig, MembersError, ProposeError};
+use terrane_raft::{GroupSpec, LogConfig, MembersError, ProposeError, Recovery};
 use terrane_types::{ReplicaId, ServerId};
 
-use crate::support::{Cluster, GROUP, eventually, replica};
+use crate::support::{Cluster, GROUP, PATIENCE, eventually, replica};
 
 const SMALL: LogConfig =
     LogConfig { segment_bytes: 64 << 10, cache_bytes: 64 << 10, limit_bytes: 4 << 20, purge_budget_bytes: 256 << 10 };
@@ -167,5 +167,52 @@ async fn impossible_changes_are_refused_and_change_nothing() {
     let follower = (1..=3).find(|server| *server != leader).unwrap();
     let outcome = cluster.group(follower, GROUP).change_voters(None, Some(replica(GROUP, leader))).await;
     assert_eq!(outcome, Err(MembersError::NotLeader));
+    cluster.stop_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_whose_majority_is_lost_is_recovered_from_one_survivor_and_grows_again() {
+    let mut cluster = Cluster::start(5).await;
+    cluster.create_on(GROUP, &[1, 2, 3]).await;
+    let mut expected = Vec::new();
+    for n in 0..20 {
+        write(&cluster, &mut expected, &format!("before {n}")).await;
+    }
+    let leader = cluster.leader(GROUP).await;
+    let members = (1..=3).map(|server| replica(GROUP, server)).collect();
+    let order = Recovery { above_term: 1 << 20, members };
+    let refused = cluster.group(leader, GROUP).recover_alone(&order).await;
+    assert!(matches!(refused, Err(MembersError::Refused { .. })), "it has a leader: {refused:?}");
+    cluster.all_of_have(&[1, 2, 3], GROUP, &expected).await;
+    let survivor = 3;
+    cluster.stop(1).await;
+    cluster.stop(2).await;
+    let group = cluster.group(survivor, GROUP);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    // Refused for as long as the leader may still be there.
+    while group.inspect().has_leader {
+        assert!(tokio::time::Instant::now() < deadline, "the leader is gone");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let late = Recovery { members: order.members.iter().copied().skip(1).collect(), ..order.clone() };
+    let refused = group.recover_alone(&late).await;
+    assert!(matches!(refused, Err(MembersError::Refused { .. })), "it knows another voter: {refused:?}");
+    let last = group.inspect().last;
+    group.recover_alone(&order).await.unwrap();
+    group.recover_alone(&order).await.unwrap();
+    let status = group.status();
+    assert!(status.term > 1 << 20 && status.last_index > last.1, "{status:?}");
+    write(&cluster, &mut expected, "alone").await;
+    cluster.all_of_have(&[3], GROUP, &expected).await;
+    cluster.stop(survivor).await;
+    cluster.run(survivor).await;
+    write(&cluster, &mut expected, "restarted").await;
+    for server in [4, 5] {
+        let id = replica(GROUP, server);
+        add(&cluster, server, id).await;
+        change(&cluster, Some(id), None).await;
+    }
+    write(&cluster, &mut expected, "three again").await;
+    cluster.all_of_have(&[3, 4, 5], GROUP, &expected).await;
     cluster.stop_all().await;
 }

@@ -432,6 +432,12 @@ impl Cluster {
         self.disk.lists.lock().unwrap().remove(&(server, group));
     }
 
+    pub async fn all_of_have(&self, servers: &[u64], group: GroupId, expected: &[Vec<u8>]) {
+        for &server in servers {
+            eventually(&format!("server {server} has the list"), || self.list(server, group) == expected).await;
+        }
+    }
+
     pub fn pin_durable(&self, index: u64) {
         self.disk.pinned.store(index, Ordering::SeqCst);
     }
