@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod import;
 pub mod namespace;
 pub mod ranges;
+pub mod recover_group;
 pub mod role;
 mod row_printer;
 pub mod status;

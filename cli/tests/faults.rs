@@ -253,6 +253,40 @@ fn a_killed_server_stops_no_write_however_small_the_log_is_and_catches_up() {
 }
 
 #[test]
+fn a_group_without_a_majority_is_recovered_once_it_is_confirmed() {
+    let mut cluster = Cluster::start("lsm", &[]);
+    let client = cluster.client.clone();
+    create(&client, "t", &["f"], &[]);
+    client.succeed(&["put", "t", "r", "f:q", "v"]);
+    let group = client.json_lines(&["admin", "regions", "t"])[0]["group"].to_string();
+    let recover = ["admin", "recover-group", &group];
+    let refused = client.run(&[&recover[..], &["--yes"]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(errors_of(&refused).contains("is not lost"), "{}", errors_of(&refused));
+    let unknown = client.run(&["admin", "recover-group", "999", "--yes"]);
+    assert_eq!(unknown.status.code(), Some(3), "{}", errors_of(&unknown));
+
+    cluster.kill_server(0);
+    cluster.kill_server(1);
+    // There is no terminal: it only shows what is left.
+    eventually(COMMAND_MAX, "it is described", || {
+        let shown = client.run(&recover);
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let is_complete = text.contains("What may be lost") && text.contains("nothing was changed");
+        if shown.status.success() && is_complete { Ok(()) } else { Err(text + &errors_of(&shown)) }
+    });
+    let described = client.json(&recover);
+    assert_eq!((&described["recovered"], described["lost"].as_array().map(Vec::len)), (&false.into(), Some(2)));
+    eventually(COMMAND_MAX, "the loss is shown", || {
+        let status = client.json(&["status"])["troubles"].to_string();
+        if status.contains(&format!("terrane admin recover-group {group}")) { Ok(()) } else { Err(status) }
+    });
+    assert!(client.succeed(&[&recover[..], &["--yes"]].concat()).contains("serves again"));
+    assert_eq!(client.json(&["get", "t", "r"])["cells"][0]["value"], "v");
+    client.succeed(&["put", "t", "s", "f:q", "w"]);
+}
+
+#[test]
 fn a_killed_master_resumes_the_same_cluster() {
     let mut cluster = Cluster::start("lsm", &[]);
     let client = cluster.client.clone();

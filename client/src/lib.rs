@@ -102,8 +102,8 @@ pub use api::blocking;
 
 pub use api::admin::Admin;
 pub use api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, MoveBegun, MoveState,
-    ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
+    LostMember, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 pub use api::admin::info::{
     ClusterStatus, GroupInfo, MasterInfo, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,

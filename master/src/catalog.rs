@@ -175,6 +175,9 @@ impl Catalog {
             CatalogEdit::BeginMembers(plan) => self.begin_change(plan, stamp),
             CatalogEdit::PromoteMember { group, version } => self.step_change(*group, *version, ChangeState::Promoting),
             CatalogEdit::UndoMembers { group, version } => self.step_change(*group, *version, ChangeState::Undoing),
+            CatalogEdit::RecoverMembers { group, version, survivor } => {
+                self.recover_members(*group, *version, *survivor, stamp)
+            }
             CatalogEdit::EndMembers { group, version, members } => self.end_change(*group, *version, members),
             CatalogEdit::BeginMove(plan) => self.begin_move(plan, stamp),
             CatalogEdit::CancelMove { id, why } => self.cancel_move(*id, why),

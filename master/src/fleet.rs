@@ -6,6 +6,7 @@
 //! are brought together. `strays` are replicas that no catalog lists.
 //! `intents` are an administrator's changes, `region_moves` those of where a region is; `listing`, `restart` and `check` answer
 //! questions.
+//! `recovery` brings back a group that lost its majority.
 //!
 //! A plan is made from the present and forgotten: after each change of the catalog or of what is observed, another one is
 //! made. Nothing but the journaled intents survives a master.
@@ -16,6 +17,7 @@ pub mod listing;
 pub mod loads;
 pub mod merges;
 pub mod planner;
+pub mod recovery;
 pub mod region_moves;
 pub mod restart;
 pub mod shares;

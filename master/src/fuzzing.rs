@@ -184,8 +184,9 @@ fn draw_member_edit(dice: &mut Dice) -> CatalogEdit {
     let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
     let (group, version) = (GroupId(small(dice)), dice.below(3) as u64);
     let replica = |dice: &mut Dice| ReplicaId(8 + dice.below(4) as u64);
-    match dice.below(9) {
+    match dice.below(10) {
         0 => CatalogEdit::AbandonGroup { group },
+        9 => CatalogEdit::RecoverMembers { group, version, survivor: replica(dice) },
         1 => CatalogEdit::ServeGroup { group },
         2 => CatalogEdit::PromoteMember { group, version },
         3 => CatalogEdit::UndoMembers { group, version },

@@ -127,7 +127,7 @@ impl Membership {
         self.heard(server, request.boot)?;
         self.note(server, &request);
         let wanted = request.region_ids_wanted;
-        let report = decode(request)?;
+        let report = self.of_members(decode(request)?);
         let dropped_tables = self.dropped(&report);
         let absorbed = self.context.observed.with(|observed| {
             let absorbed = observed.inventory.absorb(report);
@@ -147,6 +147,16 @@ impl Membership {
         })
     }
 
+    /// What a replica that has left its group says of the group's leader does not count. Lost members of a recovered group that
+    /// return may elect a leader among themselves.
+    fn of_members(&self, mut report: Report) -> Report {
+        if terrane_env::planted!("a lost member's leader counts") {
+            return report;
+        }
+        self.context.journal.read(|catalog| disown(catalog, &mut report));
+        report
+    }
+
     /// Notes a report without recording anything.
     fn observe(&self, request: v1::ReportRequest) -> Result<v1::ReportReply, Error> {
         let server = ServerId(request.server);
@@ -155,7 +165,7 @@ impl Membership {
         if self.context.journal.read(|catalog| catalog.servers().get(server).is_some()) {
             self.heard(server, request.boot)?;
             self.note(server, &request);
-            let report = decode(request)?;
+            let report = self.of_members(decode(request)?);
             self.context.observed.with(|observed| observed.inventory.absorb(report));
         }
         if level < LEVEL_OF_REPORTS_TO_ALL {
@@ -248,6 +258,17 @@ enum Admission {
     Unchanged(ServerId),
     /// A known server has another address or console.
     Changed(ServerId),
+}
+
+fn disown(catalog: &Catalog, report: &mut Report) {
+    let server = report.server;
+    for seen in &mut report.groups {
+        let Some(entry) = catalog.groups().get(seen.group) else { continue };
+        if catalog.has_assigned(seen.replica) && entry.server_of(seen.replica) != Some(server) {
+            (seen.term, seen.leader) = (0, None);
+            seen.members.clear();
+        }
+    }
 }
 
 /// Decides on the registration of a server that has this id; 0: none yet.

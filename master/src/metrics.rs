@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 
 use crate::context::MasterContext;
 use crate::liveness::ServerState;
+use crate::observed::now;
 use crate::views::leaderless;
 
 type Level = Gauge<u64, AtomicU64>;
@@ -88,7 +89,7 @@ impl Metrics {
                 self.tables.set(catalog.tables().len() as u64);
                 self.regions.set(catalog.regions().len() as u64);
                 self.groups.set(catalog.groups().len() as u64);
-                self.groups_without_leader.set(leaderless(catalog, observed).len() as u64);
+                self.groups_without_leader.set(leaderless(catalog, observed, now()).len() as u64);
             });
         });
     }

@@ -29,6 +29,11 @@ use crate::observed::Observed;
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 /// Timeout of a change of members, which also waits for a learner to get the last entries.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
+/// Timeout of a look at a replica.
+const INSPECT_TIME_MAX: Duration = Duration::from_secs(2);
+/// By how many terms a recovered group is ahead of the lost members, times the version of its members: should they return and
+/// elect a leader, the group's leader has the later term, and that of a second recovery a later one again.
+const RECOVERY_TERMS: u64 = 1 << 20;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Redirects followed in one round, so that two servers that redirect to each other cannot loop.
 const REDIRECTS_MAX: usize = 4;
@@ -139,6 +144,33 @@ impl Orders {
         })
         .await
         .map(|_| ())
+    }
+
+    /// What a server's replica of a group has.
+    pub async fn inspect_replica(&self, server: ServerId, group: GroupId) -> Result<v1::InspectReplicaReply, Error> {
+        let request = v1::InspectReplicaRequest { hello: Some(self.hello(server)), group: group.0 };
+        let mut client = self.client(server)?;
+        answer_within(INSPECT_TIME_MAX, client.inspect_replica(request)).await
+    }
+
+    /// Makes a replica the only member of its group.
+    pub async fn recover_replica(
+        &self,
+        group: GroupId,
+        entry: &GroupEntry,
+        replica: ReplicaId,
+        server: ServerId,
+    ) -> Result<(), Error> {
+        let seen = self.observed.with(|observed| observed.inventory.group(group).map_or(0, |view| view.term));
+        let request = v1::RecoverReplicaRequest {
+            hello: Some(self.hello(server)),
+            group: group.0,
+            replica: replica.0,
+            above_term: seen.saturating_add(entry.version.saturating_mul(RECOVERY_TERMS)),
+            members: entry.members.keys().map(|member| member.0).collect(),
+        };
+        let mut client = self.client(server)?;
+        answer_within(CHANGE_TIME_MAX, client.recover_replica(request)).await.map(drop)
     }
 
     /// Removes a server's replica of a group.

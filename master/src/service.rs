@@ -24,7 +24,7 @@ use crate::catalog::moves::MoveId;
 use crate::catalog::requests::RequestId;
 use crate::context::MasterContext;
 use crate::deadline;
-use crate::fleet::{intents, listing, region_moves};
+use crate::fleet::{intents, listing, recovery, region_moves};
 use crate::masters_view;
 use crate::membership::Membership;
 use crate::meta::{MetaBlock, MetaScan};
@@ -405,6 +405,16 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         self.admit("restart_check", request.hello.as_ref())?;
         answer(self.leading(deadline, async { self.views.restart_check(&request.server) }).await)
+    }
+
+    async fn recover_group(
+        &self,
+        request: Request<v1::RecoverGroupRequest>,
+    ) -> Result<Response<v1::RecoverGroupReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("recover_group", request.hello.as_ref())?;
+        answer(self.leading(deadline, recovery::recover(&self.context, &request)).await)
     }
 
     async fn check_cluster(

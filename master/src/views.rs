@@ -17,7 +17,7 @@ use crate::catalog::tables::{TableEntry, TableState};
 use crate::context::MasterContext;
 use crate::fleet::intents::resolve;
 use crate::fleet::world::{Condition, condition};
-use crate::fleet::{self, check, planner, restart};
+use crate::fleet::{self, check, planner, recovery, restart};
 use crate::inventory::ServerLoad;
 use crate::liveness::{Moment, ServerState};
 use crate::masters_view::MastersView;
@@ -114,7 +114,11 @@ impl Views {
     pub fn groups(&self) -> Vec<v1::GroupInfo> {
         self.look(|catalog, observed| {
             let counts = catalog.regions().per_group();
-            catalog.groups().iter().map(|(group, entry)| group_info(catalog, observed, group, entry, &counts)).collect()
+            catalog
+                .groups()
+                .iter()
+                .map(|(group, entry)| group_info(catalog, observed, group, entry, &counts, now()))
+                .collect()
         })
     }
 
@@ -146,7 +150,7 @@ impl Views {
         let obstacles = planner::obstacles(&fleet::world(&self.context));
         let catalog_index = self.context.journal.applied();
         self.look(|catalog, observed| {
-            let leaderless = leaderless(catalog, observed);
+            let leaderless = leaderless(catalog, observed, now());
             let mut issues = health_issues(catalog, observed, &leaderless, now(), replace_after);
             issues.extend(of_masters);
             issues.extend(own);
@@ -184,7 +188,7 @@ impl Views {
 
     /// Compares the catalog, the groups and the servers.
     pub fn check(&self) -> v1::CheckClusterReply {
-        self.look(check::check)
+        self.look(|catalog, observed| check::check(catalog, observed, now()))
     }
 
     /// Rows of the meta table.
@@ -303,13 +307,18 @@ fn group_info(
     group: GroupId,
     entry: &GroupEntry,
     regions: &BTreeMap<GroupId, u64>,
+    now: Moment,
 ) -> v1::GroupInfo {
     v1::GroupInfo {
         location: Some((&observed.location(catalog, group, entry)).into()),
         regions: regions.get(&group).map_or(0, |regions| u32::try_from(*regions).unwrap_or(u32::MAX)),
         applied: observed.inventory.group(group).map_or(0, |view| view.applied),
         replicas: entry.members.keys().map(|replica| replica.0).collect(),
-        state: entry.state.name().to_owned(),
+        state: if recovery::lacks_majority(observed, group, entry, now).is_some() {
+            "no majority".to_owned()
+        } else {
+            entry.state.name().to_owned()
+        },
     }
 }
 
@@ -335,13 +344,16 @@ fn region_info(catalog: &Catalog, observed: &Observations, entry: &RegionEntry) 
     }
 }
 
-/// Open groups without a known leader.
-pub fn leaderless(catalog: &Catalog, observed: &Observations) -> Vec<GroupId> {
+/// Open groups without a known leader that a majority follows.
+pub fn leaderless(catalog: &Catalog, observed: &Observations, now: Moment) -> Vec<GroupId> {
     let open = catalog.groups().iter().filter(|(_, entry)| entry.is_open());
-    open.map(|(group, _)| group).filter(|group| observed.leader(*group).is_none()).collect()
+    let lacks = |(group, entry): &(GroupId, &GroupEntry)| {
+        observed.leader(*group).is_none() || recovery::lacks_majority(observed, *group, entry, now).is_some()
+    };
+    open.filter(lacks).map(|(group, _)| group).collect()
 }
 
-/// The health issues, one sentence each: of servers, then groups, then regions.
+/// The health issues, one sentence each: groups without a majority, then servers, groups, and regions.
 fn health_issues(
     catalog: &Catalog,
     observed: &Observations,
@@ -350,15 +362,15 @@ fn health_issues(
     replace_after: Duration,
 ) -> Vec<String> {
     let mut issues = Vec::new();
+    let lost = recovery::without_majority(catalog, observed, now);
+    issues.extend(lost.iter().map(|(group, live)| recovery::advice(catalog, *group, live)));
     for (server, known) in catalog.servers().iter() {
         let condition = condition(catalog, &observed.liveness, server, now, replace_after);
         let countdown = countdown(condition, catalog.groups().replicas_on(server));
         server_issues(observed, server, &known.address, now, &countdown, &mut issues);
     }
-    for group in leaderless {
-        issues.push(format!(
-            "group {group} has no leader: its regions are unavailable until a majority of its servers is back"
-        ));
+    for group in leaderless.iter().filter(|group| lost.iter().all(|(lost, _)| lost != *group)) {
+        issues.push(format!("group {group} has no leader: its regions are unavailable until one is elected"));
     }
     for region in catalog.regions().iter().map(|entry| &entry.descriptor) {
         let view = observed.inventory.region(region.group, region.region);
@@ -454,7 +466,7 @@ mod tests {
 
     fn issues(observed: &Observations, now: Moment) -> Vec<String> {
         let catalog = full();
-        health_issues(&catalog, observed, &leaderless(&catalog, observed), now, Duration::from_secs(300))
+        health_issues(&catalog, observed, &leaderless(&catalog, observed, now), now, Duration::from_secs(300))
     }
 
     #[test]
@@ -474,13 +486,13 @@ mod tests {
         observed.liveness.clock(ServerId(1), -700);
         observed.liveness.tick(Moment(9_001));
         let issues = issues(&observed, Moment(9_001));
-        assert_eq!(issues[0], "server 1 (a:1) has not reported for 9 s; replaced in 4 min 51 s");
-        assert!(issues[1].contains("700 ms behind the master's"), "{}", issues[1]);
+        assert!(issues[0].starts_with("group 1 has lost its majority"), "{}", issues[0]);
+        assert_eq!(issues[1], "server 1 (a:1) has not reported for 9 s; replaced in 4 min 51 s");
+        assert!(issues[2].contains("700 ms behind the master's"), "{}", issues[2]);
         assert!(
             issues.iter().any(|what| what == "server 2 (b:1) has not reported for 9 s, and has no replicas"),
             "never reported"
         );
-        assert!(issues.iter().any(|what| what.starts_with("group 1 has no leader")));
     }
 
     #[test]
@@ -494,7 +506,7 @@ mod tests {
         assert_eq!(shown(&servers[0]), (1, "live".to_owned(), 1, 1, 4));
         assert_eq!(shown(&servers[1]), (2, "silent".to_owned(), 0, 0, 0));
         let entry = catalog.groups().get(GroupId(1)).unwrap();
-        let group = group_info(&catalog, &observed, GroupId(1), entry, &catalog.regions().per_group());
+        let group = group_info(&catalog, &observed, GroupId(1), entry, &catalog.regions().per_group(), Moment(2_000));
         assert_eq!((group.applied, group.regions, group.location.unwrap().term), (9, 4, 3));
     }
 

@@ -4,13 +4,13 @@
 //! which the next start removes ([`remove_leftovers`]); until then they cannot be read, because regions are looked up
 //! through their group. A new replica of the group begins with nothing of an old one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_engine::Engine;
 use terrane_proto::v1;
-use terrane_raft::{GroupSpec, MemberProgress, MembersError};
+use terrane_raft::{GroupSpec, Inspection, MemberProgress, MembersError, Recovery};
 use terrane_types::{Error, GroupId, Invalid, ReplicaId, ServerId};
 
 use crate::edge::Edge;
@@ -89,9 +89,31 @@ impl Membership {
         handed_over.await.map(drop).ok_or_else(|| later(format!("replica {to} did not take over group {}", group.id())))
     }
 
+    /// What the local replica of a group has.
+    pub fn inspect(&self, group: GroupId) -> Result<Inspection, Error> {
+        Ok(self.local(group)?.inspect())
+    }
+
+    /// Makes the local replica of a group its only member.
+    pub async fn recover(&self, request: &v1::RecoverReplicaRequest) -> Result<(), Error> {
+        let group = self.local(GroupId(request.group))?;
+        let (named, own) = (ReplicaId(request.replica), group.status().replica);
+        if named != own {
+            let what = format!("replica {named} of group {} is not here, but replica {own}", group.id());
+            return Err(Error::Invalid(Invalid { what }));
+        }
+        let members = request.members.iter().copied().map(ReplicaId).collect();
+        let order = Recovery { above_term: request.above_term, members };
+        group.recover_alone(&order).await.map_err(|error| self.members_error(error, &group))
+    }
+
+    fn local(&self, id: GroupId) -> Result<Group, Error> {
+        self.edge.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })
+    }
+
     /// A group that this server leads. A follower names the leader.
     fn led(&self, id: GroupId) -> Result<Group, Error> {
-        let group = self.edge.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })?;
+        let group = self.local(id)?;
         if group.status().is_leader { Ok(group) } else { Err(self.not_leader(&group)) }
     }
 
@@ -129,6 +151,22 @@ pub fn member_progress(member: &MemberProgress) -> v1::MemberProgress {
         alive: member.alive,
         copy_bytes: member.copy_bytes,
         copied_bytes: member.copied_bytes,
+    }
+}
+
+/// What a replica has, in the wire's form.
+pub fn inspection(found: Inspection) -> v1::InspectReplicaReply {
+    let ids = |voters: BTreeSet<ReplicaId>| voters.into_iter().map(|voter| voter.0).collect();
+    v1::InspectReplicaReply {
+        replica: found.replica.0,
+        term: found.term,
+        last_term: found.last.0,
+        last_index: found.last.1,
+        committed: found.committed,
+        applied: found.applied,
+        voters: found.voters.into_iter().map(|voters| v1::ReplicaSet { replicas: ids(voters) }).collect(),
+        has_leader: found.has_leader,
+        failed: found.failed.unwrap_or_default(),
     }
 }
 

@@ -158,6 +158,17 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Bring back a group whose majority is lost for good, from the survivor with the longest log; shows what may be lost, and
+    /// asks.
+    RecoverGroup {
+        /// The group's number, as `admin groups` shows it.
+        group: u64,
+        /// Recover it without asking. Otherwise nothing is changed unless a person confirms it at a terminal.
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Compare catalog, groups and servers; exits with status 1 if something is wrong.
     Check {
         #[command(flatten)]

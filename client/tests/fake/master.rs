@@ -189,6 +189,13 @@ impl Master for FakeMaster {
         Err(not_here())
     }
 
+    async fn recover_group(
+        &self,
+        _: Request<v1::RecoverGroupRequest>,
+    ) -> Result<Response<v1::RecoverGroupReply>, Status> {
+        Err(not_here())
+    }
+
     async fn check_cluster(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::CheckClusterReply>, Status> {
         Err(not_here())
     }

@@ -15,6 +15,8 @@ pub enum ChangeReason {
     Balance,
     /// The cluster's replication has changed.
     Replication,
+    /// The majority of the group is lost, and an administrator recovers it from a survivor.
+    LostMajority,
 }
 
 impl ChangeReason {
@@ -25,6 +27,7 @@ impl ChangeReason {
             Self::Drain => "drain",
             Self::Balance => "balance",
             Self::Replication => "replication",
+            Self::LostMajority => "lost majority",
         }
     }
 
@@ -34,11 +37,12 @@ impl ChangeReason {
             Self::Drain => 1,
             Self::Balance => 2,
             Self::Replication => 3,
+            Self::LostMajority => 4,
         }
     }
 
     fn of_code(code: u8) -> Result<Self, DecodeError> {
-        [Self::Lost, Self::Drain, Self::Balance, Self::Replication]
+        [Self::Lost, Self::Drain, Self::Balance, Self::Replication, Self::LostMajority]
             .into_iter()
             .find(|reason| reason.code() == code)
             .ok_or(DecodeError::Tag { what: "reason of a change of members", found: code })
@@ -54,6 +58,8 @@ pub enum ChangeState {
     Promoting,
     /// The new replica leaves again.
     Undoing,
+    /// One replica becomes the only member.
+    Recovering,
 }
 
 impl ChangeState {
@@ -63,6 +69,7 @@ impl ChangeState {
             Self::Joining => "joining",
             Self::Promoting => "promoting",
             Self::Undoing => "undoing",
+            Self::Recovering => "recovering",
         }
     }
 
@@ -71,11 +78,12 @@ impl ChangeState {
             Self::Joining => 0,
             Self::Promoting => 1,
             Self::Undoing => 2,
+            Self::Recovering => 3,
         }
     }
 
     fn of_code(code: u8) -> Result<Self, DecodeError> {
-        [Self::Joining, Self::Promoting, Self::Undoing]
+        [Self::Joining, Self::Promoting, Self::Undoing, Self::Recovering]
             .into_iter()
             .find(|state| state.code() == code)
             .ok_or(DecodeError::Tag { what: "state of a change of members", found: code })
@@ -85,7 +93,7 @@ impl ChangeState {
 /// A change of a group's members that has begun and has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberChange {
-    /// The replica that joins, and its server.
+    /// The replica that joins, or the one that the group is recovered from, and its server.
     pub add: Option<(ReplicaId, ServerId)>,
     /// The replica that leaves.
     pub remove: Option<ReplicaId>,

@@ -44,6 +44,8 @@ pub enum CatalogEdit {
     PromoteMember { group: GroupId, version: u64 },
     /// The intent to undo a change of members.
     UndoMembers { group: GroupId, version: u64 },
+    /// The intent to recover a group, whose majority is lost, from this replica.
+    RecoverMembers { group: GroupId, version: u64, survivor: ReplicaId },
     /// The change of members has ended, with the voters that the group's leader confirmed.
     EndMembers { group: GroupId, version: u64, members: Vec<ReplicaId> },
     /// The intent to move a region into another group.
@@ -208,6 +210,7 @@ impl CatalogEdit {
             | Self::BeginMembers(_)
             | Self::PromoteMember { .. }
             | Self::UndoMembers { .. }
+            | Self::RecoverMembers { .. }
             | Self::EndMembers { .. } => self.encode_members(out),
             Self::BeginMove(plan) => {
                 out.u8(60);
@@ -256,6 +259,10 @@ impl CatalogEdit {
             Self::EndMembers { group, version, members } => {
                 versioned(46, group, version);
                 out.list(members.iter(), |out, replica| out.u64(replica.0));
+            }
+            Self::RecoverMembers { group, version, survivor } => {
+                versioned(70, group, version);
+                out.u64(survivor.0);
             }
             Self::AbandonGroup { group } => {
                 out.u8(42);
@@ -336,6 +343,10 @@ impl CatalogEdit {
             60 => Self::BeginMove(MovePlan::decode(from)?),
             61 => Self::CancelMove { id: MoveId(from.u64()?), why: from.text()? },
             62 => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },
+            70 => {
+                let (group, version) = (GroupId(from.u64()?), from.u64()?);
+                Self::RecoverMembers { group, version, survivor: ReplicaId(from.u64()?) }
+            }
             found => return Err(DecodeError::Tag { what: "catalog edit", found }),
         })
     }

@@ -5,6 +5,9 @@
 //! the change that was made. In between, the next step follows from this record and from what the leader reports
 //! (`crate::procedures::member_change`), so any later master continues the change.
 //!
+//! A group that lost its majority is recovered from one survivor. That replaces a change that was under way, whose replica
+//! counts as a member from then on: the log may have made it one.
+//!
 //! Invariants: every edit names the version of the group's members that it was made for, so of two masters that begin a
 //! change one is refused; a replica's id is taken when its change begins and never used again; a group never loses its
 //! last member.
@@ -13,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
-use super::changes::{ChangePlan, ChangeState, MemberChange};
+use super::changes::{ChangePlan, ChangeReason, ChangeState, MemberChange};
 use super::codec::{DecodeError, Reader, Writer};
 use super::groups::{GroupEntry, GroupState, Groups, unknown_group};
 use super::{Catalog, Outcome, Refusal};
@@ -39,12 +42,39 @@ impl Catalog {
             (from, to) if from == to => {}
             (ChangeState::Joining, ChangeState::Promoting) => change.state = to,
             // A removal alone has nothing to undo.
-            (_, ChangeState::Undoing) if change.add.is_some() => change.state = to,
+            (ChangeState::Joining | ChangeState::Promoting, ChangeState::Undoing) if change.add.is_some() => {
+                change.state = to;
+            }
             (from, to) => {
                 let (from, to) = (from.name(), to.name());
                 return Err(Refusal::Changed(format!("the change of group {group} is {from} and cannot be {to}")));
             }
         }
+        Ok(Outcome::Done)
+    }
+
+    /// The intent to recover a group from one replica. The version is raised, so that an edit of the change that it replaces is
+    /// refused.
+    pub(super) fn recover_members(
+        &mut self,
+        group: GroupId,
+        version: u64,
+        survivor: ReplicaId,
+        stamp: u64,
+    ) -> Result<Outcome, Refusal> {
+        let entry = self.groups.at_version_mut(group, version)?;
+        if !entry.is_open() {
+            return Err(Refusal::Changed(format!("group {group} is {}", entry.state.name())));
+        }
+        let Some(server) = entry.server_of(survivor) else {
+            return Err(Refusal::Invalid(format!("replica {survivor} is not a member of group {group}")));
+        };
+        entry.members.extend(entry.change.and_then(|change| change.add));
+        // What it lacks of its creation is lost.
+        entry.state = GroupState::Open;
+        let (add, state, reason) = (Some((survivor, server)), ChangeState::Recovering, ChangeReason::LostMajority);
+        entry.change = Some(MemberChange { add, remove: None, reason, state, since_ms: stamp });
+        entry.version += 1;
         Ok(Outcome::Done)
     }
 

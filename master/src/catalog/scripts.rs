@@ -108,8 +108,8 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
         "open-group" => CatalogEdit::OpenGroup { group: GroupId(line.number(1)) },
         "serve-group" => CatalogEdit::ServeGroup { group: GroupId(line.number(1)) },
         "abandon-group" => CatalogEdit::AbandonGroup { group: GroupId(line.number(1)) },
-        "begin-members" | "promote-member" | "undo-members" | "end-members" => members_edit(line),
         "begin-move" | "cancel-move" | "end-move" => move_edit(line),
+        "begin-members" | "promote-member" | "undo-members" | "recover-members" | "end-members" => members_edit(line),
         "drain" => CatalogEdit::DrainServer { server: ServerId(line.number(1)), drain: true },
         "undrain" => CatalogEdit::DrainServer { server: ServerId(line.number(1)), drain: false },
         "remove-server" => CatalogEdit::RemoveServer { server: ServerId(line.number(1)) },
@@ -169,6 +169,10 @@ fn members_edit(line: &Line<'_>) -> CatalogEdit {
         }),
         "promote-member" => CatalogEdit::PromoteMember { group, version },
         "undo-members" => CatalogEdit::UndoMembers { group, version },
+        "recover-members" => {
+            let survivor = ReplicaId(line.argument("survivor").map(number).expect("survivor=REPLICA"));
+            CatalogEdit::RecoverMembers { group, version, survivor }
+        }
         _ => {
             let members = line.argument("members").expect("members=REPLICAS");
             let members =

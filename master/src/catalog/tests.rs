@@ -502,6 +502,9 @@ fn any_member_edit() -> impl Strategy<Value = CatalogEdit> {
         }),
         (group(), 0..3_u64).prop_map(|(group, version)| CatalogEdit::PromoteMember { group, version }),
         (group(), 0..3_u64).prop_map(|(group, version)| CatalogEdit::UndoMembers { group, version }),
+        (group(), 0..3_u64, 8..14_u64).prop_map(|(group, version, survivor)| {
+            CatalogEdit::RecoverMembers { group, version, survivor: ReplicaId(survivor) }
+        }),
         (group(), 0..3_u64, replicas()).prop_map(|(group, version, members)| CatalogEdit::EndMembers {
             group,
             version,

@@ -8,22 +8,23 @@ use std::collections::BTreeMap;
 use terrane_proto::v1;
 use terrane_types::{GroupId, ServerId};
 
+use super::recovery;
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::tables::TableState;
-use crate::liveness::ServerState;
+use crate::liveness::{Moment, ServerState};
 use crate::observed::Observations;
 
 /// Most findings that are returned; further ones are counted.
 const FINDINGS_MAX: usize = 1_000;
 
 /// What is wrong, a sentence each.
-pub fn check(catalog: &Catalog, observed: &Observations) -> v1::CheckClusterReply {
+pub fn check(catalog: &Catalog, observed: &Observations, now: Moment) -> v1::CheckClusterReply {
     let mut findings = Findings::default();
     servers(catalog, observed, &mut findings);
     for (group, entry) in catalog.groups().iter() {
         group_members(catalog, observed, group, entry, &mut findings);
-        group_leader(catalog, observed, group, entry, &mut findings);
+        group_leader(catalog, observed, group, entry, now, &mut findings);
     }
     replicas(catalog, observed, &mut findings);
     tables(catalog, &mut findings);
@@ -138,12 +139,15 @@ fn group_leader(
     observed: &Observations,
     group: GroupId,
     entry: &GroupEntry,
+    now: Moment,
     findings: &mut Findings,
 ) {
     if !entry.is_open() {
         return;
     }
-    if observed.leader(group).is_none() {
+    if let Some(live) = recovery::lacks_majority(observed, group, entry, now) {
+        findings.add("majority", recovery::advice(catalog, group, &live));
+    } else if observed.leader(group).is_none() {
         findings.add("leader", format!("group {group} has no leader"));
     }
     // Two leaders of different terms are one that does not know yet that it was deposed.

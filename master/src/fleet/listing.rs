@@ -86,6 +86,19 @@ fn members_info(
     let entry = catalog.groups().get(group)?;
     let change = entry.change?;
     let (steps_done, steps) = member_change::progress(entry, observed.inventory.group(group));
+    if let Some((replica, server)) = change.add.filter(|_| change.state == ChangeState::Recovering) {
+        return Some(v1::ProcedureInfo {
+            id: format!("members-{group}"),
+            kind: "recover group".to_owned(),
+            subject: format!("group {group} from replica {replica} on server {server}"),
+            state: change.state.name().to_owned(),
+            reason: change.reason.name().to_owned(),
+            steps_done,
+            steps,
+            since_ms: wall_ms.saturating_sub(change.since_ms),
+            ..blank
+        });
+    }
     let old = change.remove.and_then(|replica| entry.members.get(&replica).copied());
     Some(v1::ProcedureInfo {
         id: format!("members-{group}"),

@@ -79,7 +79,7 @@ impl Scene {
                     .unwrap();
             }
             "check" => {
-                let found = check::check(&self.catalog, &self.observed).findings;
+                let found = check::check(&self.catalog, &self.observed, self.now).findings;
                 found.iter().for_each(|finding| writeln!(out, "{}: {}", finding.kind, finding.what).unwrap());
                 if found.is_empty() {
                     writeln!(out, "no findings").unwrap();

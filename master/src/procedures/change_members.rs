@@ -125,6 +125,9 @@ async fn carry_out(
                 context.observed.with(|observed| observed.inventory.handed_over(group, server));
             }
         }
+        Next::Recover { replica, server } => {
+            context.orders.recover_replica(group, entry, *replica, *server).await?;
+        }
         Next::Promote => record(CatalogEdit::PromoteMember { group, version }).await?,
         Next::Undo { why } => {
             tracing::info!(%group, why, "a change of members is undone");
@@ -145,6 +148,7 @@ fn describe(group: GroupId, step: &Next) -> String {
         Next::Learn { server, .. } => format!("the leader of group {group}, to add server {server}"),
         Next::Vote { .. } => format!("the leader of group {group}, to change its voters"),
         Next::Transfer { to } => format!("the leader of group {group}, to hand over to replica {to}"),
+        Next::Recover { server, .. } => format!("server {server}, to recover group {group}"),
         Next::Promote | Next::Undo { .. } | Next::End { .. } | Next::Wait { .. } => "the catalog".to_owned(),
     }
 }

@@ -8,6 +8,7 @@
 //! Joining    the target creates its replica → it joins as a learner → it catches up → record Promoting
 //! Promoting  a leader that is to leave hands over → the learner votes and the old member leaves, as one joint change → end
 //! Undoing    the new replica leaves again → end
+//! Recovering the survivor of a lost majority becomes the only member → end
 //! ```
 //!
 //! Invariants: voters change only after `Promoting` is recorded, and that only once the new replica has caught up; the
@@ -68,6 +69,8 @@ pub enum Next {
     Vote { promote: Option<ReplicaId>, remove: Option<ReplicaId> },
     /// Order the leader to hand over to another member.
     Transfer { to: ReplicaId },
+    /// Order the replica to become the only member.
+    Recover { replica: ReplicaId, server: ServerId },
     /// Record that the voters may change from now on.
     Promote,
     /// Record that the change is undone.
@@ -81,6 +84,9 @@ pub enum Next {
 /// The next step of the group's change; `None` if its members are not changing.
 pub fn next(group: GroupId, entry: &GroupEntry, known: &Known<'_>) -> Option<Next> {
     let change = entry.change?;
+    if change.state == ChangeState::Recovering {
+        return Some(recovering(&change, known));
+    }
     if let Some(undo) = give_up(entry, &change, known) {
         return Some(undo);
     }
@@ -101,6 +107,7 @@ pub fn next(group: GroupId, entry: &GroupEntry, known: &Known<'_>) -> Option<Nex
         ChangeState::Joining => joining(&change, view),
         ChangeState::Promoting => promoting(entry, &change, view, known),
         ChangeState::Undoing => undoing(entry, &change, view, known),
+        ChangeState::Recovering => recovering(&change, known),
     })
 }
 
@@ -114,7 +121,8 @@ pub fn progress(entry: &GroupEntry, view: Option<&GroupView>) -> (u32, u32) {
         (ChangeState::Joining, Some(_)) => 1,
         (ChangeState::Promoting, Some(member)) if member.voter => 3,
         (ChangeState::Promoting, _) => 2,
-        (ChangeState::Undoing, _) => 0,
+        (ChangeState::Recovering, _) if view.is_some_and(|view| is_alone(&change, view)) => 3,
+        (ChangeState::Undoing | ChangeState::Recovering, _) => 0,
     };
     (done, STEPS)
 }
@@ -254,6 +262,35 @@ fn undoing(entry: &GroupEntry, change: &MemberChange, view: &GroupView, known: &
         );
     }
     Next::Vote { promote: None, remove: Some(new) }
+}
+
+/// The survivor leads alone, or the group has turned out to be alive: then its members stay as they are. They do only if the
+/// survivor hears that leader, because otherwise it could still follow an order that is on its way.
+fn recovering(change: &MemberChange, known: &Known<'_>) -> Next {
+    let Some((replica, server)) = change.add else { return wait("a survivor".to_owned()) };
+    if let (Some(_), Some(view)) = (known.leader, known.view) {
+        if is_alone(change, view) && known.leader == Some(server) {
+            return Next::End { members: vec![replica] };
+        }
+        let answers = |member: &&MemberSeen| member.alive || Some(member.server) == known.leader;
+        let up = view.members.iter().filter(|member| member.voter).filter(answers).count();
+        let hears = view.member(replica).is_some_and(|survivor| answers(&survivor));
+        if hears && up > 1 && up > voters(view).len() / 2 {
+            return Next::End { members: voters(view) };
+        }
+    }
+    if known.live.contains(&server) {
+        Next::Recover { replica, server }
+    } else {
+        wait(format!("server {server}, which has the replica that survives, does not report"))
+    }
+}
+
+/// Whether the survivor of a lost majority is the only member.
+fn is_alone(change: &MemberChange, view: &GroupView) -> bool {
+    change.add.is_some_and(
+        |(survivor, _)| matches!(view.members.as_slice(), [only] if only.replica == survivor && only.voter),
+    )
 }
 
 fn voters(view: &GroupView) -> Vec<ReplicaId> {

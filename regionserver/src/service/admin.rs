@@ -82,6 +82,26 @@ impl v1::region_server_server::RegionServer for AdminService {
         removed.map(|()| Response::new(v1::RemoveReplicaReply {})).map_err(|error| error::status(&error))
     }
 
+    async fn inspect_replica(
+        &self,
+        request: Request<v1::InspectReplicaRequest>,
+    ) -> Result<Response<v1::InspectReplicaReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        let found = self.membership.inspect(GroupId(request.group)).map_err(|error| error::status(&error))?;
+        Ok(Response::new(membership::inspection(found)))
+    }
+
+    async fn recover_replica(
+        &self,
+        request: Request<v1::RecoverReplicaRequest>,
+    ) -> Result<Response<v1::RecoverReplicaReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        let recovered = self.membership.recover(&request).await;
+        recovered.map(|()| Response::new(v1::RecoverReplicaReply {})).map_err(|error| error::status(&error))
+    }
+
     async fn change_tables(
         &self,
         request: Request<v1::ChangeTablesRequest>,

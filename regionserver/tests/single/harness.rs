@@ -183,6 +183,13 @@ impl Master for IdMaster {
         unsupported()
     }
 
+    async fn recover_group(
+        &self,
+        _: Request<v1::RecoverGroupRequest>,
+    ) -> Result<Response<v1::RecoverGroupReply>, Status> {
+        unsupported()
+    }
+
     async fn restart_check(
         &self,
         _: Request<v1::RestartCheckRequest>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use terrane_client::{Admin, Client, Get, Put, Scan, ServerChange, ServerInfo, Table, TableSpec};
+use terrane_client::{Admin, Client, Get, GroupInfo, Put, Scan, ServerChange, ServerInfo, Table, TableSpec};
 use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
 
@@ -191,4 +191,85 @@ async fn one_copy_grows_to_three_and_back() -> Result<()> {
     settled(&admin, "one copy of everything", |servers| is_even(servers, |server| server.replicas)).await?;
     ensure!(table.get(Get::new(row(0))).await?.is_some(), "the first row is there");
     writer.finish(&table).await
+}
+
+/// The groups without a majority, as every list says.
+async fn without_majority(admin: &Admin) -> Result<Vec<GroupInfo>> {
+    let groups = admin.groups().await?;
+    let lost: Vec<GroupInfo> = groups.into_iter().filter(|group| group.state == "no majority").collect();
+    ensure!(!lost.is_empty(), "no group has lost its majority");
+    for id in lost.iter().map(|group| group.group) {
+        let named = format!("group {id} has lost its majority");
+        let (troubles, findings) = (admin.status().await?.troubles, admin.check().await?.findings);
+        ensure!(troubles.iter().any(|trouble| trouble.starts_with(&named)), "{troubles:?}");
+        ensure!(
+            findings.iter().any(|found| found.kind == "majority" && found.what.starts_with(&named)),
+            "{findings:?}"
+        );
+    }
+    Ok(lost)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_that_lost_their_majority_are_recovered_from_a_survivor() -> Result<()> {
+    let mut cluster = Cluster::start(settings(3, 4)).await?;
+    let client = cluster.client().await?;
+    let (admin, table) = (client.admin(), table(&client).await?);
+    settled(&admin, "the cluster is whole", |_| Ok(())).await?;
+    let whole = admin.groups().await?[0].group;
+    let refused = admin.describe_recovery(whole).await.expect_err("its majority lives");
+    ensure!(refused.is_invalid() && refused.to_string().contains("leader"), "{refused}");
+    let rows: Vec<String> = (0..60).map(row).collect();
+    for row in &rows {
+        table.put(Put::new(row.clone()).set("f", "q", "v")).await?;
+    }
+
+    let gone = [0, 1].map(|index| cluster.server_address(index).to_string());
+    cluster.stop_server(0).await;
+    cluster.stop_server(1).await;
+    let mut lost = Vec::new();
+    eventually("the lost groups are listed", SOON, async || {
+        lost = without_majority(&admin).await?;
+        let groups = admin.groups().await?;
+        let has_two = |group: &&GroupInfo| group.members.iter().filter(|(_, at)| gone.contains(at)).count() == 2;
+        ensure!(lost.iter().all(|group| has_two(&group)) && groups.iter().filter(has_two).count() == lost.len());
+        for group in &lost {
+            admin.describe_recovery(group.group).await?;
+        }
+        Ok(())
+    })
+    .await?;
+    for group in &lost {
+        let described = admin.describe_recovery(group.group).await?;
+        // A replacement may have begun before the second was lost.
+        ensure!(!described.survivors.is_empty() && described.lost.len() == 2, "{described:?}");
+        ensure!(!described.losses.is_empty() && !described.begun, "{described:?}");
+        admin.recover_group(&described).await?;
+    }
+    eventually("every group serves from what is left", SOON, async || {
+        ensure!(admin.status().await?.groups_without_leader == 0, "a group has no leader");
+        Ok(())
+    })
+    .await?;
+    let mut expected = rows.clone();
+    expected.sort();
+    ensure!(keys(&all_rows(&table, Scan::all()).await?) == expected, "rows that the survivors had are lost");
+    table.put(Put::new("9-new").set("f", "q", "v")).await?;
+
+    // Two servers with empty disks join, and everything has three copies again.
+    cluster.add_server().await?;
+    cluster.add_server().await?;
+    settled(&admin, "three copies of everything", |servers| {
+        ensure!(servers.iter().filter(|server| gone.contains(&server.address)).all(|server| server.replicas == 0));
+        Ok(())
+    })
+    .await?;
+    // The lost ones were not lost after all: nothing of what they have counts, and they remove it.
+    cluster.start_server(0).await?;
+    cluster.start_server(1).await?;
+    settled(&admin, "the servers that return take their share", |servers| is_even(servers, |server| server.replicas))
+        .await?;
+    expected.push("9-new".to_owned());
+    ensure!(keys(&all_rows(&table, Scan::all()).await?) == expected, "rows are missing or wrong");
+    Ok(())
 }

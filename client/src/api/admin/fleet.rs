@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use terrane_types::{GroupId, RegionDescriptor, RegionId, ServerId};
+use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 use super::Admin;
 use crate::error::Error;
@@ -209,10 +209,66 @@ pub struct ClusterCheck {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CheckFinding {
-    /// What it is about: `map`, `regions`, `leader`, `members`, `replicas`, `group` or `server`.
+    /// What it is about: `map`, `regions`, `leader`, `majority`, `members`, `replicas`, `group` or `server`.
     pub kind: String,
     /// A sentence.
     pub what: String,
+}
+
+/// What is left of a group whose majority is lost, and what its recovery means.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GroupRecovery {
+    /// The group.
+    pub group: GroupId,
+    /// The version of its members.
+    pub version: u64,
+    /// The replica that it is recovered from: the one with the longest log.
+    pub survivor: ReplicaId,
+    /// The members that answer.
+    pub survivors: Vec<GroupSurvivor>,
+    /// The members that do not.
+    pub lost: Vec<LostMember>,
+    /// What may be lost, as sentences.
+    pub losses: Vec<String>,
+    /// Whether the recovery has begun.
+    pub begun: bool,
+}
+
+/// A member that answers.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct GroupSurvivor {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// Its server.
+    pub server: ServerId,
+    /// The server's address.
+    pub address: String,
+    /// Term of the last entry of its log.
+    pub last_term: u64,
+    /// Index of that entry.
+    pub last_index: u64,
+    /// The last entry that it knows to be committed.
+    pub committed: u64,
+    /// The last entry that it has applied.
+    pub applied: u64,
+}
+
+/// A member that does not answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LostMember {
+    /// The replica.
+    pub replica: ReplicaId,
+    /// Its server.
+    pub server: ServerId,
+    /// The server's address.
+    pub address: String,
+    /// The time since the server's last report, or since the master began to lead.
+    pub quiet_for: Duration,
+    /// What asking it gave.
+    pub why: String,
 }
 
 impl Admin {
@@ -281,6 +337,25 @@ impl Admin {
     /// [`Error::NotFound`].
     pub async fn restart_check(&self, server: Option<&str>) -> Result<Vec<RestartVerdict>, Error> {
         self.masters().restart_check(server.unwrap_or_default().to_owned(), self.timeout).await
+    }
+
+    /// What is left of a group whose majority is lost, and what its recovery would lose. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Invalid`] when a majority of the group lives, or nothing of it.
+    pub async fn describe_recovery(&self, group: GroupId) -> Result<GroupRecovery, Error> {
+        self.masters().recover_group(group, None, self.timeout).await
+    }
+
+    /// Begins the recovery of a group as it was described. Entries that only lost members have are lost; the lost members
+    /// must not return with their directories. [`Admin::procedures`] shows the progress.
+    ///
+    /// # Errors
+    /// As [`Admin::describe_recovery`]; [`Error::Invalid`] when the group has changed since; [`Error::Uncertain`] when the
+    /// answer was lost: look at the procedures.
+    pub async fn recover_group(&self, described: &GroupRecovery) -> Result<GroupRecovery, Error> {
+        let confirmed = Some((described.survivor, described.version));
+        self.masters().recover_group(described.group, confirmed, self.timeout).await
     }
 
     /// Compares the catalog, the groups and the servers. Reports are up to half a second old: right after a change, repeat it

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use terrane_proto::v1;
-use terrane_types::{GroupId, RegionId, ServerId};
+use terrane_types::{GroupId, RegionId, ReplicaId, ServerId};
 
 use super::timed;
 use crate::api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, MoveBegun, MoveState,
-    ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
+    LostMember, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -122,6 +122,21 @@ impl Masters {
         })
     }
 
+    pub(crate) fn recover_group(
+        &self,
+        group: GroupId,
+        confirmed: Option<(ReplicaId, u64)>,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<GroupRecovery, Error>> {
+        Box::pin(async move {
+            let (survivor, version) = confirmed.map_or((0, 0), |(survivor, version)| (survivor.0, version));
+            let (hello, group, confirmed) = (self.hello(), group.0, confirmed.is_some());
+            let request = v1::RecoverGroupRequest { hello, group, confirmed, survivor, version };
+            let reply: v1::RecoverGroupReply = ask!(self, Kind::Change, timeout, recover_group, request)?;
+            Ok(group_recovery(reply))
+        })
+    }
+
     pub(crate) fn check_cluster(&self, timeout: Duration) -> BoxFuture<'_, Result<ClusterCheck, Error>> {
         Box::pin(async move {
             let request = v1::ClusterRequest { hello: self.hello() };
@@ -135,6 +150,34 @@ impl Masters {
                 servers: reply.servers,
             })
         })
+    }
+}
+
+fn group_recovery(reply: v1::RecoverGroupReply) -> GroupRecovery {
+    let survivor = |found: v1::GroupSurvivor| GroupSurvivor {
+        replica: ReplicaId(found.replica),
+        server: ServerId(found.server),
+        address: found.address,
+        last_term: found.last_term,
+        last_index: found.last_index,
+        committed: found.committed,
+        applied: found.applied,
+    };
+    let lost = |member: v1::LostMember| LostMember {
+        replica: ReplicaId(member.replica),
+        server: ServerId(member.server),
+        address: member.address,
+        quiet_for: Duration::from_millis(member.quiet_ms),
+        why: member.why,
+    };
+    GroupRecovery {
+        group: GroupId(reply.group),
+        version: reply.version,
+        survivor: ReplicaId(reply.survivor),
+        survivors: reply.survivors.into_iter().map(survivor).collect(),
+        lost: reply.lost.into_iter().map(lost).collect(),
+        losses: reply.losses,
+        begun: reply.begun,
     }
 }
 

@@ -130,6 +130,14 @@ impl World {
                 self.leader = Some(self.members[to].0);
                 true
             }
+            Next::Recover { replica, server } => {
+                let is_live = self.live.contains(server);
+                if is_live {
+                    self.members = BTreeMap::from([(*replica, (*server, true))]);
+                    self.leader = Some(*server);
+                }
+                is_live
+            }
             Next::Promote => self.record(&CatalogEdit::PromoteMember { group: GROUP, version }),
             Next::Undo { .. } => self.record(&CatalogEdit::UndoMembers { group: GROUP, version }),
             Next::End { members } => {
@@ -234,6 +242,7 @@ fn text(step: &Next) -> String {
             format!("vote{}{}", part("promote", promote), part("remove", remove))
         }
         Next::Transfer { to } => format!("transfer to {to}"),
+        Next::Recover { replica, server } => format!("recover {replica}@s{server}"),
         Next::Promote => "record promote".to_owned(),
         Next::Undo { why } => format!("record undo: {why}"),
         Next::End { members } => {

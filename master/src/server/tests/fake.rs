@@ -94,6 +94,20 @@ impl RegionServer for FakeServer {
         Err(without_replicas())
     }
 
+    async fn inspect_replica(
+        &self,
+        _request: Request<v1::InspectReplicaRequest>,
+    ) -> Result<Response<v1::InspectReplicaReply>, Status> {
+        Err(without_replicas())
+    }
+
+    async fn recover_replica(
+        &self,
+        _request: Request<v1::RecoverReplicaRequest>,
+    ) -> Result<Response<v1::RecoverReplicaReply>, Status> {
+        Err(without_replicas())
+    }
+
     async fn change_tables(
         &self,
         request: Request<v1::ChangeTablesRequest>,

@@ -1,0 +1,152 @@
+//! `admin recover-group`: shows what is left of a group whose majority is lost and what its recovery loses, asks, and waits
+//! until the group serves again. The JSON output is part of the grammar.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::time::Duration;
+
+use serde::Serialize;
+use terrane_client::{Admin, GroupRecovery};
+use terrane_types::GroupId;
+
+use super::connect;
+use crate::args::client::Connection;
+use crate::failure::{During, Failure};
+use crate::output::{Output, duration_text};
+
+/// How often the recovery is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Serialize)]
+struct RecoveryLine<'a> {
+    group: u64,
+    survivor: u64,
+    survivors: Vec<SurvivorLine<'a>>,
+    lost: Vec<LostLine<'a>>,
+    losses: &'a [String],
+    recovered: bool,
+}
+
+#[derive(Serialize)]
+struct SurvivorLine<'a> {
+    replica: u64,
+    server: u64,
+    address: &'a str,
+    last_term: u64,
+    last_index: u64,
+    committed: u64,
+    applied: u64,
+}
+
+#[derive(Serialize)]
+struct LostLine<'a> {
+    replica: u64,
+    server: u64,
+    address: &'a str,
+    quiet_seconds: u64,
+    why: &'a str,
+}
+
+pub async fn run(group: u64, yes: bool, connection: &Connection) -> Result<(), Failure> {
+    let admin = connect(connection).await?.admin();
+    let described = admin.describe_recovery(GroupId(group)).await.during(format!("recover group {group}"))?;
+    let mut output = Output::new(connection.json);
+    if !output.is_json() {
+        print(&mut output, &described)?;
+        output.flush()?;
+    }
+    let confirmed = yes || (!output.is_json() && asks() && confirm(group)?);
+    if confirmed {
+        admin.recover_group(&described).await.during(format!("recover group {group}"))?;
+        until_recovered(&admin, group).await?;
+    }
+    if output.is_json() {
+        output.object(&recovery_line(&described, confirmed))?;
+    } else if confirmed {
+        output.line(&format!("group {group} serves again, from one replica; repair makes the others"))?;
+    } else {
+        output.line("nothing was changed; `--yes` recovers the group without asking")?;
+    }
+    output.flush()
+}
+
+/// Whether a person can be asked.
+fn asks() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+fn confirm(group: u64) -> Result<bool, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("cannot ask: {error}"));
+    print!("Type the group's number to recover it and lose that: ");
+    std::io::stdout().flush().map_err(failed)?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
+    Ok(answer.trim() == group.to_string())
+}
+
+/// The recovery continues without us.
+async fn until_recovered(admin: &Admin, group: u64) -> Result<(), Failure> {
+    let id = format!("members-{group}");
+    loop {
+        let procedures = admin.procedures().await.during("look at the recovery")?;
+        if !procedures.iter().any(|procedure| procedure.id == id && procedure.kind == "recover group") {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn print(output: &mut Output, described: &GroupRecovery) -> Result<(), Failure> {
+    output.line(&format!("group {} has lost its majority", described.group))?;
+    output.line("")?;
+    let survivors = described.survivors.iter().map(|found| {
+        let role = if found.replica == described.survivor { "survives" } else { "is copied again" };
+        vec![
+            found.replica.to_string(),
+            found.server.to_string(),
+            found.address.clone(),
+            found.last_term.to_string(),
+            found.last_index.to_string(),
+            found.committed.to_string(),
+            role.to_owned(),
+        ]
+    });
+    output.table(&["replica", "server", "address", "last term", "last entry", "committed", ""], survivors.collect())?;
+    output.line("")?;
+    let lost = described.lost.iter().map(|member| {
+        let away = duration_text(Duration::from_secs(member.quiet_for.as_secs()));
+        vec![member.replica.to_string(), member.server.to_string(), member.address.clone(), away, member.why.clone()]
+    });
+    output.table(&["lost", "server", "address", "silent for", "answer"], lost.collect())?;
+    output.line("")?;
+    output.line("What may be lost:")?;
+    described.losses.iter().try_for_each(|loss| output.line(&format!("- {loss}")))?;
+    output.line("The lost servers must not return with their directories: empty them first.")?;
+    output.line("")
+}
+
+fn recovery_line(described: &GroupRecovery, recovered: bool) -> RecoveryLine<'_> {
+    let survivors = described.survivors.iter().map(|found| SurvivorLine {
+        replica: found.replica.0,
+        server: found.server.0,
+        address: &found.address,
+        last_term: found.last_term,
+        last_index: found.last_index,
+        committed: found.committed,
+        applied: found.applied,
+    });
+    let lost = described.lost.iter().map(|member| LostLine {
+        replica: member.replica.0,
+        server: member.server.0,
+        address: &member.address,
+        quiet_seconds: member.quiet_for.as_secs(),
+        why: &member.why,
+    });
+    RecoveryLine {
+        group: described.group.0,
+        survivor: described.survivor.0,
+        survivors: survivors.collect(),
+        lost: lost.collect(),
+        losses: &described.losses,
+        recovered,
+    }
+}
