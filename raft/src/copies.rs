@@ -9,19 +9,21 @@
 //! The copy may be newer than the log id that it is sent under: the state machine skips entries that its files cover, as it
 //! does after a restart.
 //!
-//! Bounds: so many copies at once per process ([`COPIES_AT_ONCE`]), so many bytes a second ([`BYTES_PER_SECOND`]), and one part
-//! of a file in memory for each.
+//! Bounds: so many copies at once per process, sent and received ([`COPIES_AT_ONCE`]), so many bytes a second
+//! ([`BYTES_PER_SECOND`]), and for each copy one part of a file in memory and the list of its files ([`FILES_MAX`]). A copy
+//! that has no turn is refused and offered again; the leader takes it at the moment of each offer.
 
 pub(crate) mod progress;
 pub(crate) mod receiving;
 pub(crate) mod sending;
+pub(crate) mod turns;
 
 use crate::CopiedFile;
 use crate::log::Mark;
 use crate::types::Vote;
 
-/// Copies that a process sends, and that it receives, at the same time. The others wait.
-const COPIES_AT_ONCE: usize = 2;
+/// Copies that a process sends, and that it receives, at the same time. The others are tried again.
+pub(crate) const COPIES_AT_ONCE: usize = 2;
 /// The rate of all copies that a process sends.
 const BYTES_PER_SECOND: u64 = 128 << 20;
 /// Bytes of a file in one message.

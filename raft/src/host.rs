@@ -13,7 +13,7 @@ use terrane_env::budget::Budget;
 use terrane_proto::hello::Identity;
 use terrane_proto::v1;
 use terrane_types::{GroupId, ReplicaId, ServerId};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -23,9 +23,11 @@ use crate::adapter::{Adapter, Raft, Standing};
 use crate::announcing::Announcer;
 use crate::clock::Clocks;
 use crate::completeness::{Heard, Leading};
+use crate::copies::COPIES_AT_ONCE;
 use crate::copies::progress::Sending;
-use crate::copies::receiving::{self, Incoming};
+use crate::copies::receiving::Incoming;
 use crate::copies::sending::Copies;
+use crate::copies::turns::Turns;
 use crate::erased::Machine;
 use crate::handover::Handovers;
 use crate::lagging::{FailingCopies, Refused};
@@ -67,7 +69,7 @@ pub struct Host {
     /// What copies that are sent share.
     copies: Arc<Copies>,
     /// How many copies may be received.
-    incoming_turns: Arc<Semaphore>,
+    incoming_turns: Arc<Turns>,
     stop: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Groups are created one at a time: checking whether one exists and recording it must not interleave.
@@ -99,7 +101,7 @@ impl Host {
             abstentions: Arc::default(),
             clocks,
             copies: Copies::new(),
-            incoming_turns: receiving::turns(),
+            incoming_turns: Turns::new(COPIES_AT_ONCE),
             stop: watch::channel(false).0,
             tasks: Mutex::default(),
             creating: tokio::sync::Mutex::new(()),

@@ -31,11 +31,15 @@ struct Failing {
 }
 
 impl FailingCopies {
-    pub(crate) fn failed(&self, replica: ReplicaId, why: String) {
+    /// A copy to this member failed. True if that is news: the first time, and for another reason.
+    pub(crate) fn failed(&self, replica: ReplicaId, why: &str) -> bool {
         let now = Instant::now();
         let mut members = self.members.lock();
-        let since = members.get(&replica).map_or(now, |failing| failing.since);
-        members.insert(replica, Failing { since, last: now, why });
+        let before = members.get(&replica);
+        let is_news = before.is_none_or(|failing| failing.why != why);
+        let since = before.map_or(now, |failing| failing.since);
+        members.insert(replica, Failing { since, last: now, why: why.to_owned() });
+        is_news
     }
 
     pub(crate) fn succeeded(&self, replica: ReplicaId) {

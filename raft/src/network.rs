@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::adapter::StateAt;
 use crate::completeness::Leading;
 use crate::copies::progress::Sending;
-use crate::copies::sending::{Copies, Target};
+use crate::copies::sending::{Copies, NotSent, Target};
 use crate::erased::Machine;
 use crate::handover::{DECLINED, Handovers};
 use crate::lagging::{FailingCopies, LOG_FULL, Refused};
@@ -58,6 +58,8 @@ pub(crate) struct Connection {
     peers: Arc<Peers>,
     /// Whether appends through this connection are heartbeats.
     heartbeats: bool,
+    /// A copy through this connection, which openraft opens for the copy, was not sent.
+    copy_failed: bool,
     group: GroupId,
     replica: ReplicaId,
     failing_copies: Arc<FailingCopies>,
@@ -77,6 +79,7 @@ impl Network {
             server: member.server,
             peers: self.peers.clone(),
             heartbeats,
+            copy_failed: false,
             group: self.group,
             replica,
             failing_copies: self.failing_copies.clone(),
@@ -101,6 +104,10 @@ impl RaftNetworkFactory<Types> for Network {
         self.connection(replica, member, true)
     }
 }
+
+/// How long a member is left alone after a copy to it failed, at first and at most.
+const COPY_PAUSE: Duration = Duration::from_secs(1);
+const COPY_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// How long a member that refused entries is left alone.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
@@ -233,6 +240,11 @@ impl NetTransferLeader<Types> for Connection {
 
 impl NetBackoff<Types> for Connection {
     fn backoff(&self) -> Option<Backoff> {
+        // Each attempt at a copy looks at the whole group, here and there.
+        if self.copy_failed {
+            let pauses = std::iter::successors(Some(COPY_PAUSE), |pause| Some((*pause * 2).min(COPY_PAUSE_MAX)));
+            return Some(Backoff::new(pauses));
+        }
         // Otherwise as configured.
         let refused = self.refused_by.by().contains(&self.replica);
         refused.then(|| Backoff::new(std::iter::repeat(REFUSED_PAUSE)))
@@ -266,9 +278,15 @@ impl NetSnapshot<Types> for Connection {
                     self.failing_copies.succeeded(self.replica);
                     Ok(SnapshotResponse::new(vote))
                 }
-                Err(what) => {
-                    tracing::info!(group = %self.group, replica = %self.replica, what, "a copy was not sent; trying again");
-                    self.failing_copies.failed(self.replica, what.clone());
+                Err(NotSent::NoTurn) => {
+                    self.copy_failed = true;
+                    Err(Unreachable::<Types>::from_string("this server sends other copies").into())
+                }
+                Err(NotSent::Failed(what)) => {
+                    self.copy_failed = true;
+                    if self.failing_copies.failed(self.replica, &what) {
+                        tracing::info!(group = %self.group, replica = %self.replica, what, "a copy was not sent; trying again");
+                    }
                     Err(Unreachable::<Types>::from_string(what).into())
                 }
             },

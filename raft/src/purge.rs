@@ -50,6 +50,7 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<P
         for replica in &replicas {
             replica.note_matched(segment, holders.get(&replica.spec.group).copied());
             replica.purge().await;
+            replica.incoming.discard_superseded(replica.standing.applied_index());
         }
         told.clear();
         told.extend(replicas.iter().flat_map(|replica| replica.tell_refusing(&peers)));

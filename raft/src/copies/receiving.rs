@@ -12,55 +12,74 @@ use std::sync::Arc;
 use openraft::type_config::alias::{SnapshotMetaOf, SnapshotOf};
 use terrane_env::fs::{self, UNFINISHED};
 use terrane_types::ReplicaId;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
-use super::{COPIES_AT_ONCE, Offer, Part};
+use super::turns::{Turn, Turns};
+use super::{Offer, Part};
 use crate::CopiedFile;
 use crate::adapter::{Raft, StateAt};
 use crate::erased::Machine;
 use crate::log::Mark;
-use crate::types::{Types, Vote};
+use crate::types::{Types, Vote, spawn};
 
-/// How many copies a process receives.
-pub(crate) fn turns() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(COPIES_AT_ONCE))
-}
-
-/// The copy that a replica receives, if any. One step at a time.
+/// The copy that a replica receives, if any. One step at a time: a request that arrives during another one, because its
+/// sender waits no longer for that, is refused.
 pub(crate) struct Incoming {
     machine: Arc<dyn Machine>,
-    turns: Arc<Semaphore>,
-    arriving: tokio::sync::Mutex<Option<Arriving>>,
+    turns: Arc<Turns>,
+    state: Arc<tokio::sync::Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    arriving: Option<Arriving>,
+    /// The last entry of the copy that was installed last, in this process.
+    installed: Option<u64>,
+}
+
+/// The answer to an offer.
+pub(crate) enum Offered {
+    /// The bytes of each file that need not be sent.
+    Held(Vec<CopiedFile>),
+    /// The replica has installed this copy, or a newer one: the answer to the order did not arrive.
+    Installed,
 }
 
 struct Arriving {
     mark: Mark,
     files: BTreeMap<u64, u64>,
+    /// Where copies of this group arrive, and this one's directory in it.
+    all: PathBuf,
     dir: PathBuf,
     /// The files that have begun to arrive, with the bytes that did.
     arrived: BTreeMap<u64, u64>,
     current: Option<(u64, fs::File)>,
-    /// Held until the copy is installed or given up.
-    turn: OwnedSemaphorePermit,
+    /// Lost if nothing arrives for long.
+    turn: Turn,
 }
 
 impl Incoming {
-    pub(crate) fn new(machine: Arc<dyn Machine>, turns: Arc<Semaphore>) -> Incoming {
-        Incoming { machine, turns, arriving: tokio::sync::Mutex::default() }
+    pub(crate) fn new(machine: Arc<dyn Machine>, turns: Arc<Turns>) -> Incoming {
+        Incoming { machine, turns, state: Arc::default() }
     }
 
-    /// Begins to receive a copy, or continues with one; returns the bytes of each file that need not be sent.
-    pub(crate) async fn offered(&self, offer: Offer) -> Result<Vec<CopiedFile>, String> {
-        let mut arriving = self.arriving.lock().await;
+    fn state(&self) -> Result<tokio::sync::MutexGuard<'_, State>, String> {
+        self.state.try_lock().map_err(|_| "this replica is busy with a copy".to_owned())
+    }
+
+    /// Begins to receive a copy, or continues with one.
+    pub(crate) async fn offered(&self, offer: Offer) -> Result<Offered, String> {
+        let mut state = self.state()?;
+        if state.installed.is_some_and(|installed| offer.mark.log_id.index <= installed) {
+            return Ok(Offered::Installed);
+        }
         let files: BTreeMap<u64, u64> = offer.files.iter().map(|file| (file.id, file.size)).collect();
         if files.len() != offer.files.len() || !files.contains_key(&0) {
             return Err("a copy names a file twice, or lacks its description".to_owned());
         }
-        let turn = match arriving.take() {
-            Some(before) => before.turn,
-            None => {
-                self.turns.clone().try_acquire_owned().map_err(|_| "this server receives other copies".to_owned())?
-            }
+        let turn = match state.arriving.take() {
+            Some(before) if before.turn.keep(Instant::now()) => before.turn,
+            _ => self.turns.take(Instant::now()).ok_or("this server receives other copies")?,
         };
         let bytes = files.values().fold(0, |sum: u64, size| sum.saturating_add(*size));
         let all = self.machine.incoming(bytes).await?;
@@ -68,19 +87,35 @@ impl Incoming {
         let dir = all.join(offer.vote.leader_id.voted_for.to_string());
         let arrived = found(&all, &dir, &files).await.map_err(|error| format!("{}: {error}", dir.display()))?;
         let held = arrived.iter().map(|(id, size)| CopiedFile { id: *id, size: *size }).collect();
-        *arriving = Some(Arriving { mark: offer.mark, files, dir, arrived, current: None, turn });
-        Ok(held)
+        state.arriving = Some(Arriving { mark: offer.mark, files, all, dir, arrived, current: None, turn });
+        Ok(Offered::Held(held))
+    }
+
+    /// Discards what arrives if the log has turned out to be enough: everything up to `applied` is applied.
+    pub(crate) fn discard_superseded(&self, applied: u64) {
+        let Ok(mut state) = self.state.clone().try_lock_owned() else { return };
+        if let Some(copy) = state.arriving.take_if(|copy| copy.mark.log_id.index <= applied) {
+            // No offer finds half of it removed: it would find the state locked.
+            spawn(async move {
+                remove(&copy.all).await;
+                drop(state);
+            });
+        }
     }
 
     /// Takes a part, which must continue its file.
     pub(crate) async fn part(&self, part: Part) -> Result<(), String> {
-        let mut arriving = self.arriving.lock().await;
-        let copy = arriving.as_mut().ok_or("no copy was offered")?;
+        let mut state = self.state()?;
+        let copy = state.arriving.as_mut().ok_or("no copy was offered")?;
+        if !copy.turn.keep(Instant::now()) {
+            state.arriving = None;
+            return Err("this server receives other copies".to_owned());
+        }
         match copy.take(&part).await {
             Ok(()) => Ok(()),
             Err(error) => {
                 // What a failed write or sync left is not known: the next offer begins the file again.
-                *arriving = None;
+                state.arriving = None;
                 Err(format!("part of file {} of a copy: {error}", part.id))
             }
         }
@@ -88,12 +123,15 @@ impl Incoming {
 
     /// Verifies the copy and installs it through openraft; returns the vote of this replica.
     pub(crate) async fn install(&self, raft: &Raft, replica: ReplicaId, vote: Vote) -> Result<Vote, String> {
-        let mut arriving = self.arriving.lock().await;
-        let copy = arriving.take().ok_or("no copy was offered")?;
+        let mut state = self.state()?;
+        let copy = state.arriving.take().ok_or("no copy was offered")?;
+        if !copy.turn.hold() {
+            return Err("this server receives other copies".to_owned());
+        }
         if copy.files.iter().any(|(id, size)| copy.arrived.get(id) != Some(size)) {
             return Err("some files of the copy have not arrived".to_owned());
         }
-        let Arriving { mark, dir, turn, .. } = copy;
+        let Arriving { mark, all, dir, turn, .. } = copy;
         let prepared = fs::sync_dir(&dir).await.map_err(|error| error.to_string());
         let staged = match prepared {
             Ok(()) => self.machine.stage(&dir, mark.log_id.index).await,
@@ -110,8 +148,13 @@ impl Incoming {
         let meta = SnapshotMetaOf::<Types> { last_log_id: Some(mark.log_id), last_membership: mark.membership.clone() };
         let snapshot = SnapshotOf::<Types, StateAt> { meta, snapshot: StateAt { mark, staged: Some(staged) } };
         let outcome = raft.install_full_snapshot(vote, snapshot).await.map_err(|error| error.to_string())?;
-        tracing::info!(%replica, index, "took over a copy of the group");
-        remove(&dir).await;
+        // Otherwise the copy is of a leader that was deposed.
+        if outcome.vote == vote {
+            tracing::info!(%replica, index, "installed a copy of the group");
+            state.installed = Some(index);
+        }
+        // With what former leaders have sent.
+        remove(&all).await;
         drop(turn);
         Ok(outcome.vote)
     }

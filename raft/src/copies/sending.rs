@@ -19,8 +19,9 @@ use crate::types::Vote;
 
 /// How long a member may take to look at what it has, and to write a part.
 const STEP_DEADLINE: Duration = Duration::from_secs(10);
-/// How long it may take to verify and install everything.
+/// How long it may take to verify and install everything: so long, and a second for so many bytes.
 const INSTALL_DEADLINE: Duration = Duration::from_secs(600);
+const VERIFIED_PER_SECOND: u64 = 20 << 20;
 
 /// What all copies that a process sends share.
 pub(crate) struct Copies {
@@ -56,10 +57,25 @@ pub(crate) struct Target<'a> {
     pub(crate) sending: &'a Sending,
 }
 
+/// Why a copy was not sent.
+pub(crate) enum NotSent {
+    /// This process sends others.
+    NoTurn,
+    /// It failed.
+    Failed(String),
+}
+
 impl Target<'_> {
     /// Sends a copy; returns the member's vote. After an error the next attempt continues with what has arrived.
-    pub(crate) async fn send(&self, vote: Vote, mark: Mark) -> Result<Vote, String> {
-        let _turn = self.copies.turns.acquire().await.map_err(|_| "the host is stopping")?;
+    ///
+    /// It does not wait for its turn: the log is not kept for a copy that waits, so once it had its turn, the entries after
+    /// its mark might be gone.
+    pub(crate) async fn send(&self, vote: Vote, mark: Mark) -> Result<Vote, NotSent> {
+        let _turn = self.copies.turns.try_acquire().map_err(|_| NotSent::NoTurn)?;
+        self.transmit(vote, mark).await.map_err(NotSent::Failed)
+    }
+
+    async fn transmit(&self, vote: Vote, mark: Mark) -> Result<Vote, String> {
         let index = mark.log_id.index;
         let _sent = self.sending.begin(self.replica, index);
         // After the mark: whatever the state machine reported as durable then is in the copy.
@@ -68,11 +84,13 @@ impl Target<'_> {
         if terrane_env::planted!("a copy lacks a file") {
             files.pop();
         }
-        let bytes = files.iter().map(|file| file.size).sum();
+        let bytes: u64 = files.iter().map(|file| file.size).sum();
         self.note(|progress| progress.bytes = bytes);
         let offer = Offer { vote, mark, files: files.clone() };
         let held: BTreeMap<u64, u64> = match self.ask(Message::Offer(offer), STEP_DEADLINE).await? {
             Message::Held(held) => held.into_iter().map(|file| (file.id, file.size)).collect(),
+            // The answer to the order to install came too late.
+            Message::Installed(vote) => return Ok(vote),
             _ => return Err(UNEXPECTED.to_owned()),
         };
         for file in files {
@@ -86,7 +104,8 @@ impl Target<'_> {
                 }
             }
         }
-        match self.ask(Message::Install(vote), INSTALL_DEADLINE).await? {
+        let within = INSTALL_DEADLINE + Duration::from_secs(bytes / VERIFIED_PER_SECOND);
+        match self.ask(Message::Install(vote), within).await? {
             Message::Installed(vote) => Ok(vote),
             _ => Err(UNEXPECTED.to_owned()),
         }

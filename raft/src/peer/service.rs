@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use openraft::EntryPayload;
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::RaftError;
 use openraft::raft::{AppendEntriesResponse, VoteResponse};
 use terrane_proto::hello::{self, Identity};
@@ -24,6 +25,7 @@ use super::headroom::{Headroom, Taken};
 use crate::AddressBook;
 use crate::abstention::Abstentions;
 use crate::clock::Clocks;
+use crate::copies::receiving::Offered;
 use crate::entry;
 use crate::handover::DECLINED;
 use crate::lagging::LOG_FULL;
@@ -287,7 +289,11 @@ async fn ask(local: &Replica, message: Message) -> Message {
         }
         Message::Offer(offer) => {
             *local.leader_heard.lock() = Instant::now();
-            local.incoming.offered(offer).await.map_or_else(Message::Failed, Message::Held)
+            match local.incoming.offered(offer).await {
+                Ok(Offered::Held(held)) => Message::Held(held),
+                Ok(Offered::Installed) => Message::Installed(local.metrics.borrow_watched().vote),
+                Err(what) => Message::Failed(what),
+            }
         }
         Message::Part(part) => {
             *local.leader_heard.lock() = Instant::now();
