@@ -266,9 +266,15 @@ impl Host {
         Ok(replica)
     }
 
-    /// The groups whose replica was removed before the start. What their state machines have left is the caller's to remove.
-    pub fn removed_groups(&self) -> &BTreeSet<GroupId> {
+    /// The groups whose replica was removed, also before the start. What their state machines have left is the caller's to
+    /// remove; [`Host::forget_removed`] ends that.
+    pub fn removed_groups(&self) -> Vec<GroupId> {
         self.log.removed()
+    }
+
+    /// Nothing is left of the removed replica of a group.
+    pub fn forget_removed(&self, group: GroupId) {
+        self.log.forget(group);
     }
 
     /// The local replica of a group.

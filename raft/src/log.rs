@@ -20,7 +20,7 @@
 //! 7. Segments are removed from the oldest on, and only if everything still needed in them is in synced held files
 //!    (`writer::Writer::remove_unneeded`, `held::copy`).
 //! 8. Every segment begins with the `Created`, vote and purge records of every group (`writer::Writer::write_heads`). Nothing
-//!    of a replica follows its `Removed`.
+//!    of a replica follows its `Removed`, which each segment repeats until nothing is left of the replica.
 //!
 //! `docs/formats/log.md` describes the layout.
 
@@ -51,7 +51,7 @@ pub(crate) mod store;
 mod tests;
 mod writer;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -83,8 +83,8 @@ pub(crate) struct SharedLog {
     shared: Arc<Shared>,
     files: Arc<Files>,
     groups: Mutex<BTreeMap<GroupId, Arc<GroupLog>>>,
-    /// The groups that recovery found removed.
-    removed: BTreeSet<GroupId>,
+    /// The groups whose replica was removed and is not forgotten yet.
+    removed: Mutex<BTreeMap<GroupId, Arc<GroupLog>>>,
     writer: Mutex<Option<IoLoop>>,
     limit_bytes: u64,
     segment_bytes: u64,
@@ -117,7 +117,7 @@ impl SharedLog {
             shared,
             files,
             groups: Mutex::new(groups),
-            removed,
+            removed: Mutex::new(removed),
             writer: Mutex::new(Some(running)),
             limit_bytes: config.limit_bytes,
             segment_bytes,
@@ -129,14 +129,22 @@ impl SharedLog {
         self.groups.lock().values().cloned().collect()
     }
 
-    /// The groups whose replica was removed before the start, as far as the log still says so.
-    pub(crate) fn removed(&self) -> &BTreeSet<GroupId> {
-        &self.removed
+    /// The groups whose replica was removed, until [`SharedLog::forget`]. A restart finds them again.
+    pub(crate) fn removed(&self) -> Vec<GroupId> {
+        self.removed.lock().keys().copied().collect()
+    }
+
+    /// Nothing is left of a removed replica of this group.
+    pub(crate) fn forget(&self, group: GroupId) {
+        if let Some(log) = self.removed.lock().remove(&group) {
+            self.shared.push(Item { log, change: Change::Forgotten, done: Done::Unobserved });
+        }
     }
 
     /// Records a new group, durably. `None` if the log was closed.
     pub(crate) async fn create(&self, spec: GroupSpec) -> Option<Arc<GroupLog>> {
         let log = Arc::new(GroupLog::new(spec, self.files.clone()));
+        self.removed.lock().remove(&log.group());
         let before = self.groups.lock().insert(log.group(), log.clone());
         assert!(before.is_none(), "group {} was created twice: its first log would be lost", log.group());
         let (done, synced) = oneshot::channel();
@@ -148,6 +156,7 @@ impl SharedLog {
     pub(crate) async fn remove(&self, log: &Arc<GroupLog>) -> Option<()> {
         self.groups.lock().remove(&log.group());
         log.set_removed();
+        self.removed.lock().insert(log.group(), log.clone());
         let (done, synced) = oneshot::channel();
         self.shared.push(Item { log: log.clone(), change: Change::Removed, done: Done::Waiter(done) });
         synced.await.ok()

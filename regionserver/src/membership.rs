@@ -1,17 +1,23 @@
 //! Orders that change which servers have a group's replicas: join, change of members, handover, removal.
 //!
-//! A replica that is removed leaves the log first and the engine second. A crash in between leaves cells without a group,
-//! which the next start removes ([`remove_leftovers`]); until then they cannot be read, because regions are looked up
-//! through their group. A new replica of the group begins with nothing of an old one.
+//! A replica that is removed leaves the log first and the engine second. What a crash or a full disk leaves in the engine is
+//! cells without a group: they cannot be read, because regions are looked up through their group. The log names such
+//! replicas until the engine has removed everything, and the removal is tried again at the next start
+//! ([`remove_leftovers`]) and periodically ([`Membership::retry_removals`]). A new replica of the group begins with nothing of
+//! an old one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_engine::Engine;
+use terrane_env::fs;
+use terrane_env::task::run_io;
 use terrane_proto::v1;
 use terrane_raft::{GroupSpec, Inspection, MemberProgress, MembersError, Recovery};
 use terrane_types::{Error, GroupId, Invalid, ReplicaId, ServerId};
+use tokio_util::sync::CancellationToken;
 
 use crate::edge::Edge;
 use crate::error_mapping::{engine_error, not_leader, stopping};
@@ -21,6 +27,9 @@ use crate::proposal::{Group, GroupHost};
 const HANDOVER_MAX: Duration = Duration::from_secs(3);
 /// When a step that is not possible yet should be tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// How often removals that failed are tried again.
+const REMOVAL_RETRY: Duration = Duration::from_secs(5);
 
 /// Carries out the orders.
 pub struct Membership {
@@ -53,12 +62,32 @@ impl Membership {
         self.remove_from_engine(group).await
     }
 
+    /// Tries again to remove what failed removals have left in the engine, until the server stops.
+    pub async fn retry_removals(self: Arc<Self>, stop: CancellationToken) {
+        let retry = async {
+            loop {
+                tokio::time::sleep(REMOVAL_RETRY).await;
+                for group in self.edge.host.removed_groups() {
+                    let _changing = self.changing.lock().await;
+                    if self.edge.host.group(group).is_none()
+                        && let Err(error) = self.remove_from_engine(group).await
+                    {
+                        tracing::warn!(%group, %error, "a removed replica is not out of the engine yet; trying again");
+                    }
+                }
+            }
+        };
+        stop.run_until_cancelled(retry).await;
+    }
+
     async fn remove_from_engine(&self, group: GroupId) -> Result<(), Error> {
         match self.edge.replicas.machine(group) {
             Some(machine) => machine.remove().await.map_err(engine_error)?,
             None => self.engine.remove_group(group).await.map_err(engine_error)?,
         }
         self.edge.replicas.remove_machine(group);
+        remove_incoming(self.engine.incoming_dir(group)).await.map_err(engine_error)?;
+        self.edge.host.forget_removed(group);
         Ok(())
     }
 
@@ -133,12 +162,26 @@ impl Membership {
     }
 }
 
-/// Removes what crashes left in the engine of replicas that are no longer in the log.
+/// Removes what crashes left of replicas that are no longer in the log: in the engine, and of copies that arrived for them.
 pub async fn remove_leftovers(engine: &Arc<Engine>, host: &GroupHost) -> Result<(), terrane_engine::Error> {
-    for group in host.removed_groups().iter().filter(|group| host.group(**group).is_none()) {
-        engine.remove_group(*group).await?;
+    for group in host.removed_groups().into_iter().filter(|group| host.group(*group).is_none()) {
+        engine.remove_group(group).await?;
+        remove_incoming(engine.incoming_dir(group)).await?;
+        host.forget_removed(group);
     }
     Ok(())
+}
+
+/// Removes what has arrived of a copy of a group that is no longer here.
+async fn remove_incoming(dir: PathBuf) -> Result<(), terrane_engine::Error> {
+    let removed = run_io(async move {
+        match fs::exists(&dir).await? {
+            true => fs::remove_dir_all(&dir).await,
+            false => Ok(()),
+        }
+    });
+    let doing = "remove a copy that has arrived in part".to_owned();
+    removed.await.map_err(|cause| terrane_engine::Error::Io { doing, cause })
 }
 
 /// A member in the wire's form.

@@ -171,16 +171,17 @@ impl RegionServer {
         let edge = parts.edge(identity, &host, &config);
         let stop_serving = CancellationToken::new();
         let departures = parts.departures(identity, &host, &engine, arrivals, &stop);
+        let membership = Arc::new(Membership {
+            edge: edge.clone(),
+            engine: engine.clone(),
+            changing: tokio::sync::Mutex::default(),
+        });
         let admin = AdminService {
             identity,
             edge: edge.clone(),
             region_ids: parts.region_ids.clone(),
             maintenance: parts.maintenance(&edge, &engine),
-            membership: Membership {
-                edge: edge.clone(),
-                engine: engine.clone(),
-                changing: tokio::sync::Mutex::default(),
-            },
+            membership: membership.clone(),
             departures: departures.clone(),
         };
         let serving = serve(&edge, admin, &host, listener, stop_serving.clone()).await?;
@@ -191,6 +192,7 @@ impl RegionServer {
                 addresses::keep(parts.addresses.clone(), config.data_dir.clone(), stop.clone()),
             ),
             terrane_env::task::spawn_named("background", parts.background(&host, &engine, &config).run(stop.clone())),
+            terrane_env::task::spawn_named("removals", membership.retry_removals(stop.clone())),
             terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
             terrane_env::task::spawn_named("moves", departures.watch()),
         ];

@@ -8,7 +8,7 @@
 //!
 //! Segments before the last one were synced completely before their successor was created, so anything bad in them is damage.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) struct Recovered {
     /// The segments, with the bytes used in each.
     pub(super) segments: BTreeMap<u64, u64>,
     /// The groups whose replica was removed, as far as the records are still there.
-    pub(super) removed: BTreeSet<GroupId>,
+    pub(super) removed: BTreeMap<GroupId, Arc<GroupLog>>,
     /// The last batch; `None` for a new log.
     pub(super) chain: Option<Chain>,
 }
@@ -132,7 +132,7 @@ impl Recovery {
             extents: Extents::default(),
             cache: Cache::new(cache_bytes),
             segments: BTreeMap::new(),
-            removed: BTreeSet::new(),
+            removed: BTreeMap::new(),
             chain: None,
         };
         Recovery { files, found, held: BTreeMap::new(), synced: None }
@@ -258,8 +258,8 @@ impl Recovery {
         let removed = matches!(record, Record::Removed(_));
         let slot = log.replay(record, place).map_err(|what| damage(&self.files, place.segment, place.offset, what))?;
         if removed {
-            self.found.groups.remove(&group);
-            self.found.removed.insert(group);
+            let log = self.found.groups.remove(&group);
+            self.found.removed.extend(log.map(|log| (group, log)));
         }
         if let Some((index, serial)) = slot {
             self.found.cache.admit(&log, index, serial, bytes);

@@ -38,6 +38,8 @@ pub(super) enum Change {
     Purged(Mark),
     /// The last change of a replica.
     Removed,
+    /// Nothing is left of a removed replica, so the log need not say any longer that it was removed. Writes nothing.
+    Forgotten,
     /// Entries up to `last` were copied out of the segments before `before`. Writes nothing.
     Moved {
         before: u64,

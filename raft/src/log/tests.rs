@@ -365,6 +365,36 @@ async fn purged_entries_free_their_segments_and_their_state_survives() {
 }
 
 #[tokio::test]
+async fn a_removal_is_known_until_it_is_forgotten() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = open(directory.path()).await.unwrap();
+    log.create(spec(B)).await.unwrap();
+    let created = log.create(spec(A)).await.unwrap();
+    append(&mut log.store(&created), vec![entry(0, 7, 20)]).await;
+    log.remove(&created).await.unwrap();
+    assert_eq!(log.removed(), [A]);
+    log.close().await;
+    // Each start begins a segment, and removes those before it.
+    for _ in 0..3 {
+        let log = open(directory.path()).await.unwrap();
+        assert_eq!(log.removed(), [A]);
+        assert!(log_of(&log, A).is_none() && log_of(&log, B).is_some());
+        log.close().await;
+    }
+    let log = open(directory.path()).await.unwrap();
+    log.forget(A);
+    assert_eq!(log.removed(), []);
+    log.close().await;
+    // The segment in which it was forgotten may still name it, but not beside a new replica.
+    let log = open(directory.path()).await.unwrap();
+    log.create(spec(A)).await.unwrap();
+    log.close().await;
+    let log = open(directory.path()).await.unwrap();
+    assert!(log.removed().is_empty() && log_of(&log, A).is_some());
+    log.close().await;
+}
+
+#[tokio::test]
 async fn a_purge_that_no_snapshot_covered_is_refused() {
     let directory = killed().await;
     let log = open(directory.path()).await.unwrap();

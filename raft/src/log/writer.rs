@@ -32,6 +32,8 @@ struct Head {
     created: Vec<u8>,
     vote: Vec<u8>,
     purged: Vec<u8>,
+    /// The replica was removed: all that is left is that it existed.
+    removed: Vec<u8>,
 }
 
 pub(super) struct Writer {
@@ -82,7 +84,7 @@ impl Writer {
             at: Position { segment, offset: 0 },
             synced: chain.end,
             chain,
-            heads: found.groups.iter().map(|(group, log)| (*group, Head::of(log))).collect(),
+            heads: heads(&found),
             extents: found.extents,
             cache: found.cache,
             segments: found.segments,
@@ -232,7 +234,7 @@ impl Writer {
         self.begin_batch();
         let mut count = 0;
         for head in self.heads.values() {
-            for part in [&head.created, &head.vote, &head.purged] {
+            for part in [&head.created, &head.vote, &head.purged, &head.removed] {
                 self.buffer.extend_from_slice(part);
                 count += u32::from(!part.is_empty());
             }
@@ -298,7 +300,7 @@ impl Writer {
                 Change::Truncated(last) => record::put_truncated(out, group, *last),
                 Change::Purged(mark) => record::put_purged(out, group, mark),
                 Change::Removed => record::put_removed(out, group, item.log.spec().replica),
-                Change::Moved { .. } => continue,
+                Change::Moved { .. } | Change::Forgotten => continue,
                 Change::Entries(_, entries) => {
                     for entry in entries {
                         let start = out.len();
@@ -323,7 +325,7 @@ impl Writer {
         for item in items {
             let group = item.log.group();
             match item.change {
-                Change::Created => self.heads.entry(group).or_default().set_created(item.log.spec()),
+                Change::Created => drop(self.heads.insert(group, Head::created(item.log.spec()))),
                 Change::Vote(vote) => self.heads.entry(group).or_default().set_vote(group, &vote),
                 Change::Truncated(last) => {
                     self.extents.truncated(group, last);
@@ -336,11 +338,12 @@ impl Writer {
                 }
                 Change::Removed => {
                     self.extents.truncated(group, None);
-                    self.heads.remove(&group);
+                    self.heads.insert(group, Head::removed(item.log.spec()));
                     // Its held files go before the segments with this record.
                     unneeded.truncated.push((group, None));
                     unneeded.segments = true;
                 }
+                Change::Forgotten => drop(self.heads.remove(&group)),
                 Change::Moved { before, last } => {
                     self.extents.moved(group, before, last);
                     unneeded.segments = true;
@@ -439,10 +442,14 @@ struct Encoded {
     count: u32,
 }
 
+fn heads(found: &Recovered) -> BTreeMap<GroupId, Head> {
+    let removed = found.removed.iter().map(|(group, log)| (*group, Head::removed(log.spec())));
+    removed.chain(found.groups.iter().map(|(group, log)| (*group, Head::of(log)))).collect()
+}
+
 impl Head {
     fn of(log: &GroupLog) -> Head {
-        let mut head = Head::default();
-        head.set_created(log.spec());
+        let mut head = Head::created(log.spec());
         if let Some(vote) = log.vote() {
             head.set_vote(log.group(), &vote);
         }
@@ -452,9 +459,16 @@ impl Head {
         head
     }
 
-    fn set_created(&mut self, spec: &GroupSpec) {
-        self.created.clear();
-        record::put_created(&mut self.created, spec);
+    fn created(spec: &GroupSpec) -> Head {
+        let mut head = Head::default();
+        record::put_created(&mut head.created, spec);
+        head
+    }
+
+    fn removed(spec: &GroupSpec) -> Head {
+        let mut head = Head::created(spec);
+        record::put_removed(&mut head.removed, spec.group, spec.replica);
+        head
     }
 
     fn set_vote(&mut self, group: GroupId, vote: &Vote) {

@@ -30,7 +30,7 @@ pub struct AdminService {
     pub edge: Arc<Edge>,
     pub region_ids: Arc<RegionIdStock>,
     pub maintenance: Maintenance,
-    pub membership: Membership,
+    pub membership: Arc<Membership>,
     pub departures: Arc<Departures>,
 }
 
