@@ -64,6 +64,10 @@ impl GroupMachine {
         // A record of the state before must not follow the copy.
         let _recording = self.recording.lock().await;
         let _boundary = self.boundary.lock().await;
+        // The core of a replica has stopped before it is removed; what it ordered before may still run.
+        if self.inner.lock().is_removed {
+            return Err(io::Error::other("the replica was removed"));
+        }
         self.engine.install_group(staged).await.map_err(io::Error::other)?;
         let mut fresh = Inner::restored(self.group, &self.engine).map_err(io::Error::other)?;
         // Regions without later writes have older points.
