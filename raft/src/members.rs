@@ -125,13 +125,23 @@ impl Replica {
             let metrics = self.metrics.borrow_watched();
             self.change(&metrics, promote, remove)?
         };
-        let Some(change) = change else { return Ok(()) };
+        let Some(change) = change else { return self.check_confirmed() };
         if let Some(learner) = promote {
             self.until_caught_up(learner).await?;
         }
         terrane_env::buggify_pause!("a change of members waits after its checks").await;
         let changed = self.raft.change_membership(change, false);
         self.committed(changed).await
+    }
+
+    /// The members are as wanted here. A leader that comes next may not have heard of it.
+    fn check_confirmed(&self) -> Result<(), MembersError> {
+        let metrics = self.metrics.borrow_watched();
+        let changed = metrics.membership_config.log_id().as_ref().map(|id| id.index);
+        if changed <= metrics.local_committed.as_ref().map(|id| id.index) {
+            return Ok(());
+        }
+        Err(later(format!("no quorum of group {} has confirmed the change yet", self.spec.group)))
     }
 
     /// What to order from openraft; `None` if the members are as wanted.

@@ -60,8 +60,8 @@ struct Run {
     declined: BTreeSet<ReplicaId>,
     /// How far the new replica got.
     advance: Advance,
-    /// The members as the leader named them after it was told to remove the new replica.
-    undone: Option<Vec<ReplicaId>>,
+    /// The members as the leader named them after it last confirmed a change of the voters.
+    named: Option<Vec<ReplicaId>>,
 }
 
 fn decide(context: &MasterContext, group: GroupId, run: &mut Run) -> Option<(GroupEntry, Next)> {
@@ -90,7 +90,7 @@ fn decide(context: &MasterContext, group: GroupId, run: &mut Run) -> Option<(Gro
                     .unwrap_or_default(),
                 stuck_for: advanced.unwrap_or(Duration::ZERO),
                 declined: &run.declined,
-                undone: run.undone.as_deref(),
+                named: run.named.as_deref(),
             };
             Some((entry.clone(), next(group, entry, &known)?))
         })
@@ -117,7 +117,7 @@ async fn carry_out(
         Next::Vote { promote, remove } => {
             let members = context.orders.change_voters(group, *promote, *remove).await?;
             // A leader that has just lost its leadership names none.
-            run.undone = Some(members).filter(|members| !members.is_empty());
+            run.named = Some(members).filter(|members| !members.is_empty());
         }
         Next::Transfer { to } => {
             context.orders.transfer_leader(group, *to).await?;

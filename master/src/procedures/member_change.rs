@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Invariants: voters change only after `Promoting` is recorded, and that only once the new replica has caught up; the
-//! change ends with the members that the leader named after the last step; an undo ends only after the leader has
+//! change ends with the members that the leader named after it confirmed, in this run, that they are committed; an undo ends only after the leader has
 //! confirmed, in this run, that the new replica is no member, since an earlier order may still be on its way. A replica
 //! that is no longer a member removes its files by a separate order (`crate::fleet::strays`), whenever its server is live.
 //!
@@ -54,8 +54,8 @@ pub struct Known<'a> {
     pub stuck_for: Duration,
     /// The members that did not take over the leadership when ordered to, in this run.
     pub declined: &'a BTreeSet<ReplicaId>,
-    /// The members as the leader named them after it was told, in this run, to remove the new replica.
-    pub undone: Option<&'a [ReplicaId]>,
+    /// The members as the leader named them after it last confirmed a change of the voters, in this run.
+    pub named: Option<&'a [ReplicaId]>,
 }
 
 /// What to do next.
@@ -216,7 +216,7 @@ fn promoting(entry: &GroupEntry, change: &MemberChange, view: &GroupView, known:
         new.filter(|(_, _, member)| member.is_some_and(|member| !member.voter)).map(|(replica, _, _)| replica);
     let remove = change.remove.filter(|old| view.member(*old).is_some());
     if promote.is_none() && remove.is_none() || terrane_env::planted!("a change of members ends before its vote") {
-        return Next::End { members: voters(view) };
+        return confirmed(change, view, known);
     }
     let old_server = remove.and_then(|old| entry.members.get(&old));
     if old_server.is_some() && old_server.copied() == known.leader {
@@ -226,6 +226,19 @@ fn promoting(entry: &GroupEntry, change: &MemberChange, view: &GroupView, known:
             None if promote.is_some() => Next::Vote { promote, remove: None },
             None => wait("another member that is live and caught up, to take over the leadership".to_owned()),
         };
+    }
+    Next::Vote { promote, remove }
+}
+
+/// The end of a change whose voters are as wanted, once the leader has confirmed it: before, they could be what a leader has
+/// that loses its leadership, and the next one has not.
+fn confirmed(change: &MemberChange, view: &GroupView, known: &Known<'_>) -> Next {
+    let (promote, remove) = (change.add.map(|(replica, _)| replica), change.remove);
+    let is_made = |members: &[ReplicaId]| {
+        promote.is_none_or(|new| members.contains(&new)) && remove.is_none_or(|old| !members.contains(&old))
+    };
+    if known.named.is_some_and(is_made) || terrane_env::planted!("a change of members ends before its vote") {
+        return Next::End { members: voters(view) };
     }
     Next::Vote { promote, remove }
 }
@@ -248,7 +261,7 @@ fn undoing(entry: &GroupEntry, change: &MemberChange, view: &GroupView, known: &
         // The voters changed before the undo: to remove the new one, too, would leave a replica less.
         return Next::End { members: voters(view) };
     }
-    if let Some(members) = known.undone.filter(|members| !members.contains(&new)) {
+    if let Some(members) = known.named.filter(|members| !members.contains(&new)) {
         let members = members.iter().copied().filter(|replica| entry.members.contains_key(replica)).collect();
         return Next::End { members };
     }

@@ -38,7 +38,7 @@ struct World {
     /// Members whose server is live, but that do not answer.
     silent: BTreeSet<ReplicaId>,
     declined: BTreeSet<ReplicaId>,
-    undone: Option<Vec<ReplicaId>>,
+    named: Option<Vec<ReplicaId>>,
 }
 
 impl World {
@@ -65,7 +65,7 @@ impl World {
             stuck: Duration::ZERO,
             silent: BTreeSet::new(),
             declined: BTreeSet::new(),
-            undone: None,
+            named: None,
             catalog,
         }
     }
@@ -102,7 +102,7 @@ impl World {
             }),
             stuck_for: self.stuck,
             declined: &self.declined,
-            undone: self.undone.as_deref(),
+            named: self.named.as_deref(),
         };
         next(GROUP, self.entry(), &known)
     }
@@ -146,7 +146,7 @@ impl World {
             Next::Wait { .. } => true,
         };
         if made && fate == Fate::Made && matches!(step, Next::Vote { .. }) {
-            self.undone = Some(self.members.keys().copied().collect());
+            self.named = Some(self.members.keys().copied().collect());
         }
         made && fate == Fate::Made
     }
@@ -271,7 +271,7 @@ fn command(world: &mut World, text_of: &str, out: &mut String) {
         "catch-up" => world.caught_up.extend([replica()]),
         "fall-behind" => world.caught_up.retain(|other| *other != replica()),
         "restart" => {
-            world.undone = None;
+            world.named = None;
             world.catalog = scripts::restarted(std::mem::take(&mut world.catalog));
         }
         "strays" => world.remove_strays(),
@@ -418,7 +418,7 @@ fn strike(world: &mut World, failure: Failure, plan: &ChangePlan, dead: Option<S
     match failure {
         Failure::None => {}
         Failure::Restart => {
-            world.undone = None;
+            world.named = None;
             world.catalog = scripts::restarted(std::mem::take(&mut world.catalog));
         }
         // It returns after the master has given it up, or it is a voter that the group can spare.
