@@ -1,7 +1,7 @@
 //! `cargo xtask scale`: servers join a loaded cluster: 3, then 6, then 9.
 //!
 //! `terrane bench history` reads and writes all regions and checks every answer, while servers join and take their share,
-//! and again when all is spread. Printed for each size: how rows, leaderships and replicas spread, the gap that clients
+//! and again when all is spread. Printed for each size: how rows, leaderships, replicas and load spread, the gap that clients
 //! saw while servers joined, and the processor time of all servers: at rest, and per call beyond that. The command fails
 //! if the cluster does not spread, if a call fails or contradicts an earlier one, or if the processor time per call is not
 //! flat.
@@ -52,6 +52,8 @@ struct Stage {
     rows: Spread,
     leaders: Spread,
     replicas: Spread,
+    /// Rows and KiB per second that each server is asked for.
+    load: Spread,
     /// Until all was spread, and the longest gap of any region meanwhile; not for the first size.
     joined: Option<(Duration, f64)>,
     rate: f64,
@@ -114,13 +116,13 @@ fn join_servers(
     let summary = load(cluster, asked, |cluster| cluster.start_servers(joining))?;
     let mut gap = longest_gap(&summary)?;
     loop {
-        let (leaders, replicas) = spread_of_groups(cluster, count)?;
-        if leaders.is_even() && replicas.is_even() {
+        let ((leaders, replicas), rows) = (spread_of_groups(cluster, count)?, spread_of_rows(cluster, count)?);
+        if leaders.is_even() && replicas.is_even() && rows.is_even() {
             return Ok((begun.elapsed(), gap));
         }
         ensure!(
             begun.elapsed() < SPREAD_MAX,
-            "not spread over {count} servers within {} s: leaderships {leaders}, replicas {replicas}",
+            "not spread over {count} servers within {} s: leaderships {leaders}, replicas {replicas}, rows {rows}",
             SPREAD_MAX.as_secs()
         );
         gap = gap.max(longest_gap(&load(cluster, asked, |_| Ok(()))?)?);
@@ -142,7 +144,12 @@ fn measure(
     let_it_run(REST);
     let cpu_at_rest = (cpu(cluster, servers)? - cpu_before).as_secs_f64() / begun.elapsed().as_secs_f64();
     let (cpu_before, begun) = (cpu(cluster, servers)?, Instant::now());
-    let summary = load(cluster, asked, |_| Ok(()))?;
+    let mut asked_for = None;
+    let summary = load(cluster, asked, |cluster| {
+        let_it_run(Duration::from_secs(asked.seconds.into()).saturating_sub(CALM * 2));
+        asked_for = Some(spread_of_load(cluster, servers)?);
+        Ok(())
+    })?;
     let cpu_total = (cpu(cluster, servers)? - cpu_before).as_secs_f64();
     let cpu_of_calls = cpu_total - cpu_at_rest * begun.elapsed().as_secs_f64();
     let calls = summary["operations"].as_f64().context("operations")?.max(1.0);
@@ -152,6 +159,7 @@ fn measure(
         rows: spread_of_rows(cluster, servers)?,
         leaders,
         replicas,
+        load: asked_for.context("the load was looked at")?,
         joined,
         rate: summary["rate"].as_f64().context("rate")?,
         cpu_at_rest,
@@ -203,6 +211,15 @@ fn spread_of_rows(cluster: &Cluster, servers: usize) -> anyhow::Result<Spread> {
     Ok(Spread(cluster.addresses[..servers].iter().map(|address| led(address) * ROWS_PER_REGION).collect()))
 }
 
+/// What each server is asked for, as the planner of region moves sees it.
+fn spread_of_load(cluster: &Cluster, servers: usize) -> anyhow::Result<Spread> {
+    let plan = cluster.json(&["admin", "balance", "--dry-run"])?;
+    let shares = plan["servers"].as_array().context("servers")?;
+    ensure!(shares.len() == servers, "{} servers have shares", shares.len());
+    let loads = shares.iter().map(|share| share["load"].as_u64().context("a load"));
+    Ok(Spread(loads.collect::<anyhow::Result<_>>()?))
+}
+
 fn cpu(cluster: &Cluster, servers: usize) -> anyhow::Result<Duration> {
     cluster.servers[..servers].iter().map(|server| server.cpu()).sum()
 }
@@ -214,6 +231,7 @@ fn print_stage(stage: &Stage, json: bool, is_first: bool) {
             "rows": stage.rows.0,
             "leaders": stage.leaders.0,
             "replicas": stage.replicas.0,
+            "load": stage.load.0,
             "spread_seconds": stage.joined.map(|(took, _)| took.as_secs_f64()),
             "longest_gap_ms": stage.joined.map(|(_, gap)| gap),
             "rate": stage.rate,
@@ -225,7 +243,7 @@ fn print_stage(stage: &Stage, json: bool, is_first: bool) {
     }
     if is_first {
         println!(
-            "servers  rows per server  leaderships  replicas  spread after  longest gap  calls/s  CPUs at rest  CPU per call"
+            "servers  rows per server  leaderships  replicas  load per server  spread after  longest gap  calls/s  CPUs at rest  CPU per call"
         );
     }
     let (took, gap) = match stage.joined {
@@ -233,11 +251,12 @@ fn print_stage(stage: &Stage, json: bool, is_first: bool) {
         None => ("-".to_owned(), "-".to_owned()),
     };
     println!(
-        "{:>7}  {:>15}  {:>11}  {:>8}  {took:>12}  {gap:>11}  {:>7.0}  {:>12.2}  {:>9.0} us",
+        "{:>7}  {:>15}  {:>11}  {:>8}  {:>15}  {took:>12}  {gap:>11}  {:>7.0}  {:>12.2}  {:>9.0} us",
         stage.servers,
         stage.rows.to_string(),
         stage.leaders.to_string(),
         stage.replicas.to_string(),
+        stage.load.to_string(),
         stage.rate,
         stage.cpu_at_rest,
         stage.cpu_us_per_call

@@ -1,4 +1,5 @@
-//! An operator beside the clients: splits and merges regions, flushes and compacts the table, and drains servers now and then.
+//! An operator beside the clients: splits, merges and moves regions, flushes and compacts the table, and drains servers now and
+//! then.
 
 use std::time::Duration;
 
@@ -26,11 +27,12 @@ pub async fn maintain(table: &'static str, some_row: impl Fn() -> Vec<u8>, conte
     context.state.until_ready().await;
     while !context.state.is_over() {
         pause(PAUSE_MS).await;
-        let done = match below(12) {
+        let done = match below(14) {
             0 => admin.flush_table(table, |_| {}).await.map(drop),
             1 => admin.compact_table(table, |_| {}).await.map(drop),
             2..=4 => merge(&admin, table, &some_row()).await,
             5 => drain(&admin, &context).await,
+            6..=7 => move_region(&admin, table, &some_row(), &context).await,
             _ => split(&admin, table, &some_row()).await,
         };
         match done {
@@ -57,19 +59,41 @@ async fn split(admin: &Admin, table: &str, at: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Merges the region of a row with the one after it.
+/// Merges the region of a row with the one after it; of two groups, one moves first.
 async fn merge(admin: &Admin, table: &str, at: &[u8]) -> Result<(), Error> {
     let regions = admin.regions(Some(table)).await?;
     let Some(left) = regions.iter().find(|region| region.descriptor.range.contains(at)) else { return Ok(()) };
     let end = &left.descriptor.range.end;
     let right = regions.iter().find(|region| !end.is_empty() && region.descriptor.range.start == *end);
-    let Some(right) = right.filter(|right| right.descriptor.group == left.descriptor.group) else { return Ok(()) };
+    let Some(right) = right else { return Ok(()) };
     let outcome = admin.merge(left.descriptor.region, right.descriptor.region).await;
     trace::note(format_args!("the operator merges at {}: {}", end.escape_ascii(), outcome.is_ok()));
     match outcome {
         // They were split or merged meanwhile, or the master's map is outdated.
         Err(error) if !(error.is_invalid() || error.is_not_found()) => Err(error),
         Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Begins to move the region of a row to one of the servers. What follows happens meanwhile; one move in four is cancelled.
+async fn move_region(admin: &Admin, table: &str, at: &[u8], context: &Context) -> Result<(), Error> {
+    let regions = admin.regions(Some(table)).await?;
+    let Some(region) = regions.iter().find(|region| region.descriptor.range.contains(at)) else { return Ok(()) };
+    let hosts = context.plan.server_hosts();
+    let server = address(hosts[below(hosts.len())]);
+    let outcome = admin.begin_move(region.descriptor.region, &server).await;
+    trace::note(format_args!("the operator moves {} to {server}: {}", at.escape_ascii(), outcome.is_ok()));
+    let outcome = match outcome {
+        Ok(begun) if below(4) == 0 => {
+            pause(PAUSE_MS).await;
+            admin.cancel(&format!("move-{}", begun.id)).await
+        }
+        outcome => outcome.map(drop),
+    };
+    match outcome {
+        // It changes already, the server cannot take it, or the move has ended.
+        Err(error) if !(error.is_invalid() || error.is_not_found()) => Err(error),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

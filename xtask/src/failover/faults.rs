@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use serde_json::Value;
 
 use super::figures::Bounds;
 use super::scene::Scene;
 
-/// Regions that are split in one run.
-const SPLITS: usize = 10;
+/// Regions that are split, merged or moved in one run.
+const CHANGED: usize = 10;
 /// Longest gap of a fault that clients should not notice: above the noise of an undisturbed run on a quiet machine.
 const UNNOTICED_MS: f64 = 100.0;
 
@@ -123,6 +124,14 @@ pub const FAULTS: &[Fault] = &[
         repair: |_, _| Ok(()),
     },
     Fault {
+        name: "move",
+        what: "ten regions are moved to other servers",
+        bounds: gap(200.0),
+        needs: Needs::Nothing,
+        strike: move_regions,
+        repair: |_, _| Ok(()),
+    },
+    Fault {
         name: "master",
         what: "kill -9 of the leading master; a single one is started again at once",
         bounds: Bounds { administration: Some(3_000.0), ..gap(UNNOTICED_MS) },
@@ -193,13 +202,18 @@ fn stop(scene: &mut Scene) -> anyhow::Result<Struck> {
     Ok(Struck { process: victim, administration: None })
 }
 
+/// Some regions of the table, from its beginning to its end.
+fn some_regions(scene: &Scene) -> anyhow::Result<Vec<Value>> {
+    let regions = scene.cluster.json_lines(&["admin", "regions", &scene.table])?;
+    ensure!(regions.len() >= CHANGED, "{} regions are too few", regions.len());
+    let step = regions.len() / CHANGED;
+    Ok(regions.into_iter().step_by(step).take(CHANGED).collect())
+}
+
 /// Splits some regions in the middle; returns the daughters of each.
 fn split(scene: &mut Scene) -> anyhow::Result<Vec<[String; 2]>> {
-    let regions = scene.cluster.json_lines(&["admin", "regions", &scene.table])?;
-    ensure!(regions.len() >= SPLITS, "{} regions are too few", regions.len());
-    let step = regions.len() / SPLITS;
     let mut split = Vec::new();
-    for region in regions.iter().step_by(step).take(SPLITS) {
+    for region in some_regions(scene)? {
         let start = region["start"].as_str().context("a region has a start")?;
         let first: u64 = if start.is_empty() { 0 } else { start.parse().context("rows are numbers")? };
         let middle = format!("{:040}", first + scene.rows_per_region / 2);
@@ -211,7 +225,19 @@ fn split(scene: &mut Scene) -> anyhow::Result<Vec<[String; 2]>> {
     Ok(split)
 }
 
-/// Merges daughters, because regions merge only within a group.
+/// Moves some regions, each to the server after its present one.
+fn move_regions(scene: &mut Scene) -> anyhow::Result<Struck> {
+    for region in some_regions(scene)? {
+        let leader = region["leader"].as_str().context("a region has a leader")?;
+        let addresses = &scene.cluster.addresses;
+        let at = addresses.iter().position(|address| address == leader).context("the leader is a server")?;
+        let to = &addresses[(at + 1) % addresses.len()];
+        scene.cluster.succeed(&["admin", "move", &region["region"].to_string(), "--to", to])?;
+    }
+    Ok(Struck::default())
+}
+
+/// Merges daughters: they are in one group, so that only the merge is measured.
 fn merge(scene: &mut Scene) -> anyhow::Result<Struck> {
     for [left, right] in split(scene)? {
         scene.cluster.succeed(&["admin", "merge", &left, &right])?;
