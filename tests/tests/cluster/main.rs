@@ -11,6 +11,7 @@ mod leadership;
 mod merges;
 mod model;
 mod moves;
+mod placement;
 mod repair;
 mod routing;
 mod schema;

@@ -20,7 +20,7 @@ fn settings(replication: u32, servers: usize) -> Settings {
 }
 
 /// A table with six regions.
-async fn table(client: &Client) -> Result<Table> {
+pub async fn table(client: &Client) -> Result<Table> {
     let spec = TableSpec::new("t")?.family("f", &[])?;
     let spec = ["1", "2", "3", "4", "5"].iter().fold(spec, |spec, at| spec.split_at(at.as_bytes()));
     client.admin().create_table(spec).await?;
@@ -28,7 +28,7 @@ async fn table(client: &Client) -> Result<Table> {
 }
 
 /// Writes rows until it is stopped; every acknowledged row is to be found in the end.
-struct Writer {
+pub struct Writer {
     stop: Arc<AtomicBool>,
     written: Arc<AtomicU64>,
     task: tokio::task::JoinHandle<Result<()>>,
@@ -39,7 +39,7 @@ fn row(n: u64) -> String {
 }
 
 impl Writer {
-    fn start(table: Table) -> Self {
+    pub fn start(table: Table) -> Self {
         let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, count) = (Arc::clone(&stop), Arc::clone(&written));
         let task = tokio::spawn(async move {
@@ -56,7 +56,7 @@ impl Writer {
     }
 
     /// Stops, and checks that every acknowledged row is there.
-    async fn finish(self, table: &Table) -> Result<()> {
+    pub async fn finish(self, table: &Table) -> Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await?.context("a write failed")?;
         let mut expected: Vec<String> = (0..self.written.load(Ordering::Relaxed)).map(row).collect();
@@ -68,7 +68,7 @@ impl Writer {
 }
 
 /// Waits until the cluster's own check has no finding, nothing is unfinished, and `holds`.
-async fn settled(admin: &Admin, what: &str, holds: impl Fn(&[ServerInfo]) -> Result<()>) -> Result<()> {
+pub async fn settled(admin: &Admin, what: &str, holds: impl Fn(&[ServerInfo]) -> Result<()>) -> Result<()> {
     eventually(what, REPAIRED_WITHIN, async || {
         holds(&admin.servers().await?)?;
         let procedures = admin.procedures().await?;
@@ -81,7 +81,7 @@ async fn settled(admin: &Admin, what: &str, holds: impl Fn(&[ServerInfo]) -> Res
 }
 
 /// Whether the counts of all servers are within 10 % of their share, or one apart.
-fn is_even(servers: &[ServerInfo], of: impl Fn(&ServerInfo) -> u32) -> Result<()> {
+pub fn is_even(servers: &[ServerInfo], of: impl Fn(&ServerInfo) -> u32) -> Result<()> {
     let counts: Vec<u32> = servers.iter().map(of).collect();
     let (most, fewest) = (counts.iter().max().copied().unwrap_or(0), counts.iter().min().copied().unwrap_or(0));
     let share = counts.iter().sum::<u32>() / u32::try_from(counts.len())?;
