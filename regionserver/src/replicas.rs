@@ -52,13 +52,12 @@ impl Replicas {
         Ok(hosted)
     }
 
-    /// The regions that a region became, as far as any group here knows.
+    /// The regions that a region became, as far as any group here knows. Of a region that moved, the group that it left knows
+    /// less than the one that it came to: there it may have been split or merged since.
     pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
-        self.machines()
-            .iter()
-            .map(|machine| machine.successors(region))
-            .find(|found| !found.is_empty())
-            .unwrap_or_default()
+        let known = self.machines();
+        let known = known.iter().map(|machine| machine.successors(region));
+        known.max_by_key(|found| found.iter().map(|region| region.epoch).max()).unwrap_or_default()
     }
 }
 
