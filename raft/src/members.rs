@@ -166,13 +166,13 @@ impl Replica {
             let leaving = remove.filter(|replica| members.contains(replica));
             return Ok(leaving.map(|replica| ChangeMembers::RemoveNodes(BTreeSet::from([replica]))));
         }
-        self.check_quorum(metrics, &wanted, promote)?;
         if !wanted.contains(&self.spec.replica) {
             return Err(later(format!(
                 "replica {} leads group {}; hand the leadership over first",
                 self.spec.replica, self.spec.group
             )));
         }
+        self.check_quorum(metrics, &wanted, promote)?;
         Ok(Some(ChangeMembers::ReplaceAllVoters(wanted)))
     }
 
