@@ -218,6 +218,9 @@ impl Background {
             Finished::Split(region, result) => {
                 if let Err(error) = &result {
                     tracing::debug!(%region, %error, "the region was not split");
+                    if let Some(watch) = in_flight.watches.get_mut(&region) {
+                        watch.postpone();
+                    }
                 }
                 in_flight.splits.finish(region, result.is_ok(), now);
             }

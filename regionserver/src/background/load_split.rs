@@ -4,10 +4,13 @@
 //! time. A region whose load is on one row, or on one atomic key prefix, is not split, because one side would keep all of
 //! it; `terrane status` names the row.
 
+use std::sync::Arc;
+
 use terrane_types::SplitPolicy;
 use terrane_types::escape::escape;
 use tokio::time::Instant;
 
+use super::split::SPLITS_MAX;
 use super::{Background, Finished, InFlight};
 use crate::error_mapping::stopping;
 use crate::hosted::HostedRegion;
@@ -65,7 +68,7 @@ impl Watch {
         }
     }
 
-    /// The load cannot be spread as it is now.
+    /// The load cannot be spread as it is now, or the split failed.
     pub(super) fn postpone(&mut self) {
         self.pause = RECHECK_TURNS;
     }
@@ -157,9 +160,10 @@ impl Background {
         }
     }
 
-    fn split_for_load(&self, in_flight: &mut InFlight, hosted: &std::sync::Arc<HostedRegion>, units: u64, now_ns: u64) {
+    fn split_for_load(&self, in_flight: &mut InFlight, hosted: &Arc<HostedRegion>, units: u64, now_ns: u64) {
         let free = hosted.is_in_manifest() && !hosted.is_changing() && hosted.age(now_ns) >= self.shape.split_rest;
-        if !free || !in_flight.splits.may_start(&hosted.region, Instant::now()) {
+        let full = in_flight.splits.running.len() >= SPLITS_MAX;
+        if full || !free || !in_flight.splits.may_start(&hosted.region, Instant::now()) {
             return;
         }
         let (region, state) = (hosted.region, hosted.state());

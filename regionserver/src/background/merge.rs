@@ -1,7 +1,7 @@
 //! Merges of neighbours that shrank, by the leader of their group.
 //!
-//! What is merged must not be split again soon, nor was split a moment ago: the two are small together, quiet together, and
-//! have rested. Boundaries that a table was created with stay (see
+//! Merged regions must not split again soon, and regions that split a moment ago do not merge: the two are small together,
+//! quiet together, and have rested. Boundaries that a table was created with stay (see
 //! [`RegionState::planned`](crate::group::region_state::RegionState)): a table that was split in advance waits for its load.
 
 use std::sync::Arc;
@@ -84,6 +84,10 @@ impl Background {
     pub(super) fn start_merges(&self, in_flight: &mut InFlight) {
         let now = Instant::now();
         if !in_flight.merge_turn.is_due(now) || !in_flight.merges.running.is_empty() {
+            return;
+        }
+        // A merge makes every replica write files, while the group's writes wait: not on a disk that is full or stalls.
+        if self.host.abstains().is_some() {
             return;
         }
         let now_ns = terrane_env::time::now_ns();

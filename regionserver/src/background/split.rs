@@ -8,8 +8,8 @@ use crate::error_mapping::stopping;
 use crate::hosted::HostedRegion;
 use crate::region::split;
 
-/// Splits in flight at once: each freezes a memtable, and their manifest records are written one after another.
-const SPLITS_MAX: usize = 4;
+/// Splits in flight at once, by size or load: each freezes a memtable, and their manifest records are written one after another.
+pub(super) const SPLITS_MAX: usize = 4;
 /// A region that had no boundary is looked at again once it has grown by this share, in percent.
 const UNSPLITTABLE_GROWTH_PERCENT: u64 = 25;
 
