@@ -148,7 +148,7 @@ impl Levels {
     /// region, becomes one part again where the two parts touch. Where they do not, because the part between them was
     /// rewritten, the file is there twice ([`Levels::doubles`]).
     ///
-    /// The order of each side is kept. Sides share no rows, so their order among each other does not matter.
+    /// The order of each side is kept. Sides share no rows, so their relative order does not matter.
     #[must_use]
     pub(crate) fn joined(&self, neighbour: &Self) -> Self {
         let mut level0 = Vec::with_capacity(self.level0.len() + neighbour.level0.len());

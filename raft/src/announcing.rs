@@ -1,7 +1,7 @@
-//! When a leader writes an entry only to announce up to which index all members have the log.
+//! When a leader writes an entry only to announce up to which index it has released the log: keeps it for no member.
 //!
 //! Followers learn from entries what they may purge. While a group writes, its next entry carries the index; an idle group
-//! needs an entry without operations. That entry is itself one more that all members will have, so a single unannounced entry
+//! needs an entry without operations. That entry is itself one more that will be released, so a single unannounced entry
 //! must not always cause the next one, or an idle group would never fall silent.
 
 use std::cmp::Ordering;
@@ -27,18 +27,18 @@ impl Announcer {
         Announcer { segment: 0, since_ns: now_ns, pause: PAUSE_MIN }
     }
 
-    /// Whether to announce now. Entries have said that all members have the log up to `said`; they have it up to `matched`.
+    /// Whether to announce now. Entries have said that the log is released up to `said`; it is up to `released`.
     /// `segment` is the log's newest; `has_to_go` is the last index that must be purged, if this group holds back a log over
     /// its budget.
     pub(crate) fn is_due(
         &mut self,
         said: u64,
-        matched: u64,
+        released: u64,
         segment: u64,
         has_to_go: Option<u64>,
         now_ns: u64,
     ) -> bool {
-        let any = matched > said;
+        let any = released > said;
         // While other groups write, the last entries of an idle one hold back an ever older segment. So even a single entry
         // is announced once per segment.
         let idle_for_a_segment = any && self.segment < segment;
@@ -47,7 +47,7 @@ impl Announcer {
         let holds_back = any && has_to_go.is_some_and(|last| last > said);
         // A member whose log is full knows which entry is in its way; a leader whose own log has space does not. So even a
         // single entry is announced in the end, after ever longer pauses.
-        let rested = match matched.cmp(&said.saturating_add(1)) {
+        let rested = match released.cmp(&said.saturating_add(1)) {
             Ordering::Less => false,
             Ordering::Equal => self.pause_is_over(now_ns),
             Ordering::Greater => {

@@ -1,8 +1,8 @@
 //! The inside of a normal entry: a header and the operations packed into it.
 //!
 //! ```text
-//! format u8 = 1 | term u64 | ordinal u64 | stamp u64 | least_matched u64 | (length u32 | operation)*
-//! format u8 = 2 | term u64 | ordinal u64 | stamp u64 | least_matched u64 | time u64 | (length u32 | operation)*
+//! format u8 = 1 | term u64 | ordinal u64 | stamp u64 | released u64 | (length u32 | operation)*
+//! format u8 = 2 | term u64 | ordinal u64 | stamp u64 | released u64 | time u64 | (length u32 | operation)*
 //! ```
 //!
 //! The stamp never goes back along the log, so it runs ahead of the time while a leader's clock is behind an earlier leader's
@@ -39,8 +39,8 @@ pub(crate) struct Header {
     pub(crate) stamp: u64,
     /// The members' clocks had reached this when it was packed.
     pub(crate) time: u64,
-    /// The index up to which all members had the log when this was packed.
-    pub(crate) least_matched: u64,
+    /// The index up to which the log was not kept for members when this was packed.
+    pub(crate) released: u64,
 }
 
 /// Writes one entry.
@@ -57,7 +57,7 @@ impl Packer {
         put_u64(&mut bytes, header.term);
         put_u64(&mut bytes, header.ordinal);
         put_u64(&mut bytes, header.stamp);
-        put_u64(&mut bytes, header.least_matched);
+        put_u64(&mut bytes, header.released);
         if ahead {
             put_u64(&mut bytes, header.time);
         }
@@ -106,9 +106,9 @@ fn read_header(reader: &mut Reader) -> Result<Header, Malformed> {
     if format != FORMAT && format != FORMAT_WITH_TIME {
         return Err(malformed("an entry of an unknown format"));
     }
-    let (term, ordinal, stamp, least_matched) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+    let (term, ordinal, stamp, released) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
     let time = if format == FORMAT { stamp.saturating_sub(AHEAD_MAX_MS) } else { reader.u64()? };
-    Ok(Header { term, ordinal, stamp, time, least_matched })
+    Ok(Header { term, ordinal, stamp, time, released })
 }
 
 /// Reads an entry; the operations share its memory.
@@ -131,8 +131,8 @@ pub(crate) struct Sequence {
     pub(crate) ordinal: u64,
     /// Its stamp; never goes back.
     pub(crate) stamp: u64,
-    /// The highest `least_matched` seen.
-    pub(crate) least_matched: u64,
+    /// The highest `released` seen.
+    pub(crate) released: u64,
 }
 
 impl Sequence {
@@ -145,7 +145,7 @@ impl Sequence {
             term,
             ordinal: header.ordinal,
             stamp: self.stamp.max(header.stamp),
-            least_matched: self.least_matched.max(header.least_matched),
+            released: self.released.max(header.released),
         };
         true
     }
@@ -166,7 +166,7 @@ mod tests {
     use crate::script::{Line, check};
 
     fn header_of(term: u64, ordinal: u64) -> Header {
-        Header { term, ordinal, stamp: 5, time: 0, least_matched: 0 }
+        Header { term, ordinal, stamp: 5, time: 0, released: 0 }
     }
 
     fn push(packer: &mut Packer, operation: &[u8]) {
@@ -179,7 +179,7 @@ mod tests {
     proptest! {
         #[test]
         fn operations_round_trip(time in 0u64..2_000, operations in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..10)) {
-            let header = Header { term: 3, ordinal: 9, stamp: 1_077, time, least_matched: 6 };
+            let header = Header { term: 3, ordinal: 9, stamp: 1_077, time, released: 6 };
             let mut packer = Packer::new(header, 0);
             for operation in &operations {
                 push(&mut packer, operation);

@@ -5,7 +5,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use terrane_types::{GroupId, ReplicaId};
-
 use tokio::sync::oneshot;
 
 use crate::erased::Machine;

@@ -1,7 +1,7 @@
 //! Links between servers, one per peer and lane, and the frames they carry.
 //!
-//! There are three lanes, so that a heartbeat never waits behind a megabyte of entries, nor entries behind a copy. The calling server opens both and sends
-//! requests; replies return on the same stream, in the order in which they become ready.
+//! There are three lanes, so that a heartbeat never waits behind a megabyte of entries, nor entries behind a copy. The calling
+//! server opens them and sends requests; replies return on the same stream, in the order in which they become ready.
 
 pub(crate) mod frame;
 #[cfg(feature = "fuzzing")]

@@ -167,7 +167,7 @@ impl Proposer {
             // Only as far as the members' clocks confirm this server's clock: a stamp cannot be taken back.
             time: replica.look_at_clocks().map_or(0, |bounds| replica.clocks.within(bounds)),
             floor: replica.clocks.floor_ms(&replica.servers()),
-            least_matched: replica.least_released(),
+            released: replica.least_released(),
         }
     }
 

@@ -1,16 +1,15 @@
 //! Keeps the log short.
 //!
 //! Entries may be purged when they are not kept for other members and the replica's own files cover them. The leader decides
-//! the first (`release.rs`) and writes it into its entries; the state machine reports the second. Each replica offers the state as of the lesser of both
-//! to openraft as its "snapshot", and openraft then purges up to it.
+//! the first (`release.rs`) and writes it into its entries; the state machine reports the second. Each replica offers the
+//! state as of the lesser of both to openraft as its "snapshot", and openraft then purges up to it.
 //!
-//! An idle leader writes an entry without operations when members have more than its last entry said (`announcing.rs`), so
-//! that the followers of an idle group can purge too.
+//! An idle leader writes an entry without operations when it has released more than its last entry said (`announcing.rs`),
+//! so that the followers of an idle group can purge too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
 use std::time::Duration;
 
 use openraft::ServerState;
@@ -48,7 +47,7 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<P
         relieve(&replicas, &holders);
         let segment = log.totals().newest;
         for replica in &replicas {
-            replica.note_matched(segment, holders.get(&replica.spec.group).copied());
+            replica.note_released(segment, holders.get(&replica.spec.group).copied());
             replica.purge().await;
             replica.incoming.discard_superseded(replica.standing.applied_index());
         }
@@ -105,10 +104,10 @@ fn held_by(replicas: &[Arc<Replica>], uses: &[GroupUse], log: &SharedLog) -> Opt
 }
 
 impl Replica {
-    /// Records up to where all members have the log, and requests an announcement if one is due. `segment` is the log's newest;
+    /// Records up to where the log is not kept for members, and requests an announcement if one is due. `segment` is the log's newest;
     /// `wanted` is the last index that must be purged, if this group holds back a log over its budget.
-    fn note_matched(&self, segment: u64, wanted: Option<u64>) {
-        let said = self.standing.sequence().least_matched;
+    fn note_released(&self, segment: u64, wanted: Option<u64>) {
+        let said = self.standing.sequence().released;
         let Some(released) = self.released(wanted) else {
             self.released.fetch_max(said, Relaxed);
             self.silence.lock().forget();
@@ -162,7 +161,8 @@ impl Replica {
         GroupUse { group: self.spec.group, all: self.log.bytes(), for_members }
     }
 
-    /// Tells members that refuse entries up to where all members have the log. Entries would tell them, and it lets them purge.
+    /// Tells members that refuse entries up to where the log is not kept for members. Entries would tell them, and it lets them
+    /// purge.
     fn tell_refusing(&self, peers: &Peers) -> Vec<Replied> {
         let refusing = self.refused_by.by();
         if refusing.is_empty() {
@@ -174,7 +174,7 @@ impl Replica {
         let released = self.least_released();
         let tell = |replica| {
             let server = self.server_of(&self.metrics.borrow_watched(), replica)?;
-            let (group, message) = (self.spec.group, Message::Matched(released));
+            let (group, message) = (self.spec.group, Message::Released(released));
             let deadline = Instant::now() + INTERVAL;
             peers.link(server, Lane::Votes).call(Call { group, replica, message, deadline })
         };
@@ -238,8 +238,8 @@ impl Replica {
 }
 
 /// The last index that is no longer needed: in synced files here, not kept for members, and applied.
-fn not_needed(durable: u64, matched_by_all: u64, applied: u64) -> u64 {
-    durable.min(matched_by_all).min(applied)
+fn not_needed(durable: u64, released: u64, applied: u64) -> u64 {
+    durable.min(released).min(applied)
 }
 
 /// Whether the state as of `mark` becomes the next snapshot, in place of the one as of `offered`. `least` is the last index

@@ -92,7 +92,8 @@ pub trait StateMachine: Send + Sync + 'static {
 /// A copy of a state machine: files that do not change while it lives.
 pub trait StateCopy: Send + Sync {
     /// The files. File 0 describes the copy and is sent each time; a file with another number has the same content in
-    /// every copy from this server.
+    /// every copy from this process. After a restart the number of a file that is gone may be that of another one: a member
+    /// that has received the first finds that the copy is not whole, and gets all of it again.
     fn files(&self) -> Vec<CopiedFile>;
 
     /// Reads a part of a file. It lies within the file.

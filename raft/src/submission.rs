@@ -42,7 +42,7 @@ impl Pending {
 pub(crate) struct Queue {
     sender: mpsc::Sender<Pending>,
     bytes: Arc<AtomicUsize>,
-    /// Requests an entry without operations, which tells followers up to where all members have the log.
+    /// Requests an entry without operations, which tells followers up to where the log is not kept for members.
     pub(crate) hint: Arc<Notify>,
 }
 

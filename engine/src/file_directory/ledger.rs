@@ -41,7 +41,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Numbers go on above those that the manifest names.
+    /// Numbering continues above those that the manifest names.
     pub(super) fn new(named: &BTreeSet<u64>) -> Self {
         let next = named.last().map_or(1, |last| last + 1);
         Self { next, unrecorded: BTreeSet::new(), in_doubt: BTreeSet::new(), claims: BTreeMap::new() }

@@ -7,7 +7,7 @@ use crate::script::{Line, check};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// `look at=SECONDS said=I matched=I [segment=N] [goes=I]`: the leader looks whether it has to announce.
+/// `look at=SECONDS said=I released=I [segment=N] [goes=I]`: the leader looks whether it has to announce.
 fn start() -> impl FnMut(&str, &mut String) {
     let mut announcer = Announcer::new(0);
     move |line, out| {
@@ -15,7 +15,7 @@ fn start() -> impl FnMut(&str, &mut String) {
         assert_eq!(line.command(), "look", "unknown command");
         let at: u64 = line.need("at");
         let segment = line.get("segment").unwrap_or(0);
-        let due = announcer.is_due(line.need("said"), line.need("matched"), segment, line.get("goes"), at * NS_PER_S);
+        let due = announcer.is_due(line.need("said"), line.need("released"), segment, line.get("goes"), at * NS_PER_S);
         writeln!(out, "{at} s: {}", if due { "announces" } else { "silent" }).unwrap();
     }
 }

@@ -54,14 +54,14 @@ pub(crate) fn spec(dice: &mut Dice, group: GroupId) -> GroupSpec {
 pub(crate) fn header(dice: &mut Dice) -> Header {
     let stamp = dice.number();
     let time = if dice.flag() { stamp.saturating_sub(500) } else { dice.number().min(stamp.saturating_sub(501)) };
-    Header { term: dice.number(), ordinal: dice.number(), stamp, time, least_matched: dice.number() }
+    Header { term: dice.number(), ordinal: dice.number(), stamp, time, released: dice.number() }
 }
 
 /// A state as of some entry.
 pub(crate) fn mark(dice: &mut Dice) -> Mark {
     let log_id = some_id(dice);
     let numbers = [dice.number(), dice.number(), dice.number(), dice.number()];
-    let [term, ordinal, stamp, least_matched] = numbers;
+    let [term, ordinal, stamp, released] = numbers;
     let membership = StoredMembership::new(Some(log_id), membership(dice));
-    Mark { log_id, membership, sequence: Sequence { term, ordinal, stamp, least_matched } }
+    Mark { log_id, membership, sequence: Sequence { term, ordinal, stamp, released } }
 }

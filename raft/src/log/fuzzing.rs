@@ -284,7 +284,7 @@ fn draw_mark(dice: &mut Dice, term: u64, index: u64) -> Mark {
             term: dice.number(),
             ordinal: dice.number(),
             stamp: dice.number(),
-            least_matched: dice.number(),
+            released: dice.number(),
         },
     }
 }

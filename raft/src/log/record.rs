@@ -96,7 +96,7 @@ pub(crate) fn put_mark(out: &mut Vec<u8>, mark: &Mark) {
     put_u64(out, mark.sequence.term);
     put_u64(out, mark.sequence.ordinal);
     put_u64(out, mark.sequence.stamp);
-    put_u64(out, mark.sequence.least_matched);
+    put_u64(out, mark.sequence.released);
 }
 
 fn framed(out: &mut Vec<u8>, kind: u8, group: GroupId, body: impl FnOnce(&mut Vec<u8>)) {
@@ -151,7 +151,7 @@ pub(crate) fn read_mark(body: &mut Reader) -> Result<Mark, Malformed> {
     Ok(Mark {
         log_id: body.log_id()?,
         membership: body.stored_membership()?,
-        sequence: Sequence { term: body.u64()?, ordinal: body.u64()?, stamp: body.u64()?, least_matched: body.u64()? },
+        sequence: Sequence { term: body.u64()?, ordinal: body.u64()?, stamp: body.u64()?, released: body.u64()? },
     })
 }
 
@@ -166,7 +166,7 @@ pub(crate) mod tests {
         (log_ids(), memberships(), any::<[u64; 4]>()).prop_map(|(log_id, membership, s)| Mark {
             log_id,
             membership: StoredMembership::new(Some(log_id), membership),
-            sequence: Sequence { term: s[0], ordinal: s[1], stamp: s[2], least_matched: s[3] },
+            sequence: Sequence { term: s[0], ordinal: s[1], stamp: s[2], released: s[3] },
         })
     }
 

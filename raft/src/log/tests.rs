@@ -330,7 +330,7 @@ async fn truncated_entries_stay_away_and_their_indexes_are_used_again() {
 }
 
 pub(super) fn mark(index: u64) -> Mark {
-    let sequence = Sequence { term: 1, ordinal: index, stamp: 5, least_matched: 3 };
+    let sequence = Sequence { term: 1, ordinal: index, stamp: 5, released: 3 };
     Mark { log_id: log_id(1, index), membership: StoredMembership::default(), sequence }
 }
 

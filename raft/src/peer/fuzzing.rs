@@ -91,7 +91,7 @@ fn message(dice: &mut Dice) -> Message {
             Message::Transfer(TransferLeaderRequest::new(vote, ReplicaId(dice.number()), last))
         }
         10 => Message::Transferred(transferred(dice)),
-        11 => Message::Matched(term),
+        11 => Message::Released(term),
         12 => Message::Clock,
         13 => Message::ClockTold { wall_ms: term, abstains: dice.flag() },
         14 => Message::Offer(Offer { vote: draw::vote(dice, term), mark: draw::mark(dice), files: files(dice) }),

@@ -259,7 +259,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
         {
             Message::Failed("this replica has just started and may still be bound by a promise to a leader".to_owned())
         }
-        Message::Matched(index) => {
+        Message::Released(index) => {
             local.released.fetch_max(index, Ordering::Relaxed);
             Message::Appended(AppendEntriesResponse::Success)
         }

@@ -64,8 +64,8 @@ pub(super) struct HeaderInputs {
     pub(super) time: u64,
     /// A time that the members' clocks have certainly reached.
     pub(super) floor: u64,
-    /// The index up to which all members have the log.
-    pub(super) least_matched: u64,
+    /// The index up to which the log is not kept for members.
+    pub(super) released: u64,
 }
 
 /// An entry to be sent.
@@ -322,7 +322,7 @@ impl Backlog {
         let forgets = terrane_env::planted!("stamps go back after a change of leader");
         let before = if forgets { 0 } else { self.last_stamp.max(inputs.sequence.stamp) };
         self.last_stamp = before.max(inputs.time);
-        Header { term, ordinal, stamp: self.last_stamp, time: inputs.floor, least_matched: inputs.least_matched }
+        Header { term, ordinal, stamp: self.last_stamp, time: inputs.floor, released: inputs.released }
     }
 
     fn pack_proposals(&mut self, header: &Header, machine: &dyn Machine, now: Instant) -> (Bytes, Vec<Pending>) {
