@@ -77,7 +77,7 @@ pub struct Background {
 
 /// How a job ended.
 enum Finished {
-    Flush(RegionId, Result<(), terrane_engine::Error>),
+    Flush((GroupId, RegionId), Result<(), terrane_engine::Error>),
     Record(GroupId, Result<(), terrane_engine::Error>),
     Compaction(RegionId, Result<(), terrane_engine::Error>),
     Split(RegionId, Result<(), Error>),
@@ -91,7 +91,8 @@ enum Finished {
 /// The jobs in flight, and those that pause after a failure.
 struct InFlight {
     jobs: FuturesUnordered<BoxFuture<'static, Finished>>,
-    flushes: Jobs<RegionId>,
+    /// While a region moves, it may be here in both groups.
+    flushes: Jobs<(GroupId, RegionId)>,
     /// Separate from flushes: a region that cannot be split is flushed all the same.
     splits: Jobs<RegionId>,
     /// By left region. At most one runs.
@@ -200,11 +201,12 @@ impl Background {
     fn finish(&self, in_flight: &mut InFlight, finished: Finished) {
         let now = Instant::now();
         match finished {
-            Finished::Flush(region, result) => {
+            Finished::Flush(key, result) => {
+                let region = key.1;
                 self.metrics.flushes.inc();
                 self.note_damage(region, &result);
                 let succeeded = self.report_outcome(&flush_topic(region), &result);
-                in_flight.flushes.finish(region, succeeded, now);
+                in_flight.flushes.finish(key, succeeded, now);
                 if succeeded {
                     self.signals.note_compaction();
                 } else {

@@ -16,7 +16,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use terrane_proto::convert::GroupLocation;
-use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionId, ServerId, TableId};
+use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, ServerId, TableId};
 
 /// Groups in the cache: a bound far above the number of groups in a cluster.
 const GROUPS_MAX: usize = 65_536;
@@ -103,20 +103,29 @@ impl Locator {
         before.into_iter().chain(inside).map(|(start, _)| start.clone()).collect()
     }
 
-    /// A server refused a request for `region` and named the regions that hold its rows now. If it named none that is newer, the
-    /// region is removed, which leaves a gap. True if at least one was learnt.
-    pub(crate) fn stale_epoch(&mut self, table: TableId, region: RegionId, current: Vec<RegionDescriptor>) -> bool {
+    /// A server refused a request for `region` at an epoch, and named the regions that hold its rows now. If it named none that
+    /// is newer, the region is removed, which leaves a gap. (A server that the group has left names what the caller knows: the region
+    /// as its group has it.) True if at least one was learnt.
+    pub(crate) fn stale_epoch(
+        &mut self,
+        table: TableId,
+        (region, epoch): (RegionId, RegionEpoch),
+        current: Vec<RegionDescriptor>,
+    ) -> bool {
         let mut learnt = false;
         if terrane_env::planted!("a stale location stays") {
             return false;
         }
         for descriptor in current {
-            if descriptor.table == table {
+            if descriptor.table == table && (descriptor.region != region || descriptor.epoch > epoch) {
                 learnt |= self.learn_region(descriptor);
             }
         }
-        if !learnt {
-            self.forget_region(table, region);
+        if !learnt && let Some(regions) = self.tables.get_mut(&table) {
+            let before = regions.len();
+            // Another call may have learnt a newer one since this was sent.
+            regions.retain(|_, known| known.region != region || known.epoch > epoch);
+            self.regions -= before - regions.len();
         }
         learnt
     }

@@ -19,9 +19,9 @@ impl Background {
         for machine in self.replicas.machines() {
             for need in machine.flush_needs() {
                 total += need.memtable_bytes;
-                let region = need.region;
+                let region = (machine.group(), need.region);
                 if !in_flight.flushes.backoffs.holds(&region, now) {
-                    let requested = requested.contains(&region);
+                    let requested = requested.contains(&need.region);
                     let FlushNeed { memtable_bytes, active_bytes, flush_size, .. } = need;
                     candidates.push(Candidate { region, memtable_bytes, active_bytes, flush_size, requested });
                     machines.insert(region, machine.clone());
@@ -33,9 +33,9 @@ impl Background {
         self.signals.retain_flushes(|region| self.replicas.regions.get(region).is_some());
         for region in flush_policy::choose(&candidates, &in_flight.flushes.running, self.memtable_budget) {
             let Some(machine) = machines.remove(&region) else { continue };
-            self.signals.flush_begins(region);
+            self.signals.flush_begins(region.1);
             in_flight.flushes.running.insert(region);
-            in_flight.push(async move { Finished::Flush(region, machine.flush(region).await) });
+            in_flight.push(async move { Finished::Flush(region, machine.flush(region.1).await) });
         }
     }
 }

@@ -7,8 +7,6 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use terrane_types::RegionId;
-
 /// Flushes in flight at once. They share one disk; two keep it busy while one of them computes.
 pub const FLUSHES_MAX: usize = 2;
 
@@ -17,8 +15,9 @@ const PRESSURE_PERCENT: u64 = 60;
 
 /// What the decision knows of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    pub region: RegionId,
+pub struct Candidate<K> {
+    /// What distinguishes the region from the others.
+    pub region: K,
     /// All of its bytes in memory.
     pub memtable_bytes: u64,
     /// Those of them that no flush has frozen yet.
@@ -30,10 +29,10 @@ pub struct Candidate {
 
 /// The regions to flush now, most urgent first. `running` are being flushed already.
 #[must_use]
-pub fn choose(candidates: &[Candidate], running: &BTreeSet<RegionId>, budget: u64) -> Vec<RegionId> {
+pub fn choose<K: Copy + Ord>(candidates: &[Candidate<K>], running: &BTreeSet<K>, budget: u64) -> Vec<K> {
     let total: u64 = candidates.iter().map(|candidate| candidate.memtable_bytes).sum();
     let pressed = total > budget / 100 * PRESSURE_PERCENT;
-    let mut wanted: Vec<&Candidate> = candidates
+    let mut wanted: Vec<&Candidate<K>> = candidates
         .iter()
         .filter(|candidate| !running.contains(&candidate.region))
         .filter(|candidate| candidate.requested || candidate.is_full() || (pressed && candidate.memtable_bytes > 0))
@@ -45,7 +44,7 @@ pub fn choose(candidates: &[Candidate], running: &BTreeSet<RegionId>, budget: u6
     wanted.iter().take(slots).map(|candidate| candidate.region).collect()
 }
 
-impl Candidate {
+impl<K> Candidate<K> {
     fn is_full(&self) -> bool {
         self.active_bytes > 0 && self.active_bytes >= self.flush_size
     }

@@ -67,11 +67,14 @@ impl RegionMap {
             return Err(Wrong::new(region, "was gone and is there again"));
         }
         let Some(before) = self.known.get(&region.region) else { return self.check_replaced(region) };
-        if (before.table, before.group) != (region.table, region.group) {
-            return Err(Wrong::new(region, &format!("was of table {} and group {}", before.table, before.group)));
+        if before.table != region.table {
+            return Err(Wrong::new(region, &format!("was of table {}", before.table)));
         }
         if region.epoch < before.epoch {
             return Err(Wrong::new(region, &format!("was of epoch {}", before.epoch)));
+        }
+        if region.group != before.group && region.epoch == before.epoch {
+            return Err(Wrong::new(region, &format!("was in group {} in the same epoch", before.group)));
         }
         if region.range != before.range && region.epoch == before.epoch {
             return Err(Wrong::new(region, &format!("held {:?} in the same epoch", before.range)));
@@ -179,9 +182,14 @@ mod tests {
         assert!(looked(&[&twice]).unwrap_err().contains("twice"));
         let (before, after) = ([region(1, "", "", 1)], [region(2, "", "", 2)]);
         assert!(looked(&[&before, &after, &before]).unwrap_err().contains("there again"));
-        let mut moved = region(1, "", "", 2);
-        moved.group = GroupId(2);
-        assert!(looked(&[&before, &[moved]]).unwrap_err().contains("was of table 7 and group 1"));
+    }
+
+    #[test]
+    fn a_region_changes_its_group_with_its_epoch() {
+        let before = [region(1, "", "", 1)];
+        let moved = |epoch| [RegionDescriptor { group: GroupId(2), ..region(1, "", "", epoch) }];
+        looked(&[&before, &moved(2)]).unwrap();
+        assert!(looked(&[&before, &moved(1)]).unwrap_err().contains("was in group 1 in the same epoch"));
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn command(locator: &mut Locator, line: &str, out: &mut String) {
         "stale" => {
             let (id, current) = rest.split_once(" BY ").unwrap_or((rest, ""));
             let current = current.split("; ").filter(|text| !text.is_empty()).map(region).collect();
-            let known = locator.stale_epoch(TABLE, RegionId(number(id)), current);
+            let known = locator.stale_epoch(TABLE, asked(locator, id), current);
             write!(out, "{}", if known { "" } else { "unknown; " }).unwrap();
         }
         "forget" => locator.forget_region(TABLE, RegionId(number(rest))),
@@ -146,12 +146,34 @@ fn location(text: &str) -> GroupLocation {
     }
 }
 
+/// A request at the epoch that is known.
+fn asked(locator: &Locator, id: &str) -> (RegionId, RegionEpoch) {
+    let id = RegionId(number(id));
+    let known = locator.tables.values().flat_map(BTreeMap::values).find(|known| known.region == id);
+    (id, known.map_or(RegionEpoch(0), |known| known.epoch))
+}
+
+#[test]
+fn what_a_request_knew_is_no_news() {
+    let mut locator = Locator::default();
+    let moved = region("r1@2 [,) g2");
+    locator.learn_region(moved.clone());
+    // Sent before that was known: it stays.
+    assert!(locator.stale_epoch(TABLE, (RegionId(1), RegionEpoch(1)), vec![moved.clone()]));
+    assert_eq!(locator.find(TABLE, b"a"), Some(&moved));
+    assert!(!locator.stale_epoch(TABLE, (RegionId(1), RegionEpoch(1)), Vec::new()));
+    assert_eq!(locator.find(TABLE, b"a"), Some(&moved));
+    // Sent to a server that has left the group, which repeats it: a master is asked.
+    assert!(!locator.stale_epoch(TABLE, (RegionId(1), RegionEpoch(2)), vec![moved]));
+    assert_eq!(locator.find(TABLE, b"a"), None);
+}
+
 #[test]
 fn a_region_of_another_table_is_not_taken() {
     let mut locator = Locator::default();
     locator.learn_region(region("r1@1 [,) g1"));
     let other = RegionDescriptor { table: TableId(77), ..region("r8@9 [,) g1") };
-    assert!(!locator.stale_epoch(TABLE, RegionId(1), vec![other]));
+    assert!(!locator.stale_epoch(TABLE, (RegionId(1), RegionEpoch(1)), vec![other]));
     assert_eq!(locator.find(TableId(77), b"a"), None);
     assert_eq!(locator.find(TABLE, b"a"), None, "and the refused one is forgotten");
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use terrane_proto::convert::GroupLocation;
-use terrane_types::{Error as Wire, GroupId, RegionDescriptor, RegionId, ServerId};
+use terrane_types::{Error as Wire, GroupId, RegionId, ServerId};
 use tokio::time::Instant;
 
 use super::{Place, Position, Router};
@@ -133,11 +133,7 @@ impl Router {
                 self.counting.redirects.add();
                 current.iter().for_each(|region| target.saw_schema_version(region.schema_version));
                 let named = if *region == RegionId(0) { place.region.region } else { *region };
-                // A server that names the region as the request did knows less than the one that gave it to us.
-                let is_news =
-                    |found: &&RegionDescriptor| found.region != place.region.region || found.epoch > place.region.epoch;
-                let current = current.iter().filter(is_news).cloned().collect();
-                self.locator.write().stale_epoch(target.table, named, current);
+                self.locator.write().stale_epoch(target.table, (named, place.region.epoch), current.clone());
             }
             Failure::Refused(Wire::NotLeader { group: named, term, leader, address, members }) => {
                 self.counting.redirects.add();

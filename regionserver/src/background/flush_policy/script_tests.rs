@@ -11,12 +11,14 @@ use std::fmt::Write as _;
 
 use terrane_testscript::check_scripts;
 
+use terrane_types::RegionId;
+
 use super::*;
 
 #[derive(Default)]
 struct Situation {
     budget: u64,
-    candidates: Vec<Candidate>,
+    candidates: Vec<Candidate<RegionId>>,
     running: BTreeSet<RegionId>,
 }
 
