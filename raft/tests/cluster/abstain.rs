@@ -35,6 +35,8 @@ async fn a_server_with_a_firm_reason_hands_everything_over_and_leads_nothing_unt
     cluster.group(second, GROUP).transfer_leader(replica(GROUP, first)).await.ok();
     cluster.propose(GROUP, b"refused").await;
     assert_ne!(cluster.leader(GROUP).await, first);
+    // The third can lead only if it lacks nothing that the first one has.
+    cluster.all_have(GROUP, &[b"before".to_vec(), b"after".to_vec(), b"refused".to_vec()]).await;
     let second = cluster.leader(GROUP).await;
     cluster.stop(second).await;
     cluster.propose(GROUP, b"another left").await;
