@@ -18,6 +18,7 @@ mod moving;
 pub mod namespaces;
 pub mod outcome;
 pub mod page_keys;
+pub mod rebuilt;
 pub mod regions;
 pub mod requests;
 pub mod servers;
@@ -161,6 +162,7 @@ impl Catalog {
     pub fn apply(&mut self, edit: &CatalogEdit, stamp: u64) -> Outcome {
         let applied = match edit {
             CatalogEdit::Bootstrap(bootstrap) => self.bootstrap_cluster(bootstrap),
+            CatalogEdit::Rebuild { checkpoint } => self.begin_rebuilt(checkpoint),
             CatalogEdit::AddServer(registration) => self.add_server(registration),
             CatalogEdit::UpdateServer { server, registration } => self.update_server(*server, registration),
             CatalogEdit::TakeRegionIds { count } => {

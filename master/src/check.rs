@@ -9,6 +9,7 @@ use terrane_types::{GroupId, Inspection};
 use crate::catalog::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::identity::{self, Identity};
 use crate::machine::INCOMING;
+use crate::rebuild;
 
 const CATALOG: &str = "catalog";
 const LOG: &str = "log";
@@ -72,7 +73,10 @@ async fn check_catalog(directory: &Path, inspection: &mut Inspection) -> Option<
     let path = checkpoint::path_in(directory);
     match fs::list(directory).await {
         Ok(names) => {
-            let others = names.iter().filter(|name| name.as_str() != INCOMING).map(|name| directory.join(name));
+            let others = names
+                .iter()
+                .filter(|name| name.as_str() != INCOMING && name.as_str() != rebuild::NAME)
+                .map(|name| directory.join(name));
             for other in others.filter(|other| *other != path) {
                 inspection.warning(&other, 0, "not a file of the catalog");
             }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::join;
 use terrane_types::Error;
 
@@ -23,10 +24,10 @@ const WATCH_MAX: Duration = Duration::from_secs(3_600);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// Leads whenever this master is elected. Never returns.
-pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap) {
+pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap, rebuilt: Option<Bytes>) {
     loop {
         let Some(term) = context.journal.until_elected(WATCH_MAX).await else { continue };
-        if let Err(error) = begin(&context, &bootstrap).await {
+        if let Err(error) = begin(&context, &bootstrap, rebuilt.as_ref()).await {
             tracing::warn!(%error, term, "this master was elected but cannot lead yet");
             tokio::time::sleep(RETRY_AFTER).await;
             continue;
@@ -46,10 +47,14 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap) {
 }
 
 /// Applies what earlier leaders recorded, bootstraps the cluster if none of them did, and gives servers the time to report here.
-async fn begin(context: &MasterContext, bootstrap: &Bootstrap) -> Result<(), Error> {
+async fn begin(context: &MasterContext, bootstrap: &Bootstrap, rebuilt: Option<&Bytes>) -> Result<(), Error> {
     context.journal.leader_barrier().await?;
     if context.journal.read(|catalog| catalog.bootstrap().is_none()) {
-        context.journal.record(&CatalogEdit::Bootstrap(bootstrap.clone())).await?;
+        let first = match rebuilt {
+            Some(checkpoint) => CatalogEdit::Rebuild { checkpoint: checkpoint.clone() },
+            None => CatalogEdit::Bootstrap(bootstrap.clone()),
+        };
+        context.journal.record(&first).await?;
     }
     let replication = context.journal.read(Catalog::replication);
     if replication != bootstrap.replication {

@@ -37,6 +37,7 @@ use crate::observed::Observed;
 use crate::orders::Orders;
 use crate::peer_calls::PeerCalls;
 use crate::peers::Peers;
+use crate::rebuild;
 use crate::replacing;
 use crate::service::MasterService;
 
@@ -223,10 +224,13 @@ impl Master {
         port.calls.begin(Arc::clone(&context));
         first_election(&host, &group, &peers).await?;
         let bootstrap = bootstrap(config, &identity, address, &journal, &group).await?;
+        let catalog_dir = config.data_dir.join("catalog");
+        let rebuilt = rebuild::load(&catalog_dir).await;
+        let rebuilt = rebuilt.map_err(|source| StartError::Io { path: catalog_dir.join(rebuild::NAME), source })?;
 
         let membership = Arc::new(Membership::new(Arc::clone(&context), hello, config.report_every));
         let ((metrics, registry), stop) = (Metrics::new(), CancellationToken::new());
-        let background = background(&context, bootstrap, &machine, &membership, &metrics, &stop);
+        let background = background(&context, bootstrap, rebuilt, &machine, &membership, &metrics, &stop);
         port.begin(MasterService::new(hello, Arc::clone(&context), membership, metrics));
         until_led(config, &context).await?;
         port.health.set_serving::<v1::master_server::MasterServer<MasterService>>().await;
@@ -460,6 +464,7 @@ async fn until_led(config: &MasterConfig, context: &MasterContext) -> Result<(),
 fn background(
     context: &Arc<MasterContext>,
     bootstrap: Bootstrap,
+    rebuilt: Option<bytes::Bytes>,
     machine: &Arc<CatalogMachine>,
     membership: &Arc<Membership>,
     metrics: &Arc<Metrics>,
@@ -471,7 +476,7 @@ fn background(
         tokio::select! {
             biased;
             () = stopped.cancelled() => {}
-            () = leading::run(leader, bootstrap) => {}
+            () = leading::run(leader, bootstrap, rebuilt) => {}
         }
     });
     if !context.journal.peers().is_founder() {

@@ -19,6 +19,7 @@ mod background;
 mod check;
 mod config;
 mod consistency;
+mod description;
 pub mod edge;
 mod error_mapping;
 mod evaluate;

@@ -37,6 +37,11 @@ impl RegionIdStock {
         take(&mut self.blocks.lock())
     }
 
+    /// Above all ids in stock; 0: there are none.
+    pub fn end(&self) -> u64 {
+        self.blocks.lock().iter().map(|(_, end)| *end).max().unwrap_or(0)
+    }
+
     /// The number of ids to request from the master.
     pub fn wanted(&self) -> u32 {
         let left: u64 = self.blocks.lock().iter().map(|(first, end)| end - first).sum();

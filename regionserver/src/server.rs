@@ -33,6 +33,7 @@ use crate::admission::Admission;
 use crate::background::Background;
 use crate::background::flush_policy::FLUSHES_MAX;
 use crate::config::ServerConfig;
+use crate::description::Description;
 use crate::edge::Edge;
 use crate::evaluate::prefetch::Prefetch;
 use crate::group::machine::GroupMachine;
@@ -165,6 +166,12 @@ impl RegionServer {
         parts.intake.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let stop = CancellationToken::new();
         let arrivals = Arrivals::new(engine.clone(), stop.clone());
+        let description = Description {
+            address: advertised.clone(),
+            console: config.console.clone().unwrap_or_default(),
+            engine: config.engine.to_string(),
+            zone: config.zone.clone().unwrap_or_default(),
+        };
         let host = open_host(&config, identity, advertised, &engine, &arrivals, &parts).await?;
         membership::remove_leftovers(&engine, &host).await.map_err(StartError::Engine)?;
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
@@ -183,6 +190,7 @@ impl RegionServer {
             maintenance: parts.maintenance(&edge, &engine),
             membership: membership.clone(),
             departures: departures.clone(),
+            description,
         };
         let serving = serve(&edge, admin, &host, listener, stop_serving.clone()).await?;
         let reporter = parts.reporter(&host, &engine, masters, identity, joined.registered, joined.joining);

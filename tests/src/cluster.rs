@@ -134,7 +134,7 @@ impl Cluster {
     /// If the master does not start.
     pub async fn start_master(&mut self) -> Result<()> {
         let config = MasterConfig {
-            data_dir: self.directory.path().join("master"),
+            data_dir: self.master_dir(),
             listen: self.master.listen(),
             replication: self.settings.replication,
             groups_per_server: self.settings.groups_per_server,
@@ -145,6 +145,12 @@ impl Cluster {
         let master = Master::start(config).await.context("start the master")?;
         self.master.runs(master.address().to_owned(), master);
         Ok(())
+    }
+
+    /// The master's data directory.
+    #[must_use]
+    pub fn master_dir(&self) -> PathBuf {
+        self.directory.path().join("master")
     }
 
     pub async fn stop_master(&mut self) {

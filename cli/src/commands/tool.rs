@@ -3,6 +3,7 @@
 
 mod check;
 mod dump;
+mod rebuild_catalog;
 
 use crate::args::tool::Tool;
 use crate::failure::Failure;
@@ -10,6 +11,7 @@ use crate::failure::Failure;
 pub async fn run(tool: Tool) -> Result<(), Failure> {
     match tool {
         Tool::Check(args) => check::run(args).await,
+        Tool::RebuildCatalog(args) => rebuild_catalog::run(args).await,
         Tool::Dump(args) => dump::run(args).await,
     }
 }

@@ -23,6 +23,8 @@ use super::tables::{decode_schema, encode_schema};
 pub enum CatalogEdit {
     /// The first entry of a cluster: its id, its masters and its replication.
     Bootstrap(Bootstrap),
+    /// The first entry of a cluster whose catalog was lost and rebuilt: a checkpoint of the rebuilt catalog.
+    Rebuild { checkpoint: Bytes },
     /// Assigns an id to a server with a fresh data directory.
     AddServer(Registration),
     /// Replaces the registration of a known server.
@@ -127,6 +129,10 @@ impl CatalogEdit {
                 bootstrap.encode(out);
             }
             // Without a zone as by builds that know none, which means the same.
+            Self::Rebuild { checkpoint } => {
+                out.u8(71);
+                out.bytes(checkpoint);
+            }
             Self::AddServer(registration) if registration.zone.is_empty() => {
                 out.u8(2);
                 registration.encode(out);
@@ -343,6 +349,7 @@ impl CatalogEdit {
             60 => Self::BeginMove(MovePlan::decode(from)?),
             61 => Self::CancelMove { id: MoveId(from.u64()?), why: from.text()? },
             62 => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },
+            71 => Self::Rebuild { checkpoint: codec::owned(from)? },
             70 => {
                 let (group, version) = (GroupId(from.u64()?), from.u64()?);
                 Self::RecoverMembers { group, version, survivor: ReplicaId(from.u64()?) }

@@ -229,7 +229,7 @@ impl Regions {
     }
 }
 
-fn overlaps(one: &KeyRange, other: &KeyRange) -> bool {
+pub(super) fn overlaps(one: &KeyRange, other: &KeyRange) -> bool {
     one.intersect(other).is_some()
 }
 

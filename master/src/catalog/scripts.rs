@@ -93,7 +93,7 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
     let edit = match line.words[0] {
         "bootstrap" => CatalogEdit::Bootstrap(Bootstrap {
             cluster: ClusterId([u8::try_from(line.argument("cluster").map_or(7, number)).unwrap(); 16]),
-            peers: Vec::new(),
+            peers: line.argument("peers").map_or_else(Vec::new, |peers| peers.split(',').map(str::to_owned).collect()),
             replication: line.argument("replication").map_or(1, |text| text.parse().unwrap()),
         }),
         "add-server" => CatalogEdit::AddServer(registration(line.words[1])),

@@ -13,6 +13,7 @@ use terrane_types::{
 };
 use tonic::{Request, Response, Status};
 
+use crate::description::Description;
 use crate::edge::Edge;
 use crate::error_mapping::{not_leader, propose_error, stopping};
 use crate::hosted::HostedRegion;
@@ -31,6 +32,7 @@ pub struct AdminService {
     pub region_ids: Arc<RegionIdStock>,
     pub maintenance: Maintenance,
     pub membership: Arc<Membership>,
+    pub description: Description,
     pub departures: Arc<Departures>,
 }
 
@@ -80,6 +82,15 @@ impl v1::region_server_server::RegionServer for AdminService {
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
         let removed = self.membership.remove(GroupId(request.group), ReplicaId(request.replica)).await;
         removed.map(|()| Response::new(v1::RemoveReplicaReply {})).map_err(|error| error::status(&error))
+    }
+
+    async fn describe_server(
+        &self,
+        request: Request<v1::DescribeServerRequest>,
+    ) -> Result<Response<v1::DescribeServerReply>, Status> {
+        let hello = request.into_inner().hello;
+        hello::check_cluster(hello.as_ref(), self.identity, true).map_err(|error| error::status(&error))?;
+        Ok(Response::new(self.description.describe(self.identity, &self.edge, &self.region_ids)))
     }
 
     async fn inspect_replica(

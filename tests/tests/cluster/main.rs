@@ -12,6 +12,7 @@ mod merges;
 mod model;
 mod moves;
 mod placement;
+mod rebuild;
 mod repair;
 mod routing;
 mod schema;

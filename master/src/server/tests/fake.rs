@@ -94,6 +94,13 @@ impl RegionServer for FakeServer {
         Err(without_replicas())
     }
 
+    async fn describe_server(
+        &self,
+        _request: Request<v1::DescribeServerRequest>,
+    ) -> Result<Response<v1::DescribeServerReply>, Status> {
+        Err(without_replicas())
+    }
+
     async fn inspect_replica(
         &self,
         _request: Request<v1::InspectReplicaRequest>,

@@ -344,3 +344,31 @@ async fn a_master_that_lost_its_directory_takes_its_place_as_another_replica() {
     assert_eq!(masters.describe(leader, "u").await.unwrap().into_inner().state, "enabled");
     masters.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_masters_begin_with_a_rebuilt_catalog() {
+    let (directories, addresses) = (tempfile::tempdir().unwrap(), free_addresses(3).await);
+    let mut lost = crate::catalog::Catalog::default();
+    for edit in [format!("bootstrap peers={}", addresses.join(",")), "add-server a:1".to_owned()] {
+        let edit = crate::catalog::scripts::edit(&crate::catalog::scripts::Line::of(&edit)).unwrap();
+        lost.apply(&edit, 1);
+    }
+    let made = crate::rebuild::write(&lost, &addresses, directories.path()).await.unwrap();
+    let again = crate::rebuild::write(&lost, &addresses, directories.path()).await;
+    assert!(again.is_err_and(|what| what.contains("exists")));
+    for (index, (_, directory)) in made.iter().enumerate() {
+        terrane_env::fs::rename(directory, &directories.path().join(index.to_string())).await.unwrap();
+    }
+    let starts = (0..3).map(|index| Master::start(config(&directories, &addresses, index)));
+    let running: Vec<Master> = futures::future::try_join_all(starts).await.unwrap();
+    assert!(running.iter().all(|master| master.cluster_id() == lost.cluster()));
+    for master in &running {
+        eventually("the catalog", async || {
+            master.context.journal.read(|catalog| (catalog.servers() == lost.servers()).then_some(()))
+        })
+        .await;
+    }
+    for master in &running {
+        master.shutdown().await;
+    }
+}
