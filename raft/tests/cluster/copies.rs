@@ -44,6 +44,7 @@ async fn writes_continue_without_a_member_and_it_gets_a_copy_when_it_is_back() {
     cluster.propose(GROUP, b"restarted").await;
     expected.push(b"restarted".to_vec());
     cluster.all_have(GROUP, &expected).await;
+    cluster.stop_all().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,4 +67,5 @@ async fn a_member_gets_a_copy_while_writes_continue() {
     })
     .await;
     assert!(status.failed.is_none());
+    cluster.stop_all().await;
 }
