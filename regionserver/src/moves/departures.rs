@@ -139,7 +139,7 @@ impl Departures {
             let state = hosted.state();
             let Some(moving) = &state.moving else { continue };
             let Some(group) = self.host.group(hosted.group).filter(|group| group.status().is_leader) else { continue };
-            if !self.moves.0.lock().get(&moving.id).is_some_and(|known| known.progress.lock().ended.is_none()) {
+            if self.moves.0.lock().get(&moving.id).is_none_or(|known| known.progress.lock().ended.is_some()) {
                 tracing::info!(region = %hosted.region, to = %moving.group, "asking what became of a move");
                 self.start(&hosted, group, moving.clone(), None);
             }

@@ -5,7 +5,6 @@
 //! meanwhile. The record of the manifest is written before the entry counts as applied, so a restart finds the whole region
 //! or applies the entry again.
 
-use bytes::Bytes;
 use terrane_engine::{DurablePoint, RegionContents, StagedRegion};
 use terrane_env::task::abort_process;
 use terrane_raft::AppliedEntry;
@@ -136,7 +135,7 @@ impl GroupMachine {
             index: entry.index,
             stamp: entry.stamp,
             descriptor: state.encode(),
-            window: if forgets { Bytes::from(Window::default().encode()) } else { was.window.clone() },
+            window: if forgets { Window::default().encode() } else { was.window.clone() },
             ..was.clone()
         };
         let window = Window::decode(point.window.clone());
