@@ -18,7 +18,7 @@
 //! Freeze       = region u64 | epoch u64 | move u64 | to group u64 | servers u32 | server u64 ...
 //! Unfreeze     = region u64 | move u64
 //! Depart       = move u64 | descriptor u32-length
-//! Adopt        = move u64 | source server u64 | contents u32-length
+//! Adopt        = move u64 | source server u64 | its boot u64 | contents u32-length
 //! Refuse       = move u64
 //! ```
 //!
@@ -34,7 +34,7 @@ mod write;
 use bytes::Bytes;
 use terrane_types::{RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
-pub use self::moves::{Adopt, Depart, Destination, Freeze, Refuse, Unfreeze};
+pub use self::moves::{Adopt, Depart, Destination, Freeze, Refuse, Source, Unfreeze};
 pub use self::result::{ResultKind, RowResult};
 pub use self::write::{LoggedRow, LoggedWrite, ROW_HEADER_BYTES, WRITE_HEADER_BYTES, WriteEncoder, WriteHeader};
 use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};

@@ -7,7 +7,7 @@ use terrane_types::{CellRef, FamilyName, GroupId, MoveId, PackedCells, RegionEpo
 
 use crate::operation::{
     Adopt, ChangeTables, Depart, Destination, Freeze, LoggedRow, LoggedWrite, Merge, Operation, Refuse, ResultKind,
-    RowResult, Settle, Split, Unfreeze, WriteEncoder, WriteHeader, encode_tick,
+    RowResult, Settle, Source, Split, Unfreeze, WriteEncoder, WriteHeader, encode_tick,
 };
 use crate::window::UnderWay;
 
@@ -149,7 +149,8 @@ fn draw_move(dice: &mut Dice, out: &mut Vec<u8>) {
         2 => Depart { id, adopted: draw::descriptor(dice) }.encode(out),
         3 => {
             let contents = Bytes::from(dice.bytes(200));
-            Adopt { id, source: ServerId(dice.number()), contents }.encode(out);
+            let source = Source { server: ServerId(dice.number()), boot: dice.number() };
+            Adopt { id, source, contents }.encode(out);
         }
         _ => Refuse { id }.encode(out),
     }

@@ -1,6 +1,6 @@
 //! Regions that come in: fetching their files, and keeping them until no member of the group needs them any more.
 //!
-//! Each move has a directory, whose files have the numbers of the source. A file is written under another name until it is
+//! Each source of a move has a directory, whose files have its numbers. A file is written under another name until it is
 //! whole and synced, so what is there under its own name is whole, also after a crash. Verified files are linked into the
 //! engine's directory at once; the links of the former round are used again, so only what is new is read.
 
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::peers::Peers;
 use crate::error_mapping::engine_error;
-use crate::operation::Adopt;
+use crate::operation::{Adopt, Source};
 use crate::proposal::GroupHost;
 
 /// Bytes that one call fetches.
@@ -64,7 +64,13 @@ struct Network {
 
 /// The files of regions that leave this server, for its own groups.
 pub trait LocalFiles: Send + Sync {
-    fn read_local(&self, id: MoveId, file: u64, offset: u64, length: usize) -> BoxFuture<'_, Result<Bytes, Error>>;
+    fn read_local(
+        &self,
+        of: (MoveId, Source),
+        file: u64,
+        offset: u64,
+        length: usize,
+    ) -> BoxFuture<'_, Result<Bytes, Error>>;
 }
 
 struct Arrival {
@@ -75,8 +81,15 @@ struct Arrival {
 /// Held while files are fetched: one round of a move at a time.
 #[derive(Default)]
 struct Slot {
+    source: Source,
     contents: Bytes,
     staged: Option<StagedRegion>,
+}
+
+impl Slot {
+    fn has(&self, source: Source, contents: &Bytes) -> bool {
+        self.source == source && self.contents == *contents && self.staged.is_some()
+    }
 }
 
 impl Arrivals {
@@ -91,13 +104,13 @@ impl Arrivals {
         assert!(self.network.set(network).is_ok(), "a server connects its arrivals once");
     }
 
-    /// Fetches the files of a region from the first of `sources` that has them, for as long as `patience` lasts, and stages
+    /// Fetches the files of a region from the first of `holders` that has them, for as long as `patience` lasts, and stages
     /// them once all are here. Every call goes on where the last one ended.
     pub async fn stage(
         &self,
-        id: MoveId,
+        (id, source): (MoveId, Source),
         encoded: &Bytes,
-        sources: &[ServerId],
+        holders: &[ServerId],
         patience: Duration,
     ) -> Result<Staging, Error> {
         let contents = RegionContents::decode(encoded)
@@ -105,17 +118,18 @@ impl Arrivals {
         let arrival = self.arrival(id);
         let mut slot = arrival.slot.lock().await;
         let total = contents.files().iter().map(|file| file.size).sum();
-        if slot.contents == *encoded && slot.staged.is_some() {
+        if slot.has(source, encoded) {
             return Ok(Staging { staged: true, bytes: total });
         }
-        let dir = self.engine.arriving_dir(id);
-        let bytes = self.fetch(id, &contents, &dir, sources, patience).await?;
+        let dir = self.dir(id, source);
+        let bytes = self.fetch((id, source), &contents, &dir, holders, patience).await?;
         if bytes < total {
             return Ok(Staging { staged: false, bytes });
         }
-        let former = slot.staged.take();
+        // Another source has other numbers.
+        let former = slot.staged.take().filter(|_| slot.source == source);
         match self.engine.stage_region(contents, &dir, former).await {
-            Ok(staged) => *slot = Slot { contents: encoded.clone(), staged: Some(staged) },
+            Ok(staged) => *slot = Slot { source, contents: encoded.clone(), staged: Some(staged) },
             Err(error) => {
                 if matches!(error, terrane_engine::Error::Corruption { .. }) {
                     tracing::warn!(r#move = %id, %error, "a fetched file is damaged; all are fetched again");
@@ -128,10 +142,12 @@ impl Arrivals {
     }
 
     /// Whether exactly these contents are staged.
-    pub async fn has(&self, id: MoveId, encoded: &Bytes) -> bool {
-        let slot = self.arrival(id);
-        let slot = slot.slot.lock().await;
-        slot.contents == *encoded && slot.staged.is_some()
+    pub async fn has(&self, id: MoveId, source: Source, encoded: &Bytes) -> bool {
+        self.arrival(id).slot.lock().await.has(source, encoded)
+    }
+
+    fn dir(&self, id: MoveId, source: Source) -> PathBuf {
+        self.engine.arriving_dir(id).join(source.to_string())
     }
 
     /// The files of a region that its group has adopted, from wherever they are. Waits until they are here; `None` if the
@@ -139,11 +155,14 @@ impl Arrivals {
     pub async fn take(&self, group: GroupId, adopt: &Adopt, contents: &RegionContents) -> Option<StagedRegion> {
         let mut is_late = false;
         loop {
-            let sources = self.holders(group, adopt.source);
-            match self.stage(adopt.id, &adopt.contents, &sources, super::peers::CALL_TIMEOUT).await {
+            let holders = self.holders(group, adopt.source.server);
+            let of = (adopt.id, adopt.source);
+            match self.stage(of, &adopt.contents, &holders, super::peers::CALL_TIMEOUT).await {
                 Ok(Staging { staged: true, .. }) => {
-                    if let Some(staged) = self.arrival(adopt.id).slot.lock().await.staged.take() {
-                        return Some(staged);
+                    let arrival = self.arrival(adopt.id);
+                    let mut slot = arrival.slot.lock().await;
+                    if slot.has(adopt.source, &adopt.contents) {
+                        return slot.staged.take();
                     }
                 }
                 Ok(_) => continue,
@@ -163,8 +182,14 @@ impl Arrivals {
     }
 
     /// Reads a part of a file that was fetched here.
-    pub async fn read(&self, id: MoveId, file: u64, offset: u64, length: usize) -> Result<Bytes, Error> {
-        let path = self.engine.arriving_dir(id).join(Engine::fetched_name(file));
+    pub async fn read(
+        &self,
+        (id, source): (MoveId, Source),
+        file: u64,
+        offset: u64,
+        length: usize,
+    ) -> Result<Bytes, Error> {
+        let path = self.dir(id, source).join(Engine::fetched_name(file));
         read_part(path, offset, length).await
     }
 
@@ -211,10 +236,10 @@ impl Arrivals {
     /// Fetches what is missing; returns the bytes of the region's files that are here.
     async fn fetch(
         &self,
-        id: MoveId,
+        of: (MoveId, Source),
         contents: &RegionContents,
         dir: &Path,
-        sources: &[ServerId],
+        holders: &[ServerId],
         patience: Duration,
     ) -> Result<u64, Error> {
         let files: BTreeMap<u64, u64> = contents.files().into_iter().map(|file| (file.id, file.size)).collect();
@@ -223,7 +248,7 @@ impl Arrivals {
         let mut fetched = 0u64;
         for (file, size) in files.iter().filter(|(file, _)| !whole.contains(file)) {
             let fetched_file =
-                self.fetch_file(id, dir, (*file, *size), sources, (began, patience), &mut fetched).await?;
+                self.fetch_file(of, dir, (*file, *size), holders, (began, patience), &mut fetched).await?;
             bytes += fetched_file;
             if fetched_file < *size {
                 break;
@@ -249,6 +274,11 @@ impl Arrivals {
                 let size = id.and_then(|id: u64| files.get(&id).copied());
                 match (id, size) {
                     (Some(id), Some(size)) if !name.ends_with(UNFINISHED) => {
+                        let here = fs::file_len(&dir.join(&name)).await?;
+                        if here != size {
+                            let what = format!("the file {name} of the move has {here} bytes, not {size}");
+                            return Err(std::io::Error::other(what));
+                        }
                         whole.insert(id);
                         bytes += size;
                     }
@@ -273,10 +303,10 @@ impl Arrivals {
     /// Fetches a file from where the last call ended; returns how many of its bytes are here.
     async fn fetch_file(
         &self,
-        id: MoveId,
+        of: (MoveId, Source),
         dir: &Path,
         (file, size): (u64, u64),
-        sources: &[ServerId],
+        holders: &[ServerId],
         (began, patience): (Instant, Duration),
         fetched: &mut u64,
     ) -> Result<u64, Error> {
@@ -298,7 +328,7 @@ impl Arrivals {
                 return Ok(offset);
             }
             let length = u32::try_from(size - offset).unwrap_or(PART_BYTES).min(PART_BYTES);
-            let part = self.read_from(id, file, offset, length, sources).await?;
+            let part = self.read_from(of, file, offset, length, holders).await?;
             let (to, at, count) = (handle.clone(), offset, part.len() as u64);
             run_io(async move { to.write_all_at(&part, at).await }).await.map_err(io_error)?;
             offset += count;
@@ -317,18 +347,18 @@ impl Arrivals {
 
     async fn read_from(
         &self,
-        id: MoveId,
+        of: (MoveId, Source),
         file: u64,
         offset: u64,
         length: u32,
-        sources: &[ServerId],
+        holders: &[ServerId],
     ) -> Result<Bytes, Error> {
         let mut last = None;
-        for server in sources {
+        for server in holders {
             let Some(network) = self.network.get() else { break };
             let read = match network.local.upgrade().filter(|_| *server == network.peers.server()) {
-                Some(local) => local.read_local(id, file, offset, length as usize).await,
-                None => network.peers.read(*server, id, file, offset, length).await,
+                Some(local) => local.read_local(of, file, offset, length as usize).await,
+                None => network.peers.read(*server, of, file, offset, length).await,
             };
             match read {
                 Ok(part) if part.len() == length as usize => return Ok(part),

@@ -22,7 +22,7 @@ use super::peers::{CALL_TIMEOUT, Peers, answer};
 use crate::error_mapping::{not_leader, propose_error};
 use crate::group::state::Arrival;
 use crate::hosted::{ChangeGuard, HostedRegion};
-use crate::operation::{Adopt, Depart, Destination, Freeze, Refuse, Unfreeze};
+use crate::operation::{Adopt, Depart, Destination, Freeze, Refuse, Source, Unfreeze};
 use crate::proposal::{Group, GroupHost, Proposal};
 use crate::replicas::Replicas;
 use crate::reply::Reply;
@@ -370,6 +370,7 @@ impl Departures {
             contents: contents.clone(),
             source: source.0,
             source_address: self.addresses.get(source).unwrap_or_default(),
+            source_boot: self.peers.source().boot,
         };
         if server == source {
             return self.stage(request).await;
@@ -510,7 +511,8 @@ impl Departures {
 
     /// Fetches the files of a region that comes in, and says how far that is. Without contents, only the latter.
     pub async fn stage(&self, request: v1::StageRegionRequest) -> Result<v1::StageRegionReply, Error> {
-        let (id, group, source) = (MoveId(request.r#move), GroupId(request.to_group), ServerId(request.source));
+        let (id, group) = (MoveId(request.r#move), GroupId(request.to_group));
+        let source = Source { server: ServerId(request.source), boot: request.source_boot };
         let not_here = || Error::NotFound { what: format!("group {group} on server {}", self.peers.server()) };
         let machine = self.replicas.machine(group).ok_or_else(not_here)?;
         match machine.arrival(id) {
@@ -521,8 +523,10 @@ impl Departures {
             None if request.contents.is_empty() => return Ok(v1::StageRegionReply::default()),
             None => {}
         }
-        self.addresses.set([(source, request.source_address)]);
-        let Staging { staged, bytes } = self.arrivals.stage(id, &request.contents, &[source], STAGE_TIME).await?;
+        self.addresses.set([(source.server, request.source_address)]);
+        let holders = [source.server];
+        let staging = self.arrivals.stage((id, source), &request.contents, &holders, STAGE_TIME);
+        let Staging { staged, bytes } = staging.await?;
         Ok(v1::StageRegionReply { staged, bytes, ..Default::default() })
     }
 
@@ -531,14 +535,16 @@ impl Departures {
         let (id, group) = (MoveId(request.r#move), self.led(GroupId(request.to_group))?);
         let machine = self.replicas.machine(group.id());
         let is_decided = machine.is_some_and(|machine| machine.arrival(id).is_some());
-        if !is_decided && !self.arrivals.has(id, &request.contents).await {
+        let hello = request.hello.as_ref();
+        let source =
+            hello.map(|hello| Source { server: ServerId(hello.own_server), boot: hello.boot }).unwrap_or_default();
+        if !is_decided && !self.arrivals.has(id, source, &request.contents).await {
             let message = "the region's files are not here yet".to_owned();
             return Err(Error::Unavailable { message, retry_after: PAUSES.0 });
         }
         let contents = terrane_engine::RegionContents::decode(&request.contents);
         let least_stamp = contents.map_or(0, |contents| contents.point().stamp);
-        let source = request.hello.as_ref().map_or(0, |hello| hello.own_server);
-        let adopt = Adopt { id, source: ServerId(source), contents: request.contents };
+        let adopt = Adopt { id, source, contents: request.contents };
         match group.propose(Proposal::Adopt { adopt, least_stamp }).await {
             Ok(Reply::Adopted { region }) => {
                 Ok(v1::AdoptRegionReply { region: Some((&region).into()), refused: String::new() })
@@ -560,18 +566,31 @@ impl Departures {
     }
 
     /// Reads a part of a file of a move, of a region that leaves or one that came in.
-    pub async fn read(&self, id: MoveId, file: u64, offset: u64, length: usize) -> Result<Bytes, Error> {
-        let copy = self.moves.0.lock().get(&id).and_then(|departure| departure.copy.lock().clone());
+    pub async fn read(
+        &self,
+        (id, source): (MoveId, Source),
+        file: u64,
+        offset: u64,
+        length: usize,
+    ) -> Result<Bytes, Error> {
+        let departure = self.moves.0.lock().get(&id).filter(|_| source == self.peers.source()).cloned();
+        let copy = departure.and_then(|departure| departure.copy.lock().clone());
         match copy.as_ref().and_then(|copy| copy.path(file)) {
             Some(path) => read_part(path.clone(), offset, length).await,
-            None => self.arrivals.read(id, file, offset, length).await,
+            None => self.arrivals.read((id, source), file, offset, length).await,
         }
     }
 }
 
 impl LocalFiles for Departures {
-    fn read_local(&self, id: MoveId, file: u64, offset: u64, length: usize) -> BoxFuture<'_, Result<Bytes, Error>> {
-        Box::pin(self.read(id, file, offset, length))
+    fn read_local(
+        &self,
+        of: (MoveId, Source),
+        file: u64,
+        offset: u64,
+        length: usize,
+    ) -> BoxFuture<'_, Result<Bytes, Error>> {
+        Box::pin(self.read(of, file, offset, length))
     }
 }
 

@@ -15,6 +15,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::addresses::Addresses;
+use crate::operation::Source;
 
 /// Deadline of one call. One that fetches files answers earlier with how far it has come.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,6 +40,11 @@ impl Peers {
 
     pub fn server(&self) -> ServerId {
         self.identity.server
+    }
+
+    /// This server, as the source of files.
+    pub fn source(&self) -> Source {
+        Source { server: self.identity.server, boot: self.identity.boot }
     }
 
     pub fn client(&self, server: ServerId) -> Result<Client, Error> {
@@ -67,13 +73,21 @@ impl Peers {
     pub async fn read(
         &self,
         server: ServerId,
-        id: MoveId,
+        (id, source): (MoveId, Source),
         file: u64,
         offset: u64,
         length: u32,
     ) -> Result<Bytes, Error> {
         let mut client = self.client(server)?;
-        let request = v1::ReadMovedFileRequest { hello: self.hello(server), r#move: id.0, file, offset, length };
+        let request = v1::ReadMovedFileRequest {
+            hello: self.hello(server),
+            r#move: id.0,
+            file,
+            offset,
+            length,
+            source: source.server.0,
+            source_boot: source.boot,
+        };
         answer(client.read_moved_file(request)).await.map(|reply| reply.data)
     }
 

@@ -52,9 +52,23 @@ pub struct Depart {
 pub struct Adopt {
     pub id: MoveId,
     /// Where its files come from.
-    pub source: ServerId,
+    pub source: Source,
     /// What the manifest of the source says of the region ([`terrane_engine::RegionContents`]).
     pub contents: Bytes,
+}
+
+/// The server that a region's files come from. Their numbers belong to one start of it: after another, a number that no file
+/// had any more may be given out again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    pub server: ServerId,
+    pub boot: u64,
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.server, self.boot)
+    }
 }
 
 /// Refuses a move, unless the region is adopted already.
@@ -130,12 +144,14 @@ impl Adopt {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, ADOPT]);
         put_u64(out, self.id.0);
-        put_u64(out, self.source.0);
+        put_u64(out, self.source.server.0);
+        put_u64(out, self.source.boot);
         put_long(out, &self.contents);
     }
 
     pub(super) fn decode(mut reader: Reader) -> Result<Self, Malformed> {
-        let (id, source) = (MoveId(reader.u64()?), ServerId(reader.u64()?));
+        let id = MoveId(reader.u64()?);
+        let source = Source { server: ServerId(reader.u64()?), boot: reader.u64()? };
         let contents = reader.bytes()?;
         reader.finish()?;
         Ok(Self { id, source, contents })

@@ -9,7 +9,7 @@ use terrane_proto::{error, hello, v1};
 use terrane_raft::GroupSpec;
 use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::{
-    Error, GroupId, Invalid, MoveId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, TableId, TableSchema,
+    Error, GroupId, Invalid, MoveId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
 use tonic::{Request, Response, Status};
 
@@ -20,7 +20,7 @@ use crate::hosted::HostedRegion;
 use crate::maintenance::{Maintenance, Progress};
 use crate::membership::{self, Membership, raft_error};
 use crate::moves::departures::Departures;
-use crate::operation::ChangeTables;
+use crate::operation::{ChangeTables, Source};
 use crate::proposal::{Group, Proposal};
 use crate::region::{merge, split};
 use crate::region_ids::RegionIdStock;
@@ -197,7 +197,8 @@ impl v1::region_server_server::RegionServer for AdminService {
         let request = request.into_inner();
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
         let (id, length) = (MoveId(request.r#move), (request.length as usize).min(BATCH_BYTES_MAX));
-        let read = self.departures.read(id, request.file, request.offset, length).await;
+        let source = Source { server: ServerId(request.source), boot: request.source_boot };
+        let read = self.departures.read((id, source), request.file, request.offset, length).await;
         read.map(|data| Response::new(v1::ReadMovedFileReply { data })).map_err(|error| error::status(&error))
     }
 }
