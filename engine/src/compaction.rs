@@ -34,7 +34,6 @@ use bytes::Bytes;
 pub(crate) use debt::{Debt, debt, pressure};
 pub use debt::{Verdict, verdict};
 pub(crate) use headroom::DiskHeadroom;
-pub use jobs::CompactionHold;
 pub use jobs::CompactionProgress;
 pub(crate) use jobs::Compactions;
 pub(crate) use pacing::Pacing;

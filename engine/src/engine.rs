@@ -52,8 +52,8 @@ use crate::compaction::{CompactionTotals, DiskHeadroom, Pacing};
 use crate::levels::RegionFiles;
 use crate::manifest::{FamilyRecord, Manifest, Record};
 use crate::options::Options;
-use crate::point::{DurablePoint, GroupPoint};
-use crate::region::{Region, RegionKey, RegionSpec};
+use crate::point::{DurablePoint, GroupPoint, RegionKey};
+use crate::region::{Region, RegionSpec};
 use crate::store_file::FamilyReadCounts;
 
 /// The data of one server.

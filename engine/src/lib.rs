@@ -58,7 +58,7 @@ mod store_file;
 
 pub use boxed::BoxFuture;
 pub use check::{Recorded, check};
-pub use compaction::{CompactionHold, CompactionProgress, CompactionTotals, Verdict, verdict};
+pub use compaction::{CompactionProgress, CompactionTotals, Verdict, verdict};
 pub use dump::dump_file;
 pub use engine::{
     Checkpoint, CheckpointFile, Compaction, CopiedFile, Engine, GroupContents, GroupCopy, IngestFile, RegionContents,
@@ -69,7 +69,7 @@ pub use family_reader::{Patience, ReadStats, RowRead};
 pub use file_dump::{DumpedBlock, DumpedCell, FileDump, FileProperties};
 pub use options::{BackendKind, Options};
 pub use point::{DurablePoint, GroupPoint};
-pub use region::{Region, RegionSpec, SplitDaughter};
+pub use region::{CompactionHold, Region, RegionSpec, SplitDaughter};
 pub use row_prefix::{RowPrefix, RowPrefixLength};
 pub use scan::{CellPosition, RowScanner, ScanSpec, Step};
 pub use snapshot::Snapshot;

@@ -22,8 +22,7 @@ pub(crate) use record::{Families, FileRecord, GroupRecord, Record, RegionRecord}
 
 use crate::Error;
 use crate::codec::{FRAME_HEADER_BYTES, frame, unframe};
-use crate::point::GroupPoint;
-use crate::region::RegionKey;
+use crate::point::{GroupPoint, RegionKey};
 
 /// The manifest's name in the engine's directory.
 pub(crate) const FILE_NAME: &str = "MANIFEST";

@@ -29,3 +29,6 @@ pub struct GroupPoint {
     /// The state; opaque here.
     pub state: Bytes,
 }
+
+/// A region on a server. While a region moves from one group to another, a server may have it in both.
+pub(crate) type RegionKey = (GroupId, RegionId);

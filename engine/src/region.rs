@@ -34,11 +34,11 @@ pub use self::split::SplitDaughter;
 pub(crate) use self::state::{Frozen, Memtables, StoreView};
 use self::state::{State, assert_forward, new_memtable, one_version_since};
 use crate::SnapshotTooOld;
-use crate::compaction::{CompactionHold, CompactionProgress, Compactions};
+use crate::compaction::{CompactionProgress, Compactions};
 use crate::levels::{FileRef, Levels, RegionFiles};
 use crate::manifest::{Families, FamilyRecord};
 use crate::memtable::Memtable;
-use crate::point::DurablePoint;
+use crate::point::{DurablePoint, RegionKey};
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
 use crate::snapshot::{Snapshot, Snapshots};
@@ -61,9 +61,6 @@ pub struct RegionSpec {
     /// Its families and their rules.
     pub families: Vec<FamilySchema>,
 }
-
-/// A region on a server. While a region moves from one group to another, a server may have it in both.
-pub(crate) type RegionKey = (GroupId, RegionId);
 
 /// The views of the families that are read: mostly few.
 pub(crate) type StoreViews = SmallVec<[Arc<StoreView>; 4]>;
@@ -91,6 +88,16 @@ pub struct Region {
     /// The size at which the region splits, and the one at which it is flushed.
     sizes: RwLock<(u64, u64)>,
     part_bytes: AtomicUsize,
+}
+
+/// No compaction of a region begins while this lives.
+#[derive(Debug)]
+pub struct CompactionHold(Arc<Region>);
+
+impl Drop for CompactionHold {
+    fn drop(&mut self) {
+        self.0.compactions.end_hold();
+    }
 }
 
 impl std::fmt::Debug for Region {
@@ -152,7 +159,8 @@ impl Region {
     /// Lets no compaction of the region begin while the result lives. Those that run end.
     #[must_use]
     pub fn hold_compactions(self: &Arc<Self>) -> CompactionHold {
-        CompactionHold::new(Arc::clone(self))
+        self.compactions.begin_hold();
+        CompactionHold(Arc::clone(self))
     }
 
     /// What distinguishes it from all others on this server.

@@ -241,7 +241,7 @@ impl Replica {
     }
 
     /// Ends a leadership that openraft disabled for a handover which has come to nothing: this replica votes for another
-    /// member in the next term. That member has not asked, so the vote elects nobody; from then on everybody may stand.
+    /// member in the next term. That member has not asked, so the vote elects none; from then on every member may stand.
     async fn resign_if_lapsed(&self) {
         let (term, last) = {
             let metrics = self.metrics.borrow_watched();

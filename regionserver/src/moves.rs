@@ -1,7 +1,7 @@
 //! Moves of regions between groups: the server's part in both.
 //!
-//! - [`departures`]: the leader of the group that a region leaves drives its move.
-//! - [`arrivals`]: the members of the other group fetch its files, and take it in.
+//! - [`departures`]: the moves of regions that leave; `driver`: the leader of their group drives each.
+//! - [`arrivals`]: the members of the other group fetch its files; `receiving`: and take it in, or refuse it.
 //! - [`peers`]: the calls between the two.
 //!
 //! # Steps
@@ -20,4 +20,6 @@
 
 pub mod arrivals;
 pub mod departures;
+mod driver;
 pub mod peers;
+mod receiving;

@@ -68,6 +68,15 @@ impl Reply {
         }
     }
 
+    /// Why nothing was applied, as a sentence.
+    #[must_use]
+    pub fn refusal(self) -> String {
+        match self {
+            Self::Refused { why } => why,
+            other => other.applied().map_or_else(|error| error.to_string(), |_| "it was refused".to_owned()),
+        }
+    }
+
     /// The refusal of a proposal for which a read failed with this error.
     #[must_use]
     pub fn failed(error: Error) -> Self {

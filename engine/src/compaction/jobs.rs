@@ -1,14 +1,12 @@
 //! What a region knows of its compactions: which run, and how far a requested one has come.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use terrane_env::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use terrane_env::sync::{Mutex, MutexGuard};
 use terrane_types::FamilyName;
 
 use super::Job;
-use crate::region::Region;
 
 /// The compactions of a region.
 #[derive(Debug, Default)]
@@ -20,23 +18,6 @@ pub(crate) struct Compactions {
     bytes_total: AtomicU64,
     /// How many want no compaction to begin.
     holds: AtomicUsize,
-}
-
-/// No compaction of a region begins while this lives.
-#[derive(Debug)]
-pub struct CompactionHold(Arc<Region>);
-
-impl CompactionHold {
-    pub(crate) fn new(region: Arc<Region>) -> Self {
-        region.compactions.holds.fetch_add(1, Ordering::Relaxed);
-        Self(region)
-    }
-}
-
-impl Drop for CompactionHold {
-    fn drop(&mut self) {
-        self.0.compactions.holds.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// How far a requested compaction has come.
@@ -51,6 +32,15 @@ pub struct CompactionProgress {
 }
 
 impl Compactions {
+    /// Lets no compaction begin until [`Compactions::end_hold`].
+    pub(crate) fn begin_hold(&self) {
+        self.holds.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_hold(&self) {
+        self.holds.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Whether no compaction is to begin.
     pub(crate) fn is_held(&self) -> bool {
         self.holds.load(Ordering::Relaxed) > 0

@@ -16,7 +16,8 @@ use super::{BoxFuture, Engine};
 use crate::Error;
 use crate::levels::{FileRef, FileSource, Levels, RegionFiles};
 use crate::manifest::{FileRecord, GroupRecord, Record, RegionRecord};
-use crate::region::{Region, RegionKey};
+use crate::point::RegionKey;
+use crate::region::Region;
 
 /// Verified files of a copy in the engine's directory, by their numbers here. Those that no manifest record names when this is
 /// dropped are removed.

@@ -11,8 +11,7 @@ use terrane_types::{FamilyName, FamilyRules, GroupId, KeyRange, RegionId, TableI
 
 use super::family::{FamilyRecord, RulesFrom};
 use crate::codec::{Reader, Writer};
-use crate::point::{DurablePoint, GroupPoint};
-use crate::region::RegionKey;
+use crate::point::{DurablePoint, GroupPoint, RegionKey};
 use crate::row_range::RowRange;
 
 /// Format 1 had no levels, bounds and storage attributes; it was never released, and is rejected. Format 3 has families whose

@@ -22,6 +22,8 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Redirects followed in one round, so that two servers that redirect to each other cannot loop.
 const REDIRECTS_MAX: usize = 4;
 const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// The pause before a call or a proposal is repeated: it grows from the first to the second.
+pub const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
 pub type Client = RegionServerClient<Channel>;
 

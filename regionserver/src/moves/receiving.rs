@@ -1,0 +1,92 @@
+//! What the servers of the other group answer: they fetch files, take a region in or refuse it, and hand files on.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_proto::v1;
+use terrane_types::{Error, GroupId, MoveId, ServerId};
+
+use super::arrivals::{Staging, read_part};
+use super::departures::Departures;
+use super::peers::PAUSES;
+use crate::error_mapping::propose_error;
+use crate::group::state::Arrival;
+use crate::operation::{Adopt, Refuse, Source};
+use crate::proposal::Proposal;
+use crate::reply::Reply;
+
+/// How long a server fetches before it says how far it has come.
+const STAGE_TIME: Duration = Duration::from_secs(2);
+impl Departures {
+    /// Fetches the files of a region that comes in, and says how far that is. Without contents, only the latter.
+    pub async fn stage(&self, request: v1::StageRegionRequest) -> Result<v1::StageRegionReply, Error> {
+        let (id, group) = (MoveId(request.r#move), GroupId(request.to_group));
+        let source = Source { server: ServerId(request.source), boot: request.source_boot };
+        let not_here = || Error::NotFound { what: format!("group {group} on server {}", self.peers.server()) };
+        let machine = self.replicas.machine(group).ok_or_else(not_here)?;
+        match machine.arrival(id) {
+            Some(Arrival::Adopted { .. }) => {
+                return Ok(v1::StageRegionReply { staged: true, adopted: true, ..Default::default() });
+            }
+            Some(Arrival::Refused) => return Ok(v1::StageRegionReply { refused: true, ..Default::default() }),
+            None if request.contents.is_empty() => return Ok(v1::StageRegionReply::default()),
+            None => {}
+        }
+        self.addresses.set([(source.server, request.source_address)]);
+        let holders = [source.server];
+        let staging = self.arrivals.stage((id, source), &request.contents, &holders, STAGE_TIME);
+        let Staging { staged, bytes } = staging.await?;
+        Ok(v1::StageRegionReply { staged, bytes, ..Default::default() })
+    }
+
+    /// Takes a region into a group that this server leads.
+    pub async fn adopt(&self, request: v1::AdoptRegionRequest) -> Result<v1::AdoptRegionReply, Error> {
+        let (id, group) = (MoveId(request.r#move), self.led(GroupId(request.to_group))?);
+        let machine = self.replicas.machine(group.id());
+        let is_decided = machine.is_some_and(|machine| machine.arrival(id).is_some());
+        let hello = request.hello.as_ref();
+        let source =
+            hello.map(|hello| Source { server: ServerId(hello.own_server), boot: hello.boot }).unwrap_or_default();
+        if !is_decided && !self.arrivals.has(id, source, &request.contents).await {
+            let message = "the region's files are not here yet".to_owned();
+            return Err(Error::Unavailable { message, retry_after: PAUSES.0 });
+        }
+        let contents = terrane_engine::RegionContents::decode(&request.contents);
+        let least_stamp = contents.map_or(0, |contents| contents.point().stamp);
+        let adopt = Adopt { id, source, contents: request.contents };
+        match group.propose(Proposal::Adopt { adopt, least_stamp }).await {
+            Ok(Reply::Adopted { region }) => {
+                Ok(v1::AdoptRegionReply { region: Some((&region).into()), refused: String::new() })
+            }
+            Ok(refused) => Ok(v1::AdoptRegionReply { region: None, refused: refused.refusal() }),
+            Err(error) => Err(propose_error(error, &group, &self.addresses)),
+        }
+    }
+
+    /// Refuses a move into a group that this server leads, unless the region was adopted.
+    pub async fn refuse(&self, request: v1::RefuseMoveRequest) -> Result<v1::RefuseMoveReply, Error> {
+        let (id, group) = (MoveId(request.r#move), self.led(GroupId(request.to_group))?);
+        match group.propose(Proposal::Refuse(Refuse { id })).await {
+            Ok(Reply::Adopted { region }) => Ok(v1::RefuseMoveReply { adopted: Some((&region).into()) }),
+            Ok(Reply::Refused { .. }) => Ok(v1::RefuseMoveReply::default()),
+            Ok(other) => Err(Error::Internal { message: other.refusal() }),
+            Err(error) => Err(propose_error(error, &group, &self.addresses)),
+        }
+    }
+
+    /// Reads a part of a file of a move, of a region that leaves or one that came in.
+    pub async fn read(
+        &self,
+        (id, source): (MoveId, Source),
+        file: u64,
+        offset: u64,
+        length: usize,
+    ) -> Result<Bytes, Error> {
+        let departure = self.moves.0.lock().get(&id).filter(|_| source == self.peers.source()).cloned();
+        let copy = departure.and_then(|departure| departure.copy.lock().clone());
+        match copy.as_ref().and_then(|copy| copy.path(file)) {
+            Some(path) => read_part(path.clone(), offset, length).await,
+            None => self.arrivals.read((id, source), file, offset, length).await,
+        }
+    }
+}
