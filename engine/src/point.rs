@@ -1,7 +1,7 @@
 //! The points up to which the log is covered by files.
 
 use bytes::Bytes;
-use terrane_types::GroupId;
+use terrane_types::{GroupId, RegionId};
 
 /// Everything of a region up to `index` of its group's log is in synced files. `descriptor` and `window` belong to the
 /// region server and are opaque here.
