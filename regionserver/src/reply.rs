@@ -38,8 +38,8 @@ pub enum Reply {
     Split { daughters: Vec<RegionDescriptor> },
     /// The region that two were merged into.
     Merged { region: RegionDescriptor },
-    /// The region as the group has adopted it.
-    Adopted { region: RegionDescriptor },
+    /// The group has adopted the region of a move, now or before.
+    Adopted,
     /// The group has refused a move.
     Refused { why: String },
 }
@@ -57,7 +57,7 @@ impl Reply {
                 };
                 Ok(Applied { stamp, rows: results.into_iter().map(row).collect() })
             }
-            Self::Split { .. } | Self::Merged { .. } | Self::Adopted { .. } => Ok(Applied::default()),
+            Self::Split { .. } | Self::Merged { .. } | Self::Adopted => Ok(Applied::default()),
             Self::Moving { region } => Err(Error::Moving { region, retry_after: MOVING_RETRY }),
             Self::Stale { region, current } => Err(Error::StaleEpoch { region, current }),
             Self::SchemaChanged { table, version } => Err(Error::SchemaChanged { table, version }),

@@ -238,6 +238,12 @@ impl LocalFiles for Departures {
 pub(super) const ELSEWHERE: &str = "another server leads the group now";
 
 impl Departure {
+    /// The region as the other group took it in. Whatever became of it since is the other group's to say.
+    pub(super) fn adopted(&self) -> RegionDescriptor {
+        let was = self.hosted.state().descriptor.clone();
+        RegionDescriptor { group: self.to, epoch: RegionEpoch(was.epoch.0 + 1), ..was }
+    }
+
     pub(super) fn set_stage(&self, stage: Stage, detail: &str) {
         let mut progress = self.progress.lock();
         (progress.stage, progress.detail) = (stage, detail.to_owned());

@@ -46,7 +46,7 @@ impl Departures {
             other => other,
         };
         let ended = match ended {
-            Ok(adopted) => self.leave(departure, adopted).await,
+            Ok(()) => self.leave(departure, departure.adopted()).await,
             Err(end) => Err(end),
         };
         *departure.copy.lock() = None;
@@ -66,7 +66,7 @@ impl Departures {
     }
 
     /// Copies the region, freezes it, and has the other group adopt it.
-    async fn hand_over(&self, departure: &Departure) -> Result<RegionDescriptor, End> {
+    async fn hand_over(&self, departure: &Departure) -> Result<(), End> {
         let _compactions = departure.hosted.engine.hold_compactions();
         for _ in 0..ROUNDS_MAX {
             let contents = self.copy(departure).await.map_err(End::Undone)?;
@@ -172,7 +172,7 @@ impl Departures {
     }
 
     /// Has the other group adopt the region.
-    async fn adopted(&self, departure: &Departure, contents: Bytes) -> Result<RegionDescriptor, End> {
+    async fn adopted(&self, departure: &Departure, contents: Bytes) -> Result<(), End> {
         let began = Instant::now();
         let request =
             v1::AdoptRegionRequest { hello: None, r#move: departure.id.0, to_group: departure.to.0, contents };
@@ -188,9 +188,7 @@ impl Departures {
                 }
             });
             match adopted.await {
-                Ok(v1::AdoptRegionReply { region: Some(region), .. }) => {
-                    return region.try_into().map_err(|error: Error| End::GiveUp(error.to_string()));
-                }
+                Ok(v1::AdoptRegionReply { adopted: true, .. }) => return Ok(()),
                 Ok(reply) => return Err(End::GiveUp(reply.refused)),
                 Err(error) if began.elapsed() >= ADOPT_TIME_MAX => return Err(End::GiveUp(error.to_string())),
                 Err(Error::Invalid(invalid)) => return Err(End::GiveUp(invalid.what)),
@@ -200,7 +198,7 @@ impl Departures {
     }
 
     /// Has the other group refuse the move. If it has adopted the region before, that stands; otherwise the region is unfrozen.
-    async fn give_up(&self, departure: &Departure, why: String) -> Result<RegionDescriptor, End> {
+    async fn give_up(&self, departure: &Departure, why: String) -> Result<(), End> {
         departure.set_stage(Stage::Frozen, &format!("it is being undone: {why}"));
         let request = v1::RefuseMoveRequest { hello: None, r#move: departure.id.0, to_group: departure.to.0 };
         let mut pause = PAUSES.0;
@@ -216,9 +214,7 @@ impl Departures {
                 }
             });
             match refused.await {
-                Ok(v1::RefuseMoveReply { adopted: Some(region) }) => {
-                    return region.try_into().map_err(|_| End::Elsewhere);
-                }
+                Ok(v1::RefuseMoveReply { adopted: true }) => return Ok(()),
                 Ok(_) => break,
                 Err(error) => {
                     let detail = format!("group {} has to say whether it took the region in: {error}", departure.to);

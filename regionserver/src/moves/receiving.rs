@@ -55,10 +55,8 @@ impl Departures {
         let least_stamp = contents.map_or(0, |contents| contents.point().stamp);
         let adopt = Adopt { id, source, contents: request.contents };
         match group.propose(Proposal::Adopt { adopt, least_stamp }).await {
-            Ok(Reply::Adopted { region }) => {
-                Ok(v1::AdoptRegionReply { region: Some((&region).into()), refused: String::new() })
-            }
-            Ok(refused) => Ok(v1::AdoptRegionReply { region: None, refused: refused.refusal() }),
+            Ok(Reply::Adopted) => Ok(v1::AdoptRegionReply { adopted: true, refused: String::new() }),
+            Ok(refused) => Ok(v1::AdoptRegionReply { adopted: false, refused: refused.refusal() }),
             Err(error) => Err(propose_error(error, &group, &self.addresses)),
         }
     }
@@ -67,7 +65,7 @@ impl Departures {
     pub async fn refuse(&self, request: v1::RefuseMoveRequest) -> Result<v1::RefuseMoveReply, Error> {
         let (id, group) = (MoveId(request.r#move), self.led(GroupId(request.to_group))?);
         match group.propose(Proposal::Refuse(Refuse { id })).await {
-            Ok(Reply::Adopted { region }) => Ok(v1::RefuseMoveReply { adopted: Some((&region).into()) }),
+            Ok(Reply::Adopted) => Ok(v1::RefuseMoveReply { adopted: true }),
             Ok(Reply::Refused { .. }) => Ok(v1::RefuseMoveReply::default()),
             Ok(other) => Err(Error::Internal { message: other.refusal() }),
             Err(error) => Err(propose_error(error, &group, &self.addresses)),

@@ -94,17 +94,14 @@ impl GroupMachine {
                     inner.state.note_adopted(adopt.id, region, entry.index);
                     inner.mark_dirty(entry.index);
                 }
-                Arriving::IsHere(inner.state.successors(region))
+                Arriving::IsHere
             } else {
                 inner.state.arriving(adopt.id, &incoming)
             }
         };
         let state = match arriving {
             Arriving::Comes(state) => state,
-            Arriving::IsHere(mut regions) => {
-                let descriptor = regions.pop().unwrap_or(incoming.descriptor);
-                return Reply::Adopted { region: descriptor };
-            }
+            Arriving::IsHere => return Reply::Adopted,
             Arriving::Refused(why) => {
                 let mut inner = self.inner.lock();
                 inner.state.refuse(adopt.id);
@@ -143,11 +140,11 @@ impl GroupMachine {
             abort_process(&format!("cannot take in region {} of group {}", contents.region(), self.group));
         };
         set_attributes(&region, &state.schema);
-        let descriptor = state.descriptor.clone();
+        let id = state.descriptor.region;
         let hosted = HostedRegion::new(state.clone(), region, entry.index);
         let mut inner = self.inner.lock();
-        inner.windows.insert(descriptor.region, window);
-        inner.hosted.insert(descriptor.region, hosted.clone());
+        inner.windows.insert(id, window);
+        inner.hosted.insert(id, hosted.clone());
         let changes = inner.state.adopt(adopt.id, entry.index, state);
         self.regions.insert(hosted);
         for (region, before) in changes.altered {
@@ -155,7 +152,7 @@ impl GroupMachine {
         }
         inner.mark_dirty(entry.index);
         self.metrics.regions_adopted.inc();
-        Reply::Adopted { region: descriptor }
+        Reply::Adopted
     }
 
     /// What became of a move to this group, if that is decided here.
@@ -181,9 +178,6 @@ pub(super) fn refuse_move(inner: &mut Inner, entry: &AppliedEntry, id: MoveId) -
     inner.mark_dirty(entry.index);
     match inner.state.refuse(id) {
         Arrival::Refused => Reply::Refused { why: "the group that it comes from gave it up".to_owned() },
-        Arrival::Adopted { region, .. } => match inner.state.successors(region).pop() {
-            Some(region) => Reply::Adopted { region },
-            None => Reply::Stale { region, current: Vec::new() },
-        },
+        Arrival::Adopted { .. } => Reply::Adopted,
     }
 }

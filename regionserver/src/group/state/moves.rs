@@ -44,8 +44,8 @@ pub enum Arrival {
 pub enum Arriving {
     /// The region comes in, in this state.
     Comes(Box<RegionState>),
-    /// It did by an earlier entry; these are the regions that it became.
-    IsHere(Vec<RegionDescriptor>),
+    /// It did by an earlier entry, and may have been split or moved on since.
+    IsHere,
     Refused(String),
 }
 
@@ -167,7 +167,7 @@ impl GroupState {
     #[must_use]
     pub fn arriving(&self, id: MoveId, incoming: &RegionState) -> Arriving {
         match self.arrival(id) {
-            Some(Arrival::Adopted { region, .. }) => return Arriving::IsHere(self.successors(region)),
+            Some(Arrival::Adopted { .. }) => return Arriving::IsHere,
             Some(Arrival::Refused) if !terrane_env::planted!("a refused move is adopted") => {
                 return Arriving::Refused("the move was refused before".to_owned());
             }

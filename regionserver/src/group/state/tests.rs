@@ -172,7 +172,7 @@ fn adopt(state: &mut GroupState, descriptor: RegionDescriptor, id: MoveId) -> St
             let altered = state.adopt(id, 40, *region);
             format!("adopted {adopted}; {}", changes(&altered))
         }
-        Arriving::IsHere(regions) => format!("it came before: {}", all(&regions)),
+        Arriving::IsHere => "it came before".to_owned(),
         Arriving::Refused(why) => why,
     }
 }
