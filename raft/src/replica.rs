@@ -112,13 +112,16 @@ impl Replica {
         }
     }
 
-    /// The servers of all members. Asked for with every entry, so the list is kept until the membership changes.
+    /// The servers whose clocks make the group's time: those of the voters. A learner does not count, or one that is away would
+    /// stop the writes together with one voter. Asked for with every entry, so the list is kept until the membership changes.
     pub(crate) fn servers(&self) -> Arc<[ServerId]> {
         let metrics = self.metrics.borrow_watched();
         let as_of = metrics.membership_config.log_id();
         let mut known = self.servers.lock();
         if known.1.is_empty() || known.0 != *as_of {
-            let members: BTreeSet<_> = metrics.membership_config.nodes().map(|(_, member)| member.server).collect();
+            let voters: BTreeSet<_> = metrics.membership_config.voter_ids().collect();
+            let nodes = metrics.membership_config.nodes().filter(|(replica, _)| voters.contains(replica));
+            let members: BTreeSet<_> = nodes.map(|(_, member)| member.server).collect();
             let created = || self.spec.members.values().copied().collect();
             let servers = if members.is_empty() { created() } else { members.into_iter().collect() };
             *known = (*as_of, servers);

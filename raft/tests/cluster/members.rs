@@ -138,6 +138,25 @@ async fn a_member_that_is_gone_is_replaced_and_its_replica_removed_when_it_is_ba
     cluster.stop_all().await;
 }
 
+/// A leader needs the clocks of a majority before it writes. After a restart it knows none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_learner_that_is_away_counts_for_no_majority_of_clocks() {
+    let mut cluster = Cluster::start(4).await;
+    cluster.create_on(GROUP, &[1, 2, 3]).await;
+    let mut expected = Vec::new();
+    write(&cluster, &mut expected, "three").await;
+    add(&cluster, 4, replica(GROUP, 4)).await;
+    write(&cluster, &mut expected, "with a learner").await;
+    cluster.all_have(GROUP, &expected).await;
+    cluster.stop_all().await;
+    for server in [1, 2] {
+        cluster.run(server).await;
+    }
+    write(&cluster, &mut expected, "one voter and the learner are away").await;
+    cluster.all_of_have(&[1, 2], GROUP, &expected).await;
+    cluster.stop_all().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn impossible_changes_are_refused_and_change_nothing() {
     let mut cluster = Cluster::start(4).await;
