@@ -107,7 +107,7 @@ impl RaftNetworkFactory<Types> for Network {
 
 /// How long a member is left alone after a copy to it failed, at first and at most.
 const COPY_PAUSE: Duration = Duration::from_secs(1);
-const COPY_PAUSE_MAX: Duration = Duration::from_secs(10);
+const COPY_PAUSE_MAX: Duration = Duration::from_secs(3);
 
 /// How long a member that refused entries is left alone.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
