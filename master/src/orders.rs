@@ -257,15 +257,30 @@ impl Orders {
             members: self.members(&entry),
             cancel,
         };
-        self.at_leader(region.group, |mut client, hello| {
+        self.at_members(region.group, |mut client, hello| {
             let request = v1::MoveRegionRequest { hello: Some(hello), ..request.clone() };
             async move { answer(client.move_region(request)).await }
         })
         .await
+        .map(|(_, reply)| reply)
     }
 
     /// Calls the members of a group, the likely leader first, until the leader answers.
     async fn at_leader<T, F>(&self, group: GroupId, call: impl Fn(Client, v1::Hello) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let (server, reply) = self.at_members(group, call).await?;
+        self.observed.with(|observed| observed.inventory.hint_leader(group, server));
+        Ok(reply)
+    }
+
+    /// The same for what another member may answer as well, so that an answer says nothing of the leader.
+    async fn at_members<T, F>(
+        &self,
+        group: GroupId,
+        call: impl Fn(Client, v1::Hello) -> F,
+    ) -> Result<(ServerId, T), Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -278,10 +293,7 @@ impl Orders {
                 Err(error) => Err(error),
             };
             match answer {
-                Ok(reply) => {
-                    self.observed.with(|observed| observed.inventory.hint_leader(group, server));
-                    return Ok(reply);
-                }
+                Ok(reply) => return Ok((server, reply)),
                 Err(error) if is_final(&error) => return Err(error),
                 Err(error) => {
                     if let Error::NotLeader { leader: Some(leader), .. } = &error
