@@ -10,6 +10,7 @@ use terrane_client::{
 use terrane_regionserver::{BackendKind, ShapeLimits};
 use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
+use tokio::task::JoinHandle;
 
 use crate::splits::{Load, regions_cover_the_table, row_key};
 use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, text_of, with_engine};
@@ -42,6 +43,46 @@ async fn merge_all(admin: &Admin, table: &str) -> Result<()> {
     }
 }
 
+/// Clients of the table `merge` that write, scan in both directions and count until the load is over.
+pub struct Clients {
+    writer: JoinHandle<Result<usize>>,
+    scanners: [JoinHandle<Result<usize>>; 2],
+    counter: JoinHandle<Result<u64>>,
+}
+
+impl Clients {
+    pub async fn begin(client: &Client, load: &Load) -> Result<Self> {
+        for row in 0..ROWS {
+            load.write(&row_key(row)).await?;
+        }
+        let scanners = [false, true].map(|reverse| {
+            let load = load.clone();
+            tokio::spawn(async move { load.scan_on(reverse).await })
+        });
+        let writer = tokio::spawn(load.clone().rewrite_on(ROWS));
+        let counter = tokio::spawn(count_up(client.clone(), load.clone()));
+        Ok(Self { writer, scanners, counter })
+    }
+
+    /// Ends them, and checks what they have written and counted.
+    pub async fn end(self, client: &Client, load: &Load) -> Result<()> {
+        load.over.store(true, Ordering::Relaxed);
+        assert!(self.writer.await?? > 0);
+        for scanner in self.scanners {
+            assert!(scanner.await?? > 0);
+        }
+        let increments = self.counter.await??;
+        let table = client.table("merge").await?;
+        let rows = all_rows(&table, Scan::prefix("count-")).await?;
+        let sum: u64 = rows.iter().filter_map(|row| row.value("f", "c")).map(number).sum();
+        assert_eq!(sum, increments, "each increment counts once");
+        for row in rows {
+            table.delete(Delete::new(row.row())).await?;
+        }
+        load.check_all().await.context("after the load")
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_merge_is_invisible_to_clients_on_lsm() -> Result<()> {
     a_merge_is_invisible_to_clients(BackendKind::Lsm).await
@@ -56,14 +97,7 @@ async fn a_merge_is_invisible_to_clients(engine: BackendKind) -> Result<()> {
     let mut cluster = Cluster::start(with_engine(engine)).await?;
     let client = cluster.client().await?;
     let load = Load::new(plain_table(&client, "merge", NEVER_SPLIT).await?);
-    for row in 0..ROWS {
-        load.write(&row_key(row)).await?;
-    }
-    let writer = tokio::spawn(load.clone().rewrite_on(ROWS));
-    let (forward, backward) = (load.clone(), load.clone());
-    let forward = tokio::spawn(async move { forward.scan_on(false).await });
-    let backward = tokio::spawn(async move { backward.scan_on(true).await });
-    let counter = tokio::spawn(count_up(client.clone(), load.clone()));
+    let clients = Clients::begin(&client, &load).await?;
     let admin = client.admin();
     for versions in ["2", "3", "1"] {
         split_at(&admin, "merge", &["500", "250", "750"]).await?;
@@ -72,17 +106,7 @@ async fn a_merge_is_invisible_to_clients(engine: BackendKind) -> Result<()> {
         merge_all(&admin, "merge").await?;
         regions_cover_the_table(&client, "merge").await?;
     }
-    load.over.store(true, Ordering::Relaxed);
-    assert!(writer.await?? > 0);
-    assert!(forward.await?? > 0 && backward.await?? > 0);
-    let increments = counter.await??;
-    let rows = all_rows(&client.table("merge").await?, Scan::prefix("count-")).await?;
-    let sum: u64 = rows.iter().filter_map(|row| row.value("f", "c")).map(number).sum();
-    assert_eq!(sum, increments, "each increment counts once");
-    for row in rows {
-        client.table("merge").await?.delete(Delete::new(row.row())).await?;
-    }
-    load.check_all().await.context("after the load")?;
+    clients.end(&client, &load).await?;
     for index in 0..3 {
         cluster.stop_server(index).await;
         load.check_all().await.with_context(|| format!("server {index} is down"))?;
@@ -94,7 +118,7 @@ async fn a_merge_is_invisible_to_clients(engine: BackendKind) -> Result<()> {
 }
 
 /// Increments counters in all regions until the load is over; returns how often.
-pub async fn count_up(client: Client, load: Load) -> Result<u64> {
+async fn count_up(client: Client, load: Load) -> Result<u64> {
     let table = client.table("merge").await?;
     let mut done = 0;
     while !load.is_over() {
@@ -105,7 +129,7 @@ pub async fn count_up(client: Client, load: Load) -> Result<u64> {
     Ok(done)
 }
 
-pub fn number(value: &[u8]) -> u64 {
+fn number(value: &[u8]) -> u64 {
     value.try_into().map(u64::from_be_bytes).unwrap_or_default()
 }
 

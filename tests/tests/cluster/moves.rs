@@ -1,18 +1,14 @@
 //! Moves of regions between groups while clients write, count and scan, also while servers are restarted.
 
-use std::sync::atomic::Ordering;
-
 use anyhow::{Context, Result, bail, ensure};
-use terrane_client::{Admin, Delete, MoveState, RegionDescriptor, Scan};
+use terrane_client::{Admin, MoveState, RegionDescriptor};
 use terrane_regionserver::BackendKind;
 use terrane_tests::cluster::Cluster;
 use terrane_tests::eventually::eventually;
 
-use crate::merges::{count_up, number, regions, split_at};
-use crate::splits::{Load, regions_cover_the_table, row_key};
-use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, with_engine};
-
-const ROWS: usize = 300;
+use crate::merges::{Clients, regions, split_at};
+use crate::splits::{Load, regions_cover_the_table};
+use crate::{NEVER_SPLIT, SOON, plain_table, with_engine};
 
 /// Moves a region to a server and waits until it is there.
 async fn move_to(admin: &Admin, region: &RegionDescriptor, server: &str) -> Result<RegionDescriptor> {
@@ -59,31 +55,14 @@ async fn a_move_is_invisible_to_clients(engine: BackendKind) -> Result<()> {
     let mut cluster = Cluster::start(with_engine(engine)).await?;
     let client = cluster.client().await?;
     let load = Load::new(plain_table(&client, "merge", NEVER_SPLIT).await?);
-    for row in 0..ROWS {
-        load.write(&row_key(row)).await?;
-    }
-    let writer = tokio::spawn(load.clone().rewrite_on(ROWS));
-    let (forward, backward) = (load.clone(), load.clone());
-    let forward = tokio::spawn(async move { forward.scan_on(false).await });
-    let backward = tokio::spawn(async move { backward.scan_on(true).await });
-    let counter = tokio::spawn(count_up(client.clone(), load.clone()));
+    let clients = Clients::begin(&client, &load).await?;
     let admin = client.admin();
     split_at(&admin, "merge", &["500", "count-3"]).await?;
     for _ in 0..4 {
         move_all(&cluster, &admin, "merge").await?;
         regions_cover_the_table(&client, "merge").await?;
     }
-    load.over.store(true, Ordering::Relaxed);
-    assert!(writer.await?? > 0);
-    assert!(forward.await?? > 0 && backward.await?? > 0);
-    let increments = counter.await??;
-    let rows = all_rows(&client.table("merge").await?, Scan::prefix("count-")).await?;
-    let sum: u64 = rows.iter().filter_map(|row| row.value("f", "c")).map(number).sum();
-    assert_eq!(sum, increments, "each increment counts once");
-    for row in rows {
-        client.table("merge").await?.delete(Delete::new(row.row())).await?;
-    }
-    load.check_all().await.context("after the load")?;
+    clients.end(&client, &load).await?;
     for index in 0..3 {
         cluster.stop_server(index).await;
         load.check_all().await.with_context(|| format!("server {index} is down"))?;
