@@ -51,14 +51,41 @@ pub(super) struct Progress {
     pub(super) ended: Option<Instant>,
 }
 
+/// The servers of the other group: as the master named them, or as its members have since. A group may change its members
+/// while a region waits frozen, long after the master's last order.
+#[derive(Debug)]
+pub(super) struct Receivers(Mutex<(u64, Vec<ServerId>)>);
+
+impl Receivers {
+    fn new(servers: Vec<ServerId>) -> Self {
+        Self(Mutex::new((0, servers)))
+    }
+
+    pub(super) fn servers(&self) -> Vec<ServerId> {
+        self.0.lock().1.clone()
+    }
+
+    fn named_by_the_master(&self, servers: Vec<ServerId>) {
+        self.0.lock().1 = servers;
+    }
+
+    /// Takes the voters that a member of the group names, unless a member that had applied more has named others.
+    pub(super) fn named_by_a_member(&self, applied: u64, voters: impl Iterator<Item = ServerId>) {
+        let voters: Vec<ServerId> = voters.collect();
+        let mut known = self.0.lock();
+        if !voters.is_empty() && applied >= known.0 {
+            *known = (applied, voters);
+        }
+    }
+}
+
 /// One move that this server drives.
 pub(super) struct Departure {
     pub(super) id: MoveId,
     pub(super) hosted: Arc<HostedRegion>,
     pub(super) group: Group,
     pub(super) to: GroupId,
-    /// The servers of the other group, as the master named them last.
-    pub(super) servers: Mutex<Vec<ServerId>>,
+    pub(super) receivers: Receivers,
     /// What the other group's members fetch.
     pub(super) copy: Mutex<Option<Arc<RegionCopy>>>,
     pub(super) progress: Mutex<Progress>,
@@ -129,7 +156,7 @@ impl Departures {
         self.addresses.set(request.members.iter().map(|member| (ServerId(member.server), member.address.clone())));
         let servers: Vec<ServerId> = request.members.iter().map(|member| ServerId(member.server)).collect();
         if let Some(known) = self.moves.0.lock().get(&id).filter(|known| !known.left_for_another()) {
-            *known.servers.lock() = servers;
+            known.receivers.named_by_the_master(servers);
             if request.cancel {
                 known.cancelled.cancel();
             }
@@ -148,7 +175,7 @@ impl Departures {
             if moving.id != id {
                 return Err(Invalid::new(format!("region {region} moves to group {} already", moving.group)).into());
             }
-            return Ok(self.start(&hosted, group, moving.clone(), None).reply());
+            return Ok(self.start(&hosted, group, Destination { servers, ..moving.clone() }, None).reply());
         }
         if request.cancel {
             let detail = "it was cancelled before it began".to_owned();
@@ -203,7 +230,7 @@ impl Departures {
             hosted: hosted.clone(),
             group,
             to: to.group,
-            servers: Mutex::new(to.servers),
+            receivers: Receivers::new(to.servers),
             copy: Mutex::default(),
             progress: Mutex::new(progress),
             cancelled: CancellationToken::new(),
@@ -278,5 +305,29 @@ impl Departure {
             bytes: progress.bytes,
             region: progress.region.as_ref().map(Into::into),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn servers(of: &[u64]) -> Vec<ServerId> {
+        of.iter().copied().map(ServerId).collect()
+    }
+
+    #[test]
+    fn the_other_groups_servers_are_those_that_its_latest_member_names() {
+        let receivers = Receivers::new(servers(&[1, 2, 3]));
+        receivers.named_by_a_member(10, servers(&[2, 3, 4]).into_iter());
+        assert_eq!(receivers.servers(), servers(&[2, 3, 4]), "members changed");
+        receivers.named_by_a_member(9, servers(&[1, 2, 3]).into_iter());
+        assert_eq!(receivers.servers(), servers(&[2, 3, 4]), "one that lags behind names the former ones");
+        receivers.named_by_a_member(11, servers(&[]).into_iter());
+        assert_eq!(receivers.servers(), servers(&[2, 3, 4]), "an older build names none");
+        receivers.named_by_the_master(servers(&[4, 5, 6]));
+        assert_eq!(receivers.servers(), servers(&[4, 5, 6]), "the master knows all changes that were made");
+        receivers.named_by_a_member(12, servers(&[5, 6, 7]).into_iter());
+        assert_eq!(receivers.servers(), servers(&[5, 6, 7]), "and members those that were made since");
     }
 }

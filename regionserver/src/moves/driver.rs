@@ -76,7 +76,7 @@ impl Departures {
             }
         }
         let state = departure.hosted.state();
-        let to = Destination { id: departure.id, group: departure.to, servers: departure.servers.lock().clone() };
+        let to = Destination { id: departure.id, group: departure.to, servers: departure.receivers.servers() };
         let freeze = Freeze { region: departure.hosted.region, epoch: state.descriptor.epoch, to };
         match self.propose(departure, || Proposal::Freeze(freeze.clone())).await? {
             Reply::Applied { .. } => {}
@@ -119,7 +119,7 @@ impl Departures {
         let began = Instant::now();
         let (mut copied, mut moved_at, mut pause) = (0, Instant::now(), PAUSES.0);
         loop {
-            let servers = departure.servers.lock().clone();
+            let servers = departure.receivers.servers();
             let all = join_all(servers.iter().map(|server| self.stage_at(departure, *server, contents))).await;
             if all.iter().any(|answer| matches!(answer, Ok(reply) if reply.refused)) {
                 return Err(format!("group {} refused it", departure.to));
@@ -164,11 +164,15 @@ impl Departures {
             source_address: self.addresses.get(source).unwrap_or_default(),
             source_boot: self.peers.source().boot,
         };
-        if server == source {
-            return self.stage(request).await;
-        }
-        let mut client = self.peers.client(server)?;
-        answer(client.stage_region(request)).await
+        let reply = match server == source {
+            true => self.stage(request).await?,
+            false => answer(self.peers.client(server)?.stage_region(request)).await?,
+        };
+        let addresses = reply.voters.iter().filter(|voter| !voter.address.is_empty());
+        self.addresses.set(addresses.map(|voter| (ServerId(voter.server), voter.address.clone())));
+        let voters = reply.voters.iter().map(|voter| ServerId(voter.server));
+        departure.receivers.named_by_a_member(reply.applied, voters);
+        Ok(reply)
     }
 
     /// Has the other group adopt the region.
@@ -176,7 +180,7 @@ impl Departures {
         let began = Instant::now();
         let request =
             v1::AdoptRegionRequest { hello: None, r#move: departure.id.0, to_group: departure.to.0, contents };
-        let servers = departure.servers.lock().clone();
+        let servers = departure.receivers.servers();
         loop {
             let adopted = self.at_leader(departure.to, &servers, |client, hello| {
                 let request = v1::AdoptRegionRequest { hello, ..request.clone() };
@@ -203,7 +207,7 @@ impl Departures {
         let request = v1::RefuseMoveRequest { hello: None, r#move: departure.id.0, to_group: departure.to.0 };
         let mut pause = PAUSES.0;
         while !terrane_env::planted!("a move is undone without asking") {
-            let servers = departure.servers.lock().clone();
+            let servers = departure.receivers.servers();
             let refused = self.at_leader(departure.to, &servers, |client, hello| {
                 let request = v1::RefuseMoveRequest { hello, ..request };
                 async move {
@@ -255,7 +259,7 @@ impl Departures {
 
     /// Whether a majority of the other group has taken the region in.
     async fn is_held(&self, departure: &Departure) -> bool {
-        let servers = departure.servers.lock().clone();
+        let servers = departure.receivers.servers();
         let nothing = Bytes::new();
         let all = join_all(servers.iter().map(|server| self.stage_at(departure, *server, &nothing))).await;
         let held = all.iter().filter(|answer| matches!(answer, Ok(reply) if reply.adopted)).count();

@@ -18,8 +18,22 @@ use crate::reply::Reply;
 /// How long a server fetches before it says how far it has come.
 const STAGE_TIME: Duration = Duration::from_secs(2);
 impl Departures {
-    /// Fetches the files of a region that comes in, and says how far that is. Without contents, only the latter.
+    /// Fetches the files of a region that comes in, and says how far that is and who votes now. Without contents, nothing is
+    /// fetched.
     pub async fn stage(&self, request: v1::StageRegionRequest) -> Result<v1::StageRegionReply, Error> {
+        let group = GroupId(request.to_group);
+        let reply = self.staged(request).await?;
+        let Some(status) = self.host.group(group).map(|group| group.status()) else { return Ok(reply) };
+        let voters = status.members.iter().filter(|(replica, _)| status.voters.contains(replica));
+        let voters = voters.map(|(replica, server)| v1::GroupMember {
+            replica: replica.0,
+            server: server.0,
+            address: self.addresses.get(*server).unwrap_or_default(),
+        });
+        Ok(v1::StageRegionReply { voters: voters.collect(), applied: status.applied, ..reply })
+    }
+
+    async fn staged(&self, request: v1::StageRegionRequest) -> Result<v1::StageRegionReply, Error> {
         let (id, group) = (MoveId(request.r#move), GroupId(request.to_group));
         let source = Source { server: ServerId(request.source), boot: request.source_boot };
         let not_here = || Error::NotFound { what: format!("group {group} on server {}", self.peers.server()) };
