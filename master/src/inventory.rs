@@ -4,7 +4,7 @@
 //! leader describes the group's regions. Regions whose descriptors may differ from the map (after a split) are returned
 //! as claims, which the catalog accepts or ignores by epoch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use terrane_proto::v1;
 use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
@@ -37,6 +37,10 @@ pub struct GroupSeen {
     pub applied: u64,
     /// The group's members, if this replica leads it.
     pub members: Vec<MemberSeen>,
+    /// Some of its store files are damaged.
+    pub damaged: bool,
+    /// If it is damaged: its server can discard it and take another one.
+    pub discardable: bool,
 }
 
 /// A member of a group, as its leader sees it.
@@ -244,8 +248,10 @@ impl Inventory {
 
     /// A server has created its replica of a group by an order.
     pub fn note_replica(&mut self, server: ServerId, group: GroupId, replica: ReplicaId) {
-        let seen = GroupSeen { group, replica, ..GroupSeen::default() };
-        self.replicas.entry(server).or_default().entry(group).or_insert(seen);
+        let replicas = self.replicas.entry(server).or_default();
+        if replicas.get(&group).is_none_or(|seen| seen.replica != replica) {
+            replicas.insert(group, GroupSeen { group, replica, ..GroupSeen::default() });
+        }
     }
 
     /// A server has removed its replica of a group by an order.
@@ -258,6 +264,14 @@ impl Inventory {
     /// The replicas on a server as of its last report; `None` if it has not reported to this master.
     pub fn replicas(&self, server: ServerId) -> Option<&BTreeMap<GroupId, GroupSeen>> {
         self.replicas.get(&server)
+    }
+
+    /// The servers of a group's replicas that are damaged.
+    pub fn damaged(&self, group: GroupId) -> BTreeSet<ServerId> {
+        let is_damaged = |(server, replicas): (&ServerId, &BTreeMap<GroupId, GroupSeen>)| {
+            replicas.get(&group).is_some_and(|seen| seen.damaged).then_some(*server)
+        };
+        self.replicas.iter().filter_map(is_damaged).collect()
     }
 
     /// A group as of the newest reports.

@@ -332,6 +332,8 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
         leader: (seen.leader != 0).then_some(ServerId(seen.leader)),
         applied: seen.applied,
         members: seen.members.into_iter().map(Into::into).collect(),
+        damaged: seen.damaged,
+        discardable: seen.discardable,
     });
     let regions = request.regions.into_iter().map(|seen| {
         let descriptor = seen.descriptor.ok_or_else(|| Invalid::new("a reported region has no descriptor"))?;

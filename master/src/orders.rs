@@ -85,19 +85,21 @@ impl Orders {
         answer(client.create_group(request)).await.map(|_| ())
     }
 
-    /// Creates the replica that is to join a group.
+    /// Creates the replica that is to join a group, in place of a damaged one that the server discards first.
     pub async fn join_group(
         &self,
         group: GroupId,
         entry: &GroupEntry,
         replica: ReplicaId,
         server: ServerId,
+        discard: Option<ReplicaId>,
     ) -> Result<(), Error> {
         let request = v1::JoinGroupRequest {
             hello: Some(self.hello(server)),
             group: group.0,
             replica: replica.0,
             members: self.members(entry),
+            discard: discard.map_or(0, |replica| replica.0),
         };
         let mut client = self.client(server)?;
         answer(client.join_group(request)).await.map(|_| ())

@@ -12,6 +12,9 @@
 //!
 //! A leader whose order to hand over has come to nothing resigns, unless its reason is firm: openraft has disabled it.
 //!
+//! [`Group::set_abstains`](crate::Group::set_abstains) does the same for one replica. The other members do not hear of such a
+//! reason, so a leadership may come back to the replica once, and is handed over again.
+//!
 //! One task per host carries this out ([`run`]). It runs when a reason changes and otherwise every [`LOOK_INTERVAL`].
 
 use std::collections::BTreeMap;
@@ -138,7 +141,10 @@ impl Replica {
     pub(crate) fn abstains(&self) -> Option<Abstention> {
         match self.clock_reason() {
             Some(reason) => Some(Abstention { reason, weight: Weight::Firm }),
-            None => self.abstentions.weightiest(),
+            None => {
+                let own = self.own_abstention.lock().clone();
+                self.abstentions.weightiest().into_iter().chain(own).max_by_key(|abstention| abstention.weight)
+            }
         }
     }
 

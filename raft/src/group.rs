@@ -10,7 +10,9 @@ use tokio::sync::oneshot;
 use crate::erased::submission;
 use crate::recovery::{Inspection, Recovery};
 use crate::replica::Replica;
-use crate::{GroupSpec, GroupStatus, MemberProgress, MembersError, Proposal, ProposeError, ReadPoint, StalePoint};
+use crate::{
+    Abstention, GroupSpec, GroupStatus, MemberProgress, MembersError, Proposal, ProposeError, ReadPoint, StalePoint,
+};
 
 /// A handle to one group's local replica, which takes proposals `P` and answers them with `A`; cheap to clone.
 pub struct Group<P, A> {
@@ -97,6 +99,11 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
         self.replica.status()
     }
 
+    /// Whether this replica leads, also while its first entry is not applied yet.
+    pub fn leads(&self) -> bool {
+        self.replica.leads()
+    }
+
     /// Waits until the status satisfies `condition`; `None` if `timeout` passes first.
     pub async fn wait_for(
         &self,
@@ -144,6 +151,12 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// [`MembersError::Refused`] while the group has a leader.
     pub async fn recover_alone(&self, order: &Recovery) -> Result<(), MembersError> {
         self.replica.recover_alone(order).await
+    }
+
+    /// Sets or clears (`None`) the reason why this replica should not lead, while others of its server may. It takes effect
+    /// within a moment, as [`Host::set_abstains`](crate::Host::set_abstains) does for a server.
+    pub fn set_abstains(&self, reason: Option<Abstention>) {
+        *self.replica.own_abstention.lock() = reason;
     }
 
     /// What the local replica has, for the choice of the one that survives a lost majority.

@@ -55,7 +55,8 @@ impl<P: Proposal, A: Send + Sync + 'static> GroupHost<P, A> {
     }
 
     /// Stops a local replica and removes it from the log, durably and idempotently. What its state machine has elsewhere is
-    /// the caller's to remove, now or after a restart. The replica must have left the group: it would be missing.
+    /// the caller's to remove, now or after a restart. The replica must have left the group, or be given up for good like one whose
+    /// disk was lost.
     ///
     /// # Errors
     /// [`Error::Stopped`].

@@ -246,6 +246,7 @@ impl Host {
             transferred: AtomicU64::new(0),
             handovers,
             abstentions: self.abstentions.clone(),
+            own_abstention: Mutex::default(),
             leader_heard: Mutex::new(Instant::now()),
             clocks: self.clocks.clone(),
             clock_off: AtomicI64::new(0),

@@ -106,7 +106,9 @@ impl Replica {
                 }
                 _ => {}
             }
-            if let Some((other, _)) = known.iter().find(|(_, member)| member.server == server) {
+            // A server that discarded its replica gets another one, which takes the place of the first.
+            let on_server = known.iter().filter(|(_, member)| member.server == server);
+            if let Some((other, _)) = on_server.into_iter().find(|(other, _)| self.is_up(&metrics, ***other)) {
                 let group = self.spec.group;
                 return Err(refused(format!("group {group} has replica {other} on server {server} already")));
             }

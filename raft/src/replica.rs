@@ -12,7 +12,7 @@ use terrane_types::{ReplicaId, ServerId};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::abstention::Abstentions;
+use crate::abstention::{Abstention, Abstentions};
 use crate::adapter::{Raft, Standing};
 use crate::announcing::Announcer;
 use crate::clock::{Clocks, TimeBounds};
@@ -72,6 +72,8 @@ pub(crate) struct Replica {
     pub(crate) handovers: Arc<parking_lot::Mutex<Handovers>>,
     /// Why this server should lead nothing at present.
     pub(crate) abstentions: Arc<Abstentions>,
+    /// Why this replica should not lead at present, though others of its server may.
+    pub(crate) own_abstention: parking_lot::Mutex<Option<Abstention>>,
     /// When this replica last heard from a leader, or started.
     pub(crate) leader_heard: parking_lot::Mutex<Instant>,
     pub(crate) clocks: Arc<Clocks>,

@@ -146,6 +146,11 @@ impl HostedRegion {
         }
     }
 
+    /// Whether damage was found in its files.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.is_any()
+    }
+
     /// The damage of the region, one sentence each.
     pub fn damages(&self) -> Vec<String> {
         self.damage.sentences(&format!("region {} of table {}", self.region, self.state().schema.name))

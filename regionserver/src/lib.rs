@@ -34,6 +34,7 @@ mod joining;
 mod maintenance;
 mod masters;
 mod membership;
+mod mending;
 mod metrics;
 mod moves;
 mod operation;

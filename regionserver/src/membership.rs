@@ -17,10 +17,12 @@ use terrane_env::task::run_io;
 use terrane_proto::v1;
 use terrane_raft::{GroupSpec, Inspection, MemberProgress, MembersError, Recovery};
 use terrane_types::{Error, GroupId, Invalid, ReplicaId, ServerId};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::edge::Edge;
 use crate::error_mapping::{engine_error, not_leader, stopping};
+use crate::mending::Mending;
 use crate::proposal::{Group, GroupHost};
 
 /// How long a handover of a leadership may take; it takes milliseconds if the successor has the whole log.
@@ -35,14 +37,24 @@ const REMOVAL_RETRY: Duration = Duration::from_secs(5);
 pub struct Membership {
     pub edge: Arc<Edge>,
     pub engine: Arc<Engine>,
+    pub mending: Arc<Mending>,
     /// One replica joins or is removed at a time: what one of them leaves must not mix with what the other brings.
     pub changing: tokio::sync::Mutex<()>,
 }
 
 impl Membership {
-    /// Creates the local replica of an existing group.
-    pub async fn join(&self, spec: GroupSpec) -> Result<(), Error> {
+    /// Creates the local replica of an existing group. A damaged one that is `discard` is removed first: it never comes back,
+    /// so to the group it is like one whose disk was lost.
+    pub async fn join(&self, spec: GroupSpec, discard: Option<ReplicaId>) -> Result<(), Error> {
         let _changing = self.changing.lock().await;
+        if let Some(damaged) = self.edge.host.group(spec.group)
+            && let replica = damaged.status().replica
+            && Some(replica) == discard
+        {
+            self.mending.admit(&damaged, &self.edge.replicas)?;
+            self.edge.host.remove_group(spec.group, replica).await.map_err(raft_error)?;
+            terrane_env::buggify_pause!("a discarded replica is still in the engine").await;
+        }
         if self.edge.host.group(spec.group).is_none() {
             self.remove_from_engine(spec.group).await?;
         }
@@ -56,6 +68,9 @@ impl Membership {
             && local.status().replica != replica
         {
             return Ok(());
+        }
+        if self.edge.replicas.is_damaged(group) {
+            self.mending.note(group, replica, Instant::now());
         }
         self.edge.host.remove_group(group, replica).await.map_err(raft_error)?;
         terrane_env::buggify_pause!("a removed replica is still in the engine").await;

@@ -35,6 +35,11 @@ impl Replicas {
         self.machines.read().values().cloned().collect()
     }
 
+    /// Whether damage was found in files of the group's replica.
+    pub fn is_damaged(&self, group: GroupId) -> bool {
+        self.machine(group).is_some_and(|machine| machine.hosted().iter().any(|hosted| hosted.is_damaged()))
+    }
+
     /// The region that a request names, if it is here and at that epoch. Otherwise an error that redirects the caller.
     pub fn find(&self, table: TableId, region: RegionId, epoch: RegionEpoch) -> Result<Arc<HostedRegion>, Error> {
         let found = self.regions.get(region);

@@ -27,6 +27,7 @@ use crate::hosted::HostedRegion;
 use crate::joining::Joining;
 use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, page_keys};
 use crate::membership;
+use crate::mending::Mending;
 use crate::metrics::{FamilyLabels, Metrics};
 use crate::operation::ChangeTables;
 use crate::page_token::PageSeal;
@@ -93,6 +94,7 @@ pub struct Reporter {
     pub health: Arc<HealthIssues>,
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
+    pub mending: Arc<Mending>,
     pub page_seal: Arc<PageSeal>,
     /// A registration that no master has answered yet, if any.
     pub joining: Option<Joining>,
@@ -182,6 +184,7 @@ impl Reporter {
         let mut regions = Vec::new();
         let mut led = 0;
         let (mut damages, mut stopped, mut failing) = (Vec::new(), Vec::new(), Vec::new());
+        let worn = self.mending.look(&self.host, &self.replicas);
         for group in self.host.groups() {
             let (status, members) = (group.status(), group.members());
             let hosted = self.replicas.machine(status.group).map(|machine| machine.hosted()).unwrap_or_default();
@@ -194,6 +197,8 @@ impl Reporter {
                 regions: u32::try_from(hosted.len()).unwrap_or(u32::MAX),
                 members: members.iter().map(membership::member_progress).collect(),
                 voter: status.voters.contains(&status.replica),
+                damaged: hosted.iter().any(|hosted| hosted.is_damaged()),
+                discardable: worn.is_none(),
             });
             stopped.extend(stopped_replica(&status));
             failing.extend(failing_copies(&status, &members));
@@ -216,6 +221,7 @@ impl Reporter {
         self.health.retain_regions(|region| self.replicas.regions.get(region).is_some());
         let mut issues = self.health.sentences();
         issues.extend(self.host.clock_trouble());
+        issues.extend(worn);
         issues.extend(damages);
         issues.extend(stopped);
         issues.extend(failing);

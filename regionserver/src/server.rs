@@ -44,6 +44,7 @@ use crate::joining::{self, Joining};
 use crate::maintenance::Maintenance;
 use crate::masters::{Masters, REPORT_INTERVAL, Registered};
 use crate::membership::{self, Membership};
+use crate::mending::Mending;
 use crate::metrics::Metrics;
 use crate::moves::arrivals::Arrivals;
 use crate::moves::departures::{Departures, Moves};
@@ -160,6 +161,7 @@ impl RegionServer {
             page_seal: Arc::new(PageSeal::default()),
             budgets: Arc::new(Budgets::default()),
             intake: Intake::new(config.intake),
+            mending: Arc::new(Mending::new(metrics.clone())),
             metrics,
         };
         parts.budgets.add(parts.admission.waiting().clone());
@@ -181,6 +183,7 @@ impl RegionServer {
         let membership = Arc::new(Membership {
             edge: edge.clone(),
             engine: engine.clone(),
+            mending: parts.mending.clone(),
             changing: tokio::sync::Mutex::default(),
         });
         let admin = AdminService {
@@ -324,6 +327,7 @@ struct Parts {
     region_ids: Arc<RegionIdStock>,
     addresses: Arc<Addresses>,
     admission: Arc<Admission>,
+    mending: Arc<Mending>,
     metrics: Arc<Metrics>,
     health: Arc<HealthIssues>,
     page_seal: Arc<PageSeal>,
@@ -427,6 +431,7 @@ impl Parts {
             health: self.health.clone(),
             budgets: self.budgets.clone(),
             engine: engine.clone(),
+            mending: self.mending.clone(),
             page_seal: self.page_seal.clone(),
         };
         if let Some(registered) = registered {

@@ -15,6 +15,8 @@ pub enum ChangeReason {
     Balance,
     /// The cluster's replication has changed.
     Replication,
+    /// Some of a member's store files are damaged.
+    Damaged,
     /// The majority of the group is lost, and an administrator recovers it from a survivor.
     LostMajority,
 }
@@ -27,6 +29,7 @@ impl ChangeReason {
             Self::Drain => "drain",
             Self::Balance => "balance",
             Self::Replication => "replication",
+            Self::Damaged => "damaged files",
             Self::LostMajority => "lost majority",
         }
     }
@@ -38,11 +41,12 @@ impl ChangeReason {
             Self::Balance => 2,
             Self::Replication => 3,
             Self::LostMajority => 4,
+            Self::Damaged => 5,
         }
     }
 
     fn of_code(code: u8) -> Result<Self, DecodeError> {
-        [Self::Lost, Self::Drain, Self::Balance, Self::Replication, Self::LostMajority]
+        [Self::Lost, Self::Drain, Self::Balance, Self::Replication, Self::LostMajority, Self::Damaged]
             .into_iter()
             .find(|reason| reason.code() == code)
             .ok_or(DecodeError::Tag { what: "reason of a change of members", found: code })

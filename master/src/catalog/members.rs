@@ -127,7 +127,12 @@ fn check_begin(plan: &ChangePlan, entry: &GroupEntry) -> Result<(), Refusal> {
     if plan.add.is_none() && plan.remove.is_none() {
         return Err(Refusal::Invalid("a change of members adds a replica, removes one, or both".into()));
     }
-    if let Some(server) = plan.add.filter(|server| entry.is_on(*server)) {
+    // A damaged replica makes way for the new one on its own server.
+    let makes_way = plan.remove.filter(|_| plan.reason == ChangeReason::Damaged);
+    let is_taken = |server: &ServerId| {
+        entry.members.iter().any(|(replica, member)| member == server && Some(*replica) != makes_way)
+    };
+    if let Some(server) = plan.add.filter(is_taken) {
         return Err(Refusal::Changed(format!("group {group} already has a replica on server {server}")));
     }
     if let Some(replica) = plan.remove.filter(|replica| !entry.members.contains_key(replica)) {

@@ -164,6 +164,7 @@ fn members_edit(line: &Line<'_>) -> CatalogEdit {
                 Some("lost") | None => ChangeReason::Lost,
                 Some("drain") => ChangeReason::Drain,
                 Some("balance") => ChangeReason::Balance,
+                Some("damaged") => ChangeReason::Damaged,
                 Some(other) => panic!("no such reason: {other}"),
             },
         }),

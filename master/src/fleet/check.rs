@@ -97,6 +97,9 @@ fn group_members(
         let Some(replicas) = observed.inventory.replicas(*server).filter(|_| observed.liveness.is_live(*server)) else {
             continue;
         };
+        if replicas.get(&group).is_some_and(|seen| seen.replica == *replica && seen.damaged) {
+            findings.add("damage", format!("replica {replica} of group {group} on server {server} has damaged files"));
+        }
         match replicas.get(&group) {
             Some(seen) if seen.replica == *replica || seen.replica.0 == 0 => {}
             Some(seen) => {

@@ -264,6 +264,7 @@ fn cancel_members(catalog: &Catalog, group: GroupId) -> Result<Option<CatalogEdi
         ChangeReason::Drain => "end the drain first: `terrane admin undrain SERVER`",
         ChangeReason::Balance if catalog.is_balancing() => "switch balancing off first: `terrane admin balance off`",
         ChangeReason::Replication => "set the replication back: `terrane admin replication N`",
+        ChangeReason::Damaged => "the replica has damaged files",
         ChangeReason::Balance | ChangeReason::LostMajority => "",
     };
     let wanted = match change.reason {
@@ -272,7 +273,7 @@ fn cancel_members(catalog: &Catalog, group: GroupId) -> Result<Option<CatalogEdi
             server.is_some_and(|server| catalog.servers().drain(*server).is_some())
         }
         ChangeReason::Balance => catalog.is_balancing(),
-        ChangeReason::Lost | ChangeReason::Replication | ChangeReason::LostMajority => true,
+        ChangeReason::Lost | ChangeReason::Replication | ChangeReason::Damaged | ChangeReason::LostMajority => true,
     };
     if wanted {
         return Err(invalid(format!("it would begin again at once; {instead}")));

@@ -1,19 +1,21 @@
 //! Decides where replicas and leaderships go. A pure function from a [`World`] to steps, each with its reason.
 //!
 //! Steps are planned one at a time, each on the world that the ones before lead to. In this order: replicas of lost
-//! servers are replaced; groups get as many replicas as asked; draining servers hand over leaderships, then replicas; and
+//! servers are replaced, then damaged ones; groups get as many replicas as asked; draining servers hand over leaderships, then replicas; and
 //! with balancing, the members of a group get distinct zones, and leaderships and replicas spread until every server has
 //! within 10 % of its share.
 //!
 //! Invariants: a step of repair or drain leads to another world in which it is not needed; a step of balancing makes the
 //! spread more even or a path to that shorter, so every plan ends; no step is planned for a group without a ready majority,
-//! and none puts two replicas of a group on one server.
+//! and none puts two replicas of a group on one server. A damaged replica makes way on its own server only if no other
+//! server can take the new one, and only while a majority of the members is ready without it and whole: until the new one
+//! has its copy, the group has a replica less.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use terrane_types::{GroupId, ServerId};
 
-use super::world::{Condition, GroupView, World};
+use super::world::{Condition, GroupView, Unfit, World};
 use crate::catalog::changes::ChangeReason;
 
 /// Steps of one plan; what is left over is planned again when these are made.
@@ -57,6 +59,9 @@ impl Step {
         let group = self.group;
         match self.action {
             Action::Transfer { from, to } => format!("leadership of group {group} from server {from} to {to}"),
+            Action::Members { add: Some(to), remove: Some(from), .. } if to == from => {
+                format!("another replica of group {group} on server {to} in place of its present one")
+            }
             Action::Members { add: Some(to), remove: Some(from), .. } => {
                 format!("replica of group {group} from server {from} to {to}")
             }
@@ -83,6 +88,7 @@ pub fn plan(world: &World, balance: bool) -> (Vec<Step>, World) {
 
 fn next(world: &World, balance: bool) -> Option<Step> {
     let needed = replace_lost(world)
+        .or_else(|| replace_damaged(world))
         .or_else(|| match_replication(world))
         .or_else(|| drain_leader(world))
         .or_else(|| drain_replica(world));
@@ -101,6 +107,7 @@ fn apply(world: &mut World, step: &Step) {
             if let Some(server) = remove {
                 group.members.remove(&server);
                 group.ready.remove(&server);
+                group.unfit.remove(&server);
             }
             if let Some(server) = add {
                 group.members.insert(server, None);
@@ -179,6 +186,21 @@ fn obstacle(world: &World, id: GroupId, group: &GroupView) -> Option<String> {
     let is_lost = |server: &&ServerId| world.is(**server, |view| view.condition == Condition::Lost);
     let is_draining = |server: &&ServerId| world.is(**server, |view| view.draining);
     let lost = group.members.keys().find(is_lost);
+    if let Some(server) = group.unfit.keys().next().filter(|_| lost.is_none() && group.busy.is_empty()) {
+        if group.members.len() == 1 {
+            return Some(format!(
+                "the only replica, on server {server}, has damaged files, and no other has what they held; restore the rows \
+                 from another source"
+            ));
+        }
+        let stays = group.has_majority() && replacement_of_damaged(world, id, group).is_none();
+        return stays.then(|| {
+            format!(
+                "the replica on server {server} has damaged files; it is replaced when another server can take one, or a \
+                 majority of the others is whole and caught up"
+            )
+        });
+    }
     let wants = lost.or_else(|| group.members.keys().find(is_draining));
     let is_missing = group.members.len() < world.replication;
     if wants.is_none() && !is_missing {
@@ -244,6 +266,31 @@ fn replace_lost(world: &World) -> Option<Step> {
     })
 }
 
+fn replace_damaged(world: &World) -> Option<Step> {
+    changeable(world).find_map(|(id, group)| {
+        // A group that is to have fewer replicas loses this one first; see `match_replication`.
+        if group.members.len() > world.replication {
+            return None;
+        }
+        let (from, to) = replacement_of_damaged(world, id, group)?;
+        let why = format!("the replica on server {from} has damaged files, or is gone");
+        Some(members_step(id, Some(to), Some(from), ChangeReason::Damaged, why))
+    })
+}
+
+/// A damaged member, and the server that gets its replacement. The copy comes from a leader that is whole.
+fn replacement_of_damaged(world: &World, id: GroupId, group: &GroupView) -> Option<(ServerId, ServerId)> {
+    group.leader.filter(|leader| !group.unfit.contains_key(leader))?;
+    group.unfit.iter().find_map(|(from, unfit)| {
+        if let Some(to) = target(world, id, group, Some(*from)) {
+            return Some((*from, to));
+        }
+        let is_safe = group.whole().count() > group.members.len() / 2;
+        let can_take = *unfit == Unfit::Discardable && world.is(*from, |view| view.is_eligible());
+        (is_safe && can_take).then_some((*from, *from))
+    })
+}
+
 fn match_replication(world: &World) -> Option<Step> {
     let wanted = world.replication;
     changeable(world).find_map(|(id, group)| {
@@ -263,7 +310,8 @@ fn match_replication(world: &World) -> Option<Step> {
             let is_draining = view.is_none_or(|view| view.draining);
             let leads = group.leader == Some(*server);
             let ready = group.ready.contains(server);
-            (is_lost, !ready, is_draining, !leads, replicas.get(server).copied(), *server)
+            let is_unfit = group.unfit.contains_key(server);
+            (is_lost, is_unfit, !ready, is_draining, !leads, replicas.get(server).copied(), *server)
         })?;
         Some(members_step(id, None, Some(leave), ChangeReason::Replication, why))
     })
@@ -273,7 +321,7 @@ fn drain_leader(world: &World) -> Option<Step> {
     let leaders = world.leaders();
     world.groups.iter().find_map(|(id, group)| {
         let from = group.leader.filter(|leader| world.is(*leader, |view| view.draining))?;
-        let others = group.ready.iter().copied().filter(|server| world.is(*server, |view| view.is_eligible()));
+        let others = group.whole().filter(|server| world.is(*server, |view| view.is_eligible()));
         let to =
             others.min_by_key(|server| (leaders.get(server).copied(), *server != group.planned_leader, *server))?;
         let action = Action::Transfer { from, to };
@@ -376,7 +424,7 @@ fn last_link(
             return Some((group, leader, server));
         }
         let mut hops: Vec<(bool, GroupId, ServerId)> = led_by(world, server)
-            .flat_map(|(id, group)| group.ready.iter().map(move |to| (*to != group.planned_leader, id, *to)))
+            .flat_map(|(id, group)| group.whole().map(move |to| (to != group.planned_leader, id, to)))
             .filter(|(_, _, to)| among.contains(to))
             .collect();
         hops.sort_unstable();

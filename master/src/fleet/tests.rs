@@ -40,7 +40,9 @@ impl Scene {
         let groups = (1..=3).filter_map(|group| {
             let replica = ReplicaId(number(line.argument(&format!("g{group}"))?));
             let members = if leader == Some(server) { list("members").map(member).collect() } else { Vec::new() };
-            Some(GroupSeen { group: GroupId(group), replica, term, leader, applied: 0, members })
+            let damaged = line.argument("damaged") == Some(&format!("g{group}"));
+            let seen = GroupSeen { group: GroupId(group), replica, term, leader, members, ..GroupSeen::default() };
+            Some(GroupSeen { damaged, discardable: !line.words.contains(&"worn"), ..seen })
         });
         let regions = list("regions").map(|region| {
             let (region, epoch) = region.split_once('@').expect("REGION@EPOCH");
@@ -71,6 +73,13 @@ impl Scene {
             "conditions" => {
                 for (server, view) in self.world().servers {
                     writeln!(out, "s{server} {:?} settled={}", view.condition, view.settled).unwrap();
+                }
+            }
+            "unfit" => {
+                for (group, view) in self.world().groups {
+                    view.unfit
+                        .iter()
+                        .for_each(|(server, unfit)| writeln!(out, "g{group} s{server} {unfit:?}").unwrap());
                 }
             }
             "restart-check" => {

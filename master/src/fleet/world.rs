@@ -9,7 +9,7 @@ use std::time::Duration;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use crate::catalog::Catalog;
-use crate::catalog::groups::GroupEntry;
+use crate::catalog::groups::{GroupEntry, GroupState};
 use crate::liveness::{Liveness, Moment, ServerState};
 use crate::observed::Observations;
 
@@ -78,6 +78,15 @@ impl ServerView {
     }
 }
 
+/// What can be done about a member that is damaged or gone, though its server is live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// Its server can take another replica in its place.
+    Discardable,
+    /// Only another server should: it has damaged too many.
+    Elsewhere,
+}
+
 /// An open group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupView {
@@ -85,6 +94,8 @@ pub struct GroupView {
     pub members: BTreeMap<ServerId, Option<ReplicaId>>,
     /// The members that vote, answer the leader and are caught up.
     pub ready: BTreeSet<ServerId>,
+    /// The members whose files are damaged or gone, though their servers are live.
+    pub unfit: BTreeMap<ServerId, Unfit>,
     /// The servers of a change of members that has begun: the new replica's and the leader's.
     pub busy: BTreeSet<ServerId>,
     /// Its leader.
@@ -101,6 +112,11 @@ impl GroupView {
     /// Whether a majority of the members is ready.
     pub fn has_majority(&self) -> bool {
         self.ready.len() > self.members.len() / 2
+    }
+
+    /// The ready members whose files are whole, as far as is known.
+    pub fn whole(&self) -> impl Iterator<Item = ServerId> {
+        self.ready.iter().copied().filter(|server| !self.unfit.contains_key(server))
     }
 }
 
@@ -187,6 +203,7 @@ fn group_view(observed: &Observations, group: GroupId, entry: &GroupEntry) -> Gr
         view.members.iter().filter(|member| member.voter && view.is_caught_up(member)).map(|member| member.server)
     });
     GroupView {
+        unfit: unfit(observed, group, entry),
         ready: ready.filter(|server| observed.liveness.is_live(*server)).collect(),
         members,
         busy,
@@ -195,4 +212,27 @@ fn group_view(observed: &Observations, group: GroupId, entry: &GroupEntry) -> Gr
         version: entry.version,
         bytes: view.map_or(0, |view| view.regions().map(|(_, region)| region.bytes).sum()),
     }
+}
+
+/// The members that are damaged, and those that neither their live server nor the leader has. A group that is not open
+/// everywhere may have members that are not created yet.
+fn unfit(observed: &Observations, group: GroupId, entry: &GroupEntry) -> BTreeMap<ServerId, Unfit> {
+    let view = observed.leader(group).and_then(|_| observed.inventory.group(group));
+    let is_silent = |replica| view.and_then(|view| view.member(replica)).is_some_and(|member| !member.alive);
+    let judge = |(replica, server): (&ReplicaId, &ServerId)| {
+        let replicas = observed.inventory.replicas(*server).filter(|_| observed.liveness.is_live(*server))?;
+        let unfit = match replicas.get(&group) {
+            Some(seen) if seen.replica == *replica && seen.damaged => {
+                if seen.discardable {
+                    Unfit::Discardable
+                } else {
+                    Unfit::Elsewhere
+                }
+            }
+            None if entry.state == GroupState::Open && is_silent(*replica) => Unfit::Discardable,
+            _ => return None,
+        };
+        Some((*server, unfit))
+    };
+    entry.members.iter().filter_map(judge).collect()
 }

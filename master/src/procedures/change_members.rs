@@ -70,10 +70,9 @@ fn decide(context: &MasterContext, group: GroupId, run: &mut Run) -> Option<(Gro
         let change: MemberChange = entry.change?;
         context.observed.with(|observed| {
             let live: BTreeSet<_> = entry.servers().into_iter().filter(|id| observed.liveness.is_live(*id)).collect();
-            let joined = change.add.is_some_and(|(replica, server)| {
-                let replicas = observed.inventory.replicas(server);
-                replicas.and_then(|replicas| replicas.get(&group)).is_some_and(|seen| seen.replica == replica)
-            });
+            let present =
+                change.add.and_then(|(_, server)| Some(observed.inventory.replicas(server)?.get(&group)?.replica));
+            let damaged = observed.inventory.damaged(group);
             let view = observed.inventory.group(group);
             let advanced = change.add.map(|(replica, _)| {
                 let member = view.and_then(|view| view.member(replica));
@@ -83,7 +82,9 @@ fn decide(context: &MasterContext, group: GroupId, run: &mut Run) -> Option<(Gro
                 leader: observed.leader(group),
                 view,
                 live: &live,
-                joined,
+                joined: change.add.is_some_and(|(replica, _)| present == Some(replica)),
+                present,
+                damaged: &damaged,
                 target_quiet_for: change
                     .add
                     .map(|(_, server)| observed.liveness.quiet_for(server, now()))
@@ -107,8 +108,8 @@ async fn carry_out(
     let version = entry.version;
     let record = |edit: CatalogEdit| async move { context.journal.record(&edit).await.map(drop) };
     match step {
-        Next::Join { replica, server } => {
-            context.orders.join_group(group, entry, *replica, *server).await?;
+        Next::Join { replica, server, discard } => {
+            context.orders.join_group(group, entry, *replica, *server, *discard).await?;
             context.observed.with(|observed| observed.inventory.note_replica(*server, group, *replica));
         }
         Next::Learn { replica, server } => {

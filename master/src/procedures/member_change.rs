@@ -16,6 +16,10 @@
 //! confirmed, in this run, that the new replica is no member, since an earlier order may still be on its way. A replica
 //! that is no longer a member removes its files by a separate order (`crate::fleet::strays`), whenever its server is live.
 //!
+//! A damaged replica makes way on its own server if no other can take the new one: the order to create the new one names it, and
+//! the server discards it first. That is ordered only while a majority of the voters is whole and caught up without it; its
+//! number never comes back, as that of a server whose disk was emptied.
+//!
 //! A change whose new replica gets no further is undone: it would keep other changes of its servers from beginning. The time
 //! is measured by one run, so another master begins it again.
 
@@ -48,6 +52,10 @@ pub struct Known<'a> {
     pub live: &'a BTreeSet<ServerId>,
     /// Whether the target has reported its new replica, or created it by order.
     pub joined: bool,
+    /// The replica of the group that the target has reported.
+    pub present: Option<ReplicaId>,
+    /// The servers whose replicas of the group are damaged.
+    pub damaged: &'a BTreeSet<ServerId>,
     /// How long the target has not reported.
     pub target_quiet_for: Duration,
     /// How long the new replica has got no further, in this run.
@@ -61,8 +69,8 @@ pub struct Known<'a> {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Order the target to create its replica.
-    Join { replica: ReplicaId, server: ServerId },
+    /// Order the target to create its replica, in place of a damaged one that it has.
+    Join { replica: ReplicaId, server: ServerId, discard: Option<ReplicaId> },
     /// Order the leader to add the replica as a learner.
     Learn { replica: ReplicaId, server: ServerId },
     /// Order the leader to change the voters.
@@ -97,7 +105,10 @@ pub fn next(group: GroupId, entry: &GroupEntry, known: &Known<'_>) -> Option<Nex
             return Some(wait(format!("server {server}, which is to get a replica, does not report")));
         }
         if !known.joined {
-            return Some(Next::Join { replica, server });
+            return Some(match making_way(entry, &change).filter(|old| known.present == Some(*old)) {
+                Some(old) => discarding(group, (replica, server), old, &change, known),
+                None => Next::Join { replica, server, discard: None },
+            });
         }
     }
     let (Some(_), Some(view)) = (known.leader, known.view.filter(|view| !view.members.is_empty())) else {
@@ -140,6 +151,13 @@ fn give_up(entry: &GroupEntry, change: &MemberChange, known: &Known<'_>) -> Opti
     if let Some(why) = known.view.zip(member).and_then(|(view, member)| stuck(view, member, known.stuck_for)) {
         return Some(Next::Undo { why });
     }
+    // A restart forgets what was damaged. It is found again.
+    if change.state == ChangeState::Joining
+        && making_way(entry, change).is_some_and(|old| known.present == Some(old))
+        && !known.damaged.contains(&server)
+    {
+        return Some(Next::Undo { why: format!("the replica on server {server} is no longer known to be damaged") });
+    }
     // A server that is back before its replica was replaced keeps it.
     let old = change.remove.filter(|_| change.reason == ChangeReason::Lost && change.state == ChangeState::Joining)?;
     let server = entry.members.get(&old).filter(|server| known.live.contains(server))?;
@@ -157,6 +175,43 @@ fn stuck(view: &GroupView, member: &MemberSeen, stuck_for: Duration) -> Option<S
     let patience = if member.alive { STUCK_PATIENCE + verifying } else { SILENT_PATIENCE };
     let (server, seconds) = (member.server, stuck_for.as_secs());
     (stuck_for >= patience).then(|| format!("the new replica on server {server} has got no further for {seconds} s"))
+}
+
+/// The damaged replica that is to make way for the new one on its own server.
+fn making_way(entry: &GroupEntry, change: &MemberChange) -> Option<ReplicaId> {
+    let (_, server) = change.add?;
+    change.remove.filter(|old| entry.members.get(old) == Some(&server))
+}
+
+/// Orders the server to discard its damaged replica, once that costs the group neither its quorum nor its last whole copy.
+fn discarding(
+    group: GroupId,
+    (replica, server): (ReplicaId, ServerId),
+    old: ReplicaId,
+    change: &MemberChange,
+    known: &Known<'_>,
+) -> Next {
+    let (Some(leader), Some(view)) = (known.leader, known.view.filter(|view| !view.members.is_empty())) else {
+        return wait(format!("group {group} has no leader that has reported"));
+    };
+    if leader == server {
+        return match successor(change, view, known) {
+            Some(to) => Next::Transfer { to },
+            None => wait("another member that is live and caught up, to take over the leadership".to_owned()),
+        };
+    }
+    let is_whole = |member: &&MemberSeen| {
+        member.replica != old
+            && view.is_caught_up(member)
+            && known.live.contains(&member.server)
+            && !known.damaged.contains(&member.server)
+    };
+    let whole = view.members.iter().filter(|member| member.voter).filter(is_whole).count();
+    let is_safe = whole > voters(view).len() / 2 && !known.damaged.contains(&leader);
+    if !is_safe {
+        return wait(format!("a majority of group {group} that is whole and caught up without replica {old}"));
+    }
+    Next::Join { replica, server, discard: Some(old) }
 }
 
 /// How far the new replica got, in one run of its change.
@@ -265,7 +320,8 @@ fn undoing(entry: &GroupEntry, change: &MemberChange, view: &GroupView, known: &
         let members = members.iter().copied().filter(|replica| entry.members.contains_key(replica)).collect();
         return Next::End { members };
     }
-    if known.leader == Some(server) {
+    // Of two replicas on one server, only a voter leads.
+    if known.leader == Some(server) && view.member(new).is_some_and(|member| member.voter) {
         let to = view.members.iter().find(|member| {
             member.voter && member.replica != new && known.live.contains(&member.server) && view.is_caught_up(member)
         });

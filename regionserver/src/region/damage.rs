@@ -29,6 +29,11 @@ impl Damage {
         true
     }
 
+    /// Whether any is recorded.
+    pub fn is_any(&self) -> bool {
+        !self.0.lock().is_empty()
+    }
+
     /// A sentence for each damaged place. `whose` names the region.
     pub fn sentences(&self, whose: &str) -> Vec<String> {
         let known = self.0.lock();

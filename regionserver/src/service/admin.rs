@@ -232,7 +232,8 @@ impl AdminService {
         let replica = ReplicaId(request.replica);
         members.insert(replica, self.identity.server);
         self.edge.addresses.set(addresses);
-        self.membership.join(GroupSpec { group: GroupId(request.group), replica, members }).await
+        let discard = (request.discard != 0).then_some(ReplicaId(request.discard));
+        self.membership.join(GroupSpec { group: GroupId(request.group), replica, members }, discard).await
     }
 
     async fn change(&self, request: v1::ChangeTablesRequest) -> Result<u64, Error> {

@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod consistency;
+mod damage;
 mod data_model;
 mod faults;
 mod leadership;

@@ -37,6 +37,13 @@ fn group(world: &World, line: &Line<'_>) -> GroupView {
         ready: line
             .argument("ready")
             .map_or_else(|| members().filter(is_live).collect(), |ready| servers(ready).collect()),
+        unfit: ["damaged", "worn"]
+            .into_iter()
+            .zip([Unfit::Discardable, Unfit::Elsewhere])
+            .flat_map(|(name, unfit)| {
+                line.argument(name).into_iter().flat_map(servers).map(move |server| (server, unfit))
+            })
+            .collect(),
         busy: line.argument("busy").into_iter().flat_map(servers).collect(),
         leader: match line.argument("leader") {
             Some("none") => None,
@@ -118,6 +125,7 @@ fn world_of(servers: &[ServerView], replication: usize, groups: &[(BTreeSet<usiz
             members: members.iter().map(|index| (id(*index), Some(ReplicaId(1)))).collect(),
             leader: leader.filter(|_| ready.len() > members.len() / 2),
             ready,
+            unfit: BTreeMap::new(),
             busy: BTreeSet::new(),
             planned_leader: id(*members.first().unwrap()),
             version: 0,

@@ -37,6 +37,8 @@ struct World {
     stuck: Duration,
     /// Members whose server is live, but that do not answer.
     silent: BTreeSet<ReplicaId>,
+    /// Servers whose replicas are damaged.
+    damaged: BTreeSet<ServerId>,
     declined: BTreeSet<ReplicaId>,
     named: Option<Vec<ReplicaId>>,
 }
@@ -64,6 +66,7 @@ impl World {
             away: Duration::ZERO,
             stuck: Duration::ZERO,
             silent: BTreeSet::new(),
+            damaged: BTreeSet::new(),
             declined: BTreeSet::new(),
             named: None,
             catalog,
@@ -97,6 +100,8 @@ impl World {
             view: Some(&view),
             live: &self.live,
             joined: target.is_some_and(|(replica, server)| self.replicas.get(&server) == Some(&replica)),
+            present: target.and_then(|(_, server)| self.replicas.get(&server).copied()),
+            damaged: &self.damaged,
             target_quiet_for: target.map_or(Duration::ZERO, |(_, server)| {
                 if self.live.contains(&server) { Duration::ZERO } else { self.away }
             }),
@@ -114,10 +119,13 @@ impl World {
         }
         let version = self.entry().version;
         let made = match step {
-            Next::Join { replica, server } => {
+            Next::Join { replica, server, .. } => {
                 let is_live = self.live.contains(server);
                 if is_live {
-                    self.replicas.insert(*server, *replica);
+                    let former = self.replicas.insert(*server, *replica);
+                    // What the server discarded does not answer any more.
+                    self.silent.extend(former.filter(|former| former != replica));
+                    self.damaged.remove(server);
                 }
                 is_live
             }
@@ -235,7 +243,10 @@ impl World {
 
 fn text(step: &Next) -> String {
     match step {
-        Next::Join { replica, server } => format!("join {replica}@s{server}"),
+        Next::Join { replica, server, discard } => {
+            let discard = discard.map_or_else(String::new, |old| format!(" discard={old}"));
+            format!("join {replica}@s{server}{discard}")
+        }
         Next::Learn { replica, server } => format!("learn {replica}@s{server}"),
         Next::Vote { promote, remove } => {
             let part = |name: &str, id: &Option<ReplicaId>| id.map_or_else(String::new, |id| format!(" {name}={id}"));
@@ -264,6 +275,8 @@ fn command(world: &mut World, text_of: &str, out: &mut String) {
         "return" => world.live.extend([server()]),
         "away" => world.away = Duration::from_secs(line.number(1)),
         "stuck" => world.stuck = Duration::from_secs(line.number(1)),
+        "damage" => world.damaged.extend([server()]),
+        "forget-damage" => world.damaged.clear(),
         "silent" => world.silent.extend([replica()]),
         "declines" => world.declined.extend([replica()]),
         "lead" => world.leader = Some(server()),
@@ -363,6 +376,9 @@ fn changes() -> Vec<(u64, Option<u64>, Option<u64>, bool)> {
         (1, Some(2), None, false),
         (3, None, Some(8), false),
         (3, None, Some(10), true),
+        // In place, also that of the leader.
+        (3, Some(3), Some(10), false),
+        (3, Some(1), Some(8), false),
     ]
 }
 
@@ -380,8 +396,13 @@ fn every_failure_at_every_step() {
             version: 0,
             add: add.map(ServerId),
             remove: remove.map(ReplicaId),
-            reason: if old_is_dead { ChangeReason::Lost } else { ChangeReason::Drain },
+            reason: match old_is_dead {
+                true => ChangeReason::Lost,
+                false if old.is_some() && old == add.map(ServerId) => ChangeReason::Damaged,
+                false => ChangeReason::Drain,
+            },
         };
+        baseline.damaged.extend(old.filter(|_| plan.reason == ChangeReason::Damaged));
         assert_eq!(baseline.catalog.apply(&CatalogEdit::BeginMembers(plan), 1), Outcome::Done);
         for failing_step in 0..9 {
             for fate in [Fate::Made, Fate::Unanswered, Fate::Dropped] {
@@ -437,7 +458,9 @@ fn strike(world: &mut World, failure: Failure, plan: &ChangePlan, dead: Option<S
         }
         Failure::LeaderDies => {
             // Another voter leads; the old leader is back at once, as a follower.
-            let others = world.members.values().filter(|(_, voter)| *voter).map(|(server, _)| *server);
+            let answers =
+                |(replica, (_, voter)): &(&ReplicaId, &(ServerId, bool))| *voter && !world.silent.contains(replica);
+            let others = world.members.iter().filter(answers).map(|(_, (server, _))| *server);
             let next = others.filter(|server| world.live.contains(server) && Some(*server) != world.leader).max();
             world.leader = next.or(world.leader);
         }
