@@ -13,6 +13,7 @@
 
 pub mod damaged;
 mod digests;
+mod ended;
 pub mod liveness;
 mod returned;
 pub mod status;

@@ -192,9 +192,18 @@ impl Departures {
                 }
             });
             match adopted.await {
+                Ok(v1::AdoptRegionReply { adopted: true, .. })
+                    if terrane_env::buggify!("an adoption's answer is lost") =>
+                {
+                    return Err(End::GiveUp("no answer came".to_owned()));
+                }
                 Ok(v1::AdoptRegionReply { adopted: true, .. }) => return Ok(()),
                 Ok(reply) => return Err(End::GiveUp(reply.refused)),
-                Err(error) if began.elapsed() >= ADOPT_TIME_MAX => return Err(End::GiveUp(error.to_string())),
+                Err(error)
+                    if began.elapsed() >= ADOPT_TIME_MAX || terrane_env::buggify!("an adoption is given up early") =>
+                {
+                    return Err(End::GiveUp(error.to_string()));
+                }
                 Err(Error::Invalid(invalid)) => return Err(End::GiveUp(invalid.what)),
                 Err(_) => tokio::time::sleep(PAUSES.0).await,
             }

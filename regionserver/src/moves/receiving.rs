@@ -68,6 +68,16 @@ impl Departures {
         let contents = terrane_engine::RegionContents::decode(&request.contents);
         let least_stamp = contents.map_or(0, |contents| contents.point().stamp);
         let adopt = Adopt { id, source, contents: request.contents };
+        if terrane_env::buggify!("an adoption is proposed late") {
+            // As after a call that was given up while its proposal waited.
+            let (group, adopt) = (group.clone(), adopt.clone());
+            terrane_env::task::spawn_named("late adoption", async move {
+                tokio::time::sleep(Duration::from_millis(terrane_env::rand::range(0..1_000))).await;
+                drop(group.propose(Proposal::Adopt { adopt, least_stamp }).await);
+            });
+            let message = "the adoption waits".to_owned();
+            return Err(Error::Unavailable { message, retry_after: PAUSES.0 });
+        }
         match group.propose(Proposal::Adopt { adopt, least_stamp }).await {
             Ok(Reply::Adopted) => Ok(v1::AdoptRegionReply { adopted: true, refused: String::new() }),
             Ok(refused) => Ok(v1::AdoptRegionReply { adopted: false, refused: refused.refusal() }),

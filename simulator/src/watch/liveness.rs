@@ -9,7 +9,7 @@ use terrane_client::{
 use terrane_types::GroupId;
 use terrane_types::limits::ROW_BYTES_MAX;
 
-use super::{now, returned};
+use super::{ended, now, returned};
 use crate::context::Context;
 use crate::nodes::address;
 use crate::scenario::{connect, passes};
@@ -115,6 +115,7 @@ async fn works(client: &Client, context: &Context) -> Result<(), String> {
     context.watch.check_map(&regions, context);
     replicas_are_equal(client, context).await?;
     check_is_clean(client, context).await?;
+    ended::procedures(client, context).await?;
     returned::everything(context).await
 }
 
