@@ -5,7 +5,6 @@ pub mod expiry;
 pub mod families;
 pub mod held;
 pub mod ledger;
-pub mod linearizability;
 pub mod linked;
 pub mod meta;
 pub mod presence;
@@ -14,3 +13,5 @@ pub mod resources;
 pub mod settings;
 pub mod staleness;
 pub mod versions;
+
+pub use terrane_linearizability as linearizability;

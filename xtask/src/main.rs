@@ -5,6 +5,7 @@
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
 //! - `faults` injects faults into clusters of real processes and measures the effect.
 //! - `failover` measures how long clients wait for each region when a process or a disk fails.
+//! - `chaos` torments a cluster of real processes at random, and checks the history of its clients.
 //! - `scale` adds servers to a loaded cluster and measures how it spreads.
 //! - `fuzz` builds the fuzz driver and runs its targets.
 //! - `sim` builds the simulator and runs one seed, or many.
@@ -19,6 +20,7 @@
     reason = "a tool for the checkout that never runs in a node or in the simulation"
 )]
 
+mod chaos;
 mod dev_cluster;
 mod dist;
 mod examples;
@@ -38,7 +40,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  check            what CI runs: format, lints, documents, tidy, tests, simulated environment, interleavings, examples
+  check            what CI runs: format, lints, documents, tidy, tests, simulated environment, interleavings, examples,
+                   two minutes of chaos
   fix              format the sources
   tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full
   examples         run every Rust example against a cluster
@@ -49,6 +52,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   failover         the gap that clients see in each region when a server, a disk or a master fails (--fault NAME,
                    --runs N: of each fault, default 9, --masters N, --servers N, --regions N, --tasks N,
                    --log-mib N: before a restart, --binary FILE, --json)
+  chaos            random kills, stops, drains, moves, splits and merges under load, and a check of everything that the
+                   clients saw (--seed N: draws the same faults, --minutes M: of faults, default 2, --binary FILE)
   scale            3, 6 and 9 servers under load: how rows, leaderships and replicas spread, the gap that clients see
                    meanwhile, and the processor time per call (--seconds N: of each load, --regions N, --tasks N,
                    --binary FILE, --json)
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
         ("interleavings", rest) => interleavings::run(&root(), rest),
         ("faults", rest) => faults::run(&root(), rest),
         ("failover", rest) => failover::run(&root(), rest),
+        ("chaos", rest) => chaos::run(&root(), rest),
         ("scale", rest) => scale::run(&root(), rest),
         ("fuzz", rest) => fuzz::run(&root(), rest),
         ("check", []) => steps::check(&root()),

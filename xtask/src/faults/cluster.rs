@@ -71,7 +71,7 @@ impl Role {
     }
 
     /// Starts it; the channel gets the first line that it prints.
-    fn spawn(&mut self) -> anyhow::Result<Receiver<String>> {
+    pub fn spawn(&mut self) -> anyhow::Result<Receiver<String>> {
         let errors = File::options().create(true).append(true).open(&self.log).context("opening a log")?;
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
@@ -245,6 +245,13 @@ impl Cluster {
         self.servers[server].arguments.extend(flags.iter().cloned());
     }
 
+    /// Adds flags to all masters before they start.
+    pub fn add_master_flags(&mut self, flags: &[&str]) {
+        for master in &mut self.masters {
+            master.arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        }
+    }
+
     pub fn server_directory(&self, server: usize) -> PathBuf {
         self.data.path().join(format!("server-{server}"))
     }
@@ -316,7 +323,11 @@ impl Cluster {
     }
 
     pub fn wait_until_well(&self) -> anyhow::Result<()> {
-        eventually("status finds nothing wrong", || {
+        self.wait_until_well_within(WAIT_MAX)
+    }
+
+    pub fn wait_until_well_within(&self, limit: Duration) -> anyhow::Result<()> {
+        eventually_within(limit, "status finds nothing wrong", || {
             let status = self.json(&["status", "--timeout", "2s"])?;
             ensure!(status["healthy"] == true && status["live"] == status["servers"], "{}", status["troubles"]);
             Ok(())
@@ -443,12 +454,21 @@ fn last_json(text: &str) -> anyhow::Result<Value> {
 }
 
 /// Repeats a check until it holds.
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
-    let deadline = Instant::now() + WAIT_MAX;
+pub fn eventually<T>(what: &str, look: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    eventually_within(WAIT_MAX, what, look)
+}
+
+/// Repeats a check until it holds, for so long at most.
+pub fn eventually_within<T>(
+    limit: Duration,
+    what: &str,
+    mut look: impl FnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let deadline = Instant::now() + limit;
     loop {
         match look() {
             Ok(found) => return Ok(found),
-            Err(error) if Instant::now() >= deadline => bail!("{what}: not within {} s: {error:#}", WAIT_MAX.as_secs()),
+            Err(error) if Instant::now() >= deadline => bail!("{what}: not within {} s: {error:#}", limit.as_secs()),
             Err(_) => thread::park_timeout(LOOK_EVERY),
         }
     }

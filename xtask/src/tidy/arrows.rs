@@ -50,6 +50,8 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-bench-client", May::Only(&["terrane-client", "terrane-proto", "terrane-types", "terrane-env"])),
     (BINARY, May::Any),
     ("terrane-tests", May::Any),
+    ("terrane-linearizability", May::Only(&["terrane-types"])),
+    ("terrane-chaos", May::Only(&["terrane-client", "terrane-linearizability"])),
     ("terrane-simulator", May::Any),
     ("terrane-examples", May::Any),
     ("terrane-fuzz", May::Any),
@@ -139,6 +141,7 @@ fn examine_manifest(file: &str, manifest: &Table, workspace: &Table) -> Vec<Find
                 if name == BINARY
                     || name == "terrane-tests"
                     || name == "terrane-simulator"
+                    || name == "terrane-chaos"
                     || section == "dev-dependencies" =>
             {
                 None

@@ -25,6 +25,8 @@ const CRATES: &[&str] = &[
     "cli",
     "tests",
     "testscript",
+    "linearizability",
+    "chaos",
     "xtask",
 ];
 

@@ -5,8 +5,11 @@
 //! memoisation of Lowe. `register` says what an operation does to a key: a column with at most one visible version, as
 //! Terrane serves it if every timestamp comes from the server.
 //!
-//! The order of calls and returns is the order in which the history learns of them, which is exact on the one thread of a
-//! simulation. Times are only shown.
+//! The order of calls and returns is the order in which the history learns of them: exact on the one thread of a
+//! simulation, and exact between processes if a call is recorded before it is sent and a return after it was received.
+//! Times are only shown.
+//!
+//! A crate of its own, so that the simulator and the chaos test of real processes share one checker.
 //!
 //! - An update with an unknown outcome may take effect at any moment after its call, or never.
 //! - An operation that is known to be refused has no effect and is left out.
@@ -44,14 +47,14 @@ pub struct OpId(usize);
 
 /// One operation.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+struct Record {
     client: String,
     key: Vec<u8>,
-    pub(crate) op: Op,
-    pub(crate) outcome: Outcome,
-    pub(crate) called: u64,
+    op: Op,
+    outcome: Outcome,
+    called: u64,
     /// `u64::MAX` while it is open.
-    pub(crate) returned: u64,
+    returned: u64,
     began: Duration,
     ended: Duration,
 }
