@@ -66,20 +66,20 @@ impl Orders {
         Self { journal, observed, identity, channels: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Creates a replica of a group on a server.
+    /// Creates a replica of a group on a server. `lead`: it starts the group's first election.
     pub async fn create_group(
         &self,
         group: GroupId,
         entry: &GroupEntry,
-        replica: ReplicaId,
-        server: ServerId,
+        (replica, server): (ReplicaId, ServerId),
+        lead: bool,
     ) -> Result<(), Error> {
         let request = v1::CreateGroupRequest {
             hello: Some(self.hello(server)),
             group: group.0,
             replica: replica.0,
             members: self.members(entry),
-            lead: server == entry.planned_leader,
+            lead,
         };
         let mut client = self.client(server)?;
         answer(client.create_group(request)).await.map(|_| ())

@@ -47,14 +47,15 @@ pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Erro
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
     // If its members change, or it is abandoned, the driver starts over with what the catalog then says.
     while context.journal.read(|catalog| catalog.groups().get(group) == Some(&entry)) {
-        let phase = creation.phase();
-        if phase == Phase::Complete {
-            return context.journal.record(&CatalogEdit::OpenGroup { group }).await.map(|_| ());
-        }
         let is_live = |replica: ReplicaId| {
             let server = entry.members.get(&replica).copied().unwrap_or_default();
             context.observed.with(|observed| observed.liveness.is_live(server))
         };
+        creation.stand_in(entry.members.keys().copied(), is_live);
+        let phase = creation.phase();
+        if phase == Phase::Complete {
+            return context.journal.record(&CatalogEdit::OpenGroup { group }).await.map(|_| ());
+        }
         if entry.state == GroupState::Creating && creation.serves_without(is_live) {
             context.journal.record(&CatalogEdit::ServeGroup { group }).await?;
             continue;
@@ -90,8 +91,11 @@ fn resume(context: &MasterContext, group: GroupId) -> Option<(GroupEntry, GroupC
 
 /// Orders every member whose turn it is; returns one that did not follow, and why.
 async fn round(context: &MasterContext, group: GroupId, entry: &GroupEntry, creation: &mut GroupCreation) -> String {
-    let orders = creation.next().into_iter().map(|replica| async move {
-        (replica, context.orders.create_group(group, entry, replica, entry.members[&replica]).await)
+    let next: Vec<(ReplicaId, bool)> =
+        creation.next().into_iter().map(|replica| (replica, creation.is_first(replica))).collect();
+    let orders = next.into_iter().map(|(replica, lead)| async move {
+        let at = (replica, entry.members[&replica]);
+        (replica, context.orders.create_group(group, entry, at, lead).await)
     });
     let mut waiting = String::new();
     for (replica, answer) in join_all(orders).await {

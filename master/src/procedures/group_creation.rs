@@ -3,7 +3,9 @@
 //! A group is open when all members have their replicas, or a majority has and the servers of the others are not live.
 //!
 //! First as many followers as make a quorum with the leader, then the planned leader, then the other followers. The
-//! leader starts an election as soon as it has its replica, and wins it only if a quorum can answer.
+//! leader starts an election as soon as it has its replica, and wins it only if a quorum can answer. If the planned leader's
+//! server is not live, a member whose server is takes its place. Should both start the first election, that does no harm:
+//! they begin with the same members, and one of them wins.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +29,7 @@ pub enum Phase {
 /// The creation of one group.
 #[derive(Debug)]
 pub struct GroupCreation {
-    /// The planned leader's replica, until it is created.
+    /// The replica that is to start the first election, until it is created: the planned leader's, or that of its stand-in.
     leader: Option<ReplicaId>,
     /// Followers without a replica.
     followers: BTreeSet<ReplicaId>,
@@ -46,6 +48,23 @@ impl GroupCreation {
         let followers_to_spare = entry.members.len() - quorum;
         let leader = leader.first().copied();
         (entry.state != GroupState::Open).then_some(Self { leader, followers, followers_to_spare })
+    }
+
+    /// Lets a member that `is_live` accepts start the first election if the one that was to start it is not live. `members`:
+    /// of the group.
+    pub fn stand_in(&mut self, members: impl IntoIterator<Item = ReplicaId>, is_live: impl Fn(ReplicaId) -> bool) {
+        let Some(away) = self.leader.filter(|leader| !is_live(*leader)) else { return };
+        // One that has its replica already is told once more.
+        if let Some(other) = members.into_iter().find(|member| is_live(*member)) {
+            self.followers.insert(away);
+            self.followers.remove(&other);
+            self.leader = Some(other);
+        }
+    }
+
+    /// Whether a replica is to start the first election.
+    pub fn is_first(&self, replica: ReplicaId) -> bool {
+        self.leader == Some(replica)
     }
 
     /// How far the creation has got.

@@ -52,6 +52,7 @@ impl World {
             }
             "group" => self.group_answers(&line, out),
             "replica" => self.replica_answers(&line, out),
+            "lost" => self.lose_servers(&line, out),
             _ => {
                 let edit = scripts::edit(&line).unwrap_or_else(|| panic!("no such command: {text}"));
                 scripts::apply(&mut self.catalog, &edit, 1, out);
@@ -98,6 +99,20 @@ impl World {
             "done" => creation.created(replica),
             "away" => {}
             other => panic!("no such answer: {other}"),
+        }
+        self.show_creation(out);
+    }
+
+    /// `lost 10`: the servers of these members are not live.
+    fn lose_servers(&mut self, line: &Line<'_>, out: &mut String) {
+        let (group, creation) = self.creation.as_mut().expect("a creation");
+        let lost: Vec<ReplicaId> = (1..line.words.len()).map(|word| ReplicaId(line.number(word))).collect();
+        let members = self.catalog.groups().get(*group).expect("a known group").members.keys().copied();
+        creation.stand_in(members, |replica| !lost.contains(&replica));
+        if creation.serves_without(|replica| !lost.contains(&replica)) {
+            let edit = CatalogEdit::ServeGroup { group: *group };
+            self.record(edit, out);
+            return;
         }
         self.show_creation(out);
     }

@@ -26,9 +26,8 @@ const EQUAL_WITHIN: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Troubles that are no fault of the cluster.
 const LEGAL: [&str; 2] = ["has no row to split at", "hands over its leaderships until syncs"];
-/// What is legal while a server is away for good: a group that was to be created on it waits for it; every group with a region
-/// is probed later. Its replicas have to be replaced, for which there may be too few servers.
-const LEGAL_WITHOUT_A_SERVER: [&str; 2] = ["has no leader", "start another server"];
+/// What is legal while a server is away for good: its replicas have to be replaced, for which there may be too few servers.
+const LEGAL_WITHOUT_A_SERVER: [&str; 1] = ["start another server"];
 
 /// Waits until all is well, and checks that all works.
 pub async fn until_well(context: Context) -> Result<(), Error> {
@@ -89,7 +88,7 @@ fn complaint(status: &ClusterStatus, context: &Context) -> Option<String> {
     if status.servers.len() < servers || !away.is_empty() {
         return Some(format!("{} of {servers} servers are known, not live: {away:?}", status.servers.len()));
     }
-    if status.groups_without_leader > 0 && lost.is_none() {
+    if status.groups_without_leader > 0 {
         return Some(format!("{} groups have no leader", status.groups_without_leader));
     }
     // Without that server the master waits for it.
