@@ -109,9 +109,10 @@ done
 for pid in "${server_pids[@]}"; do await_ready "${name_of[$pid]}"; done
 
 echo "ready: TERRANE_MASTERS=$all_masters, data and logs in $data; press Ctrl-C to stop"
-# The cluster survives the loss of processes, even of all masters: report it and continue while a server runs.
+# The cluster survives the loss of processes, and a process that was started again is no longer a child of this script. So
+# report each end, and continue while any child runs: masters must not stop because all servers were restarted one by one.
 alive=("${master_pids[@]}" "${server_pids[@]}")
-while ((${#server_pids[@]})); do
+while ((${#alive[@]})); do
     status=0
     wait -n -p ended "${alive[@]}" || status=$?
     echo "${name_of[$ended]} exited with status $status; start it again with:" >&2
@@ -119,9 +120,6 @@ while ((${#server_pids[@]})); do
     still_alive=()
     for pid in "${alive[@]}"; do [[ $pid == "$ended" ]] || still_alive+=("$pid"); done
     alive=("${still_alive[@]}")
-    servers_alive=()
-    for pid in "${server_pids[@]}"; do [[ $pid == "$ended" ]] || servers_alive+=("$pid"); done
-    server_pids=("${servers_alive[@]}")
 done
-echo "all servers have stopped; the logs are in $data" >&2
+echo "every process that this script started has ended; the logs are in $data" >&2
 exit 1
