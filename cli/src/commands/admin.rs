@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{connect, fleet, recover_group};
 use crate::args::client::Admin;
 use crate::failure::{During, Failure};
-use crate::output::{Output, bytes_rounded, bytes_text, duration_text};
+use crate::output::{Output, bytes_rounded, duration_text};
 use crate::progress::Progress;
 
 pub async fn run(command: Admin) -> Result<(), Failure> {
@@ -125,7 +125,7 @@ impl Work {
                 failures: &done.failures,
             })?;
         } else {
-            let (bytes, time) = (bytes_text(done.bytes_done), duration_text(elapsed));
+            let (bytes, time) = (bytes_rounded(done.bytes_done), duration_text(elapsed));
             output
                 .line(&format!("{what} {} replicas on {} servers, {bytes} in {time}", done.replicas, done.servers))?;
         }

@@ -11,7 +11,7 @@ use terrane_client::{
 use super::connect;
 use crate::args::client::{BalanceWord, Connection};
 use crate::failure::{During, Failure};
-use crate::output::{Output, bytes_rounded, duration_text};
+use crate::output::{Output, bytes_rounded};
 use crate::progress::Progress;
 
 /// How often a drain is looked at.
@@ -66,13 +66,21 @@ fn print_procedures(output: &mut Output, procedures: &[ProcedureInfo]) -> Result
             procedure.owner.clone(),
             procedure.state.clone(),
             steps,
-            duration_text(Duration::from_secs(procedure.since.as_secs())),
+            since_text(procedure.since),
             procedure.reason.clone(),
             procedure.waits_for.clone(),
         ]
     };
     let heading = ["id", "kind", "subject", "owner", "state", "steps", "since", "reason", "waits for"];
     output.table(&heading, procedures.iter().map(row).collect())
+}
+
+/// Masters tell whole seconds.
+fn since_text(since: Duration) -> String {
+    match since.as_secs() {
+        seconds if seconds < 60 => format!("{seconds} s"),
+        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
 }
 
 fn procedure_line(procedure: &ProcedureInfo) -> ProcedureLine<'_> {
@@ -336,7 +344,7 @@ fn print_plan(output: &mut Output, plan: &BalancePlan, mode: BalanceMode) -> Res
     if plan.steps.is_empty() {
         output.line("nothing to move")?;
     } else {
-        let what = if mode == BalanceMode::DryRun { "would be moved" } else { "planned" };
+        let what = if mode == BalanceMode::DryRun { "would follow" } else { "follow" };
         output.line(&format!("{} steps {what}:", plan.steps.len()))?;
         for step in &plan.steps {
             output.line(&format!("- {}: {}", step.action, step.reason))?;
