@@ -8,17 +8,21 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, ensure};
+
 use super::dice::Dice;
 use super::journal::Journal;
 use super::orders::Orders;
 use super::processes::{Processes, Target};
-use crate::faults::cluster::{Cluster, let_it_run};
+use crate::faults::cluster::{Cluster, eventually_within, let_it_run};
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Pause between two faults, in milliseconds.
 const PAUSE_MS: std::ops::RangeInclusive<u64> = 200..=2_500;
 /// Servers that fail at a time.
 const SERVERS_MAX: usize = 2;
+/// For the cluster to become healthy, with a clean check, after the last fault. On a busy machine it takes a minute.
+const HEALTHY_MAX: Duration = Duration::from_secs(300);
 /// For processes and orders to end after the last fault.
 const HEAL_MAX: Duration = Duration::from_secs(240);
 
@@ -51,17 +55,34 @@ impl<'a> Nemesis<'a> {
         Ok(())
     }
 
-    /// Ends all faults, and waits until every process runs and no order is open.
+    /// Ends all faults, and waits until every process runs, no order is open, and the cluster is healthy.
     pub fn heal(&mut self) -> anyhow::Result<()> {
-        self.processes.hasten();
+        self.processes.hasten(true);
         self.orders.hasten();
         let deadline = Instant::now() + HEAL_MAX;
         while self.processes.are_harmed() || self.orders.are_open() {
             let waits = || format!("{} {}", self.processes.describe(), self.orders.describe());
-            anyhow::ensure!(Instant::now() < deadline, "not over after {} s: {}", HEAL_MAX.as_secs(), waits());
+            ensure!(Instant::now() < deadline, "not over after {} s: {}", HEAL_MAX.as_secs(), waits());
             self.look()?;
             let_it_run(LOOK_EVERY);
         }
+        self.processes.hasten(false);
+        self.journal.tell("the faults are over; waiting for a healthy cluster");
+        self.cluster.wait_until_well_within(HEALTHY_MAX)?;
+        let check = || self.cluster.succeed(&["admin", "check"]);
+        eventually_within(HEALTHY_MAX, "`admin check` finds nothing wrong", check)?;
+        self.journal.tell("healthy");
+        Ok(())
+    }
+
+    /// A server of the healthy cluster loses its disk: what two of three lost disks had would be lost rightly.
+    pub fn lose_disk(&mut self) -> anyhow::Result<()> {
+        let (server, away) = (self.dice.below(self.cluster.servers.len()), self.dice.ms(0..=6_000));
+        let servers = self.cluster.json_lines(&["admin", "servers"])?;
+        let listed = servers.iter().find(|listed| listed["address"] == self.cluster.addresses[server]);
+        let number = listed.context("every server is listed")?["server"].to_string();
+        self.processes.lose_disk(self.cluster, self.journal, server, away)?;
+        self.orders.lose(number);
         Ok(())
     }
 

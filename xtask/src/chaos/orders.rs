@@ -20,8 +20,8 @@ const TIMEOUT: &str = "30s";
 const RUNNING_FOR_MAX: Duration = Duration::from_secs(90);
 /// For a list of regions, which the nemesis waits for.
 const LIST_TIMEOUT: &str = "2s";
-/// Pause between two tries to end a drain.
-const UNDRAIN_EVERY: Duration = Duration::from_secs(3);
+/// Pause between two tries to end a drain, or to remove a lost server.
+const TRY_EVERY: Duration = Duration::from_secs(3);
 
 /// A command that runs.
 struct Order {
@@ -37,21 +37,29 @@ struct Drain {
     undrain_tried: Option<Instant>,
 }
 
-/// The commands that run, and the drain.
+/// A server number that does not return, since its disk is lost.
+struct Lost {
+    server: String,
+    tried: Instant,
+}
+
+/// The commands that run, the drain, and the lost server.
 #[derive(Default)]
 pub struct Orders {
     running: Vec<Order>,
     drain: Option<Drain>,
+    lost: Option<Lost>,
 }
 
 impl Orders {
     pub fn are_open(&self) -> bool {
-        !self.running.is_empty() || self.drain.is_some()
+        !self.running.is_empty() || self.drain.is_some() || self.lost.is_some()
     }
 
     pub fn describe(&self) -> String {
         let drained = self.drain.as_ref().map(|drain| format!("{} is drained", drain.address));
-        self.running.iter().map(|order| order.words.clone()).chain(drained).collect::<Vec<_>>().join(", ")
+        let lost = self.lost.as_ref().map(|lost| format!("server number {} is lost", lost.server));
+        self.running.iter().map(|order| order.words.clone()).chain(drained).chain(lost).collect::<Vec<_>>().join(", ")
     }
 
     /// The drain is due to end.
@@ -98,6 +106,11 @@ impl Orders {
         self.begin(cluster, journal, ("merges", &["merge", &id(&regions[at]), &id(&regions[at + 1])]))
     }
 
+    /// This number does not return: it is removed when its replicas have been replaced.
+    pub fn lose(&mut self, server: String) {
+        self.lost = Some(Lost { server, tried: Instant::now() });
+    }
+
     fn has_room(&self) -> bool {
         self.running.len() < RUNNING_MAX
     }
@@ -140,12 +153,27 @@ impl Orders {
             }
         }
         self.running = still;
-        self.undrain(cluster, journal)
+        self.undrain(cluster, journal)?;
+        self.decommission(cluster, journal)
+    }
+
+    /// Removes the number of a lost server, which is refused until its replicas have been replaced.
+    fn decommission(&mut self, cluster: &Cluster, journal: &mut Journal) -> anyhow::Result<()> {
+        let Some(lost) = self.lost.as_mut().filter(|lost| lost.tried.elapsed() >= TRY_EVERY) else { return Ok(()) };
+        lost.tried = Instant::now();
+        let output = cluster.run(&["admin", "decommission", &lost.server, "--timeout", LIST_TIMEOUT])?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        // An earlier answer may be lost.
+        if output.status.success() || errors.contains("does not exist") {
+            journal.tell(&format!("server number {} is replaced and removed", lost.server));
+            self.lost = None;
+        }
+        Ok(())
     }
 
     fn undrain(&mut self, cluster: &Cluster, journal: &mut Journal) -> anyhow::Result<()> {
         let Some(drain) = &mut self.drain else { return Ok(()) };
-        let is_tried = drain.undrain_tried.is_some_and(|at| at.elapsed() < UNDRAIN_EVERY);
+        let is_tried = drain.undrain_tried.is_some_and(|at| at.elapsed() < TRY_EVERY);
         if Instant::now() < drain.until || is_tried {
             return Ok(());
         }

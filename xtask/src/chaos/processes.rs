@@ -60,7 +60,7 @@ enum State {
 #[derive(Default)]
 pub struct Processes {
     harmed: Vec<Harm>,
-    /// No process stays stopped or away from now on.
+    /// No process stays stopped or away.
     hastened: bool,
 }
 
@@ -91,15 +91,32 @@ impl Processes {
         self.harmed.iter().map(state).collect::<Vec<_>>().join(", ")
     }
 
-    /// All faults are due to end.
-    pub fn hasten(&mut self) {
-        self.hastened = true;
+    /// All faults are due to end, and end at once, until told otherwise.
+    pub fn hasten(&mut self, hastened: bool) {
+        self.hastened = hastened;
     }
 
     pub fn kill(&mut self, cluster: &mut Cluster, journal: &mut Journal, target: Target, away: Duration) {
         journal.count("kills", &format!("kill -9 {target}, back after {:.1} s", away.as_secs_f64()));
         target.role(cluster).kill();
         self.harmed.push(Harm { target, state: State::Away(Instant::now() + away) });
+    }
+
+    /// Kills a server and loses its disk: it starts as a new one.
+    pub fn lose_disk(
+        &mut self,
+        cluster: &mut Cluster,
+        journal: &mut Journal,
+        server: usize,
+        away: Duration,
+    ) -> anyhow::Result<()> {
+        let target = Target::Server(server);
+        let when = format!("back after {:.1} s", away.as_secs_f64());
+        journal.count("lost disks", &format!("kill -9 {target}, its directory is removed, {when}"));
+        target.role(cluster).kill();
+        std::fs::remove_dir_all(cluster.server_directory(server)).context("removing a server's directory")?;
+        self.harmed.push(Harm { target, state: State::Away(Instant::now() + away) });
+        Ok(())
     }
 
     pub fn kill_all(&mut self, cluster: &mut Cluster, journal: &mut Journal, away: Duration) {
