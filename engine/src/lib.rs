@@ -56,6 +56,9 @@ mod source;
 mod split_point;
 mod store_file;
 
+/// The durable formats of an engine.
+pub const FORMATS: &[terrane_types::versions::FormatVersions] = &[store_file::VERSIONS, manifest::VERSIONS];
+
 pub use boxed::BoxFuture;
 pub use check::{Recorded, check};
 pub use compaction::{CompactionProgress, CompactionTotals, Verdict, verdict};

@@ -18,7 +18,7 @@ use terrane_types::GroupId;
 
 pub(crate) use examine::examine;
 pub(crate) use family::FamilyRecord;
-pub(crate) use record::{Families, FileRecord, GroupRecord, Record, RegionRecord};
+pub(crate) use record::{Families, FileRecord, GroupRecord, Record, RegionRecord, VERSIONS};
 
 use crate::Error;
 use crate::codec::{FRAME_HEADER_BYTES, frame, unframe};

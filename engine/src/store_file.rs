@@ -52,6 +52,7 @@ use crate::descriptors::Descriptors;
 pub use block_cache::FamilyReadCounts;
 pub(crate) use block_cache::FamilyReads;
 pub use builder::StoreFileBuilder;
+pub(crate) use footer::VERSIONS;
 pub(crate) use properties::StoreFileProperties;
 pub(crate) use reader::StoreFile;
 pub(crate) use writer::{StoreFileOptions, StoreFileWriter};

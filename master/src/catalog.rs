@@ -32,6 +32,7 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use terrane_types::versions::LEVEL_UNRECORDED;
 use terrane_types::{
     ClusterId, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
@@ -62,6 +63,8 @@ const VERSION_WITH_REQUESTS: u16 = 3;
 const VERSION_WITH_MEMBER_CHANGES: u16 = 4;
 /// The first checkpoint version with moves of regions.
 const VERSION_WITH_MOVES: u16 = 5;
+/// The first checkpoint version with the feature level.
+const VERSION_WITH_LEVEL: u16 = 7;
 /// The numbers of replicas that a group can have.
 pub const REPLICATIONS: [u32; 3] = [1, 3, 5];
 
@@ -80,6 +83,8 @@ pub struct Catalog {
     /// Whether an administrator has switched off that replicas and leaderships are spread.
     balancing_off: bool,
     moves: Moves,
+    /// The feature level of the cluster, once it is recorded.
+    level: Option<u32>,
 }
 
 impl Catalog {
@@ -136,6 +141,11 @@ impl Catalog {
     /// The moves of regions.
     pub const fn moves(&self) -> &Moves {
         &self.moves
+    }
+
+    /// The feature level of the cluster.
+    pub fn level(&self) -> u32 {
+        self.level.unwrap_or(LEVEL_UNRECORDED)
     }
 
     /// Whether replicas and leaderships are spread without being asked.
@@ -201,6 +211,7 @@ impl Catalog {
             CatalogEdit::RemoveTable { table } => self.remove_table(*table),
             CatalogEdit::IndexRegions { regions } => Ok(self.index_regions(regions, stamp)),
             CatalogEdit::AddPageKey { id, secret } => self.add_page_key(*id, *secret, stamp),
+            CatalogEdit::RaiseLevel { level } => self.raise_level(*level),
             CatalogEdit::Requested { id, edit } => Ok(self.requested(*id, edit, stamp)),
         };
         applied.unwrap_or_else(Outcome::Refused)
@@ -277,6 +288,15 @@ impl Catalog {
         match self.groups.replicas_on(server) {
             0 => self.servers.remove(server),
             replicas => return Err(Refusal::Changed(format!("server {server} still has {replicas} replicas"))),
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn raise_level(&mut self, level: u32) -> Result<Outcome, Refusal> {
+        match self.level() {
+            known if level <= known => {}
+            known if level == known + 1 => self.level = Some(level),
+            known => return Err(Refusal::Changed(format!("the cluster is at feature level {known}"))),
         }
         Ok(Outcome::Done)
     }
@@ -425,7 +445,20 @@ impl Catalog {
         regions.iter().filter(|region| self.groups.get(region.group).is_some()).cloned().collect()
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    /// The lowest version of a checkpoint that can express this catalog: masters of an older build read it while the cluster
+    /// is at their level.
+    pub(crate) fn version(&self) -> u16 {
+        if self.level.is_some() {
+            VERSION_WITH_LEVEL
+        } else if self.moves == Moves::default() && !self.ids.has_moves() {
+            VERSION_WITH_MEMBER_CHANGES
+        } else {
+            VERSION_WITH_MOVES
+        }
+    }
+
+    /// Encodes the catalog of a checkpoint of this version, which is [`Catalog::version`].
+    pub(crate) fn encode(&self, out: &mut Writer, version: u16) {
         out.u8(u8::from(self.bootstrap.is_some()));
         if let Some(bootstrap) = &self.bootstrap {
             bootstrap.encode(out);
@@ -441,8 +474,13 @@ impl Catalog {
         self.servers.encode_marks(out);
         members::encode_changes(&self.groups, out);
         out.u8(u8::from(self.balancing_off));
-        self.ids.encode_moves(out);
-        self.moves.encode(out);
+        if version >= VERSION_WITH_MOVES {
+            self.ids.encode_moves(out);
+            self.moves.encode(out);
+        }
+        if version >= VERSION_WITH_LEVEL {
+            out.u32(self.level());
+        }
     }
 
     /// Decodes the catalog of a checkpoint of this version.
@@ -464,6 +502,7 @@ impl Catalog {
             requests: Requests::default(),
             balancing_off: false,
             moves: Moves::default(),
+            level: None,
         };
         if version >= VERSION_WITH_KEYS_AND_NAMESPACES {
             catalog.page_keys = PageKeys::decode(from)?;
@@ -486,6 +525,9 @@ impl Catalog {
         if version >= VERSION_WITH_MOVES {
             catalog.ids.decode_moves(from)?;
             catalog.moves = Moves::decode(from)?;
+        }
+        if version >= VERSION_WITH_LEVEL {
+            catalog.level = Some(from.u32()?);
         }
         Ok(catalog)
     }

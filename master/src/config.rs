@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use terrane_types::versions::Levels;
+
 /// How often servers report, and thus how old the master's view of leaders and sizes may be.
 pub const REPORT_EVERY_DEFAULT: Duration = Duration::from_millis(500);
 /// How long a server may be away by default: longer than a reboot takes.
@@ -30,6 +32,8 @@ pub struct MasterConfig {
     pub report_every: Duration,
     /// How long a server may be away before its replicas are replaced.
     pub replace_after: Duration,
+    /// The feature levels of clusters that it works in: those of the build, unless a test has it behave as an older one.
+    pub levels: Levels,
 }
 
 impl Default for MasterConfig {
@@ -43,6 +47,7 @@ impl Default for MasterConfig {
             groups_per_server: 4,
             report_every: REPORT_EVERY_DEFAULT,
             replace_after: REPLACE_AFTER_DEFAULT,
+            levels: Levels::BUILD,
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::liveness::Moment;
 use crate::observed::{Observed, now};
 use crate::orders::Orders;
 use crate::procedures::region_move::MoveProgress;
+use crate::versions::Versions;
 
 /// Unfinished changes of tables that are accepted; also the most procedures of one kind.
 pub const UNFINISHED_MAX: usize = 1_024;
@@ -83,6 +84,8 @@ pub struct MasterContext {
     pub groups_per_server: usize,
     /// Settings of repair and balance.
     pub fleet: FleetSettings,
+    /// The versions of this master and of the servers.
+    pub versions: Versions,
     /// Why a create was undone, by table.
     failures: Mutex<BTreeMap<TableId, Error>>,
     /// What regions were asked for lately.
@@ -105,6 +108,7 @@ impl MasterContext {
         orders: Orders,
         groups_per_server: usize,
         fleet: FleetSettings,
+        versions: Versions,
     ) -> Self {
         let leadership = Leadership::new(journal.clone());
         let (failures, waits, seen, moves) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
@@ -116,6 +120,7 @@ impl MasterContext {
             orders,
             groups_per_server,
             fleet,
+            versions,
             failures,
             loads,
             waits,

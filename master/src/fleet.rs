@@ -6,13 +6,14 @@
 //! are brought together. `strays` are replicas that no catalog lists.
 //! `intents` are an administrator's changes, `region_moves` those of where a region is; `listing`, `restart` and `check` answer
 //! questions.
-//! `recovery` brings back a group that lost its majority.
+//! `recovery` brings back a group that lost its majority. `levels` raises the feature level of the cluster.
 //!
 //! A plan is made from the present and forgotten: after each change of the catalog or of what is observed, another one is
 //! made. Nothing but the journaled intents survives a master.
 
 pub mod check;
 pub mod intents;
+pub mod levels;
 pub mod listing;
 pub mod loads;
 pub mod merges;
@@ -28,15 +29,16 @@ pub mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use terrane_types::versions::LEVEL_OF_MOVES;
 use terrane_types::{Error, GroupId, RegionId};
 
 use self::planner::{Action, Step};
 use self::spread::{RegionStep, Spread};
 use self::strays::Stray;
 use self::world::World;
-use crate::catalog::CatalogEdit;
 use crate::catalog::changes::ChangePlan;
 use crate::catalog::moves::MovePlan;
+use crate::catalog::{Catalog, CatalogEdit};
 use crate::context::MasterContext;
 use crate::liveness::Moment;
 use crate::observed::now;
@@ -69,6 +71,7 @@ pub async fn drive(context: &MasterContext) {
         if context.leadership.confirm().await.is_err() {
             continue;
         }
+        levels::raise(context).await;
         let balance = context.journal.read(|catalog| catalog.is_balancing());
         remove_strays(context).await;
         hand_over(context, balance, &mut refused).await;
@@ -107,7 +110,12 @@ async fn begin_changes(context: &MasterContext, balance: bool) {
     let (steps, _) = planner::plan(&present, balance);
     for step in planner::admitted(&present, &steps, context.fleet.changes_per_server) {
         let Some(plan) = change_plan(&present, &step) else { continue };
-        match context.journal.record(&CatalogEdit::BeginMembers(plan)).await {
+        let edit = CatalogEdit::BeginMembers(plan);
+        if edit.level() > context.journal.read(Catalog::level) {
+            // Servers that cannot do it may be among them.
+            continue;
+        }
+        match context.journal.record(&edit).await {
             Ok(_) => tracing::info!(group = %step.group, what = step.describe(), why = step.why, "members change"),
             // The catalog has changed since: the next look plans with what it is now.
             Err(error) => tracing::info!(group = %step.group, %error, "a change of members was not begun"),
@@ -123,12 +131,15 @@ fn watch_loads(context: &MasterContext) {
 }
 
 /// The plan of moves for a world: those that even out the shares of servers, or one for a merge. Nothing moves while groups
-/// still do.
+/// still do, and nothing moves before every server knows moves.
 pub fn plan_moves(context: &MasterContext, world: &World) -> (Vec<RegionStep>, Spread, Spread) {
     let wall_ms = terrane_env::time::wall_ms();
     context.journal.read(|catalog| {
         context.observed.with(|observed| {
             let spread = shares::spread(catalog, observed, &context.loads.lock(), world, wall_ms);
+            if catalog.level() < LEVEL_OF_MOVES {
+                return (Vec::new(), spread.clone(), spread);
+            }
             let (mut steps, after) = spread::plan(&spread);
             if steps.is_empty() {
                 steps.extend(merges::plan(catalog, observed, &spread, wall_ms));

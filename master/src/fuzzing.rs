@@ -130,7 +130,7 @@ fn namespace(dice: &mut Dice) -> NamespaceName {
 /// An edit about few servers, groups and tables, so that many of a sequence fit the catalog.
 fn draw_edit(dice: &mut Dice) -> CatalogEdit {
     let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
-    match dice.below(29) {
+    match dice.below(30) {
         0 => CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId([7; 16]), peers: Vec::new(), replication: 1 }),
         1 => CatalogEdit::AddServer(registration(dice)),
         2 => CatalogEdit::UpdateServer { server: ServerId(small(dice)), registration: registration(dice) },
@@ -171,6 +171,7 @@ fn draw_edit(dice: &mut Dice) -> CatalogEdit {
         17 => CatalogEdit::DropNamespace { name: namespace(dice) },
         18..25 => draw_member_edit(dice),
         25..28 => draw_move_edit(dice),
+        28 => CatalogEdit::RaiseLevel { level: 3 + u32::try_from(dice.below(3)).unwrap_or_default() },
         _ => {
             let id = RequestId([dice.below(3).try_into().expect("a small number"); 16]);
             let edit = Box::new(new_table(dice));

@@ -109,6 +109,11 @@ impl Ids {
         MoveId(self.region_move.take(1).start)
     }
 
+    /// Whether the counter of moves has left its first value.
+    pub(crate) fn has_moves(&self) -> bool {
+        self.region_move != Self::default().region_move
+    }
+
     /// Appends the counter that checkpoints have had since version 5.
     pub(crate) fn encode_moves(&self, out: &mut Writer) {
         out.u64(self.region_move.next);

@@ -62,5 +62,8 @@ async fn begin(context: &MasterContext, bootstrap: &Bootstrap, rebuilt: Option<&
         tracing::warn!(replication, given, "ignoring another replication than the cluster was created with");
     }
     context.observed.with(|observed| observed.liveness.lead(now()));
+    context.versions.lead();
+    // A new cluster begins at the level of its masters: no server has registered yet.
+    fleet::levels::raise(context).await;
     Ok(())
 }

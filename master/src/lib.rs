@@ -52,6 +52,7 @@ mod schemas;
 mod server;
 mod service;
 mod tables;
+mod versions;
 mod views;
 
 pub use catalog::checkpoint::CheckpointError;
@@ -61,3 +62,4 @@ pub use founding::FoundingError;
 pub use identity::IdentityError;
 pub use rebuild::{Rebuild, Rebuilt, rebuild};
 pub use server::{Master, StartError};
+pub use versions::formats;

@@ -17,6 +17,7 @@ use terrane_raft::{
     AppliedEntry, BoxFuture, Durable, Factory, GroupSpec, Packing, Prepared, Proposal, StagedCopy, StateCopy,
     StateMachine,
 };
+use terrane_types::versions::Levels;
 use tokio::sync::{Notify, watch};
 
 use crate::catalog::checkpoint::{Checkpoint, path_in};
@@ -29,6 +30,8 @@ const EDITS_PER_CHECKPOINT: u64 = 1_000;
 
 /// The catalog as group 0's state machine.
 pub struct CatalogMachine {
+    /// The levels of clusters whose catalog this build can read.
+    levels: Levels,
     dir: PathBuf,
     state: RwLock<Checkpoint>,
     /// The index of the last synced checkpoint.
@@ -45,10 +48,11 @@ pub struct CatalogMachine {
 }
 
 impl CatalogMachine {
-    /// The machine, starting from a checkpoint.
-    pub fn new(dir: PathBuf, checkpoint: Checkpoint) -> Arc<Self> {
+    /// The machine of a master that works at these levels, starting from a checkpoint.
+    pub fn new(dir: PathBuf, checkpoint: Checkpoint, levels: Levels) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: this.clone(),
+            levels,
             dir,
             durable: AtomicU64::new(checkpoint.applied),
             state: RwLock::new(checkpoint),
@@ -117,6 +121,13 @@ impl CatalogMachine {
         }
     }
 
+    /// What a log contains above the levels of this build, it would not apply as the other masters do.
+    fn check_level(&self, catalog: &Catalog) {
+        if let Some(why) = self.levels.outgrown(catalog.level()) {
+            terrane_env::task::abort_process(&format!("this master cannot continue: {why}"));
+        }
+    }
+
     fn apply_entry(state: &mut Checkpoint, entry: &AppliedEntry) -> Vec<Outcome> {
         if entry.index <= state.applied {
             return vec![Outcome::Done; entry.operations.len()];
@@ -159,7 +170,13 @@ impl StateMachine for CatalogMachine {
         Box::pin(async move {
             let replies = {
                 let mut state = self.state.write();
+                let level = state.catalog.level();
                 let replies = entries.iter().map(|entry| Self::apply_entry(&mut state, entry)).collect();
+                if state.catalog.level() != level {
+                    self.check_level(&state.catalog);
+                    // An older build that is started on this directory is refused by the checkpoint.
+                    self.wanted.notify_one();
+                }
                 let edits = terrane_env::limit!("edits between two checkpoints", EDITS_PER_CHECKPOINT, 1..=16);
                 if state.applied - self.durable.load(Ordering::Acquire) >= edits {
                     self.wanted.notify_one();
@@ -234,7 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn replayed_entries_are_not_applied_twice() {
-        let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default());
+        let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default(), Levels::BUILD);
         let entries = [entry(4, &[&add_server("a:1").encode()]), entry(7, &[&add_server("b:1").encode()])];
         let replies = machine.apply(&entries).await;
         assert_eq!(replies[1][0], Outcome::Server(ServerId(2)));
@@ -244,7 +261,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_edit_of_a_newer_build_is_refused() {
-        let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default());
+        let machine = CatalogMachine::new(PathBuf::new(), Checkpoint::default(), Levels::BUILD);
         let replies = machine.apply(&[entry(1, &[&[9, 1], &add_server("a:1").encode()])]).await;
         assert!(matches!(replies[0][0], Outcome::Refused(Refusal::Invalid(_))));
         assert_eq!(replies[0][1], Outcome::Server(ServerId(1)));
@@ -253,7 +270,7 @@ mod tests {
     #[tokio::test]
     async fn only_a_synced_checkpoint_counts_as_durable() {
         let dir = tempfile::tempdir().unwrap();
-        let machine = CatalogMachine::new(dir.path().to_owned(), Checkpoint::default());
+        let machine = CatalogMachine::new(dir.path().to_owned(), Checkpoint::default(), Levels::BUILD);
         machine.apply(&[entry(5, &[&add_server("a:1").encode()])]).await;
         assert_eq!(machine.durable().index, 0);
         machine.write_checkpoint().await;
@@ -265,13 +282,13 @@ mod tests {
     #[tokio::test]
     async fn a_copy_replaces_the_catalog_and_later_entries_follow() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let source = CatalogMachine::new(from.path().to_owned(), Checkpoint::default());
+        let source = CatalogMachine::new(from.path().to_owned(), Checkpoint::default(), Levels::BUILD);
         source.apply(&[entry(5, &[&add_server("a:1").encode()]), entry(8, &[&add_server("b:1").encode()])]).await;
         let copy = source.copy().await.unwrap();
         let [file] = copy.files()[..] else { panic!("one file") };
         let bytes = copy.read(file.id, 0, usize::try_from(file.size).unwrap()).await.unwrap();
 
-        let machine = CatalogMachine::new(to.path().to_owned(), Checkpoint::default());
+        let machine = CatalogMachine::new(to.path().to_owned(), Checkpoint::default(), Levels::BUILD);
         let dir = machine.incoming(file.size).await.unwrap();
         terrane_env::fs::create_dir_all(&dir).await.unwrap();
         let path = dir.join(terrane_raft::CopiedFile::name(file.id));
@@ -289,7 +306,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_checkpoint_that_cannot_be_written_is_reported_and_not_durable() {
-        let machine = CatalogMachine::new(PathBuf::from("/nowhere/at/all"), Checkpoint::default());
+        let machine = CatalogMachine::new(PathBuf::from("/nowhere/at/all"), Checkpoint::default(), Levels::BUILD);
         machine.apply(&[entry(5, &[&add_server("a:1").encode()])]).await;
         machine.write_checkpoint().await;
         assert_eq!(machine.durable().index, 0);

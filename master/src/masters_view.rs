@@ -6,6 +6,9 @@ use terrane_proto::v1;
 use crate::context::MasterContext;
 use crate::peer_calls::state;
 
+/// The state of a master that does not answer.
+pub const UNREACHABLE: &str = "unreachable";
+
 /// The masters, as seen from one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MastersView {
@@ -34,7 +37,7 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
     for (address, state) in addresses.iter().zip(states) {
         let Some(state) = state else {
             view.issues.push(format!("the master at {address} does not answer"));
-            let (address, state) = (address.clone(), "unreachable".to_owned());
+            let (address, state) = (address.clone(), UNREACHABLE.to_owned());
             view.masters.push(v1::MasterInfo { address, state, ..v1::MasterInfo::default() });
             continue;
         };
@@ -49,6 +52,7 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
             term: state.term,
             applied: state.applied,
             lag: committed.saturating_sub(state.applied),
+            versions: state.versions,
         });
     }
     if leader_term.is_none() {
@@ -72,7 +76,7 @@ mod tests {
 
     fn answered(leads: bool, term: u64, applied: u64, committed: u64) -> Option<v1::MasterStateReply> {
         let waits = leads.then(|| format!("of term {term}")).into_iter().collect();
-        Some(v1::MasterStateReply { leads, term, applied, committed, waits, members: Vec::new() })
+        Some(v1::MasterStateReply { leads, term, applied, committed, waits, ..v1::MasterStateReply::default() })
     }
 
     fn shown(view: &MastersView) -> Vec<(&str, u64)> {

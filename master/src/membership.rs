@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use terrane_proto::convert::server_address;
 use terrane_proto::hello::{self, Identity};
-use terrane_proto::v1;
+use terrane_proto::{v1, versions as wire};
 use terrane_types::{Error, GroupId, Invalid, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 use crate::catalog::servers::Registration;
@@ -14,7 +14,7 @@ use crate::context::MasterContext;
 use crate::inventory::{Absorbed, GroupSeen, RegionSeen, Report, ServerLoad};
 use crate::liveness::{Replaced, ServerState};
 use crate::observed::now;
-use crate::page_keys;
+use crate::{page_keys, versions};
 
 /// Most region ids in one block.
 const REGION_IDS_MAX: u32 = 1_024;
@@ -22,9 +22,6 @@ const REGION_IDS_MAX: u32 = 1_024;
 const TEXT_BYTES_MAX: usize = 512;
 /// Most dropped tables in one reply; the reply to the next report lists further ones.
 const DROPPED_TABLES_MAX: usize = 1_024;
-
-/// The feature level from which servers report to every master.
-const LEVEL_OF_REPORTS_TO_ALL: u32 = 3;
 
 /// Handles the calls of region servers.
 pub struct Membership {
@@ -47,8 +44,15 @@ impl Membership {
         let current = self.context.observed.with(|observed| observed.liveness.check_boot(own, request.boot));
         current.map_err(|replaced| refuse_replaced(own, request.boot, replaced))?;
         let admission = self.context.journal.read(|catalog| admission(catalog, own, &registration))?;
-        let server = self.admit(admission, registration).await?;
-        self.heard(server, request.boot)?;
+        let said = wire::theirs(request.hello.as_ref(), request.versions);
+        let server = {
+            let _turn = self.context.versions.turn().await;
+            versions::admit(&said, self.context.journal.read(Catalog::level))?;
+            let server = self.admit(admission, registration).await?;
+            self.heard(server, request.boot)?;
+            self.context.versions.note(server, said);
+            server
+        };
         self.displace(server, &request.address);
         self.context.journal.nudge();
         let (region_id_first, region_id_count) = self.region_ids(request.region_ids_wanted).await?;
@@ -63,6 +67,7 @@ impl Membership {
             report_every_ms: u32::try_from(self.report_every.as_millis()).unwrap_or(u32::MAX),
             page_keys: page_keys::current(&self.context.journal).await,
             masters: self.context.journal.peers().addresses().to_vec(),
+            feature_level: self.context.journal.read(Catalog::level),
         })
     }
 
@@ -116,15 +121,18 @@ impl Membership {
 
     /// A periodic report of what a server has. Servers report to every master: a follower only notes it, so that it knows
     /// the servers when it leads, and the locations that clients ask it for.
-    pub async fn report(&self, request: v1::ReportRequest) -> Result<v1::ReportReply, Error> {
+    pub async fn report(&self, mut request: v1::ReportRequest) -> Result<v1::ReportReply, Error> {
+        let said = wire::theirs(request.hello.as_ref(), request.versions.take());
+        versions::admit_known(&said, self.context.journal.read(Catalog::level))?;
         if !self.context.leadership.holds() {
-            return self.observe(request);
+            return self.observe(request, said);
         }
         let server = ServerId(request.server);
         if self.context.journal.read(|catalog| catalog.servers().get(server).is_none()) {
             return Err(unknown(server));
         }
         self.heard(server, request.boot)?;
+        self.context.versions.note(server, said);
         self.note(server, &request);
         let wanted = request.region_ids_wanted;
         let report = self.of_members(decode(request)?);
@@ -144,6 +152,7 @@ impl Membership {
             dropped_tables,
             page_keys: page_keys::current(&self.context.journal).await,
             is_follower: false,
+            feature_level: self.context.journal.read(Catalog::level),
         })
     }
 
@@ -158,19 +167,15 @@ impl Membership {
     }
 
     /// Notes a report without recording anything.
-    fn observe(&self, request: v1::ReportRequest) -> Result<v1::ReportReply, Error> {
+    fn observe(&self, request: v1::ReportRequest, said: v1::Versions) -> Result<v1::ReportReply, Error> {
         let server = ServerId(request.server);
-        let level = request.hello.as_ref().map_or(0, |hello| hello.feature_level);
         // Its registration may not be applied here yet.
         if self.context.journal.read(|catalog| catalog.servers().get(server).is_some()) {
             self.heard(server, request.boot)?;
+            self.context.versions.note(server, said);
             self.note(server, &request);
             let report = self.of_members(decode(request)?);
             self.context.observed.with(|observed| observed.inventory.absorb(report));
-        }
-        if level < LEVEL_OF_REPORTS_TO_ALL {
-            // It reports to one master only, which must be the leader.
-            return Err(self.context.journal.redirect());
         }
         let cluster_time_ms = terrane_env::time::wall_ms();
         Ok(v1::ReportReply { cluster_time_ms, is_follower: true, ..v1::ReportReply::default() })

@@ -39,6 +39,7 @@ pub struct Metrics {
     groups_without_leader: Level,
     catalog_index: Level,
     leads: Level,
+    feature_level: Level,
     calls: Family<Call, Counter>,
 }
 
@@ -65,6 +66,7 @@ impl Metrics {
             "Applied index of the catalog's log; only changes of tables, groups, regions and servers increase it",
             metrics.catalog_index.clone(),
         );
+        registry.register("feature_level", "Feature level of the cluster", metrics.feature_level.clone());
         registry.register("leads", "Whether this master leads: 1 or 0", metrics.leads.clone());
         registry.register("calls", "Calls received, by name", metrics.calls.clone());
         (Arc::new(metrics), Arc::new(registry))
@@ -80,6 +82,7 @@ impl Metrics {
         self.leads.set(u64::from(context.leadership.holds()));
         self.catalog_index.set(context.journal.applied());
         context.journal.read(|catalog| {
+            self.feature_level.set(u64::from(catalog.level()));
             context.observed.with(|observed| {
                 for state in [ServerState::Live, ServerState::Silent, ServerState::Stopped] {
                     let in_state =

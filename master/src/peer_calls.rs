@@ -6,9 +6,10 @@ use terrane_proto::{error, v1};
 use terrane_types::{Error, GroupId};
 use tonic::{Request, Response, Status};
 
+use crate::catalog::Catalog;
 use crate::context::MasterContext;
 use crate::founding::Told;
-use crate::replacing;
+use crate::{replacing, versions};
 
 /// The service of one master for the others. It answers about the founding before the catalog is open.
 #[derive(Clone)]
@@ -32,7 +33,11 @@ impl PeerCalls {
         let starting =
             || Error::NotLeader { group: GroupId::MASTER, term: 0, leader: None, address: None, members: Vec::new() };
         let context = self.context.get().ok_or_else(|| error::status(&starting()))?;
-        context.journal.peers().check(hello).map_err(|refused| error::status(&refused))?;
+        let admitted = context.journal.peers().check(hello).and_then(|()| {
+            let cluster = context.journal.read(Catalog::level);
+            versions::admit_known(&terrane_proto::versions::theirs(hello, None), cluster)
+        });
+        admitted.map_err(|refused| error::status(&refused))?;
         Ok(context)
     }
 }
@@ -48,6 +53,7 @@ pub fn state(context: &MasterContext) -> v1::MasterStateReply {
         committed: status.committed,
         waits: if leads { context.waits() } else { Vec::new() },
         members: status.members.values().map(|server| server.0).collect(),
+        versions: Some(context.versions.said()),
     }
 }
 

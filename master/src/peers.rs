@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use terrane_proto::hello::{self, Identity};
-use terrane_proto::v1;
 use terrane_proto::v1::master_peers_client::MasterPeersClient;
+use terrane_proto::{v1, versions};
 use terrane_raft::{AddressBook, GroupSpec};
+use terrane_types::versions::Levels;
 use terrane_types::{Error, GroupId, ReplicaId, ServerId};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
@@ -30,6 +31,7 @@ pub struct Peers {
     identity: Identity,
     /// The number of this master.
     own: u64,
+    levels: Levels,
     addresses: Vec<String>,
     channels: Mutex<BTreeMap<usize, Channel>>,
     /// For the links of group 0.
@@ -37,9 +39,9 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// The masters at these addresses, of which this process has the number `own`.
-    pub fn new(identity: Identity, own: u64, addresses: Vec<String>) -> Self {
-        let peers = Self { identity, own, addresses, channels: Mutex::default(), book: Arc::default() };
+    /// The masters at these addresses, of which this process has the number `own` and works at these levels.
+    pub fn new(identity: Identity, own: u64, levels: Levels, addresses: Vec<String>) -> Self {
+        let peers = Self { identity, own, levels, addresses, channels: Mutex::default(), book: Arc::default() };
         let founders = (0..peers.addresses.len()).map(|place| numbered(place, 0));
         // At the place of this master, the founder may be a replica that it replaces.
         peers.learn(founders.filter(|number| *number == own || place_of(*number) != place_of(own)).map(server));
@@ -147,7 +149,7 @@ impl Peers {
 
     fn hello(&self) -> Option<v1::Hello> {
         let Identity { cluster, boot, .. } = self.identity;
-        Some(hello::ours(Some(cluster), ServerId(0), server(self.own), boot))
+        Some(versions::at_level(hello::ours(Some(cluster), ServerId(0), server(self.own), boot), self.levels))
     }
 
     /// Checks the hello of another master.

@@ -40,6 +40,7 @@ use crate::peers::Peers;
 use crate::rebuild;
 use crate::replacing;
 use crate::service::MasterService;
+use crate::versions::Versions;
 
 /// How long the start of a single master waits for group 0's election; far longer than it takes.
 const LEAD_WAIT_MAX: Duration = Duration::from_secs(20);
@@ -115,6 +116,14 @@ pub enum StartError {
         catalog: ClusterId,
         /// The cluster of the `master` file.
         stamp: ClusterId,
+    },
+    /// The cluster of the directory has a higher feature level than the build.
+    #[error("{} cannot be used by this build: {why}", directory.display())]
+    Level {
+        /// The directory.
+        directory: PathBuf,
+        /// The two levels, and what to do.
+        why: String,
     },
     /// The port could not be bound.
     #[error(transparent)]
@@ -208,7 +217,7 @@ impl Master {
         complete_founding(config, &mut identity, told).await?;
         let address = address.as_str();
         let hello = Hello { cluster: identity.cluster, server: ServerId::default(), boot: identity.boot };
-        let peers = Arc::new(masters_of(&identity, hello, address));
+        let peers = Arc::new(masters_of(config, &identity, hello, address));
         let (host, group, machine) = open_catalog(config, &identity, address, &peers).await?;
         port.peer.begin(host.peer_service());
         let journal = Journal::new(group.clone(), Arc::clone(&machine), Arc::clone(&peers));
@@ -220,7 +229,9 @@ impl Master {
             changes_per_server: CHANGES_PER_SERVER,
         };
         let groups_per_server = config.groups_per_server;
-        let context = Arc::new(MasterContext::new(journal.clone(), observed, orders, groups_per_server, fleet));
+        let versions = Versions::new(config.levels);
+        let context = MasterContext::new(journal.clone(), observed, orders, groups_per_server, fleet, versions);
+        let context = Arc::new(context);
         port.calls.begin(Arc::clone(&context));
         first_election(&host, &group, &peers).await?;
         let bootstrap = bootstrap(config, &identity, address, &journal, &group).await?;
@@ -338,7 +349,8 @@ async fn complete_founding(config: &MasterConfig, identity: &mut Identity, told:
     founder.nonces = founded.nonces.iter().copied().map(Some).collect();
     if was_lost {
         let hello = Hello { cluster: founded.cluster, server: ServerId::default(), boot: identity.boot };
-        identity.number = replacing::number(&Peers::new(hello, identity.number, founder.peers.clone())).await;
+        identity.number =
+            replacing::number(&Peers::new(hello, identity.number, config.levels, founder.peers.clone())).await;
     }
     identity.cluster = founded.cluster;
     identity.store(&config.data_dir).await?;
@@ -346,9 +358,9 @@ async fn complete_founding(config: &MasterConfig, identity: &mut Identity, told:
     Ok(())
 }
 
-fn masters_of(identity: &Identity, hello: Hello, address: &str) -> Peers {
+fn masters_of(config: &MasterConfig, identity: &Identity, hello: Hello, address: &str) -> Peers {
     let addresses = identity.founder.as_ref().map_or_else(|| vec![address.to_owned()], |founder| founder.peers.clone());
-    Peers::new(hello, identity.number, addresses)
+    Peers::new(hello, identity.number, config.levels, addresses)
 }
 
 /// Opens checkpoint and log.
@@ -363,7 +375,10 @@ async fn open_catalog(
     make_dir(&log_dir).await?;
     let checkpoint = Checkpoint::load(&catalog_dir).await?;
     check_cluster(config, identity, &checkpoint.catalog)?;
-    let machine = CatalogMachine::new(catalog_dir, checkpoint);
+    if let Some(why) = config.levels.outgrown(checkpoint.catalog.level()) {
+        return Err(StartError::Level { directory: config.data_dir.clone(), why });
+    }
+    let machine = CatalogMachine::new(catalog_dir, checkpoint, config.levels);
     let own = ServerId(identity.number);
     let mut host = HostConfig::new(log_dir, identity.cluster, own, identity.boot);
     (host.log.segment_bytes, host.log.cache_bytes) = (SEGMENT_BYTES, LOG_CACHE_BYTES);

@@ -107,7 +107,15 @@ impl Views {
     /// All servers.
     pub fn servers(&self) -> Vec<v1::ServerInfo> {
         let replace_after = self.context.fleet.replace_after;
-        self.look(|catalog, observed| servers(catalog, observed, replace_after))
+        let servers = self.look(|catalog, observed| servers(catalog, observed, replace_after));
+        self.with_versions(servers)
+    }
+
+    fn with_versions(&self, mut servers: Vec<v1::ServerInfo>) -> Vec<v1::ServerInfo> {
+        for server in &mut servers {
+            server.versions = self.context.versions.of(ServerId(server.server));
+        }
+        servers
     }
 
     /// All groups.
@@ -149,6 +157,8 @@ impl Views {
         let replace_after = self.context.fleet.replace_after;
         let obstacles = planner::obstacles(&fleet::world(&self.context));
         let catalog_index = self.context.journal.applied();
+        let feature_level = self.context.journal.read(Catalog::level);
+        let next = fleet::levels::next(feature_level, &fleet::levels::processes(&self.context, &masters));
         self.look(|catalog, observed| {
             let leaderless = leaderless(catalog, observed, now());
             let mut issues = health_issues(catalog, observed, &leaderless, now(), replace_after);
@@ -159,7 +169,7 @@ impl Views {
             v1::StatusReply {
                 cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),
                 replication: catalog.replication(),
-                servers: servers(catalog, observed, replace_after),
+                servers: self.with_versions(servers(catalog, observed, replace_after)),
                 tables: count(catalog.tables().len()),
                 regions: count(catalog.regions().len()),
                 groups: count(catalog.groups().len()),
@@ -168,6 +178,8 @@ impl Views {
                 waiting_for: waiting.collect::<Vec<_>>().join("; "),
                 catalog_index,
                 masters,
+                feature_level,
+                level_waits_for: next.map(|next| next.waits_for).unwrap_or_default(),
             }
         })
     }
@@ -297,6 +309,7 @@ fn server_info(
         zone: known.zone.clone(),
         drain: drain_state(catalog, server).to_owned(),
         replaced_in_ms: None,
+        versions: None,
         since_report_ms: u64::try_from(observed.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
     }
 }

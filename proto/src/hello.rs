@@ -5,10 +5,11 @@
 //! stream is not read.
 
 use bytes::Bytes;
+use terrane_types::versions::FEATURE_LEVEL;
 use terrane_types::{ClusterId, Error, ServerId};
 
+use crate::PROTOCOL_VERSIONS;
 use crate::v1;
-use crate::{FEATURE_LEVEL, PROTOCOL_VERSIONS};
 
 /// The process that answers a hello.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +125,14 @@ mod tests {
     #[test]
     fn a_hello_without_a_cluster_is_refused_on_streams() {
         assert!(matches!(check(&ours(None, ServerId(3), ServerId(0), 1), HERE, 0), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn clients_of_any_feature_level_are_answered() {
+        for feature_level in [0, 1, FEATURE_LEVEL - 1, FEATURE_LEVEL + 1] {
+            let hello = v1::Hello { feature_level, ..ours(Some(HERE.cluster), ServerId(3), ServerId(0), 1) };
+            assert_eq!(check(&hello, HERE, 0).map(|reply| reply.feature_level), Ok(FEATURE_LEVEL));
+        }
     }
 
     #[test]

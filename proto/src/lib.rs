@@ -13,6 +13,7 @@ pub mod fuzzing;
 pub mod hello;
 pub mod mutation;
 pub mod projection;
+pub mod versions;
 
 /// The generated messages, clients and servers of package `terrane.v1`.
 #[allow(
@@ -41,11 +42,6 @@ pub const PACKED_FORMAT: u32 = 1;
 
 /// Protocol versions this build speaks.
 pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
-
-/// What this build can do beyond the protocol version. It is raised when a feature requires all members of a cluster.
-///
-/// - 2: peers report their clock.
-pub const FEATURE_LEVEL: u32 = 3;
 
 /// The reflection service of every role, so that `grpcurl` needs no files.
 ///

@@ -14,6 +14,7 @@
 //! rule depends on the log alone, so all replicas agree on which entries are skipped.
 
 use bytes::Bytes;
+use terrane_types::versions::FormatVersions;
 
 use crate::codec::{Malformed, Reader, malformed, put_length, put_u64};
 
@@ -24,6 +25,9 @@ const TIME_BYTES: usize = 8;
 /// The layouts above.
 const FORMAT: u8 = 1;
 const FORMAT_WITH_TIME: u8 = 2;
+/// Their versions.
+pub(crate) const VERSIONS: FormatVersions =
+    FormatVersions { name: "log entry", oldest: FORMAT as u32, newest: FORMAT_WITH_TIME as u32 };
 
 /// A stamp further ahead of the time is logged with the time.
 const AHEAD_MAX_MS: u64 = 500;

@@ -59,6 +59,10 @@ mod status;
 mod submission;
 mod types;
 
+/// The formats of a log and of what its peers send each other.
+pub const FORMATS: &[terrane_types::versions::FormatVersions] =
+    &[log::SEGMENT_VERSIONS, log::HELD_VERSIONS, entry::VERSIONS, peer::frame::VERSIONS];
+
 pub use abstention::{Abstention, Weight};
 pub use addresses::AddressBook;
 pub use config::{GroupSpec, HostConfig, LogConfig};

@@ -63,8 +63,10 @@ use terrane_types::GroupId;
 use tokio::sync::oneshot;
 
 use self::allocation::SEGMENT_BYTES_MIN;
+pub(crate) use self::batch::VERSIONS as SEGMENT_VERSIONS;
 pub use self::check::{LoggedGroup, check_log};
 use self::files::Files;
+pub(crate) use self::held::VERSIONS as HELD_VERSIONS;
 pub(crate) use self::memory::GroupLog;
 pub(crate) use self::memory::payload_bytes;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use terrane_engine::BackendKind;
 use terrane_env::net::IntakeLimits;
 use terrane_env::time::WallClock;
 use terrane_proto::MESSAGE_BYTES_MAX;
+use terrane_types::versions::Levels;
 
 use crate::shape_limits::ShapeLimits;
 
@@ -49,6 +50,8 @@ pub struct ServerConfig {
     pub register_timeout: Duration,
     /// When regions are split for their load and merged.
     pub shape: ShapeLimits,
+    /// The feature levels of clusters that it works in: those of the build, unless a test has it behave as an older one.
+    pub levels: Levels,
     /// The wall clock: the machine's, unless a test skews it.
     pub clock: WallClock,
 }
@@ -74,6 +77,7 @@ impl Default for ServerConfig {
             scan_idle: Duration::from_secs(30),
             register_timeout: Duration::from_secs(30),
             shape: ShapeLimits::default(),
+            levels: Levels::BUILD,
             clock: WallClock::default(),
         }
     }

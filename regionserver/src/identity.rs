@@ -9,10 +9,14 @@
 use std::path::{Path, PathBuf};
 
 use terrane_env::fs;
+use terrane_types::versions::{LEVEL_UNRECORDED, Levels};
 use terrane_types::{ClusterId, ServerId};
 
 pub(crate) const NAME: &str = "server";
+/// A server of a cluster whose level is not recorded; builds that know no levels write and read this version.
 const HEADER: &str = "terrane server 1";
+/// With the level of the cluster.
+const HEADER_WITH_LEVEL: &str = "terrane server 2";
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub struct Identity {
     pub server: ServerId,
     pub engine: String,
     pub boot: u64,
+    /// The highest feature level that the server has seen its cluster at.
+    pub level: u32,
 }
 
 /// Why a data directory cannot be used for this server.
@@ -32,6 +38,9 @@ pub enum IdentityError {
     /// The directory was created with another engine.
     #[error("{} was created with engine {found}, not {wanted}; start with --engine {found} or choose another directory", directory.display())]
     Engine { directory: PathBuf, found: String, wanted: String },
+    /// The build is too old for what the directory contains.
+    #[error("{} cannot be used by this build: {why}", directory.display())]
+    Level { directory: PathBuf, why: String },
     /// The directory belongs to another cluster than the master.
     #[error("{} belongs to cluster {found}, but the master serves cluster {wanted}; name that cluster's masters or choose another directory", directory.display())]
     Cluster { directory: PathBuf, found: ClusterId, wanted: ClusterId },
@@ -41,8 +50,9 @@ pub enum IdentityError {
 }
 
 impl Identity {
-    /// Reads the directory's identity. `None`: the directory is fresh. A directory of another engine is refused.
-    pub async fn load(directory: &Path, engine: &str) -> Result<Option<Self>, IdentityError> {
+    /// Reads the directory's identity. `None`: the directory is fresh. A directory of another engine is refused, and one of a
+    /// cluster whose level this build does not reach.
+    pub async fn load(directory: &Path, engine: &str, levels: Levels) -> Result<Option<Self>, IdentityError> {
         let file = directory.join(NAME);
         let io = |source| IdentityError::Io { file: file.clone(), source };
         if !fs::exists(&file).await.map_err(io)? {
@@ -55,7 +65,10 @@ impl Identity {
             let (directory, wanted) = (directory.to_owned(), engine.to_owned());
             return Err(IdentityError::Engine { directory, found: identity.engine, wanted });
         }
-        Ok(Some(identity))
+        match levels.outgrown(identity.level) {
+            Some(why) => Err(IdentityError::Level { directory: directory.to_owned(), why }),
+            None => Ok(Some(identity)),
+        }
     }
 
     /// Reads the directory's identity, whichever engine it names.
@@ -73,10 +86,18 @@ impl Identity {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let body = format!(
-            "{HEADER}\ncluster {}\nserver {}\nengine {}\nboot {}\n",
-            self.cluster, self.server, self.engine, self.boot
+        let has_level = self.level > LEVEL_UNRECORDED;
+        let mut body = format!(
+            "{}\ncluster {}\nserver {}\nengine {}\nboot {}\n",
+            if has_level { HEADER_WITH_LEVEL } else { HEADER },
+            self.cluster,
+            self.server,
+            self.engine,
+            self.boot
         );
+        if has_level {
+            body += &format!("level {}\n", self.level);
+        }
         format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
     }
 
@@ -88,15 +109,22 @@ impl Identity {
             return Err("its checksum does not match");
         }
         let mut lines = body.lines();
-        if lines.next() != Some(HEADER) {
-            return Err("this build does not know its version");
-        }
+        let has_level = match lines.next() {
+            Some(HEADER) => false,
+            Some(HEADER_WITH_LEVEL) => true,
+            _ => return Err("this build does not know its version"),
+        };
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
         let cluster = field("cluster").and_then(|hex| cluster_id(&hex)).ok_or("its cluster id is malformed")?;
         let server = field("server").and_then(|id| id.parse().ok()).ok_or("its server id is malformed")?;
         let engine = field("engine").ok_or("it names no engine")?;
         let boot = field("boot").and_then(|boot| boot.parse().ok()).ok_or("its boot number is malformed")?;
-        let identity = Self { cluster, server: ServerId(server), engine, boot };
+        let level = if has_level {
+            field("level").and_then(|level| level.parse().ok()).ok_or("its level is malformed")?
+        } else {
+            LEVEL_UNRECORDED
+        };
+        let identity = Self { cluster, server: ServerId(server), engine, boot, level };
         // The checksum covers neither its own digits nor what follows them, so only the exact form is accepted.
         if identity.encode() != bytes {
             return Err("it is not in the form in which it is written");
@@ -121,17 +149,23 @@ mod tests {
     use super::*;
 
     fn sample() -> Identity {
-        Identity { cluster: ClusterId([0xa7; 16]), server: ServerId(3), engine: "memory".into(), boot: 4 }
+        Identity { cluster: ClusterId([0xa7; 16]), server: ServerId(3), engine: "memory".into(), boot: 4, level: 3 }
+    }
+
+    fn with_level() -> Identity {
+        Identity { level: 4, ..sample() }
     }
 
     #[test]
     fn it_round_trips() {
         assert_eq!(Identity::decode(&sample().encode()), Ok(sample()));
+        assert_eq!(Identity::decode(&with_level().encode()), Ok(with_level()));
+        assert!(sample().encode().starts_with(b"terrane server 1\n"), "builds that know no levels read it");
     }
 
     #[test]
     fn every_flipped_bit_is_detected() {
-        let whole = sample().encode();
+        let whole = with_level().encode();
         for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << bit;
@@ -142,10 +176,19 @@ mod tests {
     #[tokio::test]
     async fn another_engine_is_refused_by_name() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(Identity::load(directory.path(), "sled").await.unwrap(), None);
+        assert_eq!(Identity::load(directory.path(), "sled", Levels::BUILD).await.unwrap(), None);
         sample().store(directory.path()).await.unwrap();
-        assert_eq!(Identity::load(directory.path(), "memory").await.unwrap(), Some(sample()));
-        let refused = Identity::load(directory.path(), "sled").await.unwrap_err().to_string();
+        assert_eq!(Identity::load(directory.path(), "memory", Levels::BUILD).await.unwrap(), Some(sample()));
+        let refused = Identity::load(directory.path(), "sled", Levels::BUILD).await.unwrap_err().to_string();
         assert!(refused.contains("engine memory") && refused.contains("--engine memory"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_directory_of_a_higher_level_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        with_level().store(directory.path()).await.unwrap();
+        let older = Levels { oldest: 2, newest: 3 };
+        let refused = Identity::load(directory.path(), "memory", older).await.unwrap_err().to_string();
+        assert!(refused.contains("start a build of level 4"), "{refused}");
     }
 }

@@ -9,6 +9,7 @@
 //! or later.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_proto::hello::Identity as HelloIdentity;
@@ -19,6 +20,7 @@ use crate::config::ServerConfig;
 use crate::identity::{Identity, IdentityError};
 use crate::masters::{Masters, RegisterError, Registered, Registration};
 use crate::start_error::StartError;
+use crate::versions::{ClusterLevel, said};
 
 /// How long a server with an identity waits for masters before it starts alone. A master that is down refuses the connection
 /// at once; this is for masters that are cut off.
@@ -27,6 +29,8 @@ const ALONE_AFTER: Duration = Duration::from_secs(1);
 /// A server that knows its identity.
 pub struct Joined {
     pub identity: HelloIdentity,
+    /// The feature level of the cluster.
+    pub level: Arc<ClusterLevel>,
     /// The answer of a master; `None`: no master answered.
     pub registered: Option<Registered>,
     /// The registration, to be repeated in the background if no master answered.
@@ -39,7 +43,7 @@ pub struct Joined {
 pub struct Joining {
     pub registration: Registration,
     data_dir: PathBuf,
-    refused: watch::Sender<Option<String>>,
+    level: Arc<ClusterLevel>,
 }
 
 impl Joining {
@@ -49,7 +53,7 @@ impl Joining {
             Ok(registered) => check_cluster(registered, &self.data_dir, self.registration.cluster),
             Err(error) => Err(foreign(error, &self.data_dir, self.registration.cluster)),
         };
-        checked.map_err(|error| self.refused.send_replace(Some(error.to_string()))).ok()
+        checked.map_err(|error| self.level.refuse(error.to_string())).ok()
     }
 }
 
@@ -73,22 +77,28 @@ pub async fn join(
         console: config.console.clone().unwrap_or_default(),
         engine: config.engine.to_string(),
         zone: config.zone.clone().unwrap_or_default(),
+        versions: said(config.levels),
     };
     let (identity, registered) = match known {
         Some(known) => (Identity { boot, ..known }, ask_once(config, masters, &registration).await?),
         None => {
             let registered = masters.register(&registration, config.register_timeout).await?;
             let engine = config.engine.to_string();
-            let fresh = Identity { cluster: registered.cluster, server: registered.server, engine, boot };
+            let Registered { cluster, server, level, .. } = registered;
+            let fresh = Identity { cluster, server, engine, boot, level };
             fresh.store(&config.data_dir).await?;
             (registration.cluster, registration.server) = (Some(fresh.cluster), Some(fresh.server));
             (fresh, Some(registered))
         }
     };
-    let identity = HelloIdentity { cluster: identity.cluster, server: identity.server, boot };
+    let here = HelloIdentity { cluster: identity.cluster, server: identity.server, boot };
     let (sender, refused) = watch::channel(None);
-    let joining = Joining { registration, data_dir: config.data_dir.clone(), refused: sender };
-    Ok(Joined { identity, registered, joining, refused })
+    let level = Arc::new(ClusterLevel::new(config.levels, config.data_dir.clone(), identity, sender));
+    if let Some(registered) = &registered {
+        level.learn(registered.level).await;
+    }
+    let joining = Joining { registration, data_dir: config.data_dir.clone(), level: level.clone() };
+    Ok(Joined { identity: here, level, registered, joining, refused })
 }
 
 /// Calls every master once; `None`: none answered.

@@ -53,6 +53,7 @@ mod service;
 mod shape_limits;
 mod signals;
 mod start_error;
+mod versions;
 mod window;
 
 pub use check::{check, is_data_directory};
@@ -64,3 +65,4 @@ pub use server::{FlushProgress, RegionServer};
 pub use shape_limits::ShapeLimits;
 pub use start_error::StartError;
 pub use terrane_engine::BackendKind;
+pub use versions::formats;

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use terrane_proto::v1::master_client::MasterClient;
-use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1};
+use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1, versions};
+use terrane_types::versions::LEVEL_UNRECORDED;
 use terrane_types::{ClusterId, Error, ServerId};
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -41,6 +42,7 @@ pub struct Registration {
     pub console: String,
     pub engine: String,
     pub zone: String,
+    pub versions: v1::Versions,
 }
 
 /// What a master answers.
@@ -53,6 +55,8 @@ pub struct Registered {
     pub page_keys: Vec<PageKey>,
     /// The addresses of all masters.
     pub masters: Vec<String>,
+    /// The feature level of the cluster.
+    pub level: u32,
 }
 
 /// Why a server could not register.
@@ -67,6 +71,9 @@ pub enum RegisterError {
     /// A master refused the server. Trying again would not help.
     #[error("the master at {master} refused this server: {refusal}")]
     Refused { master: String, refusal: Error },
+    /// This build and the cluster cannot work together.
+    #[error("the master at {master} refused this server: {why}")]
+    Level { master: String, why: String },
 }
 
 impl Masters {
@@ -155,6 +162,7 @@ impl Masters {
                 }
                 Ok(registered.map_err(|refusal| RegisterError::Refused { master, refusal }))
             }
+            Ok(Err(Error::Unsupported { feature: why })) => Ok(Err(RegisterError::Level { master, why })),
             Ok(Err(refusal)) if is_final(&refusal) => Ok(Err(RegisterError::Refused { master, refusal })),
             Ok(Err(Error::NotLeader { address, .. })) => {
                 Err(Unanswered { why: format!("{master} does not lead the masters"), leader: address })
@@ -187,13 +195,17 @@ fn client(address: &str) -> Result<MasterClient<Channel>, RegisterError> {
 fn registration(what: &Registration) -> v1::RegisterRequest {
     let own = what.server.unwrap_or_default();
     v1::RegisterRequest {
-        hello: Some(hello::ours(what.cluster, ServerId(0), own, what.boot)),
+        hello: Some(versions::at_level(
+            hello::ours(what.cluster, ServerId(0), own, what.boot),
+            versions::levels(&what.versions),
+        )),
         address: what.address.clone(),
         console: what.console.clone(),
         engine: what.engine.clone(),
         boot: what.boot,
         region_ids_wanted: STOCK_IDS,
         zone: what.zone.clone(),
+        versions: Some(what.versions.clone()),
     }
 }
 
@@ -209,6 +221,8 @@ fn registered(reply: v1::RegisterReply) -> Result<Registered, Error> {
         report_every: if every.is_zero() { REPORT_INTERVAL } else { every },
         page_keys: page_keys(reply.page_keys),
         masters: reply.masters,
+        // Masters that know no levels name none.
+        level: reply.feature_level.max(LEVEL_UNRECORDED),
     })
 }
 
@@ -224,11 +238,7 @@ pub fn addresses(servers: Vec<v1::ServerAddress>) -> Vec<(ServerId, String)> {
 fn is_final(error: &Error) -> bool {
     matches!(
         error,
-        Error::WrongCluster { .. }
-            | Error::Invalid(_)
-            | Error::Unsupported { .. }
-            | Error::AlreadyExists { .. }
-            | Error::NotFound { .. }
+        Error::WrongCluster { .. } | Error::Invalid(_) | Error::AlreadyExists { .. } | Error::NotFound { .. }
     )
 }
 

@@ -141,6 +141,8 @@ pub struct Metrics {
     compaction_written_bytes: Counter,
     compaction_pending_bytes: Gauge,
     pub block_cache_bytes: Gauge,
+    /// The feature level of the cluster, as this server knows it.
+    pub feature_level: Gauge,
     pub family_reads: FamilyReads,
     pub resources: Resources,
 }
@@ -207,6 +209,7 @@ impl Metrics {
             ("writes_in_flight", "Writes proposed and not yet answered", &self.writes_in_flight),
             ("block_cache_bytes", "Bytes of blocks in the block cache", &self.block_cache_bytes),
             ("compaction_pending_bytes", "Bytes waiting to be compacted", &self.compaction_pending_bytes),
+            ("feature_level", "Feature level of the cluster, as this server knows it", &self.feature_level),
         ];
         for (name, help, gauge) in gauges {
             registry.register(name, help, gauge.clone());

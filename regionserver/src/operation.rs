@@ -32,6 +32,7 @@ mod result;
 mod write;
 
 use bytes::Bytes;
+use terrane_types::versions::FormatVersions;
 use terrane_types::{RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
 pub use self::moves::{Adopt, Depart, Destination, Freeze, Refuse, Source, Unfreeze};
@@ -44,6 +45,9 @@ use crate::window::{ClientId, UnderWay};
 const FORMAT: u8 = 2;
 /// The layout before it, whose writes are plain; read from old logs.
 const FORMAT_PLAIN: u8 = 1;
+/// Their versions.
+pub const VERSIONS: FormatVersions =
+    FormatVersions { name: "log operation", oldest: FORMAT_PLAIN as u32, newest: FORMAT as u32 };
 
 const WRITE: u8 = 1;
 const CHANGE_TABLES: u8 = 2;

@@ -12,9 +12,9 @@ use std::time::Duration;
 use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
 use terrane_proto::v1::master_client::MasterClient;
-use terrane_proto::{hello, v1};
+use terrane_proto::{error, hello, v1, versions};
 use terrane_raft::{GroupStatus, LogStatus, MemberProgress};
-use terrane_types::{FamilyName, GroupId, ReplicaId, ServerId, TableId};
+use terrane_types::{Error, FamilyName, GroupId, ReplicaId, ServerId, TableId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -34,14 +34,23 @@ use crate::page_token::PageSeal;
 use crate::proposal::{GroupHost, Proposal};
 use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
+use crate::versions::{ClusterLevel, said};
 
 /// The server says so when no leading master has accepted a report for so long.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
 
+/// A report without an answer of use.
+enum Unaccepted {
+    /// The master may accept the next one.
+    ForNow,
+    /// This build and the cluster cannot work together.
+    Forever(String),
+}
+
 /// The reports under way, at most one to each master and the last one.
 #[derive(Default)]
 struct Sending {
-    calls: JoinSet<(String, Option<v1::ReportReply>)>,
+    calls: JoinSet<(String, Result<v1::ReportReply, Unaccepted>)>,
     masters: BTreeSet<String>,
 }
 
@@ -56,23 +65,34 @@ impl Sending {
         self.calls.spawn(async move {
             let answer = tokio::time::timeout(CALL_TIMEOUT, client.report(request)).await;
             let reply = match answer {
-                Ok(Ok(reply)) => Some(reply.into_inner()),
+                Ok(Ok(reply)) => Ok(reply.into_inner()),
                 Ok(Err(status)) => {
                     tracing::debug!(master, error = status.message(), "a master does not accept the report");
-                    None
+                    match error::from_status(&status) {
+                        Error::Unsupported { feature } => Err(Unaccepted::Forever(feature)),
+                        _ => Err(Unaccepted::ForNow),
+                    }
                 }
-                Err(_) => None,
+                Err(_) => Err(Unaccepted::ForNow),
             };
             (master, reply)
         });
     }
 
-    /// The next answer; `None` if it is not the leader's. Never returns while no report is under way.
-    async fn answer(&mut self) -> Option<v1::ReportReply> {
+    /// The next answer; `None` if there is none, or it is not the leader's. A refusal for good is passed on to `level`. Never
+    /// returns while no report is under way.
+    async fn answer(&mut self, level: &ClusterLevel) -> Option<v1::ReportReply> {
         let Some(ended) = self.calls.join_next().await else { return std::future::pending().await };
         let (master, reply) = ended.ok()?;
         self.masters.remove(&master);
-        reply.filter(|reply| !reply.is_follower)
+        match reply {
+            Ok(reply) => Some(reply).filter(|reply| !reply.is_follower),
+            Err(Unaccepted::ForNow) => None,
+            Err(Unaccepted::Forever(why)) => {
+                level.refuse(format!("the master at {master} refused this server: {why}"));
+                None
+            }
+        }
     }
 
     async fn all_answered(&mut self) {
@@ -96,6 +116,7 @@ pub struct Reporter {
     pub engine: Arc<Engine>,
     pub mending: Arc<Mending>,
     pub page_seal: Arc<PageSeal>,
+    pub level: Arc<ClusterLevel>,
     /// A registration that no master has answered yet, if any.
     pub joining: Option<Joining>,
 }
@@ -121,7 +142,7 @@ impl Reporter {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                answer = sending.answer() => {
+                answer = sending.answer(&self.level) => {
                     let Some(reply) = answer else { continue };
                     accepted = Instant::now();
                     if std::mem::take(&mut silent) {
@@ -154,6 +175,7 @@ impl Reporter {
                     let Some(registered) = joining.take(answer) else { return false };
                     tracing::info!("registered with a master");
                     self.every = registered.report_every;
+                    self.level.learn(registered.level).await;
                     self.take_over(registered);
                     return true;
                 }
@@ -227,12 +249,11 @@ impl Reporter {
         issues.extend(failing);
         issues.extend(log_issues(&log));
         v1::ReportRequest {
-            hello: Some(hello::ours(
-                Some(self.identity.cluster),
-                ServerId(0),
-                self.identity.server,
-                self.identity.boot,
+            hello: Some(versions::at_level(
+                hello::ours(Some(self.identity.cluster), ServerId(0), self.identity.server, self.identity.boot),
+                self.level.own(),
             )),
+            versions: Some(said(self.level.own())),
             server: self.identity.server.0,
             boot: self.identity.boot,
             groups,
@@ -285,6 +306,8 @@ impl Reporter {
     }
 
     async fn take(&self, reply: v1::ReportReply) {
+        self.level.learn(reply.feature_level).await;
+        self.metrics.feature_level.set(i64::from(self.level.level()));
         self.addresses.set(addresses(reply.servers));
         self.region_ids.add(reply.region_id_first, reply.region_id_count);
         self.page_seal.set(page_keys(reply.page_keys));

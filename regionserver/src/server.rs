@@ -58,6 +58,7 @@ use crate::service::admin::AdminService;
 use crate::service::data::DataService;
 use crate::signals::Signals;
 use crate::start_error::StartError;
+use crate::versions::ClusterLevel;
 
 /// How long the handover of leaderships may take when the server stops.
 const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
@@ -136,7 +137,7 @@ impl RegionServer {
         fs::create_dir_durable(&config.data_dir).await.map_err(directory)?;
         let lock = DirLock::acquire(&config.data_dir).await?;
         let engine_name = config.engine.to_string();
-        let known = Identity::load(&config.data_dir, &engine_name).await?;
+        let known = Identity::load(&config.data_dir, &engine_name, config.levels).await?;
         let listener = net::listen(&config.listen).await.map_err(StartError::Listen)?;
         let address = listener.local_addr().map_err(StartError::Listen)?;
         let advertised = advertised(&config, address)?;
@@ -179,7 +180,7 @@ impl RegionServer {
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let edge = parts.edge(identity, &host, &config);
         let stop_serving = CancellationToken::new();
-        let departures = parts.departures(identity, &host, &engine, arrivals, &stop);
+        let departures = parts.departures(identity, &host, &engine, arrivals, &joined.level, &stop);
         let membership = Arc::new(Membership {
             edge: edge.clone(),
             engine: engine.clone(),
@@ -196,7 +197,8 @@ impl RegionServer {
             description,
         };
         let serving = serve(&edge, admin, &host, listener, stop_serving.clone()).await?;
-        let reporter = parts.reporter(&host, &engine, masters, identity, joined.registered, joined.joining);
+        let pending = (joined.registered, joined.joining);
+        let reporter = parts.reporter(&host, &engine, masters, identity, joined.level, pending);
         let background = vec![
             terrane_env::task::spawn_named(
                 "addresses",
@@ -362,6 +364,7 @@ impl Parts {
         host: &Arc<GroupHost>,
         engine: &Arc<Engine>,
         arrivals: Arc<Arrivals>,
+        level: &Arc<ClusterLevel>,
         stop: &CancellationToken,
     ) -> Arc<Departures> {
         let peers = Arc::new(Peers::new(identity, self.addresses.clone()));
@@ -372,6 +375,7 @@ impl Parts {
             addresses: self.addresses.clone(),
             peers: peers.clone(),
             arrivals: arrivals.clone(),
+            level: level.clone(),
             stop: stop.clone(),
             moves: Moves::default(),
         });
@@ -414,8 +418,8 @@ impl Parts {
         engine: &Arc<Engine>,
         masters: Masters,
         identity: HelloIdentity,
-        registered: Option<Registered>,
-        joining: Joining,
+        level: Arc<ClusterLevel>,
+        (registered, joining): (Option<Registered>, Joining),
     ) -> Reporter {
         let reporter = Reporter {
             masters,
@@ -433,6 +437,7 @@ impl Parts {
             engine: engine.clone(),
             mending: self.mending.clone(),
             page_seal: self.page_seal.clone(),
+            level,
         };
         if let Some(registered) = registered {
             reporter.take_over(registered);

@@ -58,6 +58,7 @@ const LIVE: &str = "once all is healed, every request is answered";
 const ERROR: &str = "an error says what became of the request";
 const ALTER: &str = "a change of a table is complete when it is acknowledged";
 const AGREE: &str = "members of a group agree on leaders, entries and rows";
+const LEVEL: &str = "a process works at the level of its cluster";
 const STATUS: &str = "`status` names a server that is away";
 const MAP: &str = "regions tile their table, and each has an id of its own";
 
@@ -146,6 +147,9 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a collection forgets live snapshots", SNAPSHOT, Kind::Scans, true),
     bug("a split loses the row at its boundary", DURABLE, Kind::Rows, true),
     bug("a get reads only the newest file", ATOMIC, Kind::Batches, false),
+    bug("the level rises while a process is away", LEVEL, Kind::Rows, false),
+    bug("a server does not store the level of its cluster", LEVEL, Kind::Rows, false),
+    bug("a region moves before all servers can", LEVEL, Kind::Rows, false),
     bug("a request to the master is not recorded", ONCE, Kind::Schema, true),
     bug("a restarted master forgets its requests", ONCE, Kind::Schema, false),
     bug("an alter ends before its last group", ALTER, Kind::Schema, true),

@@ -35,6 +35,7 @@ pub mod rows;
 pub mod schema;
 pub mod table_row;
 pub mod value_type;
+pub mod versions;
 pub mod visibility;
 
 #[cfg(feature = "fuzzing")]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use terrane_types::schema::{Bloom, Compression, FamilyStorage};
+use terrane_types::versions::FormatVersions;
 use terrane_types::visibility::{RulesChange, RulesHistory};
 use terrane_types::{FamilyName, FamilyRules, GroupId, KeyRange, RegionId, TableId};
 
@@ -18,6 +19,9 @@ use crate::row_range::RowRange;
 /// rules differ by row. A record is written in the lowest format that can express it.
 const FORMAT: u8 = 2;
 const FORMAT_RULES_BY_ROW: u8 = 3;
+/// The versions of the manifest.
+pub(crate) const VERSIONS: FormatVersions =
+    FormatVersions { name: "manifest", oldest: FORMAT as u32, newest: FORMAT_RULES_BY_ROW as u32 };
 const ENGINE: u8 = 1;
 const REGION: u8 = 2;
 const SPLIT: u8 = 3;

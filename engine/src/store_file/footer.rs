@@ -3,9 +3,13 @@
 use super::block::BlockAt;
 use super::data_block::Malformed;
 use crate::codec::{Reader, Writer};
+use terrane_types::versions::FormatVersions;
 
 /// The format that this build writes, and the newest that it reads.
 pub(crate) const FORMAT: u32 = 1;
+
+/// The versions of store files.
+pub(crate) const VERSIONS: FormatVersions = FormatVersions { name: "store file", oldest: 1, newest: FORMAT };
 
 /// The last bytes of a store file.
 const MAGIC: &[u8; 8] = b"TRNTABLE";

@@ -8,13 +8,21 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use terrane_types::versions::FormatVersions;
+
 use super::Catalog;
 use super::codec::{DecodeError, Reader, Writer};
 
 const MAGIC: &[u8; 8] = b"TERRACAT";
-/// The version that is written, and the oldest that is read.
-const CHECKPOINT_VERSION: u16 = 5;
+/// The newest version, and the oldest that is read. A checkpoint is written in the lowest one that can express it.
+const CHECKPOINT_VERSION: u16 = 7;
 const CHECKPOINT_VERSION_OLDEST: u16 = 1;
+/// Both.
+pub const VERSIONS: FormatVersions = FormatVersions {
+    name: "catalog checkpoint",
+    oldest: CHECKPOINT_VERSION_OLDEST as u32,
+    newest: CHECKPOINT_VERSION as u32,
+};
 const CHECKSUM_BYTES: usize = 4;
 
 /// The path of the checkpoint in the catalog's directory.
@@ -59,10 +67,11 @@ impl Checkpoint {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.raw(MAGIC);
-        out.u16(CHECKPOINT_VERSION);
+        let version = self.catalog.version();
+        out.u16(version);
         out.u64(self.applied);
         out.u64(self.stamp);
-        self.catalog.encode(&mut out);
+        self.catalog.encode(&mut out, version);
         let mut bytes = out.into_bytes();
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());

@@ -5,9 +5,10 @@
 //! documented in `docs/formats/catalog.md`.
 
 use bytes::Bytes;
+use terrane_types::versions::{LEVEL_OF_MOVES, LEVEL_OF_RECOVERY, LEVEL_UNRECORDED};
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ReplicaId, ServerId, TableId, TableSchema};
 
-use super::changes::ChangePlan;
+use super::changes::{ChangePlan, ChangeReason};
 use super::codec::{self, DecodeError, EDIT_VERSION, Reader, Writer, check_version};
 use super::groups::GroupPlan;
 use super::moves::{MoveEnd, MoveId, MovePlan};
@@ -84,6 +85,8 @@ pub enum CatalogEdit {
     CreateNamespace { name: NamespaceName },
     /// Drops a namespace without tables.
     DropNamespace { name: NamespaceName },
+    /// Every process of the cluster can work at this feature level: from now on, what it brings may be used.
+    RaiseLevel { level: u32 },
     /// An edit with the id of its request: applied unless an edit of that request has been applied.
     Requested { id: RequestId, edit: Box<CatalogEdit> },
 }
@@ -114,6 +117,17 @@ pub struct Bootstrap {
 }
 
 impl CatalogEdit {
+    /// The feature level of the masters that can read the edit. Moves that have begun end at any level.
+    pub const fn level(&self) -> u32 {
+        match self {
+            Self::BeginMove(_) => LEVEL_OF_MOVES,
+            Self::RecoverMembers { .. } => LEVEL_OF_RECOVERY,
+            Self::BeginMembers(plan) if matches!(plan.reason, ChangeReason::Damaged) => LEVEL_OF_RECOVERY,
+            Self::RaiseLevel { level } => level.saturating_sub(1),
+            _ => LEVEL_UNRECORDED,
+        }
+    }
+
     /// Encodes the edit as an operation of group 0's log.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -205,6 +219,10 @@ impl CatalogEdit {
             Self::DropNamespace { name } => {
                 out.u8(18);
                 out.text(name.as_str());
+            }
+            Self::RaiseLevel { level } => {
+                out.u8(72);
+                out.u32(*level);
             }
             Self::Requested { id, edit } => {
                 out.u8(21);
@@ -349,6 +367,7 @@ impl CatalogEdit {
             60 => Self::BeginMove(MovePlan::decode(from)?),
             61 => Self::CancelMove { id: MoveId(from.u64()?), why: from.text()? },
             62 => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },
+            72 => Self::RaiseLevel { level: from.u32()? },
             71 => Self::Rebuild { checkpoint: codec::owned(from)? },
             70 => {
                 let (group, version) = (GroupId(from.u64()?), from.u64()?);

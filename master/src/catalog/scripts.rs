@@ -114,6 +114,7 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
         "undrain" => CatalogEdit::DrainServer { server: ServerId(line.number(1)), drain: false },
         "remove-server" => CatalogEdit::RemoveServer { server: ServerId(line.number(1)) },
         "set-replication" => CatalogEdit::SetReplication { replication: u32::try_from(line.number(1)).unwrap() },
+        "raise-level" => CatalogEdit::RaiseLevel { level: u32::try_from(line.number(1)).unwrap() },
         "set-balancing" => CatalogEdit::SetBalancing { on: line.words[1] == "on" },
         "create-table" => {
             let split_at = keys(line.argument("split"));

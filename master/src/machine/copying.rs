@@ -39,7 +39,10 @@ impl CatalogMachine {
         let file = dir.join(CopiedFile::name(CHECKPOINT));
         let bytes = run_io(async move { fs::read(&file).await }).await.map_err(|error| error.to_string())?;
         let checkpoint = Checkpoint::decode(&bytes).map_err(|error| error.to_string())?;
-        Ok(Box::new(Staged { machine: self, checkpoint }))
+        match self.levels.outgrown(checkpoint.catalog.level()) {
+            Some(why) => Err(why),
+            None => Ok(Box::new(Staged { machine: self, checkpoint })),
+        }
     }
 
     async fn install(&self, mut checkpoint: Checkpoint, index: u64) -> io::Result<()> {

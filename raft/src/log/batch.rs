@@ -10,6 +10,7 @@
 //! distinguishes a torn tail, which recovery cuts, from damage to acknowledged entries, which it must not cut.
 
 use bytes::Bytes;
+use terrane_types::versions::FormatVersions;
 
 use crate::codec::{Reader, put_u64};
 
@@ -21,6 +22,8 @@ pub(crate) const ALIGNMENT: usize = 8;
 
 /// First bytes of every header; the last one is the layout's version.
 const MAGIC: [u8; 8] = *b"TRNLOG\0\x01";
+/// The versions of log segments.
+pub(crate) const VERSIONS: FormatVersions = FormatVersions { name: "log segment", oldest: 1, newest: MAGIC[7] as u32 };
 
 /// A place in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -24,6 +24,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use terrane_types::versions::FormatVersions;
 use terrane_types::{GroupId, ReplicaId};
 
 use super::files::Files;
@@ -38,6 +39,9 @@ use crate::types::{log_id, term_of};
 
 /// First bytes of a held file; the last one is the layout's version.
 const MAGIC: [u8; 8] = *b"TRNHELD\x02";
+/// The versions of held files.
+pub(crate) const VERSIONS: FormatVersions =
+    FormatVersions { name: "held log file", oldest: 1, newest: MAGIC[7] as u32 };
 const HEADER_BYTES: usize = 48;
 /// Those of layout 1.
 const MAGIC_1: [u8; 8] = *b"TRNHELD\x01";

@@ -14,6 +14,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderError, TransferLeaderRequest, TransferLeaderResponse,
     VoteRequest, VoteResponse,
 };
+use terrane_types::versions::FormatVersions;
 use terrane_types::{GroupId, ReplicaId};
 
 use crate::CopiedFile;
@@ -33,6 +34,9 @@ pub(crate) const PART_BYTES_MAX: usize = 256 << 10;
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
 
 const FORMAT: u8 = 1;
+/// The versions of frames.
+pub(crate) const VERSIONS: FormatVersions =
+    FormatVersions { name: "peer frame", oldest: FORMAT as u32, newest: FORMAT as u32 };
 const PART_HEADER_BYTES: usize = 5;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_types::cell::Cells;
+use terrane_types::versions::FormatVersions;
 use terrane_types::{KeyRange, RegionDescriptor, RegionEpoch, TableSchema};
 
 use crate::operation::{Destination, WriteHeader, put_descriptor, read_descriptor, read_schema};
@@ -18,6 +19,9 @@ use crate::reply::Reply;
 const FORMAT_AS_PLANNED: u8 = 1;
 const FORMAT_RESTING: u8 = 2;
 const FORMAT: u8 = 3;
+/// Their versions.
+pub const VERSIONS: FormatVersions =
+    FormatVersions { name: "region state", oldest: FORMAT_AS_PLANNED as u32, newest: FORMAT as u32 };
 
 /// A region as of the last applied entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use terrane_types::versions::FormatVersions;
 use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
 use self::moves::Moves;
@@ -36,6 +37,9 @@ use crate::reply::Reply;
 const FORMAT_SPLITS: u8 = 1;
 const FORMAT_MERGES: u8 = 2;
 const FORMAT: u8 = 3;
+/// Their versions.
+pub const VERSIONS: FormatVersions =
+    FormatVersions { name: "group state", oldest: FORMAT_SPLITS as u32, newest: FORMAT as u32 };
 
 /// The number of split and merged regions that are kept with their successors. Clients that missed more ask the master.
 const RETIRED_MAX: usize = 1024;

@@ -25,6 +25,7 @@ use crate::hosted::{ChangeGuard, HostedRegion};
 use crate::operation::{Destination, Source};
 use crate::proposal::{Group, GroupHost};
 use crate::replicas::Replicas;
+use crate::versions::ClusterLevel;
 
 /// How often frozen regions without a driver are looked for, and files of finished moves.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -100,6 +101,7 @@ pub struct Departures {
     pub addresses: Arc<crate::addresses::Addresses>,
     pub peers: Arc<Peers>,
     pub arrivals: Arc<Arrivals>,
+    pub level: Arc<ClusterLevel>,
     pub stop: CancellationToken,
     pub moves: Moves,
 }
@@ -185,6 +187,7 @@ impl Departures {
             let what = format!("the engine of server {} cannot copy single regions", self.peers.server());
             return Err(Invalid::new(what).into());
         }
+        self.level.check_moves()?;
         let guard = hosted.begin_change("move")?;
         Ok(self.start(&hosted, group, Destination { id, group: to, servers }, Some(guard)).reply())
     }

@@ -62,6 +62,7 @@ impl Master for IdMaster {
             report_every_ms: 20,
             page_keys: vec![v1::PageKey { id: 1, secret: Bytes::from_static(&[1; 32]) }],
             masters: Vec::new(),
+            ..Default::default()
         }))
     }
 
