@@ -15,7 +15,7 @@ pub mod rows;
 pub mod tool;
 pub mod values;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use bench::Bench;
 use client::{Admin, Export, Import, NamespaceCommand, Status, TableCommand};
@@ -79,9 +79,18 @@ pub enum Command {
     /// Generate load and measure it; prints a line per second and a summary.
     #[command(subcommand)]
     Bench(Bench),
+    /// Show this build's version, feature level, protocol and format versions.
+    Version(Version),
     /// Inspect the files of a stopped process.
     #[command(subcommand)]
     Tool(Tool),
+}
+
+#[derive(Debug, Args)]
+pub struct Version {
+    /// Print one JSON object on standard output, and nothing else.
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[cfg(test)]

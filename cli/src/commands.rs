@@ -16,6 +16,7 @@ mod row_printer;
 pub mod status;
 pub mod table;
 pub mod tool;
+pub mod version;
 
 use terrane_client::Client;
 
@@ -47,6 +48,7 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Import(args) => import::run(args).await,
         Command::Export(args) => export::run(args).await,
         Command::Bench(args) => bench::run(args).await,
+        Command::Version(args) => version::run(&args),
         Command::Tool(args) => tool::run(args).await,
     }
 }

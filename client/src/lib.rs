@@ -106,10 +106,14 @@ pub use api::admin::fleet::{
     LostMember, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 pub use api::admin::info::{
-    ClusterStatus, GroupInfo, MasterInfo, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
 };
 pub use api::admin::maintenance::Maintained;
 pub use api::admin::spec::{TableChange, TableSpec};
+/// The version of this build, and the protocol versions that it speaks.
+pub use terrane_proto::PROTOCOL_VERSIONS;
+pub use terrane_proto::versions::BUILD;
+
 pub use api::client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
 pub use api::table::Table;
 pub use consistency::{AsOf, Consistency};

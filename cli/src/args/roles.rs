@@ -89,6 +89,9 @@ pub struct Role {
     /// Allow listening on non-loopback addresses, without encryption or authentication.
     #[arg(long)]
     pub insecure: bool,
+    /// For tests of upgrades: behave as a build of this feature level, the one before this build's.
+    #[arg(long, value_name = "LEVEL", hide = true)]
+    pub feature_level: Option<u32>,
     /// TOML file with a section `[master]` or `[server]`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -387,6 +387,7 @@ mod tests {
             replaced_in: None,
             troubles: Vec::new(),
             resources: Vec::new(),
+            versions: None,
         };
         let line = serde_json::to_string(&server_line(&info)).expect("JSON");
         let expected =

@@ -6,6 +6,7 @@ use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 use terrane_master::MasterConfig;
 use terrane_regionserver::ServerConfig;
+use terrane_types::versions::Levels;
 
 use super::dev::{engine_of, stop, text};
 use crate::args::roles::{Master, Role, Server};
@@ -63,6 +64,7 @@ struct RoleSettings {
     listen: String,
     advertise: Option<String>,
     console: String,
+    levels: Levels,
 }
 
 fn role_settings(
@@ -81,7 +83,17 @@ fn role_settings(
     if let Some(warning) = check_exposure(&listen, &console, advertise.as_deref(), insecure)? {
         eprintln!("{warning}");
     }
-    Ok(RoleSettings { data: PathBuf::from(data), listen, advertise, console })
+    let levels = settings.pick_optional("feature-level", role.feature_level, str::parse::<u32>)?;
+    let levels = levels.map_or(Ok(Levels::BUILD), levels_as_of)?;
+    Ok(RoleSettings { data: PathBuf::from(data), listen, advertise, console, levels })
+}
+
+/// The levels of a build of this level.
+fn levels_as_of(level: u32) -> Result<Levels, Failure> {
+    Levels::as_of(level).ok_or_else(|| {
+        let Levels { oldest, newest } = Levels::BUILD;
+        Failure::usage(format!("--feature-level must be {oldest} or {newest}, not {level}"))
+    })
 }
 
 async fn master_config(args: Master) -> Result<(MasterConfig, String), Failure> {
@@ -105,6 +117,7 @@ async fn master_config(args: Master) -> Result<(MasterConfig, String), Failure> 
         peers: peers.map(|peers| peers.0).unwrap_or_default(),
         replication,
         replace_after: replace_after.0,
+        levels: role.levels,
         ..defaults
     };
     Ok((config, role.console))
@@ -137,6 +150,7 @@ async fn server_config(args: Server) -> Result<ServerConfig, Failure> {
         log_limit: log_limit.0,
         cache_bytes: cache.0,
         disk_reserve: disk_reserve.map(|reserve| reserve.0),
+        levels: role.levels,
         ..defaults
     })
 }

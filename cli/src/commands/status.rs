@@ -1,10 +1,11 @@
 //! `status`: an overview of the cluster and its health issues.
 
 use serde::Serialize;
-use terrane_client::{ClusterStatus, MasterInfo, ResourceUsage, ServerInfo};
+use terrane_client::{ClusterStatus, MasterInfo, ProcessVersions, ResourceUsage, ServerInfo};
 
 use super::admin::print_servers;
 use super::connect;
+use super::version::{VersionsLine, range};
 use crate::args::client::Status;
 use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded};
@@ -35,6 +36,18 @@ struct StatusLine {
     troubles: Vec<String>,
     resources: Vec<ResourceLine>,
     masters: Vec<MasterLine>,
+    feature_level: u32,
+    level_waits_for: Vec<String>,
+    processes: Vec<ProcessLine>,
+}
+
+/// The versions of a process, which has not said them if they are missing.
+#[derive(Serialize)]
+struct ProcessLine {
+    process: String,
+    address: String,
+    #[serde(flatten)]
+    versions: Option<VersionsLine>,
 }
 
 #[derive(Serialize)]
@@ -73,6 +86,9 @@ impl From<&ClusterStatus> for StatusLine {
             troubles,
             resources: status.servers.iter().flat_map(resource_lines).collect(),
             masters: status.masters.iter().map(master_line).collect(),
+            feature_level: status.feature_level,
+            level_waits_for: status.level_waits_for.clone(),
+            processes: processes(status).map(process_line).collect(),
         }
     }
 }
@@ -80,6 +96,53 @@ impl From<&ClusterStatus> for StatusLine {
 fn master_line(master: &MasterInfo) -> MasterLine {
     let MasterInfo { address, state, term, applied, lag, .. } = master.clone();
     MasterLine { address, state, term, applied, lag }
+}
+
+/// A process: what it is, its address, and its versions.
+type Process<'a> = (String, &'a str, Option<&'a ProcessVersions>);
+
+fn processes(status: &ClusterStatus) -> impl Iterator<Item = Process<'_>> {
+    let masters = status.masters.iter();
+    let masters = masters.map(|master| ("master".to_owned(), master.address.as_str(), master.versions.as_ref()));
+    let servers = status.servers.iter();
+    let server = |server: &ServerInfo| format!("server {}", server.server);
+    masters.chain(servers.map(move |known| (server(known), known.address.as_str(), known.versions.as_ref())))
+}
+
+fn process_line((process, address, versions): Process<'_>) -> ProcessLine {
+    ProcessLine { process, address: address.to_owned(), versions: versions.map(VersionsLine::from) }
+}
+
+/// The level of the cluster; while builds are mixed, also what each process runs and which hold the next level back.
+fn print_versions(output: &mut Output, status: &ClusterStatus) -> Result<(), Failure> {
+    // A master of an earlier build does not know levels.
+    if status.feature_level == 0 {
+        return Ok(());
+    }
+    let said: Vec<&ProcessVersions> = processes(status).filter_map(|(_, _, versions)| versions).collect();
+    let is_mixed = said.windows(2).any(|pair| (&pair[0].build, pair[0].level) != (&pair[1].build, pair[1].level));
+    output.line(&format!("feature level {}", status.feature_level))?;
+    if status.level_waits_for.is_empty() && !is_mixed {
+        return Ok(());
+    }
+    for why in &status.level_waits_for {
+        output.line(&format!("- level {} waits: {why}", status.feature_level + 1))?;
+    }
+    output.line("")?;
+    let row = |(process, address, versions): Process<'_>| {
+        let known = |text: &dyn Fn(&ProcessVersions) -> String| {
+            versions.map(text).filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
+        };
+        let build = known(&|said| said.build.clone());
+        vec![
+            process,
+            address.to_owned(),
+            build,
+            known(&|said| said.level.to_string()),
+            known(&|said| range(&said.protocol)),
+        ]
+    };
+    output.table(&["process", "address", "build", "level", "protocol"], processes(status).map(row).collect())
 }
 
 fn print_masters(output: &mut Output, masters: &[MasterInfo]) -> Result<(), Failure> {
@@ -150,6 +213,7 @@ fn print(output: &mut Output, status: &ClusterStatus, all_resources: bool) -> Re
         "{} tables, {} regions, {} groups ({led} with a leader)",
         status.tables, status.regions, status.groups
     ))?;
+    print_versions(output, status)?;
     output.line("")?;
     // A master of an earlier build does not list them.
     if !status.masters.is_empty() {
@@ -195,6 +259,7 @@ mod tests {
             replaced_in: None,
             troubles: Vec::new(),
             resources: Vec::new(),
+            versions: None,
         }
     }
 
@@ -211,6 +276,8 @@ mod tests {
             waiting_for: String::new(),
             catalog_index: 0,
             masters: Vec::new(),
+            feature_level: 4,
+            level_waits_for: Vec::new(),
         }
     }
 

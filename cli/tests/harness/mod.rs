@@ -480,6 +480,19 @@ impl Cluster {
         panic!("no free ports were found");
     }
 
+    /// Starts a new cluster; every server and the master get `flags`.
+    pub fn start_everywhere_with(engine: &str, flags: &[&str]) -> Cluster {
+        for _ in 0..START_ATTEMPTS {
+            let mut cluster = Cluster::planned(engine, flags);
+            cluster.master.arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+            match cluster.try_start_all() {
+                Ok(()) => return cluster,
+                Err(ended) => assert!(ended.stderr.contains("in use"), "{ended:?}"),
+            }
+        }
+        panic!("no free ports were found");
+    }
+
     fn planned(engine: &str, flags: &[&str]) -> Cluster {
         let data = tempfile::tempdir().expect("a directory");
         let [master, console, ports @ ..] = free_ports::<8>();

@@ -11,7 +11,7 @@ use terrane_proto::{hello, v1};
 use terrane_types::{ClusterId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
 
 use crate::api::admin::info::{
-    ClusterStatus, GroupInfo, MasterInfo, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
 };
 use crate::api::admin::spec::{TableChange, TableSpec};
 use crate::error::Error;
@@ -237,6 +237,8 @@ impl Masters {
                 waiting_for: reply.waiting_for,
                 catalog_index: reply.catalog_index,
                 masters: reply.masters.into_iter().map(master_info).collect(),
+                feature_level: reply.feature_level,
+                level_waits_for: reply.level_waits_for,
             })
         })
     }
@@ -304,12 +306,24 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
         replaced_in: info.replaced_in_ms.map(Duration::from_millis),
         troubles: info.troubles,
         resources: info.resources.into_iter().map(resource_usage).collect(),
+        versions: info.versions.map(process_versions),
     }
 }
 
 fn master_info(info: v1::MasterInfo) -> MasterInfo {
-    let v1::MasterInfo { address, state, term, applied, lag } = info;
-    MasterInfo { address, state, term, applied, lag }
+    let v1::MasterInfo { address, state, term, applied, lag, versions } = info;
+    MasterInfo { address, state, term, applied, lag, versions: versions.map(process_versions) }
+}
+
+fn process_versions(said: v1::Versions) -> ProcessVersions {
+    let formats = said.formats.into_iter().map(|format| (format.name, format.oldest..=format.newest));
+    ProcessVersions {
+        build: said.build,
+        level: said.level,
+        oldest_level: said.oldest_level,
+        protocol: said.protocol_min..=said.protocol_max,
+        formats: formats.collect(),
+    }
 }
 
 fn resource_usage(usage: v1::ResourceUsage) -> ResourceUsage {

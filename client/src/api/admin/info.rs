@@ -1,5 +1,6 @@
 //! Tables, servers, groups and regions as the master describes them.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use terrane_types::{ClusterId, GroupId, RegionDescriptor, ServerId, TableSchema};
@@ -56,6 +57,23 @@ pub struct ServerInfo {
     pub troubles: Vec<String>,
     /// Its limited resources and their use.
     pub resources: Vec<ResourceUsage>,
+    /// Its versions; `None`: it has not reported them to this master.
+    pub versions: Option<ProcessVersions>,
+}
+
+/// What a process says of its versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessVersions {
+    /// The version of its build; empty: a build that does not say it.
+    pub build: String,
+    /// The highest feature level of a cluster that it can work in, which is the level of its build.
+    pub level: u32,
+    /// The lowest.
+    pub oldest_level: u32,
+    /// The protocol versions that it speaks.
+    pub protocol: RangeInclusive<u32>,
+    /// The versions of each format that it reads, by name.
+    pub formats: Vec<(String, RangeInclusive<u32>)>,
 }
 
 /// A limited resource of a server: memory, streams, queues. `docs/design/bounds.md` explains each.
@@ -152,6 +170,10 @@ pub struct ClusterStatus {
     pub catalog_index: u64,
     /// The masters.
     pub masters: Vec<MasterInfo>,
+    /// The feature level of the cluster; 0: the masters do not know levels.
+    pub feature_level: u32,
+    /// The processes that hold back the next level, a clause each; empty: none runs a newer build.
+    pub level_waits_for: Vec<String>,
 }
 
 /// A master, as the master that answered sees it.
@@ -168,4 +190,6 @@ pub struct MasterInfo {
     pub applied: u64,
     /// The committed entries that it has not applied yet.
     pub lag: u64,
+    /// Its versions; `None`: it does not answer, or does not say.
+    pub versions: Option<ProcessVersions>,
 }
