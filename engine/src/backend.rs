@@ -6,7 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod sled;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use terrane_types::schema::FamilyStorage;
@@ -249,6 +249,18 @@ impl Backend {
     /// protected until it is named, so the two queries together miss none.
     pub(crate) fn protected(&self) -> Protected {
         self.files().map(|files| files.protected()).unwrap_or_default()
+    }
+
+    /// The files that [`Backend::retain`] would remove, with their lengths.
+    pub(crate) async fn unnamed(
+        &self,
+        named: BTreeSet<u64>,
+        protected: Protected,
+    ) -> Result<Vec<(PathBuf, u64)>, Error> {
+        match self.files() {
+            Some(files) => files.unnamed(&named, &protected).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Removes files that are not named, not protected, and not being read.

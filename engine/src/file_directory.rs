@@ -106,6 +106,29 @@ impl FileDirectory {
         self.ledger.lock().protected()
     }
 
+    /// The files that are neither named nor protected nor claimed, with their lengths.
+    pub(crate) async fn unnamed(
+        &self,
+        named: &BTreeSet<u64>,
+        protected: &Protected,
+    ) -> Result<Vec<(PathBuf, u64)>, Error> {
+        let mut unnamed = Vec::new();
+        for name in self.disk.list(&self.dir).await.map_err(Error::io("list the files"))? {
+            let id = name.strip_suffix(self.suffix).and_then(|id| id.parse::<u64>().ok());
+            if id.is_some_and(|id| self.ledger.lock().keeps(id, named, protected)) {
+                continue;
+            }
+            let path = self.dir.join(&name);
+            match self.disk.file_len(&path).await {
+                Ok(length) => unnamed.push((path, length)),
+                // A clean-up was faster.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io(format!("stat {name}"))(error)),
+            }
+        }
+        Ok(unnamed)
+    }
+
     /// Removes the files that are neither named nor protected nor claimed. Those that are still read go another time.
     pub(crate) async fn retain(&self, named: &BTreeSet<u64>, protected: &Protected) -> Result<(), Error> {
         let nothing = terrane_env::planted!("a clean-up removes files of a running flush").then(Protected::nothing);

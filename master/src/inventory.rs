@@ -106,6 +106,8 @@ pub struct ServerLoad {
     pub memtable_bytes: u64,
     /// Its other health issues.
     pub issues: Vec<String>,
+    /// Files on its disk that nothing names, if there are any.
+    pub orphans: Option<v1::OrphanFiles>,
     /// Its limited resources, kept in the wire's form because they are only passed on.
     pub resources: Vec<v1::ResourceUsage>,
 }

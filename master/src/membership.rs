@@ -361,6 +361,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             log_held_by: request.log_held_by,
             memtable_bytes: request.memtable_bytes,
             issues: request.troubles,
+            orphans: request.orphans,
             resources: request.resources,
         },
     })

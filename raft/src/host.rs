@@ -1,6 +1,7 @@
 //! All replicas of a server process: opens them, creates new ones, and stops them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::time::Duration;
@@ -265,6 +266,14 @@ impl Host {
         }
         self.groups.add(replica.clone());
         Ok(replica)
+    }
+
+    /// Files in the log's directory that the log does not know, with their lengths. One that is being made may be among them.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub async fn unnamed_files(&self) -> std::io::Result<Vec<(PathBuf, u64)>> {
+        self.log.unnamed_files().await
     }
 
     /// The groups whose replica was removed, also before the start. What their state machines have left is the caller's to

@@ -136,6 +136,28 @@ impl SharedLog {
         self.removed.lock().keys().copied().collect()
     }
 
+    /// Files in the log's directory that are neither segments nor held files that the log knows, with their lengths. A file
+    /// that is being made may be among them.
+    pub(crate) async fn unnamed_files(&self) -> std::io::Result<Vec<(PathBuf, u64)>> {
+        let files = self.files.clone();
+        let listed = task::run_io(async move {
+            let mut unnamed = Vec::new();
+            for name in files.disk().list(files.directory()).await? {
+                let is_held = |number| files.held.lock().has(number);
+                let is_known = name == names::SPARE
+                    || names::segment_number(&name).is_some()
+                    || names::is_unfinished(&name)
+                    || names::held_number(&name).is_some_and(is_held);
+                let path = files.directory().join(&name);
+                if !is_known && let Ok(length) = files.disk().file_len(&path).await {
+                    unnamed.push((path, length));
+                }
+            }
+            Ok(unnamed)
+        });
+        listed.await
+    }
+
     /// Nothing is left of a removed replica of this group.
     pub(crate) fn forget(&self, group: GroupId) {
         if let Some(log) = self.removed.lock().remove(&group) {

@@ -38,6 +38,7 @@ mod mending;
 mod metrics;
 mod moves;
 mod operation;
+mod orphans;
 mod page_token;
 mod proposal;
 mod ranked_lock;

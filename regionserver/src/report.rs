@@ -30,6 +30,7 @@ use crate::membership;
 use crate::mending::Mending;
 use crate::metrics::{FamilyLabels, Metrics};
 use crate::operation::ChangeTables;
+use crate::orphans::Orphans;
 use crate::page_token::PageSeal;
 use crate::proposal::{GroupHost, Proposal};
 use crate::region_ids::RegionIdStock;
@@ -115,6 +116,7 @@ pub struct Reporter {
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
     pub mending: Arc<Mending>,
+    pub orphans: Arc<Orphans>,
     pub page_seal: Arc<PageSeal>,
     pub level: Arc<ClusterLevel>,
     /// A registration that no master has answered yet, if any.
@@ -267,6 +269,7 @@ impl Reporter {
             stopping,
             clock_ms: self.host.wall_ms(),
             resources: resources.into_iter().map(resource_usage).collect(),
+            orphans: self.orphans.report(),
         }
     }
 

@@ -49,6 +49,7 @@ use crate::metrics::Metrics;
 use crate::moves::arrivals::Arrivals;
 use crate::moves::departures::{Departures, Moves};
 use crate::moves::peers::Peers;
+use crate::orphans::Orphans;
 use crate::page_token::PageSeal;
 use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
@@ -199,6 +200,7 @@ impl RegionServer {
         let serving = serve(&edge, admin, &host, listener, stop_serving.clone()).await?;
         let pending = (joined.registered, joined.joining);
         let reporter = parts.reporter(&host, &engine, masters, identity, joined.level, pending);
+        let orphans = reporter.orphans.clone();
         let background = vec![
             terrane_env::task::spawn_named(
                 "addresses",
@@ -208,6 +210,7 @@ impl RegionServer {
             terrane_env::task::spawn_named("removals", membership.retry_removals(stop.clone())),
             terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
             terrane_env::task::spawn_named("moves", departures.watch()),
+            terrane_env::task::spawn_named("orphans", orphans.watch(stop.clone())),
         ];
         let ends = [&edge.closing, &edge.ended, &stop, &stop_serving].map(|token| token.clone().drop_guard());
         let replicas = parts.replicas;
@@ -436,6 +439,7 @@ impl Parts {
             budgets: self.budgets.clone(),
             engine: engine.clone(),
             mending: self.mending.clone(),
+            orphans: Arc::new(Orphans::new(engine.clone(), host.clone())),
             page_seal: self.page_seal.clone(),
             level,
         };

@@ -1,11 +1,14 @@
 //! Removing files that nothing needs any more.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use terrane_env::task;
 
-use super::Engine;
+use super::{BoxFuture, Engine};
 use crate::Error;
+use crate::file_directory::Protected;
 use crate::levels::FileRef;
 
 impl Engine {
@@ -33,6 +36,13 @@ impl Engine {
 
     /// Removes files that neither the manifest nor a running flush or compaction knows.
     async fn remove_unnamed(&self) -> Result<(), Error> {
+        let (named, protected) = self.named_and_protected().await;
+        let backend = Arc::clone(&self.backend);
+        task::run_io(async move { backend.retain(named, protected).await }).await?;
+        self.checkpoints.clean_up(&self.disk).await
+    }
+
+    async fn named_and_protected(&self) -> (BTreeSet<u64>, Protected) {
         {
             let manifest = self.manifest.lock().await;
             // What is in doubt now was so before this look: the whole manifest has been rewritten since.
@@ -42,9 +52,28 @@ impl Engine {
         }
         // In this order: what is no longer protected was released before the look at the manifest.
         let protected = self.backend.protected();
-        let named = self.manifest.lock().await.contents().files();
+        (self.manifest.lock().await.contents().files(), protected)
+    }
+
+    /// Removes the files that nothing names and no reader holds, for example because their last reader ended after the last
+    /// clean-up. Returns those that are still there, with their lengths: they could not be removed, or are new.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the directory cannot be read.
+    pub fn sweep(self: &Arc<Self>) -> BoxFuture<'_, Result<Vec<(PathBuf, u64)>, Error>> {
+        let engine = Arc::clone(self);
+        Box::pin(task::run_to_end(async move {
+            if engine.unnamed().await?.is_empty() {
+                return Ok(Vec::new());
+            }
+            engine.clean_up().await;
+            engine.unnamed().await
+        }))
+    }
+
+    async fn unnamed(&self) -> Result<Vec<(PathBuf, u64)>, Error> {
+        let (named, protected) = self.named_and_protected().await;
         let backend = Arc::clone(&self.backend);
-        task::run_io(async move { backend.retain(named, protected).await }).await?;
-        self.checkpoints.clean_up(&self.disk).await
+        task::run_io(async move { backend.unnamed(named, protected).await }).await
     }
 }

@@ -103,10 +103,16 @@ impl Engine {
         &self.dir
     }
 
+    /// The directory of [`Engine::incoming_dir`].
+    #[must_use]
+    pub fn incoming_root(&self) -> PathBuf {
+        self.dir.join(INCOMING)
+    }
+
     /// Where the files of a copy are put as they arrive: a directory that the engine leaves alone.
     #[must_use]
     pub fn incoming_dir(&self, group: GroupId) -> PathBuf {
-        self.dir.join(INCOMING).join(format!("{group}"))
+        self.incoming_root().join(format!("{group}"))
     }
 
     /// Whether groups can be copied: cells are in files that hold one region's, or some.

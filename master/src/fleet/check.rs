@@ -27,6 +27,7 @@ pub fn check(catalog: &Catalog, observed: &Observations, now: Moment) -> v1::Che
         group_leader(catalog, observed, group, entry, now, &mut findings);
     }
     replicas(catalog, observed, &mut findings);
+    orphans(catalog, observed, &mut findings);
     tables(catalog, &mut findings);
     regions(catalog, observed, &mut findings);
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -180,6 +181,17 @@ fn replicas(catalog: &Catalog, observed: &Observations, findings: &mut Findings)
                 findings.add("replicas", what);
             }
         }
+    }
+}
+
+/// Files that nothing names, as the servers themselves have found.
+fn orphans(catalog: &Catalog, observed: &Observations, findings: &mut Findings) {
+    for (server, _) in catalog.servers().iter().filter(|(server, _)| observed.liveness.is_live(*server)) {
+        let Some(orphans) = observed.inventory.load(server).and_then(|load| load.orphans.as_ref()) else { continue };
+        let v1::OrphanFiles { files, bytes, first } = orphans;
+        let what =
+            format!("server {server} has {files} files with {bytes} bytes that nothing names, the first is {first}");
+        findings.add("orphan", what);
     }
 }
 

@@ -49,7 +49,12 @@ impl Scene {
             let descriptor = crate::catalog::tests::descriptor(number(region), "", "", number(epoch));
             RegionSeen { descriptor, bytes: 1, state: "open".into(), term, load: Default::default(), shape: None }
         });
-        let report = Report { server, groups: groups.collect(), regions: regions.collect(), ..Report::default() };
+        let orphans = line.argument("orphans").map(|bytes| {
+            let first = "engine/incoming/9/1".to_owned();
+            terrane_proto::v1::OrphanFiles { files: 2, bytes: number(bytes), first }
+        });
+        let load = crate::inventory::ServerLoad { orphans, ..Default::default() };
+        let report = Report { server, groups: groups.collect(), regions: regions.collect(), load };
         let deposed = self.observed.inventory.absorb(report).deposed;
         deposed.iter().for_each(|server| self.observed.liveness.deposed(*server, self.now));
     }

@@ -40,6 +40,11 @@ impl HeldList {
         }
     }
 
+    /// Whether a held file has this number.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.groups.values().flatten().any(|file| file.number == number)
+    }
+
     /// Bytes of all held files.
     pub(super) fn bytes(&self) -> u64 {
         self.groups.values().flatten().map(|file| file.bytes).sum()

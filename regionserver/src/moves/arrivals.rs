@@ -78,6 +78,12 @@ struct Arrival {
     touched: Mutex<Instant>,
 }
 
+impl Default for Arrival {
+    fn default() -> Self {
+        Self { slot: tokio::sync::Mutex::default(), touched: Mutex::new(Instant::now()) }
+    }
+}
+
 /// Held while files are fetched: one round of a move at a time.
 #[derive(Default)]
 struct Slot {
@@ -203,7 +209,7 @@ impl Arrivals {
         });
         for name in listed.await.unwrap_or_default() {
             let Some(id) = name.parse().ok().map(MoveId) else { continue };
-            let arrival = self.arrival(id);
+            let arrival = self.moves.lock().entry(id).or_default().clone();
             let is_idle = arrival.touched.lock().elapsed() >= IDLE_MAX;
             if needs(id).unwrap_or(!is_idle) {
                 continue;
@@ -217,9 +223,7 @@ impl Arrivals {
     }
 
     fn arrival(&self, id: MoveId) -> Arc<Arrival> {
-        let mut moves = self.moves.lock();
-        let new = || Arrival { slot: tokio::sync::Mutex::default(), touched: Mutex::new(Instant::now()) };
-        let arrival = moves.entry(id).or_insert_with(|| Arc::new(new())).clone();
+        let arrival = self.moves.lock().entry(id).or_default().clone();
         *arrival.touched.lock() = Instant::now();
         arrival
     }

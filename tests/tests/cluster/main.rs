@@ -12,6 +12,7 @@ mod leadership;
 mod merges;
 mod model;
 mod moves;
+mod orphans;
 mod placement;
 mod rebuild;
 mod repair;
