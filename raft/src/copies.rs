@@ -34,6 +34,9 @@ pub(crate) const FILES_MAX: usize = 1 << 20;
 /// What a leader offers to a member.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
+    /// Drawn for each offer. What follows it names the number, so that nothing of an earlier copy that arrives late is taken
+    /// for a part of this one.
+    pub(crate) number: u64,
     /// The leader's.
     pub(crate) vote: Vote,
     /// The state that the member will be in.
@@ -41,9 +44,11 @@ pub(crate) struct Offer {
     pub(crate) files: Vec<CopiedFile>,
 }
 
-/// A part of a file of the copy that was offered last.
+/// A part of a file of a copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
+    /// The number of the offer that it belongs to.
+    pub(crate) offer: u64,
     pub(crate) id: u64,
     pub(crate) offset: u64,
     pub(crate) bytes: bytes::Bytes,

@@ -22,6 +22,9 @@ use crate::erased::Machine;
 use crate::log::Mark;
 use crate::types::{Types, Vote, spawn};
 
+/// The refusal of what does not belong to the copy that was offered last.
+const NOT_OFFERED: &str = "it belongs to no copy that this replica receives";
+
 /// The copy that a replica receives, if any. One step at a time: a request that arrives during another one, because its
 /// sender waits no longer for that, is refused.
 pub(crate) struct Incoming {
@@ -46,6 +49,8 @@ pub(crate) enum Offered {
 }
 
 struct Arriving {
+    /// The number of its offer.
+    number: u64,
     mark: Mark,
     files: BTreeMap<u64, u64>,
     /// Where copies of this group arrive, and this one's directory in it.
@@ -87,7 +92,8 @@ impl Incoming {
         let dir = all.join(offer.vote.leader_id.voted_for.to_string());
         let arrived = found(&all, &dir, &files).await.map_err(|error| format!("{}: {error}", dir.display()))?;
         let held = arrived.iter().map(|(id, size)| CopiedFile { id: *id, size: *size }).collect();
-        state.arriving = Some(Arriving { mark: offer.mark, files, all, dir, arrived, current: None, turn });
+        state.arriving =
+            Some(Arriving { number: offer.number, mark: offer.mark, files, all, dir, arrived, current: None, turn });
         Ok(Offered::Held(held))
     }
 
@@ -106,7 +112,7 @@ impl Incoming {
     /// Takes a part, which must continue its file.
     pub(crate) async fn part(&self, part: Part) -> Result<(), String> {
         let mut state = self.state()?;
-        let copy = state.arriving.as_mut().ok_or("no copy was offered")?;
+        let copy = state.arriving.as_mut().filter(|copy| copy.number == part.offer).ok_or(NOT_OFFERED)?;
         if !copy.turn.keep(Instant::now()) {
             state.arriving = None;
             return Err("this server receives other copies".to_owned());
@@ -122,9 +128,15 @@ impl Incoming {
     }
 
     /// Verifies the copy and installs it through openraft; returns the vote of this replica.
-    pub(crate) async fn install(&self, raft: &Raft, replica: ReplicaId, vote: Vote) -> Result<Vote, String> {
+    pub(crate) async fn install(
+        &self,
+        raft: &Raft,
+        replica: ReplicaId,
+        offer: u64,
+        vote: Vote,
+    ) -> Result<Vote, String> {
         let mut state = self.state()?;
-        let copy = state.arriving.take().ok_or("no copy was offered")?;
+        let copy = state.arriving.take_if(|copy| copy.number == offer).ok_or(NOT_OFFERED)?;
         if !copy.turn.hold() {
             return Err("this server receives other copies".to_owned());
         }

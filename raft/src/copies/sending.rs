@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::progress::{Progress, Sending};
 use super::{BYTES_PER_SECOND, COPIES_AT_ONCE, Offer, PART_BYTES, Part};
-use crate::StateCopy;
 use crate::erased::Machine;
 use crate::log::Mark;
 use crate::peer::{Call, Link, Message};
 use crate::types::Vote;
+use crate::{CopiedFile, StateCopy};
 
 /// How long a member may take to look at what it has, and to write a part.
 const STEP_DEADLINE: Duration = Duration::from_secs(10);
@@ -86,7 +86,8 @@ impl Target<'_> {
         }
         let bytes: u64 = files.iter().map(|file| file.size).sum();
         self.note(|progress| progress.bytes = bytes);
-        let offer = Offer { vote, mark, files: files.clone() };
+        let number = terrane_env::rand::u64();
+        let offer = Offer { number, vote, mark, files: files.clone() };
         let held: BTreeMap<u64, u64> = match self.ask(Message::Offer(offer), STEP_DEADLINE).await? {
             Message::Held(held) => held.into_iter().map(|file| (file.id, file.size)).collect(),
             // The answer to the order to install came too late.
@@ -98,26 +99,27 @@ impl Target<'_> {
             self.note(|progress| progress.sent += offset);
             // An empty file is a part too, or the member would never have it.
             while offset < file.size || (file.size == 0 && !held.contains_key(&file.id)) {
-                offset = self.send_part(copy.as_ref(), file.id, offset, file.size).await?;
+                offset = self.send_part(copy.as_ref(), number, file, offset).await?;
                 if file.size == 0 {
                     break;
                 }
             }
         }
         let within = INSTALL_DEADLINE + Duration::from_secs(bytes / VERIFIED_PER_SECOND);
-        match self.ask(Message::Install(vote), within).await? {
+        match self.ask(Message::Install { offer: number, vote }, within).await? {
             Message::Installed(vote) => Ok(vote),
             _ => Err(UNEXPECTED.to_owned()),
         }
     }
 
-    async fn send_part(&self, copy: &dyn StateCopy, id: u64, offset: u64, size: u64) -> Result<u64, String> {
+    async fn send_part(&self, copy: &dyn StateCopy, offer: u64, file: CopiedFile, offset: u64) -> Result<u64, String> {
+        let CopiedFile { id, size } = file;
         let left = usize::try_from(size - offset).unwrap_or(usize::MAX);
         let length = left.min(terrane_env::limit!("bytes of a part of a copy", PART_BYTES, 512..=4096));
         self.copies.pace(length as u64).await;
         let bytes = copy.read(id, offset, length).await.map_err(|error| format!("file {id} of the copy: {error}"))?;
         let next = offset + bytes.len() as u64;
-        match self.ask(Message::Part(Part { id, offset, bytes }), STEP_DEADLINE).await? {
+        match self.ask(Message::Part(Part { offer, id, offset, bytes }), STEP_DEADLINE).await? {
             Message::Taken => {
                 self.note(|progress| progress.sent += next - offset);
                 Ok(next)

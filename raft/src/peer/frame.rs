@@ -79,7 +79,10 @@ pub(crate) enum Message {
     /// The part is written.
     Taken,
     /// All files have been sent: the member is to install the copy.
-    Install(Vote),
+    Install {
+        offer: u64,
+        vote: Vote,
+    },
     /// It has, or did not need to; with its vote.
     Installed(Vote),
     /// The receiver could not carry out the request, for example because it does not have the group.
@@ -184,6 +187,7 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
         }
         Message::Offer(offer) => {
             out.push(OFFER);
+            put_u64(out, offer.number);
             put_vote(out, &offer.vote);
             put_mark(out, &offer.mark);
             put_files(out, &offer.files);
@@ -194,13 +198,15 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
         }
         Message::Part(part) => {
             out.push(PART);
+            put_u64(out, part.offer);
             put_u64(out, part.id);
             put_u64(out, part.offset);
             put_bytes(out, &part.bytes);
         }
         Message::Taken => out.push(TAKEN),
-        Message::Install(vote) => {
+        Message::Install { offer, vote } => {
             out.push(INSTALL);
+            put_u64(out, *offer);
             put_vote(out, vote);
         }
         Message::Installed(vote) => {
@@ -307,19 +313,19 @@ fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
         CLOCK => Message::Clock,
         CLOCK_TOLD => Message::ClockTold { wall_ms: reader.u64()?, abstains: reader.flag()? },
         OFFER => {
-            let (vote, mark) = (reader.vote()?, read_mark(&mut reader)?);
-            Message::Offer(Offer { vote, mark, files: read_files(&mut reader)? })
+            let (number, vote, mark) = (reader.u64()?, reader.vote()?, read_mark(&mut reader)?);
+            Message::Offer(Offer { number, vote, mark, files: read_files(&mut reader)? })
         }
         HELD => Message::Held(read_files(&mut reader)?),
         PART => {
-            let (id, offset, bytes) = (reader.u64()?, reader.u64()?, reader.bytes()?);
+            let (offer, id, offset, bytes) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.bytes()?);
             if offset.checked_add(bytes.len() as u64).is_none() {
                 return Err(malformed("a part of a file beyond any length"));
             }
-            Message::Part(Part { id, offset, bytes })
+            Message::Part(Part { offer, id, offset, bytes })
         }
         TAKEN => Message::Taken,
-        INSTALL => Message::Install(reader.vote()?),
+        INSTALL => Message::Install { offer: reader.u64()?, vote: reader.vote()? },
         INSTALLED => Message::Installed(reader.vote()?),
         FAILED => Message::Failed(String::from_utf8_lossy(&reader.bytes()?).into_owned()),
         _ => return Err(malformed("a frame of an unknown kind")),

@@ -237,7 +237,7 @@ impl Caller {
 fn level_of(message: &Message) -> u32 {
     match message {
         Message::Clock => CLOCK_LEVEL,
-        Message::Offer(_) | Message::Part(_) | Message::Install(_) => COPY_LEVEL,
+        Message::Offer(_) | Message::Part(_) | Message::Install { .. } => COPY_LEVEL,
         _ => 0,
     }
 }

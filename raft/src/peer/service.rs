@@ -299,8 +299,8 @@ async fn ask(local: &Replica, message: Message) -> Message {
             *local.leader_heard.lock() = Instant::now();
             local.incoming.part(part).await.map_or_else(Message::Failed, |()| Message::Taken)
         }
-        Message::Install(vote) => {
-            let installed = local.incoming.install(&local.raft, local.spec.replica, vote).await;
+        Message::Install { offer, vote } => {
+            let installed = local.incoming.install(&local.raft, local.spec.replica, offer, vote).await;
             installed.map_or_else(Message::Failed, Message::Installed)
         }
         Message::Clock => Message::Failed("a request about a server that was sent to a replica".to_owned()),

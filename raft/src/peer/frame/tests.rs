@@ -63,12 +63,20 @@ fn messages() -> impl Strategy<Value = Message> {
         any::<u64>().prop_map(Message::Released),
         Just(Message::Clock),
         (any::<u64>(), any::<bool>()).prop_map(|(wall_ms, abstains)| Message::ClockTold { wall_ms, abstains }),
-        (votes(), marks(), files()).prop_map(|(vote, mark, files)| Message::Offer(Offer { vote, mark, files })),
+        (any::<u64>(), votes(), marks(), files()).prop_map(|(number, vote, mark, files)| Message::Offer(Offer {
+            number,
+            vote,
+            mark,
+            files
+        })),
         files().prop_map(Message::Held),
-        (any::<u64>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..200))
-            .prop_map(|(id, offset, bytes)| Message::Part(Part { id, offset: u64::from(offset), bytes: bytes.into() })),
+        (any::<u64>(), any::<u64>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..200)).prop_map(
+            |(offer, id, offset, bytes)| {
+                Message::Part(Part { offer, id, offset: u64::from(offset), bytes: bytes.into() })
+            }
+        ),
         Just(Message::Taken),
-        votes().prop_map(Message::Install),
+        (any::<u64>(), votes()).prop_map(|(offer, vote)| Message::Install { offer, vote }),
         votes().prop_map(Message::Installed),
         ".{0,40}".prop_map(Message::Failed),
     ]
