@@ -16,7 +16,7 @@ use super::{BoxFuture, Engine};
 use crate::Error;
 use crate::levels::{FileRef, FileSource, Levels, RegionFiles};
 use crate::manifest::{FileRecord, GroupRecord, Record, RegionRecord};
-use crate::point::RegionKey;
+use crate::point::GroupPoint;
 use crate::region::Region;
 
 /// Verified files of a copy in the engine's directory, by their numbers here. Those that no manifest record names when this is
@@ -129,10 +129,6 @@ impl Engine {
     }
 
     async fn install_here(&self, mut staged: StagedGroup) -> Result<(), Error> {
-        // No later record may bring a parent back.
-        for region in self.regions_of(staged.record.group) {
-            self.finish_split_here(&region).await?;
-        }
         self.replace_group(&mut staged).await?;
         drop(staged);
         self.clean_up().await;
@@ -156,19 +152,8 @@ impl Engine {
         if regions.is_empty() && self.group_point(group).is_none() {
             return Ok(());
         }
-        for region in &regions {
-            self.finish_split_here(region).await?;
-        }
-        // A split that was recorded just now has made others.
-        let regions = self.regions_of(group);
-        for region in &regions {
-            let held = region.lock_record().await;
-            region.retire(&held);
-        }
-        self.append(Record::RemoveGroup(group)).await?;
-        self.groups.lock().remove(&group);
-        for region in regions {
-            self.regions.lock().remove(&region.key());
+        let removed = self.replace_regions(group, Record::RemoveGroup(group), None, Vec::new()).await?;
+        for region in removed {
             self.backend.drop_range(group, region.table(), region.families(), region.bounds().clone()).await?;
         }
         self.clean_up().await;
@@ -244,23 +229,51 @@ impl Engine {
             record.regions.pop();
         }
         let regions: Vec<_> = record.regions.iter().map(|region| Arc::new(staged.taken.opened(region))).collect();
-        let old = self.regions_of(record.group);
-        let mut held = Vec::with_capacity(old.len());
+        let (group, point) = (record.group, record.point.clone());
+        let replaced = self.replace_regions(group, Record::Install(record), Some(point), regions).await;
+        replaced.map(drop).inspect_err(|_| staged.taken.in_doubt())
+    }
+
+    /// Replaces all regions of a group, and its point, by one record, and retires them; returns them.
+    ///
+    /// Splits and merges of the group that are not recorded yet never will be: to record them would write the memtables that
+    /// they inherited, which a full disk does not take, for regions that end here. No later record may bring one of their
+    /// parents back, so what still records a parent ends first; what begins later finds the parent retired.
+    async fn replace_regions(
+        &self,
+        group: GroupId,
+        record: Record,
+        point: Option<GroupPoint>,
+        new: Vec<Arc<Region>>,
+    ) -> Result<Vec<Arc<Region>>, Error> {
+        let pending = self.pending_of(group);
+        let mut recorded = Vec::with_capacity(pending.len());
+        for change in &pending {
+            recorded.push(change.hold().await);
+        }
+        let parents: Vec<Arc<Region>> = pending.iter().flat_map(|change| change.parents()).cloned().collect();
+        let old = self.regions_of(group);
+        let (mut of_parents, mut held) = (Vec::with_capacity(parents.len()), Vec::with_capacity(old.len()));
+        for region in &parents {
+            of_parents.push(region.lock_record().await);
+        }
         for region in &old {
             held.push(region.lock_record().await);
         }
-        terrane_env::buggify_pause!("a copy of a group waits before its record").await;
-        let (group, point) = (record.group, record.point.clone());
-        if let Err(error) = self.append(Record::Install(record)).await {
-            staged.taken.in_doubt();
-            return Err(error);
-        }
+        terrane_env::buggify_pause!("the regions of a group wait before the record that replaces them").await;
+        self.append(record).await?;
+        recorded.iter_mut().for_each(|recorded| **recorded = true);
+        pending.iter().for_each(|change| self.forget_pending(change));
         old.iter().zip(&held).for_each(|(region, held)| region.retire(held));
-        let gone: Vec<RegionKey> = old.iter().map(|region| region.key()).collect();
         let mut all = self.regions.lock();
-        gone.iter().for_each(|key| drop(all.remove(key)));
-        all.extend(regions.into_iter().map(|region| (region.key(), region)));
-        self.groups.lock().insert(group, point);
-        Ok(())
+        old.iter().for_each(|region| drop(all.remove(&region.key())));
+        all.extend(new.into_iter().map(|region| (region.key(), region)));
+        let mut groups = self.groups.lock();
+        match point {
+            Some(point) => drop(groups.insert(group, point)),
+            None => drop(groups.remove(&group)),
+        }
+        drop((groups, all, held));
+        Ok(old)
     }
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use terrane_env::task;
+use terrane_types::GroupId;
+use tokio::sync::MutexGuard;
 
 use super::flush::Flushed;
 use super::{BoxFuture, Engine};
@@ -41,6 +43,19 @@ impl Change {
 
     fn is_of(&self, parent: &Region) -> bool {
         self.parents().iter().any(|region| region.key() == parent.key())
+    }
+}
+
+impl PendingSplit {
+    /// What is replaced, in the order of its rows.
+    pub(super) fn parents(&self) -> &[Arc<Region>] {
+        self.change.parents()
+    }
+
+    /// Waits for a record of it that is being made, and keeps others from being made while the result lives. True in it says
+    /// that it is recorded, or need not be.
+    pub(super) async fn hold(&self) -> MutexGuard<'_, bool> {
+        self.recorded.lock().await
     }
 }
 
@@ -105,6 +120,24 @@ impl Engine {
         if self.is_split_pending(region) { Err(Error::SplitPending { region: region.id() }) } else { Ok(()) }
     }
 
+    /// The splits and merges of a group that are not recorded yet.
+    pub(super) fn pending_of(&self, group: GroupId) -> Vec<Arc<PendingSplit>> {
+        let mut found: Vec<Arc<PendingSplit>> = Vec::new();
+        for pending in self.pending_splits.lock().values() {
+            let is_of_group = pending.change.children().iter().any(|child| child.point().group == group);
+            if is_of_group && !found.iter().any(|known| Arc::ptr_eq(known, pending)) {
+                found.push(Arc::clone(pending));
+            }
+        }
+        found
+    }
+
+    /// A split or merge need not be recorded any more.
+    pub(super) fn forget_pending(&self, pending: &PendingSplit) {
+        let children = pending.change.children();
+        self.pending_splits.lock().retain(|key, _| !children.iter().any(|child| child.key() == *key));
+    }
+
     /// Records the split or merge that a region came from, when that is still to be done.
     ///
     /// # Errors
@@ -155,8 +188,7 @@ impl Engine {
             child.install(held, &input, flushed.files);
         }
         *recorded = true;
-        let children = change.children();
-        self.pending_splits.lock().retain(|key, _| !children.iter().any(|child| child.key() == *key));
+        self.forget_pending(pending);
         self.clean_up().await;
         Ok(())
     }

@@ -115,6 +115,28 @@ async fn an_older_copy_replaces_what_an_interrupted_installation_left() {
     }
 }
 
+/// To record a split would write the memtables that the daughters inherited, on a disk that may be full.
+#[tokio::test]
+async fn an_installation_records_no_split_of_a_region_that_it_replaces() {
+    for backend in BACKENDS {
+        let start = Start::filled(backend).await;
+        let source = source(&start).await;
+        let copy = source.engine().copy_group(GROUP).await.unwrap();
+        let whole = receiver(&start, &source, &copy).await;
+        let plain = Stretch::of_entry(&whole, async || install(&whole, &copy).await.unwrap()).await;
+        let mut receiver = start.world();
+        run_all(&mut receiver, &[Op::Reopen, Op::Split]).await;
+        fetch(&receiver, &source, &copy).await;
+        let after_split = Stretch::of_entry(&receiver, async || install(&receiver, &copy).await.unwrap()).await;
+        assert_eq!(after_split.changes().len(), plain.changes().len(), "{backend}: it changes nothing else");
+        let expected = (regions(source.engine()), read_all(source.engine()));
+        assert_eq!((regions(receiver.engine()), read_all(receiver.engine())), expected);
+        receiver.close();
+        receiver.try_open().await.unwrap();
+        assert_eq!((regions(receiver.engine()), read_all(receiver.engine())), expected);
+    }
+}
+
 #[tokio::test]
 async fn an_interrupted_installation_leaves_the_old_group_or_the_new_one() {
     for backend in BACKENDS {

@@ -35,12 +35,16 @@ impl GroupMachine {
         let dir = self.engine.incoming_dir(self.group);
         let engine_dir = self.engine.dir().to_owned();
         let free = run_io(async move { fs::free_space(&engine_dir).await }).await.map_err(|error| error.to_string())?;
-        if free < bytes.saturating_add(FREE_BYTES_MIN) {
+        // What is in memory needs space before the copy replaces anything.
+        let memtables: u64 = self.regions.all().iter().map(|hosted| hosted.engine.memtable_bytes()).sum();
+        if free < bytes.saturating_add(memtables).saturating_add(FREE_BYTES_MIN) {
             let mebibytes = |bytes: u64| bytes >> 20;
             return Err(format!(
-                "a copy of group {} takes {} MiB, and {} MiB are free; free some space, and it is sent again",
+                "a copy of group {} takes {} MiB, the memtables take {} MiB when they are flushed, and {} MiB are free; free \
+                 some space, and it is sent again",
                 self.group,
                 mebibytes(bytes),
+                mebibytes(memtables),
                 mebibytes(free)
             ));
         }
