@@ -96,8 +96,14 @@ fn check_undrain(catalog: &Catalog, server: ServerId) -> Result<(), Error> {
 }
 
 /// Refuses to remove a server that has replicas, or one that would get some again.
-fn check_decommission(catalog: &Catalog, world: &World, server: ServerId) -> Result<(), Error> {
+pub fn check_decommission(catalog: &Catalog, world: &World, server: ServerId) -> Result<(), Error> {
     let replicas = catalog.groups().replicas_on(server);
+    if replicas > 0 && world.is(server, |view| view.condition == Condition::Lost) {
+        return Err(invalid(format!(
+            "server {server} is lost and {replicas} of its replicas are still to be replaced on other servers; decommission \
+             it when `terrane admin servers` shows none of them"
+        )));
+    }
     if replicas > 0 {
         return Err(invalid(format!(
             "server {server} still has {replicas} replicas; drain it first with `terrane admin drain {server}`, and \

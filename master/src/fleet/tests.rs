@@ -100,6 +100,10 @@ impl Scene {
                 }
             }
             "may-drain" => said(intents::check_drain(&self.world(), ServerId(line.number(1))), out),
+            "may-decommission" => {
+                let server = ServerId(line.number(1));
+                said(intents::check_decommission(&self.catalog, &self.world(), server), out);
+            }
             "may-replicate" => {
                 let replication = u32::try_from(line.number(1)).unwrap();
                 said(intents::check_replication(&self.world(), replication), out);
