@@ -153,6 +153,11 @@ impl Catalog {
         !self.balancing_off
     }
 
+    /// The number of the leadership in a term: higher than those of the terms before, and of the lost catalog's.
+    pub fn leadership(&self, term: u64) -> u64 {
+        self.ids.leadership(term)
+    }
+
     /// Whether a replica's id was handed out by this catalog.
     pub fn has_assigned(&self, replica: ReplicaId) -> bool {
         self.ids.has_assigned(replica)

@@ -82,6 +82,11 @@ impl Ids {
         ReplicaId(self.replica.take(1).start)
     }
 
+    /// The number of the leadership in a term: higher than those of the terms before, and of the lost catalog's.
+    pub fn leadership(&self, term: u64) -> u64 {
+        (u64::from(self.incarnation) << INCARNATION_SHIFT) + term
+    }
+
     /// Whether a replica's id has been handed out by this incarnation of the catalog.
     pub fn has_assigned(&self, replica: ReplicaId) -> bool {
         let first = u64::from(self.incarnation) << INCARNATION_SHIFT | REPLICA_FIRST;

@@ -32,6 +32,7 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap, rebuilt: Opt
             tokio::time::sleep(RETRY_AFTER).await;
             continue;
         }
+        context.orders.lead(context.journal.read(|catalog| catalog.leadership(term)));
         context.leadership.set(Some(term));
         tracing::info!(term, "this master leads");
         tokio::select! {

@@ -2,22 +2,27 @@
 //! retried.
 //!
 //! Every order is idempotent (by group, replica, region or table id), so it can be sent again whenever its outcome is
-//! unknown. Each call has a deadline; a round asks each member about once, and the caller waits between rounds.
+//! unknown. Each is stamped with the number of the leadership that gives it, so that servers refuse what a master orders that
+//! was paused while another one was elected. Each call has a deadline; a round asks each member about once, and the caller waits between rounds.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use terrane_proto::hello::{self, Identity};
+use terrane_proto::leadership;
 use terrane_proto::v1::{self, region_server_client::RegionServerClient};
 use terrane_proto::{MESSAGE_BYTES_MAX, error};
 use terrane_types::{
     Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Response, Status};
+use tonic::{Request, Response, Status};
 
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::moves::MoveId;
@@ -38,7 +43,18 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Redirects followed in one round, so that two servers that redirect to each other cannot loop.
 const REDIRECTS_MAX: usize = 4;
 
-type Client = RegionServerClient<Channel>;
+type Client = RegionServerClient<InterceptedService<Channel, Stamp>>;
+
+/// Stamps calls with the number of the leadership that gives the order.
+#[derive(Clone, Copy)]
+struct Stamp(u64);
+
+impl Interceptor for Stamp {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        leadership::stamp(request.metadata_mut(), self.0);
+        Ok(request)
+    }
+}
 
 /// An order to a group to change its tables.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +72,8 @@ pub struct Orders {
     journal: Journal,
     observed: Arc<Observed>,
     identity: Identity,
+    /// The number of this master's present leadership, or of its last one; 0: it has never led.
+    leadership: AtomicU64,
     /// One channel per server, replaced when its address changes.
     channels: Mutex<BTreeMap<ServerId, (String, Channel)>>,
 }
@@ -63,7 +81,17 @@ pub struct Orders {
 impl Orders {
     /// The calls of this master.
     pub const fn new(journal: Journal, observed: Arc<Observed>, identity: Identity) -> Self {
-        Self { journal, observed, identity, channels: Mutex::new(BTreeMap::new()) }
+        Self { journal, observed, identity, leadership: AtomicU64::new(0), channels: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Orders are of this leadership from now on. Those that were decided in an earlier one have ended.
+    pub fn lead(&self, number: u64) {
+        self.leadership.store(number, Ordering::Relaxed);
+    }
+
+    /// The number of this master's present leadership, or of its last one; 0: it has never led.
+    pub fn leadership(&self) -> u64 {
+        self.leadership.load(Ordering::Relaxed)
     }
 
     /// Creates a replica of a group on a server. `lead`: it starts the group's first election.
@@ -74,15 +102,9 @@ impl Orders {
         (replica, server): (ReplicaId, ServerId),
         lead: bool,
     ) -> Result<(), Error> {
-        let request = v1::CreateGroupRequest {
-            hello: Some(self.hello(server)),
-            group: group.0,
-            replica: replica.0,
-            members: self.members(entry),
-            lead,
-        };
-        let mut client = self.client(server)?;
-        answer(client.create_group(request)).await.map(|_| ())
+        let (mut client, hello) = self.called(server)?;
+        let (group, replica, members) = (group.0, replica.0, self.members(entry));
+        answer(client.create_group(v1::CreateGroupRequest { hello, group, replica, members, lead })).await.map(drop)
     }
 
     /// Creates the replica that is to join a group, in place of a damaged one that the server discards first.
@@ -94,15 +116,10 @@ impl Orders {
         server: ServerId,
         discard: Option<ReplicaId>,
     ) -> Result<(), Error> {
-        let request = v1::JoinGroupRequest {
-            hello: Some(self.hello(server)),
-            group: group.0,
-            replica: replica.0,
-            members: self.members(entry),
-            discard: discard.map_or(0, |replica| replica.0),
-        };
-        let mut client = self.client(server)?;
-        answer(client.join_group(request)).await.map(|_| ())
+        let (mut client, hello) = self.called(server)?;
+        let (group, replica, members) = (group.0, replica.0, self.members(entry));
+        let discard = discard.map_or(0, |replica| replica.0);
+        answer(client.join_group(v1::JoinGroupRequest { hello, group, replica, members, discard })).await.map(drop)
     }
 
     /// Adds a replica to a group as a learner.
@@ -127,7 +144,7 @@ impl Orders {
     async fn change_members(&self, request: v1::ChangeMembersRequest) -> Result<Vec<ReplicaId>, Error> {
         let group = GroupId(request.group);
         let reply = self.at_leader(group, |mut client, hello| {
-            let request = v1::ChangeMembersRequest { hello: Some(hello), ..request.clone() };
+            let request = v1::ChangeMembersRequest { hello, ..request.clone() };
             async move { answer_within(CHANGE_TIME_MAX, client.change_members(request)).await }
         });
         let members: Vec<MemberSeen> = reply.await?.members.into_iter().map(Into::into).collect();
@@ -141,7 +158,7 @@ impl Orders {
     /// Hands the leadership of a group to another of its voters.
     pub async fn transfer_leader(&self, group: GroupId, to: ReplicaId) -> Result<(), Error> {
         self.at_leader(group, |mut client, hello| {
-            let request = v1::TransferLeaderRequest { hello: Some(hello), group: group.0, to_replica: to.0 };
+            let request = v1::TransferLeaderRequest { hello, group: group.0, to_replica: to.0 };
             async move { answer(client.transfer_leader(request)).await }
         })
         .await
@@ -150,8 +167,8 @@ impl Orders {
 
     /// What a server's replica of a group has.
     pub async fn inspect_replica(&self, server: ServerId, group: GroupId) -> Result<v1::InspectReplicaReply, Error> {
-        let request = v1::InspectReplicaRequest { hello: Some(self.hello(server)), group: group.0 };
-        let mut client = self.client(server)?;
+        let (mut client, hello) = self.called(server)?;
+        let request = v1::InspectReplicaRequest { hello, group: group.0 };
         answer_within(INSPECT_TIME_MAX, client.inspect_replica(request)).await
     }
 
@@ -164,22 +181,21 @@ impl Orders {
         server: ServerId,
     ) -> Result<(), Error> {
         let seen = self.observed.with(|observed| observed.inventory.group(group).map_or(0, |view| view.term));
+        let (mut client, hello) = self.called(server)?;
         let request = v1::RecoverReplicaRequest {
-            hello: Some(self.hello(server)),
+            hello,
             group: group.0,
             replica: replica.0,
             above_term: seen.saturating_add(entry.version.saturating_mul(RECOVERY_TERMS)),
             members: entry.members.keys().map(|member| member.0).collect(),
         };
-        let mut client = self.client(server)?;
         answer_within(CHANGE_TIME_MAX, client.recover_replica(request)).await.map(drop)
     }
 
     /// Removes a server's replica of a group.
     pub async fn remove_replica(&self, server: ServerId, group: GroupId, replica: ReplicaId) -> Result<(), Error> {
-        let (hello, group, replica) = (Some(self.hello(server)), group.0, replica.0);
-        let mut client = self.client(server)?;
-        answer(client.remove_replica(v1::RemoveReplicaRequest { hello, group, replica })).await.map(|_| ())
+        let ((mut client, hello), group, replica) = (self.called(server)?, group.0, replica.0);
+        answer(client.remove_replica(v1::RemoveReplicaRequest { hello, group, replica })).await.map(drop)
     }
 
     fn member(&self, replica: ReplicaId, server: ServerId) -> v1::GroupMember {
@@ -201,7 +217,7 @@ impl Orders {
             drop: order.drop.map_or(0, |table| table.0),
         };
         self.at_leader(group, |mut client, hello| {
-            let request = v1::ChangeTablesRequest { hello: Some(hello), ..request.clone() };
+            let request = v1::ChangeTablesRequest { hello, ..request.clone() };
             async move { answer(client.change_tables(request)).await }
         })
         .await
@@ -218,7 +234,7 @@ impl Orders {
     ) -> Result<Vec<v1::RegionDescriptor>, Error> {
         let reply = self.at_leader(group, |mut client, hello| {
             let (region, epoch, at) = (region.0, epoch.0, at.clone());
-            let request = v1::SplitRequest { hello: Some(hello), region, epoch, at };
+            let request = v1::SplitRequest { hello, region, epoch, at };
             async move { answer(client.split(request)).await }
         });
         Ok(reply.await?.daughters)
@@ -228,7 +244,7 @@ impl Orders {
     pub async fn merge(&self, one: &RegionDescriptor, other: &RegionDescriptor) -> Result<RegionDescriptor, Error> {
         let reply = self.at_leader(one.group, |mut client, hello| {
             let request = v1::MergeRequest {
-                hello: Some(hello),
+                hello,
                 region: one.region.0,
                 epoch: one.epoch.0,
                 other: other.region.0,
@@ -260,7 +276,7 @@ impl Orders {
             cancel,
         };
         self.at_members(region.group, |mut client, hello| {
-            let request = v1::MoveRegionRequest { hello: Some(hello), ..request.clone() };
+            let request = v1::MoveRegionRequest { hello, ..request.clone() };
             async move { answer(client.move_region(request)).await }
         })
         .await
@@ -268,7 +284,7 @@ impl Orders {
     }
 
     /// Calls the members of a group, the likely leader first, until the leader answers.
-    async fn at_leader<T, F>(&self, group: GroupId, call: impl Fn(Client, v1::Hello) -> F) -> Result<T, Error>
+    async fn at_leader<T, F>(&self, group: GroupId, call: impl Fn(Client, Option<v1::Hello>) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
@@ -281,7 +297,7 @@ impl Orders {
     async fn at_members<T, F>(
         &self,
         group: GroupId,
-        call: impl Fn(Client, v1::Hello) -> F,
+        call: impl Fn(Client, Option<v1::Hello>) -> F,
     ) -> Result<(ServerId, T), Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -290,8 +306,8 @@ impl Orders {
         let mut redirects = 0;
         let mut last = None;
         while let Some(server) = to_ask.pop_front() {
-            let answer = match self.client(server) {
-                Ok(client) => call(client, self.hello(server)).await,
+            let answer = match self.called(server) {
+                Ok((client, hello)) => call(client, hello).await,
                 Err(error) => Err(error),
             };
             match answer {
@@ -339,13 +355,15 @@ impl Orders {
                 channel
             }
         };
-        Ok(Client::new(channel)
+        Ok(Client::new(InterceptedService::new(channel, Stamp(self.leadership())))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX))
     }
 
-    fn hello(&self, server: ServerId) -> v1::Hello {
-        hello::ours(Some(self.identity.cluster), server, self.identity.server, self.identity.boot)
+    /// What every call to a server needs: a client, and this master's hello.
+    fn called(&self, server: ServerId) -> Result<(Client, Option<v1::Hello>), Error> {
+        let hello = hello::ours(Some(self.identity.cluster), server, self.identity.server, self.identity.boot);
+        Ok((self.client(server)?, Some(hello)))
     }
 }
 

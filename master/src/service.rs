@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures::{Stream, stream};
 use terrane_proto::hello::{self, Identity};
-use terrane_proto::{OUTDATED, convert, error, v1};
+use terrane_proto::{OUTDATED, convert, error, leadership, v1};
 use terrane_types::{
     Error, FamilyName, Invalid, KeyRange, NamespaceName, Projection, RegionDescriptor, RegionId, TableName, range,
 };
@@ -437,7 +437,11 @@ impl v1::master_server::Master for MasterService {
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {
         let request = request.into_inner();
         self.admit("report", request.hello.as_ref())?;
-        answer(self.membership.report(request).await)
+        let mut answer = answer(self.membership.report(request).await)?;
+        if self.context.leadership.holds() {
+            leadership::stamp(answer.metadata_mut(), self.context.orders.leadership());
+        }
+        Ok(answer)
     }
 }
 

@@ -11,6 +11,7 @@ pub mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod hello;
+pub mod leadership;
 pub mod mutation;
 pub mod projection;
 pub mod versions;

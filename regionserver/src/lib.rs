@@ -31,6 +31,7 @@ mod health;
 mod hosted;
 mod identity;
 mod joining;
+mod leadership;
 mod maintenance;
 mod masters;
 mod membership;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
 use terrane_proto::v1::master_client::MasterClient;
-use terrane_proto::{error, hello, v1, versions};
+use terrane_proto::{error, hello, leadership, v1, versions};
 use terrane_raft::{GroupStatus, LogStatus, MemberProgress};
 use terrane_types::{Error, FamilyName, GroupId, ReplicaId, ServerId, TableId};
 use tokio::task::JoinSet;
@@ -25,6 +25,7 @@ use crate::admission::{Admission, BYTES_MAX, operations_max};
 use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::joining::Joining;
+use crate::leadership::NewestLeadership;
 use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, page_keys};
 use crate::membership;
 use crate::mending::Mending;
@@ -48,10 +49,13 @@ enum Unaccepted {
     Forever(String),
 }
 
+/// An answer, and the number of the leadership that gave it.
+type Answer = (u64, v1::ReportReply);
+
 /// The reports under way, at most one to each master and the last one.
 #[derive(Default)]
 struct Sending {
-    calls: JoinSet<(String, Result<v1::ReportReply, Unaccepted>)>,
+    calls: JoinSet<(String, Result<Answer, Unaccepted>)>,
     masters: BTreeSet<String>,
 }
 
@@ -66,7 +70,7 @@ impl Sending {
         self.calls.spawn(async move {
             let answer = tokio::time::timeout(CALL_TIMEOUT, client.report(request)).await;
             let reply = match answer {
-                Ok(Ok(reply)) => Ok(reply.into_inner()),
+                Ok(Ok(reply)) => Ok((leadership::of(reply.metadata()), reply.into_inner())),
                 Ok(Err(status)) => {
                     tracing::debug!(master, error = status.message(), "a master does not accept the report");
                     match error::from_status(&status) {
@@ -82,12 +86,12 @@ impl Sending {
 
     /// The next answer; `None` if there is none, or it is not the leader's. A refusal for good is passed on to `level`. Never
     /// returns while no report is under way.
-    async fn answer(&mut self, level: &ClusterLevel) -> Option<v1::ReportReply> {
+    async fn answer(&mut self, level: &ClusterLevel) -> Option<Answer> {
         let Some(ended) = self.calls.join_next().await else { return std::future::pending().await };
         let (master, reply) = ended.ok()?;
         self.masters.remove(&master);
         match reply {
-            Ok(reply) => Some(reply).filter(|reply| !reply.is_follower),
+            Ok(answer) => Some(answer).filter(|(_, reply)| !reply.is_follower),
             Err(Unaccepted::ForNow) => None,
             Err(Unaccepted::Forever(why)) => {
                 level.refuse(format!("the master at {master} refused this server: {why}"));
@@ -115,6 +119,7 @@ pub struct Reporter {
     pub health: Arc<HealthIssues>,
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
+    pub leadership: Arc<NewestLeadership>,
     pub mending: Arc<Mending>,
     pub orphans: Arc<Orphans>,
     pub page_seal: Arc<PageSeal>,
@@ -145,7 +150,8 @@ impl Reporter {
                 biased;
                 () = stop.cancelled() => break,
                 answer = sending.answer(&self.level) => {
-                    let Some(reply) = answer else { continue };
+                    let Some((number, reply)) = answer else { continue };
+                    self.leadership.heard(number);
                     accepted = Instant::now();
                     if std::mem::take(&mut silent) {
                         tracing::info!("the leading master responds again");

@@ -20,13 +20,15 @@ use terrane_env::budget::Budgets;
 use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{self, Intake, Listener};
 use terrane_proto::hello::Identity as HelloIdentity;
-use terrane_proto::{MESSAGE_BYTES_MAX, v1};
+use terrane_proto::{MESSAGE_BYTES_MAX, error, leadership, v1};
 use terrane_raft::{Abstention, Factory, GroupSpec, GroupStatus, HostConfig, LogConfig, Weight};
 use terrane_types::ServerId;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use tonic::Request;
+use tonic::service::interceptor::InterceptedService;
 
 use crate::addresses::{self, Addresses};
 use crate::admission::Admission;
@@ -41,6 +43,7 @@ use crate::group::machine::digest::GroupDigest;
 use crate::health::HealthIssues;
 use crate::identity::Identity;
 use crate::joining::{self, Joining};
+use crate::leadership::NewestLeadership;
 use crate::maintenance::Maintenance;
 use crate::masters::{Masters, REPORT_INTERVAL, Registered};
 use crate::membership::{self, Membership};
@@ -163,6 +166,7 @@ impl RegionServer {
             page_seal: Arc::new(PageSeal::default()),
             budgets: Arc::new(Budgets::default()),
             intake: Intake::new(config.intake),
+            leadership: Arc::new(NewestLeadership::default()),
             mending: Arc::new(Mending::new(metrics.clone())),
             metrics,
         };
@@ -197,7 +201,7 @@ impl RegionServer {
             departures: departures.clone(),
             description,
         };
-        let serving = serve(&edge, admin, &host, listener, stop_serving.clone()).await?;
+        let serving = serve(&edge, (admin, parts.leadership.clone()), &host, listener, stop_serving.clone()).await?;
         let pending = (joined.registered, joined.joining);
         let reporter = parts.reporter(&host, &engine, masters, identity, joined.level, pending);
         let orphans = reporter.orphans.clone();
@@ -332,6 +336,7 @@ struct Parts {
     region_ids: Arc<RegionIdStock>,
     addresses: Arc<Addresses>,
     admission: Arc<Admission>,
+    leadership: Arc<NewestLeadership>,
     mending: Arc<Mending>,
     metrics: Arc<Metrics>,
     health: Arc<HealthIssues>,
@@ -438,6 +443,7 @@ impl Parts {
             health: self.health.clone(),
             budgets: self.budgets.clone(),
             engine: engine.clone(),
+            leadership: self.leadership.clone(),
             mending: self.mending.clone(),
             orphans: Arc::new(Orphans::new(engine.clone(), host.clone())),
             page_seal: self.page_seal.clone(),
@@ -501,7 +507,7 @@ async fn open_host(
 /// Serves everything on one port.
 async fn serve(
     edge: &Arc<Edge>,
-    admin: AdminService,
+    (admin, newest): (AdminService, Arc<NewestLeadership>),
     host: &Arc<GroupHost>,
     listener: Listener,
     stop: CancellationToken,
@@ -512,6 +518,10 @@ async fn serve(
     let admin = v1::region_server_server::RegionServerServer::new(admin)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    let admin = InterceptedService::new(admin, move |request: Request<()>| {
+        let admitted = newest.admit(leadership::of(request.metadata()));
+        admitted.map(|()| request).map_err(|refused| error::status(&refused))
+    });
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<v1::data_server::DataServer<DataService>>().await;
     let reflection = terrane_proto::reflection().map_err(|error| StartError::Reflection(error.to_string()))?;

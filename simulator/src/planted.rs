@@ -113,6 +113,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("the members of a group change twice at a time", LIVE, Kind::Rows, false),
     bug("a change of members ends before its vote", MAP, Kind::Rows, false),
     bug("a replica is removed while its group changes", DURABLE, Kind::Rows, false),
+    bug("the orders of a deposed master are followed", MAP, Kind::Rows, false),
     bug("a master looks up without asking the leader", READ, Kind::Schema, false),
     bug("a merge forgets that one side forgot a client", ONCE, Kind::Counters, false),
     bug("a number under way is settled", ERROR, Kind::Counters, false),
