@@ -100,7 +100,8 @@ impl Incoming {
     /// Discards what arrives if the log has turned out to be enough: everything up to `applied` is applied.
     pub(crate) fn discard_superseded(&self, applied: u64) {
         let Ok(mut state) = self.state.clone().try_lock_owned() else { return };
-        if let Some(copy) = state.arriving.take_if(|copy| copy.mark.log_id.index <= applied) {
+        // A new replica has applied nothing, and a copy of the group's first entry has the index 0 as well.
+        if let Some(copy) = state.arriving.take_if(|copy| applied > 0 && copy.mark.log_id.index <= applied) {
             // No offer finds half of it removed: it would find the state locked.
             spawn(async move {
                 remove(&copy.all).await;

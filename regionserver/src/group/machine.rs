@@ -219,7 +219,8 @@ impl GroupMachine {
     /// Whether the group's part of the state has changes to record.
     pub fn is_dirty(&self) -> bool {
         let inner = self.inner.lock();
-        inner.dirty.is_some() || !inner.discarded.is_empty()
+        // What is removed records nothing more: to ask for it would repeat at once.
+        !inner.is_removed && (inner.dirty.is_some() || !inner.discarded.is_empty())
     }
 
     /// Records the group's part of the state, and drops the files of dropped tables in the same step.
