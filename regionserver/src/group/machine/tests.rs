@@ -205,6 +205,16 @@ async fn a_crash_after_the_group_was_recorded_and_before_the_split_was_loses_not
 }
 
 #[tokio::test]
+async fn a_group_that_is_removed_has_nothing_more_to_record() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    assert!(replica.machine.is_dirty(), "a table was created");
+    replica.machine.remove().await.unwrap();
+    assert!(!replica.machine.is_dirty(), "what is asked for again and again must come to an end");
+    replica.machine.record().await.unwrap();
+}
+
+#[tokio::test]
 async fn writes_from_before_a_table_became_read_only_are_replayed() {
     let mut replica = Replica::new().await;
     replica.create().await;
