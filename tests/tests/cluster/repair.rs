@@ -232,7 +232,8 @@ async fn groups_that_lost_their_majority_are_recovered_from_a_survivor() -> Resu
         lost = without_majority(&admin).await?;
         let groups = admin.groups().await?;
         let has_two = |group: &&GroupInfo| group.members.iter().filter(|(_, at)| gone.contains(at)).count() == 2;
-        ensure!(lost.iter().all(|group| has_two(&group)) && groups.iter().filter(has_two).count() == lost.len());
+        let all_lost = lost.iter().all(|group| has_two(&group)) && groups.iter().filter(has_two).count() == lost.len();
+        ensure!(all_lost, "without a majority: {lost:?}, of {groups:?}; stopped: {gone:?}");
         for group in &lost {
             admin.describe_recovery(group.group).await?;
         }
