@@ -1,5 +1,6 @@
 //! The handle to a group's local replica.
 
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +143,15 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
         remove: Option<ReplicaId>,
     ) -> Result<(), MembersError> {
         self.replica.change_voters(promote, remove).await
+    }
+
+    /// Makes exactly these members the voters, in one joint change, once the learners among them have caught up; the other
+    /// voters leave. Idempotent. Leader only; the leader does not remove itself.
+    ///
+    /// # Errors
+    /// [`MembersError`]; repeating the step is safe.
+    pub async fn set_voters(&self, voters: BTreeSet<ReplicaId>) -> Result<(), MembersError> {
+        self.replica.set_voters(voters).await
     }
 
     /// Makes this replica the only member of a group whose majority is lost for good, and waits until it leads. What only the

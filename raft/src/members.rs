@@ -136,6 +136,46 @@ impl Replica {
         self.committed(changed).await
     }
 
+    /// Makes exactly these members the voters, in one joint change: learners among them vote, other voters leave.
+    pub(crate) async fn set_voters(&self, wanted: BTreeSet<ReplicaId>) -> Result<(), MembersError> {
+        let learners: BTreeSet<ReplicaId> = {
+            let metrics = self.metrics.borrow_watched();
+            if !self.leads() {
+                return Err(MembersError::NotLeader);
+            }
+            let members: BTreeSet<ReplicaId> = metrics.membership_config.nodes().map(|(replica, _)| *replica).collect();
+            if let Some(unknown) = wanted.iter().find(|replica| !members.contains(replica)) {
+                return Err(refused(format!("replica {unknown} is not a member of group {}", self.spec.group)));
+            }
+            let voters = voters_ahead(&metrics);
+            if wanted == voters && !is_joint(&metrics) {
+                drop(metrics);
+                return self.check_confirmed();
+            }
+            self.check_stays(&wanted)?;
+            let learners = wanted.difference(&voters).copied().collect();
+            self.check_quorum(&metrics, &wanted, &learners)?;
+            learners
+        };
+        for learner in learners {
+            self.until_caught_up(learner).await?;
+        }
+        terrane_env::buggify_pause!("a change of all voters waits after its checks").await;
+        let changed = self.raft.change_membership(ChangeMembers::ReplaceAllVoters(wanted), false);
+        self.committed(changed).await
+    }
+
+    /// Refuses voters without this leader.
+    fn check_stays(&self, wanted: &BTreeSet<ReplicaId>) -> Result<(), MembersError> {
+        if wanted.contains(&self.spec.replica) {
+            return Ok(());
+        }
+        Err(later(format!(
+            "replica {} leads group {}; hand the leadership over first",
+            self.spec.replica, self.spec.group
+        )))
+    }
+
     /// The members are as wanted here. A leader that comes next may not have heard of it.
     fn check_confirmed(&self) -> Result<(), MembersError> {
         let metrics = self.metrics.borrow_watched();
@@ -168,24 +208,19 @@ impl Replica {
             let leaving = remove.filter(|replica| members.contains(replica));
             return Ok(leaving.map(|replica| ChangeMembers::RemoveNodes(BTreeSet::from([replica]))));
         }
-        if !wanted.contains(&self.spec.replica) {
-            return Err(later(format!(
-                "replica {} leads group {}; hand the leadership over first",
-                self.spec.replica, self.spec.group
-            )));
-        }
-        self.check_quorum(metrics, &wanted, promote)?;
+        self.check_stays(&wanted)?;
+        self.check_quorum(metrics, &wanted, &promote.into_iter().collect())?;
         Ok(Some(ChangeMembers::ReplaceAllVoters(wanted)))
     }
 
-    /// `promote` counts as up: it is waited for.
+    /// Those in `promoted` count as up: they are waited for.
     fn check_quorum(
         &self,
         metrics: &Metrics,
         wanted: &BTreeSet<ReplicaId>,
-        promote: Option<ReplicaId>,
+        promoted: &BTreeSet<ReplicaId>,
     ) -> Result<(), MembersError> {
-        let up = |replica: &&ReplicaId| promote == Some(**replica) || self.is_up(metrics, **replica);
+        let up = |replica: &&ReplicaId| promoted.contains(replica) || self.is_up(metrics, **replica);
         let up = wanted.iter().filter(up).count();
         if up > wanted.len() / 2 {
             return Ok(());
