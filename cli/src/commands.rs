@@ -8,6 +8,7 @@ pub mod dev;
 pub mod export;
 pub mod fleet;
 pub mod import;
+pub mod masters;
 pub mod namespace;
 pub mod ranges;
 pub mod recover_group;

@@ -103,7 +103,7 @@ pub use api::blocking;
 pub use api::admin::Admin;
 pub use api::admin::fleet::{
     BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
-    LostMember, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
+    LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 pub use api::admin::info::{
     ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,

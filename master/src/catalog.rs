@@ -12,6 +12,7 @@ pub mod checkpoint;
 pub mod codec;
 pub mod edit;
 pub mod groups;
+pub mod masters;
 mod members;
 pub mod moves;
 mod moving;
@@ -41,6 +42,7 @@ use self::changes::ChangeState;
 use self::codec::{DecodeError, Reader, Writer};
 pub use self::edit::{Bootstrap, CatalogEdit, NewTable};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
+use self::masters::MasterSet;
 use self::moves::Moves;
 use self::namespaces::Namespaces;
 pub use self::outcome::{Outcome, Refusal};
@@ -65,6 +67,8 @@ const VERSION_WITH_MEMBER_CHANGES: u16 = 4;
 const VERSION_WITH_MOVES: u16 = 5;
 /// The first checkpoint version with the feature level.
 const VERSION_WITH_LEVEL: u16 = 7;
+/// The first checkpoint version with the set of masters.
+const VERSION_WITH_MASTERS: u16 = 8;
 /// The numbers of replicas that a group can have.
 pub const REPLICATIONS: [u32; 3] = [1, 3, 5];
 
@@ -85,6 +89,7 @@ pub struct Catalog {
     moves: Moves,
     /// The feature level of the cluster, once it is recorded.
     level: Option<u32>,
+    masters: MasterSet,
 }
 
 impl Catalog {
@@ -196,6 +201,7 @@ impl Catalog {
                 self.recover_members(*group, *version, *survivor, stamp)
             }
             CatalogEdit::EndMembers { group, version, members } => self.end_change(*group, *version, members),
+            CatalogEdit::Masters(edit) => self.edit_masters(edit, stamp),
             CatalogEdit::BeginMove(plan) => self.begin_move(plan, stamp),
             CatalogEdit::CancelMove { id, why } => self.cancel_move(*id, why),
             CatalogEdit::EndMove { id, end } => self.end_move(*id, end, stamp),
@@ -453,7 +459,9 @@ impl Catalog {
     /// The lowest version of a checkpoint that can express this catalog: masters of an older build read it while the cluster
     /// is at their level.
     pub(crate) fn version(&self) -> u16 {
-        if self.level.is_some() {
+        if self.masters != MasterSet::default() {
+            VERSION_WITH_MASTERS
+        } else if self.level.is_some() {
             VERSION_WITH_LEVEL
         } else if self.moves == Moves::default() && !self.ids.has_moves() {
             VERSION_WITH_MEMBER_CHANGES
@@ -486,6 +494,9 @@ impl Catalog {
         if version >= VERSION_WITH_LEVEL {
             out.u32(self.level());
         }
+        if version >= VERSION_WITH_MASTERS {
+            self.masters.encode(out);
+        }
     }
 
     /// Decodes the catalog of a checkpoint of this version.
@@ -508,6 +519,7 @@ impl Catalog {
             balancing_off: false,
             moves: Moves::default(),
             level: None,
+            masters: MasterSet::default(),
         };
         if version >= VERSION_WITH_KEYS_AND_NAMESPACES {
             catalog.page_keys = PageKeys::decode(from)?;
@@ -533,6 +545,9 @@ impl Catalog {
         }
         if version >= VERSION_WITH_LEVEL {
             catalog.level = Some(from.u32()?);
+        }
+        if version >= VERSION_WITH_MASTERS {
+            catalog.masters = MasterSet::decode(from)?;
         }
         Ok(catalog)
     }

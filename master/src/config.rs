@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::seats::check_count;
 use terrane_types::versions::Levels;
 
 /// How often servers report, and thus how old the master's view of leaders and sizes may be.
@@ -22,8 +23,10 @@ pub struct MasterConfig {
     pub listen: String,
     /// The address that others use; `None` means the listen address.
     pub advertise: Option<String>,
-    /// All masters of the cluster, fixed when it is created; empty means only this one.
+    /// The masters that found the cluster together; empty means only this one.
     pub peers: Vec<String>,
+    /// Masters of a running cluster that this one is to be added to; empty: it founds one. Read if the directory is new.
+    pub join: Vec<String>,
     /// Replicas of each group, fixed when the cluster is created: 1, 3 or 5.
     pub replication: u32,
     /// Groups that each server is to lead.
@@ -43,6 +46,7 @@ impl Default for MasterConfig {
             listen: "127.0.0.1:7600".to_owned(),
             advertise: None,
             peers: Vec::new(),
+            join: Vec::new(),
             replication: 3,
             groups_per_server: 4,
             report_every: REPORT_EVERY_DEFAULT,
@@ -74,15 +78,11 @@ impl MasterConfig {
             ));
         }
         let masters = self.sorted_peers().len();
-        if ![0, 1, 3, 5].contains(&masters) {
-            return Err(format!(
-                "--peers names {masters} masters; use 1, 3 or 5: {}",
-                if masters.is_multiple_of(2) {
-                    "an even number tolerates no more failures than one master less"
-                } else {
-                    "more would only make changes slower"
-                }
-            ));
+        if let Err(why) = check_count(masters.max(1)) {
+            return Err(format!("--peers names {masters} masters; use 1, 3 or 5: {why}"));
+        }
+        if !self.peers.is_empty() && !self.join.is_empty() {
+            return Err("--peers founds a cluster, and --join waits to be added to one; give only one of them".into());
         }
         if self.advertise.is_none() && is_wildcard(&self.listen) {
             return Err(format!(
@@ -105,7 +105,7 @@ impl MasterConfig {
         if peers.len() == 1 && peers[0] == own { Vec::new() } else { peers }
     }
 
-    fn sorted_peers(&self) -> Vec<String> {
+    pub(crate) fn sorted_peers(&self) -> Vec<String> {
         let mut peers = self.peers.clone();
         peers.sort();
         peers.dedup();

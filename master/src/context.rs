@@ -38,6 +38,8 @@ pub enum Subject {
     Members(GroupId),
     /// A region that moves.
     Move(MoveId),
+    /// The masters, which are being changed.
+    Masters,
 }
 
 /// What an administrator sets for repair and balance.

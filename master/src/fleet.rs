@@ -16,6 +16,7 @@ pub mod intents;
 pub mod levels;
 pub mod listing;
 pub mod loads;
+pub mod masters;
 pub mod merges;
 pub mod planner;
 pub mod recovery;

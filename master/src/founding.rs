@@ -18,7 +18,9 @@ use terrane_proto::v1::master_peers_client::MasterPeersClient;
 use terrane_types::ClusterId;
 use tokio::time::Instant;
 
-use crate::identity::{Founder, Identity, Nonce, place_of};
+use crate::identity::{Founder, Identity, Nonce};
+use crate::peers::seats;
+use crate::seats::{Seat, place_of};
 
 /// Deadline of one call, and the pause before the masters that did not answer are asked again.
 const ASK_MAX: Duration = Duration::from_secs(1);
@@ -44,6 +46,21 @@ pub enum FoundingError {
         /// The list of the other.
         theirs: Vec<String>,
     },
+    /// The cluster runs without this master.
+    #[error(
+        "the master at {address} belongs to a running cluster with the masters {}, and this one ({own}) is none of them; to \
+         add it, start it with --join {} instead of --peers, and then use `terrane admin set-masters`",
+        masters.join(","),
+        masters.join(",")
+    )]
+    Running {
+        /// The other master.
+        address: String,
+        /// This master.
+        own: String,
+        /// The masters of the cluster.
+        masters: Vec<String>,
+    },
     /// Another master answers what no master says.
     #[error("the master at {address} sent {what}")]
     Malformed {
@@ -61,6 +78,38 @@ pub struct Founded {
     pub cluster: ClusterId,
     /// The nonces of all masters, in the order of their list.
     pub nonces: Vec<Nonce>,
+}
+
+/// A cluster that runs, as one of its masters tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its id.
+    pub cluster: ClusterId,
+    /// Its masters.
+    pub masters: Vec<Seat>,
+}
+
+impl Running {
+    /// What a master tells of the cluster that runs; `None`: it knows of none, or is of an earlier build.
+    pub fn of(reply: &v1::FoundingReply) -> Option<Self> {
+        let cluster = Nonce::try_from(reply.cluster_id.as_ref()).ok()?;
+        let masters = seats(reply.masters.clone());
+        (!masters.is_empty()).then_some(Self { cluster: ClusterId(cluster), masters })
+    }
+
+    /// The master at an address.
+    pub fn at(&self, address: &str) -> Option<&Seat> {
+        self.masters.iter().find(|seat| seat.address == address)
+    }
+}
+
+/// What a new directory of one of several masters is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is a founder of this cluster, unless its nonce differs from the one that the others know.
+    Founded(Founded),
+    /// The masters were changed since: it replaces a directory that was lost.
+    Running(Running),
 }
 
 /// What this master tells the others. It does so as long as it runs.
@@ -98,6 +147,7 @@ impl Told {
             nonce: nonce.map(|nonce| bytes(&nonce)).unwrap_or_default(),
             cluster_id: founded.map(|founded| bytes(&founded.cluster.0)).unwrap_or_default(),
             nonces: founded.map(|founded| founded.nonces.iter().map(bytes).collect()).unwrap_or_default(),
+            masters: Vec::new(),
         }
     }
 }
@@ -107,13 +157,15 @@ struct Roll<'a> {
     own: &'a Founder,
     /// By place in the list.
     nonces: Vec<Option<Nonce>>,
+    /// The address of this master.
+    address: &'a str,
     /// What a master says that knows the cluster already.
-    founded: Option<Founded>,
+    founded: Option<Outcome>,
 }
 
 impl<'a> Roll<'a> {
-    fn new(own: &'a Founder) -> Self {
-        Self { own, nonces: own.nonces.clone(), founded: None }
+    fn new(own: &'a Founder, place: usize) -> Self {
+        Self { own, address: &own.peers[place], nonces: own.nonces.clone(), founded: None }
     }
 
     fn missing(&self) -> Vec<usize> {
@@ -122,6 +174,17 @@ impl<'a> Roll<'a> {
 
     fn hear(&mut self, place: usize, reply: v1::FoundingReply) -> Result<(), FoundingError> {
         let address = || self.own.peers[place].clone();
+        if let Some(running) = Running::of(&reply) {
+            let Some(seat) = running.at(self.address) else {
+                let masters = running.masters.into_iter().map(|seat| seat.address).collect();
+                return Err(FoundingError::Running { address: address(), own: self.address.to_owned(), masters });
+            };
+            let is_as_founded = self.own.peers.get(seat.place()).is_some_and(|own| own == self.address);
+            if !is_as_founded || reply.peers != self.own.peers {
+                self.founded = Some(Outcome::Running(running));
+                return Ok(());
+            }
+        }
         if reply.peers != self.own.peers {
             let (ours, theirs) = (self.own.peers.clone(), reply.peers);
             return Err(FoundingError::Lists { address: address(), ours, theirs });
@@ -138,24 +201,24 @@ impl<'a> Roll<'a> {
         if nonces.len() != self.own.peers.len() {
             return Err(FoundingError::Malformed { address: address(), what: "too few nonces" });
         }
-        self.founded = Some(Founded { cluster, nonces });
+        self.founded = Some(Outcome::Founded(Founded { cluster, nonces }));
         Ok(())
     }
 
     /// The cluster, once every master was heard, or one that knows it.
-    fn founded(&self) -> Option<Founded> {
+    fn founded(&self) -> Option<Outcome> {
         if self.founded.is_some() {
             return self.founded.clone();
         }
         let nonces: Vec<Nonce> = self.nonces.iter().copied().collect::<Option<_>>()?;
         let sum = nonces.iter().map(|nonce| u128::from_be_bytes(*nonce)).fold(0, |sum, nonce| sum ^ nonce);
-        Some(Founded { cluster: ClusterId(sum.to_be_bytes()), nonces })
+        Some(Outcome::Founded(Founded { cluster: ClusterId(sum.to_be_bytes()), nonces }))
     }
 }
 
 /// Asks the other masters until all have answered, or one that knows the cluster.
-pub async fn found(own: &Founder) -> Result<Founded, FoundingError> {
-    let mut roll = Roll::new(own);
+pub async fn found(own: &Founder, place: usize) -> Result<Outcome, FoundingError> {
+    let mut roll = Roll::new(own, place);
     let mut say_at = Instant::now() + SAY_AFTER;
     loop {
         let missing = roll.missing();
@@ -177,7 +240,8 @@ pub async fn found(own: &Founder) -> Result<Founded, FoundingError> {
     }
 }
 
-async fn ask(address: &str) -> Option<v1::FoundingReply> {
+/// What the master at an address tells of the founding; `None`: it does not answer.
+pub async fn ask(address: &str) -> Option<v1::FoundingReply> {
     // The list was checked when the settings were.
     let mut client = MasterPeersClient::new(terrane_env::net::channel(address).ok()?);
     let answer = tokio::time::timeout(ASK_MAX, client.founding(v1::FoundingRequest {})).await;
@@ -199,7 +263,7 @@ mod tests {
     }
 
     fn identity(place: usize, founder: Option<Founder>) -> Identity {
-        Identity { cluster: ClusterId::nil(), number: place as u64 + 1, boot: 1, founder }
+        Identity { cluster: ClusterId::nil(), number: place as u64 + 1, boot: 1, founder, met: Vec::new() }
     }
 
     fn reply(place: usize, nonce: u8) -> v1::FoundingReply {
@@ -214,12 +278,12 @@ mod tests {
     fn all_masters_derive_the_same_id_whatever_the_order() {
         for place in 0..3 {
             let own = founder(place, 1 << place);
-            let mut roll = Roll::new(&own);
+            let mut roll = Roll::new(&own, place);
             for other in roll.missing().into_iter().rev() {
                 assert_eq!(roll.founded(), None);
                 roll.hear(other, reply(other, 1 << other)).unwrap();
             }
-            assert_eq!(roll.founded(), Some(founded()));
+            assert_eq!(roll.founded(), Some(Outcome::Founded(founded())));
         }
     }
 
@@ -228,20 +292,42 @@ mod tests {
         let nonces = founded().nonces.into_iter().map(Some).collect();
         let knows = Identity { cluster: founded().cluster, ..identity(0, Some(Founder { peers: peers(), nonces })) };
         let own = founder(2, 9);
-        let mut roll = Roll::new(&own);
+        let mut roll = Roll::new(&own, 2);
         roll.hear(0, Told::new(&knows).reply()).unwrap();
         // Its nonce differs from the one that the others know: its directory was lost.
-        assert_eq!(roll.founded(), Some(founded()));
+        assert_eq!(roll.founded(), Some(Outcome::Founded(founded())));
     }
 
     #[test]
     fn other_lists_and_single_masters_are_refused() {
         let own = founder(0, 1);
-        let mut roll = Roll::new(&own);
+        let mut roll = Roll::new(&own, 0);
         let refused = roll.hear(1, Told::new(&identity(0, None)).reply()).unwrap_err().to_string();
         assert!(refused.contains("the master at b:1 is a single master"), "{refused}");
         let other = Founder { peers: vec!["a:1".into(), "b:1".into(), "d:1".into()], ..founder(1, 2) };
         let refused = roll.hear(1, Told::new(&identity(1, Some(other))).reply()).unwrap_err().to_string();
         assert!(refused.contains("has --peers a:1,b:1,d:1"), "{refused}");
+    }
+
+    #[test]
+    fn a_running_cluster_with_other_masters_tells_whether_this_one_is_among_them() {
+        let own = founder(0, 1);
+        let seats = |addresses: &[&str]| {
+            let seat = |(place, address): (usize, &&str)| v1::MasterSeat {
+                number: crate::seats::numbered(place + 1, 3),
+                address: (*address).to_owned(),
+            };
+            addresses.iter().enumerate().map(seat).collect()
+        };
+        let told = |addresses: &[&str]| v1::FoundingReply {
+            cluster_id: bytes::Bytes::copy_from_slice(&founded().cluster.0),
+            masters: seats(addresses),
+            ..reply(1, 2)
+        };
+        let refused = Roll::new(&own, 0).hear(1, told(&["b:1", "d:1", "e:1"])).unwrap_err().to_string();
+        assert!(refused.contains("--join b:1,d:1,e:1"), "{refused}");
+        let mut roll = Roll::new(&own, 0);
+        roll.hear(1, told(&["b:1", "a:1", "e:1"])).unwrap();
+        assert!(matches!(roll.founded(), Some(Outcome::Running(running)) if running.at("a:1").unwrap().place() == 2));
     }
 }

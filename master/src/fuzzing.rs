@@ -10,12 +10,14 @@ use terrane_types::{ClusterId, GroupId, NamespaceName, RegionEpoch, RegionId, Re
 use crate::catalog::changes::{ChangePlan, ChangeReason};
 use crate::catalog::checkpoint::Checkpoint;
 use crate::catalog::groups::GroupPlan;
+use crate::catalog::masters::{MastersEdit, MastersPlan};
 use crate::catalog::moves::{MoveEnd, MoveId, MovePlan, MoveReason};
 use crate::catalog::page_keys::Secret;
 use crate::catalog::requests::RequestId;
 use crate::catalog::servers::Registration;
 use crate::catalog::{Bootstrap, Catalog, CatalogEdit, NewTable};
 use crate::identity::{Founder, Identity};
+use crate::seats::Seat;
 
 /// The formats of this crate.
 pub const FORMATS: &[Format] = &[EDIT, CHECKPOINT, CHECKPOINT_BODY, FILE];
@@ -85,7 +87,8 @@ const FILE: Format = Format {
         let peers = || vec!["a:1".into(), "b.example:2".into()];
         let founder = dice.flag().then(|| Founder { peers: peers(), nonces: vec![None, Some(dice.array())] });
         let number = dice.number() % 2 + 1;
-        let identity = Identity { cluster: ClusterId(dice.array()), number, boot: dice.number(), founder };
+        let met = if founder.is_none() { dice.list(3, seat) } else { Vec::new() };
+        let identity = Identity { cluster: ClusterId(dice.array()), number, boot: dice.number(), founder, met };
         round_trip(&identity, identity.encode(), Identity::decode)
     },
     limits: no_limits,
@@ -130,7 +133,7 @@ fn namespace(dice: &mut Dice) -> NamespaceName {
 /// An edit about few servers, groups and tables, so that many of a sequence fit the catalog.
 fn draw_edit(dice: &mut Dice) -> CatalogEdit {
     let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
-    match dice.below(30) {
+    match dice.below(31) {
         0 => CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId([7; 16]), peers: Vec::new(), replication: 1 }),
         1 => CatalogEdit::AddServer(registration(dice)),
         2 => CatalogEdit::UpdateServer { server: ServerId(small(dice)), registration: registration(dice) },
@@ -172,6 +175,7 @@ fn draw_edit(dice: &mut Dice) -> CatalogEdit {
         18..25 => draw_member_edit(dice),
         25..28 => draw_move_edit(dice),
         28 => CatalogEdit::RaiseLevel { level: 3 + u32::try_from(dice.below(3)).unwrap_or_default() },
+        29 => draw_masters_edit(dice),
         _ => {
             let id = RequestId([dice.below(3).try_into().expect("a small number"); 16]);
             let edit = Box::new(new_table(dice));
@@ -201,6 +205,22 @@ fn draw_member_edit(dice: &mut Dice) -> CatalogEdit {
             CatalogEdit::BeginMembers(ChangePlan { group, version, add, remove, reason: ChangeReason::Lost })
         }
     }
+}
+
+fn seat(dice: &mut Dice) -> Seat {
+    Seat { number: 1 + dice.below(20) as u64, address: dice.pick(&["a:1", "b.example:2"]).to_owned() }
+}
+
+fn draw_masters_edit(dice: &mut Dice) -> CatalogEdit {
+    let version = dice.below(2) as u64;
+    CatalogEdit::Masters(match dice.below(3) {
+        0 => MastersEdit::Undo { version },
+        1 => MastersEdit::End { version, undone: dice.flag() },
+        _ => {
+            let (present, add) = (dice.list(3, seat), dice.list(3, seat));
+            MastersEdit::Begin(MastersPlan { version, present, add, remove: dice.list(2, |dice| seat(dice).address) })
+        }
+    })
 }
 
 fn draw_move_edit(dice: &mut Dice) -> CatalogEdit {

@@ -3,20 +3,25 @@
 //! It is written before the first entry of group 0, whose log contains the cluster id; that entry then records the same
 //! id in the catalog. The file is readable text with a version and a checksum. Each start increments the boot number
 //! and syncs the file before anything else is opened. One of several masters also keeps what it contributed to the
-//! cluster id, and the list of all masters (`founding`).
+//! cluster id, and the list of all masters (`founding`). One that was
+//! added later keeps the masters that it met, to be found by them before it has the catalog.
 
 use std::path::{Path, PathBuf};
 
 use terrane_env::fs;
 use terrane_types::ClusterId;
 
+use crate::seats::{Seat, numbered, place_of};
+
 pub(crate) const NAME: &str = "master";
 /// The file that marks a region server's data directory.
 const NAME_OF_A_SERVER: &str = "server";
 /// A single master; builds before there were several write and read this version.
 const HEADER: &str = "terrane master 1";
-/// One of several masters.
+/// One of several masters that founded a cluster.
 const HEADER_OF_SEVERAL: &str = "terrane master 2";
+/// One that was added to a cluster, or took the place of one whose directory was lost.
+const HEADER_OF_ADDED: &str = "terrane master 3";
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +35,8 @@ pub struct Identity {
     pub boot: u64,
     /// What the masters of a cluster tell each other when they found it; `None`: a single master.
     pub founder: Option<Founder>,
+    /// The masters when this one was added, with itself; empty: it took part in the founding. The catalog has the present ones.
+    pub met: Vec<Seat>,
 }
 
 /// One of several masters that found a cluster.
@@ -43,20 +50,6 @@ pub struct Founder {
 
 /// The contribution of one master to the cluster id.
 pub type Nonce = [u8; 16];
-
-/// Places in the list of masters that have numbers; more than there can be masters.
-const PLACES: u64 = 8;
-
-/// The number of the master that is at a place after so many others, counted in any way that goes up. The first one at a
-/// place has generation 0.
-pub fn numbered(place: usize, generation: u64) -> u64 {
-    generation * PLACES + place as u64 + 1
-}
-
-/// The place of a master with this number.
-pub fn place_of(number: u64) -> usize {
-    usize::try_from(number.saturating_sub(1) % PLACES).expect("a place is small")
-}
 
 /// Why a data directory cannot be used as a master's.
 #[derive(Debug, thiserror::Error)]
@@ -88,11 +81,9 @@ pub enum IdentityError {
 impl Identity {
     /// Reads the directory's identity and counts this start. A new directory gets the identity that `fresh` returns.
     pub async fn begin(directory: &Path, fresh: impl FnOnce() -> Self) -> Result<Self, IdentityError> {
+        Self::check_directory(directory).await?;
         let file = directory.join(NAME);
         let io = |source| IdentityError::Io { file: file.clone(), source };
-        if fs::exists(&directory.join(NAME_OF_A_SERVER)).await.map_err(io)? {
-            return Err(IdentityError::ServersDirectory { directory: directory.to_owned() });
-        }
         let identity = if fs::exists(&file).await.map_err(io)? {
             let bytes = fs::read(&file).await.map_err(io)?;
             let known = Self::decode(&bytes).map_err(|what| IdentityError::Damaged { file: file.clone(), what })?;
@@ -106,7 +97,7 @@ impl Identity {
 
     /// A single master of a new cluster.
     pub fn single() -> Self {
-        Self { cluster: ClusterId(terrane_env::rand::bytes()), number: 1, boot: 1, founder: None }
+        Self { cluster: ClusterId(terrane_env::rand::bytes()), number: 1, boot: 1, founder: None, met: Vec::new() }
     }
 
     /// One of several masters of a new cluster, at this place in the sorted list.
@@ -114,7 +105,39 @@ impl Identity {
         let mut nonces = vec![None; peers.len()];
         nonces[place] = Some(terrane_env::rand::bytes());
         let founder = Some(Founder { peers, nonces });
-        Self { cluster: ClusterId::nil(), number: numbered(place, 0), boot: 1, founder }
+        Self { cluster: ClusterId::nil(), number: numbered(place, 0), boot: 1, founder, met: Vec::new() }
+    }
+
+    /// Refuses the directory of a region server.
+    pub async fn check_directory(directory: &Path) -> Result<(), IdentityError> {
+        let file = directory.join(NAME_OF_A_SERVER);
+        match fs::exists(&file).await {
+            Ok(false) => Ok(()),
+            Ok(true) => Err(IdentityError::ServersDirectory { directory: directory.to_owned() }),
+            Err(source) => Err(IdentityError::Io { file, source }),
+        }
+    }
+
+    /// A master that is added to a cluster with this number.
+    pub const fn added(cluster: ClusterId, number: u64, met: Vec<Seat>) -> Self {
+        Self { cluster, number, boot: 1, founder: None, met }
+    }
+
+    /// Whether a directory has an identity.
+    pub async fn exists(directory: &Path) -> Result<bool, IdentityError> {
+        let file = directory.join(NAME);
+        fs::exists(&file).await.map_err(|source| IdentityError::Io { file, source })
+    }
+
+    /// The masters when this one began, which is reached at `own`.
+    pub fn first_masters(&self, own: &str) -> Vec<Seat> {
+        if !self.met.is_empty() {
+            return self.met.clone();
+        }
+        let single = || vec![own.to_owned()];
+        let addresses = self.founder.as_ref().map_or_else(single, |founder| founder.peers.clone());
+        let seat = |(place, address)| Seat { number: numbered(place, 0), address };
+        addresses.into_iter().enumerate().map(seat).collect()
     }
 
     /// Replaces the file durably.
@@ -132,11 +155,19 @@ impl Identity {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let header = if self.founder.is_some() { HEADER_OF_SEVERAL } else { HEADER };
+        let header = match (&self.founder, self.met.is_empty()) {
+            (Some(_), _) => HEADER_OF_SEVERAL,
+            (None, true) => HEADER,
+            (None, false) => HEADER_OF_ADDED,
+        };
         let mut body = format!("{header}\ncluster {}\nmaster {}\nboot {}\n", self.cluster, self.number, self.boot);
         if let Some(Founder { peers, nonces }) = &self.founder {
             let nonces: Vec<String> = nonces.iter().map(|nonce| nonce.map_or_else(|| "-".to_owned(), hex)).collect();
             body += &format!("peers {}\nnonces {}\n", peers.join(","), nonces.join(","));
+        }
+        if !self.met.is_empty() {
+            let met: Vec<String> = self.met.iter().map(|seat| format!("{}={}", seat.number, seat.address)).collect();
+            body += &format!("masters {}\n", met.join(","));
         }
         format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
     }
@@ -149,9 +180,11 @@ impl Identity {
             return Err("its checksum is wrong".into());
         }
         let mut lines = body.lines();
-        let is_of_several = match lines.next() {
-            Some(HEADER) => false,
-            Some(HEADER_OF_SEVERAL) => true,
+        let header = lines.next();
+        let (is_of_several, is_added) = match header {
+            Some(HEADER) => (false, false),
+            Some(HEADER_OF_SEVERAL) => (true, false),
+            Some(HEADER_OF_ADDED) => (false, true),
             _ => return Err("its version is unknown to this build".into()),
         };
         let mut field = |name: &str| {
@@ -160,8 +193,13 @@ impl Identity {
         };
         let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
         let cluster = parse_cluster(field("cluster")?).ok_or("its cluster id is malformed")?;
-        let mut identity =
-            Self { cluster, number: number(field("master")?)?, boot: number(field("boot")?)?, founder: None };
+        let mut identity = Self {
+            cluster,
+            number: number(field("master")?)?,
+            boot: number(field("boot")?)?,
+            founder: None,
+            met: Vec::new(),
+        };
         if is_of_several {
             let peers: Vec<String> = field("peers")?.split(',').map(str::to_owned).collect();
             let nonces: Option<Vec<_>> = field("nonces")?.split(',').map(parse_nonce).collect();
@@ -170,6 +208,10 @@ impl Identity {
                 return Err(format!("it has no place for master {}", identity.number));
             }
             identity.founder = Some(Founder { peers, nonces });
+        }
+        if is_added {
+            let met: Option<Vec<Seat>> = field("masters")?.split(',').map(parse_seat).collect();
+            identity.met = met.filter(|met| !met.is_empty()).ok_or("its masters are malformed")?;
         }
         // The checksum does not cover its own digits and what follows them, so compare with the only valid encoding.
         if identity.encode() != bytes {
@@ -185,6 +227,11 @@ fn hex(nonce: Nonce) -> String {
 
 fn parse_nonce(text: &str) -> Option<Option<Nonce>> {
     if text == "-" { Some(None) } else { parse_cluster(text).map(|ClusterId(nonce)| Some(nonce)) }
+}
+
+fn parse_seat(text: &str) -> Option<Seat> {
+    let (number, address) = text.split_once('=')?;
+    Some(Seat { number: number.parse().ok()?, address: address.to_owned() })
 }
 
 fn parse_cluster(hex: &str) -> Option<ClusterId> {
@@ -207,11 +254,13 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_noticed() {
-        let single = Identity { cluster: ClusterId([0xa7; 16]), number: 1, boot: 4, founder: None };
+        let single = Identity { cluster: ClusterId([0xa7; 16]), number: 1, boot: 4, founder: None, met: Vec::new() };
         let peers = vec!["a:1".into(), "b:1".into(), "c:1".into()];
         let founder = Founder { peers, nonces: vec![None, Some([0x5c; 16]), Some([1; 16])] };
         let one_of_three = Identity { number: 2, founder: Some(founder), ..single.clone() };
-        for whole in [single, one_of_three] {
+        let met = vec![Seat { number: 1, address: "a:1".into() }, Seat { number: 18, address: "b:1".into() }];
+        let added = Identity { number: 18, met, ..single.clone() };
+        for whole in [single, one_of_three, added] {
             let bytes = whole.encode();
             for (at, bit) in (0..bytes.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
                 let mut flipped = bytes.clone();
@@ -220,15 +269,6 @@ mod tests {
             }
             assert_eq!(Identity::decode(&bytes), Ok(whole));
         }
-    }
-
-    #[test]
-    fn numbers_keep_the_place() {
-        for place in 0..5 {
-            assert_eq!(place_of(numbered(place, 0)), place);
-            assert_eq!(place_of(numbered(place, 4_711)), place);
-        }
-        assert_eq!((numbered(2, 0), numbered(2, 1)), (3, 11));
     }
 
     #[tokio::test]

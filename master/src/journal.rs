@@ -53,11 +53,16 @@ impl Journal {
         &self.group
     }
 
-    /// Makes sure that the links to all members of group 0 can open, and none to former ones.
+    /// Takes over the masters that the catalog has, and makes sure that the links to all members of group 0 can open, and
+    /// none to former ones.
     pub fn learn_members(&self) {
+        let present = self.read(|catalog| catalog.masters().all());
+        if !present.is_empty() {
+            self.peers.set(&present);
+        }
         let status = self.group.status();
         // Without a log, its members are those that it was told when it joined.
-        if !self.peers.is_single() && status.last_index > 0 {
+        if status.last_index > 0 {
             let members: BTreeSet<ServerId> = status.members.into_values().collect();
             self.peers.learn(members.iter().copied());
             self.peers.forget_all_but(&members);
@@ -79,7 +84,7 @@ impl Journal {
     }
 
     /// Refuses an edit that masters of the cluster's level cannot read.
-    fn check_level(&self, edit: &CatalogEdit) -> Result<(), Error> {
+    pub fn check_level(&self, edit: &CatalogEdit) -> Result<(), Error> {
         let (needed, cluster) = (edit.level(), self.read(Catalog::level));
         if needed <= cluster || terrane_env::planted!("a region moves before all servers can") {
             return Ok(());
@@ -198,6 +203,11 @@ impl Journal {
     /// Waits for a time; returns early with false when this master no longer leads in this term.
     pub async fn still_leads(&self, term: u64, within: Duration) -> bool {
         self.group.wait_for(|status| !(status.is_leader && status.term == term), within).await.is_none()
+    }
+
+    /// Writes the catalog's checkpoint.
+    pub async fn write_checkpoint(&self) {
+        self.machine.write_checkpoint().await;
     }
 
     /// Why the last checkpoint could not be written, for `status`.

@@ -23,17 +23,29 @@ pub struct Leadership {
     journal: Journal,
     /// The term in which this master leads and is ready to.
     term: watch::Sender<Option<u64>>,
+    /// Whether this master is no master of the cluster any more.
+    removed: watch::Sender<bool>,
 }
 
 impl Leadership {
     /// Not leading yet.
     pub fn new(journal: Journal) -> Self {
-        Self { journal, term: watch::Sender::new(None) }
+        Self { journal, term: watch::Sender::new(None), removed: watch::Sender::new(false) }
     }
 
     /// Whether this master leads.
     pub fn holds(&self) -> bool {
         self.term.borrow().is_some()
+    }
+
+    /// This master was removed from the cluster.
+    pub fn set_removed(&self) {
+        self.removed.send_replace(true);
+    }
+
+    /// Returns when this master was removed from the cluster.
+    pub async fn removed(&self) {
+        self.removed.subscribe().wait_for(|removed| *removed).await.ok();
     }
 
     /// Returns when this master leads.

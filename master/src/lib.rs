@@ -8,7 +8,7 @@
 //!
 //! With several masters, one leads group 0: `leadership` says whether it is this one, and `leading` is what it then does. The others
 //! answer look-ups and redirect everything else. `founding` is how they agree on a cluster id, `replacing` how one whose
-//! directory was lost comes back, `peers` and `peer_calls` are what they ask each other.
+//! directory was lost comes back, `joining` how another one is added online (`procedures::masters_change`), `peers` and `peer_calls` are what they ask each other.
 //!
 //! Client reads and writes do not pass through the master: a region server serves its regions without it, groups elect
 //! their leaders themselves, and a lost reply of the master costs a lookup, never data.
@@ -21,6 +21,7 @@ mod check;
 mod config;
 mod context;
 mod deadline;
+mod enrolment;
 mod fleet;
 mod founding;
 #[cfg(feature = "fuzzing")]
@@ -29,6 +30,7 @@ pub mod fuzzing;
 mod identity;
 mod ids;
 mod inventory;
+mod joining;
 mod journal;
 mod late;
 mod leadership;
@@ -49,8 +51,10 @@ mod procedures;
 mod rebuild;
 mod replacing;
 mod schemas;
+mod seats;
 mod server;
 mod service;
+mod start_error;
 mod tables;
 mod versions;
 mod views;
@@ -61,5 +65,6 @@ pub use config::MasterConfig;
 pub use founding::FoundingError;
 pub use identity::IdentityError;
 pub use rebuild::{Rebuild, Rebuilt, rebuild};
-pub use server::{Master, StartError};
+pub use server::Master;
+pub use start_error::StartError;
 pub use versions::formats;

@@ -171,6 +171,7 @@ impl StateMachine for CatalogMachine {
             let replies = {
                 let mut state = self.state.write();
                 let level = state.catalog.level();
+                let masters = state.catalog.masters().clone();
                 let replies = entries.iter().map(|entry| Self::apply_entry(&mut state, entry)).collect();
                 if state.catalog.level() != level {
                     self.check_level(&state.catalog);
@@ -178,7 +179,9 @@ impl StateMachine for CatalogMachine {
                     self.wanted.notify_one();
                 }
                 let edits = terrane_env::limit!("edits between two checkpoints", EDITS_PER_CHECKPOINT, 1..=16);
-                if state.applied - self.durable.load(Ordering::Acquire) >= edits {
+                // A start needs the addresses of the masters before it can have the log's entries confirmed.
+                let is_due = *state.catalog.masters() != masters;
+                if is_due || state.applied - self.durable.load(Ordering::Acquire) >= edits {
                     self.wanted.notify_one();
                 }
                 replies

@@ -23,10 +23,14 @@ pub struct MastersView {
 /// Asks the other masters how they stand.
 pub async fn look(context: &MasterContext) -> MastersView {
     let peers = context.journal.peers();
-    let states = join_all((0..peers.addresses().len()).map(|place| async move {
-        if place == peers.own_place() { Some(state(context)) } else { peers.state(place).await }
+    let mut places: Vec<(usize, String)> = peers.places().into_iter().collect();
+    places.sort_by(|one, other| one.1.cmp(&other.1));
+    let states = join_all(places.iter().map(|(place, _)| async move {
+        if *place == peers.own_place() { Some(state(context)) } else { peers.state(*place).await }
     }));
-    view(peers.addresses(), states.await)
+    let states = states.await;
+    let addresses: Vec<String> = places.into_iter().map(|(_, address)| address).collect();
+    view(&addresses, states)
 }
 
 /// The view of masters at these addresses that answered this; `None`: no answer.
@@ -48,7 +52,12 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
         }
         view.masters.push(v1::MasterInfo {
             address: address.clone(),
-            state: if leads { "leader" } else { "follower" }.to_owned(),
+            state: match (leads, state.is_learner) {
+                (true, _) => "leader",
+                (false, true) => "joining",
+                (false, false) => "follower",
+            }
+            .to_owned(),
             term: state.term,
             applied: state.applied,
             lag: committed.saturating_sub(state.applied),

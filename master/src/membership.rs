@@ -66,7 +66,7 @@ impl Membership {
             region_id_count,
             report_every_ms: u32::try_from(self.report_every.as_millis()).unwrap_or(u32::MAX),
             page_keys: page_keys::current(&self.context.journal).await,
-            masters: self.context.journal.peers().addresses().to_vec(),
+            masters: self.context.journal.peers().addresses(),
             feature_level: self.context.journal.read(Catalog::level),
         })
     }
@@ -151,6 +151,7 @@ impl Membership {
             region_id_count,
             dropped_tables,
             page_keys: page_keys::current(&self.context.journal).await,
+            masters: self.context.journal.peers().addresses(),
             is_follower: false,
             feature_level: self.context.journal.read(Catalog::level),
         })

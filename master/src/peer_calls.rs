@@ -1,7 +1,9 @@
 //! What this master answers to the other masters.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use terrane_proto::{error, v1};
 use terrane_types::{Error, GroupId};
 use tonic::{Request, Response, Status};
@@ -9,19 +11,33 @@ use tonic::{Request, Response, Status};
 use crate::catalog::Catalog;
 use crate::context::MasterContext;
 use crate::founding::Told;
+use crate::joining::Joining;
+use crate::peers::wire;
+use crate::seats::{Seat, numbered};
 use crate::{replacing, versions};
 
 /// The service of one master for the others. It answers about the founding before the catalog is open.
 #[derive(Clone)]
 pub struct PeerCalls {
-    told: Arc<Told>,
+    joining: Arc<Joining>,
+    told: Arc<OnceLock<Arc<Told>>>,
     context: Arc<OnceLock<Arc<MasterContext>>>,
 }
 
 impl PeerCalls {
-    /// The service of a master that tells this about the founding.
-    pub fn new(told: Arc<Told>) -> Self {
-        Self { told, context: Arc::default() }
+    /// The service of a process whose identity is not known yet.
+    pub fn new(joining: Joining) -> Self {
+        Self { joining: Arc::new(joining), told: Arc::default(), context: Arc::default() }
+    }
+
+    /// What the process is.
+    pub fn joining(&self) -> &Joining {
+        &self.joining
+    }
+
+    /// What this master tells about the founding.
+    pub fn tell(&self, told: Arc<Told>) -> Arc<Told> {
+        Arc::clone(self.told.get_or_init(|| told))
     }
 
     /// The catalog is open.
@@ -30,9 +46,7 @@ impl PeerCalls {
     }
 
     fn context(&self, hello: Option<&v1::Hello>) -> Result<&MasterContext, Status> {
-        let starting =
-            || Error::NotLeader { group: GroupId::MASTER, term: 0, leader: None, address: None, members: Vec::new() };
-        let context = self.context.get().ok_or_else(|| error::status(&starting()))?;
+        let context = self.context.get().ok_or_else(starting)?;
         let admitted = context.journal.peers().check(hello).and_then(|()| {
             let cluster = context.journal.read(Catalog::level);
             versions::admit_known(&terrane_proto::versions::theirs(hello, None), cluster)
@@ -40,6 +54,28 @@ impl PeerCalls {
         admitted.map_err(|refused| error::status(&refused))?;
         Ok(context)
     }
+}
+
+fn starting() -> Status {
+    error::status(&Error::NotLeader {
+        group: GroupId::MASTER,
+        term: 0,
+        leader: None,
+        address: None,
+        members: Vec::new(),
+    })
+}
+
+/// The masters, without those that are being added, with the numbers that they had when they became masters.
+fn present(context: &MasterContext) -> Vec<Seat> {
+    let changed = context.journal.read(|catalog| catalog.masters().seats.clone());
+    if !changed.is_empty() {
+        return changed;
+    }
+    let peers = context.journal.peers();
+    // One that was added may not have the catalog yet.
+    let places = if peers.is_founder() { peers.places() } else { BTreeMap::new() };
+    places.into_iter().map(|(place, address)| Seat { number: numbered(place, 0), address }).collect()
 }
 
 /// How this master stands.
@@ -54,13 +90,19 @@ pub fn state(context: &MasterContext) -> v1::MasterStateReply {
         waits: if leads { context.waits() } else { Vec::new() },
         members: status.members.values().map(|server| server.0).collect(),
         versions: Some(context.versions.said()),
+        is_learner: !status.voters.contains(&status.replica),
     }
 }
 
 #[tonic::async_trait]
 impl v1::master_peers_server::MasterPeers for PeerCalls {
     async fn founding(&self, _request: Request<v1::FoundingRequest>) -> Result<Response<v1::FoundingReply>, Status> {
-        Ok(Response::new(self.told.reply()))
+        let mut reply = self.told.get().ok_or_else(starting)?.reply();
+        if let Some(context) = self.context.get() {
+            reply.cluster_id = Bytes::copy_from_slice(&context.journal.peers().cluster().0);
+            reply.masters = present(context).iter().map(wire).collect();
+        }
+        Ok(Response::new(reply))
     }
 
     async fn read_index(&self, request: Request<v1::ReadIndexRequest>) -> Result<Response<v1::ReadIndexReply>, Status> {
@@ -78,10 +120,14 @@ impl v1::master_peers_server::MasterPeers for PeerCalls {
     }
 
     async fn replace(&self, request: Request<v1::ReplaceRequest>) -> Result<Response<v1::ReplaceReply>, Status> {
-        let v1::ReplaceRequest { hello, place, master } = request.into_inner();
+        let v1::ReplaceRequest { hello, place, master, address } = request.into_inner();
         let context = self.context(hello.as_ref())?;
         let place = usize::try_from(place).unwrap_or(usize::MAX);
-        let step = replacing::step(context, place, master).await;
+        let step = replacing::step(context, place, master, &address).await;
         step.map(Response::new).map_err(|refused| error::status(&refused))
+    }
+
+    async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinReply>, Status> {
+        self.joining.answer(request.into_inner()).map(Response::new).map_err(|refused| error::status(&refused))
     }
 }

@@ -1,22 +1,24 @@
 //! Procedures: journaled intents, driven to completion.
 //!
 //! An intent is a state in the catalog: a table that is `creating`, `altering` or `dropping`, a group that is `creating` or
-//! whose members change, or a region that moves. It is recorded before any server receives an order. The driver looks at the catalog after each change
+//! whose members change, a region that moves, or a set of masters that changes. It is recorded before any server receives an order. The driver looks at the catalog after each change
 //! and starts a procedure for every intent that has none. It needs nothing else, so a restarted master continues on the
 //! same path, and the caller of a change only waits until the catalog shows its completion.
 //!
 //! What a procedure does next is decided without I/O in `rollout` (tables), `group_creation` (groups), `member_change`
-//! (their members) and `region_move`; `change_table`, `create_groups`, `change_members` and `move_region` send the orders and
+//! (their members), `region_move` and `masters_change`; `change_table`, `create_groups`, `change_members`, `move_region` and `change_masters` send the orders and
 //! record the edits; `turns` bounds how many procedures run.
 //!
 //! Invariants: one procedure at a time per table and per group, so a drop sends no order before an unfinished create
 //! has ended; every order is idempotent; a procedure ends with an edit, or with this master's leadership, and a round of
 //! orders is sent only while a majority confirms that leadership.
 
+mod change_masters;
 mod change_members;
 mod change_table;
 mod create_groups;
 mod group_creation;
+pub mod masters_change;
 pub mod member_change;
 mod move_region;
 pub mod region_move;
@@ -41,7 +43,7 @@ use crate::context::{MasterContext, Subject};
 const RETRY_FIRST: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// Intents that are not completed yet: groups first, then tables, then changes of members, then moves of regions.
+/// Intents that are not completed yet: groups first, then tables, then changes of members, then moves of regions, then the masters.
 pub fn intents(catalog: &Catalog) -> Vec<Subject> {
     let groups = catalog.groups().iter().filter(|(_, group)| group.state != GroupState::Open);
     let tables = catalog.tables().iter().filter(|table| table.state != TableState::Enabled);
@@ -51,6 +53,7 @@ pub fn intents(catalog: &Catalog) -> Vec<Subject> {
         .chain(tables.map(|table| Subject::Table(table.schema.table)))
         .chain(changing.map(|(group, _)| Subject::Members(group)))
         .chain(catalog.moves().iter().map(|(id, _)| Subject::Move(id)))
+        .chain(catalog.masters().change.iter().map(|_| Subject::Masters))
         .collect()
 }
 
@@ -80,6 +83,7 @@ async fn perform(context: &MasterContext, subject: Subject) -> Result<(), Error>
         Subject::Table(table) => change_table::perform(context, table).await,
         Subject::Members(group) => change_members::perform(context, group).await,
         Subject::Move(id) => move_region::perform(context, id).await,
+        Subject::Masters => change_masters::perform(context).await,
     }
 }
 

@@ -21,7 +21,8 @@ use crate::catalog::groups::{GroupEntry, GroupState};
 use crate::catalog::rebuilt::Found;
 use crate::catalog::servers::Registration;
 use crate::catalog::{Bootstrap, Catalog};
-use crate::identity::{Founder, Identity, numbered};
+use crate::identity::{Founder, Identity};
+use crate::seats::numbered;
 
 /// The file of a rebuilt catalog that no leader has recorded yet, in the catalog's directory.
 pub(crate) const NAME: &str = "rebuilt";
@@ -235,7 +236,7 @@ pub(crate) async fn write(catalog: &Catalog, peers: &[String], out: &Path) -> Re
         fs::write_durable(&file, &checkpoint).await.map_err(|error| failed(&file, error))?;
         let founder = (peers.len() > 1)
             .then(|| Founder { peers: peers.to_vec(), nonces: nonces.iter().copied().map(Some).collect() });
-        let identity = Identity { cluster, number: numbered(place, 0), boot: 0, founder };
+        let identity = Identity { cluster, number: numbered(place, 0), boot: 0, founder, met: Vec::new() };
         identity.store(&directory).await.map_err(|error| error.to_string())?;
         directories.push((address.clone(), directory));
     }

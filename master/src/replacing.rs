@@ -17,21 +17,37 @@ use terrane_types::{Error, Invalid, ReplicaId, ServerId};
 use tokio::time::Instant;
 
 use crate::context::MasterContext;
-use crate::identity::{numbered, place_of};
+
 use crate::journal::{Group, Journal};
-use crate::peers::Peers;
+use crate::peers::{Peers, Replaced};
+use crate::seats::{numbered, place_of};
 
 /// The pause between two calls, and when a refused caller should try again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How often a master looks whether it was removed, and how often it must find that in a row: a leader that was deposed may
+/// not know its newest members.
+const REMOVED_LOOK: Duration = Duration::from_millis(700);
+const REMOVED_SEEN: usize = 3;
 
 /// The next step for the master at a place; 0: it has no number yet. The leader answers.
-pub async fn step(context: &MasterContext, place: usize, master: u64) -> Result<v1::ReplaceReply, Error> {
+pub async fn step(
+    context: &MasterContext,
+    place: usize,
+    master: u64,
+    address: &str,
+) -> Result<v1::ReplaceReply, Error> {
     context.leadership.admit(Instant::now()).await?;
     let journal = &context.journal;
-    if place >= journal.peers().addresses().len() || (master > 0 && place_of(master) != place) {
-        return Err(Error::Invalid(Invalid::new(format!(
-            "master {master} has no place {place} in the list of masters"
-        ))));
+    journal.learn_members();
+    if journal.read(|catalog| catalog.masters().is_adding(master)) {
+        let message = format!("master {master} is being added");
+        return Err(Error::Unavailable { message, retry_after: RETRY_AFTER });
+    }
+    let seated = journal.peers().address_at(place);
+    // Earlier builds do not send the address.
+    let is_seated = seated.is_some_and(|seated| address.is_empty() || seated == address);
+    if !is_seated || (master > 0 && place_of(master) != place) {
+        return Err(Error::NotFound { what: format!("place {place} of master {master} among the masters") });
     }
     if master == 0 {
         let master = numbered(place, journal.read_index().await?);
@@ -84,32 +100,70 @@ fn refused(journal: &Journal, why: MembersError) -> Error {
 /// Asks the leader for a number, for as long as it takes.
 pub async fn number(peers: &Peers) -> u64 {
     tracing::warn!("the data directory is new, but the cluster exists: this master replaces its former replica");
+    let mut said = false;
     loop {
         match peers.replace(0).await {
-            Some(reply) if reply.master > 0 => return reply.master,
+            Replaced::Step(reply) if reply.master > 0 => return reply.master,
+            Replaced::Refused(why) if !said => {
+                said = true;
+                tracing::warn!(why, "the leading master does not count this one among the masters");
+            }
             _ => tokio::time::sleep(RETRY_AFTER).await,
         }
     }
 }
 
-/// Repeats the call until this master, which is no founder, votes.
+/// Repeats the call until this master, which is no founder, votes. One that is being added waits for that.
 pub async fn until_voter(context: Arc<MasterContext>) {
     let (peers, group) = (context.journal.peers(), context.journal.group());
+    let mut refused = 0;
     while !votes(group, peers.own()) {
-        if peers.replace(peers.own()).await.is_none_or(|reply| !reply.is_voter) {
-            tokio::time::sleep(RETRY_AFTER).await;
+        match peers.replace(peers.own()).await {
+            Replaced::Step(reply) if reply.is_voter => continue,
+            Replaced::Refused(why) => {
+                refused += 1;
+                if refused == REMOVED_SEEN {
+                    tracing::warn!(
+                        why,
+                        "this process was not added to the masters; empty its directory to add it again"
+                    );
+                    context.leadership.set_removed();
+                }
+            }
+            _ => refused = 0,
         }
+        tokio::time::sleep(RETRY_AFTER).await;
     }
     tracing::info!(master = peers.own(), "this master votes");
 }
 
+/// Returns when this master is one no more: it was removed, or another directory has taken its place.
+pub async fn until_removed(context: Arc<MasterContext>) {
+    let mut seen = 0;
+    while seen < REMOVED_SEEN {
+        tokio::time::sleep(REMOVED_LOOK).await;
+        let is_removed = !context.leadership.holds() && is_removed(&context.journal).await;
+        seen = if is_removed { seen + 1 } else { 0 };
+    }
+}
+
+/// Whether this master, which starts, was removed while it was away.
+pub async fn was_removed(journal: &Journal) -> bool {
+    if !is_removed(journal).await {
+        return false;
+    }
+    tokio::time::sleep(REMOVED_LOOK).await;
+    is_removed(journal).await
+}
+
 /// Whether a leader knows this master as no member of the group any more.
-pub async fn is_replaced(peers: &Peers) -> bool {
-    let others = (0..peers.addresses().len()).filter(|place| *place != peers.own_place());
-    let states = futures::future::join_all(others.map(|place| peers.state(place))).await;
-    // One that replaces another is no member yet when it starts.
+async fn is_removed(journal: &Journal) -> bool {
+    let (peers, group) = (journal.peers(), journal.group());
+    let states = futures::future::join_all(peers.other_places().into_iter().map(|place| peers.state(place))).await;
     let lacks = |state: &v1::MasterStateReply| state.leads && !state.members.contains(&peers.own());
-    peers.is_founder() && states.iter().flatten().any(lacks)
+    // One that is being added is no member yet when it starts, and has no log.
+    let was_member = peers.is_founder() || group.status().last_index > 0;
+    was_member && states.iter().flatten().any(lacks)
 }
 
 fn votes(group: &Group, master: u64) -> bool {

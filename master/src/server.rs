@@ -3,14 +3,13 @@
 //! The port serves before the catalog is open: the masters of a new cluster found it by asking each other, and their
 //! group elects a leader through it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use terrane_env::fs::{self, DirLock, LockError};
+use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{Intake, IntakeLimits};
 use terrane_proto::hello::Identity as Hello;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
@@ -21,12 +20,13 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-use crate::catalog::checkpoint::{Checkpoint, CheckpointError};
+use crate::catalog::checkpoint::Checkpoint;
 use crate::catalog::{Bootstrap, Catalog};
 use crate::config::MasterConfig;
 use crate::context::{FleetSettings, MasterContext};
-use crate::founding::{FoundingError, Told, found};
-use crate::identity::{Identity, IdentityError, place_of};
+use crate::enrolment::enrol;
+use crate::identity::Identity;
+use crate::joining::Joining;
 use crate::journal::{Group, GroupHost, Journal};
 use crate::late::Late;
 use crate::leading;
@@ -39,7 +39,9 @@ use crate::peer_calls::PeerCalls;
 use crate::peers::Peers;
 use crate::rebuild;
 use crate::replacing;
+use crate::seats::place_of;
 use crate::service::MasterService;
+use crate::start_error::StartError;
 use crate::versions::Versions;
 
 /// How long the start of a single master waits for group 0's election; far longer than it takes.
@@ -62,88 +64,6 @@ const LOG_CACHE_BYTES: u64 = 8 << 20;
 /// Changes of members with copies from or to one server at a time: more would not be faster, and would delay its clients.
 const CHANGES_PER_SERVER: usize = 2;
 const LOG_BUDGET_BYTES: u64 = 16 << 20;
-
-/// Why a master did not start; each message says what to do.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// A setting is invalid.
-    #[error("{0}")]
-    Settings(String),
-    /// Another process uses the directory.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The directory does not belong to this master.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The catalog's checkpoint cannot be read.
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-    /// The catalog's log cannot be opened.
-    #[error(transparent)]
-    Log(#[from] terrane_raft::OpenError),
-    /// `--peers` differs from the list that the cluster was created with.
-    #[error(
-        "this cluster was created with {}, but this start has {}; start the master with the original setting",
-        named(recorded),
-        named(given)
-    )]
-    Peers {
-        /// The masters of the bootstrap.
-        recorded: Vec<String>,
-        /// The masters given at this start.
-        given: Vec<String>,
-    },
-    /// The masters cannot found a cluster together.
-    #[error(transparent)]
-    Founding(#[from] FoundingError),
-    /// Another directory has taken the place of this one.
-    #[error(
-        "{} was replaced: a master with a new directory has taken its place; start this master with that directory, or with an \
-         empty one",
-        directory.display()
-    )]
-    Replaced {
-        /// The directory.
-        directory: PathBuf,
-    },
-    /// Parts of the directory belong to different clusters.
-    #[error("{} contains the catalog of cluster {catalog}, but its `master` file names cluster {stamp}; do not mix data directories", directory.display())]
-    Mixed {
-        /// The directory.
-        directory: PathBuf,
-        /// The catalog's cluster.
-        catalog: ClusterId,
-        /// The cluster of the `master` file.
-        stamp: ClusterId,
-    },
-    /// The cluster of the directory has a higher feature level than the build.
-    #[error("{} cannot be used by this build: {why}", directory.display())]
-    Level {
-        /// The directory.
-        directory: PathBuf,
-        /// The two levels, and what to do.
-        why: String,
-    },
-    /// The port could not be bound.
-    #[error(transparent)]
-    Listen(std::io::Error),
-    /// A directory could not be created.
-    #[error("cannot create {}: {source}", path.display())]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// Group 0 did not start.
-    #[error("the catalog did not start: {0}")]
-    Catalog(String),
-}
-
-fn named(peers: &[String]) -> String {
-    if peers.is_empty() { "a single master".to_owned() } else { format!("--peers {}", peers.join(",")) }
-}
 
 /// A running master.
 pub struct Master {
@@ -183,14 +103,12 @@ impl Master {
         let listener = terrane_env::net::listen(&config.listen).await.map_err(StartError::Listen)?;
         let port = listener.local_addr().map_err(StartError::Listen)?.port();
         let address = config.advertised(port);
-        let identity = identify(&config, &address).await?;
-        let told = Told::new(&identity);
-        let port = Port::new(PeerCalls::new(Arc::clone(&told)));
+        let port = Port::new(PeerCalls::new(Joining::new(&address, &config.join, config.levels)));
         let stop_calls = CancellationToken::new();
         // For a start that is given up.
         let guard = stop_calls.clone().drop_guard();
         let serving = serve(listener, &port, stop_calls.clone()).await?;
-        match Self::open(&config, identity, address, &told, &port).await {
+        match Self::open(&config, address, &port).await {
             Ok((mut master, background)) => {
                 guard.disarm();
                 master.stop_calls = stop_calls;
@@ -207,20 +125,14 @@ impl Master {
     }
 
     /// Opens everything behind the port, and serves it there.
-    async fn open(
-        config: &MasterConfig,
-        mut identity: Identity,
-        address: String,
-        told: &Told,
-        port: &Port,
-    ) -> Result<(Self, JoinSet<()>), StartError> {
-        complete_founding(config, &mut identity, told).await?;
+    async fn open(config: &MasterConfig, address: String, port: &Port) -> Result<(Self, JoinSet<()>), StartError> {
         let address = address.as_str();
+        let identity = enrol(config, address, &port.calls).await?;
         let hello = Hello { cluster: identity.cluster, server: ServerId::default(), boot: identity.boot };
-        let peers = Arc::new(masters_of(config, &identity, hello, address));
-        let (host, group, machine) = open_catalog(config, &identity, address, &peers).await?;
+        let (host, group, machine, peers) = open_catalog(config, &identity, address).await?;
         port.peer.begin(host.peer_service());
         let journal = Journal::new(group.clone(), Arc::clone(&machine), Arc::clone(&peers));
+        journal.learn_members();
         let observed = Arc::new(Observed::new(config.silent_after()));
         let orders = Orders::new(journal.clone(), Arc::clone(&observed), hello);
         let fleet = FleetSettings {
@@ -244,6 +156,7 @@ impl Master {
         let background = background(&context, bootstrap, rebuilt, &machine, &membership, &metrics, &stop);
         port.begin(MasterService::new(hello, Arc::clone(&context), membership, metrics));
         until_led(config, &context).await?;
+        warn_of_other_peers(config, &context.journal);
         port.health.set_serving::<v1::master_server::MasterServer<MasterService>>().await;
         tracing::info!(cluster = %identity.cluster, address, boot = identity.boot, "master is serving");
         let (stop_calls, running) = (CancellationToken::new(), Mutex::default());
@@ -274,6 +187,11 @@ impl Master {
     /// Whether it leads the masters.
     pub fn leads(&self) -> bool {
         self.context.leadership.holds()
+    }
+
+    /// Returns when this master is no master of the cluster any more: the process should end.
+    pub async fn removed(&self) {
+        self.context.leadership.removed().await;
     }
 
     /// Stops calls and procedures, writes a checkpoint and releases the directory. A second call does nothing.
@@ -316,51 +234,51 @@ async fn make_dir(path: &std::path::Path) -> Result<(), StartError> {
     fs::create_dir_durable(path).await.map_err(|source| StartError::Io { path: path.to_owned(), source })
 }
 
-/// The directory's identity. A list of masters other than the one it was created with is refused.
-async fn identify(config: &MasterConfig, address: &str) -> Result<Identity, StartError> {
-    let several = config.place_among(address).map_err(StartError::Settings)?;
-    let fresh = {
-        let several = several.clone();
-        || several.map_or_else(Identity::single, |(peers, place)| Identity::one_of(peers, place))
-    };
-    let identity = Identity::begin(&config.data_dir, fresh).await?;
-    let recorded = identity.founder.as_ref().map(|founder| founder.peers.clone()).unwrap_or_default();
-    let given = several.map(|(peers, _)| peers).unwrap_or_default();
-    // Without --peers, the recorded list counts.
-    if given != recorded && !config.peers.is_empty() {
-        return Err(StartError::Peers { recorded, given: config.peers.clone() });
-    }
-    match recorded.get(place_of(identity.number)) {
-        Some(own) if own != address => Err(StartError::Settings(format!(
-            "the other masters reach this one at {own}, but it was started as {address}; start it with that address, or set \
-             --advertise {own}"
-        ))),
-        _ => Ok(identity),
-    }
-}
-
-/// Agrees with the other masters of a new cluster on its id, and records it before anything else is written. If the
-/// cluster exists already, this directory replaces one that was lost, and gets a number of its own.
-async fn complete_founding(config: &MasterConfig, identity: &mut Identity, told: &Told) -> Result<(), StartError> {
-    let Some(founder) = identity.founder.as_mut().filter(|_| identity.cluster.is_nil()) else { return Ok(()) };
-    let founded = found(founder).await?;
+/// The masters as this one knows them now, and as it knew them when its replica was created.
+fn masters_of(
+    config: &MasterConfig,
+    identity: &Identity,
+    address: &str,
+    catalog: &Catalog,
+) -> Result<Peers, StartError> {
+    let hello = Hello { cluster: identity.cluster, server: ServerId::default(), boot: identity.boot };
+    let first = identity.first_masters(address);
+    let recorded = catalog.masters().all();
+    let mut present = if recorded.is_empty() { first.clone() } else { recorded };
     let place = place_of(identity.number);
-    let was_lost = founder.nonces[place] != Some(founded.nonces[place]);
-    founder.nonces = founded.nonces.iter().copied().map(Some).collect();
-    if was_lost {
-        let hello = Hello { cluster: founded.cluster, server: ServerId::default(), boot: identity.boot };
-        identity.number =
-            replacing::number(&Peers::new(hello, identity.number, config.levels, founder.peers.clone())).await;
+    if present.iter().all(|seat| seat.place() != place || seat.number < identity.number) {
+        // A catalog from before this master was added.
+        present.retain(|seat| seat.place() != place || identity.met.is_empty());
+        present.extend(identity.met.iter().find(|seat| seat.number == identity.number).cloned());
     }
-    identity.cluster = founded.cluster;
-    identity.store(&config.data_dir).await?;
-    told.set(founded);
-    Ok(())
+    match present.iter().find(|seat| seat.place() == place) {
+        // Its place is free, or another master's.
+        None => return Err(StartError::Replaced { directory: config.data_dir.clone() }),
+        Some(own) if own.number > identity.number => {
+            return Err(StartError::Replaced { directory: config.data_dir.clone() });
+        }
+        Some(own) if own.address != address => {
+            let own = &own.address;
+            return Err(StartError::Settings(format!(
+                "the other masters reach this one at {own}, but it was started as {address}; start it with that address, or \
+                 set --advertise {own}"
+            )));
+        }
+        Some(_) => {}
+    }
+    Ok(Peers::new(hello, identity.number, config.levels, &first, &present))
 }
 
-fn masters_of(config: &MasterConfig, identity: &Identity, hello: Hello, address: &str) -> Peers {
-    let addresses = identity.founder.as_ref().map_or_else(|| vec![address.to_owned()], |founder| founder.peers.clone());
-    Peers::new(hello, identity.number, config.levels, addresses)
+/// The recorded masters count, whatever the settings say.
+fn warn_of_other_peers(config: &MasterConfig, journal: &Journal) {
+    let (given, masters) = (config.sorted_peers(), journal.peers().addresses());
+    if !given.is_empty() && given != masters {
+        tracing::warn!(
+            "ignoring --peers {}: the masters of this cluster are {}; change them with `terrane admin set-masters`",
+            given.join(","),
+            masters.join(",")
+        );
+    }
 }
 
 /// Opens checkpoint and log.
@@ -368,8 +286,7 @@ async fn open_catalog(
     config: &MasterConfig,
     identity: &Identity,
     address: &str,
-    peers: &Peers,
-) -> Result<(Arc<GroupHost>, Group, Arc<CatalogMachine>), StartError> {
+) -> Result<(Arc<GroupHost>, Group, Arc<CatalogMachine>, Arc<Peers>), StartError> {
     let (catalog_dir, log_dir) = (config.data_dir.join("catalog"), config.data_dir.join("log"));
     make_dir(&catalog_dir).await?;
     make_dir(&log_dir).await?;
@@ -378,15 +295,15 @@ async fn open_catalog(
     if let Some(why) = config.levels.outgrown(checkpoint.catalog.level()) {
         return Err(StartError::Level { directory: config.data_dir.clone(), why });
     }
+    let peers = Arc::new(masters_of(config, identity, address, &checkpoint.catalog)?);
     let machine = CatalogMachine::new(catalog_dir, checkpoint, config.levels);
     let own = ServerId(identity.number);
     let mut host = HostConfig::new(log_dir, identity.cluster, own, identity.boot);
     (host.log.segment_bytes, host.log.cache_bytes) = (SEGMENT_BYTES, LOG_CACHE_BYTES);
     host.log.purge_budget_bytes = LOG_BUDGET_BYTES;
-    if !peers.is_single() {
-        host.advertised = address.to_owned();
-        host.addresses = peers.book();
-    }
+    // A single master too: others may be added.
+    host.advertised = address.to_owned();
+    host.addresses = peers.book();
     let host = GroupHost::open(host, Arc::new(MasterFactory(Arc::clone(&machine)))).await?;
     let created = match peers.is_founder() {
         true => host.create_group(peers.group(), false).await,
@@ -394,7 +311,7 @@ async fn open_catalog(
     };
     created.map_err(|error| failed(&error))?;
     let group = host.group(GroupId::MASTER).ok_or_else(|| failed(&"its group does not exist"))?;
-    Ok((host, group, machine))
+    Ok((host, group, machine, peers))
 }
 
 fn failed(what: &dyn std::fmt::Display) -> StartError {
@@ -423,8 +340,7 @@ fn check_cluster(config: &MasterConfig, identity: &Identity, catalog: &Catalog) 
     }
 }
 
-/// What the first leader records. A single master checks its settings against what was recorded; one of several has
-/// checked them against its own file.
+/// What the first leader records. A single master leads before it serves.
 async fn bootstrap(
     config: &MasterConfig,
     identity: &Identity,
@@ -436,17 +352,12 @@ async fn bootstrap(
         Some(founder) => founder.peers.clone(),
         None => config.bootstrap_peers(address),
     };
-    if identity.founder.is_none() {
+    if journal.peers().is_single() {
         let leads = group.wait_for(|status| status.is_leader, LEAD_WAIT_MAX).await;
         leads.ok_or_else(|| failed(&"its group elected no leader"))?;
         // A read barrier makes sure that the entries from before this start are applied.
         group.read_barrier().await.map_err(|error| failed(&error))?;
         journal.read(|catalog| check_cluster(config, identity, catalog))?;
-        let recorded = journal.read(|catalog| catalog.bootstrap().map(|recorded| recorded.peers.clone()));
-        // Without --peers, the list in the catalog counts.
-        if let Some(recorded) = recorded.filter(|recorded| !config.peers.is_empty() && *recorded != peers) {
-            return Err(StartError::Peers { recorded, given: config.peers.clone() });
-        }
     }
     Ok(Bootstrap { cluster: identity.cluster, peers, replication: config.replication })
 }
@@ -466,11 +377,12 @@ async fn until_led(config: &MasterConfig, context: &MasterContext) -> Result<(),
             tokio::time::sleep(READY_LOOK_EVERY).await;
         }
     };
-    if tokio::time::timeout(LEADER_WAIT_MAX, led).await.is_ok() {
-        return Ok(());
-    }
-    if replacing::is_replaced(journal.peers()).await {
+    let is_led = tokio::time::timeout(LEADER_WAIT_MAX, led).await.is_ok();
+    if !context.leadership.holds() && replacing::was_removed(journal).await {
         return Err(StartError::Replaced { directory: config.data_dir.clone() });
+    }
+    if is_led {
+        return Ok(());
     }
     tracing::warn!("no master leads yet; clients find their data, and nothing can be administered meanwhile");
     Ok(())
@@ -497,6 +409,12 @@ fn background(
     if !context.journal.peers().is_founder() {
         tasks.spawn(replacing::until_voter(Arc::clone(context)));
     }
+    let member = Arc::clone(context);
+    tasks.spawn(async move {
+        replacing::until_removed(Arc::clone(&member)).await;
+        tracing::warn!("this master was removed from the cluster; it ends, and its directory is not needed any more");
+        member.leadership.set_removed();
+    });
     let writer = Arc::clone(machine);
     tasks.spawn(async move { writer.write_checkpoints().await });
     let (context, membership, metrics) = (Arc::clone(context), Arc::clone(membership), Arc::clone(metrics));

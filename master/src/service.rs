@@ -24,7 +24,7 @@ use crate::catalog::moves::MoveId;
 use crate::catalog::requests::RequestId;
 use crate::context::MasterContext;
 use crate::deadline;
-use crate::fleet::{intents, listing, recovery, region_moves};
+use crate::fleet::{intents, listing, masters, recovery, region_moves};
 use crate::masters_view;
 use crate::membership::Membership;
 use crate::meta::{MetaBlock, MetaScan};
@@ -395,6 +395,16 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         self.admit("set_replication", request.hello.as_ref())?;
         answer(self.leading(deadline, intents::set_replication(&self.context, request.replication)).await)
+    }
+
+    async fn set_masters(
+        &self,
+        request: Request<v1::SetMastersRequest>,
+    ) -> Result<Response<v1::SetMastersReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("set_masters", request.hello.as_ref())?;
+        answer(self.leading_once(deadline, masters::set(&self.context, &request)).await)
     }
 
     async fn restart_check(

@@ -25,8 +25,8 @@ pub fn formats() -> impl Iterator<Item = FormatVersions> {
 pub struct Versions {
     own: Levels,
     servers: Mutex<BTreeMap<ServerId, v1::Versions>>,
-    /// Held while a server is registered, and while the level of the cluster rises: a server is never registered by a level
-    /// that is just being left.
+    /// Held while a server is registered, while masters are added, and while the level of the cluster rises: a process is
+    /// never admitted by a level that is just being left.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -46,7 +46,7 @@ impl Versions {
         versions::ours(self.own, formats())
     }
 
-    /// The right to register a server, or to raise the level.
+    /// The right to register a server, to add masters, or to raise the level.
     pub async fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().await
     }

@@ -100,6 +100,7 @@ impl Views {
                 regions: descriptors().map(Into::into).collect(),
                 groups: locations(catalog, observed, descriptors()),
                 schema_version: entry.schema.version,
+                masters: self.context.journal.peers().addresses(),
             })
         })
     }

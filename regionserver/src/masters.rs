@@ -103,6 +103,17 @@ impl Masters {
         place
     }
 
+    /// Takes over the masters that the leader named: those that were removed get no reports any more. None: an older master
+    /// names none.
+    pub fn renew(&mut self, addresses: &[String]) {
+        let current = self.clients.get(self.current).map(|(address, _)| address.clone());
+        if self.learn(addresses).is_some() {
+            self.clients.retain(|(known, _)| addresses.contains(known));
+        }
+        let place = self.clients.iter().position(|(known, _)| Some(known) == current.as_ref());
+        self.current = place.unwrap_or(0);
+    }
+
     /// Moves on to the leader that a master named, or to the next master.
     fn move_on(&mut self, leader: Option<String>) {
         let next = (self.current + 1) % self.clients.len().max(1);
@@ -259,5 +270,10 @@ mod tests {
         let all = ["a:1", "c:1", "no port", "d:1"].map(str::to_owned);
         masters.learn(&all);
         assert_eq!(masters.names(), "a:1, b:1, c:1, d:1");
+        masters.move_on(Some("c:1".to_owned()));
+        masters.renew(&["b:1".to_owned(), "c:1".to_owned(), "e:1".to_owned()]);
+        assert_eq!((masters.current, masters.names().as_str()), (1, "b:1, c:1, e:1"));
+        masters.renew(&[]);
+        assert_eq!(masters.names(), "b:1, c:1, e:1");
     }
 }

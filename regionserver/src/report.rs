@@ -314,7 +314,8 @@ impl Reporter {
         self.metrics.regions.set(i64::try_from(self.replicas.regions.count()).unwrap_or(i64::MAX));
     }
 
-    async fn take(&self, reply: v1::ReportReply) {
+    async fn take(&mut self, reply: v1::ReportReply) {
+        self.masters.renew(&reply.masters);
         self.level.learn(reply.feature_level).await;
         self.metrics.feature_level.set(i64::from(self.level.level()));
         self.addresses.set(addresses(reply.servers));

@@ -7,7 +7,8 @@
 //!
 //! - 2: peers report their clock.
 //! - 3: servers report to every master; groups change their members and merge their regions.
-//! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced.
+//! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced; masters
+//!   are added and removed.
 
 use std::fmt;
 
@@ -21,6 +22,8 @@ pub const LEVEL_UNRECORDED: u32 = 3;
 pub const LEVEL_OF_MOVES: u32 = 4;
 /// The level from which groups that lost their majority are recovered, and damaged replicas replaced.
 pub const LEVEL_OF_RECOVERY: u32 = 4;
+/// The level from which masters are added and removed.
+pub const LEVEL_OF_MASTERS: u32 = 4;
 
 /// The levels of clusters in which a process can work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

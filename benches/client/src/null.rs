@@ -223,5 +223,10 @@ fn map(address: &str) -> v1::LocateReply {
         term: 1,
         members: vec![(ServerId(SERVER), address.to_owned())],
     };
-    v1::LocateReply { regions: (0..REGIONS).map(region).collect(), groups: vec![(&group).into()], schema_version: 1 }
+    v1::LocateReply {
+        regions: (0..REGIONS).map(region).collect(),
+        groups: vec![(&group).into()],
+        schema_version: 1,
+        masters: Vec::new(),
+    }
 }

@@ -158,6 +158,22 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+    /// List the masters.
+    Masters {
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Change which masters the cluster has: add, remove or replace some; shows what changes, and asks.
+    SetMasters {
+        /// The addresses of all 1, 3 or 5 masters that the cluster is to have. New ones run with --join and wait.
+        #[arg(value_name = "HOST:PORT,...", value_parser = addresses)]
+        list: Addresses,
+        /// Change them without asking. Otherwise nothing is changed unless a person confirms it at a terminal.
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Bring back a group whose majority is lost for good, from the survivor with the longest log; shows what may be lost, and
     /// asks.
     RecoverGroup {

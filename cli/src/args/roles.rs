@@ -105,6 +105,9 @@ pub struct Master {
     /// created, and run once.
     #[arg(long, value_name = "HOST:PORT,...", value_parser = addresses)]
     pub peers: Option<Addresses>,
+    /// Masters of a running cluster: with an empty data directory, wait to be added to it by `terrane admin set-masters`.
+    #[arg(long, value_name = "HOST:PORT,...", value_parser = addresses, conflicts_with = "peers")]
+    pub join: Option<Addresses>,
     /// Replicas of every region: 1, 3 or 5; fixed when the cluster is created (default: 3).
     #[arg(long, value_name = "N")]
     pub replication: Option<u32>,

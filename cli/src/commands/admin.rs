@@ -6,7 +6,7 @@ use terrane_client::{GroupInfo, Maintained, RegionDescriptor, RegionId, RegionIn
 use terrane_types::escape;
 use tokio::time::Instant;
 
-use super::{connect, fleet, recover_group};
+use super::{connect, fleet, masters, recover_group};
 use crate::args::client::Admin;
 use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded, duration_text};
@@ -58,6 +58,8 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
         Admin::RestartCheck { server, connection } => fleet::restart_check(server.as_deref(), &connection).await,
         Admin::Balance { mode, dry_run, connection } => fleet::balance(mode, dry_run, &connection).await,
         Admin::Replication { replicas, connection } => fleet::replication(replicas, &connection).await,
+        Admin::Masters { connection } => masters::list(&connection).await,
+        Admin::SetMasters { list, yes, connection } => masters::set(&list.0, yes, &connection).await,
         Admin::RecoverGroup { group, yes, connection } => recover_group::run(group, yes, &connection).await,
         Admin::Check { connection } => fleet::check(&connection).await,
         Admin::Split { region, at, connection } => {

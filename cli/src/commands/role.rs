@@ -28,7 +28,12 @@ pub async fn master(args: Master) -> Result<(), Failure> {
     };
     let console = node.console().unwrap_or_default();
     print_ready(&format!("ready master={} console=http://{console}", node.master.address()))?;
-    shutdown_signal().await;
+    tokio::select! {
+        biased;
+        () = shutdown_signal() => {}
+        // It has said why. What an administrator has asked for is no failure.
+        () = node.master.removed() => {}
+    }
     stop("stopping", node.shutdown()).await;
     Ok(())
 }
@@ -102,6 +107,7 @@ async fn master_config(args: Master) -> Result<(MasterConfig, String), Failure> 
     let (data, listen) = (defaults.data_dir.clone(), defaults.listen.clone());
     let role = role_settings(&mut settings, args.role, data, listen, MASTER_CONSOLE_DEFAULT)?;
     let peers = settings.pick_optional("peers", args.peers, addresses)?;
+    let join = settings.pick_optional("join", args.join, addresses)?;
     let replication = settings.pick("replication", args.replication, str::parse, defaults.replication)?;
     let replace_after = settings.pick(
         "replace-after",
@@ -115,6 +121,7 @@ async fn master_config(args: Master) -> Result<(MasterConfig, String), Failure> 
         listen: role.listen,
         advertise: role.advertise,
         peers: peers.map(|peers| peers.0).unwrap_or_default(),
+        join: join.map(|join| join.0).unwrap_or_default(),
         replication,
         replace_after: replace_after.0,
         levels: role.levels,

@@ -51,7 +51,7 @@ struct ProcessLine {
 }
 
 #[derive(Serialize)]
-struct MasterLine {
+pub(super) struct MasterLine {
     address: String,
     state: String,
     term: u64,
@@ -93,7 +93,7 @@ impl From<&ClusterStatus> for StatusLine {
     }
 }
 
-fn master_line(master: &MasterInfo) -> MasterLine {
+pub(super) fn master_line(master: &MasterInfo) -> MasterLine {
     let MasterInfo { address, state, term, applied, lag, .. } = master.clone();
     MasterLine { address, state, term, applied, lag }
 }
@@ -145,7 +145,7 @@ fn print_versions(output: &mut Output, status: &ClusterStatus) -> Result<(), Fai
     output.table(&["process", "address", "build", "level", "protocol"], processes(status).map(row).collect())
 }
 
-fn print_masters(output: &mut Output, masters: &[MasterInfo]) -> Result<(), Failure> {
+pub(super) fn print_masters(output: &mut Output, masters: &[MasterInfo]) -> Result<(), Failure> {
     let number = |master: &MasterInfo, number: u64| match master.state.as_str() {
         "unreachable" => "-".to_owned(),
         _ => number.to_string(),

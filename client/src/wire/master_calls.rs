@@ -74,7 +74,9 @@ impl Masters {
         Box::pin(async move {
             let (hello, key) = (self.hello(), Bytes::copy_from_slice(key));
             let request = v1::LocateRequest { hello, table: table.0, key, limit, reverse };
-            let v1::LocateReply { regions, groups, schema_version } = ask!(self, Kind::Read, timeout, locate, request)?;
+            let v1::LocateReply { regions, groups, schema_version, masters } =
+                ask!(self, Kind::Read, timeout, locate, request)?;
+            self.learn(&masters);
             let region = |region| match RegionDescriptor::try_from(region) {
                 Ok(region) => Some(region),
                 Err(error) => {

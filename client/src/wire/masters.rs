@@ -106,6 +106,19 @@ impl Masters {
         known
     }
 
+    /// Notes the masters that another one named, for when those that were configured are gone.
+    pub(crate) fn learn(&self, addresses: &[String]) {
+        let is_news = {
+            let known = self.masters.read();
+            addresses.iter().any(|address| known.iter().all(|(known, _)| known != address))
+        };
+        if is_news {
+            for address in addresses {
+                self.place_of(address);
+            }
+        }
+    }
+
     /// The same masters, known to be those of this cluster.
     pub(crate) fn of_cluster(mut self, cluster: ClusterId) -> Self {
         self.cluster = Some(cluster);

@@ -80,6 +80,7 @@ impl Master for FakeMaster {
             regions: regions.iter().map(Into::into).collect(),
             groups: locations(&world),
             schema_version: world.schema.version,
+            masters: Vec::new(),
         }))
     }
 
@@ -186,6 +187,10 @@ impl Master for FakeMaster {
         &self,
         _: Request<v1::RestartCheckRequest>,
     ) -> Result<Response<v1::RestartCheckReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn set_masters(&self, _: Request<v1::SetMastersRequest>) -> Result<Response<v1::SetMastersReply>, Status> {
         Err(not_here())
     }
 

@@ -5,12 +5,13 @@
 //! documented in `docs/formats/catalog.md`.
 
 use bytes::Bytes;
-use terrane_types::versions::{LEVEL_OF_MOVES, LEVEL_OF_RECOVERY, LEVEL_UNRECORDED};
+use terrane_types::versions::{LEVEL_OF_MASTERS, LEVEL_OF_MOVES, LEVEL_OF_RECOVERY, LEVEL_UNRECORDED};
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ReplicaId, ServerId, TableId, TableSchema};
 
 use super::changes::{ChangePlan, ChangeReason};
 use super::codec::{self, DecodeError, EDIT_VERSION, Reader, Writer, check_version};
 use super::groups::GroupPlan;
+use super::masters::MastersEdit;
 use super::moves::{MoveEnd, MoveId, MovePlan};
 use super::namespaces::decode_name;
 use super::page_keys::Secret;
@@ -57,6 +58,8 @@ pub enum CatalogEdit {
     CancelMove { id: MoveId, why: String },
     /// A move has ended, as the leader of the region's group says.
     EndMove { id: MoveId, end: MoveEnd },
+    /// An edit of the set of masters.
+    Masters(MastersEdit),
     /// The intent to drain a server, or its end.
     DrainServer { server: ServerId, drain: bool },
     /// Removes a server that has no replicas. Its id is not used again.
@@ -123,6 +126,7 @@ impl CatalogEdit {
             Self::BeginMove(_) => LEVEL_OF_MOVES,
             Self::RecoverMembers { .. } => LEVEL_OF_RECOVERY,
             Self::BeginMembers(plan) if matches!(plan.reason, ChangeReason::Damaged) => LEVEL_OF_RECOVERY,
+            Self::Masters(_) => LEVEL_OF_MASTERS,
             Self::RaiseLevel { level } => level.saturating_sub(1),
             _ => LEVEL_UNRECORDED,
         }
@@ -236,6 +240,7 @@ impl CatalogEdit {
             | Self::UndoMembers { .. }
             | Self::RecoverMembers { .. }
             | Self::EndMembers { .. } => self.encode_members(out),
+            Self::Masters(edit) => edit.encode(out),
             Self::BeginMove(plan) => {
                 out.u8(60);
                 plan.encode(out);
@@ -368,6 +373,7 @@ impl CatalogEdit {
             61 => Self::CancelMove { id: MoveId(from.u64()?), why: from.text()? },
             62 => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },
             72 => Self::RaiseLevel { level: from.u32()? },
+            80..=82 => Self::Masters(MastersEdit::decode(tag, from)?),
             71 => Self::Rebuild { checkpoint: codec::owned(from)? },
             70 => {
                 let (group, version) = (GroupId(from.u64()?), from.u64()?);
@@ -378,7 +384,7 @@ impl CatalogEdit {
     }
 }
 
-fn flag(from: &mut Reader<'_>) -> Result<bool, DecodeError> {
+pub(super) fn flag(from: &mut Reader<'_>) -> Result<bool, DecodeError> {
     match from.u8()? {
         0 => Ok(false),
         1 => Ok(true),

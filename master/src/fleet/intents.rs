@@ -10,6 +10,7 @@ use super::planner::{self, Step};
 use super::spread::{RegionStep, ServerShare, Spread};
 use super::world::{Condition, World};
 use crate::catalog::changes::{ChangeReason, ChangeState};
+use crate::catalog::masters::MastersEdit;
 use crate::catalog::moves::MoveId;
 use crate::catalog::servers::Servers;
 use crate::catalog::tables::TableState;
@@ -228,6 +229,12 @@ pub async fn cancel(context: &MasterContext, id: &str) -> Result<(), Error> {
 /// The edit that undoes a procedure.
 pub fn cancellation(catalog: &Catalog, id: &str) -> Result<CatalogEdit, Error> {
     let unknown = || Error::NotFound { what: format!("procedure {id} (`terrane admin procedures` lists them)") };
+    if id == "masters" {
+        let set = catalog.masters();
+        set.change.as_ref().ok_or_else(unknown)?;
+        // If a new master votes already, the change is made.
+        return Ok(CatalogEdit::Masters(MastersEdit::Undo { version: set.version }));
+    }
     let (kind, number) = id.rsplit_once('-').ok_or_else(unknown)?;
     let number: u64 = number.parse().map_err(|_| unknown())?;
     match kind {

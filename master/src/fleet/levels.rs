@@ -90,8 +90,9 @@ fn levels_of_master(info: &v1::MasterInfo) -> Result<Levels, &'static str> {
 /// Raises the level as far as every process can. Only the leader can.
 pub async fn raise(context: &MasterContext) {
     while context.journal.read(Catalog::level) < context.versions.own().newest {
-        let masters = masters_view::look(context).await.masters;
         let _turn = context.versions.turn().await;
+        // In the turn: masters are added in one, too.
+        let masters = masters_view::look(context).await.masters;
         let cluster = context.journal.read(Catalog::level);
         let Some(Next { level, waits_for }) = next(cluster, &processes(context, &masters)) else { return };
         if !waits_for.is_empty() {

@@ -13,6 +13,7 @@ use crate::catalog::tables::TableState;
 use crate::context::{MasterContext, Subject};
 use crate::observed::Observations;
 use crate::procedures::{intents, member_change};
+use crate::seats::Seat;
 
 /// All unfinished procedures: those of groups, tables, members and regions, then drains.
 pub fn procedures(context: &MasterContext) -> Vec<v1::ProcedureInfo> {
@@ -55,6 +56,7 @@ fn procedure(
         Subject::Table(table) => Some(table_info(catalog, table, blank)?),
         Subject::Members(group) => members_info(catalog, observed, group, blank, wall_ms),
         Subject::Move(id) => move_info(context, catalog, id, blank, wall_ms),
+        Subject::Masters => masters_info(catalog, blank, wall_ms),
     }
 }
 
@@ -143,6 +145,21 @@ fn move_info(
         bytes: progress.bytes,
         copied_bytes: progress.copied_bytes,
         detail: progress.detail,
+        ..blank
+    })
+}
+
+fn masters_info(catalog: &Catalog, blank: v1::ProcedureInfo, wall_ms: u64) -> Option<v1::ProcedureInfo> {
+    let set = catalog.masters();
+    let change = set.change.as_ref()?;
+    let list = |seats: &[Seat]| seats.iter().map(|seat| seat.address.as_str()).collect::<Vec<_>>().join(",");
+    Some(v1::ProcedureInfo {
+        id: "masters".to_owned(),
+        kind: "change masters".to_owned(),
+        subject: format!("from {} to {}", list(&set.seats), list(&set.after())),
+        state: if change.undo { "undoing" } else { "changing" }.to_owned(),
+        since_ms: wall_ms.saturating_sub(change.since_ms),
+        cancellable: !change.undo,
         ..blank
     })
 }

@@ -31,6 +31,7 @@ impl World {
                     Subject::Table(table) => format!("t{table}"),
                     Subject::Members(group) => format!("members-of-g{group}"),
                     Subject::Move(id) => format!("m{id}"),
+                    Subject::Masters => "masters".to_owned(),
                 });
                 let names: Vec<_> = names.collect();
                 writeln!(out, "intents: {}", if names.is_empty() { "none".into() } else { names.join(" ") }).unwrap();

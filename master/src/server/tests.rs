@@ -14,6 +14,7 @@ use self::fake::{Mood, Ordered, registration, serve_fake};
 use super::*;
 
 mod fake;
+mod master_sets;
 mod moves;
 mod namespaces;
 mod requests;
@@ -173,12 +174,12 @@ async fn a_second_process_on_the_directory_is_refused() {
 }
 
 #[tokio::test]
-async fn another_list_of_peers_is_refused() {
+async fn another_list_of_peers_is_ignored() {
     let dir = tempfile::tempdir().unwrap();
     start(dir.path(), |config| config.peers = vec!["127.0.0.1:7600".into()]).await.unwrap().shutdown().await;
-    let refused = start(dir.path(), |config| config.peers = vec!["127.0.0.1:9999".into()]).await.err().unwrap();
-    assert!(refused.to_string().contains("created with --peers 127.0.0.1:7600"), "{refused}");
-    start(dir.path(), |_| {}).await.unwrap().shutdown().await;
+    let master = start(dir.path(), |config| config.peers = vec!["127.0.0.1:9999".into()]).await.unwrap();
+    assert_eq!(master.context.journal.peers().addresses(), [master.address()]);
+    master.shutdown().await;
 }
 
 #[tokio::test]

@@ -184,6 +184,10 @@ impl Master for IdMaster {
         unsupported()
     }
 
+    async fn set_masters(&self, _: Request<v1::SetMastersRequest>) -> Result<Response<v1::SetMastersReply>, Status> {
+        unsupported()
+    }
+
     async fn recover_group(
         &self,
         _: Request<v1::RecoverGroupRequest>,

@@ -271,6 +271,20 @@ pub struct LostMember {
     pub why: String,
 }
 
+/// A change of the set of masters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MastersChange {
+    /// The version of the set that it is described for.
+    pub version: u64,
+    /// The addresses of the present masters.
+    pub before: Vec<String>,
+    /// Those that are added.
+    pub add: Vec<String>,
+    /// Those that are removed.
+    pub remove: Vec<String>,
+}
+
 impl Admin {
     /// Begins or ends the drain of a server, or removes a drained one. The server is named by its id or address.
     ///
@@ -313,6 +327,23 @@ impl Admin {
     /// [`Error::Invalid`] when there are too few servers; [`Error::Uncertain`] when the answer was lost: repeat the call.
     pub async fn set_replication(&self, replication: u32) -> Result<u32, Error> {
         self.masters().set_replication(replication, self.timeout).await
+    }
+
+    /// What a change of the masters to these addresses would do. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when the cluster cannot have these masters, with what would work.
+    pub async fn describe_masters(&self, masters: &[String]) -> Result<MastersChange, Error> {
+        self.masters().set_masters(masters.to_vec(), None, self.timeout).await
+    }
+
+    /// Begins to change the masters to these addresses, as it was described. [`Admin::procedures`] shows the progress.
+    ///
+    /// # Errors
+    /// As [`Admin::describe_masters`]; [`Error::Invalid`] when the masters have changed since; [`Error::Uncertain`] when the
+    /// answer was lost: look at the procedures.
+    pub async fn set_masters(&self, masters: &[String], described: &MastersChange) -> Result<MastersChange, Error> {
+        self.masters().set_masters(masters.to_vec(), Some(described.version), self.timeout).await
     }
 
     /// Unfinished changes of tables, groups and servers.

@@ -9,7 +9,7 @@ use terrane_types::{GroupId, RegionId, ReplicaId, ServerId};
 use super::timed;
 use crate::api::admin::fleet::{
     BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
-    LostMember, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
+    LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -87,6 +87,21 @@ impl Masters {
             let request = v1::SetReplicationRequest { hello: self.hello(), replication };
             let reply: v1::SetReplicationReply = ask!(self, Kind::Change, timeout, set_replication, request)?;
             Ok(reply.before)
+        })
+    }
+
+    pub(crate) fn set_masters(
+        &self,
+        masters: Vec<String>,
+        confirmed: Option<u64>,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<MastersChange, Error>> {
+        Box::pin(async move {
+            let (confirmed, version) = (confirmed.is_some(), confirmed.unwrap_or_default());
+            let request = v1::SetMastersRequest { hello: self.hello(), masters, confirmed, version };
+            let reply: v1::SetMastersReply = ask!(self, Kind::Change, timeout, set_masters, request)?;
+            let v1::SetMastersReply { version, before, add, remove, .. } = reply;
+            Ok(MastersChange { version, before, add, remove })
         })
     }
 

@@ -1,0 +1,106 @@
+//! `admin masters` and `admin set-masters`: lists the masters, and changes which ones the cluster has. The JSON output is part
+//! of the grammar.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::time::Duration;
+
+use serde::Serialize;
+use terrane_client::{Admin, MastersChange};
+
+use super::connect;
+use super::status::{master_line, print_masters};
+use crate::args::client::Connection;
+use crate::failure::{During, Failure};
+use crate::output::Output;
+
+/// How often the change is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The procedure of the change.
+const PROCEDURE: &str = "masters";
+
+#[derive(Serialize)]
+struct ChangeLine<'a> {
+    before: &'a [String],
+    add: &'a [String],
+    remove: &'a [String],
+    changed: bool,
+}
+
+pub async fn list(connection: &Connection) -> Result<(), Failure> {
+    let status = connect(connection).await?.admin().status().await.during("list the masters")?;
+    let mut output = Output::new(connection.json);
+    if output.is_json() {
+        status.masters.iter().try_for_each(|master| output.object(&master_line(master)))?;
+    } else {
+        print_masters(&mut output, &status.masters)?;
+    }
+    output.flush()
+}
+
+pub async fn set(masters: &[String], yes: bool, connection: &Connection) -> Result<(), Failure> {
+    let admin = connect(connection).await?.admin();
+    let described = admin.describe_masters(masters).await.during("change the masters")?;
+    let mut output = Output::new(connection.json);
+    if described.add.is_empty() && described.remove.is_empty() {
+        return said(output, &described, false, "these are the masters already");
+    }
+    if !output.is_json() {
+        print(&mut output, &described)?;
+        output.flush()?;
+    }
+    if !yes && (output.is_json() || !asks() || !confirm()?) {
+        return said(output, &described, false, "nothing was changed; `--yes` changes the masters without asking");
+    }
+    admin.set_masters(masters, &described).await.during("change the masters")?;
+    if until_changed(&admin, masters).await? {
+        said(output, &described, true, &format!("the masters are {}", masters.join(",")))
+    } else {
+        Err(Failure::new("the change of the masters was cancelled and undone".to_owned()))
+    }
+}
+
+fn said(mut output: Output, described: &MastersChange, changed: bool, text: &str) -> Result<(), Failure> {
+    if output.is_json() {
+        let MastersChange { before, add, remove, .. } = described;
+        output.object(&ChangeLine { before, add, remove, changed })?;
+    } else {
+        output.line(text)?;
+    }
+    output.flush()
+}
+
+fn print(output: &mut Output, described: &MastersChange) -> Result<(), Failure> {
+    output.line(&format!("masters now: {}", described.before.join(",")))?;
+    described.add.iter().try_for_each(|address| output.line(&format!("  add      {address}")))?;
+    described.remove.iter().try_for_each(|address| output.line(&format!("  remove   {address}")))
+}
+
+/// Whether a person can be asked.
+fn asks() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+fn confirm() -> Result<bool, Failure> {
+    let failed = |error: std::io::Error| Failure::new(format!("cannot ask: {error}"));
+    print!("Type `yes` to change the masters: ");
+    std::io::stdout().flush().map_err(failed)?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
+    Ok(answer.trim() == "yes")
+}
+
+/// Waits until the change has ended; it continues without us. Returns whether it was made.
+async fn until_changed(admin: &Admin, masters: &[String]) -> Result<bool, Failure> {
+    let mut said = String::new();
+    loop {
+        let procedures = admin.procedures().await.during("look at the change")?;
+        let Some(change) = procedures.into_iter().find(|procedure| procedure.id == PROCEDURE) else { break };
+        if !change.waits_for.is_empty() && change.waits_for != said {
+            eprintln!("waiting for {}", change.waits_for);
+            said = change.waits_for;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    let now = admin.describe_masters(masters).await.during("look at the masters")?;
+    Ok(now.add.is_empty() && now.remove.is_empty())
+}
