@@ -136,6 +136,92 @@ async fn one_of_three_masters_finds_data_and_changes_nothing() {
     cluster.client.succeed(&["table", "create", "u", "--family", "f"]);
 }
 
+/// A master that waits to be added, and its address.
+struct Waiting {
+    directory: std::path::PathBuf,
+    address: String,
+    console: String,
+}
+
+impl Waiting {
+    fn all(directory: &std::path::Path, ports: &[u16]) -> Vec<Waiting> {
+        let (listen, consoles) = ports.split_at(ports.len() / 2);
+        let waiting = |(index, (port, console)): (usize, (&u16, &u16))| Waiting {
+            directory: directory.join(format!("master-{index}")),
+            address: local(*port),
+            console: local(*console),
+        };
+        listen.iter().zip(consoles).enumerate().map(waiting).collect()
+    }
+
+    fn start(&self, rest: &str) -> Process {
+        let data = self.directory.display();
+        let line = format!("master --data {data} --listen {} --console {} {rest}", self.address, self.console);
+        Process::started(&words(&line))
+    }
+}
+
+/// Starts the processes that wait, and changes the masters to this list, without asking.
+fn set_masters(client: &Client, list: &[&Waiting], new: &[&Waiting], join: &str) -> Vec<Process> {
+    let list: Vec<&str> = list.iter().map(|master| master.address.as_str()).collect();
+    let list = list.join(",");
+    std::thread::scope(|scope| {
+        let started: Vec<_> =
+            new.iter().map(|waiting| scope.spawn(|| waiting.start(&format!("--join {join}")))).collect();
+        eventually(COMMAND_MAX, "processes that wait", || {
+            let output = client.run(&["admin", "set-masters", &list]);
+            if output.status.success() { Ok(()) } else { Err(errors_of(&output)) }
+        });
+        client.succeed(&["admin", "set-masters", &list, "--yes"]);
+        started.into_iter().map(|started| started.join().expect("it is ready")).collect()
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_master_becomes_three_one_is_replaced_and_one_is_left_while_a_client_writes() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ports: [u16; 10] = free_ports();
+    let masters = Waiting::all(directory.path(), &ports[..8]);
+    let first = masters[0].start("--replication 1");
+    let client = Client { masters: masters[0].address.clone() };
+    let line = format!(
+        "server --data {} --listen {} --console {} --masters {}",
+        directory.path().join("server").display(),
+        local(ports[8]),
+        local(ports[9]),
+        client.masters
+    );
+    let _server = Process::started(&words(&line));
+    client.wait_until_well();
+    client.succeed(&["table", "create", "t", "--family", "f"]);
+    let writer = terrane_client::Client::connect(&client.masters).await.expect("a client");
+    let table = writer.table("t").await.expect("the table");
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = tokio::spawn(write(table, Arc::clone(&stop)));
+
+    let [a, b, c, d] = &masters[..] else { panic!("four") };
+    let _added = set_masters(&client, &[a, b, c], &[b, c], &a.address);
+    assert_eq!(client.json_lines(&["admin", "masters"]).len(), 3);
+    // The one that leads, and that the server and the client were told.
+    let client = Client { masters: c.address.clone() };
+    let _new = set_masters(&client, &[b, c, d], &[d], &format!("{},{}", a.address, b.address));
+    let ended = first.ended_by_itself();
+    assert!(ended.stderr.contains("this master was removed from the cluster"), "{ended:?}");
+    client.succeed(&["table", "create", "u", "--family", "f"]);
+    set_masters(&client, &[c], &[], "");
+    eventually(COMMAND_MAX, "one master", || {
+        let masters = client.json_lines(&["admin", "masters"]);
+        if masters.len() == 1 && masters[0]["state"] == "leader" { Ok(()) } else { Err(format!("{masters:?}")) }
+    });
+    client.wait_until_well();
+    client.succeed(&["table", "create", "v", "--family", "f"]);
+    stop.store(true, Ordering::Relaxed);
+    let rows = writing.await.expect("every put succeeds");
+    assert_eq!(client.json(&["count", "t"])["count"], rows);
+    let even = client.fail(&["admin", "set-masters", &format!("{},{}", c.address, b.address)], 1);
+    assert!(even.contains("an even number tolerates no more failures"), "{even}");
+}
+
 #[test]
 fn lists_that_cannot_work_are_refused_with_the_reason() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -155,6 +155,14 @@ impl Process {
         self.child.id()
     }
 
+    /// Waits until it ends, without being stopped.
+    pub fn ended_by_itself(mut self) -> Ended {
+        let _watchdog = Watchdog::over(self.child.id(), COMMAND_MAX);
+        let ended = self.ended();
+        assert!(ended.status.success(), "{ended:?}");
+        ended
+    }
+
     fn ended(&mut self) -> Ended {
         let mut stdout = std::mem::take(&mut self.ready);
         self.stdout.read_to_string(&mut stdout).expect("text");
