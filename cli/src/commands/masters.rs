@@ -5,10 +5,9 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use serde::Serialize;
-use terrane_client::{Admin, MastersChange};
+use terrane_client::{Admin, MasterInfo, MastersChange};
 
 use super::connect;
-use super::status::{master_line, print_masters};
 use crate::args::client::Connection;
 use crate::failure::{During, Failure};
 use crate::output::Output;
@@ -24,6 +23,15 @@ struct ChangeLine<'a> {
     add: &'a [String],
     remove: &'a [String],
     changed: bool,
+}
+
+#[derive(Serialize)]
+pub(super) struct MasterLine {
+    address: String,
+    state: String,
+    term: u64,
+    applied: u64,
+    lag: u64,
 }
 
 pub async fn list(connection: &Connection) -> Result<(), Failure> {
@@ -103,4 +111,21 @@ async fn until_changed(admin: &Admin, masters: &[String]) -> Result<bool, Failur
     }
     let now = admin.describe_masters(masters).await.during("look at the masters")?;
     Ok(now.add.is_empty() && now.remove.is_empty())
+}
+
+pub(super) fn master_line(master: &MasterInfo) -> MasterLine {
+    let MasterInfo { address, state, term, applied, lag, .. } = master.clone();
+    MasterLine { address, state, term, applied, lag }
+}
+
+pub(super) fn print_masters(output: &mut Output, masters: &[MasterInfo]) -> Result<(), Failure> {
+    let number = |master: &MasterInfo, number: u64| match master.state.as_str() {
+        "unreachable" => "-".to_owned(),
+        _ => number.to_string(),
+    };
+    let row = |master: &MasterInfo| {
+        let (term, lag) = (number(master, master.term), number(master, master.lag));
+        vec![master.address.clone(), master.state.clone(), term, lag]
+    };
+    output.table(&["master", "state", "term", "lag"], masters.iter().map(row).collect())
 }

@@ -1,10 +1,11 @@
 //! `status`: an overview of the cluster and its health issues.
 
 use serde::Serialize;
-use terrane_client::{ClusterStatus, MasterInfo, ProcessVersions, ResourceUsage, ServerInfo};
+use terrane_client::{ClusterStatus, ProcessVersions, ResourceUsage, ServerInfo};
 
 use super::admin::print_servers;
 use super::connect;
+use super::masters::{MasterLine, master_line, print_masters};
 use super::version::{VersionsLine, range};
 use crate::args::client::Status;
 use crate::failure::{During, Failure};
@@ -51,15 +52,6 @@ struct ProcessLine {
 }
 
 #[derive(Serialize)]
-pub(super) struct MasterLine {
-    address: String,
-    state: String,
-    term: u64,
-    applied: u64,
-    lag: u64,
-}
-
-#[derive(Serialize)]
 struct ResourceLine {
     server: u64,
     name: String,
@@ -91,11 +83,6 @@ impl From<&ClusterStatus> for StatusLine {
             processes: processes(status).map(process_line).collect(),
         }
     }
-}
-
-pub(super) fn master_line(master: &MasterInfo) -> MasterLine {
-    let MasterInfo { address, state, term, applied, lag, .. } = master.clone();
-    MasterLine { address, state, term, applied, lag }
 }
 
 /// A process: what it is, its address, and its versions.
@@ -143,18 +130,6 @@ fn print_versions(output: &mut Output, status: &ClusterStatus) -> Result<(), Fai
         ]
     };
     output.table(&["process", "address", "build", "level", "protocol"], processes(status).map(row).collect())
-}
-
-pub(super) fn print_masters(output: &mut Output, masters: &[MasterInfo]) -> Result<(), Failure> {
-    let number = |master: &MasterInfo, number: u64| match master.state.as_str() {
-        "unreachable" => "-".to_owned(),
-        _ => number.to_string(),
-    };
-    let row = |master: &MasterInfo| {
-        let (term, lag) = (number(master, master.term), number(master, master.lag));
-        vec![master.address.clone(), master.state.clone(), term, lag]
-    };
-    output.table(&["master", "state", "term", "lag"], masters.iter().map(row).collect())
 }
 
 fn resource_lines(server: &ServerInfo) -> impl Iterator<Item = ResourceLine> {

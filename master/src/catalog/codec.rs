@@ -99,6 +99,15 @@ pub fn owned(from: &mut Reader<'_>) -> Result<Bytes, Malformed> {
     from.bytes().map(Bytes::copy_from_slice)
 }
 
+/// Reads a byte that is 0 or 1.
+pub(super) fn flag(from: &mut Reader<'_>) -> Result<bool, DecodeError> {
+    match from.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        found => Err(DecodeError::Tag { what: "flag", found }),
+    }
+}
+
 /// Rejects an edit or outcome of an unknown version.
 pub(super) fn check_version(version: u8) -> Result<(), DecodeError> {
     if version == EDIT_VERSION {

@@ -364,10 +364,10 @@ impl CatalogEdit {
                 let (group, version) = (GroupId(from.u64()?), from.u64()?);
                 Self::EndMembers { group, version, members: from.list(|from| from.u64().map(ReplicaId))? }
             }
-            47 => Self::DrainServer { server: ServerId(from.u64()?), drain: flag(from)? },
+            47 => Self::DrainServer { server: ServerId(from.u64()?), drain: codec::flag(from)? },
             48 => Self::RemoveServer { server: ServerId(from.u64()?) },
             49 => Self::SetReplication { replication: from.u32()? },
-            50 => Self::SetBalancing { on: flag(from)? },
+            50 => Self::SetBalancing { on: codec::flag(from)? },
             51 => Self::ServeGroup { group: GroupId(from.u64()?) },
             60 => Self::BeginMove(MovePlan::decode(from)?),
             61 => Self::CancelMove { id: MoveId(from.u64()?), why: from.text()? },
@@ -381,14 +381,6 @@ impl CatalogEdit {
             }
             found => return Err(DecodeError::Tag { what: "catalog edit", found }),
         })
-    }
-}
-
-pub(super) fn flag(from: &mut Reader<'_>) -> Result<bool, DecodeError> {
-    match from.u8()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        found => Err(DecodeError::Tag { what: "flag", found }),
     }
 }
 

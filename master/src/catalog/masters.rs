@@ -11,8 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use super::codec::{DecodeError, Reader, Writer};
-use super::edit::flag;
+use super::codec::{DecodeError, Reader, Writer, flag};
 use super::{Catalog, Outcome, Refusal};
 use crate::seats::{Seat, check_count};
 
