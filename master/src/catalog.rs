@@ -492,7 +492,8 @@ impl Catalog {
             self.moves.encode(out);
         }
         if version >= VERSION_WITH_LEVEL {
-            out.u32(self.level());
+            // A recorded level is never 0.
+            out.u32(self.level.unwrap_or(0));
         }
         if version >= VERSION_WITH_MASTERS {
             self.masters.encode(out);
@@ -544,7 +545,7 @@ impl Catalog {
             catalog.moves = Moves::decode(from)?;
         }
         if version >= VERSION_WITH_LEVEL {
-            catalog.level = Some(from.u32()?);
+            catalog.level = Some(from.u32()?).filter(|level| *level > 0);
         }
         if version >= VERSION_WITH_MASTERS {
             catalog.masters = MasterSet::decode(from)?;

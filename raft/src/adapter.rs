@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 
 use crate::entry::{self, Sequence};
 use crate::erased::{Answers, Machine};
+use crate::log::store::Store;
 use crate::log::{GroupLog, Mark};
 use crate::types::{Applied, Entry, LogId, StoredMembership, Types, term_of};
 use crate::{AppliedEntry, StagedCopy};
@@ -236,6 +237,7 @@ pub(crate) struct Adapter {
     machine: Arc<dyn Machine>,
     standing: Arc<Standing>,
     log: Arc<GroupLog>,
+    store: Store,
 }
 
 /// Entries that go to the state machine together, and the responders that wait for them.
@@ -254,8 +256,8 @@ impl Chunk {
 }
 
 impl Adapter {
-    pub(crate) fn new(machine: Arc<dyn Machine>, standing: Arc<Standing>, log: Arc<GroupLog>) -> Adapter {
-        Adapter { machine, standing, log }
+    pub(crate) fn new(machine: Arc<dyn Machine>, standing: Arc<Standing>, log: Arc<GroupLog>, store: Store) -> Adapter {
+        Adapter { machine, standing, log, store }
     }
 
     async fn apply_chunk(&self, chunk: &mut Chunk) {
@@ -373,8 +375,8 @@ impl RaftStateMachine<Types> for Adapter {
         let StateAt { mark, staged } = snapshot;
         let staged = staged.ok_or_else(|| io::Error::other("a snapshot to be installed has no data"))?;
         staged.install(mark.log_id.index).await?;
-        // The log may be purged up to it from now on.
-        self.log.offer(mark.clone());
+        // openraft answers for the copy's entries once this returns. It lets nothing be appended until then.
+        self.store.begin_after(mark.clone()).await?;
         self.standing.install(mark);
         Ok(())
     }

@@ -187,7 +187,7 @@ impl Host {
         let spec = log.spec().clone();
         let machine = (self.open_machine)(&spec);
         let standing = Arc::new(Standing::new(log.purged()));
-        let adapter = Adapter::new(machine.clone(), standing.clone(), log.clone());
+        let adapter = Adapter::new(machine.clone(), standing.clone(), log.clone(), self.log.store(&log));
         let failing_copies = Arc::new(FailingCopies::default());
         let refused_by = Arc::new(Refused::default());
         let leading = Arc::new(Leading::default());

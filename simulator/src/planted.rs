@@ -73,6 +73,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("an installed copy lacks a region", AGREE, Kind::Rows, false),
     bug("a member votes twice in a term", AGREE, Kind::Rows, false),
     bug("a follower loses the end of an entry", AGREE, Kind::Rows, true),
+    bug("a copy counts before the log has a record of it", DURABLE, Kind::Rows, false),
     bug("a held file is not synced", DURABLE, Kind::Rows, false),
     bug("damage to the log passes for a torn tail", DAMAGE, Kind::Rows, false),
     bug("a restart trusts bytes that a failed sync left", DAMAGE, Kind::Rows, true),

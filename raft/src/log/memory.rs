@@ -264,16 +264,19 @@ impl GroupLog {
         self.state.lock().offered.insert(mark.log_id.index, mark);
     }
 
-    /// Drops the entries up to `id` and returns the state that represents them.
-    pub(crate) fn purge(&self, id: &LogId) -> io::Result<Mark> {
+    /// Drops the entries up to `id` and returns the state that represents them; `None` if that was done before.
+    pub(crate) fn purge(&self, id: &LogId) -> io::Result<Option<Mark>> {
         let mut state = self.state.lock();
+        if state.purged.as_ref().is_some_and(|mark| mark.log_id == *id) {
+            return Ok(None);
+        }
         let mark = state.offered.get(&id.index).filter(|mark| mark.log_id == *id).cloned();
         // Without that state the replica could not decide whether its next entry takes effect.
         let mark = mark.ok_or_else(|| io::Error::other(format!("purge up to {id}, which no snapshot covered")))?;
         let purged = state.purged.as_ref().map(|mark| mark.log_id.index);
         assert!(purged <= Some(id.index), "purging regressed from {purged:?} to {}", id.index);
         state.purge(mark.clone());
-        Ok(mark)
+        Ok(Some(mark))
     }
 
     /// The entries of one append were written at `places`.

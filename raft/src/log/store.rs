@@ -11,6 +11,7 @@ use openraft::{OptionalSend, RaftLogReader};
 use tokio::sync::oneshot;
 
 use super::memory::GroupLog;
+use super::record::Mark;
 use super::shared::{Change, Done, Item, Shared};
 use crate::types::{Entry, LogId, Types, Vote};
 
@@ -31,6 +32,24 @@ pub(crate) struct Store {
 impl Store {
     pub(super) fn new(shared: Arc<Shared>, log: Arc<GroupLog>) -> Store {
         Store { shared, log }
+    }
+
+    /// Makes the log begin after `mark`, the state of a copy that was installed. When this returns, the log has a durable
+    /// record of it.
+    ///
+    /// Otherwise a restart would find the log as it was before the copy: a member that answered for entries of the copy
+    /// could then vote for a leader without them.
+    pub(crate) async fn begin_after(&self, mark: Mark) -> io::Result<()> {
+        let id = mark.log_id;
+        self.log.offer(mark);
+        let Some(mark) = self.log.purge(&id)? else { return Ok(()) };
+        if terrane_env::planted!("a copy counts before the log has a record of it") {
+            self.push(Change::Purged(mark), Done::Unobserved);
+            return Ok(());
+        }
+        let (done, synced) = oneshot::channel();
+        self.push(Change::Purged(mark), Done::Waiter(done));
+        synced.await.map_err(|_| io::Error::other("the log was closed"))
     }
 
     fn push(&self, change: Change, done: Done) {
@@ -138,8 +157,9 @@ impl RaftLogStorage<Types> for Store {
     }
 
     async fn purge(&mut self, id: LogId) -> Result<(), io::Error> {
-        let mark = self.log.purge(&id)?;
-        self.push(Change::Purged(mark), Done::Unobserved);
+        if let Some(mark) = self.log.purge(&id)? {
+            self.push(Change::Purged(mark), Done::Unobserved);
+        }
         Ok(())
     }
 }

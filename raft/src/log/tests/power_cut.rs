@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use terrane_env::fs::{Disk, Fault, Lie, MemoryDisk, Tear};
 
-use super::{A, config, entry, payloads, spec};
+use super::{A, config, entry, mark, payloads, spec};
 use crate::log::files::Files;
 use crate::log::memory::GroupLog;
 use crate::log::recover::{self, Recovered};
 use crate::log::shared::{Change, Done, Item, Shared};
+use crate::log::store::Store;
 use crate::log::writer::Writer;
 
 /// What a process does with the log, without the loop that ends it after an error.
@@ -110,4 +111,25 @@ async fn a_tail_whose_cut_was_not_synced_is_cut_again() {
         drop(Process::restart(&disk).await);
         assert_eq!(shown(&disk.crash(Tear::Lost)).await, ALL[..2], "operation {operation} failed");
     }
+}
+
+/// The last entry before the log that a restart finds on this disk.
+async fn begins_after(disk: &MemoryDisk) -> Option<u64> {
+    let (_, found) = recovered(disk).await;
+    found.groups[&A].purged().map(|mark| mark.log_id.index)
+}
+
+#[tokio::test]
+async fn a_copy_counts_once_the_log_durably_begins_after_it() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::start(&disk).await;
+    let shared = Arc::new(Shared::new(&config()));
+    let store = Store::new(shared.clone(), process.log.clone());
+    let begun = tokio::spawn(async move { store.begin_after(mark(9)).await });
+    let items = shared.next_items().await.unwrap();
+    assert!(!begun.is_finished(), "the copy counts before its record is written");
+    assert_eq!(begins_after(&disk.crash(Tear::Lost)).await, None);
+    assert!(process.writer.write(items).await.unwrap());
+    begun.await.unwrap().unwrap();
+    assert_eq!(begins_after(&disk.crash(Tear::Lost)).await, Some(9));
 }
