@@ -18,6 +18,8 @@ pub(crate) mod receiving;
 pub(crate) mod sending;
 pub(crate) mod turns;
 
+use std::time::Duration;
+
 use crate::CopiedFile;
 use crate::log::Mark;
 use crate::types::Vote;
@@ -28,6 +30,8 @@ pub(crate) const COPIES_AT_ONCE: usize = 2;
 const BYTES_PER_SECOND: u64 = 128 << 20;
 /// Bytes of a file in one message.
 const PART_BYTES: usize = 1 << 20;
+/// How long a member may take to look at what it has, and to write a part.
+const STEP_DEADLINE: Duration = Duration::from_secs(10);
 /// The most files of a copy.
 pub(crate) const FILES_MAX: usize = 1 << 20;
 

@@ -15,7 +15,7 @@ use terrane_types::ReplicaId;
 use tokio::time::Instant;
 
 use super::turns::{Turn, Turns};
-use super::{Offer, Part};
+use super::{Offer, Part, STEP_DEADLINE};
 use crate::CopiedFile;
 use crate::adapter::{Raft, StateAt};
 use crate::erased::Machine;
@@ -25,8 +25,8 @@ use crate::types::{Types, Vote, spawn};
 /// The refusal of what does not belong to the copy that was offered last.
 const NOT_OFFERED: &str = "it belongs to no copy that this replica receives";
 
-/// The copy that a replica receives, if any. One step at a time: a request that arrives during another one, because its
-/// sender waits no longer for that, is refused.
+/// The copy that a replica receives, if any. One step at a time: a request that arrives during another one waits, because a
+/// link that broke may deliver a request twice. Every step can be repeated.
 pub(crate) struct Incoming {
     machine: Arc<dyn Machine>,
     turns: Arc<Turns>,
@@ -68,15 +68,22 @@ impl Incoming {
         Incoming { machine, turns, state: Arc::default() }
     }
 
-    fn state(&self) -> Result<tokio::sync::MutexGuard<'_, State>, String> {
-        self.state.try_lock().map_err(|_| "this replica is busy with a copy".to_owned())
+    async fn state(&self) -> Result<tokio::sync::MutexGuard<'_, State>, String> {
+        // No longer than its sender waits.
+        let free = tokio::time::timeout(STEP_DEADLINE, self.state.lock()).await;
+        free.map_err(|_| "this replica is busy with a copy".to_owned())
     }
 
     /// Begins to receive a copy, or continues with one.
     pub(crate) async fn offered(&self, offer: Offer) -> Result<Offered, String> {
-        let mut state = self.state()?;
+        let mut state = self.state().await?;
         if state.installed.is_some_and(|installed| offer.mark.log_id.index <= installed) {
             return Ok(Offered::Installed);
+        }
+        if let Some(copy) = state.arriving.as_mut().filter(|copy| copy.number == offer.number)
+            && copy.turn.keep(Instant::now())
+        {
+            return Ok(Offered::Held(copy.held()));
         }
         let files: BTreeMap<u64, u64> = offer.files.iter().map(|file| (file.id, file.size)).collect();
         if files.len() != offer.files.len() || !files.contains_key(&0) {
@@ -91,9 +98,9 @@ impl Incoming {
         // Another leader numbers its files in another way.
         let dir = all.join(offer.vote.leader_id.voted_for.to_string());
         let arrived = found(&all, &dir, &files).await.map_err(|error| format!("{}: {error}", dir.display()))?;
-        let held = arrived.iter().map(|(id, size)| CopiedFile { id: *id, size: *size }).collect();
-        state.arriving =
-            Some(Arriving { number: offer.number, mark: offer.mark, files, all, dir, arrived, current: None, turn });
+        let copy = Arriving { number: offer.number, mark: offer.mark, files, all, dir, arrived, current: None, turn };
+        let held = copy.held();
+        state.arriving = Some(copy);
         Ok(Offered::Held(held))
     }
 
@@ -112,7 +119,7 @@ impl Incoming {
 
     /// Takes a part, which must continue its file.
     pub(crate) async fn part(&self, part: Part) -> Result<(), String> {
-        let mut state = self.state()?;
+        let mut state = self.state().await?;
         let copy = state.arriving.as_mut().filter(|copy| copy.number == part.offer).ok_or(NOT_OFFERED)?;
         if !copy.turn.keep(Instant::now()) {
             state.arriving = None;
@@ -136,7 +143,7 @@ impl Incoming {
         offer: u64,
         vote: Vote,
     ) -> Result<Vote, String> {
-        let mut state = self.state()?;
+        let mut state = self.state().await?;
         let copy = state.arriving.take_if(|copy| copy.number == offer).ok_or(NOT_OFFERED)?;
         if !copy.turn.hold() {
             return Err("this server receives other copies".to_owned());
@@ -174,11 +181,19 @@ impl Incoming {
 }
 
 impl Arriving {
+    fn held(&self) -> Vec<CopiedFile> {
+        self.arrived.iter().map(|(id, size)| CopiedFile { id: *id, size: *size }).collect()
+    }
+
     async fn take(&mut self, part: &Part) -> io::Result<()> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let size = *self.files.get(&part.id).ok_or_else(|| invalid("the copy has no such file"))?;
         let arrived = self.arrived.get(&part.id).copied().unwrap_or(0);
         let next = part.offset + part.bytes.len() as u64;
+        if self.arrived.contains_key(&part.id) && next <= arrived {
+            // It was sent twice.
+            return Ok(());
+        }
         if part.offset != arrived || next > size {
             return Err(invalid("it does not continue the file"));
         }
@@ -230,5 +245,36 @@ async fn remove(dir: &Path) {
     // Otherwise the next offer does it.
     if let Err(error) = fs::remove_dir_all(dir).await {
         tracing::warn!(dir = %dir.display(), %error, "a copy that is no longer needed was not removed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Sequence;
+    use crate::types::{StoredMembership, log_id};
+
+    #[tokio::test]
+    async fn a_part_that_arrives_twice_is_taken_once() {
+        let all = tempfile::tempdir().unwrap();
+        let turn = Turns::new(1).take(Instant::now()).unwrap();
+        let (all, files) = (all.path().to_owned(), BTreeMap::from([(0, 5)]));
+        let mut copy = Arriving {
+            number: 1,
+            mark: Mark { log_id: log_id(1, 7), membership: StoredMembership::default(), sequence: Sequence::default() },
+            files,
+            dir: all.clone(),
+            all: all.clone(),
+            arrived: BTreeMap::new(),
+            current: None,
+            turn,
+        };
+        let part = |offset: u64, bytes: &'static [u8]| Part { offer: 1, id: 0, offset, bytes: bytes.into() };
+        for part in [part(0, b"abc"), part(0, b"abc"), part(3, b"de"), part(0, b"abc"), part(3, b"de")] {
+            copy.take(&part).await.unwrap();
+        }
+        copy.take(&part(4, b"xy")).await.unwrap_err();
+        assert_eq!(copy.held(), [CopiedFile { id: 0, size: 5 }]);
+        assert_eq!(fs::read(&all.join(CopiedFile::name(0))).await.unwrap(), b"abcde");
     }
 }

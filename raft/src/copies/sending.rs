@@ -10,15 +10,13 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::progress::{Progress, Sending};
-use super::{BYTES_PER_SECOND, COPIES_AT_ONCE, Offer, PART_BYTES, Part};
+use super::{BYTES_PER_SECOND, COPIES_AT_ONCE, Offer, PART_BYTES, Part, STEP_DEADLINE};
 use crate::erased::Machine;
 use crate::log::Mark;
 use crate::peer::{Call, Link, Message};
 use crate::types::Vote;
 use crate::{CopiedFile, StateCopy};
 
-/// How long a member may take to look at what it has, and to write a part.
-const STEP_DEADLINE: Duration = Duration::from_secs(10);
 /// How long it may take to verify and install everything: so long, and a second for so many bytes.
 const INSTALL_DEADLINE: Duration = Duration::from_secs(600);
 const VERIFIED_PER_SECOND: u64 = 20 << 20;
