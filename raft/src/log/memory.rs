@@ -254,6 +254,17 @@ impl GroupLog {
         state.truncate_after(last);
     }
 
+    /// Queues a record, unless the replica was removed: its removal is queued after every record that this has let pass.
+    pub(crate) fn unless_removed(&self, queue: impl FnOnce()) -> io::Result<()> {
+        let state = self.state.lock();
+        if state.removed {
+            return Err(io::Error::other("the replica was removed"));
+        }
+        queue();
+        drop(state);
+        Ok(())
+    }
+
     /// The replica is removed: copies of its entries that are under way come to nothing. Its last tasks may still read.
     pub(crate) fn set_removed(&self) {
         self.state.lock().removed = true;

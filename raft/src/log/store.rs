@@ -48,7 +48,8 @@ impl Store {
             return Ok(());
         }
         let (done, synced) = oneshot::channel();
-        self.push(Change::Purged(mark), Done::Waiter(done));
+        // The core of a replica has stopped before it is removed, but what installs a copy may still run.
+        self.log.unless_removed(|| self.push(Change::Purged(mark), Done::Waiter(done)))?;
         synced.await.map_err(|_| io::Error::other("the log was closed"))
     }
 

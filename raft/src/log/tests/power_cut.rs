@@ -133,3 +133,15 @@ async fn a_copy_counts_once_the_log_durably_begins_after_it() {
     begun.await.unwrap().unwrap();
     assert_eq!(begins_after(&disk.crash(Tear::Lost)).await, Some(9));
 }
+
+#[tokio::test]
+async fn nothing_follows_the_removal_of_a_replica_in_the_log() {
+    let disk = MemoryDisk::new();
+    let process = Process::start(&disk).await;
+    let shared = Arc::new(Shared::new(&config()));
+    process.log.set_removed();
+    let begun = Store::new(shared.clone(), process.log.clone()).begin_after(mark(9)).await;
+    assert!(begun.unwrap_err().to_string().contains("removed"));
+    shared.close();
+    assert!(shared.next_items().await.is_none(), "a record of a removed replica was queued");
+}
