@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use terrane_engine::RegionContents;
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, RegionDescriptor, ServerId};
 use tokio::time::Instant;
@@ -23,6 +25,10 @@ const ROUNDS_MAX: usize = 10;
 const REST_BYTES: u64 = 1 << 20;
 /// How long the files may take after the freeze. Then the move is undone: requests have waited long enough.
 const REST_TIME_MAX: Duration = Duration::from_secs(3);
+/// Deadline of a call while the region is frozen. Each can be repeated, and requests wait for it.
+const FROZEN_CALL_TIMEOUT: Duration = Duration::from_secs(1);
+/// A region whose time is further ahead of this server's clock does not move. Clocks of leaders differ by as much.
+const AHEAD_MAX_MS: u64 = 500;
 /// How long the other group may take to adopt the region before it is asked to refuse it.
 const ADOPT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Why a move ends here.
@@ -33,6 +39,16 @@ enum End {
     Undone(String),
     /// The region is to be unfrozen, unless it was adopted.
     GiveUp(String),
+}
+
+/// The other group cannot adopt a region before its own time has reached the region's, `stamp`. Requests would wait for that.
+fn check_time(stamp: u64, now_ms: u64) -> Result<(), String> {
+    match stamp.saturating_sub(now_ms) {
+        0..=AHEAD_MAX_MS => Ok(()),
+        ahead => {
+            Err(format!("clocks were off, and the time of its group is {ahead} ms ahead; it can move in {ahead} ms"))
+        }
+    }
 }
 
 impl Departures {
@@ -70,6 +86,8 @@ impl Departures {
         let _compactions = departure.hosted.engine.hold_compactions();
         for _ in 0..ROUNDS_MAX {
             let contents = self.copy(departure).await.map_err(End::Undone)?;
+            let stamp = RegionContents::decode(&contents).map_or(0, |contents| contents.point().stamp);
+            check_time(stamp, self.host.wall_ms()).map_err(End::Undone)?;
             self.stage_everywhere(departure, &contents, None).await.map_err(End::Undone)?;
             if departure.hosted.engine.memtable_bytes() <= REST_BYTES {
                 break;
@@ -120,7 +138,9 @@ impl Departures {
         let (mut copied, mut moved_at, mut pause) = (0, Instant::now(), PAUSES.0);
         loop {
             let servers = departure.receivers.servers();
-            let all = join_all(servers.iter().map(|server| self.stage_at(departure, *server, contents))).await;
+            let within = if patience.is_some() { FROZEN_CALL_TIMEOUT } else { CALL_TIMEOUT };
+            let staged = |reply: &v1::StageRegionReply| reply.staged;
+            let all = self.ask_majority(departure, &servers, contents, within, staged).await;
             if all.iter().any(|answer| matches!(answer, Ok(reply) if reply.refused)) {
                 return Err(format!("group {} refused it", departure.to));
             }
@@ -148,11 +168,35 @@ impl Departures {
         }
     }
 
+    /// Asks the members of the other group; returns their answers. Once the region is frozen, requests wait for it: then the
+    /// answers of a majority that says yes are enough, and a member that is slow or away holds nothing up.
+    async fn ask_majority(
+        &self,
+        departure: &Departure,
+        servers: &[ServerId],
+        contents: &Bytes,
+        within: Duration,
+        says_yes: impl Fn(&v1::StageRegionReply) -> bool,
+    ) -> Vec<Result<v1::StageRegionReply, Error>> {
+        let asked = servers.iter().map(|server| self.stage_at(departure, *server, contents, within));
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let (mut answers, mut yes) = (Vec::with_capacity(servers.len()), 0);
+        while let Some(answer) = asked.next().await {
+            yes += usize::from(answer.as_ref().is_ok_and(&says_yes));
+            answers.push(answer);
+            if yes > servers.len() / 2 && within == FROZEN_CALL_TIMEOUT {
+                break;
+            }
+        }
+        answers
+    }
+
     async fn stage_at(
         &self,
         departure: &Departure,
         server: ServerId,
         contents: &Bytes,
+        within: Duration,
     ) -> Result<v1::StageRegionReply, Error> {
         let source = self.peers.server();
         let request = v1::StageRegionRequest {
@@ -166,7 +210,7 @@ impl Departures {
         };
         let reply = match server == source {
             true => self.stage(request).await?,
-            false => answer(self.peers.client(server)?.stage_region(request)).await?,
+            false => answer(self.peers.client(server)?.stage_region(request), within).await?,
         };
         let addresses = reply.voters.iter().filter(|voter| !voter.address.is_empty());
         self.addresses.set(addresses.map(|voter| (ServerId(voter.server), voter.address.clone())));
@@ -186,7 +230,7 @@ impl Departures {
                 let request = v1::AdoptRegionRequest { hello, ..request.clone() };
                 async move {
                     match client {
-                        Some(mut client) => answer(client.adopt_region(request)).await,
+                        Some(mut client) => answer(client.adopt_region(request), FROZEN_CALL_TIMEOUT).await,
                         None => self.adopt(request).await,
                     }
                 }
@@ -221,7 +265,7 @@ impl Departures {
                 let request = v1::RefuseMoveRequest { hello, ..request };
                 async move {
                     match client {
-                        Some(mut client) => answer(client.refuse_move(request)).await,
+                        Some(mut client) => answer(client.refuse_move(request), FROZEN_CALL_TIMEOUT).await,
                         None => self.refuse(request).await,
                     }
                 }
@@ -270,7 +314,8 @@ impl Departures {
     async fn is_held(&self, departure: &Departure) -> bool {
         let servers = departure.receivers.servers();
         let nothing = Bytes::new();
-        let all = join_all(servers.iter().map(|server| self.stage_at(departure, *server, &nothing))).await;
+        let adopted = |reply: &v1::StageRegionReply| reply.adopted;
+        let all = self.ask_majority(departure, &servers, &nothing, FROZEN_CALL_TIMEOUT, adopted).await;
         let held = all.iter().filter(|answer| matches!(answer, Ok(reply) if reply.adopted)).count();
         held > servers.len() / 2
     }
@@ -308,5 +353,16 @@ impl Departures {
         }
         let others: Vec<ServerId> = servers.iter().copied().filter(|server| *server != self.peers.server()).collect();
         self.peers.at_leader(group, &others, |client, hello| call(Some(client), hello)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_whose_time_is_far_ahead_does_not_move() {
+        assert!(check_time(7_000, 9_000).is_ok() && check_time(9_500, 9_000).is_ok());
+        assert!(check_time(12_000, 9_000).unwrap_err().contains("in 3000 ms"));
     }
 }

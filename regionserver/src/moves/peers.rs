@@ -90,7 +90,7 @@ impl Peers {
             source: source.server.0,
             source_boot: source.boot,
         };
-        answer(client.read_moved_file(request)).await.map(|reply| reply.data)
+        answer(client.read_moved_file(request), CALL_TIMEOUT).await.map(|reply| reply.data)
     }
 
     /// Calls the servers of a group in turn, until its leader answers. A refusal by the leader is final; after any other error
@@ -135,8 +135,8 @@ impl Peers {
 }
 
 /// The answer to a call, within its deadline.
-pub async fn answer<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Error> {
-    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+pub async fn answer<T>(call: impl Future<Output = Result<Response<T>, Status>>, within: Duration) -> Result<T, Error> {
+    match tokio::time::timeout(within, call).await {
         Ok(Ok(reply)) => Ok(reply.into_inner()),
         Ok(Err(status)) => Err(error::from_status(&status)),
         Err(_) => Err(Error::DeadlineExceeded),

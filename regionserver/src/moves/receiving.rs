@@ -16,7 +16,8 @@ use crate::proposal::Proposal;
 use crate::reply::Reply;
 
 /// How long a server fetches before it says how far it has come.
-const STAGE_TIME: Duration = Duration::from_secs(2);
+const STAGE_TIME: Duration = Duration::from_millis(500);
+
 impl Departures {
     /// Fetches the files of a region that comes in, and says how far that is and who votes now. Without contents, nothing is
     /// fetched.
