@@ -10,16 +10,13 @@ use std::time::Duration;
 
 use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError};
+use terrane_types::versions::{FEATURE_LEVEL_OLDEST, Levels};
 
 use crate::context::Context;
 use crate::numbers;
 use crate::plan::Plan;
 use crate::trace::{self, chain};
 
-/// The host of the master.
-pub const MASTER_HOST: &str = "master";
-/// The address of the master.
-pub const MASTER: &str = "master:7600";
 /// The data directory of nodes; every simulated host has its own disk.
 const DATA: &str = "/data";
 /// How often a node's metrics and log files are recorded.
@@ -32,14 +29,21 @@ pub const REPLICATION: usize = 3;
 /// How often servers report to the master.
 pub const REPORT_EVERY: Duration = Duration::from_millis(250);
 
+/// The address of a master.
+pub fn master_address(host: &str) -> String {
+    format!("{host}:7600")
+}
+
 /// The address of a region server.
 pub fn address(host: &str) -> String {
     format!("{host}:7700")
 }
 
-/// Adds the master and the region servers to the simulation.
+/// Adds the masters and the region servers to the simulation.
 pub fn add(sim: &mut turmoil::Sim<'static>, context: &Context) {
-    add_node(sim, MASTER_HOST, context, |context, _| run_master(context));
+    for master in context.plan.master_hosts() {
+        add_node(sim, master, context, move |context, boot| run_master(master, boot, context));
+    }
     for server in context.plan.server_hosts() {
         add_node(sim, server, context, move |context, boot| run_server(server, boot, context));
     }
@@ -65,24 +69,37 @@ fn add_node<F>(
     });
 }
 
-async fn run_master(context: Context) -> turmoil::Result {
+async fn run_master(host: &'static str, boot: u32, context: Context) -> turmoil::Result {
+    let masters = context.plan.masters();
     let config = MasterConfig {
         data_dir: PathBuf::from(DATA),
-        listen: MASTER.to_owned(),
-        advertise: Some(MASTER.to_owned()),
+        listen: master_address(host),
+        advertise: Some(master_address(host)),
+        peers: if masters.len() > 1 { masters } else { Vec::new() },
         groups_per_server: context.plan.groups_per_server,
         report_every: REPORT_EVERY,
         replace_after: context.plan.replace_after,
+        levels: levels(boot, &context.plan),
         ..MasterConfig::default()
     };
-    match Master::start(config).await {
-        Ok(_master) => std::future::pending().await,
-        Err(error) => exit(MASTER_HOST, &context, &error).await,
+    let master = match Master::start(config).await {
+        Ok(master) => master,
+        Err(error) => return exit(host, &context, &error).await,
+    };
+    loop {
+        context.state.leads(host, master.leads());
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
+/// The feature levels of a process at this start.
+fn levels(boot: u32, plan: &Plan) -> Levels {
+    let before = Levels::as_of(FEATURE_LEVEL_OLDEST).filter(|_| plan.rolls_out && boot == 1);
+    before.unwrap_or(Levels::BUILD)
+}
+
 async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil::Result {
-    let server = match start_server(host, &context.plan).await {
+    let server = match start_server(host, boot, &context.plan).await {
         Ok(server) => server,
         Err(error) => return exit(host, &context, &error).await,
     };
@@ -106,11 +123,11 @@ async fn exit(host: &'static str, context: &Context, error: &dyn std::error::Err
     std::future::pending().await
 }
 
-async fn start_server(host: &str, plan: &Plan) -> Result<RegionServer, StartError> {
+async fn start_server(host: &str, boot: u32, plan: &Plan) -> Result<RegionServer, StartError> {
     let config = ServerConfig {
         data_dir: PathBuf::from(DATA),
         listen: address(host),
-        masters: vec![MASTER.to_owned()],
+        masters: plan.masters(),
         engine: BackendKind::Lsm,
         cache_bytes: plan.block_cache_bytes,
         memtable_budget: plan.memtable_budget,
@@ -119,6 +136,7 @@ async fn start_server(host: &str, plan: &Plan) -> Result<RegionServer, StartErro
         log_cache_bytes: plan.log_cache_bytes,
         segment_bytes: plan.segment_bytes,
         register_timeout: REGISTER_TIMEOUT,
+        levels: levels(boot, plan),
         ..ServerConfig::default()
     };
     loop {

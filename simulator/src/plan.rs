@@ -13,10 +13,13 @@ use rand::{Rng, SeedableRng};
 
 use crate::fault::draw::{self, Fault, PlannedFault};
 use crate::kind::Kind;
+use crate::nodes;
 use crate::planted::Needed;
 
 /// The hosts of the region servers; a run has the first three, four or five of them.
 pub const SERVERS: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
+/// The hosts of the masters; a run has the first one or all of them.
+pub const MASTERS: [&str; 3] = ["master", "m2", "m3"];
 /// Separates the plan's random numbers from those of turmoil, which uses the seed itself.
 const STREAM: u64 = 0x7065_7272_616e_6500;
 
@@ -25,6 +28,8 @@ const NEEDED_STREAM: u64 = 0x6461_6d61_6765_6400;
 
 /// Lost syncs of a run that needs some.
 const LOST_SYNCS: usize = 4;
+/// Isolations of masters in a run with several.
+const MASTER_FAULTS: usize = 2;
 
 /// The parameters of one run.
 #[derive(Clone, Debug)]
@@ -34,6 +39,11 @@ pub struct Plan {
     pub tick: Duration,
     pub latency_min: Duration,
     pub latency_max: Duration,
+    /// Number of masters.
+    pub masters: usize,
+    /// Whether a new build is rolled out: processes begin at the feature level before this build's, and each reaches this
+    /// build's when it restarts.
+    pub rolls_out: bool,
     /// Number of region servers.
     pub servers: usize,
     /// Initial regions of a table.
@@ -72,8 +82,10 @@ impl Plan {
         let segment_bytes = *[32 << 10, 64 << 10, 128 << 10].choose(rng).expect("not empty");
         let servers = *[3, 3, 3, 4, 5].choose(rng).expect("not empty");
         let until = Duration::from_millis(rng.random_range(20_000..24_000));
-        Plan {
+        let mut plan = Plan {
             seed,
+            masters: 1,
+            rolls_out: false,
             scenario: scenario.unwrap_or(drawn),
             tick: milliseconds(*[2, 5, 5, 10].choose(rng).expect("not empty")),
             latency_min: milliseconds(rng.random_range(0..=2)),
@@ -97,7 +109,21 @@ impl Plan {
             until,
             faults: draw::faults(rng, servers, until),
             rows_per_request: *[0, 1, 2, 3].choose(rng).expect("not empty"),
+        };
+        if rng.random_bool(0.4) {
+            plan = plan.with_masters(rng);
         }
+        plan.rolls_out = rng.random_bool(0.2);
+        plan
+    }
+
+    /// The plan with three masters, and faults of them.
+    fn with_masters(mut self, rng: &mut StdRng) -> Plan {
+        self.masters = MASTERS.len();
+        let faults = (0..MASTER_FAULTS).map(|_| draw::master_isolation(rng, self.until));
+        self.faults.extend(faults);
+        self.faults.sort_by_key(|planned| planned.at);
+        self
     }
 
     /// The plan with what a planted bug needs to show: damage to the disk of one server and no other, or several lost syncs.
@@ -109,6 +135,8 @@ impl Plan {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 self.faults.push(draw::damage(&mut rng, self.servers, self.until, what));
             }
+            Needed::Masters => self = self.with_masters(&mut rng),
+            Needed::RollOut => self.rolls_out = true,
             Needed::LostSyncs(of) => {
                 let lost = (0..LOST_SYNCS).map(|_| draw::lost_sync(&mut rng, self.servers, self.until, of));
                 self.faults.extend(lost);
@@ -116,6 +144,23 @@ impl Plan {
         }
         self.faults.sort_by_key(|planned| planned.at);
         self
+    }
+
+    /// The hosts of this run's masters.
+    #[must_use]
+    pub fn master_hosts(&self) -> &'static [&'static str] {
+        &MASTERS[..self.masters]
+    }
+
+    /// Their addresses.
+    #[must_use]
+    pub fn masters(&self) -> Vec<String> {
+        self.master_hosts().iter().map(|host| nodes::master_address(host)).collect()
+    }
+
+    /// The hosts of all processes: servers and masters.
+    pub fn nodes(&self) -> impl Iterator<Item = &'static str> + use<> {
+        self.server_hosts().iter().chain(self.master_hosts()).copied()
     }
 
     /// The hosts of this run's servers.

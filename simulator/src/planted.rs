@@ -29,6 +29,10 @@ impl PlantedBug {
 /// A fault that a bug needs to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needed {
+    /// Several masters.
+    Masters,
+    /// A new build that is rolled out.
+    RollOut,
     /// Damage of the disk of one server.
     Damage(Damage),
     /// Syncs of a file that fail.
@@ -39,6 +43,11 @@ pub enum Needed {
 const NEEDS: &[(&str, Needed)] = &[
     ("a damaged block is served", Needed::Damage(Damage::BitRot)),
     ("damage to the log passes for a torn tail", Needed::Damage(Damage::LogBitRot)),
+    ("a master looks up without asking the leader", Needed::Masters),
+    ("the orders of a deposed master are followed", Needed::Masters),
+    ("the level rises while a process is away", Needed::RollOut),
+    ("a server does not store the level of its cluster", Needed::RollOut),
+    ("a region moves before all servers can", Needed::RollOut),
     ("a failed sync of the log is ignored", Needed::LostSyncs(SyncedFile::Log)),
     ("a restart trusts bytes that a failed sync left", Needed::LostSyncs(SyncedFile::Log)),
     ("a restart trusts a manifest that was not synced", Needed::LostSyncs(SyncedFile::Manifest)),

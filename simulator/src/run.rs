@@ -178,7 +178,7 @@ impl SimulatedRun {
         let began = self.sim.elapsed();
         loop {
             let ended = self.sim.step().map_err(|error| Stop::Broken(Failure::new(error.to_string())))?;
-            let nodes = self.context.plan.server_hosts().iter().copied().chain([nodes::MASTER_HOST]);
+            let nodes = self.context.plan.nodes();
             self.context.watch.step(&mut self.sim, nodes, &self.context.state);
             if let Some(failure) = self.context.state.failure() {
                 return Err(Stop::Broken(failure));

@@ -42,6 +42,8 @@ struct Inner {
     struck: RefCell<BTreeMap<&'static str, u64>>,
     /// The last metrics by host and boot.
     numbers: RefCell<BTreeMap<Life, Numbers>>,
+    /// The master that said last that it leads, and since when it has said so.
+    leading: Cell<Option<(&'static str, Duration)>>,
     /// The log segments by host and boot.
     segments: RefCell<BTreeMap<Life, Segments>>,
 }
@@ -167,6 +169,19 @@ impl RunState {
         let there: BTreeSet<String> = names.into_iter().filter(|name| name.ends_with(".log")).collect();
         segments.gone += segments.there.difference(&there).count() as u64;
         segments.there = there;
+    }
+
+    /// Records whether a master leads.
+    pub fn leads(&self, host: &'static str, leads: bool) {
+        if leads && self.leading_master().is_none_or(|(leading, _)| leading != host) {
+            trace::note(format_args!("{host} leads the masters"));
+            self.inner.leading.set(Some((host, trace::now())));
+        }
+    }
+
+    /// The master that said last that it leads, and since when it has said so.
+    pub fn leading_master(&self) -> Option<(&'static str, Duration)> {
+        self.inner.leading.get()
     }
 
     /// The last value of a metric of a host.

@@ -155,12 +155,14 @@ pub enum Fault {
     Kill { target: Target, aim: Aim },
     /// Several servers lose power at once.
     SeveralPowerCuts { servers: Vec<usize> },
-    /// All servers and the master lose power at once.
+    /// All servers and masters lose power at once.
     Blackout,
-    /// The master loses power.
+    /// The leading master loses power.
     MasterPowerCut { aim: Aim },
-    /// A server is isolated from all others; one client reaches it, and only it.
+    /// A server is isolated from all others, and from the masters too if `from_master`; one client reaches it, and only it.
     Isolation { target: Target, from_master: bool },
+    /// The leading master is isolated from the others, and from the servers too if `from_servers`.
+    MasterIsolation { from_servers: bool },
     /// A link between two nodes is broken.
     Cut { between: (usize, usize), how: LinkFault },
     /// A link breaks and heals again and again.
@@ -184,7 +186,7 @@ pub enum Fault {
     Clock { server: usize, what: ClockFault },
 }
 
-/// The number of the master in links; servers have the numbers below.
+/// The number of the leading master in links; servers have the numbers below.
 pub const MASTER_NODE: usize = usize::MAX;
 
 impl Fault {
@@ -205,6 +207,7 @@ impl Fault {
             Fault::Blackout => "power cut of all",
             Fault::MasterPowerCut { .. } => "power cut of the master",
             Fault::Isolation { .. } => "isolation",
+            Fault::MasterIsolation { .. } => "isolation of the leading master",
             Fault::Cut { how, .. } => match how {
                 LinkFault::Drop => "cut link",
                 LinkFault::DropOneWay => "cut link one way",
@@ -257,6 +260,7 @@ pub const NAMES: &[&str] = &[
     "power cut of all",
     "power cut of the master",
     "isolation",
+    "isolation of the leading master",
     "cut link",
     "cut link one way",
     "held link",
@@ -328,6 +332,14 @@ pub fn lost_sync(rng: &mut StdRng, servers: usize, until: Duration, of: SyncedFi
     PlannedFault { at: Duration::from_millis(rng.random_range(FIRST_AFTER_MS..until_ms)), lasts, fault }
 }
 
+/// An isolation of the leading one of several masters.
+pub fn master_isolation(rng: &mut StdRng, until: Duration) -> PlannedFault {
+    let fault = Fault::MasterIsolation { from_servers: rng.random_bool(0.3) };
+    let lasts = Duration::from_millis(lasts_ms(rng, &fault));
+    let until_ms = u64::try_from(until.saturating_sub(lasts).as_millis()).expect("a run lasts seconds");
+    PlannedFault { at: Duration::from_millis(rng.random_range(FIRST_AFTER_MS..until_ms)), lasts, fault }
+}
+
 /// Damage to the disk of some server.
 pub fn damage(rng: &mut StdRng, servers: usize, until: Duration, what: Damage) -> PlannedFault {
     let fault = Fault::Damage { victim: rng.random_range(0..servers), what };
@@ -340,7 +352,7 @@ pub fn damage(rng: &mut StdRng, servers: usize, until: Duration, what: Damage) -
 fn lasts_ms(rng: &mut StdRng, fault: &Fault) -> u64 {
     match fault {
         // Longer than leases and elections, so that a new leader accepts writes while the old one receives reads.
-        Fault::Isolation { .. } => rng.random_range(1_500..5_000),
+        Fault::Isolation { .. } | Fault::MasterIsolation { .. } => rng.random_range(1_500..5_000),
         Fault::Deaf { .. } => rng.random_range(200..1_500),
         Fault::Blackout | Fault::SeveralPowerCuts { .. } => rng.random_range(50..1_500),
         // From the failure to the power cut: the process is back after 300 ms.

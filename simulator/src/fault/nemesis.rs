@@ -15,7 +15,6 @@ use super::links::Links;
 use super::machine;
 use super::staged::{LogDamage, LostSync, Place, Staged};
 use crate::context::Context;
-use crate::nodes::MASTER_HOST;
 use crate::scenario::{CAPTIVE, HOSTS};
 use crate::trace;
 use crate::verdict::Failure;
@@ -105,7 +104,10 @@ impl Nemesis {
     pub fn act(&mut self, sim: &mut Sim) {
         self.inject(sim);
         for server in self.servers() {
-            self.context.watch.cut_off(server, self.links.silent_since(server, MASTER_HOST));
+            // Since when the last master has heard nothing.
+            let silent = self.masters().iter().map(|master| self.links.silent_since(server, master));
+            let since = silent.collect::<Option<Vec<Duration>>>().and_then(|since| since.into_iter().max());
+            self.context.watch.cut_off(server, since);
         }
     }
 
@@ -236,6 +238,15 @@ impl Nemesis {
         self.context.plan.server_hosts()
     }
 
+    fn masters(&self) -> &'static [Host] {
+        self.context.plan.master_hosts()
+    }
+
+    /// The leading master, or the first one before any has led.
+    fn master(&self) -> Host {
+        self.context.state.leading_master().map_or(self.masters()[0], |(host, _)| host)
+    }
+
     fn begin(&mut self, sim: &mut Sim, now: Duration, planned: PlannedFault) {
         match aim_of(&planned.fault) {
             Aim::Time if self.begin_staged(&planned) => {}
@@ -296,9 +307,10 @@ impl Nemesis {
                 }
             }
             Fault::MasterPowerCut { .. } => {
-                let host = held.unwrap_or(MASTER_HOST);
+                let host = held.unwrap_or_else(|| self.master());
                 self.crash(sim, host, ends, Crash::PowerCut { silent: false });
             }
+            Fault::MasterIsolation { from_servers } => self.isolate_master(sim, *from_servers, ends),
             Fault::Isolation { target, from_master } => {
                 let server = self.host(*target);
                 self.isolate(sim, server, *from_master, ends);
@@ -386,7 +398,7 @@ impl Nemesis {
         trace::note(format_args!("ISOLATION of {server}, from the master too {from_master}"));
         let cut: Vec<(Host, Host)> = self
             .others(server)
-            .filter(|other| *other != CAPTIVE && (*other != MASTER_HOST || from_master))
+            .filter(|other| *other != CAPTIVE && (from_master || !self.masters().contains(other)))
             .map(|other| (server, other))
             // The captive cannot learn what the others decide.
             .chain(self.servers().iter().filter(|other| **other != server).map(|other| (CAPTIVE, *other)))
@@ -394,6 +406,17 @@ impl Nemesis {
         for (a, b) in cut {
             self.links.cut(sim, a, b, LinkFault::Drop);
             self.later.push((ends, Act::Heal(a, b)));
+        }
+    }
+
+    /// The leading master hears nothing of the others, and nothing of the servers either if that is wanted.
+    fn isolate_master(&mut self, sim: &mut Sim, from_servers: bool, ends: Duration) {
+        let isolated = self.master();
+        trace::note(format_args!("ISOLATION of {isolated}, from the servers too {from_servers}"));
+        let servers = if from_servers { self.servers() } else { &[] };
+        for other in self.masters().iter().chain(servers).filter(|other| **other != isolated) {
+            self.links.cut(sim, isolated, other, LinkFault::Drop);
+            self.later.push((ends, Act::Heal(isolated, other)));
         }
     }
 
@@ -503,12 +526,12 @@ impl Nemesis {
     }
 
     fn link(&self, (a, b): (usize, usize)) -> (Host, Host) {
-        let host = |node| if node == MASTER_NODE { MASTER_HOST } else { self.servers()[node] };
+        let host = |node| if node == MASTER_NODE { self.master() } else { self.servers()[node] };
         (host(a), host(b))
     }
 
     fn nodes(&self) -> Vec<Host> {
-        self.servers().iter().copied().chain([MASTER_HOST]).collect()
+        self.context.plan.nodes().collect()
     }
 
     fn others(&self, host: Host) -> impl Iterator<Item = Host> + use<> {

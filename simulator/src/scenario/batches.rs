@@ -19,7 +19,7 @@ use terrane_client::{Error, Get, RowData, Table, TableSpec};
 
 use super::maintenance::maintain;
 use super::places::{Places, Row};
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, patiently};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, patiently};
 use crate::check::linearizability::{History, Judgement, Op, Outcome};
 use crate::check::versions;
 use crate::context::Context;
@@ -161,7 +161,7 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
 }
 
 async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &spec(&shared.context.plan)?).await?;
         shared.context.state.ready();
@@ -184,7 +184,7 @@ async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Er
 }
 
 async fn read(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
     let groups = groups::Worker { writes: false, ..shared.worker(READER.to_owned(), table.clone()) };
@@ -194,7 +194,7 @@ async fn read(shared: Shared) -> Result<(), Error> {
 /// Clients of the isolated leader. The reader has its own location cache, so that a writer that looks for another leader
 /// does not make it do so.
 async fn be_captive(shared: Shared) -> Result<(), Error> {
-    let (reading, writing) = (connect(PATIENCE).await?, connect(PATIENCE).await?);
+    let (reading, writing) = (shared.context.connect(PATIENCE).await?, shared.context.connect(PATIENCE).await?);
     shared.context.state.until_ready().await;
     let read_from = open_table(&reading, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
     let write_to = open_table(&writing, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
@@ -204,7 +204,7 @@ async fn be_captive(shared: Shared) -> Result<(), Error> {
 
 /// Reads all groups and rows after all writes, also the replaced ones, and judges the whole history.
 async fn read_everything(host: &'static str, batches: Batches, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     let worker = shared.worker(host.to_owned(), table.clone());
     let groups = shared.book.borrow().groups.rows();

@@ -13,7 +13,7 @@ use futures::future::join_all;
 use terrane_client::{Error, Get, Returns, RowData, RowMutation, Scan, Table, TableSpec, column};
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, patiently, pause};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
 use crate::check::ledger::{Begun, Ledger, Operation, Verdict, token, tokens};
 use crate::context::Context;
 use crate::plan::Plan;
@@ -130,7 +130,7 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
 }
 
 async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &spec(&shared.context.plan)?).await?;
         shared.context.state.ready();
@@ -147,7 +147,7 @@ async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Er
 
 /// A client of the isolated leader, with a short timeout.
 async fn be_captive(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
     let padding = padding(&shared.context.plan);
@@ -391,7 +391,7 @@ fn changed_together(counter: u64, list: &[u8]) -> Result<(), String> {
 
 /// Reads rows of all kinds, singly and by scans, while they change.
 async fn read(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let reader = Reader { who: READER.to_owned(), table: open_table(&client, TABLE).await?, shared };
     while !reader.shared.is_over() {
@@ -475,7 +475,7 @@ impl Reader {
 
 /// Reads and checks every row after all writes.
 async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(Duration::from_secs(20)).await?;
+    let client = shared.context.connect(Duration::from_secs(20)).await?;
     let table = open_table(&client, TABLE).await?;
     for group in 0..GROUPS {
         let names = ["counter", "mixed", "register", "left", "right"];

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use terrane_client::{Error, Get, Put, RowData, Table, TableSpec};
 
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, patiently, pause};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
 use crate::check::registers::History;
 use crate::context::Context;
 use crate::plan::Plan;
@@ -142,7 +142,7 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
 
 /// Normal clients that put ascending numbers, each into its own rows.
 async fn write_rows(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     create_table(&client, &spec(&shared.context.plan)?).await?;
     shared.context.state.ready();
     let table = open_table(&client, TABLE).await?;
@@ -179,7 +179,7 @@ async fn write_row(table: &Table, row: &[u8], shared: &Shared) -> Result<(), Err
 }
 
 async fn read_rows(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
     let readers = (0..READERS).map(|reader| {
@@ -212,7 +212,7 @@ async fn read_row(who: &str, table: &Table, row: &[u8], shared: &Shared) -> Resu
 
 /// Reads all rows of normal clients after all writes, and the whole table with all that hostile clients have left.
 async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(LAST_PATIENCE).await?;
+    let client = shared.context.connect(LAST_PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     for row in (0..ROWS).map(normal_row) {
         patiently(async || read_row(host, &table, &row, &shared).await).await?;

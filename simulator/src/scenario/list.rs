@@ -15,7 +15,7 @@ use terrane_client::{BatchWriter, Error, Get, Put, RowData, Scan, Table, TableSp
 use terrane_types::KeyRange;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, patiently, pause};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
 use crate::check::linked::{Key, Nodes, shown};
 use crate::context::Context;
 use crate::plan::Plan;
@@ -128,7 +128,7 @@ fn node_in(row: &RowData) -> Result<(Key, Option<Key>), String> {
 }
 
 async fn write_batches(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     create_table(&client, &spec(&shared.context.plan)?).await?;
     shared.context.state.ready();
     let table = open_table(&client, TABLE).await?;
@@ -141,7 +141,7 @@ async fn write_batches(shared: Shared) -> Result<(), Error> {
 }
 
 async fn write_through_writers(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
     let options = WriterOptions::default().batch_rows(BATCH - 1).batches_in_flight(2);
@@ -236,7 +236,7 @@ impl Writer {
 }
 
 async fn walk_all_the_time(host: &'static str, patience: Duration, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?.with_timeout(patience);
     let walkers = (0..WALKERS_PER_HOST).map(|walker| {
@@ -293,7 +293,7 @@ impl Walker {
 
 /// Reads all nodes after all writes, and counts them.
 async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(LAST_PATIENCE).await?;
+    let client = shared.context.connect(LAST_PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     let mut there = BTreeMap::new();
     let rows = patiently(async || {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use terrane_client::{Admin, Error, RegionInfo, ServerChange};
 
-use super::play::{below, connect, passes, pause};
+use super::play::{below, passes, pause};
 use crate::context::Context;
 use crate::nodes::{REPLICATION, address};
 use crate::trace;
@@ -22,7 +22,7 @@ const CALL_MAX: Duration = Duration::from_secs(2);
 
 /// Maintains a table until the faults are over. `some_row` gives a row at which a region may be split.
 pub async fn maintain(table: &'static str, some_row: impl Fn() -> Vec<u8>, context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     let admin = client.admin().with_timeout(CALL_MAX);
     context.state.until_ready().await;
     while !context.state.is_over() {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use terrane_client::{Client, Error, Table, TableSpec};
 
 use crate::context::Context;
-use crate::nodes::MASTER;
 use crate::trace::{self, chain};
 
 /// What a client host does.
@@ -31,13 +30,15 @@ pub const HOSTS: [&str; 5] = ["w1", "w2", "r1", "r2", CAPTIVE];
 /// The host of the client that reaches an isolated server, and only it.
 pub const CAPTIVE: &str = "captive";
 
-/// Connects, however long it takes: a run that never connects is stuck.
-pub async fn connect(timeout: Duration) -> Result<Client, Error> {
-    loop {
-        let built = Client::builder().masters(MASTER).timeout(timeout).build().await;
-        match built {
-            Err(error) if passes(&error) => {}
-            done => return done,
+impl Context {
+    /// Connects, however long it takes: a run that never connects is stuck.
+    pub async fn connect(&self, timeout: Duration) -> Result<Client, Error> {
+        loop {
+            let built = Client::builder().masters(&self.plan.masters().join(",")).timeout(timeout).build().await;
+            match built {
+                Err(error) if passes(&error) => {}
+                done => return done,
+            }
         }
     }
 }

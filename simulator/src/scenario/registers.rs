@@ -17,7 +17,7 @@ use terrane_client::{Error, Get, Table, TableSpec};
 use terrane_types::escape;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, patiently};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, patiently};
 use crate::check::linearizability::{Judgement, Op, Outcome};
 use crate::context::Context;
 use crate::plan::Plan;
@@ -116,7 +116,7 @@ fn worker(who: String, table: Table, shared: Shared) -> Worker {
 }
 
 async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &spec(&shared.context.plan)?).await?;
         shared.context.state.ready();
@@ -131,7 +131,7 @@ async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Er
 }
 
 async fn read(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
     let readers = (0..READERS).map(|number| {
@@ -145,7 +145,7 @@ async fn read(shared: Shared) -> Result<(), Error> {
 /// another leader does not make the reader do so.
 async fn be_captive(shared: Shared) -> Result<(), Error> {
     let captives = (0..CAPTIVES).map(async |number| {
-        let client = connect(PATIENCE).await?;
+        let client = shared.context.connect(PATIENCE).await?;
         shared.context.state.until_ready().await;
         let table = open_table(&client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
         let captive = worker(format!("{CAPTIVE}.{number}"), table, shared.clone());
@@ -156,7 +156,7 @@ async fn be_captive(shared: Shared) -> Result<(), Error> {
 
 /// Reads all registers after all writes, also those of retired rows, and judges their whole histories.
 async fn read_everything(host: &'static str, registers: Registers, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     let rows = shared.book.borrow().places.rows();
     let reads = {

@@ -14,7 +14,7 @@ use futures::future::join_all;
 use terrane_client::{Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
 use terrane_types::escape;
 
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, patiently, pause};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
 use crate::check::registers::{History, Read};
 use crate::context::Context;
 use crate::plan::Plan;
@@ -98,7 +98,7 @@ impl Rows {
 }
 
 async fn write_rows(host: &'static str, index: usize, rows: Rows, context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &spec(&context.plan)?).await?;
         context.state.ready();
@@ -191,7 +191,7 @@ fn filled(key: &[u8], number: u64, value_bytes: usize) -> Vec<u8> {
 
 /// Reads keys of all writers.
 async fn read_rows(host: &'static str, rows: Rows, context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
     let tasks = (0..READERS_PER_HOST).map(|task| {
@@ -326,7 +326,7 @@ fn until(end: Vec<u8>) -> KeyRange {
 ///
 /// Readers have their own location cache, so that nothing makes them look for another leader while this one responds.
 async fn be_captive(rows: Rows, context: Context) -> Result<(), Error> {
-    let (reading, writing) = (connect(PATIENCE).await?, connect(PATIENCE).await?);
+    let (reading, writing) = (context.connect(PATIENCE).await?, context.connect(PATIENCE).await?);
     context.state.until_ready().await;
     let read_from = open_table(&reading, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
     let write_to = open_table(&writing, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
@@ -370,7 +370,7 @@ async fn write_on(table: Table, rows: &Rows, context: &Context) -> Result<(), Er
 
 /// Reads all rows forwards and backwards, counts them, and compares: every acknowledged write must be there.
 async fn read_everything(host: &'static str, rows: Rows, context: Context) -> Result<(), Error> {
-    let client = connect(LAST_PATIENCE).await?;
+    let client = context.connect(LAST_PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     let reader = Reader { who: host.to_owned(), table, rows: rows.clone(), context };
     let forward = patiently(async || reader.scan(KeyRange::all(), false, None).await).await?;

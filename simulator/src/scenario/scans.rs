@@ -15,7 +15,7 @@ use terrane_client::{Delete, Error, Put, RowMutation, Table, TableSpec};
 use terrane_types::KeyRange;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, pause};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, pause};
 use crate::check::presence::{Change, Presence};
 use crate::context::Context;
 use crate::plan::Plan;
@@ -203,7 +203,7 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
 }
 
 async fn write(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &spec(&shared.context.plan)?).await?;
         (0..GROUPS).flat_map(rows_of).for_each(|row| shared.model.borrow_mut().know(&row));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use terrane_client::{Error, TableSpec};
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, connect, open_table, patiently};
+use super::play::{CAPTIVE, Play, Scenario, below, open_table, patiently};
 use crate::check::families::Families;
 use crate::check::settings::Settings;
 use crate::context::Context;
@@ -152,7 +152,7 @@ async fn read_and_maintain(host: &'static str, shared: Shared) -> Result<(), Err
 
 /// Compares the altered table with its description, reads all its rows, and uses every table that exists.
 async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(LAST_PATIENCE).await?;
+    let client = shared.context.connect(LAST_PATIENCE).await?;
     alterer::settle(host, &client, &shared).await?;
     let table = open_table(&client, TABLE).await?;
     writer::read_all(host, &table, &shared).await?;

@@ -15,11 +15,10 @@ use terrane_types::escape;
 
 use super::cluster_clock::ClusterClock;
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, patiently, pause};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
 use crate::check::registers::{History, Read};
 use crate::check::staleness::Acknowledgements;
 use crate::context::Context;
-use crate::nodes::MASTER;
 use crate::plan::Plan;
 use crate::trace::{self, chain};
 use crate::verdict::Failure;
@@ -96,7 +95,7 @@ fn key(number: usize) -> Vec<u8> {
 }
 
 async fn write(host: &'static str, index: usize, stale: Stale, context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &spec(&context.plan)?).await?;
         context.state.ready();
@@ -153,7 +152,7 @@ impl Writer {
 }
 
 async fn read(stale: Stale, context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
     let readers = (0..READERS).map(|reader| {
@@ -165,7 +164,13 @@ async fn read(stale: Stale, context: Context) -> Result<(), Error> {
 
 async fn hedge(stale: Stale, context: Context) -> Result<(), Error> {
     let client = loop {
-        match Client::builder().masters(MASTER).timeout(PATIENCE).hedge_reads(true).build().await {
+        match Client::builder()
+            .masters(&context.plan.masters().join(","))
+            .timeout(PATIENCE)
+            .hedge_reads(true)
+            .build()
+            .await
+        {
             Err(error) if passes(&error) => {}
             done => break done?,
         }
@@ -179,7 +184,7 @@ async fn hedge(stale: Stale, context: Context) -> Result<(), Error> {
 /// Clients of the isolated leader, each with its own location cache, so that nothing makes a reader look elsewhere while it
 /// is answered.
 async fn be_captive(stale: Stale, context: Context) -> Result<(), Error> {
-    let clients = join_all((0..3).map(|_| connect(PATIENCE))).await;
+    let clients = join_all((0..3).map(|_| context.connect(PATIENCE))).await;
     context.state.until_ready().await;
     let mut tables = Vec::new();
     for client in clients {
@@ -363,7 +368,7 @@ impl Reader {
 
 /// Reads every key after all writes, linearizably, and stale until the answers have become as new as they must.
 async fn read_everything(host: &'static str, stale: Stale, context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     let reader = Reader { who: host.to_owned(), table, stale, context };
     let began_ms = terrane_env::time::wall_ms();

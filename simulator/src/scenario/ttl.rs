@@ -17,7 +17,7 @@ use terrane_types::escape;
 use super::cluster_clock::ClusterClock;
 use super::maintenance::maintain;
 use super::places::{Places, Row};
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table, passes, patiently, pause};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
 use crate::check::expiry::{Lifetime, Window};
 use crate::check::registers::{History, Read};
 use crate::context::Context;
@@ -144,7 +144,7 @@ fn now_ms() -> i64 {
 }
 
 async fn write(host: &'static str, index: usize, ttl: Ttl, context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &spec(&context.plan)?).await?;
         context.state.ready();
@@ -164,7 +164,7 @@ async fn write(host: &'static str, index: usize, ttl: Ttl, context: Context) -> 
 }
 
 async fn read(ttl: Ttl, context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
     let readers = (0..READERS).map(|number| {
@@ -176,7 +176,7 @@ async fn read(ttl: Ttl, context: Context) -> Result<(), Error> {
 
 /// Readers of the isolated leader, each with its own location cache.
 async fn be_captive(ttl: Ttl, context: Context) -> Result<(), Error> {
-    let (one, other) = (connect(PATIENCE).await?, connect(PATIENCE).await?);
+    let (one, other) = (context.connect(PATIENCE).await?, context.connect(PATIENCE).await?);
     context.state.until_ready().await;
     let player = async |client, number| {
         let table = open_table(client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
@@ -404,7 +404,7 @@ fn same_write(kept: (i64, &[u8]), fleeting: Option<(i64, &[u8])>) -> Result<(), 
 
 /// Reads every row after all writes, and once more when everything has expired.
 async fn read_everything(host: &'static str, ttl: Ttl, context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     let player = Player { who: host.to_owned(), table, ttl, context };
     let rows = player.ttl.book.borrow().places.rows();

@@ -14,7 +14,7 @@ use futures::future::join_all;
 use terrane_client::{Error, TableSpec};
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, connect, create_table, open_table};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table};
 use crate::check::ledger::Ledger;
 use crate::check::presence::Presence;
 use crate::context::Context;
@@ -149,7 +149,7 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
 }
 
 async fn write(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     if index == 0 {
         create_table(&client, &spec(&shared.context.plan)?).await?;
         let all = (0..ROWS).flat_map(|at| columns().map(move |column| object(&row(at), column)));

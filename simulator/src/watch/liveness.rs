@@ -12,7 +12,7 @@ use terrane_types::limits::ROW_BYTES_MAX;
 use super::{ended, now, returned};
 use crate::context::Context;
 use crate::nodes::address;
-use crate::scenario::{connect, passes};
+use crate::scenario::passes;
 use crate::trace::{self, chain};
 use crate::verdict::Failure;
 
@@ -32,7 +32,7 @@ const LEGAL_WITHOUT_A_SERVER: [&str; 1] = ["start another server"];
 /// Waits until all is well, and checks that all works.
 pub async fn until_well(context: Context) -> Result<(), Error> {
     let began = now();
-    let client = connect(CALL_MAX).await?;
+    let client = context.connect(CALL_MAX).await?;
     let done = match well(&client, &context, began).await {
         Ok(()) => works(&client, &context).await,
         failed => failed,

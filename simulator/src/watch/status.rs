@@ -9,8 +9,8 @@ use terrane_client::{Client, ClusterStatus, Error, RegionInfo};
 
 use super::{Host, Watch, now};
 use crate::context::Context;
-use crate::nodes::{MASTER_HOST, REPORT_EVERY, address};
-use crate::scenario::connect;
+use crate::nodes::{REPORT_EVERY, address};
+
 use crate::verdict::Failure;
 
 /// How often it asks.
@@ -27,7 +27,7 @@ const PARTIAL: [&str; 2] = ["creating", "dropping"];
 
 /// Asks until the faults are over.
 pub async fn look_on(context: Context) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = context.connect(PATIENCE).await?;
     while !context.state.is_over() {
         look(&client, &context).await;
         tokio::time::sleep(LOOK_EVERY).await;
@@ -41,7 +41,9 @@ async fn look(client: &Client, context: &Context) {
     if let Ok(status) = client.admin().status().await {
         let still = context.watch.away();
         for away in away.into_iter().filter(|away| still.contains(away)) {
-            if away.since + NAMED_WITHIN <= began {
+            // A new leader counts missing reports from when it leads.
+            let leads_since = context.watch.leads_since(context).unwrap_or_default();
+            if leads_since.max(away.since) + NAMED_WITHIN <= began {
                 context.watch.check_named(&away, &status, context);
             }
         }
@@ -86,13 +88,18 @@ impl Watch {
         }
         self.count(if *why == DOWN { "down and not live" } else { "cut off and not live" });
         // A master that started lately has not missed it for long enough.
-        let master_up = self.inner.up.borrow().get(MASTER_HOST).copied();
-        if master_up.is_some_and(|up| up + MASTER_KNOWS_WITHIN <= now()) {
+        if self.leads_since(context).is_some_and(|since| since + MASTER_KNOWS_WITHIN <= now()) {
             self.count(if *why == DOWN { "down and named" } else { "cut off and named" });
             if !status.troubles.iter().any(|trouble| trouble.contains(&address)) {
                 fail(format!("the troubles in the status do not name it: {:?}", status.troubles));
             }
         }
+    }
+
+    /// Since when the leading master runs and leads.
+    fn leads_since(&self, context: &Context) -> Option<Duration> {
+        let (leading, since) = context.state.leading_master()?;
+        Some(since.max(*self.inner.up.borrow().get(leading)?))
     }
 
     pub(super) fn check_map(&self, regions: &[RegionInfo], context: &Context) {

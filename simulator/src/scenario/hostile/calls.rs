@@ -10,7 +10,7 @@ use terrane_types::KeyRange;
 use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 
 use super::{FAMILY, HOSTILE_PAUSE_MS, HOSTILE_PREFIX, PATIENCE, Shared, Sizes, TABLE, hostile_row, normal_row};
-use crate::scenario::play::{below, connect, open_table, passes, patiently, pause};
+use crate::scenario::play::{below, open_table, passes, patiently, pause};
 use crate::trace::chain;
 
 const CLIENTS: usize = 3;
@@ -27,7 +27,7 @@ const LARGE_VALUE_BYTES: usize = 70_000;
 
 /// Acts until the faults are over.
 pub async fn call_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
     let callers = (0..CLIENTS).map(|caller| {
@@ -237,7 +237,7 @@ impl Caller {
     /// Clients that connect, make a call and vanish.
     async fn come_and_go(&self) -> Result<(), Error> {
         for _ in 0..=below(2) {
-            let client = connect(PATIENCE).await?;
+            let client = self.shared.context.connect(PATIENCE).await?;
             let outcome = match client.table(TABLE).await {
                 Ok(table) => table.get(normal_row(0)).await.map(drop),
                 Err(error) => Err(error),

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turmoil::net::TcpStream;
 
 use super::Shared;
-use crate::nodes::MASTER;
+use crate::nodes::master_address;
 use crate::scenario::play::{CAPTIVE, below, pause};
 
 const CLIENTS: usize = 3;
@@ -47,7 +47,7 @@ pub async fn connect_all_the_time(shared: Shared) -> Result<(), Error> {
 async fn open_and_misuse(shared: &Shared) -> (&'static str, std::io::Result<()>) {
     let hosts = shared.context.plan.server_hosts();
     let server = format!("{}:7700", hosts[below(hosts.len())]);
-    let address = if below(5) == 0 { MASTER.to_owned() } else { server };
+    let address = if below(5) == 0 { master_address(shared.context.plan.master_hosts()[0]) } else { server };
     let (act, bytes) = some_bytes();
     (act, send_and_hold(&address, &bytes).await)
 }

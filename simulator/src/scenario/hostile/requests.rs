@@ -16,7 +16,7 @@ use tonic::{Request, Status};
 
 use super::{FAMILY, HOSTILE_PAUSE_MS, PATIENCE, Shared, TABLE, hostile_row};
 use crate::nodes::address;
-use crate::scenario::play::{below, connect, passes, pause};
+use crate::scenario::play::{below, passes, pause};
 use crate::trace;
 
 const CLIENTS: usize = 2;
@@ -30,7 +30,7 @@ const PROTOCOL_VERSION: u32 = 1;
 
 /// Sends requests until the faults are over.
 pub async fn request_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let senders = (0..CLIENTS).map(|sender| {
         let (who, client, shared) = (format!("{host}.{sender}"), client.clone(), shared.clone());

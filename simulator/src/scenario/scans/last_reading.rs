@@ -9,11 +9,11 @@ use super::pager;
 use super::scanner::{Question, Reader};
 use super::{LAST_PATIENCE, RowKind, Shared, TABLE};
 use crate::check::presence::Asked;
-use crate::scenario::play::{connect, open_table, patiently};
+use crate::scenario::play::{open_table, patiently};
 
 /// Reads all rows in all ways after all writes.
 pub async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(LAST_PATIENCE).await?;
+    let client = shared.context.connect(LAST_PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     let reader = Reader { who: host.to_owned(), table, shared };
     let all = Question::all(KeyRange::all());

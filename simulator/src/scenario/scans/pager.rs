@@ -10,7 +10,7 @@ use terrane_types::KeyRange;
 use super::scanner::{Question, Reader};
 use super::{PATIENCE, Shared, TABLE, count};
 use crate::check::presence::Asked;
-use crate::scenario::play::{connect, open_table, passes, pause};
+use crate::scenario::play::{open_table, passes, pause};
 use crate::trace::{self, chain};
 
 /// Rows of a page.
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(300);
 
 /// Pages through ranges until the faults are over.
 pub async fn page_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let (one, other) = (connect(PATIENCE).await?, connect(PATIENCE).await?);
+    let (one, other) = (shared.context.connect(PATIENCE).await?, shared.context.connect(PATIENCE).await?);
     shared.context.state.until_ready().await;
     let reader = |who: &str, table| Reader { who: format!("{host}.{who}"), table, shared: shared.clone() };
     let one = reader("one", open_table(&one, TABLE).await?);

@@ -8,7 +8,7 @@ use super::{
     rows_of,
 };
 use crate::check::presence::{Asked, Begun};
-use crate::scenario::play::{CAPTIVE, below, connect, open_table, passes, pause};
+use crate::scenario::play::{CAPTIVE, below, open_table, passes, pause};
 use crate::trace::{self, chain};
 
 const READERS_PER_HOST: usize = 2;
@@ -24,7 +24,7 @@ const OFFSET_MAX: u64 = 20;
 
 /// Scans in all ways until the faults are over.
 pub async fn scan_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
     let readers = (0..READERS_PER_HOST)
@@ -34,7 +34,7 @@ pub async fn scan_all_the_time(host: &'static str, shared: Shared) -> Result<(),
 
 /// A reader that reaches the isolated leader.
 pub async fn be_captive(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
     Reader { who: CAPTIVE.to_owned(), table, shared }.run().await

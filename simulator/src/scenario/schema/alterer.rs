@@ -9,7 +9,7 @@ use terrane_client::{Admin, Client, Error, Put, Table};
 use super::attributes::{Alter, settings_of};
 use super::{Ended, GROUPS, KEPT, PATIENCE, Shared, TABLE, other, row, spec};
 use crate::check::families::Families;
-use crate::scenario::play::{below, connect, create_table, open_table, passes, patiently, pause};
+use crate::scenario::play::{below, create_table, open_table, passes, patiently, pause};
 use crate::trace::{self, chain};
 
 const WHO: &str = "w1";
@@ -30,7 +30,7 @@ const GENERATIONS_MAX: usize = 8;
 
 /// Creates the table, and alters it until the faults are over.
 pub async fn alter_all_the_time(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     let spec = spec(&shared.context.plan)?;
     create_table(&client, &spec).await?;
     for (name, value) in settings_of(&spec.schema) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use terrane_client::{Admin, Client, Error, Get, Put, RegionInfo, Scan, Table, TableSpec};
 
 use super::{Ended, NUMBER, PATIENCE, Shared};
-use crate::scenario::play::{below, connect, open_table, passes, patiently, pause};
+use crate::scenario::play::{below, open_table, passes, patiently, pause};
 use crate::trace::{self, chain};
 
 const FAMILY: &str = "f";
@@ -19,7 +19,7 @@ const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// Creates, uses and drops until the faults are over.
 pub async fn create_and_drop_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let mut owner = Owner { host, client, shared, generation: 0 };
     while !owner.shared.is_over() {

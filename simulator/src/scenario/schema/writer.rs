@@ -8,7 +8,7 @@ use terrane_client::{Error, Get, Put, RowData, Scan, Table};
 
 use super::{ALTERED, GROUPS, KEPT, NUMBER, PATIENCE, Shared, TABLE, other, row};
 use crate::check::families::Families;
-use crate::scenario::play::{below, connect, open_table, passes, patiently, pause};
+use crate::scenario::play::{below, open_table, passes, patiently, pause};
 use crate::trace::{self, chain};
 
 const WRITERS: usize = 6;
@@ -32,7 +32,7 @@ fn some_row(writer: usize, generation: usize) -> Vec<u8> {
 
 /// Writes until the faults are over.
 pub async fn write_all_the_time(shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?.with_timeout(PUT_MAX);
     let writers = (0..WRITERS).map(|writer| Writer { writer, table: table.clone(), shared: shared.clone() }.run());
@@ -111,7 +111,7 @@ fn may_be_refused(error: &Error, both: bool) -> bool {
 
 /// Reads rows of all writers until the faults are over.
 pub async fn read_all_the_time(host: &'static str, patience: Duration, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?.with_timeout(patience);
     let readers = (0..READERS).map(|reader| {

@@ -12,7 +12,7 @@ use super::{
     object, row,
 };
 use crate::check::presence::Asked;
-use crate::scenario::play::{below, connect, open_table, passes, patiently, pause};
+use crate::scenario::play::{below, open_table, passes, patiently, pause};
 use crate::trace::{self, chain};
 
 const READERS_PER_HOST: usize = 2;
@@ -24,7 +24,7 @@ const ROW_PAUSE_MS: u64 = 100;
 
 /// Reads until the faults are over.
 pub async fn read_all_the_time(host: &'static str, patience: Duration, shared: Shared) -> Result<(), Error> {
-    let client = connect(PATIENCE).await?;
+    let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?.with_timeout(patience);
     let readers = (0..READERS_PER_HOST).map(|reader| {
@@ -186,7 +186,7 @@ impl Reader {
 
 /// Reads all rows in all ways after all writes.
 pub async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = connect(LAST_PATIENCE).await?;
+    let client = shared.context.connect(LAST_PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     let reader = Reader { who: host.to_owned(), table, shared };
     for (reverse, block_bytes) in [(false, 0), (true, 10 << 10)] {
