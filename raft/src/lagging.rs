@@ -37,7 +37,8 @@ impl FailingCopies {
         let mut members = self.members.lock();
         let before = members.get(&replica);
         let is_news = before.is_none_or(|failing| failing.why != why);
-        let since = before.map_or(now, |failing| failing.since);
+        let lasting = before.filter(|failing| failing.last.elapsed() < FAILED_FOR);
+        let since = lasting.map_or(now, |failing| failing.since);
         members.insert(replica, Failing { since, last: now, why: why.to_owned() });
         is_news
     }
@@ -46,11 +47,12 @@ impl FailingCopies {
         self.members.lock().remove(&replica);
     }
 
-    /// The members to which copies have been failing for a while, and why.
+    /// The members to which copies have been failing for a while, and why. One failure is none: the member may have got what it
+    /// lacked from the log since.
     pub(crate) fn all(&self) -> Vec<(ReplicaId, String)> {
         let mut members = self.members.lock();
         members.retain(|_, failing| failing.last.elapsed() < FAILED_FOR);
-        let lasting = members.iter().filter(|(_, failing)| failing.since.elapsed() >= FAILING_FOR);
+        let lasting = members.iter().filter(|(_, failing)| failing.last.duration_since(failing.since) >= FAILING_FOR);
         lasting.map(|(replica, failing)| (*replica, failing.why.clone())).collect()
     }
 }
@@ -79,4 +81,22 @@ fn recent(members: &Mutex<BTreeMap<ReplicaId, Instant>>, within: Duration) -> Ve
     let mut members = members.lock();
     members.retain(|_, last| last.elapsed() < within);
     members.keys().copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_are_failing_only_while_they_are_tried() {
+        let (failing, replica) = (FailingCopies::default(), ReplicaId(7));
+        assert!(failing.failed(replica, "no reply"));
+        tokio::time::advance(FAILING_FOR * 2).await;
+        assert_eq!(failing.all(), []);
+        assert!(!failing.failed(replica, "no reply"));
+        assert_eq!(failing.all(), [(replica, "no reply".to_owned())]);
+        tokio::time::advance(FAILED_FOR).await;
+        failing.failed(replica, "no reply");
+        assert_eq!(failing.all(), [], "what failed long ago has ended");
+    }
 }
