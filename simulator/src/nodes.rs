@@ -14,7 +14,7 @@ use terrane_types::versions::{FEATURE_LEVEL_OLDEST, Levels};
 
 use crate::context::Context;
 use crate::numbers;
-use crate::plan::Plan;
+use crate::plan::{Plan, master_address};
 use crate::trace::{self, chain};
 
 /// The data directory of nodes; every simulated host has its own disk.
@@ -28,11 +28,6 @@ const RESTART_PAUSE: Duration = Duration::from_millis(500);
 pub const REPLICATION: usize = 3;
 /// How often servers report to the master.
 pub const REPORT_EVERY: Duration = Duration::from_millis(250);
-
-/// The address of a master.
-pub fn master_address(host: &str) -> String {
-    format!("{host}:7600")
-}
 
 /// The address of a region server.
 pub fn address(host: &str) -> String {

@@ -13,7 +13,6 @@ use rand::{Rng, SeedableRng};
 
 use crate::fault::draw::{self, Fault, PlannedFault};
 use crate::kind::Kind;
-use crate::nodes;
 use crate::planted::Needed;
 
 /// The hosts of the region servers; a run has the first three, four or five of them.
@@ -155,7 +154,7 @@ impl Plan {
     /// Their addresses.
     #[must_use]
     pub fn masters(&self) -> Vec<String> {
-        self.master_hosts().iter().map(|host| nodes::master_address(host)).collect()
+        self.master_hosts().iter().map(|host| master_address(host)).collect()
     }
 
     /// The hosts of all processes: servers and masters.
@@ -168,6 +167,12 @@ impl Plan {
     pub fn server_hosts(&self) -> &'static [&'static str] {
         &SERVERS[..self.servers]
     }
+}
+
+/// The address of a master.
+#[must_use]
+pub fn master_address(host: &str) -> String {
+    format!("{host}:7600")
 }
 
 const fn milliseconds(ms: u64) -> Duration {

@@ -70,3 +70,21 @@ pub fn strike_clock(host: &'static str, what: ClockFault) {
 pub fn heal_clock(host: &'static str) {
     sim::set_clock(host, 0, 0);
 }
+
+/// How a host crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// The disk forgets what was not synced. If it is silent, peers see no closed connections.
+    PowerCut { silent: bool },
+    /// The process ends; the disk keeps everything.
+    Kill,
+}
+
+impl Crash {
+    pub fn strike(self, sim: &mut turmoil::Sim<'static>, host: &'static str) {
+        sim.crash(host);
+        if matches!(self, Crash::PowerCut { .. }) {
+            terrane_env::sim::power_cut(host, terrane_env::sim::random_tear());
+        }
+    }
+}

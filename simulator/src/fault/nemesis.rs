@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::draw::{Aim, Damage, DiskFault, Fault, LinkFault, MASTER_NODE, PlannedFault, Target};
 use super::links::Links;
-use super::machine;
+use super::machine::{self, Crash};
 use super::staged::{LogDamage, LostSync, Place, Staged};
 use crate::context::Context;
 use crate::scenario::{CAPTIVE, HOSTS};
@@ -563,24 +563,6 @@ impl Nemesis {
         nodes.retain(|node| Some(*node) != self.damaged);
         nodes.iter().for_each(|node| Crash::PowerCut { silent: false }.strike(sim, node));
         nodes.iter().for_each(|node| sim.bounce(*node));
-    }
-}
-
-/// How a host crashes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Crash {
-    /// The disk forgets what was not synced. If it is silent, peers see no closed connections.
-    PowerCut { silent: bool },
-    /// The process ends; the disk keeps everything.
-    Kill,
-}
-
-impl Crash {
-    fn strike(self, sim: &mut Sim, host: Host) {
-        sim.crash(host);
-        if matches!(self, Crash::PowerCut { .. }) {
-            terrane_env::sim::power_cut(host, terrane_env::sim::random_tear());
-        }
     }
 }
 

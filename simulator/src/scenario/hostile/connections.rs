@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turmoil::net::TcpStream;
 
 use super::Shared;
-use crate::nodes::master_address;
+use crate::plan::master_address;
 use crate::scenario::play::{CAPTIVE, below, pause};
 
 const CLIENTS: usize = 3;
