@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use terrane_engine::RegionContents;
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, RegionDescriptor, ServerId};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::departures::{Departure, Departures, ELSEWHERE, Stage};
 use super::peers::{CALL_TIMEOUT, Client, PAUSES, answer};
@@ -27,6 +27,8 @@ const REST_BYTES: u64 = 1 << 20;
 const REST_TIME_MAX: Duration = Duration::from_secs(3);
 /// Deadline of a call while the region is frozen. Each can be repeated, and requests wait for it.
 const FROZEN_CALL_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long other members may take to answer once a majority has said yes.
+const OTHERS_MAX: Duration = Duration::from_millis(50);
 /// A region whose time is further ahead of this server's clock does not move. Clocks of leaders differ by as much.
 const AHEAD_MAX_MS: u64 = 500;
 /// How long the other group may take to adopt the region before it is asked to refuse it.
@@ -168,8 +170,8 @@ impl Departures {
         }
     }
 
-    /// Asks the members of the other group; returns their answers. Once the region is frozen, requests wait for it: then the
-    /// answers of a majority that says yes are enough, and a member that is slow or away holds nothing up.
+    /// Asks the members of the other group; returns their answers. Once the region is frozen, requests wait for it: when a
+    /// majority has said yes, the others have a moment left, so that one that is slow or away holds nothing up.
     async fn ask_majority(
         &self,
         departure: &Departure,
@@ -181,11 +183,13 @@ impl Departures {
         let asked = servers.iter().map(|server| self.stage_at(departure, *server, contents, within));
         let mut asked: FuturesUnordered<_> = asked.collect();
         let (mut answers, mut yes) = (Vec::with_capacity(servers.len()), 0);
-        while let Some(answer) = asked.next().await {
+        // Each call ends by itself before.
+        let mut until = Instant::now() + 2 * within;
+        while let Ok(Some(answer)) = timeout_at(until, asked.next()).await {
             yes += usize::from(answer.as_ref().is_ok_and(&says_yes));
             answers.push(answer);
             if yes > servers.len() / 2 && within == FROZEN_CALL_TIMEOUT {
-                break;
+                until = until.min(Instant::now() + OTHERS_MAX);
             }
         }
         answers
@@ -249,7 +253,12 @@ impl Departures {
                     return Err(End::GiveUp(error.to_string()));
                 }
                 Err(Error::Invalid(invalid)) => return Err(End::GiveUp(invalid.what)),
-                Err(_) => tokio::time::sleep(PAUSES.0).await,
+                Err(_) => {
+                    // The leader may be a member that has not fetched everything yet, or one that leads only now.
+                    let staged = |reply: &v1::StageRegionReply| reply.staged;
+                    self.ask_majority(departure, &servers, &request.contents, FROZEN_CALL_TIMEOUT, staged).await;
+                    tokio::time::sleep(PAUSES.0).await;
+                }
             }
         }
     }

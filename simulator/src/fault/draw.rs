@@ -470,7 +470,13 @@ mod tests {
 
     #[test]
     fn seeds_draw_every_kind_of_fault_and_no_other() {
-        let plan = |seed| faults(&mut StdRng::seed_from_u64(seed), 3, Duration::from_secs(20));
+        let until = Duration::from_secs(20);
+        let plan = |seed| {
+            let rng = &mut StdRng::seed_from_u64(seed);
+            let mut planned = faults(rng, 3, until);
+            planned.push(master_isolation(rng, until));
+            planned
+        };
         let drawn: BTreeSet<&str> =
             (0..1_000).flat_map(plan).map(|planned: PlannedFault| planned.fault.name()).collect();
         assert_eq!(drawn, NAMES.iter().copied().collect());
