@@ -78,6 +78,9 @@ pub struct MasterContext {
     pub journal: Journal,
     /// Whether this master leads.
     pub leadership: Leadership,
+    /// Held while the members of the masters' group are changed: a master that returns without its directory and a change of
+    /// the set both look at the members first.
+    pub changing_members: tokio::sync::Mutex<()>,
     /// What is seen of the servers and not written down.
     pub observed: Arc<Observed>,
     /// Calls to the region servers.
@@ -118,6 +121,7 @@ impl MasterContext {
         Self {
             journal,
             leadership,
+            changing_members: tokio::sync::Mutex::default(),
             observed,
             orders,
             groups_per_server,

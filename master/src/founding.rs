@@ -175,11 +175,12 @@ impl<'a> Roll<'a> {
     fn hear(&mut self, place: usize, reply: v1::FoundingReply) -> Result<(), FoundingError> {
         let address = || self.own.peers[place].clone();
         if let Some(running) = Running::of(&reply) {
-            let Some(seat) = running.at(self.address) else {
+            if running.at(self.address).is_none() {
                 let masters = running.masters.into_iter().map(|seat| seat.address).collect();
                 return Err(FoundingError::Running { address: address(), own: self.address.to_owned(), masters });
-            };
-            let is_as_founded = self.own.peers.get(seat.place()).is_some_and(|own| own == self.address);
+            }
+            let masters = running.masters.iter().map(|seat| (seat.place(), &seat.address));
+            let is_as_founded = masters.eq(self.own.peers.iter().enumerate());
             if !is_as_founded || reply.peers != self.own.peers {
                 self.founded = Some(Outcome::Running(running));
                 return Ok(());

@@ -137,7 +137,7 @@ impl Joining {
         };
         let masters: Vec<&str> = running.masters.iter().map(|seat| seat.address.as_str()).collect();
         tracing::info!(
-            "waiting to be added to the masters {} as {}, with `terrane admin --masters {join} set-masters LIST`",
+            "waiting to be added to the masters {} as {}, with `terrane admin set-masters LIST --masters {join}`",
             masters.join(","),
             self.address
         );

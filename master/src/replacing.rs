@@ -16,6 +16,7 @@ use terrane_raft::{MemberProgress, MembersError};
 use terrane_types::{Error, Invalid, ReplicaId, ServerId};
 use tokio::time::Instant;
 
+use crate::catalog::masters::MasterSet;
 use crate::context::MasterContext;
 
 use crate::journal::{Group, Journal};
@@ -38,9 +39,9 @@ pub async fn step(
 ) -> Result<v1::ReplaceReply, Error> {
     context.leadership.admit(Instant::now()).await?;
     let journal = &context.journal;
+    let _one_at_a_time = context.changing_members.lock().await;
     journal.learn_members();
-    if journal.read(|catalog| catalog.masters().is_adding(master)) {
-        let message = format!("master {master} is being added");
+    if let Some(message) = journal.read(|catalog| changing(catalog.masters(), place, master)) {
         return Err(Error::Unavailable { message, retry_after: RETRY_AFTER });
     }
     let seated = journal.peers().address_at(place);
@@ -57,6 +58,15 @@ pub async fn step(
     take_in(journal, master).await?;
     tracing::info!(master, place, "a master has taken the place of one whose directory was lost");
     Ok(v1::ReplaceReply { master, is_voter: true })
+}
+
+/// Why a master has to wait for the change of the set that is under way.
+fn changing(set: &MasterSet, place: usize, master: u64) -> Option<String> {
+    if set.is_adding(master) {
+        return Some(format!("master {master} is being added"));
+    }
+    let removes = set.change.iter().flat_map(|change| &change.remove).any(|seat| seat.place() == place);
+    removes.then(|| format!("the master at place {place} is being removed"))
 }
 
 async fn take_in(journal: &Journal, master: u64) -> Result<(), Error> {
@@ -175,6 +185,8 @@ fn votes(group: &Group, master: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::masters::MastersChange;
+    use crate::seats::Seat;
 
     fn member(number: u64, voter: bool, alive: bool) -> MemberProgress {
         let (replica, server) = (ReplicaId(number), ServerId(number));
@@ -193,5 +205,17 @@ mod tests {
         let members = [member(1, true, true), member(10, true, false)];
         assert!(former(&members, 2).unwrap_err().to_string().contains("master 10 has replaced master 2"));
         assert!(matches!(former(&members, 9), Err(MembersError::Later { .. })));
+    }
+
+    #[test]
+    fn a_master_that_is_being_added_or_removed_does_not_return_meanwhile() {
+        let seat = |number: u64| Seat { number, address: format!("{number}:1") };
+        let change = MastersChange { add: vec![seat(12)], remove: vec![seat(3)], undo: false, since_ms: 0 };
+        let set = MasterSet { version: 0, seats: vec![seat(1), seat(2), seat(3)], change: Some(change) };
+        assert!(changing(&set, place_of(3), 0).unwrap().contains("being removed"));
+        assert!(changing(&set, place_of(3), 19).unwrap().contains("being removed"));
+        assert!(changing(&set, place_of(12), 12).unwrap().contains("being added"));
+        assert_eq!(changing(&set, place_of(2), 18), None);
+        assert_eq!(changing(&MasterSet { change: None, ..set }, place_of(3), 19), None);
     }
 }

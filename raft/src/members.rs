@@ -128,9 +128,16 @@ impl Replica {
             self.change(&metrics, promote, remove)?
         };
         let Some(change) = change else { return self.check_confirmed() };
-        if let Some(learner) = promote {
-            self.until_caught_up(learner).await?;
-        }
+        let change = match promote {
+            Some(learner) => {
+                self.until_caught_up(learner).await?;
+                // The voters may have changed meanwhile.
+                let metrics = self.metrics.borrow_watched();
+                self.change(&metrics, promote, remove)?
+            }
+            None => Some(change),
+        };
+        let Some(change) = change else { return self.check_confirmed() };
         terrane_env::buggify_pause!("a change of members waits after its checks").await;
         let changed = self.raft.change_membership(change, false);
         self.committed(changed).await
@@ -160,6 +167,8 @@ impl Replica {
         for learner in learners {
             self.until_caught_up(learner).await?;
         }
+        // One that has caught up may have gone since.
+        self.check_quorum(&self.metrics.borrow_watched(), &wanted, &BTreeSet::new())?;
         terrane_env::buggify_pause!("a change of all voters waits after its checks").await;
         let changed = self.raft.change_membership(ChangeMembers::ReplaceAllVoters(wanted), false);
         self.committed(changed).await

@@ -1,6 +1,7 @@
 //! `admin masters` and `admin set-masters`: lists the masters, and changes which ones the cluster has. The JSON output is part
 //! of the grammar.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 
@@ -109,8 +110,10 @@ async fn until_changed(admin: &Admin, masters: &[String]) -> Result<bool, Failur
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    let now = admin.describe_masters(masters).await.during("look at the masters")?;
-    Ok(now.add.is_empty() && now.remove.is_empty())
+    let now = admin.status().await.during("look at the masters")?.masters;
+    let (now, wanted): (BTreeSet<&str>, BTreeSet<&str>) =
+        (now.iter().map(|master| master.address.as_str()).collect(), masters.iter().map(String::as_str).collect());
+    Ok(now == wanted)
 }
 
 pub(super) fn master_line(master: &MasterInfo) -> MasterLine {

@@ -25,11 +25,15 @@ struct Run {
 pub async fn perform(context: &MasterContext) -> Result<(), Error> {
     let mut backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
     let mut run = Run::default();
-    while let Some(step) = decide(context, &run) {
+    loop {
+        let one_at_a_time = context.changing_members.lock().await;
+        let Some(step) = decide(context, &run) else { break };
         terrane_env::buggify_pause!("a change of the masters waits between two steps").await;
         context.leadership.confirm().await?;
         context.journal.learn_members();
-        match carry_out(context, &step, &mut run).await {
+        let made = carry_out(context, &step, &mut run).await;
+        drop(one_at_a_time);
+        match made {
             Ok(()) => {
                 context.end_wait(Subject::Masters);
                 backoff = Backoff::new(RETRY_FIRST, RETRY_MAX);
@@ -70,6 +74,9 @@ async fn carry_out(context: &MasterContext, step: &Next, run: &mut Run) -> Resul
         Next::Learn { number } => {
             // A restart must find the new masters before it can have them confirm anything.
             context.journal.write_checkpoint().await;
+            if let Some(why) = context.journal.checkpoint_issue() {
+                return Err(format!("a checkpoint of the catalog: {why}"));
+            }
             context.journal.peers().learn([ServerId(*number)].into_iter());
             group.add_learner(ReplicaId(*number), ServerId(*number)).await.map_err(refused)?;
         }
