@@ -84,10 +84,6 @@ impl MasterConfig {
         if !self.peers.is_empty() && !self.join.is_empty() {
             return Err("--peers founds a cluster, and --join waits to be added to one; give only one of them".into());
         }
-        let own = self.advertise.as_ref().unwrap_or(&self.listen);
-        if !self.join.is_empty() && self.join.iter().all(|master| master == own) {
-            return Err("--join names only this process; name masters of the running cluster".into());
-        }
         if self.advertise.is_none() && is_wildcard(&self.listen) {
             return Err(format!(
                 "{} is a wildcard address that others cannot connect to; set --advertise",
@@ -155,7 +151,6 @@ mod tests {
         };
         assert!(refused(|config| config.replication = 2).contains("1, 3 or 5"));
         assert!(refused(|config| config.groups_per_server = 0).contains("at least one"));
-        assert!(refused(|config| config.join = vec![config.listen.clone()]).contains("only this process"));
         assert!(refused(|config| config.listen = "0.0.0.0:7600".into()).contains("--advertise"));
         let peers = |names: &[&str]| names.iter().map(|name| format!("{name}:1")).collect::<Vec<_>>();
         let even = MasterConfig { peers: peers(&["a", "b"]), ..MasterConfig::default() }.check().unwrap_err();

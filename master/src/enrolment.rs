@@ -20,6 +20,10 @@ pub async fn enrol(config: &MasterConfig, address: &str, calls: &PeerCalls) -> R
     let is_new = !Identity::exists(&config.data_dir).await?;
     let identity = if is_new && !config.join.is_empty() {
         Identity::check_directory(&config.data_dir).await?;
+        if config.join.iter().all(|master| master == address) {
+            let what = "--join names only this process; name masters of the running cluster";
+            return Err(StartError::Settings(what.to_owned()));
+        }
         let identity = calls.joining().joined().await;
         identity.store(&config.data_dir).await?;
         tracing::info!(master = identity.number, cluster = %identity.cluster, "this process is added to the masters");

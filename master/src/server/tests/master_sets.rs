@@ -165,6 +165,9 @@ async fn masters_that_cannot_be_added_are_refused_with_what_would_work() {
     .await;
     assert!(refused.contains("waits to be added to another cluster (127.0.0.1:1)"), "{refused}");
     waiting.abort();
+    let alone = MasterConfig { join: vec![mixed.addresses[2].clone()], ..mixed.config(2) };
+    let refused = Master::start(alone).await.err().unwrap();
+    assert!(refused.to_string().contains("--join names only this process"), "{refused}");
     other.end().await;
     mixed.end().await;
 }
