@@ -16,6 +16,7 @@ use crate::backoff::Backoff;
 use crate::catalog::{Catalog, CatalogEdit, Outcome, Refusal};
 use crate::machine::CatalogMachine;
 use crate::peers::Peers;
+use crate::seats::place_of;
 
 /// How long an edit may wait until this master leads its group, which takes one election after its start.
 const LEADING_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -186,6 +187,12 @@ impl Journal {
     pub fn redirect(&self) -> Error {
         let status = self.group.status();
         self.peers.redirect(status.term, status.leader.map(|(_, server)| server))
+    }
+
+    /// The address of the present leader, if it is known.
+    pub fn leader_address(&self) -> Option<String> {
+        let (_, leader) = self.group.status().leader?;
+        self.peers.address_at(place_of(leader.0))
     }
 
     /// A redirect as soon as another master leads, or one without a leader after a time.

@@ -16,6 +16,7 @@ use terrane_proto::hello::{self, Identity};
 use terrane_proto::leadership;
 use terrane_proto::v1::{self, region_server_client::RegionServerClient};
 use terrane_proto::{MESSAGE_BYTES_MAX, error};
+use terrane_raft::RECOVERY_TERMS;
 use terrane_types::{
     Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
@@ -36,9 +37,6 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Timeout of a look at a replica.
 const INSPECT_TIME_MAX: Duration = Duration::from_secs(2);
-/// By how many terms a recovered group is ahead of the lost members, times the version of its members: should they return and
-/// elect a leader, the group's leader has the later term, and that of a second recovery a later one again.
-const RECOVERY_TERMS: u64 = 1 << 20;
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Redirects followed in one round, so that two servers that redirect to each other cannot loop.
 const REDIRECTS_MAX: usize = 4;
@@ -186,6 +184,7 @@ impl Orders {
             hello,
             group: group.0,
             replica: replica.0,
+            // A second recovery is ahead of the first by as much again.
             above_term: seen.saturating_add(entry.version.saturating_mul(RECOVERY_TERMS)),
             members: entry.members.keys().map(|member| member.0).collect(),
         };

@@ -91,6 +91,7 @@ pub fn state(context: &MasterContext) -> v1::MasterStateReply {
         members: status.members.values().map(|server| server.0).collect(),
         versions: Some(context.versions.said()),
         is_learner: !status.voters.contains(&status.replica),
+        leader: context.journal.leader_address().unwrap_or_default(),
     }
 }
 

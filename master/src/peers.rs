@@ -179,8 +179,16 @@ impl Peers {
 
     /// How another master stands; `None` if it does not answer.
     pub async fn state(&self, place: usize) -> Option<v1::MasterStateReply> {
-        let (mut client, hello) = (self.client(place)?, self.hello());
-        answer(client.master_state(v1::MasterStateRequest { hello })).await
+        self.ask_state(self.client(place)?).await
+    }
+
+    /// The same of a master at an address that another one named.
+    pub async fn state_at(&self, address: &str) -> Option<v1::MasterStateReply> {
+        self.ask_state(MasterPeersClient::new(terrane_env::net::channel(address).ok()?)).await
+    }
+
+    async fn ask_state(&self, mut client: MasterPeersClient<Channel>) -> Option<v1::MasterStateReply> {
+        answer(client.master_state(v1::MasterStateRequest { hello: self.hello() })).await
     }
 
     /// Asks the other masters for the next step of taking the place of a lost master, until the leader has answered.
@@ -205,18 +213,19 @@ impl Peers {
     }
 
     /// Asks the process at an address what it is, or makes it the master with a number among these.
-    pub async fn join(&self, address: &str, number: u64, masters: &[Seat]) -> Option<v1::JoinReply> {
-        let mut client = MasterPeersClient::new(terrane_env::net::channel(address).ok()?);
+    ///
+    /// # Errors
+    /// Why there is no answer: what the process has refused, or that none listens there.
+    pub async fn join(&self, address: &str, number: u64, masters: &[Seat]) -> Result<v1::JoinReply, String> {
+        let channel = terrane_env::net::channel(address).map_err(|invalid| invalid.to_string())?;
+        let mut client = MasterPeersClient::new(channel);
         let cluster_id = Bytes::copy_from_slice(&self.identity.cluster.0);
         let masters = masters.iter().map(wire).collect();
         let call = client.join(v1::JoinRequest { cluster_id, number, masters });
         match tokio::time::timeout(JOIN_MAX, call).await {
-            Ok(Ok(reply)) => Some(reply.into_inner()),
-            Ok(Err(status)) => {
-                tracing::debug!(address, error = status.message(), "a process does not answer as a master");
-                None
-            }
-            Err(_) => None,
+            Ok(Ok(reply)) => Ok(reply.into_inner()),
+            Ok(Err(status)) => Err(status.message().to_owned()),
+            Err(_) => Err(format!("no answer within {} s", JOIN_MAX.as_secs())),
         }
     }
 

@@ -8,9 +8,11 @@
 //! Invariants: numbers of a place go up, since they contain an index of the log, and the newest takes the place; a
 //! replica that answers is not replaced.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use terrane_proto::v1;
 use terrane_raft::{MemberProgress, MembersError};
 use terrane_types::{Error, Invalid, ReplicaId, ServerId};
@@ -169,11 +171,21 @@ pub async fn was_removed(journal: &Journal) -> bool {
 /// Whether a leader knows this master as no member of the group any more.
 async fn is_removed(journal: &Journal) -> bool {
     let (peers, group) = (journal.peers(), journal.group());
-    let states = futures::future::join_all(peers.other_places().into_iter().map(|place| peers.state(place))).await;
-    let lacks = |state: &v1::MasterStateReply| state.leads && !state.members.contains(&peers.own());
     // One that is being added is no member yet when it starts, and has no log.
     let was_member = peers.is_founder() || group.status().last_index > 0;
-    was_member && states.iter().flatten().any(lacks)
+    if !was_member {
+        return false;
+    }
+    let states = join_all(peers.other_places().into_iter().map(|place| peers.state(place))).await;
+    let lacks = |state: &v1::MasterStateReply| state.leads && !state.members.contains(&peers.own());
+    if states.iter().flatten().any(lacks) {
+        return true;
+    }
+    // The leader may have been added while this master was away; one that it knows names it.
+    let known = peers.addresses();
+    let leaders: BTreeSet<&str> = states.iter().flatten().map(|state| state.leader.as_str()).collect();
+    let added = leaders.into_iter().filter(|leader| !leader.is_empty() && known.iter().all(|known| known != leader));
+    join_all(added.map(|leader| peers.state_at(leader))).await.iter().flatten().any(lacks)
 }
 
 fn votes(group: &Group, master: u64) -> bool {

@@ -42,6 +42,8 @@ pub(crate) struct Scanner {
     consistency: Consistency,
     small: bool,
     timeout: Duration,
+    /// Since when it has waited for a block. Opening a stream is no progress: a server may refuse each at once.
+    waits_since: Option<Instant>,
     source: Option<Source>,
 }
 
@@ -88,6 +90,7 @@ impl Scanner {
             consistency: options.consistency,
             small,
             timeout: options.timeout_of(table),
+            waits_since: None,
             source: None,
         }
     }
@@ -134,7 +137,8 @@ impl Scanner {
     pub(crate) async fn advance(&mut self, rows: &mut Vec<RowData>) -> Result<(), Error> {
         let (core, target) = (Arc::clone(&self.core), Arc::clone(&self.target));
         let call = core.router.observer.begin(CallKind::Scan, &target, 0)?;
-        let mut progress = Progress::new(Risk::READ, self.timeout);
+        let since = *self.waits_since.get_or_insert_with(Instant::now);
+        let mut progress = Progress::since(since, Risk::READ, self.timeout);
         let span = tracing::debug_span!("call", kind = "scan", table = %target.table);
         let mut advance = Advance { scanner: self, rows };
         let result = core.router.call(&target, &mut advance, &mut progress).instrument(span).await;
@@ -179,6 +183,7 @@ impl Scanner {
         let region = place.as_ref().map_or_else(meta_region, |place| place.region.clone());
         self.target.saw_schema_version(block.schema_version);
         let accepted = self.cursor.accept(&region, block, &self.wanted, rows);
+        self.waits_since = None;
         if let Some(place) = &place {
             self.core.router.answered_read(place, self.consistency);
         }

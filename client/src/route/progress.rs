@@ -36,7 +36,12 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(risk: Risk, timeout: Duration) -> Self {
-        let (started, deadline) = (Instant::now(), after(timeout));
+        Self::since(Instant::now(), risk, timeout)
+    }
+
+    /// The progress of a call that continues what was begun at an earlier time, which counts.
+    pub(crate) fn since(started: Instant, risk: Risk, timeout: Duration) -> Self {
+        let deadline = after(timeout.saturating_sub(started.elapsed()));
         Self {
             risk,
             tries: 0,

@@ -35,7 +35,7 @@ const ROUND_WAIT_MIN: Duration = Duration::from_millis(50);
 const ROUND_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How long a master may take to answer a read before the read goes to the next one too.
 const HEDGE_WAIT: Duration = Duration::from_millis(300);
-/// Masters of one cluster; more addresses are refused.
+/// Masters that a client is given or remembers: more are refused, and newly named ones replace others.
 const MASTERS_MAX: usize = 16;
 
 /// Whether a call to a master may be repeated.
@@ -52,10 +52,12 @@ pub(crate) enum Kind {
 /// The masters of one cluster.
 #[derive(Debug)]
 pub(crate) struct Masters {
-    /// The configured masters, then those that others named.
+    /// The configured masters and those that others named.
     masters: RwLock<Vec<(String, MasterClient<Channel>)>>,
     /// The one to try first.
     first: AtomicUsize,
+    /// Counts the places that were given to newly named masters.
+    next_replaced: AtomicUsize,
     boot: u64,
     /// `None` only until the first call has found the cluster out.
     cluster: Option<ClusterId>,
@@ -92,18 +94,29 @@ impl Masters {
                 masters.len()
             )));
         }
-        Ok(Self { masters: RwLock::new(masters), first: AtomicUsize::new(0), boot, cluster: None })
+        let (first, next_replaced) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Ok(Self { masters: RwLock::new(masters), first, next_replaced, boot, cluster: None })
     }
 
     /// The place of the master at an address that another master named.
     fn place_of(&self, address: &str) -> Option<usize> {
         let mut masters = self.masters.write();
-        let known = masters.iter().position(|(known, _)| known == address);
-        if known.is_none() && masters.len() < MASTERS_MAX {
-            masters.push((address.to_owned(), client(address).ok()?));
+        if let Some(known) = masters.iter().position(|(known, _)| known == address) {
+            return Some(known);
+        }
+        let named = (address.to_owned(), client(address).ok()?);
+        if masters.len() < MASTERS_MAX {
+            masters.push(named);
             return Some(masters.len() - 1);
         }
-        known
+        // Masters that were removed make room. The one that answered last is kept: it may lead.
+        let kept = self.first.load(Ordering::Relaxed);
+        let replaced = (self.next_replaced.fetch_add(1, Ordering::Relaxed)..)
+            .map(|turn| turn % MASTERS_MAX)
+            .find(|place| *place != kept)
+            .expect("there is more than one place");
+        masters[replaced] = named;
+        Some(replaced)
     }
 
     /// Notes the masters that another one named, for when those that were configured are gone.
@@ -406,6 +419,18 @@ mod tests {
         assert_eq!(masters.call(Kind::Change, Duration::from_secs(5), first_redirects).await.unwrap(), 7);
         assert_eq!((asked.into_inner(), masters.masters.read()[1].0.as_str()), (2, "b:1"));
         assert_eq!(masters.first.into_inner(), 1, "the next call begins there");
+    }
+
+    #[tokio::test]
+    async fn masters_that_were_removed_make_room_for_new_ones() {
+        let masters = Masters::new("kept:1", 1).unwrap();
+        for number in 0..3 * MASTERS_MAX {
+            let address = format!("h{number}:1");
+            masters.learn(std::slice::from_ref(&address));
+            let known: Vec<String> = masters.masters.read().iter().map(|(known, _)| known.clone()).collect();
+            assert!(known.contains(&address) && known.len() <= MASTERS_MAX, "{known:?}");
+            assert_eq!(known[0], "kept:1", "the master that answered last stays");
+        }
     }
 
     #[test]

@@ -46,9 +46,7 @@ impl Catalog {
         if known.group == to {
             return Err(Refusal::Invalid(format!("region {region} is in group {to} already")));
         }
-        if let Some((id, _)) = self.moves.of_region(region)
-            && !terrane_env::planted!("a region moves twice at a time")
-        {
+        if let Some((id, _)) = self.moves.of_region(region) {
             return Err(Refusal::Changed(format!("region {region} is already moving (move-{id})")));
         }
         match self.groups.get(to) {

@@ -4,18 +4,20 @@
 use std::collections::BTreeMap;
 
 use terrane_proto::v1;
+use terrane_raft::MemberProgress;
 use terrane_types::{Error, GroupId, Invalid, ServerId, TableId};
 
 use super::planner::{self, Step};
 use super::spread::{RegionStep, ServerShare, Spread};
 use super::world::{Condition, World};
 use crate::catalog::changes::{ChangeReason, ChangeState};
-use crate::catalog::masters::MastersEdit;
+use crate::catalog::masters::{MasterSet, MastersEdit};
 use crate::catalog::moves::MoveId;
 use crate::catalog::servers::Servers;
 use crate::catalog::tables::TableState;
 use crate::catalog::{Catalog, CatalogEdit, REPLICATIONS};
 use crate::context::MasterContext;
+use crate::procedures::masters_change;
 
 /// The server that an administrator names by its number or address.
 pub fn resolve(servers: &Servers, name: &str) -> Result<ServerId, Error> {
@@ -222,8 +224,24 @@ pub async fn cancel(context: &MasterContext, id: &str) -> Result<(), Error> {
     {
         return Err(invalid(format!("the region of move-{id} is being handed over, which ends by itself in a moment")));
     }
+    if id == "masters" {
+        let members = context.journal.group().members();
+        context.journal.read(|catalog| refuse_made(catalog.masters(), &members))?;
+    }
     let edit = context.journal.read(|catalog| cancellation(catalog, id))?;
     context.journal.record(&edit).await.map(drop)
+}
+
+/// Refuses to undo a change of the masters when the new set votes already.
+fn refuse_made(set: &MasterSet, members: &[MemberProgress]) -> Result<(), Error> {
+    if masters_change::is_made(set, members) {
+        return Err(invalid(
+            "the new set of masters votes already, so the change is made, and it ends by itself; to go back, name the former \
+             masters with `terrane admin set-masters`"
+                .to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// The edit that undoes a procedure.
@@ -232,7 +250,7 @@ pub fn cancellation(catalog: &Catalog, id: &str) -> Result<CatalogEdit, Error> {
     if id == "masters" {
         let set = catalog.masters();
         set.change.as_ref().ok_or_else(unknown)?;
-        // If a new master votes already, the change is made.
+        // If the new set votes by the time that this is recorded, the change is made all the same.
         return Ok(CatalogEdit::Masters(MastersEdit::Undo { version: set.version }));
     }
     let (kind, number) = id.rsplit_once('-').ok_or_else(unknown)?;

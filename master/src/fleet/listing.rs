@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use terrane_proto::v1;
+use terrane_raft::MemberProgress;
 use terrane_types::{GroupId, ServerId, TableId};
 
 use crate::catalog::Catalog;
@@ -12,7 +13,7 @@ use crate::catalog::servers::Drain;
 use crate::catalog::tables::TableState;
 use crate::context::{MasterContext, Subject};
 use crate::observed::Observations;
-use crate::procedures::{intents, member_change};
+use crate::procedures::{intents, masters_change, member_change};
 use crate::seats::Seat;
 
 /// All unfinished procedures: those of groups, tables, members and regions, then drains.
@@ -56,7 +57,7 @@ fn procedure(
         Subject::Table(table) => Some(table_info(catalog, table, blank)?),
         Subject::Members(group) => members_info(catalog, observed, group, blank, wall_ms),
         Subject::Move(id) => move_info(context, catalog, id, blank, wall_ms),
-        Subject::Masters => masters_info(catalog, blank, wall_ms),
+        Subject::Masters => masters_info(catalog, &context.journal.group().members(), blank, wall_ms),
     }
 }
 
@@ -149,7 +150,12 @@ fn move_info(
     })
 }
 
-fn masters_info(catalog: &Catalog, blank: v1::ProcedureInfo, wall_ms: u64) -> Option<v1::ProcedureInfo> {
+fn masters_info(
+    catalog: &Catalog,
+    members: &[MemberProgress],
+    blank: v1::ProcedureInfo,
+    wall_ms: u64,
+) -> Option<v1::ProcedureInfo> {
     let set = catalog.masters();
     let change = set.change.as_ref()?;
     let list = |seats: &[Seat]| seats.iter().map(|seat| seat.address.as_str()).collect::<Vec<_>>().join(",");
@@ -159,7 +165,7 @@ fn masters_info(catalog: &Catalog, blank: v1::ProcedureInfo, wall_ms: u64) -> Op
         subject: format!("from {} to {}", list(&set.seats), list(&set.after())),
         state: if change.undo { "undoing" } else { "changing" }.to_owned(),
         since_ms: wall_ms.saturating_sub(change.since_ms),
-        cancellable: !change.undo,
+        cancellable: !change.undo && !masters_change::is_made(set, members),
         ..blank
     })
 }

@@ -87,9 +87,9 @@ async fn check_added(context: &MasterContext, add: &[String]) -> Result<(), Erro
     let start = |address: &str| format!("start it with `terrane master --listen {address} --join {known}`");
     let replies = join_all(add.iter().map(|address| peers.join(address, 0, &[]))).await;
     for (address, reply) in add.iter().zip(replies) {
-        let Some(reply) = reply else {
-            return Err(invalid(format!("no master answers at {address}; {} and an empty directory", start(address))));
-        };
+        let reply = reply.map_err(|why| {
+            invalid(format!("no master answers at {address} ({why}); {} and an empty directory", start(address)))
+        })?;
         check_process(context, address, &reply, &start(address)).map_err(invalid)?;
     }
     Ok(())

@@ -169,9 +169,6 @@ fn longest(survivors: &[Survivor]) -> Option<&Survivor> {
         let found = &survivor.found;
         (found.last_term, found.last_index, found.applied, std::cmp::Reverse(survivor.replica))
     };
-    if terrane_env::planted!("the survivor with the shortest log is chosen") {
-        return with_log.min_by_key(by_log);
-    }
     with_log.max_by_key(by_log)
 }
 

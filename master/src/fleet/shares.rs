@@ -35,7 +35,8 @@ pub fn spread(catalog: &Catalog, observed: &Observations, loads: &LoadAverages, 
             group: moving.unwrap_or(known.group),
             bytes: view.map_or(0, |view| view.bytes),
             units: loads.of(known.region).unwrap_or(0.0),
-            rests: moving.is_some() || rests(catalog, entry, wall_ms),
+            pinned: moving.is_some() || is_fresh(catalog, entry, wall_ms),
+            rests: has_moved(catalog, known.region, wall_ms),
         };
         (known.region, share)
     };
@@ -57,18 +58,21 @@ pub fn spread(catalog: &Catalog, observed: &Observations, loads: &LoadAverages, 
     spread
 }
 
-/// Whether a region is left where it is for now.
+/// Whether a region is left as it is for now.
 pub fn rests(catalog: &Catalog, entry: &RegionEntry, wall_ms: u64) -> bool {
-    let known = &entry.descriptor;
-    let is_recent = |since_ms: u64, within_ms: u64| wall_ms < since_ms.saturating_add(within_ms);
-    let table = catalog.tables().get(known.table);
-    table.is_none_or(|table| table.state != TableState::Enabled)
-        || is_recent(entry.since_ms, FRESH_MS)
-        || moved_at(catalog, known.region).is_some_and(|ended_ms| is_recent(ended_ms, rest_ms()))
+    is_fresh(catalog, entry, wall_ms) || has_moved(catalog, entry.descriptor.region, wall_ms)
 }
 
-fn moved_at(catalog: &Catalog, region: RegionId) -> Option<u64> {
-    catalog.moves().ended().rev().find(|ended| ended.region == region).map(|ended| ended.ended_ms)
+/// Whether a region, or its table, was changed a moment ago.
+fn is_fresh(catalog: &Catalog, entry: &RegionEntry, wall_ms: u64) -> bool {
+    let table = catalog.tables().get(entry.descriptor.table);
+    table.is_none_or(|table| table.state != TableState::Enabled) || wall_ms < entry.since_ms.saturating_add(FRESH_MS)
+}
+
+/// Whether a region's last move ended so recently that it rests.
+fn has_moved(catalog: &Catalog, region: RegionId, wall_ms: u64) -> bool {
+    let ended = catalog.moves().ended().rev().find(|ended| ended.region == region);
+    ended.is_some_and(|ended| wall_ms < ended.ended_ms.saturating_add(rest_ms()))
 }
 
 /// Why no region may move now: where leaderships are about to go, the shares of servers say nothing.

@@ -7,8 +7,10 @@
 //! not matter: a group has its replicas
 //! where the other planner puts them.
 //!
-//! Invariants: every step makes the whole more even, so a plan ends and nothing goes back and forth; a region that moved
-//! rests; nothing is planned while servers come or go, or while replicas and leaderships are being spread.
+//! Invariants: every step makes the whole more even, so a plan ends; no region moves twice in one plan; nothing is planned
+//! while servers come or go, or while replicas and leaderships are being spread. Requests and bytes change all the time, so
+//! a region that moved rests, or it could go back and forth. The number of regions does not: where more servers have joined
+//! a moment after others, regions that rest move too if no other can, or the new servers would wait for their share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +48,9 @@ pub struct RegionShare {
     pub bytes: u64,
     /// Rows and KiB per second that it is asked for.
     pub units: f64,
-    /// Whether it may not move now: it moves, or it has moved, split or merged a moment ago.
+    /// Whether it may not move now: it moves, or it has been created, split or merged a moment ago.
+    pub pinned: bool,
+    /// Whether it has moved a while ago.
     pub rests: bool,
 }
 
@@ -316,11 +320,13 @@ impl Planning {
         };
         let may_move = |region: &RegionShare| {
             let group = self.spread.groups.get(&region.group);
-            !region.rests && group.is_some_and(|group| group.leader == from && group.ready)
+            let may_go = !region.pinned && (!region.rests || measure == Measure::Regions);
+            may_go && group.is_some_and(|group| group.leader == from && group.ready)
         };
         let candidates = self.spread.regions.iter().filter(|(_, region)| may_move(region) && fits(region));
-        let gains = candidates.map(|(id, region)| (self.gain(region, from, to), *id, region));
-        let (gain, id, region) = gains.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))?;
+        let gains = candidates.map(|(id, region)| (!region.rests, self.gain(region, from, to), *id, region));
+        let best = gains.max_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(b.2.cmp(&a.2)));
+        let (_, gain, id, region) = best?;
         let (from, to) = ((region.group, from), (to_group, to));
         let why = self.why(measure, from.1, to.1);
         Some((gain, RegionStep { region: id, epoch: region.epoch, from, to, merge_with: None, why }))
@@ -386,7 +392,7 @@ impl Planning {
         self.shares.entry(step.from.1).or_default().remove(region);
         self.shares.entry(step.to.1).or_default().add(region);
         region.group = step.to.0;
-        region.rests = true;
+        region.pinned = true;
     }
 }
 

@@ -116,9 +116,8 @@ async fn take(context: &MasterContext, seat: &Seat) -> Result<(), String> {
         master.number = latest(&members, master.place()).unwrap_or(master.number);
     }
     let address = &seat.address;
-    let Some(reply) = peers.join(address, seat.number, &masters).await else {
-        return Err(format!("the process at {address}, which does not answer"));
-    };
+    let reply = peers.join(address, seat.number, &masters).await;
+    let reply = reply.map_err(|why| format!("the process at {address}, which does not take its number: {why}"))?;
     match (reply.waits, reply.number == seat.number && reply.cluster_id == peers.cluster().0.as_slice()) {
         (_, true) => Ok(()),
         (true, false) => Err(format!("the process at {address}, to store its number")),

@@ -58,9 +58,7 @@ pub enum Next {
 pub fn next(set: &MasterSet, known: &Known<'_>) -> Option<Next> {
     let change = set.change.as_ref()?;
     let voters = voters(known.members);
-    let places: BTreeSet<usize> = voters.iter().map(|voter| place_of(*voter)).collect();
-    let is_as_before = places == set.seats.iter().map(Seat::place).collect();
-    if change.undo && is_as_before {
+    if change.undo && !votes(set, known.members) {
         return Some(undo(change, known, voters));
     }
     Some(advance(set, change, known, &voters))
@@ -120,6 +118,17 @@ fn hand_over(known: &Known<'_>, voters: &BTreeSet<u64>, target: &BTreeSet<u64>) 
         Some(heir) => Next::Transfer { to: heir.server.0 },
         None => Next::Wait { what: "a master that stays, to take over the leadership".to_owned() },
     }
+}
+
+/// Whether the change under way can no longer be undone, by the members of the group as its leader sees them.
+pub fn is_made(set: &MasterSet, members: &[MemberProgress]) -> bool {
+    set.change.is_some() && !members.is_empty() && votes(set, members)
+}
+
+/// Whether others vote than before the change.
+fn votes(set: &MasterSet, members: &[MemberProgress]) -> bool {
+    let places = voters(members).into_iter().map(place_of);
+    places.collect::<BTreeSet<_>>() != set.seats.iter().map(Seat::place).collect()
 }
 
 fn voters(members: &[MemberProgress]) -> BTreeSet<u64> {

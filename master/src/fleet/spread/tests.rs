@@ -24,7 +24,7 @@ fn shares(spread: &Spread, out: &mut String) {
     writeln!(out, "{}", lines.join(", ")).unwrap();
 }
 
-/// `servers s1,s2`, `group g1 s1`, `regions r1-r9 g1 t1 mib=10 units=100 rests`.
+/// `servers s1,s2`, `group g1 s1`, `regions r1-r9 g1 t1 mib=10 units=100 rests pinned`.
 #[test]
 fn plans() {
     terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/fleet/spread/testdata"), || {
@@ -49,6 +49,7 @@ fn plans() {
                             group: GroupId(line.number(2)),
                             bytes: line.argument("mib").map_or(0, number) << 20,
                             units: f64::from(u32::try_from(line.argument("units").map_or(0, number)).unwrap()),
+                            pinned: line.words.contains(&"pinned"),
                             rests: line.words.contains(&"rests"),
                         };
                         spread.regions.insert(RegionId(region), share);
@@ -85,7 +86,8 @@ fn any_spread() -> impl Strategy<Value = Spread> {
                     group: GroupId(group + 1),
                     bytes: mib << 20,
                     units: f64::from(units),
-                    rests: rests == 0,
+                    pinned: rests == 0,
+                    rests: rests == 1,
                 };
                 (RegionId(id), share)
             })
@@ -102,7 +104,7 @@ proptest! {
         let moved: BTreeSet<RegionId> = steps.iter().map(|step| step.region).collect();
         prop_assert_eq!(moved.len(), steps.len());
         prop_assert!(Planning::of(&after).total() <= Planning::of(&spread).total() + 1e-9);
-        prop_assert!(plan(&after).0.is_empty(), "what has moved rests");
+        prop_assert!(plan(&after).0.is_empty(), "what has moved stays");
     }
 
     #[test]
@@ -113,6 +115,7 @@ proptest! {
             group: GroupId(1),
             bytes: 100 << 20,
             units: 100.0,
+            pinned: false,
             rests: false,
         };
         let groups = |server| (GroupId(server), GroupShare { leader: ServerId(server), ready: true });

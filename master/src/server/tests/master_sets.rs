@@ -202,7 +202,7 @@ async fn a_change_whose_processes_are_gone_can_be_undone() {
         let listed = crate::fleet::listing::procedures(context);
         listed
             .into_iter()
-            .find(|procedure| procedure.id == "masters" && procedure.waits_for.contains("does not answer"))
+            .find(|procedure| procedure.id == "masters" && procedure.waits_for.contains("does not take its number"))
     })
     .await;
     crate::fleet::intents::cancel(context, "masters").await.unwrap();
