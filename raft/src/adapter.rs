@@ -20,10 +20,14 @@ use tokio::sync::Notify;
 
 use crate::entry::{self, Sequence};
 use crate::erased::{Answers, Machine};
+use crate::lineage::lineage;
 use crate::log::store::Store;
 use crate::log::{GroupLog, Mark};
 use crate::types::{Applied, Entry, LogId, StoredMembership, Types, term_of};
 use crate::{AppliedEntry, StagedCopy};
+
+/// In what entries are compared by, the number of the lineage is above the id of the group.
+const LINEAGE_SHIFT: u32 = 40;
 
 /// Entries handed to the state machine in one call.
 const APPLY_ENTRIES_MAX: usize = 256;
@@ -266,7 +270,9 @@ impl Adapter {
             return;
         };
         for entry in &entries {
-            terrane_env::witness!("a group's entry", [self.log.group().0, entry.index], digest(entry));
+            // Entries of members that a recovered group has lost are not the group's.
+            let of = lineage(entry.term) << LINEAGE_SHIFT | self.log.group().0;
+            terrane_env::witness!("a group's entry", [of, entry.index], digest(entry));
         }
         let answers = self.machine.apply(&entries).await;
         let (answered, count) = (answers.len(), entries.len());

@@ -37,6 +37,7 @@ mod handover;
 mod host;
 mod lagging;
 mod lease;
+mod lineage;
 mod log;
 mod members;
 mod network;
@@ -70,6 +71,7 @@ pub use error::{Error, MembersError, OpenError, ProposeError};
 pub use group::Group;
 pub use group_host::GroupHost;
 pub use host::Host;
+pub use lineage::RECOVERY_TERMS;
 #[cfg(feature = "interleave")]
 pub use log::interleavings;
 pub use log::{LoggedGroup, check_log};

@@ -5,8 +5,10 @@
 //! the only member: it is sent a configuration with itself alone as if a leader of a later term had written it, and elects
 //! itself. Everything in its log is kept, committed or not.
 //!
-//! Members that were lost must not return with their old directories before they are told that they have left: a majority of
-//! them would still be one by the old configuration.
+//! Members that were lost may return all the same, and a majority of them is still one by the old configuration. So a
+//! recovery skips so many terms that no election reaches them, and the survivor refuses to hear anyone whose term is that far
+//! behind: it answers no vote and takes no entries. It does not tell its own term either, or the next election of the lost
+//! members would begin from there. They can only go on among themselves, until their servers are told that they have left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -52,7 +54,8 @@ pub struct Inspection {
 /// The order to recover a group from one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
-    /// The replica becomes leader in a later term than this one, which the lost members do not reach.
+    /// The replica becomes leader in a later term than this one: at least [`RECOVERY_TERMS`](crate::RECOVERY_TERMS) above that
+    /// of the lost members.
     pub above_term: u64,
     /// The members that the order was given for. A late order does not break the majority of others.
     pub members: BTreeSet<ReplicaId>,
@@ -97,7 +100,7 @@ impl Replica {
     fn check_recovery(&self, order: &Recovery) -> Result<(), MembersError> {
         let found = self.inspect();
         let group = self.spec.group;
-        if found.has_leader && !terrane_env::planted!("a group that has a leader is recovered") {
+        if found.has_leader {
             let what = format!("group {group} has a leader; replace its members instead of recovering it");
             return Err(MembersError::Refused { what });
         }

@@ -240,11 +240,14 @@ impl Edge {
     fn behind(&self, header: &Header, error: Error) -> Error {
         let Error::StaleEpoch { current, .. } = &error else { return error };
         let Some(ours) = current.iter().find(|ours| ours.region == header.region) else { return error };
-        let is_here = self.host.group(ours.group).is_some();
+        let here = self.host.group(ours.group).map(|group| group.status().is_leader);
         match ours.epoch.cmp(&header.epoch) {
             std::cmp::Ordering::Greater => error,
-            // It is a note of where the region went, and the caller has been told already.
-            std::cmp::Ordering::Equal if !is_here => Error::StaleEpoch { region: header.region, current: Vec::new() },
+            // It is a note of where the region went, and the caller has been told already. If that group is led here, the region
+            // was split or merged there since, and the note of that is gone: the map knows.
+            std::cmp::Ordering::Equal if here != Some(false) => {
+                Error::StaleEpoch { region: header.region, current: Vec::new() }
+            }
             _ => self
                 .not_yet(ours.group, || format!("region {} is not yet at epoch {} here", header.region, header.epoch)),
         }

@@ -31,7 +31,7 @@ impl NewestLeadership {
     /// [`Error::NotLeader`] of the masters' group.
     pub fn admit(&self, number: u64) -> Result<(), Error> {
         let newest = self.0.load(Ordering::Relaxed);
-        if number == 0 || number >= newest || terrane_env::planted!("the orders of a deposed master are followed") {
+        if number == 0 || number >= newest {
             return Ok(());
         }
         tracing::warn!(number, newest, "refusing an order of a master that no longer leads");

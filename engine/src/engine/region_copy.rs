@@ -188,6 +188,13 @@ impl Engine {
             let record = RegionRecord { point, ..record };
             let region = Arc::new(taken.opened(&record));
             terrane_env::buggify_pause!("an adopted region waits before its record").await;
+            // A region that left may be back before its departure is recorded. Nothing more of its former self may be.
+            let former = engine.regions.lock().get(&region.key()).cloned();
+            if let Some(former) = former {
+                engine.finish_split_here(&former).await?;
+                let held = former.lock_record().await;
+                former.retire(&held);
+            }
             if let Err(error) = engine.append(Record::Region(record)).await {
                 taken.in_doubt();
                 return Err(error);

@@ -29,6 +29,7 @@ use crate::copies::receiving::Offered;
 use crate::entry;
 use crate::handover::DECLINED;
 use crate::lagging::LOG_FULL;
+use crate::lineage;
 use crate::log::Role;
 use crate::registry::Registry;
 use crate::replica::Replica;
@@ -237,6 +238,12 @@ async fn find(groups: &Registry, group: GroupId, replica: ReplicaId) -> Option<A
 }
 
 async fn ask(local: &Replica, message: Message) -> Message {
+    if let Some(term) = sent_in(&message)
+        && lineage::is_lost(term, local.log.voted_term())
+        && !terrane_env::planted!("a recovered group hears its lost members")
+    {
+        return Message::Failed("the group was recovered without this member".to_owned());
+    }
     match message {
         Message::Append(request, bound) => {
             *local.leader_heard.lock() = Instant::now();
@@ -313,6 +320,19 @@ async fn ask(local: &Replica, message: Message) -> Message {
         | Message::ClockTold { .. }
         | Message::Failed(_) => Message::Failed("a reply where a request was expected".to_owned()),
     }
+}
+
+/// The term of the leader or candidate that sends a request, where a request says it.
+fn sent_in(message: &Message) -> Option<u64> {
+    let vote = match message {
+        Message::Append(request, _) => &request.vote,
+        Message::Vote(request) | Message::PreVote(request) => &request.vote,
+        Message::Transfer(request) => request.from_leader(),
+        Message::Offer(offer) => &offer.vote,
+        Message::Install { vote, .. } => vote,
+        _ => return None,
+    };
+    Some(vote.leader_id.term)
 }
 
 /// A refusal in the candidate's own term: this member has voted for another in it, or has the longer log.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use terrane_raft::{GroupSpec, LogConfig, MembersError, ProposeError, Recovery};
+use terrane_raft::{GroupSpec, LogConfig, MembersError, ProposeError, RECOVERY_TERMS, Recovery};
 use terrane_types::{ReplicaId, ServerId};
 
 use crate::support::{Cluster, GROUP, PATIENCE, eventually, replica};
@@ -233,5 +233,41 @@ async fn a_group_whose_majority_is_lost_is_recovered_from_one_survivor_and_grows
     }
     write(&cluster, &mut expected, "three again").await;
     cluster.all_of_have(&[3, 4, 5], GROUP, &expected).await;
+    cluster.stop_all().await;
+}
+
+/// A majority of the old configuration is back: it elects a leader of its own, and asks the survivor, which was a member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_that_return_after_their_group_was_recovered_do_not_depose_it() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.create_on(GROUP, &[1, 2, 3]).await;
+    let mut expected = Vec::new();
+    write(&cluster, &mut expected, "before").await;
+    cluster.all_of_have(&[1, 2, 3], GROUP, &expected).await;
+    cluster.stop(1).await;
+    cluster.stop(2).await;
+    let group = cluster.group(3, GROUP);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while group.inspect().has_leader {
+        assert!(tokio::time::Instant::now() < deadline, "the leader is gone");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    let members = (1..=3).map(|server| replica(GROUP, server)).collect();
+    group.recover_alone(&Recovery { above_term: RECOVERY_TERMS, members }).await.unwrap();
+    write(&cluster, &mut expected, "alone").await;
+    let term = group.status().term;
+    cluster.run(1).await;
+    cluster.run(2).await;
+    // By then they have asked all members of the old configuration for their votes.
+    let lost = [cluster.group(1, GROUP), cluster.group(2, GROUP)];
+    while !lost.iter().any(|group| group.status().is_leader) {
+        assert!(tokio::time::Instant::now() < deadline, "the lost members elect a leader");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(lost.iter().all(|group| group.status().term < RECOVERY_TERMS), "they have not learned the group's term");
+    let status = group.status();
+    assert!(status.is_leader && status.term == term, "{status:?}");
+    let outcome = group.propose(b"both there".to_vec()).await;
+    assert!(outcome.is_ok(), "{outcome:?}");
     cluster.stop_all().await;
 }

@@ -55,6 +55,9 @@ pub struct GroupMachine {
     this: Weak<GroupMachine>,
     /// Held while the group's part of the state is recorded.
     recording: tokio::sync::Mutex<()>,
+    /// Held while the departure of regions is recorded, and while a region is taken in, which may be one of them. Taken after the
+    /// other two; held for I/O only.
+    returning: tokio::sync::Mutex<()>,
     /// Held while an entry is applied and while a region is frozen, so that a durable point never lies inside an entry. Never
     /// held by anything that waits for an apply.
     boundary: tokio::sync::Mutex<()>,
@@ -118,6 +121,7 @@ impl GroupMachine {
             arrivals,
             this: this.clone(),
             recording: tokio::sync::Mutex::new(()),
+            returning: tokio::sync::Mutex::new(()),
             boundary,
             inner,
             evaluator,
@@ -246,6 +250,12 @@ impl GroupMachine {
             self.put_on_disk(hosted.region).await?;
         }
         let index = point.index;
+        // What came back meanwhile is not discarded.
+        let _returning = self.returning.lock().await;
+        let discarded: Vec<RegionId> = {
+            let inner = self.inner.lock();
+            discarded.into_iter().filter(|region| inner.discarded.contains(region)).collect()
+        };
         if discarded.is_empty() {
             self.engine.record_group(self.group, point).await?;
         } else {

@@ -127,6 +127,12 @@ impl Arrivals {
         if slot.has(source, encoded) {
             return Ok(Staging { staged: true, bytes: total });
         }
+        // A request of an earlier round that arrives late must not remove the files of this one.
+        let is_outdated = slot.source == source
+            && RegionContents::decode(&slot.contents).is_some_and(|newer| newer.point().index > contents.point().index);
+        if is_outdated {
+            return Ok(Staging::default());
+        }
         let dir = self.dir(id, source);
         let bytes = self.fetch((id, source), &contents, &dir, holders, patience).await?;
         if bytes < total {

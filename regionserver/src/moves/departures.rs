@@ -275,6 +275,7 @@ impl Departure {
     }
 
     pub(super) fn set_stage(&self, stage: Stage, detail: &str) {
+        tracing::debug!(region = %self.hosted.region, to = %self.to, ?stage, detail, "a move of a region");
         let mut progress = self.progress.lock();
         (progress.stage, progress.detail) = (stage, detail.to_owned());
     }

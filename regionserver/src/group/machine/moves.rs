@@ -126,6 +126,10 @@ impl GroupMachine {
         staged: StagedRegion,
     ) -> Reply {
         let was = contents.point();
+        // The region may have left this group before, and its departure may not be recorded yet: that must not discard what
+        // comes back.
+        let _returning = self.returning.lock().await;
+        self.inner.lock().discarded.retain(|region| *region != state.descriptor.region);
         let forgets = terrane_env::planted!("an adopted region forgets its window");
         let point = DurablePoint {
             group: self.group,
