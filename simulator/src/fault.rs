@@ -6,6 +6,8 @@ pub mod draw;
 #[cfg(feature = "sim")]
 mod links;
 #[cfg(feature = "sim")]
+mod loss;
+#[cfg(feature = "sim")]
 mod machine;
 #[cfg(feature = "sim")]
 pub mod nemesis;

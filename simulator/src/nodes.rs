@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError};
-use terrane_types::versions::{FEATURE_LEVEL_OLDEST, Levels};
+use terrane_types::versions::{FEATURE_LEVEL_OLDEST, LEVEL_OF_MOVES, Levels};
 
 use crate::context::Context;
 use crate::numbers;
 use crate::plan::{Plan, master_address};
 use crate::trace::{self, chain};
+use crate::verdict::Failure;
 
 /// The data directory of nodes; every simulated host has its own disk.
 const DATA: &str = "/data";
@@ -24,8 +25,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long a server looks for a master before it exits and the supervisor restarts it.
 const REGISTER_TIMEOUT: Duration = Duration::from_secs(3);
 const RESTART_PAUSE: Duration = Duration::from_millis(500);
-/// Replicas of each group.
-pub const REPLICATION: usize = 3;
+/// The start of a server at which the former build is started by mistake. By then the new one may have written files.
+const FALLS_BACK: u32 = 3;
+const FEATURE_LEVEL: &str = "terrane_server_feature_level";
+const ADOPTED: &str = "terrane_server_regions_adopted_total";
 /// How often servers report to the master.
 pub const REPORT_EVERY: Duration = Duration::from_millis(250);
 
@@ -74,7 +77,8 @@ async fn run_master(host: &'static str, boot: u32, context: Context) -> turmoil:
         groups_per_server: context.plan.groups_per_server,
         report_every: REPORT_EVERY,
         replace_after: context.plan.replace_after,
-        levels: levels(boot, &context.plan),
+        // Servers alone start the former build by mistake.
+        levels: levels(boot.min(FALLS_BACK - 1), &context.plan),
         ..MasterConfig::default()
     };
     let master = match Master::start(config).await {
@@ -89,20 +93,46 @@ async fn run_master(host: &'static str, boot: u32, context: Context) -> turmoil:
 
 /// The feature levels of a process at this start.
 fn levels(boot: u32, plan: &Plan) -> Levels {
-    let before = Levels::as_of(FEATURE_LEVEL_OLDEST).filter(|_| plan.rolls_out && boot == 1);
-    before.unwrap_or(Levels::BUILD)
+    let is_before = plan.rolls_out && boot == 1 || falls_back(boot, plan);
+    Levels::as_of(FEATURE_LEVEL_OLDEST).filter(|_| is_before).unwrap_or(Levels::BUILD)
+}
+
+/// Whether a server is started with the former build by mistake.
+const fn falls_back(boot: u32, plan: &Plan) -> bool {
+    plan.falls_back && boot == FALLS_BACK
 }
 
 async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil::Result {
+    let has_lost_its_disk = context.state.degraded() == Some(host);
+    let known = if has_lost_its_disk { 0.0 } else { context.state.most(host, FEATURE_LEVEL) };
+    let is_outdated = falls_back(boot, &context.plan) && known >= f64::from(LEVEL_OF_MOVES);
     let server = match start_server(host, boot, &context.plan).await {
+        Err(error @ (StartError::Register(_) | StartError::Identity(_))) if falls_back(boot, &context.plan) => {
+            if is_outdated && matches!(error, StartError::Register(_)) {
+                let what = format!("{host} does not know that its build is too old until a master says so: {error}");
+                context.state.fail(Failure { what, about: vec![host.to_owned()] });
+            }
+            context.state.may_exit(host);
+            return exit(host, &context, &error).await;
+        }
+        Ok(_) if is_outdated => {
+            let what = format!("{host} starts a build of level {FEATURE_LEVEL_OLDEST} at level {known}");
+            context.state.fail(Failure { what, about: vec![host.to_owned()] });
+            return Ok(());
+        }
         Ok(server) => server,
         Err(error) => return exit(host, &context, &error).await,
     };
+    let is_former = levels(boot, &context.plan) != Levels::BUILD;
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     context.state.serves(host);
     loop {
         let numbers = numbers::read(&server.registry());
         context.watch.check_resources(host, &numbers, &context.state);
+        if is_former && numbers.get(ADOPTED).is_some_and(|adopted| *adopted > 0.0) {
+            let what = format!("a region moved to {host}, whose build of level {FEATURE_LEVEL_OLDEST} knows no moves");
+            context.state.fail(Failure { what, about: vec![host.to_owned()] });
+        }
         context.state.show(host, boot, numbers);
         if context.watch.wants_digests() {
             context.watch.compare(host, &server.digests().await, &context.state);
@@ -136,7 +166,7 @@ async fn start_server(host: &str, boot: u32, plan: &Plan) -> Result<RegionServer
     };
     loop {
         match RegionServer::start(config.clone()).await {
-            Err(StartError::Register(error)) => {
+            Err(StartError::Register(error)) if !falls_back(boot, plan) => {
                 trace::note(format_args!("{host} does not start: {error}"));
                 tokio::time::sleep(RESTART_PAUSE).await;
             }

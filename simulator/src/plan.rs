@@ -13,12 +13,15 @@ use rand::{Rng, SeedableRng};
 
 use crate::fault::draw::{self, Fault, PlannedFault};
 use crate::kind::Kind;
+
 use crate::planted::Needed;
 
 /// The hosts of the region servers; a run has the first three, four or five of them.
 pub const SERVERS: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
 /// The hosts of the masters; a run has the first one or all of them.
 pub const MASTERS: [&str; 3] = ["master", "m2", "m3"];
+/// Replicas of each group.
+pub const REPLICATION: usize = 3;
 /// Separates the plan's random numbers from those of turmoil, which uses the seed itself.
 const STREAM: u64 = 0x7065_7272_616e_6500;
 
@@ -29,6 +32,21 @@ const NEEDED_STREAM: u64 = 0x6461_6d61_6765_6400;
 const LOST_SYNCS: usize = 4;
 /// Isolations of masters in a run with several.
 const MASTER_FAULTS: usize = 2;
+
+/// What the operator does most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A bit of everything.
+    Mixed,
+    /// Moves regions, also one region twice at a time.
+    Moves,
+    /// Splits regions and merges them again.
+    Merges,
+}
+
+/// Fault points of moves that runs which need moves pass in any case, each once in so many passes.
+const POINTS_OF_MOVES: [(&str, u64); 3] =
+    [("an adoption is proposed late", 3), ("an adoption is given up early", 3), ("an adoption's answer is lost", 5)];
 
 /// The parameters of one run.
 #[derive(Clone, Debug)]
@@ -43,6 +61,14 @@ pub struct Plan {
     /// Whether a new build is rolled out: processes begin at the feature level before this build's, and each reaches this
     /// build's when it restarts.
     pub rolls_out: bool,
+    /// Whether servers start the former build by mistake when the new one is rolled out.
+    pub falls_back: bool,
+    /// What the operator does most.
+    pub work: Work,
+    /// Whether two servers are lost at once when everything is healed, and their groups recovered.
+    pub loses_majority: bool,
+    /// Fault points that fire whatever the seed drew, each once in so many passes.
+    pub aimed: Vec<(&'static str, u64)>,
     /// Number of region servers.
     pub servers: usize,
     /// Initial regions of a table.
@@ -85,6 +111,10 @@ impl Plan {
             seed,
             masters: 1,
             rolls_out: false,
+            falls_back: false,
+            work: Work::Mixed,
+            loses_majority: false,
+            aimed: Vec::new(),
             scenario: scenario.unwrap_or(drawn),
             tick: milliseconds(*[2, 5, 5, 10].choose(rng).expect("not empty")),
             latency_min: milliseconds(rng.random_range(0..=2)),
@@ -113,7 +143,14 @@ impl Plan {
             plan = plan.with_masters(rng);
         }
         plan.rolls_out = rng.random_bool(0.2);
+        plan.falls_back = plan.rolls_out && rng.random_bool(0.5);
+        plan.work = *[Work::Mixed, Work::Mixed, Work::Mixed, Work::Moves, Work::Merges].choose(rng).expect("not empty");
+        plan.loses_majority = rng.random_bool(0.2) && !plan.damages_a_disk() && !plan.rolls_out;
         plan
+    }
+
+    fn damages_a_disk(&self) -> bool {
+        self.faults.iter().any(|planned| matches!(planned.fault, Fault::Damage { .. }))
     }
 
     /// The plan with three masters, and faults of them.
@@ -134,8 +171,18 @@ impl Plan {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 self.faults.push(draw::damage(&mut rng, self.servers, self.until, what));
             }
+            Needed::LostMajority => {
+                self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
+                (self.loses_majority, self.rolls_out) = (true, false);
+            }
             Needed::Masters => self = self.with_masters(&mut rng),
-            Needed::RollOut => self.rolls_out = true,
+            Needed::RollOut => (self.rolls_out, self.falls_back) = (true, true),
+            Needed::Moves => (self.work, self.aimed) = (Work::Moves, POINTS_OF_MOVES.to_vec()),
+            Needed::Merges => self.work = Work::Merges,
+            Needed::Replacements => {
+                self.servers = self.servers.max(REPLICATION + 1);
+                self.replace_after = Duration::from_secs(2);
+            }
             Needed::LostSyncs(of) => {
                 let lost = (0..LOST_SYNCS).map(|_| draw::lost_sync(&mut rng, self.servers, self.until, of));
                 self.faults.extend(lost);

@@ -31,12 +31,38 @@ impl PlantedBug {
 pub enum Needed {
     /// Several masters.
     Masters,
-    /// A new build that is rolled out.
+    /// A new build that is rolled out, and the former one that is started again by mistake.
     RollOut,
+    /// Many moves of regions, some of which are undone while the other group takes the region in.
+    Moves,
+    /// Many splits and merges.
+    Merges,
+    /// Groups that lose their majority and are recovered.
+    LostMajority,
+    /// Replicas that are replaced.
+    Replacements,
     /// Damage of the disk of one server.
     Damage(Damage),
     /// Syncs of a file that fail.
     LostSyncs(SyncedFile),
+}
+
+impl Needed {
+    /// Those that a run can be asked for by name.
+    pub const NAMED: [(&'static str, Needed); 6] = [
+        ("masters", Needed::Masters),
+        ("roll-out", Needed::RollOut),
+        ("moves", Needed::Moves),
+        ("merges", Needed::Merges),
+        ("lost-majority", Needed::LostMajority),
+        ("replacements", Needed::Replacements),
+    ];
+
+    /// The one with a name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Needed> {
+        Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, needed)| *needed)
+    }
 }
 
 /// The bugs that only such a fault shows.
@@ -44,10 +70,30 @@ const NEEDS: &[(&str, Needed)] = &[
     ("a damaged block is served", Needed::Damage(Damage::BitRot)),
     ("damage to the log passes for a torn tail", Needed::Damage(Damage::LogBitRot)),
     ("a master looks up without asking the leader", Needed::Masters),
-    ("the orders of a deposed master are followed", Needed::Masters),
     ("the level rises while a process is away", Needed::RollOut),
     ("a server does not store the level of its cluster", Needed::RollOut),
     ("a region moves before all servers can", Needed::RollOut),
+    ("a refused move is adopted", Needed::Moves),
+    ("a move is undone without asking", Needed::Moves),
+    ("a replayed creation brings a moved region back", Needed::Moves),
+    ("a region moves while its table changes", Needed::Moves),
+    ("a move leaves the rest behind", Needed::Moves),
+    ("an adopted region forgets its window", Needed::Moves),
+    ("the id of a move is used again", Needed::Moves),
+    ("a frozen region takes writes", Needed::Moves),
+    ("a merge forgets the window of one side", Needed::Merges),
+    ("a merge leaves the memtables of one side", Needed::Merges),
+    ("a merge judges both sides by one history", Needed::Merges),
+    ("a merged region continues from the lower epoch", Needed::Merges),
+    ("a merge forgets that one side forgot a client", Needed::Merges),
+    ("a recovery does not look for a majority", Needed::LostMajority),
+    ("a recovered group hears its lost members", Needed::LostMajority),
+    ("a lost member's leader counts", Needed::LostMajority),
+    ("a copy lacks a file", Needed::Replacements),
+    ("an installed copy lacks a region", Needed::Replacements),
+    ("a copy counts before the log has a record of it", Needed::Replacements),
+    ("a change of members ends before its vote", Needed::Replacements),
+    ("a replica is removed while its group changes", Needed::Replacements),
     ("a failed sync of the log is ignored", Needed::LostSyncs(SyncedFile::Log)),
     ("a restart trusts bytes that a failed sync left", Needed::LostSyncs(SyncedFile::Log)),
     ("a restart trusts a manifest that was not synced", Needed::LostSyncs(SyncedFile::Manifest)),
@@ -100,30 +146,23 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("the window is lost at a restart", ONCE, Kind::Counters, false),
     bug("a split forgets the window", ONCE, Kind::Counters, true),
     bug("a merge forgets the window of one side", ONCE, Kind::Counters, false),
-    bug("a merge leaves the memtables of one side", DURABLE, Kind::Rows, false),
+    bug("a merge leaves the memtables of one side", DURABLE, Kind::Batches, false),
     bug("a merge judges both sides by one history", TIMING, Kind::Schema, false),
-    bug("a merged region continues from the lower epoch", EPOCH, Kind::Rows, false),
+    bug("a merged region continues from the lower epoch", EPOCH, Kind::Registers, false),
     bug("a split cuts an atomic prefix", ATOMIC, Kind::Batches, false),
-    bug("a frozen region takes writes", DURABLE, Kind::Rows, false),
-    bug("a move leaves the rest behind", DURABLE, Kind::Rows, false),
+    bug("a frozen region takes writes", DURABLE, Kind::Registers, false),
+    bug("a move leaves the rest behind", DURABLE, Kind::Registers, false),
     bug("an adopted region forgets its window", ONCE, Kind::Counters, false),
-    bug("a refused move is adopted", MAP, Kind::Rows, false),
-    bug("a move is undone without asking", DURABLE, Kind::Rows, false),
-    bug("a region is dropped before others have it", DURABLE, Kind::Rows, false),
-    bug("a replayed creation brings a moved region back", MAP, Kind::Rows, false),
-    bug("the id of a move is used again", MAP, Kind::Rows, false),
-    bug("a region moves twice at a time", MAP, Kind::Rows, false),
+    bug("a refused move is adopted", MAP, Kind::Registers, false),
+    bug("a move is undone without asking", DURABLE, Kind::Registers, false),
+    bug("a replayed creation brings a moved region back", MAP, Kind::Counters, false),
+    bug("the id of a move is used again", MAP, Kind::Registers, false),
     bug("a region moves while its table changes", ALTER, Kind::Schema, false),
-    bug("a group that has a leader is recovered", DURABLE, Kind::Rows, false),
     bug("a recovery does not look for a majority", DURABLE, Kind::Rows, false),
-    bug("the survivor with the shortest log is chosen", DURABLE, Kind::Rows, false),
     bug("a lost member's leader counts", DURABLE, Kind::Rows, false),
-    bug("a rebuilt map ignores epochs", MAP, Kind::Rows, false),
-    bug("a learner becomes a voter before it has caught up", DURABLE, Kind::Rows, false),
-    bug("the members of a group change twice at a time", LIVE, Kind::Rows, false),
+    bug("a recovered group hears its lost members", DURABLE, Kind::Rows, false),
     bug("a change of members ends before its vote", MAP, Kind::Rows, false),
     bug("a replica is removed while its group changes", DURABLE, Kind::Rows, false),
-    bug("the orders of a deposed master are followed", MAP, Kind::Rows, false),
     bug("a master looks up without asking the leader", READ, Kind::Schema, false),
     bug("a merge forgets that one side forgot a client", ONCE, Kind::Counters, false),
     bug("a number under way is settled", ERROR, Kind::Counters, false),
@@ -160,7 +199,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a get reads only the newest file", ATOMIC, Kind::Batches, false),
     bug("the level rises while a process is away", LEVEL, Kind::Rows, false),
     bug("a server does not store the level of its cluster", LEVEL, Kind::Rows, false),
-    bug("a region moves before all servers can", LEVEL, Kind::Rows, false),
+    bug("a region moves before all servers can", LEVEL, Kind::Counters, false),
     bug("a request to the master is not recorded", ONCE, Kind::Schema, true),
     bug("a restarted master forgets its requests", ONCE, Kind::Schema, false),
     bug("an alter ends before its last group", ALTER, Kind::Schema, true),

@@ -22,7 +22,7 @@ use crate::plan::Plan;
 use crate::scenario::{Play, Scenario, scenario};
 use crate::trace::{self, chain};
 use crate::verdict::{Failure, Verdict};
-use crate::watch::{damaged, liveness, status};
+use crate::watch::{damaged, liveness, lost_majority, status};
 
 /// How long the two readings after the first phase may take each, with everything healed.
 const READING_MAX: Duration = Duration::from_secs(30);
@@ -35,6 +35,8 @@ const EPOCH_SECONDS: u64 = 1_767_225_600;
 /// The fault points at which answers are lost.
 const LOST_ANSWERS: [&str; 2] =
     ["a session breaks before its answers are sent", "the answer to a change of a table is lost"];
+/// How long the recovery of groups may take, and the return of the servers that were lost.
+const RECOVERY_MAX: Duration = Duration::from_secs(90);
 /// Segments in flight on a simulated connection. A sender that exceeds it would lose some.
 const TCP_CAPACITY: usize = 65_536;
 
@@ -71,6 +73,7 @@ pub fn run(plan: Plan, until: Option<Duration>) -> (Summary, Verdict) {
     if plan.lost_answers_one_in > 0 {
         LOST_ANSWERS.iter().for_each(|point| terrane_env::sim::aim_fault_point(point, plan.lost_answers_one_in));
     }
+    plan.aimed.iter().for_each(|(point, one_in)| terrane_env::sim::aim_fault_point(point, *one_in));
     if plan.rows_per_request > 0 {
         terrane_env::sim::aim_limit("rows in a request", plan.rows_per_request);
     }
@@ -131,6 +134,9 @@ impl SimulatedRun {
         trace::note(format_args!("healed: reading everything"));
         self.read_everything(["reading-healed", "watcher-healed"], scenario, &mut nemesis)?;
         self.compare_damaged(&mut nemesis)?;
+        if self.context.plan.loses_majority {
+            self.lose_majority(&mut nemesis)?;
+        }
         nemesis.power_cut_of_all(&mut self.sim);
         self.read_everything(["reading-restarted", "watcher-restarted"], scenario, &mut nemesis)
     }
@@ -166,6 +172,23 @@ impl SimulatedRun {
         self.add_client("watcher-damaged", Box::pin(damaged::compare(self.context.clone())));
         self.until_clients_end("the comparison with the damaged server", READING_MAX, |sim| nemesis.tend(sim))?;
         nemesis.stop_damaged(&mut self.sim);
+        Ok(())
+    }
+
+    /// Two servers are lost at once, and their groups recovered; then the two are back.
+    fn lose_majority(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
+        trace::note(format_args!("two servers are lost"));
+        self.add_client("before-the-loss", Box::pin(lost_majority::all_have_everything()));
+        self.until_clients_end("the pause before the loss", READING_MAX, |sim| nemesis.tend(sim))?;
+        let lost = nemesis.lose_some(&mut self.sim);
+        self.add_client("operator-recovering", Box::pin(lost_majority::recover(self.context.clone(), lost)));
+        self.until_clients_end("the recovery of groups", RECOVERY_MAX, |sim| nemesis.tend(sim))?;
+        // The lost servers may elect leaders among themselves and confirm entries that no other server ever sees.
+        terrane_env::sim::ignore_witness("a group's entry");
+        nemesis.bring_back(&mut self.sim, lost);
+        self.add_client("operator-waiting", Box::pin(lost_majority::until_whole(self.context.clone())));
+        self.until_clients_end("the return of the lost servers", RECOVERY_MAX, |sim| nemesis.tend(sim))?;
+        terrane_env::sim::compare_witnesses();
         Ok(())
     }
 

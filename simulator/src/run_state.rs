@@ -34,6 +34,8 @@ struct Inner {
     failure: RefCell<Option<Failure>>,
     /// Processes that exited, each with its host and the reason.
     exits: RefCell<Vec<(&'static str, String)>>,
+    /// Servers that an operator has started by mistake, with the former build.
+    mistaken: RefCell<BTreeSet<&'static str>>,
     /// The server whose disk is damaged: it may refuse to start, and stays down after the first phase.
     degraded: Cell<Option<&'static str>>,
     /// What its log has lost, so that it must not start.
@@ -97,6 +99,16 @@ impl RunState {
     /// The process of this host exited.
     pub fn exit(&self, host: &'static str, why: String) {
         self.inner.exits.borrow_mut().push((host, why));
+    }
+
+    /// The process of this host may exit now: it was started by mistake.
+    pub fn may_exit(&self, host: &'static str) {
+        self.inner.mistaken.borrow_mut().insert(host);
+    }
+
+    /// Whether the process of this host was started by mistake; asked once.
+    pub fn was_mistaken(&self, host: &'static str) -> bool {
+        self.inner.mistaken.borrow_mut().remove(host)
     }
 
     /// The processes that exited since the last call.
@@ -177,6 +189,10 @@ impl RunState {
             trace::note(format_args!("{host} leads the masters"));
             self.inner.leading.set(Some((host, trace::now())));
         }
+        // If it leads again, it counts from then on, as another one would.
+        if !leads && self.leading_master().is_some_and(|(leading, _)| leading == host) {
+            self.inner.leading.set(Some((host, trace::now())));
+        }
     }
 
     /// The master that said last that it leads, and since when it has said so.
@@ -189,6 +205,13 @@ impl RunState {
         let numbers = self.inner.numbers.borrow();
         let newest = numbers.range((host, 0)..=(host, u32::MAX)).next_back();
         newest.and_then(|(_, numbers)| numbers.get(name)).copied().unwrap_or_default()
+    }
+
+    /// The highest of the last values that a metric of a host had at each of its starts.
+    pub fn most(&self, host: &'static str, name: &str) -> f64 {
+        let numbers = self.inner.numbers.borrow();
+        let of_host = numbers.range((host, 0)..=(host, u32::MAX));
+        of_host.filter_map(|(_, numbers)| numbers.get(name)).copied().fold(0.0, f64::max)
     }
 
     /// The sum of a counter over all boots of all nodes. Increments after the last record of a boot are missing, so it is a

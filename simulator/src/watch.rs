@@ -7,6 +7,8 @@
 //!   ([`liveness`]): the master finds nothing wrong, and every region takes a read and a write.
 //! - Then the replicas of every group reach the same applied index and hold the same ([`digests`]), and the servers have
 //!   returned what requests took from their budgets ([`returned`]).
+//! - In some runs two servers are lost with everything else in order, and the operator recovers the groups that have lost their
+//!   majority ([`lost_majority`]).
 //! - A server whose disk was damaged holds what the others hold, or finds the damage ([`damaged`]).
 //! - No node takes more memory than any legal run needs ([`crate::memory`]), and no limited resource exceeds its limit.
 //! - Leaders per term and log entries are compared where they occur (`terrane_env::witness!`).
@@ -15,6 +17,7 @@ pub mod damaged;
 mod digests;
 mod ended;
 pub mod liveness;
+pub mod lost_majority;
 mod returned;
 pub mod status;
 

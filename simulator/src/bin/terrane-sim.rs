@@ -20,7 +20,7 @@ use terrane_simulator::fault::draw::NAMES;
 use terrane_simulator::kind::Kind;
 use terrane_simulator::memory;
 use terrane_simulator::plan::Plan;
-use terrane_simulator::planted::{PLANTED, PlantedBug};
+use terrane_simulator::planted::{Needed, PLANTED, PlantedBug};
 use terrane_simulator::run::{self, Summary};
 use terrane_simulator::trace;
 use terrane_simulator::verdict::{Failure, Verdict};
@@ -34,6 +34,7 @@ const USAGE: &str = "usage: terrane-sim --seed N
   --trace FILE     write the trace to a file
   --wire           with every simulated TCP segment in the trace
   --until SECONDS  stop at this simulated time
+  --need NAME      with masters, roll-out, moves, merges, lost-majority or replacements, whether the seed draws them or not
   --plant NAME     with this planted bug, which the run should find; --plant list names them and their scenarios";
 
 thread_local! {
@@ -49,6 +50,7 @@ struct Arguments {
     wire: bool,
     until: Option<Duration>,
     plant: Option<String>,
+    need: Option<(String, Needed)>,
 }
 
 fn main() {
@@ -84,7 +86,8 @@ fn main() {
     std::panic::set_hook(Box::new(fail_at_panic));
     let plan = Plan::drawn(seed, arguments.scenario);
     let bug = PLANTED.iter().find(|bug| arguments.plant.as_deref() == Some(bug.name));
-    let plan = match bug.and_then(PlantedBug::needs) {
+    let need = arguments.need.as_ref().map(|(_, needed)| *needed);
+    let plan = match need.or_else(|| bug.and_then(PlantedBug::needs)) {
         Some(needed) => plan.with(needed),
         None => plan,
     };
@@ -104,6 +107,11 @@ fn parsed(mut words: impl Iterator<Item = String>) -> Option<(Arguments, u64)> {
             "--trace" => arguments.trace = Some(words.next()?.into()),
             "--wire" => arguments.wire = true,
             "--until" => arguments.until = Some(Duration::try_from_secs_f64(words.next()?.parse().ok()?).ok()?),
+            "--need" => {
+                let name = words.next()?;
+                let needed = Needed::named(&name)?;
+                arguments.need = Some((name, needed));
+            }
             "--plant" => arguments.plant = Some(words.next()?),
             _ => return None,
         }
@@ -146,6 +154,9 @@ fn repeating(seed: u64, arguments: &Arguments) -> String {
     let mut words = format!("--seed {seed}");
     if let Some(scenario) = arguments.scenario {
         words.push_str(&format!(" --scenario {}", scenario.name()));
+    }
+    if let Some((name, _)) = &arguments.need {
+        words.push_str(&format!(" --need {name}"));
     }
     if let Some(bug) = &arguments.plant {
         words.push_str(&format!(" --plant '{bug}'"));

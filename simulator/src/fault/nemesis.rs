@@ -43,7 +43,7 @@ pub struct Nemesis {
     /// What happens later: heals, and further steps of faults.
     later: Vec<(Duration, Act)>,
     /// Hosts that are down.
-    down: BTreeMap<Host, Duration>,
+    pub(super) down: BTreeMap<Host, Duration>,
     /// Hosts whose disk failed or was damaged, which may have made their process end itself.
     failing: BTreeSet<Host>,
     /// The host whose disk was damaged. It stays down after the first phase.
@@ -146,7 +146,7 @@ impl Nemesis {
         let exits = terrane_env::sim::take_exits().into_iter().chain(self.context.state.take_exits());
         for (host, message) in exits {
             trace::note(format_args!("EXIT of {host}: {message}"));
-            if !self.failing.contains(host) {
+            if !self.context.state.was_mistaken(host) && !self.failing.contains(host) {
                 let what = format!("{host} ended itself without a failure of its disk: {message}");
                 self.context.state.fail(Failure { what, about: vec![host.to_owned()] });
             }
@@ -234,7 +234,7 @@ impl Nemesis {
         Watched { acknowledged: state.acknowledged(), led: of(GROUPS_LED), flushes: of(FLUSHES) }
     }
 
-    fn servers(&self) -> &'static [Host] {
+    pub(super) fn servers(&self) -> &'static [Host] {
         self.context.plan.server_hosts()
     }
 

@@ -3,11 +3,13 @@
 
 use std::time::Duration;
 
+use futures::future::join;
 use terrane_client::{Admin, Error, RegionInfo, ServerChange};
 
 use super::play::{below, passes, pause};
 use crate::context::Context;
-use crate::nodes::{REPLICATION, address};
+use crate::nodes::address;
+use crate::plan::{REPLICATION, Work};
 use crate::trace;
 
 /// Longest pause between two works.
@@ -26,14 +28,19 @@ pub async fn maintain(table: &'static str, some_row: impl Fn() -> Vec<u8>, conte
     let admin = client.admin().with_timeout(CALL_MAX);
     context.state.until_ready().await;
     while !context.state.is_over() {
-        pause(PAUSE_MS).await;
-        let done = match below(14) {
-            0 => admin.flush_table(table, |_| {}).await.map(drop),
-            1 => admin.compact_table(table, |_| {}).await.map(drop),
-            2..=4 => merge(&admin, table, &some_row()).await,
-            5 => drain(&admin, &context).await,
-            6..=7 => move_region(&admin, table, &some_row(), &context).await,
-            _ => split(&admin, table, &some_row()).await,
+        let done = match context.plan.work {
+            Work::Mixed => {
+                pause(PAUSE_MS).await;
+                mixed(&admin, table, &some_row(), &context).await
+            }
+            Work::Moves => {
+                pause(PAUSE_MS / 3).await;
+                moves(&admin, table, &some_row(), &context).await
+            }
+            Work::Merges => {
+                pause(PAUSE_MS / 3).await;
+                merges(&admin, table, &some_row()).await
+            }
         };
         match done {
             Err(error) if !passes(&error) => return Err(error),
@@ -41,6 +48,40 @@ pub async fn maintain(table: &'static str, some_row: impl Fn() -> Vec<u8>, conte
         }
     }
     Ok(())
+}
+
+async fn mixed(admin: &Admin, table: &str, at: &[u8], context: &Context) -> Result<(), Error> {
+    match below(14) {
+        0 => admin.flush_table(table, |_| {}).await.map(drop),
+        1 => admin.compact_table(table, |_| {}).await.map(drop),
+        2..=4 => merge(admin, table, at).await,
+        5 => drain(admin, context).await,
+        6..=7 => move_region(admin, table, at, context).await,
+        _ => split(admin, table, at).await,
+    }
+}
+
+async fn moves(admin: &Admin, table: &str, at: &[u8], context: &Context) -> Result<(), Error> {
+    match below(12) {
+        0 => admin.flush_table(table, |_| {}).await.map(drop),
+        1 => merge(admin, table, at).await,
+        2..=3 => split(admin, table, at).await,
+        4..=6 => {
+            // As two operators who do not know of each other.
+            let (one, other) =
+                join(move_region(admin, table, at, context), move_region(admin, table, at, context)).await;
+            one.and(other)
+        }
+        _ => move_region(admin, table, at, context).await,
+    }
+}
+
+async fn merges(admin: &Admin, table: &str, at: &[u8]) -> Result<(), Error> {
+    match below(12) {
+        0 => admin.flush_table(table, |_| {}).await.map(drop),
+        1..=6 => merge(admin, table, at).await,
+        _ => split(admin, table, at).await,
+    }
 }
 
 async fn split(admin: &Admin, table: &str, at: &[u8]) -> Result<(), Error> {

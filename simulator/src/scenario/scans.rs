@@ -317,7 +317,9 @@ impl Writer {
                     trace::note(format_args!("{} leaves {}: {}", self.who, row.escape_ascii(), chain(&error)));
                     return Ok(false);
                 }
-                Err(error) if error.is_retry_safe() => {}
+                Err(error) if error.is_retry_safe() => {
+                    trace::note(format_args!("{} tries again: {}", self.who, chain(&error)))
+                }
                 Err(error) => return Err(error),
             }
         }

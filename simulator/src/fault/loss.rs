@@ -1,0 +1,36 @@
+//! Servers that are lost, as far as an operator knows, and are back after all.
+
+use std::time::Duration;
+
+use super::machine::Crash;
+use super::nemesis::Nemesis;
+use crate::trace;
+
+type Sim = turmoil::Sim<'static>;
+type Host = &'static str;
+
+impl Nemesis {
+    /// Some servers lose power at once, and stay down.
+    pub fn lose_some<const N: usize>(&mut self, sim: &mut Sim) -> [Host; N] {
+        let mut left = self.servers().to_vec();
+        let lost = std::array::from_fn(|_| {
+            let drawn = terrane_env::rand::range(0..left.len() as u64);
+            left.swap_remove(usize::try_from(drawn).expect("below a length"))
+        });
+        for host in lost {
+            trace::note(format_args!("{host} is lost"));
+            self.down.insert(host, Duration::MAX);
+            Crash::PowerCut { silent: false }.strike(sim, host);
+        }
+        lost
+    }
+
+    /// Servers that were lost are back.
+    pub fn bring_back<const N: usize>(&mut self, sim: &mut Sim, lost: [Host; N]) {
+        for host in lost {
+            trace::note(format_args!("{host} is back"));
+            self.down.remove(host);
+            sim.bounce(host);
+        }
+    }
+}
