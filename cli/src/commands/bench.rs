@@ -29,7 +29,7 @@ use terrane_client::{Client, Table, TableSpec};
 use self::keys::{FAMILY, split_points};
 use self::stats::Summary;
 use super::connect;
-use crate::args::bench::{Bench, BenchFlags, BenchPage, BenchScan};
+use crate::args::bench::{Bench, BenchFlags, BenchHistory, BenchPage, BenchScan};
 use crate::failure::{During, Failure};
 use crate::output::{Output, duration_text, grouped};
 use measure::{Measured, measure};
@@ -65,9 +65,9 @@ pub async fn run(args: Bench) -> Result<(), Failure> {
             eprintln!("{}", counters_text(&client));
             report("latest", &flags, &measured, &latest, &latest.text())
         }
-        Bench::History(flags) => {
+        Bench::History(BenchHistory { rate, flags }) => {
             let (client, table) = prepare(&flags).await?;
-            let (measured, history) = history::run(&table, &flags).await?;
+            let (measured, history) = history::run(&table, &flags, rate).await?;
             eprintln!("{}", counters_text(&client));
             report("history", &flags, &measured, &history, &history.text())?;
             history.check()

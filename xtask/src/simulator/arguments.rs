@@ -87,7 +87,9 @@ impl Words {
                 "--planted" => parsed.planted = true,
                 "--ci" => parsed.ci = true,
                 "--plant" => parsed.plant = Some(words.next()?.clone()),
-                "--scenario" | "--workload" | "--until" => parsed.passed.extend([word.clone(), words.next()?.clone()]),
+                "--scenario" | "--workload" | "--until" | "--need" => {
+                    parsed.passed.extend([word.clone(), words.next()?.clone()])
+                }
                 "--wire" => parsed.passed.push(word.clone()),
                 _ => return None,
             }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::Serialize;
 use terrane_client::{Error, Get, RowData, RowMutation, Scan, Table};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::{self, Instant, MissedTickBehavior, interval_at};
 
 use self::ledger::{Content, Ledger};
 use self::waits::{Kind, Waits};
@@ -84,6 +84,8 @@ struct Shared {
     waits: Waits,
     recorder: Recorder,
     in_flight: usize,
+    /// The time between two calls of a worker; `None`: it calls as soon as it has an answer.
+    turn_every: Option<Duration>,
     rows: u64,
     started: Instant,
     stop: AtomicBool,
@@ -92,8 +94,9 @@ struct Shared {
     errors_shown: AtomicU64,
 }
 
-/// Runs the workload for the requested time and checks the table.
-pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, History), Failure> {
+/// Runs the workload for the requested time and checks the table. With a rate, in calls per second, workers wait for
+/// their turns; a turn that comes while a worker still waits for an answer is not made up for.
+pub async fn run(table: &Table, flags: &BenchFlags, rate: Option<u32>) -> Result<(Measured, History), Failure> {
     let in_flight = usize::try_from(flags.in_flight.unwrap_or(Workload::Get.in_flight_default())).expect("32 bits fit");
     if flags.rows > ROWS_MAX || flags.rows < in_flight as u64 {
         let what = format!("history needs a row for each call in flight, and at most {} rows", grouped(ROWS_MAX));
@@ -107,6 +110,7 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, History
         waits: Waits::new(flags.rows, flags.regions),
         recorder: Recorder::new(),
         in_flight,
+        turn_every: rate.map(|rate| Duration::from_secs_f64(in_flight as f64 / f64::from(rate))),
         rows: flags.rows,
         started: Instant::now(),
         stop: AtomicBool::new(false),
@@ -167,7 +171,14 @@ impl Shared {
     async fn work(self: Arc<Self>, worker: usize) {
         let mut choices = Choices::new(worker, self.rows, 0);
         let mut writes = worker.is_multiple_of(2);
-        while !self.is_over() {
+        let mut turns = self.turns(worker);
+        loop {
+            if let Some(turns) = &mut turns {
+                turns.tick().await;
+            }
+            if self.is_over() {
+                return;
+            }
             let (kind, row) = if writes {
                 (Kind::Write, choices.row_of(worker, self.in_flight))
             } else {
@@ -193,6 +204,15 @@ impl Shared {
             let took = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
             self.longest_call_us.fetch_max(took, Ordering::Relaxed);
         }
+    }
+
+    /// When a worker calls: in turn with the others, not all at once.
+    fn turns(&self, worker: usize) -> Option<time::Interval> {
+        let every = self.turn_every?;
+        let first = self.started + every.mul_f64(worker as f64 / self.in_flight as f64);
+        let mut turns = interval_at(first, every);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Some(turns)
     }
 
     async fn write(&self, row: u64) -> Result<(), Error> {
