@@ -43,6 +43,7 @@ impl FileRef {
     /// The part of this part within `bounds`.
     pub(crate) fn within(&self, bounds: &RowRange) -> Self {
         let bounds = self.record.bounds.intersect(bounds);
+        debug_assert!(!bounds.is_empty(), "nothing of file {} is inside", self.record.id);
         let bytes = self.source.bytes_within(&bounds).unwrap_or(self.record.bytes / 2);
         Self {
             record: Arc::new(FileRecord { bounds, bytes, ..(*self.record).clone() }),
@@ -131,7 +132,14 @@ impl Levels {
         for level in &mut levels.below {
             level.sort_by(|a, b| a.record.first_inside().cmp(b.record.first_inside()));
         }
+        debug_assert!(levels.are_in_order(), "a level has files that overlap: {levels:?}");
         levels
+    }
+
+    /// Whether the files of each level below 0 follow each other, which readers rely on.
+    fn are_in_order(&self) -> bool {
+        let follow = |pair: &[FileRef]| pair[0].record.ends_before(pair[1].record.first_inside());
+        self.below.iter().all(|level| level.windows(2).all(follow))
     }
 
     fn level_mut(&mut self, level: u8) -> &mut Vec<FileRef> {
@@ -178,7 +186,9 @@ impl Levels {
             level
         };
         let below = (0..self.below.len().max(neighbour.below.len())).map(join_level).collect();
-        Self { level0, below }
+        let joined = Self { level0, below };
+        debug_assert!(joined.are_in_order(), "a level has files that overlap: {joined:?}");
+        joined
     }
 
     /// Every further part of a file that is there already.
@@ -383,5 +393,7 @@ impl Cursor for LevelCursor {
     }
 }
 
+#[cfg(test)]
+mod model_tests;
 #[cfg(test)]
 mod script_tests;

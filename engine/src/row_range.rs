@@ -42,7 +42,9 @@ impl RowRange {
 
     /// Whether some row from `first` to `last`, both inclusive, lies inside.
     pub(crate) fn meets(&self, first: &[u8], last: &[u8]) -> bool {
-        (self.start.is_empty() || last >= self.start.as_slice()) && (self.end.is_empty() || first < self.end.as_slice())
+        !self.is_empty()
+            && (self.start.is_empty() || last >= self.start.as_slice())
+            && (self.end.is_empty() || first < self.end.as_slice())
     }
 
     /// Whether all rows from `first` to `last`, both inclusive, lie inside.

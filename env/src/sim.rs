@@ -39,8 +39,8 @@ pub use hosts::{ProcessExit, allow_exits, boot_host, host, is_exiting, process, 
 pub(crate) use hosts::{exit_process, has_exited};
 use points::Points;
 pub use points::{
-    aim_fault_point, aim_limit, compare_witnesses, fault_points, ignore_witness, plant, set_fault_points,
-    set_small_limits, small_limits,
+    aim_fault_point, aim_limit, compare_witnesses, fault_points, plant, set_fault_points, set_small_limits,
+    small_limits,
 };
 pub(crate) use points::{bug_is_planted, compares_witnesses, fault_point, first_witness, small_limit};
 use steps::Steps;

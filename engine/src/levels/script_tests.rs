@@ -117,7 +117,7 @@ fn with_level(file: &FileRef, level: &str) -> FileRef {
     FileRef { record: Arc::new(record), source: Arc::clone(&file.source) }
 }
 
-fn file(id: &str, level: &str, rows: &str, bytes: &str) -> FileRef {
+pub(super) fn file(id: &str, level: &str, rows: &str, bytes: &str) -> FileRef {
     let &[first, b'-', last] = rows.as_bytes() else { panic!("rows are FIRST-LAST, one letter each: {rows}") };
     let bytes = number(bytes);
     let record = FileRecord {

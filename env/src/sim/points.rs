@@ -32,8 +32,6 @@ pub(super) struct Points {
     planted: Option<String>,
     /// What was seen first of everything that must be the same everywhere, if that is compared.
     witnessed: Option<BTreeMap<(&'static str, [u64; 2]), u64>>,
-    /// What is not compared for now.
-    ignored: Option<&'static str>,
 }
 
 #[derive(Default)]
@@ -95,13 +93,7 @@ pub fn plant(name: &str) {
 
 /// Makes `witness!` compare from now on. It starts off, because what is compared belongs to one cluster.
 pub fn compare_witnesses() {
-    with_state(|state| (state.points.witnessed, state.points.ignored) = (Some(BTreeMap::new()), None));
-}
-
-/// Makes the named `witness!` compare nothing until [`compare_witnesses`] is called again: some nodes have a history of their
-/// own.
-pub fn ignore_witness(name: &'static str) {
-    with_state(|state| state.points.ignored = Some(name));
+    with_state(|state| state.points.witnessed = Some(BTreeMap::new()));
 }
 
 pub(crate) fn compares_witnesses() -> bool {
@@ -111,9 +103,6 @@ pub(crate) fn compares_witnesses() -> bool {
 /// What was seen first; `is` if nothing was.
 pub(crate) fn first_witness(name: &'static str, of: [u64; 2], is: u64) -> u64 {
     with_state(|state| {
-        if state.points.ignored == Some(name) {
-            return is;
-        }
         let Some(witnessed) = &mut state.points.witnessed else { return is };
         let first = *witnessed.entry((name, of)).or_insert(is);
         if witnessed.len() > WITNESSED_MAX {
