@@ -168,6 +168,11 @@ impl Catalog {
         self.ids.has_assigned(replica)
     }
 
+    /// Whether a replica's id was handed out by this catalog, or may have been by a lost one before it.
+    pub fn may_have_assigned(&self, replica: ReplicaId) -> bool {
+        self.ids.may_have_assigned(replica)
+    }
+
     /// Whether a group's id was handed out by this catalog.
     pub fn has_assigned_group(&self, group: GroupId) -> bool {
         self.ids.has_assigned_group(group)

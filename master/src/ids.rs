@@ -93,6 +93,11 @@ impl Ids {
         (first..self.replica.next).contains(&replica.0)
     }
 
+    /// Whether a replica's id has been handed out by this catalog, or may have been by a lost one before it.
+    pub fn may_have_assigned(&self, replica: ReplicaId) -> bool {
+        (REPLICA_FIRST..self.replica.next).contains(&replica.0)
+    }
+
     /// Whether a group's id has been handed out by this incarnation of the catalog.
     pub fn has_assigned_group(&self, group: GroupId) -> bool {
         let first = u64::from(self.incarnation) << INCARNATION_SHIFT | 1;

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use terrane_proto::v1;
+use terrane_raft::RECOVERY_TERMS;
 use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 /// One server's report.
@@ -279,6 +280,12 @@ impl Inventory {
     /// A group as of the newest reports.
     pub fn group(&self, group: GroupId) -> Option<&GroupView> {
         self.groups.get(&group)
+    }
+
+    /// The groups that were recovered after they had lost their majority, each with its newest term.
+    pub fn recovered(&self) -> impl Iterator<Item = (GroupId, u64)> {
+        let terms = self.groups.iter().map(|(group, view)| (*group, view.term));
+        terms.filter(|(_, term)| *term >= RECOVERY_TERMS)
     }
 
     /// A group's leader in its newest term.

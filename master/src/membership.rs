@@ -1,11 +1,13 @@
 //! Registration and reports of region servers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_proto::convert::server_address;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::{v1, versions as wire};
+use terrane_raft::is_lost;
 use terrane_types::{Error, GroupId, Invalid, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 use crate::catalog::servers::Registration;
@@ -67,7 +69,16 @@ impl Membership {
             report_every_ms: u32::try_from(self.report_every.as_millis()).unwrap_or(u32::MAX),
             page_keys: page_keys::current(&self.context.journal).await,
             masters: self.context.journal.peers().addresses(),
+            recovered: self.recovered(|_, _| true),
             feature_level: self.context.journal.read(Catalog::level),
+        })
+    }
+
+    /// The recovered groups that are chosen, each with its term.
+    fn recovered(&self, chosen: impl Fn(GroupId, u64) -> bool) -> Vec<v1::RecoveredGroup> {
+        self.context.observed.with(|observed| {
+            let recovered = observed.inventory.recovered().filter(|(group, term)| chosen(*group, *term));
+            recovered.map(|(group, term)| v1::RecoveredGroup { group: group.0, term }).collect()
         })
     }
 
@@ -135,6 +146,7 @@ impl Membership {
         self.context.versions.note(server, said);
         self.note(server, &request);
         let wanted = request.region_ids_wanted;
+        let terms: BTreeMap<u64, u64> = request.groups.iter().map(|seen| (seen.group, seen.term)).collect();
         let report = self.of_members(decode(request)?);
         let dropped_tables = self.dropped(&report);
         let absorbed = self.context.observed.with(|observed| {
@@ -152,6 +164,7 @@ impl Membership {
             dropped_tables,
             page_keys: page_keys::current(&self.context.journal).await,
             masters: self.context.journal.peers().addresses(),
+            recovered: self.recovered(|group, term| terms.get(&group.0).is_some_and(|own| is_lost(*own, term))),
             is_follower: false,
             feature_level: self.context.journal.read(Catalog::level),
         })

@@ -185,7 +185,7 @@ impl Replica {
         let weight = abstention.as_ref().map(|abstention| abstention.weight);
         let free = may_stand(weight, self.leader_heard.lock().elapsed());
         let released = Instant::now() >= self.votes_from;
-        self.raft.runtime_config().elect(free && released);
+        self.raft.runtime_config().elect(free && released && !self.is_lost());
         let kept = weight == Some(Weight::Soft) && self.handovers.lock().keeps(Instant::now());
         let goes = abstention.is_some() && !kept;
         let goes = goes || terrane_env::buggify!("a leadership is handed over for no reason", 32);

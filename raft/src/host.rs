@@ -287,6 +287,14 @@ impl Host {
         self.log.forget(group);
     }
 
+    /// A group was recovered after it had lost its majority, and has come to this term since. If the recovery has lost the local
+    /// replica, it takes part no more. Lasts until a restart.
+    pub fn note_recovered(&self, group: GroupId, term: u64) {
+        if let Some(local) = self.groups.get(group) {
+            local.note_recovered(term);
+        }
+    }
+
     /// The local replica of a group.
     pub(crate) fn replica(&self, id: GroupId) -> Option<Arc<Replica>> {
         self.groups.get(id)

@@ -71,7 +71,7 @@ pub use error::{Error, MembersError, OpenError, ProposeError};
 pub use group::Group;
 pub use group_host::GroupHost;
 pub use host::Host;
-pub use lineage::RECOVERY_TERMS;
+pub use lineage::{RECOVERY_TERMS, is_lost};
 #[cfg(feature = "interleave")]
 pub use log::interleavings;
 pub use log::{LoggedGroup, check_log};

@@ -8,7 +8,8 @@
 //! Members that were lost may return all the same, and a majority of them is still one by the old configuration. So a
 //! recovery skips so many terms that no election reaches them, and the survivor refuses to hear anyone whose term is that far
 //! behind: it answers no vote and takes no entries. It does not tell its own term either, or the next election of the lost
-//! members would begin from there. They can only go on among themselves, until their servers are told that they have left.
+//! members would begin from there. They can only go on among themselves, until a master tells their servers of the recovery:
+//! with the answer to the registration, which comes before a restarted replica may stand, or to a report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use openraft_rt::Instant as _;
 use terrane_types::{ReplicaId, ServerId};
 
 use crate::MembersError;
+use crate::lineage::is_lost;
 use crate::replica::Replica;
 use crate::types::{Entry, Member, Membership, Payload, Vote, log_id, term_of};
 
@@ -95,6 +97,22 @@ impl Replica {
         let elected = self.wait_for(|status| status.is_leader, ELECTED_WITHIN).await;
         let what = || format!("replica {} has not elected itself yet", self.spec.replica);
         elected.map(drop).ok_or_else(|| MembersError::Later { what: what() })
+    }
+
+    /// The group was recovered and has come to this term since, says a master. A replica that the recovery has lost stands for no
+    /// election from now on, hears no other lost one, and no longer counts as leader. Does nothing to the others.
+    pub(crate) fn note_recovered(&self, term: u64) {
+        if is_lost(self.metrics.borrow_watched().current_term, term) {
+            let (group, replica) = (self.spec.group, self.spec.replica);
+            tracing::warn!(%group, %replica, term, "the group was recovered without this replica, which takes part no more");
+            self.log.note_term(term);
+            self.reconsider();
+        }
+    }
+
+    /// Whether a recovery of the group has lost this replica, as far as it has been told.
+    pub(crate) fn is_lost(&self) -> bool {
+        is_lost(self.metrics.borrow_watched().current_term, self.log.voted_term())
     }
 
     fn check_recovery(&self, order: &Recovery) -> Result<(), MembersError> {

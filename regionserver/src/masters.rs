@@ -8,7 +8,7 @@ use std::time::Duration;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1, versions};
 use terrane_types::versions::LEVEL_UNRECORDED;
-use terrane_types::{ClusterId, Error, ServerId};
+use terrane_types::{ClusterId, Error, GroupId, ServerId};
 use tokio::time::Instant;
 use tonic::transport::Channel;
 
@@ -57,6 +57,8 @@ pub struct Registered {
     pub masters: Vec<String>,
     /// The feature level of the cluster.
     pub level: u32,
+    /// The groups that were recovered after they had lost their majority, each with its term.
+    pub recovered: Vec<(GroupId, u64)>,
 }
 
 /// Why a server could not register.
@@ -234,6 +236,7 @@ fn registered(reply: v1::RegisterReply) -> Result<Registered, Error> {
         masters: reply.masters,
         // Masters that know no levels name none.
         level: reply.feature_level.max(LEVEL_UNRECORDED),
+        recovered: recovered(reply.recovered),
     })
 }
 
@@ -243,6 +246,10 @@ pub fn page_keys(keys: Vec<v1::PageKey>) -> Vec<PageKey> {
 
 pub fn addresses(servers: Vec<v1::ServerAddress>) -> Vec<(ServerId, String)> {
     servers.into_iter().map(|server| (ServerId(server.server), server.address)).collect()
+}
+
+pub fn recovered(groups: Vec<v1::RecoveredGroup>) -> Vec<(GroupId, u64)> {
+    groups.into_iter().map(|recovered| (GroupId(recovered.group), recovered.term)).collect()
 }
 
 /// Refusals that the same call would receive again.

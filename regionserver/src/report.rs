@@ -26,7 +26,7 @@ use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::joining::Joining;
 use crate::leadership::NewestLeadership;
-use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, page_keys};
+use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, page_keys, recovered};
 use crate::membership;
 use crate::mending::Mending;
 use crate::metrics::{FamilyLabels, Metrics};
@@ -196,6 +196,14 @@ impl Reporter {
         self.page_seal.set(registered.page_keys);
         self.region_ids.add(registered.region_ids.0, registered.region_ids.1);
         self.addresses.set(registered.addresses);
+        self.note_recovered(registered.recovered);
+    }
+
+    /// Replicas that were lost with the majority of their group, and are back, take part no more.
+    fn note_recovered(&self, recovered: Vec<(GroupId, u64)>) {
+        if !terrane_env::planted!("a server does not hear which replicas were lost") {
+            recovered.into_iter().for_each(|(group, term)| self.host.note_recovered(group, term));
+        }
     }
 
     /// Sends a report to every master whose last answer has arrived; the last one to all.
@@ -321,6 +329,7 @@ impl Reporter {
         self.addresses.set(addresses(reply.servers));
         self.region_ids.add(reply.region_id_first, reply.region_id_count);
         self.page_seal.set(page_keys(reply.page_keys));
+        self.note_recovered(recovered(reply.recovered));
         let drops = async {
             for table in reply.dropped_tables {
                 self.drop_late(TableId(table)).await;

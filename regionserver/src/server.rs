@@ -201,9 +201,10 @@ impl RegionServer {
             departures: departures.clone(),
             description,
         };
-        let serving = serve(&edge, (admin, parts.leadership.clone()), &host, listener, stop_serving.clone()).await?;
         let pending = (joined.registered, joined.joining);
+        // Before anything is served: it says which replicas must not take part any more.
         let reporter = parts.reporter(&host, &engine, masters, identity, joined.level, pending);
+        let serving = serve(&edge, (admin, parts.leadership.clone()), &host, listener, stop_serving.clone()).await?;
         let orphans = reporter.orphans.clone();
         let background = vec![
             terrane_env::task::spawn_named(

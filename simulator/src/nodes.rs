@@ -4,22 +4,26 @@
 //! metrics and log files are recorded.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use terrane_master::{Master, MasterConfig};
-use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError};
+use terrane_master::{Master, MasterConfig, Rebuild, StartError};
+use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError as ServerStartError};
 use terrane_types::versions::{FEATURE_LEVEL_OLDEST, LEVEL_OF_MOVES, Levels};
 
 use crate::context::Context;
 use crate::numbers;
 use crate::plan::{Plan, master_address};
+use crate::run_state::CatalogIs;
 use crate::trace::{self, chain};
 use crate::verdict::Failure;
 
 /// The data directory of nodes; every simulated host has its own disk.
 const DATA: &str = "/data";
+/// Where the operator has a catalog rebuilt.
+const REBUILT: &str = "/rebuilt";
 /// How often a node's metrics and log files are recorded.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long a server looks for a master before it exits and the supervisor restarts it.
@@ -68,26 +72,85 @@ fn add_node<F>(
 }
 
 async fn run_master(host: &'static str, boot: u32, context: Context) -> turmoil::Result {
+    loop {
+        let master = match Master::start(master_config(host, boot, &context).await?).await {
+            Ok(master) => master,
+            Err(StartError::Replaced { .. }) => {
+                leave_masters(host, &context).await?;
+                continue;
+            }
+            Err(error) => return exit(host, &context, &error).await,
+        };
+        context.state.is_master(host);
+        let serves = async {
+            loop {
+                context.state.leads(host, master.leads());
+                if master.leads() && context.state.catalog() == CatalogIs::Lost {
+                    context.state.set_catalog(CatalogIs::Rebuilt);
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = master.removed() => {}
+            () = serves => {}
+        }
+        context.state.leads(host, false);
+        master.shutdown().await;
+        leave_masters(host, &context).await?;
+    }
+}
+
+async fn master_config(host: &'static str, boot: u32, context: &Context) -> std::io::Result<MasterConfig> {
+    let data_dir = match context.state.catalog() {
+        CatalogIs::Whole => PathBuf::from(DATA),
+        CatalogIs::Lost | CatalogIs::Rebuilt => rebuilt(host, context).await?,
+    };
     let masters = context.plan.masters();
-    let config = MasterConfig {
-        data_dir: PathBuf::from(DATA),
+    let waits = !context.plan.founds(host) || context.state.was_removed(host);
+    let all = context.plan.master_hosts().iter().map(|other| master_address(other));
+    Ok(MasterConfig {
+        data_dir,
         listen: master_address(host),
         advertise: Some(master_address(host)),
-        peers: if masters.len() > 1 { masters } else { Vec::new() },
+        join: if waits { all.collect() } else { Vec::new() },
+        peers: if masters.len() > 1 && !waits { masters } else { Vec::new() },
         groups_per_server: context.plan.groups_per_server,
         report_every: REPORT_EVERY,
         replace_after: context.plan.replace_after,
         // Servers alone start the former build by mistake.
         levels: levels(boot.min(FALLS_BACK - 1), &context.plan),
         ..MasterConfig::default()
-    };
-    let master = match Master::start(config).await {
-        Ok(master) => master,
-        Err(error) => return exit(host, &context, &error).await,
-    };
+    })
+}
+
+/// What an operator does with a master that was removed: empties its directory, and has it wait to be added again.
+async fn leave_masters(host: &'static str, context: &Context) -> std::io::Result<()> {
+    trace::note(format_args!("{host} is no master any more"));
+    context.state.is_removed(host);
+    terrane_env::fs::remove_dir_all(Path::new(DATA)).await
+}
+
+/// The directory of a rebuilt catalog. The operator rebuilds it, if that is not done yet, once all servers answer.
+async fn rebuilt(host: &'static str, context: &Context) -> std::io::Result<PathBuf> {
+    let out = PathBuf::from(REBUILT);
+    if context.state.catalog() == CatalogIs::Rebuilt
+        && let Some(directory) = terrane_env::fs::list(&out).await?.pop()
+    {
+        return Ok(out.join(directory));
+    }
+    let servers = context.plan.server_hosts().iter().map(|server| address(server)).collect();
+    let order = Rebuild { servers, peers: vec![master_address(host)], drop: BTreeSet::new(), out };
     loop {
-        context.state.leads(host, master.leads());
-        tokio::time::sleep(LOOK_EVERY).await;
+        match terrane_master::rebuild(&order).await {
+            Ok(mut rebuilt) => {
+                trace::note(format_args!("the catalog is rebuilt: {rebuilt:?}"));
+                return Ok(rebuilt.directories.remove(0).1);
+            }
+            Err(why) => trace::note(format_args!("the catalog is not rebuilt yet: {why:?}")),
+        }
+        tokio::time::sleep(RESTART_PAUSE).await;
     }
 }
 
@@ -107,8 +170,10 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
     let known = if has_lost_its_disk { 0.0 } else { context.state.most(host, FEATURE_LEVEL) };
     let is_outdated = falls_back(boot, &context.plan) && known >= f64::from(LEVEL_OF_MOVES);
     let server = match start_server(host, boot, &context.plan).await {
-        Err(error @ (StartError::Register(_) | StartError::Identity(_))) if falls_back(boot, &context.plan) => {
-            if is_outdated && matches!(error, StartError::Register(_)) {
+        Err(error @ (ServerStartError::Register(_) | ServerStartError::Identity(_)))
+            if falls_back(boot, &context.plan) =>
+        {
+            if is_outdated && matches!(error, ServerStartError::Register(_)) {
                 let what = format!("{host} does not know that its build is too old until a master says so: {error}");
                 context.state.fail(Failure { what, about: vec![host.to_owned()] });
             }
@@ -148,7 +213,7 @@ async fn exit(host: &'static str, context: &Context, error: &dyn std::error::Err
     std::future::pending().await
 }
 
-async fn start_server(host: &str, boot: u32, plan: &Plan) -> Result<RegionServer, StartError> {
+async fn start_server(host: &str, boot: u32, plan: &Plan) -> Result<RegionServer, ServerStartError> {
     let config = ServerConfig {
         data_dir: PathBuf::from(DATA),
         listen: address(host),
@@ -166,7 +231,7 @@ async fn start_server(host: &str, boot: u32, plan: &Plan) -> Result<RegionServer
     };
     loop {
         match RegionServer::start(config.clone()).await {
-            Err(StartError::Register(error)) if !falls_back(boot, plan) => {
+            Err(ServerStartError::Register(error)) if !falls_back(boot, plan) => {
                 trace::note(format_args!("{host} does not start: {error}"));
                 tokio::time::sleep(RESTART_PAUSE).await;
             }

@@ -18,8 +18,11 @@ use crate::planted::Needed;
 
 /// The hosts of the region servers; a run has the first three, four or five of them.
 pub const SERVERS: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
-/// The hosts of the masters; a run has the first one or all of them.
-pub const MASTERS: [&str; 3] = ["master", "m2", "m3"];
+/// The hosts of the masters; a run has the first one, or the first three, which found the cluster. The last one waits to be
+/// added, where the masters change.
+pub const MASTERS: [&str; 4] = ["master", "m2", "m3", "m4"];
+/// Several masters.
+const SEVERAL: usize = 3;
 /// Replicas of each group.
 pub const REPLICATION: usize = 3;
 /// Separates the plan's random numbers from those of turmoil, which uses the seed itself.
@@ -58,6 +61,8 @@ pub struct Plan {
     pub latency_max: Duration,
     /// Number of masters.
     pub masters: usize,
+    /// Whether an operator replaces one of the masters by another process again and again.
+    pub changes_masters: bool,
     /// Whether a new build is rolled out: processes begin at the feature level before this build's, and each reaches this
     /// build's when it restarts.
     pub rolls_out: bool,
@@ -67,6 +72,8 @@ pub struct Plan {
     pub work: Work,
     /// Whether two servers are lost at once when everything is healed, and their groups recovered.
     pub loses_majority: bool,
+    /// Whether the only master loses its disk when everything is healed, and the catalog is rebuilt.
+    pub loses_catalog: bool,
     /// Fault points that fire whatever the seed drew, each once in so many passes.
     pub aimed: Vec<(&'static str, u64)>,
     /// Number of region servers.
@@ -110,10 +117,12 @@ impl Plan {
         let mut plan = Plan {
             seed,
             masters: 1,
+            changes_masters: false,
             rolls_out: false,
             falls_back: false,
             work: Work::Mixed,
             loses_majority: false,
+            loses_catalog: false,
             aimed: Vec::new(),
             scenario: scenario.unwrap_or(drawn),
             tick: milliseconds(*[2, 5, 5, 10].choose(rng).expect("not empty")),
@@ -142,10 +151,12 @@ impl Plan {
         if rng.random_bool(0.4) {
             plan = plan.with_masters(rng);
         }
+        plan.changes_masters = rng.random_bool(0.4) && plan.masters == SEVERAL;
         plan.rolls_out = rng.random_bool(0.2);
         plan.falls_back = plan.rolls_out && rng.random_bool(0.5);
         plan.work = *[Work::Mixed, Work::Mixed, Work::Mixed, Work::Moves, Work::Merges].choose(rng).expect("not empty");
         plan.loses_majority = rng.random_bool(0.2) && !plan.damages_a_disk() && !plan.rolls_out;
+        plan.loses_catalog = rng.random_bool(0.3) && plan.masters == 1 && !plan.damages_a_disk() && !plan.rolls_out;
         plan
     }
 
@@ -155,7 +166,7 @@ impl Plan {
 
     /// The plan with three masters, and faults of them.
     fn with_masters(mut self, rng: &mut StdRng) -> Plan {
-        self.masters = MASTERS.len();
+        self.masters = SEVERAL;
         let faults = (0..MASTER_FAULTS).map(|_| draw::master_isolation(rng, self.until));
         self.faults.extend(faults);
         self.faults.sort_by_key(|planned| planned.at);
@@ -175,7 +186,18 @@ impl Plan {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 (self.loses_majority, self.rolls_out) = (true, false);
             }
-            Needed::Masters => self = self.with_masters(&mut rng),
+            Needed::LostCatalog => {
+                self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
+                (self.loses_catalog, self.rolls_out, self.masters) = (true, false, 1);
+            }
+            Needed::Masters => {
+                self = self.with_masters(&mut rng);
+                self.loses_catalog = false;
+            }
+            Needed::MastersChange => {
+                self = self.with_masters(&mut rng);
+                (self.changes_masters, self.loses_catalog, self.rolls_out) = (true, false, false);
+            }
             Needed::RollOut => (self.rolls_out, self.falls_back) = (true, true),
             Needed::Moves => (self.work, self.aimed) = (Work::Moves, POINTS_OF_MOVES.to_vec()),
             Needed::Merges => self.work = Work::Merges,
@@ -192,16 +214,22 @@ impl Plan {
         self
     }
 
-    /// The hosts of this run's masters.
+    /// The hosts of this run's masters, and of the process that waits to be added to them.
     #[must_use]
     pub fn master_hosts(&self) -> &'static [&'static str] {
-        &MASTERS[..self.masters]
+        &MASTERS[..self.masters + usize::from(self.changes_masters)]
     }
 
-    /// Their addresses.
+    /// The addresses of the masters that found the cluster.
     #[must_use]
     pub fn masters(&self) -> Vec<String> {
-        self.master_hosts().iter().map(|host| master_address(host)).collect()
+        MASTERS[..self.masters].iter().map(|host| master_address(host)).collect()
+    }
+
+    /// Whether this host founds the cluster with others, or waits to be added to it.
+    #[must_use]
+    pub fn founds(&self, host: &str) -> bool {
+        MASTERS[..self.masters].contains(&host)
     }
 
     /// The hosts of all processes: servers and masters.

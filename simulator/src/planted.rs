@@ -31,6 +31,8 @@ impl PlantedBug {
 pub enum Needed {
     /// Several masters.
     Masters,
+    /// Masters that are replaced by others.
+    MastersChange,
     /// A new build that is rolled out, and the former one that is started again by mistake.
     RollOut,
     /// Many moves of regions, some of which are undone while the other group takes the region in.
@@ -39,6 +41,8 @@ pub enum Needed {
     Merges,
     /// Groups that lose their majority and are recovered.
     LostMajority,
+    /// A catalog that is lost and rebuilt.
+    LostCatalog,
     /// Replicas that are replaced.
     Replacements,
     /// Damage of the disk of one server.
@@ -49,12 +53,14 @@ pub enum Needed {
 
 impl Needed {
     /// Those that a run can be asked for by name.
-    pub const NAMED: [(&'static str, Needed); 6] = [
+    pub const NAMED: [(&'static str, Needed); 8] = [
         ("masters", Needed::Masters),
+        ("masters-change", Needed::MastersChange),
         ("roll-out", Needed::RollOut),
         ("moves", Needed::Moves),
         ("merges", Needed::Merges),
         ("lost-majority", Needed::LostMajority),
+        ("lost-catalog", Needed::LostCatalog),
         ("replacements", Needed::Replacements),
     ];
 
@@ -88,7 +94,9 @@ const NEEDS: &[(&str, Needed)] = &[
     ("a merge forgets that one side forgot a client", Needed::Merges),
     ("a recovery does not look for a majority", Needed::LostMajority),
     ("a recovered group hears its lost members", Needed::LostMajority),
+    ("a server does not hear which replicas were lost", Needed::LostMajority),
     ("a lost member's leader counts", Needed::LostMajority),
+    ("a rebuilt catalog gives ids out again", Needed::LostCatalog),
     ("a copy lacks a file", Needed::Replacements),
     ("an installed copy lacks a region", Needed::Replacements),
     ("a copy counts before the log has a record of it", Needed::Replacements),
@@ -161,8 +169,10 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a recovery does not look for a majority", DURABLE, Kind::Rows, false),
     bug("a lost member's leader counts", DURABLE, Kind::Rows, false),
     bug("a recovered group hears its lost members", DURABLE, Kind::Rows, false),
+    bug("a server does not hear which replicas were lost", DURABLE, Kind::Rows, false),
     bug("a change of members ends before its vote", MAP, Kind::Rows, false),
     bug("a replica is removed while its group changes", DURABLE, Kind::Rows, false),
+    bug("a rebuilt catalog gives ids out again", MAP, Kind::Rows, false),
     bug("a master looks up without asking the leader", READ, Kind::Schema, false),
     bug("a merge forgets that one side forgot a client", ONCE, Kind::Counters, false),
     bug("a number under way is settled", ERROR, Kind::Counters, false),

@@ -19,10 +19,11 @@ use crate::context::Context;
 use crate::fault::nemesis::Nemesis;
 use crate::nodes;
 use crate::plan::Plan;
+use crate::run_state::CatalogIs;
 use crate::scenario::{Play, Scenario, scenario};
 use crate::trace::{self, chain};
 use crate::verdict::{Failure, Verdict};
-use crate::watch::{damaged, liveness, lost_majority, status};
+use crate::watch::{damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status};
 
 /// How long the two readings after the first phase may take each, with everything healed.
 const READING_MAX: Duration = Duration::from_secs(30);
@@ -37,6 +38,8 @@ const LOST_ANSWERS: [&str; 2] =
     ["a session breaks before its answers are sent", "the answer to a change of a table is lost"];
 /// How long the recovery of groups may take, and the return of the servers that were lost.
 const RECOVERY_MAX: Duration = Duration::from_secs(90);
+/// How long the rebuild of the catalog may take, with everything that is done then.
+const REBUILD_MAX: Duration = Duration::from_secs(90);
 /// Segments in flight on a simulated connection. A sender that exceeds it would lose some.
 const TCP_CAPACITY: usize = 65_536;
 
@@ -128,6 +131,10 @@ impl SimulatedRun {
             self.add_client(host, play);
         }
         self.add_client("watcher", Box::pin(status::look_on(self.context.clone())));
+        if self.context.plan.changes_masters {
+            let changes = masters_change::again_and_again(self.context.clone());
+            self.add_client("operator-of-masters", Box::pin(changes));
+        }
         let mut nemesis = Nemesis::new(&self.context);
         let ends = START_MAX + self.context.plan.until + LAST_CALLS_MAX;
         self.until_clients_end("the clients", ends, |sim| nemesis.act(sim))?;
@@ -136,6 +143,9 @@ impl SimulatedRun {
         self.compare_damaged(&mut nemesis)?;
         if self.context.plan.loses_majority {
             self.lose_majority(&mut nemesis)?;
+        }
+        if self.context.plan.loses_catalog {
+            self.lose_catalog(&mut nemesis)?;
         }
         nemesis.power_cut_of_all(&mut self.sim);
         self.read_everything(["reading-restarted", "watcher-restarted"], scenario, &mut nemesis)
@@ -183,13 +193,19 @@ impl SimulatedRun {
         let lost = nemesis.lose_some(&mut self.sim);
         self.add_client("operator-recovering", Box::pin(lost_majority::recover(self.context.clone(), lost)));
         self.until_clients_end("the recovery of groups", RECOVERY_MAX, |sim| nemesis.tend(sim))?;
-        // The lost servers may elect leaders among themselves and confirm entries that no other server ever sees.
-        terrane_env::sim::ignore_witness("a group's entry");
         nemesis.bring_back(&mut self.sim, lost);
         self.add_client("operator-waiting", Box::pin(lost_majority::until_whole(self.context.clone())));
-        self.until_clients_end("the return of the lost servers", RECOVERY_MAX, |sim| nemesis.tend(sim))?;
+        self.until_clients_end("the return of the lost servers", RECOVERY_MAX, |sim| nemesis.tend(sim))
+    }
+
+    /// The only master loses its disk, and the catalog is rebuilt.
+    fn lose_catalog(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
+        self.context.state.set_catalog(CatalogIs::Lost);
+        // The masters begin another log.
         terrane_env::sim::compare_witnesses();
-        Ok(())
+        nemesis.lose_master(&mut self.sim);
+        self.add_client("operator-rebuilding", Box::pin(rebuilt_catalog::goes_on(self.context.clone())));
+        self.until_clients_end("the rebuild of the catalog", REBUILD_MAX, |sim| nemesis.tend(sim))
     }
 
     fn until_clients_end(

@@ -24,6 +24,16 @@ pub struct RunState {
 type Life = (&'static str, u32);
 type Numbers = BTreeMap<String, f64>;
 
+/// What has become of the catalog.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CatalogIs {
+    #[default]
+    Whole,
+    /// The only master has lost its disk: the operator has to rebuild it.
+    Lost,
+    Rebuilt,
+}
+
 #[derive(Default)]
 struct Inner {
     ready: Cell<bool>,
@@ -46,6 +56,11 @@ struct Inner {
     numbers: RefCell<BTreeMap<Life, Numbers>>,
     /// The master that said last that it leads, and since when it has said so.
     leading: Cell<Option<(&'static str, Duration)>>,
+    catalog: Cell<CatalogIs>,
+    /// The hosts of processes that are masters, by their own account.
+    masters: RefCell<BTreeSet<&'static str>>,
+    /// Those of processes that were masters until they were removed.
+    removed: RefCell<BTreeSet<&'static str>>,
     /// The log segments by host and boot.
     segments: RefCell<BTreeMap<Life, Segments>>,
 }
@@ -138,6 +153,36 @@ impl RunState {
             let what = format!("{host} starts although its log is damaged, in {damage}, which was synced");
             self.fail(Failure { what, about: vec![host.to_owned()] });
         }
+    }
+
+    /// What has become of the catalog.
+    pub fn catalog(&self) -> CatalogIs {
+        self.inner.catalog.get()
+    }
+
+    pub fn set_catalog(&self, is: CatalogIs) {
+        self.inner.catalog.set(is);
+    }
+
+    /// The process of this host is a master.
+    pub fn is_master(&self, host: &'static str) {
+        self.inner.masters.borrow_mut().insert(host);
+    }
+
+    /// The process of this host was a master, and has been removed.
+    pub fn is_removed(&self, host: &'static str) {
+        self.inner.masters.borrow_mut().remove(host);
+        self.inner.removed.borrow_mut().insert(host);
+    }
+
+    /// The hosts of the masters, by their own account.
+    pub fn masters(&self) -> BTreeSet<&'static str> {
+        self.inner.masters.borrow().clone()
+    }
+
+    /// Whether the process of this host was a master once, and has been removed.
+    pub fn was_removed(&self, host: &str) -> bool {
+        self.inner.removed.borrow().contains(host)
     }
 
     /// A client received an acknowledgement.

@@ -34,7 +34,7 @@ pub mod wide;
 #[cfg(feature = "sim")]
 use crate::kind::Kind;
 #[cfg(feature = "sim")]
-pub use play::{CAPTIVE, HOSTS, Play, Scenario, create_table, open_table, passes, patiently};
+pub use play::{CAPTIVE, HOSTS, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
 
 /// The scenario of a run.
 #[cfg(feature = "sim")]

@@ -9,6 +9,8 @@
 //!   returned what requests took from their budgets ([`returned`]).
 //! - In some runs two servers are lost with everything else in order, and the operator recovers the groups that have lost their
 //!   majority ([`lost_majority`]).
+//! - In some runs the only master loses its disk then, and the catalog is rebuilt ([`rebuilt_catalog`]).
+//! - In some runs an operator changes the masters meanwhile ([`masters_change`]).
 //! - A server whose disk was damaged holds what the others hold, or finds the damage ([`damaged`]).
 //! - No node takes more memory than any legal run needs ([`crate::memory`]), and no limited resource exceeds its limit.
 //! - Leaders per term and log entries are compared where they occur (`terrane_env::witness!`).
@@ -18,6 +20,9 @@ mod digests;
 mod ended;
 pub mod liveness;
 pub mod lost_majority;
+pub mod masters_change;
+mod new_table;
+pub mod rebuilt_catalog;
 mod returned;
 pub mod status;
 

@@ -3,6 +3,8 @@
 //! A replica leaves its group while its server is away; when the server is back, it reports the replica, and is ordered to
 //! remove it. The catalog alone does not decide that: the group's leader must not name the replica either.
 //!
+//! After a rebuild of the catalog that concerns replicas of before, too: one that was to join its group, or had left it.
+//!
 //! Invariant: a replica is never a member again after it was removed, so an old catalog or a late report can delay the
 //! removal of a stray, but never makes a member one.
 
@@ -65,7 +67,7 @@ fn is_stray_replica(
     group: GroupId,
     replica: ReplicaId,
 ) -> bool {
-    if replica.0 == 0 || group == GroupId::MASTER || !catalog.has_assigned(replica) {
+    if replica.0 == 0 || group == GroupId::MASTER || !catalog.may_have_assigned(replica) {
         return false;
     }
     match catalog.groups().get(group) {

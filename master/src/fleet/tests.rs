@@ -1,13 +1,16 @@
 //! Scripts over a catalog and reports of servers: strays, grace times, restarts, checks, and what an administrator asks.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use terrane_types::{ReplicaId, ServerId};
+use terrane_types::{ClusterId, ReplicaId, ServerId};
 
 use super::*;
-use crate::catalog::Catalog;
+use crate::catalog::groups::GroupEntry;
+use crate::catalog::rebuilt::Found;
 use crate::catalog::scripts::{self, Line, number};
+use crate::catalog::{Bootstrap, Catalog};
 use crate::inventory::{GroupSeen, Inventory, MemberSeen, RegionSeen, Report};
 use crate::liveness::{Liveness, Moment};
 use crate::observed::Observations;
@@ -74,6 +77,22 @@ impl Scene {
             "strays" => {
                 let strays = strays::find(&self.catalog, &self.observed, self.now);
                 strays.iter().for_each(|stray| writeln!(out, "{stray:?}").unwrap());
+            }
+            // The catalog was lost, and is rebuilt from what the servers have.
+            "rebuild" => {
+                let (servers, groups) = (self.catalog.servers().iter(), self.catalog.groups().iter());
+                let found = Found {
+                    bootstrap: Bootstrap { cluster: ClusterId([7; 16]), peers: Vec::new(), replication: 3 },
+                    incarnation: 1,
+                    servers: servers.map(|(server, known)| (server, known.clone())).collect(),
+                    groups: groups
+                        .map(|(group, entry)| (group, GroupEntry { change: None, ..entry.clone() }))
+                        .collect(),
+                    schemas: Vec::new(),
+                    claims: Vec::new(),
+                    drop: BTreeSet::new(),
+                };
+                self.catalog = Catalog::rebuilt(found).unwrap();
             }
             "conditions" => {
                 for (server, view) in self.world().servers {

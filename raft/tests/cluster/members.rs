@@ -269,5 +269,11 @@ async fn members_that_return_after_their_group_was_recovered_do_not_depose_it() 
     assert!(status.is_leader && status.term == term, "{status:?}");
     let outcome = group.propose(b"both there".to_vec()).await;
     assert!(outcome.is_ok(), "{outcome:?}");
+
+    for server in 1..=3 {
+        cluster.host(server).note_recovered(GROUP, term);
+    }
+    assert!(lost.iter().all(|group| !group.status().is_leader), "a lost member that is told does not lead");
+    assert!(group.status().is_leader, "the survivor is not meant");
     cluster.stop_all().await;
 }

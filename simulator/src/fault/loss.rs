@@ -1,4 +1,4 @@
-//! Servers that are lost, as far as an operator knows, and are back after all.
+//! Servers that are lost, as far as an operator knows, and are back after all; and a master whose disk is lost.
 
 use std::time::Duration;
 
@@ -23,6 +23,15 @@ impl Nemesis {
             Crash::PowerCut { silent: false }.strike(sim, host);
         }
         lost
+    }
+
+    /// The only master loses power, and its disk; it starts again with another one.
+    pub fn lose_master(&mut self, sim: &mut Sim) {
+        let &[master] = self.masters() else { unreachable!("runs with several masters keep their catalog") };
+        trace::note(format_args!("{master} has lost its disk"));
+        Crash::PowerCut { silent: false }.strike(sim, master);
+        terrane_env::sim::wipe_disk(master);
+        sim.bounce(master);
     }
 
     /// Servers that were lost are back.

@@ -238,7 +238,7 @@ impl Nemesis {
         self.context.plan.server_hosts()
     }
 
-    fn masters(&self) -> &'static [Host] {
+    pub(super) fn masters(&self) -> &'static [Host] {
         self.context.plan.master_hosts()
     }
 

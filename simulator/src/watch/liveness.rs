@@ -9,7 +9,7 @@ use terrane_client::{
 use terrane_types::GroupId;
 use terrane_types::limits::ROW_BYTES_MAX;
 
-use super::{ended, now, returned};
+use super::{ended, masters_change, now, returned};
 use crate::context::Context;
 use crate::nodes::address;
 use crate::scenario::passes;
@@ -49,7 +49,7 @@ async fn well(client: &Client, context: &Context, began: Duration) -> Result<(),
         let complaint = match client.admin().status().await {
             Ok(status) => match undrain(client, &status).await {
                 Some(server) => Some(format!("server {server} is still drained")),
-                None => complaint(&status, context),
+                None => complaint(&status, context).or_else(|| masters_change::complaint(&status, context)),
             },
             Err(error) => Some(chain(&error)),
         };

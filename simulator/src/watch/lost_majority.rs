@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use terrane_client::{Admin, Client, Error, Get, GroupInfo, Put, TableSpec};
+use terrane_client::{Admin, Error, GroupInfo};
 use terrane_types::{GroupId, ServerId};
 
-use super::{liveness, now};
+use super::{liveness, new_table, now};
 use crate::context::Context;
 use crate::nodes::address;
-use crate::scenario::{create_table, open_table, passes, patiently};
+use crate::scenario::passes;
 use crate::trace;
 use crate::verdict::Failure;
 
@@ -27,9 +27,6 @@ const WHOLE_WITHIN: Duration = Duration::from_secs(60);
 const QUIET: Duration = Duration::from_secs(2);
 /// A table that is created after the recovery.
 const TABLE: &str = "after-the-loss";
-const FAMILY: &str = "f";
-const ROWS: usize = 24;
-const REGION_ROWS: usize = 4;
 const CALL_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -72,36 +69,7 @@ pub async fn recover(context: Context, lost: [&'static str; LOST]) -> Result<(),
     if let Err(what) = liveness::all_regions_work(&client, &context).await {
         context.state.fail(Failure::new(format!("after the recovery: {what}")));
     }
-    write(&client).await
-}
-
-/// What is written between the loss and the return.
-fn rows() -> impl Iterator<Item = String> {
-    (0..ROWS).map(|row| format!("row-{row:02}"))
-}
-
-/// Writes rows that the lost servers never see, in regions of many groups.
-async fn write(client: &Client) -> Result<(), Error> {
-    let spec = TableSpec::new(TABLE)?.family(FAMILY, &[])?;
-    let spec = rows().step_by(REGION_ROWS).skip(1).fold(spec, |spec, row| spec.split_at(row.as_bytes()));
-    create_table(client, &spec).await?;
-    let table = open_table(client, TABLE).await?;
-    for row in rows() {
-        patiently(async || table.put(Put::new(row.as_bytes()).set(FAMILY, "written", "after the loss")).await).await?;
-    }
-    Ok(())
-}
-
-/// All of them are there once the lost servers are back.
-async fn read(client: &Client, context: &Context) -> Result<(), Error> {
-    let table = open_table(client, TABLE).await?;
-    for row in rows() {
-        if patiently(async || table.get(Get::new(row.as_bytes())).await).await?.is_none() {
-            context.state.fail(Failure::new(format!("{row} was written after the recovery of its group and is gone")));
-        }
-    }
-    context.watch.count("rows written after a recovery that are there");
-    Ok(())
+    new_table::write(&client, TABLE).await
 }
 
 /// The groups without a leader that is up; `None`: the masters have not noticed yet that the servers are lost.
@@ -145,7 +113,9 @@ pub async fn until_whole(context: Context) -> Result<(), Error> {
                 .or_else(|| check.findings.into_iter().next().map(|finding| finding.what)),
             (Err(error), _) | (_, Err(error)) => Some(trace::chain(&error)),
         };
-        let Some(complaint) = complaint else { return read(&client, &context).await };
+        let Some(complaint) = complaint else {
+            return new_table::read(&client, TABLE, "the recovery of its group", &context).await;
+        };
         if now() > began + WHOLE_WITHIN {
             let what = format!("{} s after the lost servers are back: {complaint}", WHOLE_WITHIN.as_secs());
             context.state.fail(Failure::new(what));

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(800);
 const NAMED_WITHIN: Duration = Duration::from_millis(6 * REPORT_EVERY.as_millis() as u64 + 500 + 500);
 /// A master that has run for this long has missed the reports of such a server. It counts from when it has read its files.
 const MASTER_KNOWS_WITHIN: Duration = Duration::from_secs(6);
+/// What is in trouble where no master leads.
+const NO_LEADER: &str = "no master leads";
 /// States of regions of a table that does not have all of them.
 const PARTIAL: [&str; 2] = ["creating", "dropping"];
 
@@ -38,7 +40,9 @@ pub async fn look_on(context: Context) -> Result<(), Error> {
 async fn look(client: &Client, context: &Context) {
     let began = now();
     let away = context.watch.away();
-    if let Ok(status) = client.admin().status().await {
+    // A master that knows no leader says so, and that what it shows may be outdated.
+    let is_led = |status: &ClusterStatus| !status.troubles.iter().any(|trouble| trouble.starts_with(NO_LEADER));
+    if let Some(status) = client.admin().status().await.ok().filter(is_led) {
         let still = context.watch.away();
         for away in away.into_iter().filter(|away| still.contains(away)) {
             // A new leader counts missing reports from when it leads.

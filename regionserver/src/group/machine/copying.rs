@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use terrane_engine::{GroupContents, GroupCopy, StagedGroup};
 use terrane_env::fs;
-use terrane_env::task::run_io;
+use terrane_env::task::{abort_process, run_io};
 use terrane_raft::{BoxFuture, CopiedFile, StagedCopy, StateCopy};
 
 use super::{GroupMachine, Inner};
@@ -72,7 +72,10 @@ impl GroupMachine {
         if self.inner.lock().is_removed {
             return Err(io::Error::other("the replica was removed"));
         }
-        self.engine.install_group(staged).await.map_err(io::Error::other)?;
+        if let Err(error) = self.engine.install_group(staged).await {
+            // Whether it is on disk is not known. A restart finds out; this process never would.
+            abort_process(&format!("cannot install a copy of group {}: {error}", self.group));
+        }
         let mut fresh = Inner::restored(self.group, &self.engine).map_err(io::Error::other)?;
         // Regions without later writes have older points.
         fresh.applied = fresh.applied.max(index);
