@@ -7,7 +7,7 @@ mod harness;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use harness::{COMMAND_MAX, Client, Process, errors_of, eventually, free_ports, local, terrane};
+use harness::{COMMAND_MAX, Client, Process, errors_of, eventually, free_ports, local, terrane, text_of};
 use terrane_client::{Get, Put, Table};
 
 struct Masters {
@@ -134,6 +134,39 @@ async fn one_of_three_masters_finds_data_and_changes_nothing() {
     cluster.start_masters();
     cluster.client.wait_until_well();
     cluster.client.succeed(&["table", "create", "u", "--family", "f"]);
+}
+
+#[test]
+fn a_catalog_is_rebuilt_as_the_handbook_says_when_all_masters_are_lost() {
+    let mut cluster = Masters::start();
+    cluster.client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "m"]);
+    cluster.client.succeed(&["put", "t", "a", "f:q", "1"]);
+    cluster.client.succeed(&["put", "t", "z", "f:q", "2"]);
+    (0..3).for_each(|master| cluster.kill_master(master));
+    let out = cluster.directory.path().join("rebuilt");
+    let servers: Vec<String> = cluster.ports[6..9].iter().map(|port| local(*port)).collect();
+    let (servers, out) = (servers.join(","), out.display().to_string());
+    let peers = cluster.client.masters.clone();
+    let rebuild =
+        |servers: &str| terrane(&["tool", "rebuild-catalog", "--servers", servers, "--peers", &peers, "--out", &out]);
+    let silent = errors_of(&rebuild("127.0.0.1:1"));
+    assert!(silent.contains("the server at 127.0.0.1:1 does not answer"), "{silent}");
+    let rebuilt = text_of(&rebuild(&servers), 0);
+    assert!(rebuilt.contains("1 tables, 2 regions,") && rebuilt.contains(" 3 servers"), "{rebuilt}");
+    for (index, address) in cluster.addresses.iter().enumerate() {
+        let made = format!("{out}/{}", address.replace(':', "_"));
+        assert!(rebuilt.contains(&format!("start the master at {address} with --data {made}")), "{rebuilt}");
+        let lost = cluster.directory.path().join(format!("master-{index}"));
+        std::fs::remove_dir_all(&lost).expect("it is there");
+        std::fs::rename(made, lost).expect("it was made");
+    }
+    cluster.start_masters();
+    cluster.client.wait_until_well();
+    let check = cluster.client.succeed(&["admin", "check"]);
+    assert!(check.contains("no findings: 1 tables, 2 regions"), "{check}");
+    assert_eq!(cluster.client.json(&["count", "t"])["count"], 2);
+    cluster.client.succeed(&["table", "create", "u", "--family", "f"]);
+    cluster.client.succeed(&["put", "u", "a", "f:q", "1"]);
 }
 
 /// A master that waits to be added, and its address.

@@ -141,6 +141,17 @@ mod tests {
         Error::Unreachable { masters: "m:7600".to_owned(), last: None }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn what_continues_an_earlier_call_has_the_rest_of_its_time() {
+        let began = Instant::now();
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        let progress = Progress::since(began, Risk::READ, Duration::from_secs(10));
+        assert_eq!(progress.deadline() - Instant::now(), Duration::from_secs(2));
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        let mut progress = Progress::since(began, Risk::READ, Duration::from_secs(10));
+        assert!(progress.wait(Duration::ZERO).await.is_err(), "its time is over");
+    }
+
     #[tokio::test]
     async fn without_a_master_a_write_that_was_tried_before_is_uncertain() {
         let mut progress = Progress::new(Risk::WRITE, Duration::from_secs(1));

@@ -119,10 +119,6 @@ impl Engine {
             if self.is_split_pending(&region) || region.compactions.is_held() {
                 continue;
             }
-            // One that left is here until that is recorded. Its compactions end without a change, and would begin again at once.
-            if region.is_retired() {
-                continue;
-            }
             let wanted = region.compactions.is_wanted();
             let mut has_work = false;
             for (family, tree, policy) in trees(&region) {

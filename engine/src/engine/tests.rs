@@ -183,3 +183,24 @@ async fn a_flush_that_its_caller_gives_up_is_completed() {
     assert_eq!(region.memtable_bytes(), 0);
     assert_eq!(rows(&region), ["a", "b", "c", "m", "x", "y"].map(str::to_owned));
 }
+
+/// Such a region stays known until the drop is recorded. A compaction of it would end without a change, and begin again.
+#[tokio::test]
+async fn a_region_that_is_being_dropped_is_not_compacted() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options::new(directory.path().to_owned(), BackendKind::Lsm, 0);
+    let engine = Engine::open(options).await.unwrap();
+    let region = region_of_many_files(&engine).await;
+    engine.request_compaction(&region);
+    assert!(engine.next_compaction().is_some(), "there is work until it leaves");
+    let manifest = engine.manifest.lock().await;
+    let dropping = tokio::spawn({
+        let engine = engine.clone();
+        async move { engine.drop_regions(&[RegionId(1)], GROUP, GroupPoint::default()).await }
+    });
+    until_it_waits_for(&engine.manifest).await;
+    assert_eq!(engine.regions().len(), 1);
+    assert!(engine.next_compaction().is_none(), "it has left");
+    drop(manifest);
+    dropping.await.unwrap().unwrap();
+}

@@ -57,7 +57,7 @@ impl Catalog {
             Some(_) => {}
         }
         let table = self.tables.get(known.table).filter(|table| table.state == TableState::Enabled);
-        if table.is_none() && !terrane_env::planted!("a region moves while its table changes") {
+        if table.is_none() {
             return Err(Refusal::Changed(format!("the table of region {region} is being changed")));
         }
         Ok(known.clone())

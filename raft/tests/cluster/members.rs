@@ -275,5 +275,9 @@ async fn members_that_return_after_their_group_was_recovered_do_not_depose_it() 
     }
     assert!(lost.iter().all(|group| !group.status().is_leader), "a lost member that is told does not lead");
     assert!(group.status().is_leader, "the survivor is not meant");
+    for group in &lost {
+        let refused = group.propose(b"too late".to_vec()).await;
+        assert!(matches!(refused, Err(ProposeError::NotLeader { .. })), "{refused:?}");
+    }
     cluster.stop_all().await;
 }

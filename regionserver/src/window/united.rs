@@ -13,18 +13,16 @@ impl Window {
         let floors = (left.floor, right.floor);
         let mut united = Self { floor: floors.0.max(floors.1), ..Self::default() };
         let mut others = right.clients;
-        let forgets = terrane_env::planted!("a merge forgets that one side forgot a client");
-        let floor_of = |floor: u64| if forgets { 0 } else { floor };
         for (id, mut client) in left.clients {
             match others.remove(&id) {
                 Some(other) => client.unite(other),
                 // It may have been evicted from the other side.
-                None => client.since = client.since.max(floor_of(floors.1)),
+                None => client.since = client.since.max(floors.1),
             }
             united.insert(id, client);
         }
         for (id, mut client) in others {
-            client.since = client.since.max(floor_of(floors.0));
+            client.since = client.since.max(floors.0);
             united.insert(id, client);
         }
         united.shrink_to_limit();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,13 +24,15 @@ use tonic::{Request, Response, Status, Streaming};
 
 pub const CLUSTER: ClusterId = ClusterId([7; 16]);
 pub const TABLE: TableId = TableId(5);
-const GROUP: GroupId = GroupId(1);
+pub const GROUP: GroupId = GroupId(1);
 /// Long enough for a busy machine; only a failure waits this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Hands out ids and keeps the last report.
 struct IdMaster {
     next_region: AtomicU64,
+    /// What it says of recovered groups.
+    recovered: Arc<Mutex<Vec<v1::RecoveredGroup>>>,
     reports: watch::Sender<v1::ReportRequest>,
 }
 
@@ -62,6 +65,7 @@ impl Master for IdMaster {
             report_every_ms: 20,
             page_keys: vec![v1::PageKey { id: 1, secret: Bytes::from_static(&[1; 32]) }],
             masters: Vec::new(),
+            recovered: self.recovered.lock().unwrap().clone(),
             ..Default::default()
         }))
     }
@@ -211,6 +215,8 @@ impl Master for IdMaster {
 pub struct Bench {
     pub directory: tempfile::TempDir,
     pub master: String,
+    /// What the master says of recovered groups to a server that registers.
+    pub recovered: Arc<Mutex<Vec<v1::RecoveredGroup>>>,
     reports: watch::Receiver<v1::ReportRequest>,
     pub server: Option<RegionServer>,
     /// The configuration of servers, except for paths and addresses.
@@ -228,12 +234,13 @@ impl Bench {
         let (sender, reports) = watch::channel(v1::ReportRequest::default());
         let listener = net::listen("127.0.0.1:0").await.unwrap();
         let master = listener.local_addr().unwrap().to_string();
-        let service = IdMaster { next_region: AtomicU64::new(1000), reports: sender };
+        let recovered = Arc::<Mutex<Vec<_>>>::default();
+        let service = IdMaster { next_region: AtomicU64::new(1000), recovered: recovered.clone(), reports: sender };
         let intake = net::Intake::new(net::IntakeLimits::default());
         let router = net::server(&intake).add_service(MasterServer::new(service));
         tokio::spawn(router.serve_with_incoming(listener.incoming(&intake)));
         let settings = ServerConfig { engine: BackendKind::Memory, segment_bytes: 1 << 20, ..ServerConfig::default() };
-        Bench { directory: tempfile::tempdir().unwrap(), master, reports, server: None, settings }
+        Bench { directory: tempfile::tempdir().unwrap(), master, recovered, reports, server: None, settings }
     }
 
     pub fn config(&self) -> ServerConfig {

@@ -5,7 +5,7 @@ use terrane_regionserver::BackendKind;
 use terrane_types::Error;
 use tonic::Streaming;
 
-use crate::harness::{Bench, TABLE, leads, our_hello, put};
+use crate::harness::{Bench, GROUP, TABLE, leads, our_hello, put};
 use crate::{expected, row, rows};
 
 fn request() -> v1::MaintainTableRequest {
@@ -105,4 +105,25 @@ async fn a_full_disk_rejects_writes_and_is_reported_while_reads_continue() {
     restart(&mut bench, 3).await;
     bench.client().await.put(&region, rows(10..11)).await.unwrap();
     bench.stop_server().await;
+}
+
+/// The group went on without this server, the master says when it is back.
+#[tokio::test]
+async fn a_replica_that_was_lost_leads_nothing_when_its_server_is_back() {
+    let mut bench = bench(1 << 20).await;
+    let region = bench.create_table(|_| {}).await;
+    bench.client().await.put(&region, rows(0..1)).await.unwrap();
+    let term = 1 << 20;
+    *bench.recovered.lock().unwrap() = vec![v1::RecoveredGroup { group: GROUP.0, term }];
+    bench.stop_server().await;
+    bench.start_server().await.unwrap();
+    let report = bench.report(|report| report.boot == 2 && !report.groups.is_empty()).await;
+    assert_eq!(report.groups[0].replica, 1, "it is still there: {report:?}");
+    let refused = bench.client().await.put(&region, rows(1..2)).await;
+    assert!(matches!(refused, Err(Error::NotLeader { .. })), "{refused:?}");
+
+    // Terms of a group that was not recovered without it say nothing.
+    *bench.recovered.lock().unwrap() = vec![v1::RecoveredGroup { group: GROUP.0, term: 4 }];
+    restart(&mut bench, 3).await;
+    bench.client().await.put(&region, rows(1..2)).await.unwrap();
 }

@@ -1,7 +1,7 @@
 //! Moves of regions between groups while clients write, count and scan, also while servers are restarted.
 
 use anyhow::{Context, Result, bail, ensure};
-use terrane_client::{Admin, MoveState, RegionDescriptor};
+use terrane_client::{Admin, Get, MoveState, Put, RegionDescriptor};
 use terrane_regionserver::BackendKind;
 use terrane_tests::cluster::Cluster;
 use terrane_tests::eventually::eventually;
@@ -71,6 +71,34 @@ async fn a_move_is_invisible_to_clients(engine: BackendKind) -> Result<()> {
     }
     move_all(&cluster, &admin, "merge").await?;
     load.check_all().await.context("moved after the restarts")?;
+    cluster.stop_all().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_with_an_old_map_finds_a_region_that_moved_and_was_merged() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let client = cluster.client().await?;
+    let table = plain_table(&client, "t", NEVER_SPLIT).await?;
+    let admin = client.admin();
+    split_at(&admin, "t", &["m"]).await?;
+    let old = cluster.client().await?;
+    let old = old.table("t").await?.with_timeout(SOON);
+    for row in ["a", "z"] {
+        table.put(Put::new(row).set("f", "q", row)).await?;
+        // Now it knows where both regions are.
+        ensure!(old.get(Get::new(row)).await?.is_some(), "{row} was just written");
+    }
+    cluster.wait_for_leaders().await?;
+    // Until it is in another group than before, where its new neighbour comes to.
+    move_all(&cluster, &admin, "t").await?;
+    let [left, right] = &regions(&admin, "t").await?[..] else { bail!("two regions") };
+    let merged = admin.merge(left.region, right.region).await?;
+    ensure!(regions(&admin, "t").await?.len() == 1, "{merged:?} is all");
+    for row in ["a", "z"] {
+        ensure!(old.get(Get::new(row)).await?.is_some(), "{row} is there");
+        old.put(Put::new(row).set("f", "q", "again")).await?;
+    }
     cluster.stop_all().await;
     Ok(())
 }

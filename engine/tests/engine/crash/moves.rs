@@ -148,3 +148,30 @@ async fn a_staged_region_that_is_not_adopted_leaves_nothing_behind() {
     world.try_drop_nothing().await.unwrap();
     assert_eq!(files_of(&world).await, before);
 }
+
+/// The group has let the region go, which is not recorded yet, when the region returns.
+#[tokio::test]
+async fn a_region_that_comes_back_replaces_what_it_was_before() {
+    for backend in BACKENDS {
+        let scenario = Scenario::new(backend).await;
+        let (mut world, copy) = Scenario::begin(&scenario.start).await;
+        let former = in_group(world.engine(), GROUP).unwrap();
+        run_all(&mut world, &[Op::Write]).await;
+        assert_ne!(read(&former), scenario.rows);
+        let contents = RegionContents::decode(&copy.contents().encode()).unwrap();
+        let index = world.engine().group_point(GROUP).map_or(0, |point| point.index).max(former.point().index) + 50;
+        let point = DurablePoint { index, ..contents.point().clone() };
+        let staged = world.engine().stage_region(contents, Path::new(FETCHED), None).await.unwrap();
+        let returned = world.engine().adopt_region(staged, point).await.unwrap();
+        // What still runs on its former self ends without a change.
+        world.engine().request_compaction(&former);
+        assert!(world.engine().next_compaction().is_none_or(|compaction| compaction.region().id() == returned.id()));
+        former.freeze(DurablePoint { index: index - 1, ..former.point() });
+        world.engine().flush(&former).await.ok();
+        assert_eq!(read(&returned), scenario.rows);
+        drop((former, returned, copy));
+        world.close();
+        world.try_open().await.unwrap();
+        assert_eq!(read(&in_group(world.engine(), GROUP).unwrap()), scenario.rows);
+    }
+}

@@ -1,11 +1,17 @@
 //! Moves of regions: what an administrator asks, what the region's leader is ordered, and what a restarted master does.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Every group is led by its planned leader, and all members are caught up.
+/// Every group is led by its planned leader in the first term, and all members are caught up.
 async fn report_all(cluster: &mut Cluster) {
+    report_all_in(cluster, 1).await;
+}
+
+async fn report_all_in(cluster: &mut Cluster, term: u64) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
         let request = v1::ClusterRequest { hello: cluster.hello(0) };
@@ -38,7 +44,7 @@ async fn report_all(cluster: &mut Cluster) {
             };
             let (replica, leader) = (order.replica, if order.lead { server } else { 0 });
             let members = if order.lead { order.members.iter().map(member).collect() } else { Vec::new() };
-            v1::GroupReport { group: order.group, replica, term: 1, leader, members, ..v1::GroupReport::default() }
+            v1::GroupReport { group: order.group, replica, term, leader, members, ..v1::GroupReport::default() }
         };
         let of_led =
             regions.iter().filter_map(|info| info.descriptor.clone()).filter(|region| led.contains(&region.group));
@@ -46,7 +52,7 @@ async fn report_all(cluster: &mut Cluster) {
             descriptor: Some(descriptor),
             bytes: 7,
             state: "open".into(),
-            group_term: 1,
+            group_term: term,
             load: None,
             shape: None,
         };
@@ -244,4 +250,59 @@ async fn a_dropped_table_waits_for_the_move_of_its_region() {
     let dropped: Vec<u64> = cluster.ordered.tables.lock().iter().map(|(_, order)| order.group).collect();
     assert_eq!(dropped, [begun.to_group]);
     cluster.end().await;
+}
+
+/// They say in which term a group is: far above the one in which they were lost.
+#[tokio::test]
+async fn a_server_is_told_which_of_its_groups_were_recovered_without_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    report_all(&mut cluster).await;
+    let hello = cluster.hello(1);
+    let servers = v1::ClusterRequest { hello: cluster.hello(0) };
+    let address = cluster.client.list_servers(servers).await.unwrap().into_inner().servers[0].address.clone();
+    let registration = v1::RegisterRequest { hello, boot: 1, ..fake::registration(address) };
+    let told = cluster.client.register(registration.clone()).await.unwrap().into_inner().recovered;
+    assert_eq!(told, [], "no group was recovered");
+    let term = terrane_raft::RECOVERY_TERMS + 7;
+    report_all_in(&mut cluster, term).await;
+    let told = cluster.client.register(registration).await.unwrap().into_inner().recovered;
+    assert!(told.len() == 12 && told.iter().all(|group| group.term == term), "{told:?}");
+
+    let groups = [(told[0].group, 3), (told[1].group, term - 1)];
+    // It believes to lead one of them.
+    let report = |(group, term)| v1::GroupReport { group, replica: 9, term, leader: 1, ..v1::GroupReport::default() };
+    let groups = groups.into_iter().map(report).collect();
+    let report = v1::ReportRequest { hello: cluster.hello(1), server: 1, boot: 1, groups, ..Default::default() };
+    let reply = cluster.client.report(report).await.unwrap().into_inner();
+    assert_eq!(reply.recovered, told[..1], "those of which it has a lost replica");
+}
+
+/// Members that a recovery has lost may have elected a leader among themselves before they are told.
+#[tokio::test]
+async fn a_replica_that_has_left_its_group_does_not_lead_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    report_all(&mut cluster).await;
+    let request = v1::ClusterRequest { hello: cluster.hello(0) };
+    let groups = cluster.client.list_groups(request.clone()).await.unwrap().into_inner().groups;
+    let location = |info: &v1::GroupInfo| info.location.clone().unwrap();
+    let led = groups.iter().find(|info| location(info).leader > 1).unwrap();
+    let (group, led_by) = (location(led).group, location(led).leader);
+    let created = cluster.ordered.groups.lock().clone();
+    let of_one: BTreeMap<u64, u64> =
+        created.iter().filter(|(to, _)| *to == 1).map(|(_, order)| (order.group, order.replica)).collect();
+    let stranger = *of_one.iter().find(|(other, _)| **other != group).unwrap().1;
+    let member = of_one[&group];
+    for (replica, leader) in [(stranger, led_by), (member, 1)] {
+        let seen = v1::GroupReport { group, replica, term: 9, leader: 1, ..v1::GroupReport::default() };
+        let hello = cluster.hello(1);
+        let report = v1::ReportRequest { hello, server: 1, boot: 1, groups: vec![seen], ..Default::default() };
+        cluster.client.report(report).await.unwrap();
+        let groups = cluster.client.list_groups(request.clone()).await.unwrap().into_inner().groups;
+        let found = groups.iter().map(location).find(|location| location.group == group).unwrap();
+        assert_eq!(found.leader, leader, "replica {replica}");
+    }
 }
