@@ -63,7 +63,10 @@ impl FileRef {
         }
         let bounds = RowRange { start: ours.bounds.start.clone(), end: theirs.bounds.end.clone() };
         let bytes = ours.bytes + theirs.bytes;
-        let record = FileRecord { bounds, bytes, ..(**ours).clone() };
+        // Those of a file are the same in both; a mark has those of its own rows.
+        let first_row = Bytes::clone((&ours.first_row).min(&theirs.first_row));
+        let last_row = Bytes::clone((&ours.last_row).max(&theirs.last_row));
+        let record = FileRecord { bounds, bytes, first_row, last_row, ..(**ours).clone() };
         Some(Self { record: Arc::new(record), source: Arc::clone(&self.source) })
     }
 
@@ -132,7 +135,6 @@ impl Levels {
         for level in &mut levels.below {
             level.sort_by(|a, b| a.record.first_inside().cmp(b.record.first_inside()));
         }
-        debug_assert!(levels.are_in_order(), "a level has files that overlap: {levels:?}");
         levels
     }
 
@@ -222,7 +224,10 @@ impl Levels {
 
     /// The parts within `bounds`; files without any rows there are left out.
     pub(crate) fn within(&self, bounds: &RowRange) -> Self {
-        Self::new(self.iter().filter(|file| file.record.meets(bounds)).map(|file| file.within(bounds)))
+        let parts = self.iter().filter(|file| file.record.meets(bounds)).map(|file| file.within(bounds));
+        let within = Self::new(parts);
+        debug_assert!(within.are_in_order(), "a level has files that overlap: {within:?}");
+        within
     }
 
     /// What readers merge, newest first: each file of level 0, then each level below as one.

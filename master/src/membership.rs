@@ -171,7 +171,8 @@ impl Membership {
     }
 
     /// What a replica that has left its group says of the group's leader does not count. Lost members of a recovered group that
-    /// return may elect a leader among themselves.
+    /// return may elect a leader among themselves. A replica that a lost catalog has ordered counts all the same: a rebuilt
+    /// one may have missed that it became a voter.
     fn of_members(&self, mut report: Report) -> Report {
         self.context.journal.read(|catalog| disown(catalog, &mut report));
         report

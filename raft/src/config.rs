@@ -34,6 +34,9 @@ pub struct HostConfig {
     pub advertised: String,
     /// The addresses of servers; addresses that peers announce are added.
     pub addresses: Arc<AddressBook>,
+    /// The groups that were recovered after they had lost their majority, each with the newest term that a master knows
+    /// ([`Host::note_recovered`](crate::Host::note_recovered)).
+    pub recovered: BTreeMap<GroupId, u64>,
 }
 
 impl HostConfig {
@@ -51,6 +54,7 @@ impl HostConfig {
             election_max_ms: 600,
             advertised: String::new(),
             addresses: Arc::default(),
+            recovered: BTreeMap::new(),
         }
     }
 }

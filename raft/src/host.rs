@@ -43,7 +43,7 @@ use crate::rounds::Rounds;
 use crate::submission::Queue;
 use crate::types::{Member, scope, spawn, until_stopped};
 use crate::{BoxFuture, Error, GroupSpec, HostConfig, LogStatus, OpenError};
-use crate::{probe, purge};
+use crate::{lineage, probe, purge};
 
 /// Pause between the starts of two recorded groups: elections that all begin at the same moment only disturb each other.
 const START_PAUSE: Duration = Duration::from_millis(2);
@@ -217,8 +217,11 @@ impl Host {
             let mut voters = metrics.membership_config.voter_ids().peekable();
             if voters.peek().is_some() { voters.all(|voter| voter == spec.replica) } else { spec.members.len() == 1 }
         };
+        let recovered_term = self.config.recovered.get(&spec.group).copied().unwrap_or(0);
+        let voted_term = log.voted_term();
+        let lost = voted_term > 0 && lineage::is_lost(voted_term, recovered_term);
         let bound = restarted && !alone;
-        if restarted && alone {
+        if restarted && alone && !lost {
             raft.runtime_config().elect(true);
         }
         let promised = Duration::from_millis(if bound { self.config.election_max_ms } else { 0 });
@@ -244,6 +247,7 @@ impl Host {
             released: AtomicU64::new(0),
             silence: Mutex::default(),
             announcer: Mutex::new(Announcer::new(terrane_env::time::now_ns())),
+            recovered_term: AtomicU64::new(recovered_term),
             transferred: AtomicU64::new(0),
             handovers,
             abstentions: self.abstentions.clone(),
@@ -259,7 +263,9 @@ impl Host {
         let weak = Arc::downgrade(&replica);
         leading.set(move || weak.upgrade()?.leading_bound());
         self.keep(Proposer::new(replica.clone(), machine, inbox).run());
-        if bound {
+        if lost {
+            replica.warn_of_loss();
+        } else if bound {
             self.keep(stand_later(replica.clone()));
         } else if alone && replica.log.first_index().is_some() {
             replica.raft.trigger().elect(false).await.map_err(|error| error.to_string())?;
@@ -287,8 +293,8 @@ impl Host {
         self.log.forget(group);
     }
 
-    /// A group was recovered after it had lost its majority, and has come to this term since. If the recovery has lost the local
-    /// replica, it takes part no more. Lasts until a restart.
+    /// Tells the local replica that its group was recovered after it had lost its majority, and has reached this term. If the
+    /// recovery has lost the replica, it takes part no more, until a restart.
     pub fn note_recovered(&self, group: GroupId, term: u64) {
         if let Some(local) = self.groups.get(group) {
             local.note_recovered(term);

@@ -30,7 +30,6 @@ use self::flight::Flight;
 use crate::BoxFuture;
 use crate::ProposeError;
 use crate::erased::Machine;
-use crate::lineage::is_lost;
 use crate::replica::Replica;
 use crate::submission::Inbox;
 use crate::types::{Answer, Packed, Types, until_stopped};
@@ -103,8 +102,7 @@ impl Proposer {
     fn look_at_leadership(&mut self) {
         let leads = {
             let now = self.leadership.borrow_and_update();
-            let term = now.vote.leader_id.term;
-            (now.state == ServerState::Leader && !is_lost(term, self.replica.log.voted_term())).then_some(term)
+            (now.state == ServerState::Leader && !self.replica.is_lost()).then(|| now.vote.leader_id.term)
         };
         if let Some(term) = leads {
             let spec = &self.replica.spec;

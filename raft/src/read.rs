@@ -49,7 +49,7 @@ impl Replica {
 
     /// A point for a linearizable read, by a quorum round that begins after this call.
     pub(crate) async fn read_by_round(self: &Arc<Self>) -> Result<ReadPoint, ProposeError> {
-        if self.is_stuck() {
+        if self.is_stuck() || self.is_lost() {
             return Err(self.not_leader());
         }
         let (reader, answer) = oneshot::channel();
@@ -69,9 +69,9 @@ impl Replica {
         }
     }
 
-    /// Returns when this replica is stuck, see [`Replica::is_stuck`].
+    /// Returns when this replica is stuck ([`Replica::is_stuck`]), or is told that its group went on without it.
     async fn until_stuck(&self) {
-        while !self.is_stuck() {
+        while !self.is_stuck() && !self.is_lost() {
             tokio::time::sleep(STUCK_LOOK).await;
         }
     }
@@ -80,7 +80,7 @@ impl Replica {
     pub(crate) fn read_under_lease(&self) -> Option<ReadPoint> {
         let (term, asked, alone) = {
             let metrics = self.metrics.borrow_watched();
-            if metrics.state != ServerState::Leader {
+            if metrics.state != ServerState::Leader || self.is_lost() {
                 return None;
             }
             let asked = metrics.last_quorum_acked.map(|asked| asked.into_inner());

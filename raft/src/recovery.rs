@@ -9,9 +9,10 @@
 //! recovery skips so many terms that no election reaches them, and the survivor refuses to hear anyone whose term is that far
 //! behind: it answers no vote and takes no entries. It does not tell its own term either, or the next election of the lost
 //! members would begin from there. They can only go on among themselves, until a master tells their servers of the recovery:
-//! with the answer to the registration, which comes before a restarted replica may stand, or to a report.
+//! with the answer to the registration, which a restarted replica has before it stands, or to a report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::ServerState;
@@ -99,20 +100,32 @@ impl Replica {
         elected.map(drop).ok_or_else(|| MembersError::Later { what: what() })
     }
 
-    /// The group was recovered and has come to this term since, says a master. A replica that the recovery has lost stands for no
-    /// election from now on, hears no other lost one, and no longer counts as leader. Does nothing to the others.
+    /// A master says that the group was recovered, and has come to this term since. If the recovery has lost this replica, it
+    /// stands for no election from now on, hears no other lost one, and no longer counts as leader.
     pub(crate) fn note_recovered(&self, term: u64) {
-        if is_lost(self.metrics.borrow_watched().current_term, term) {
-            let (group, replica) = (self.spec.group, self.spec.replica);
-            tracing::warn!(%group, %replica, term, "the group was recovered without this replica, which takes part no more");
-            self.log.note_term(term);
+        let was_lost = self.is_lost();
+        self.recovered_term.fetch_max(term, Ordering::SeqCst);
+        if self.is_lost() && !was_lost {
+            self.warn_of_loss();
             self.reconsider();
         }
     }
 
-    /// Whether a recovery of the group has lost this replica, as far as it has been told.
+    pub(crate) fn warn_of_loss(&self) {
+        let (group, replica, term) = (self.spec.group, self.spec.replica, self.recovered_term());
+        tracing::warn!(%group, %replica, term, "the group was recovered without this replica, which takes part no more");
+    }
+
+    /// The newest term of the group after a recovery that a master has named; 0: none.
+    pub(crate) fn recovered_term(&self) -> u64 {
+        self.recovered_term.load(Ordering::SeqCst)
+    }
+
+    /// Whether a recovery of the group has lost this replica, as far as a master has said. One that has never voted for a leader
+    /// has just joined.
     pub(crate) fn is_lost(&self) -> bool {
-        is_lost(self.metrics.borrow_watched().current_term, self.log.voted_term())
+        let voted = self.log.voted_term();
+        voted > 0 && is_lost(voted, self.recovered_term())
     }
 
     fn check_recovery(&self, order: &Recovery) -> Result<(), MembersError> {

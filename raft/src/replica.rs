@@ -66,6 +66,8 @@ pub(crate) struct Replica {
     pub(crate) silence: parking_lot::Mutex<Silence>,
     /// Decides when this leader announces that index.
     pub(crate) announcer: parking_lot::Mutex<Announcer>,
+    /// The newest term of the group after a recovery, as a master has said; 0: none.
+    pub(crate) recovered_term: AtomicU64,
     /// The last term in which this leader was ordered to hand over. Raised before openraft gets the order.
     pub(crate) transferred: AtomicU64,
     /// What is remembered of handovers, to this replica and by it.
@@ -134,7 +136,7 @@ impl Replica {
     /// The error that redirects a caller to the leader.
     pub(crate) fn not_leader(&self) -> ProposeError {
         let metrics = self.metrics.borrow_watched();
-        let leader = metrics.current_leader.filter(|leader| *leader != self.spec.replica);
+        let leader = metrics.current_leader.filter(|leader| *leader != self.spec.replica && !self.is_lost());
         let leader = leader.and_then(|leader| Some((leader, self.server_of(&metrics, leader)?)));
         ProposeError::NotLeader { term: metrics.current_term, leader }
     }
@@ -201,7 +203,7 @@ impl Replica {
 
     /// Whether this replica leads, its first entry applied or not.
     pub(crate) fn leads(&self) -> bool {
-        self.metrics.borrow_watched().state == ServerState::Leader
+        self.metrics.borrow_watched().state == ServerState::Leader && !self.is_lost()
     }
 
     /// Waits until the status satisfies `condition`; `None` if `timeout` passes first.
@@ -229,12 +231,13 @@ impl Replica {
         let metrics = self.metrics.borrow_watched();
         let (last, committed) = (metrics.last_log_index, metrics.local_committed.map(|id| id.index));
         debug_assert!(committed <= last, "entry {committed:?} is committed, but the log ends at {last:?}");
-        let leader = metrics.current_leader;
+        let is_lost = self.is_lost();
+        let leader = metrics.current_leader.filter(|_| !is_lost);
         let members: BTreeMap<_, _> =
             metrics.membership_config.nodes().map(|(replica, member)| (*replica, member.server)).collect();
         let voters: BTreeSet<_> = metrics.membership_config.voter_ids().collect();
         let term = metrics.current_term;
-        let leads = metrics.state == ServerState::Leader && self.log.voted_term() == term;
+        let leads = metrics.state == ServerState::Leader && self.log.voted_term() == term && !is_lost;
         GroupStatus {
             group: self.spec.group,
             replica: self.spec.replica,

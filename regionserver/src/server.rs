@@ -9,6 +9,7 @@
 //! background work, flush every region, end the sessions, close the log and the engine, and only then stop serving peers,
 //! which may still be answered until the end.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use terrane_env::net::{self, Intake, Listener};
 use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, leadership, v1};
 use terrane_raft::{Abstention, Factory, GroupSpec, GroupStatus, HostConfig, LogConfig, Weight};
-use terrane_types::ServerId;
+use terrane_types::{GroupId, ServerId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -180,7 +181,9 @@ impl RegionServer {
             engine: config.engine.to_string(),
             zone: config.zone.clone().unwrap_or_default(),
         };
-        let host = open_host(&config, identity, advertised, &engine, &arrivals, &parts).await?;
+        // Before any of its replicas may stand for election.
+        let recovered = joined.registered.iter().flat_map(|registered| registered.recovered.iter().copied()).collect();
+        let host = open_host(&config, identity, (advertised, recovered), &engine, &arrivals, &parts).await?;
         membership::remove_leftovers(&engine, &host).await.map_err(StartError::Engine)?;
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let edge = parts.edge(identity, &host, &config);
@@ -201,10 +204,9 @@ impl RegionServer {
             departures: departures.clone(),
             description,
         };
-        let pending = (joined.registered, joined.joining);
-        // Before anything is served: it says which replicas must not take part any more.
-        let reporter = parts.reporter(&host, &engine, masters, identity, joined.level, pending);
         let serving = serve(&edge, (admin, parts.leadership.clone()), &host, listener, stop_serving.clone()).await?;
+        let pending = (joined.registered, joined.joining);
+        let reporter = parts.reporter(&host, &engine, masters, identity, joined.level, pending);
         let orphans = reporter.orphans.clone();
         let background = vec![
             terrane_env::task::spawn_named(
@@ -480,7 +482,7 @@ fn advertised(config: &ServerConfig, address: SocketAddr) -> Result<String, Star
 async fn open_host(
     config: &ServerConfig,
     identity: HelloIdentity,
-    advertised: String,
+    (advertised, recovered): (String, BTreeMap<GroupId, u64>),
     engine: &Arc<Engine>,
     arrivals: &Arc<Arrivals>,
     parts: &Parts,
@@ -489,6 +491,7 @@ async fn open_host(
         HostConfig::new(config.data_dir.join("log"), identity.cluster, identity.server, identity.boot);
     (host_config.advertised, host_config.addresses) = (advertised, parts.addresses.clone());
     host_config.wall = config.clock.clone();
+    host_config.recovered = recovered;
     host_config.log = LogConfig {
         segment_bytes: config.segment_bytes,
         cache_bytes: config.log_cache_bytes,

@@ -81,7 +81,7 @@ async fn run_master(host: &'static str, boot: u32, context: Context) -> turmoil:
             }
             Err(error) => return exit(host, &context, &error).await,
         };
-        context.state.is_master(host);
+        context.state.becomes_master(host);
         let serves = async {
             loop {
                 context.state.leads(host, master.leads());
@@ -128,7 +128,7 @@ async fn master_config(host: &'static str, boot: u32, context: &Context) -> std:
 /// What an operator does with a master that was removed: empties its directory, and has it wait to be added again.
 async fn leave_masters(host: &'static str, context: &Context) -> std::io::Result<()> {
     trace::note(format_args!("{host} is no master any more"));
-    context.state.is_removed(host);
+    context.state.leaves_masters(host);
     terrane_env::fs::remove_dir_all(Path::new(DATA)).await
 }
 

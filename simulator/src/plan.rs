@@ -181,6 +181,7 @@ impl Plan {
             Needed::Damage(what) => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 self.faults.push(draw::damage(&mut rng, self.servers, self.until, what));
+                (self.loses_majority, self.loses_catalog) = (false, false);
             }
             Needed::LostMajority => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
@@ -188,7 +189,9 @@ impl Plan {
             }
             Needed::LostCatalog => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
-                (self.loses_catalog, self.rolls_out, self.masters) = (true, false, 1);
+                self.faults.retain(|planned| !matches!(planned.fault, Fault::MasterIsolation { .. }));
+                (self.loses_catalog, self.rolls_out) = (true, false);
+                (self.masters, self.changes_masters) = (1, false);
             }
             Needed::Masters => {
                 self = self.with_masters(&mut rng);
@@ -198,7 +201,10 @@ impl Plan {
                 self = self.with_masters(&mut rng);
                 (self.changes_masters, self.loses_catalog, self.rolls_out) = (true, false, false);
             }
-            Needed::RollOut => (self.rolls_out, self.falls_back) = (true, true),
+            Needed::RollOut => {
+                (self.rolls_out, self.falls_back) = (true, true);
+                (self.loses_majority, self.loses_catalog) = (false, false);
+            }
             Needed::Moves => (self.work, self.aimed) = (Work::Moves, POINTS_OF_MOVES.to_vec()),
             Needed::Merges => self.work = Work::Merges,
             Needed::Replacements => {
@@ -265,6 +271,21 @@ mod tests {
         let shown = |seed| format!("{:?}", Plan::drawn(seed, None));
         assert_eq!(shown(7), shown(7));
         assert_ne!(shown(7), shown(8));
+    }
+
+    #[test]
+    fn plans_with_what_a_bug_needs_go_together() {
+        for seed in 0..300 {
+            let needed = Needed::NAMED.iter().map(|(_, needed)| *needed);
+            for needed in needed.chain([Needed::Damage(draw::Damage::BitRot)]) {
+                let plan = Plan::drawn(seed, None).with(needed);
+                let loses = plan.loses_majority || plan.loses_catalog;
+                assert!(!loses || !plan.rolls_out, "{needed:?}: {plan:?}");
+                assert!(!loses || !plan.damages_a_disk(), "{needed:?}: {plan:?}");
+                assert!(!plan.loses_catalog || plan.masters == 1, "{needed:?}: {plan:?}");
+                assert!(!plan.changes_masters || plan.masters == SEVERAL, "{needed:?}: {plan:?}");
+            }
+        }
     }
 
     #[test]

@@ -165,12 +165,12 @@ impl RunState {
     }
 
     /// The process of this host is a master.
-    pub fn is_master(&self, host: &'static str) {
+    pub fn becomes_master(&self, host: &'static str) {
         self.inner.masters.borrow_mut().insert(host);
     }
 
     /// The process of this host was a master, and has been removed.
-    pub fn is_removed(&self, host: &'static str) {
+    pub fn leaves_masters(&self, host: &'static str) {
         self.inner.masters.borrow_mut().remove(host);
         self.inner.removed.borrow_mut().insert(host);
     }

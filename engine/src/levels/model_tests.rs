@@ -21,6 +21,7 @@ type Regions = Vec<(u8, Levels)>;
 
 /// Level and file of everything that has a row, in the order in which readers take it.
 fn files_of(levels: &Levels, row: u8) -> Vec<(u8, u64)> {
+    assert!(levels.are_in_order(), "readers search for the file that has a row: {levels:?}");
     let level0 = levels.level0.iter().rev();
     let all = level0.chain(levels.below.iter().flatten()).filter(|file| file.record.holds(&[row]));
     all.map(|file| (file.record.level, file.record.id)).collect()

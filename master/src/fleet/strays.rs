@@ -3,7 +3,8 @@
 //! A replica leaves its group while its server is away; when the server is back, it reports the replica, and is ordered to
 //! remove it. The catalog alone does not decide that: the group's leader must not name the replica either.
 //!
-//! After a rebuild of the catalog that concerns replicas of before, too: one that was to join its group, or had left it.
+//! After a rebuild of the catalog, this includes replicas that the lost catalog ordered: some had not joined yet, others had
+//! already left.
 //!
 //! Invariant: a replica is never a member again after it was removed, so an old catalog or a late report can delay the
 //! removal of a stray, but never makes a member one.

@@ -205,11 +205,6 @@ impl GroupLog {
         self.voted_term.load(Ordering::SeqCst)
     }
 
-    /// The group is in a later term, which no vote of this replica has seen. Lasts until a restart.
-    pub(crate) fn note_term(&self, term: u64) {
-        self.voted_term.fetch_max(term, Ordering::SeqCst);
-    }
-
     pub(crate) fn set_vote(&self, vote: Vote) {
         // Raised first: see the field.
         self.voted_term.fetch_max(vote.leader_id.term, Ordering::SeqCst);

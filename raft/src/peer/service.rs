@@ -239,7 +239,7 @@ async fn find(groups: &Registry, group: GroupId, replica: ReplicaId) -> Option<A
 
 async fn ask(local: &Replica, message: Message) -> Message {
     if let Some(term) = sent_in(&message)
-        && lineage::is_lost(term, local.log.voted_term())
+        && lineage::is_lost(term, local.log.voted_term().max(local.recovered_term()))
     {
         return Message::Failed("the group was recovered without this member".to_owned());
     }

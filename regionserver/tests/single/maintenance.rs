@@ -121,6 +121,8 @@ async fn a_replica_that_was_lost_leads_nothing_when_its_server_is_back() {
     assert_eq!(report.groups[0].replica, 1, "it is still there: {report:?}");
     let refused = bench.client().await.put(&region, rows(1..2)).await;
     assert!(matches!(refused, Err(Error::NotLeader { .. })), "{refused:?}");
+    let refused = bench.client().await.scan_all(&region, v1::Scan::default()).await;
+    assert!(matches!(refused, Err(Error::NotLeader { .. })), "{refused:?}");
 
     // Terms of a group that was not recovered without it say nothing.
     *bench.recovered.lock().unwrap() = vec![v1::RecoveredGroup { group: GROUP.0, term: 4 }];

@@ -3,14 +3,15 @@
 //! What only the catalog knew is lost, so everything is at rest before. Ids do not repeat: tables are created and regions split
 //! afterwards.
 
+use std::time::Duration;
+
 use terrane_client::{Admin, Error};
 
 use super::{liveness, new_table, now};
 use crate::context::Context;
 use crate::run_state::CatalogIs;
-use crate::scenario::passes;
+use crate::scenario::{passes, patiently};
 use crate::verdict::Failure;
-use std::time::Duration;
 
 /// Within this the new master leads: all servers have told what they have.
 const LEADS_WITHIN: Duration = Duration::from_secs(30);
@@ -42,21 +43,14 @@ pub async fn goes_on(context: Context) -> Result<(), Error> {
 
 /// Splits what can be split, and looks at the map.
 async fn split_all(admin: &Admin, context: &Context) -> Result<(), Error> {
-    for region in admin.regions(None).await? {
+    for region in patiently(async || admin.regions(None).await).await? {
         match admin.split(region.descriptor.region, None).await {
             // It has too few rows, or changes at the moment.
             Err(error) if !(error.is_invalid() || error.is_not_found() || passes(&error)) => return Err(error),
             Ok(_) | Err(_) => {}
         }
     }
-    loop {
-        match admin.regions(None).await {
-            Ok(regions) => {
-                context.watch.check_map(&regions, context);
-                return Ok(());
-            }
-            Err(error) if passes(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let regions = patiently(async || admin.regions(None).await).await?;
+    context.watch.check_map(&regions, context);
+    Ok(())
 }

@@ -28,9 +28,8 @@ const ROW_BYTES: u64 = 1_024;
 const COPIES: u64 = 3;
 /// Regions of the table that fills the log.
 const FILL_REGIONS: &str = "50";
-/// Loads until the log is full enough, and the part of it that each but the first writes.
+/// Clusters that are tried until the logs are full enough.
 const FILLS_MAX: u32 = 10;
-const FILL_PART: u64 = 20;
 /// Until servers have reported what they use.
 const REPORTED_AFTER: Duration = Duration::from_secs(2);
 
@@ -50,7 +49,7 @@ pub fn measure(terrane: &Path, asked: &Asked, fault: &'static Fault) -> anyhow::
         scene.table = format!("history{run}");
         scene.run = run;
         if fault.needs == Needs::Log {
-            fill_log(&scene.cluster, asked.log_mib)?;
+            fill_log(&mut scene, terrane, asked, fault)?;
         }
         let found = one_run(&mut scene, asked, fault).with_context(|| format!("run {run} of {}", asked.runs))?;
         eprintln!("   run {run}: {}", told(&found));
@@ -157,21 +156,26 @@ fn told(run: &Run) -> String {
 /// Writes rows until the logs of all servers hold so much that no flush has made superfluous.
 ///
 /// The rows are spread over many regions, so that no memtable is full, and a server flushes for the sake of its log only
-/// when that is much longer than its share.
-fn fill_log(cluster: &Cluster, mib: u32) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    let mut rows = (u64::from(mib) << 20) / (ROW_BYTES * COPIES);
-    for _ in 0..FILLS_MAX {
-        load_rows(cluster, rows)?;
+/// when that is much longer than its share. Where servers have uneven shares one of them does, and a new cluster begins again.
+fn fill_log(scene: &mut Scene, terrane: &Path, asked: &Asked, fault: &'static Fault) -> anyhow::Result<()> {
+    let mib = u64::from(asked.log_mib);
+    for attempt in 1..=FILLS_MAX {
+        if attempt > 1 {
+            let (table, run) = (scene.table.clone(), scene.run);
+            *scene = prepare(terrane, asked, fault)?.context("this machine could cause the fault before")?;
+            scene.cluster.start_all()?;
+            (scene.table, scene.run) = (table, run);
+        }
+        let begun = Instant::now();
+        load_rows(&scene.cluster, (mib << 20) / (ROW_BYTES * COPIES))?;
         // Reports are up to a second old.
         let_it_run(REPORTED_AFTER);
-        let (logged, unflushed) = (used_mib(cluster, "log")?, used_mib(cluster, "memtables")?);
+        let (logged, unflushed) = (used_mib(&scene.cluster, "log")?, used_mib(&scene.cluster, "memtables")?);
         let seconds = begun.elapsed().as_secs_f64();
         eprintln!("   the logs of all servers have {logged} MiB, {unflushed} MiB are not flushed ({seconds:.0} s)");
-        if logged.min(unflushed) >= u64::from(mib) {
+        if logged.min(unflushed) >= mib {
             return Ok(());
         }
-        rows = (u64::from(mib) << 20) / (ROW_BYTES * COPIES * FILL_PART);
     }
     bail!("the logs do not hold {mib} MiB that are not flushed: with more servers, each has a smaller part")
 }

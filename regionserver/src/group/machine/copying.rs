@@ -72,9 +72,12 @@ impl GroupMachine {
         if self.inner.lock().is_removed {
             return Err(io::Error::other("the replica was removed"));
         }
-        if let Err(error) = self.engine.install_group(staged).await {
+        match self.engine.install_group(staged).await {
+            Ok(()) => {}
+            // The replica stops, and the server says why. A restart would find the disk as full as it is.
+            Err(error) if error.is_disk_full() => return Err(io::Error::other(error)),
             // Whether it is on disk is not known. A restart finds out; this process never would.
-            abort_process(&format!("cannot install a copy of group {}: {error}", self.group));
+            Err(error) => abort_process(&format!("cannot install a copy of group {}: {error}", self.group)),
         }
         let mut fresh = Inner::restored(self.group, &self.engine).map_err(io::Error::other)?;
         // Regions without later writes have older points.
