@@ -8,7 +8,8 @@ use terrane_env::sync::point as scheduling_point;
 use terrane_types::KeyRange;
 
 use super::world::{
-    compact, create, expected, files, finish, flush, freeze, new_disk, open, put, put_file, rows, scanner,
+    compact, create, create_of_table, expected, files, finish, flush, freeze, new_disk, open, put, put_file, rows,
+    scanner,
 };
 
 const LOG: [(u64, char); 6] = [(1, 'a'), (2, 'b'), (3, 'a'), (4, 'c'), (5, 'd'), (6, 'a')];
@@ -66,34 +67,31 @@ fn a_clean_up_that_overlooks_readers_is_found() {
     finds("a clean-up overlooks readers", files_come_and_go);
 }
 
-/// A flush that writes its file while a compaction ends, and cleans up. Few other steps: most schedules meet this one.
-fn a_flush_beside_a_clean_up() {
+/// Flushes of one region that write their files while compactions of another end, and clean up. Of one region they exclude each
+/// other.
+fn flushes_beside_clean_ups() {
     let memory = new_disk();
     let engine = open(&memory);
-    let region = create(&engine, VERSIONS);
-    for (index, row) in &LOG[..3] {
-        put_file(&engine, &region, *index, *row);
+    let [compacted, flushed] = [1, 2].map(|number| create_of_table(&engine, number, VERSIONS));
+    for (index, row) in &LOG[..2] {
+        put_file(&engine, &compacted, *index, *row);
     }
-    put(&region, 4, &['c']);
-    freeze(&region, 4);
     let flushing = spawn({
-        let (engine, region) = (Arc::clone(&engine), Arc::clone(&region));
-        move || flush(&engine, &region)
+        let (engine, flushed) = (Arc::clone(&engine), Arc::clone(&flushed));
+        move || LOG.iter().for_each(|(index, row)| put_file(&engine, &flushed, *index, *row))
     });
-    compact(&engine, &region);
+    for (index, row) in &LOG[2..] {
+        put_file(&engine, &compacted, *index, *row);
+        compact(&engine, &compacted);
+    }
     flushing.join().unwrap();
     let reopened = open(&memory.crash(Tear::Lost));
-    for region in [&region, &reopened.regions()[0]] {
-        assert_eq!(rows(region), expected(&LOG, &KeyRange::all(), 4, VERSIONS as usize));
+    for region in [&compacted, &flushed, &reopened.regions()[0], &reopened.regions()[1]] {
+        assert_eq!(rows(region), expected(&LOG, &KeyRange::all(), 6, VERSIONS as usize));
     }
 }
 
 #[test]
 fn a_file_that_is_being_written_outlives_a_clean_up() {
-    explore(a_flush_beside_a_clean_up);
-}
-
-#[test]
-fn a_clean_up_that_overlooks_files_being_written_is_found() {
-    finds("a clean-up overlooks files that are being written", a_flush_beside_a_clean_up);
+    explore(flushes_beside_clean_ups);
 }

@@ -38,10 +38,16 @@ pub fn new_disk() -> MemoryDisk {
 
 /// Creates region 1, which keeps this many versions.
 pub fn create(engine: &Arc<Engine>, versions: u32) -> Arc<Region> {
+    create_of_table(engine, 1, versions)
+}
+
+/// Creates the only region of a table, with the same number.
+pub fn create_of_table(engine: &Arc<Engine>, number: u64, versions: u32) -> Arc<Region> {
     let rules = FamilyRules { versions, ..FamilyRules::default() };
     let family = FamilySchema { rules, ..FamilySchema::new(FamilyName::new("f").unwrap()) };
     let range = KeyRange::all();
-    let spec = RegionSpec { region: RegionId(1), table: TableId(1), group: GROUP, range, families: vec![family] };
+    let spec =
+        RegionSpec { region: RegionId(number), table: TableId(number), group: GROUP, range, families: vec![family] };
     engine.create(spec, 0)
 }
 
