@@ -29,7 +29,10 @@ const COPIES: u64 = 3;
 /// Regions of the table that fills the log.
 const FILL_REGIONS: &str = "50";
 /// Clusters that are tried until the logs are full enough.
-const FILLS_MAX: u32 = 10;
+const FILLS_MAX: u32 = 30;
+/// Until servers that have just joined have their shares, and how often that is asked.
+const EVEN_WITHIN: Duration = Duration::from_secs(60);
+const EVEN_LOOK: Duration = Duration::from_secs(1);
 /// Until servers have reported what they use.
 const REPORTED_AFTER: Duration = Duration::from_secs(2);
 
@@ -166,6 +169,7 @@ fn fill_log(scene: &mut Scene, terrane: &Path, asked: &Asked, fault: &'static Fa
             scene.cluster.start_all()?;
             (scene.table, scene.run) = (table, run);
         }
+        until_even(&scene.cluster)?;
         let begun = Instant::now();
         load_rows(&scene.cluster, (mib << 20) / (ROW_BYTES * COPIES))?;
         // Reports are up to a second old.
@@ -178,6 +182,20 @@ fn fill_log(scene: &mut Scene, terrane: &Path, asked: &Asked, fault: &'static Fa
         }
     }
     bail!("the logs do not hold {mib} MiB that are not flushed: with more servers, each has a smaller part")
+}
+
+/// Waits until the servers have even shares of the replicas: servers that have just joined have not.
+fn until_even(cluster: &Cluster) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    loop {
+        let plan = cluster.json(&["admin", "balance", "--dry-run"])?;
+        let steps = plan["steps"].as_array().context("steps")?;
+        if steps.is_empty() {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < EVEN_WITHIN, "the servers are not even: {} steps are left", steps.len());
+        let_it_run(EVEN_LOOK);
+    }
 }
 
 fn load_rows(cluster: &Cluster, rows: u64) -> anyhow::Result<()> {
