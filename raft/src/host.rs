@@ -43,7 +43,7 @@ use crate::rounds::Rounds;
 use crate::submission::Queue;
 use crate::types::{Member, scope, spawn, until_stopped};
 use crate::{BoxFuture, Error, GroupSpec, HostConfig, LogStatus, OpenError};
-use crate::{lineage, probe, purge};
+use crate::{probe, purge};
 
 /// Pause between the starts of two recorded groups: elections that all begin at the same moment only disturb each other.
 const START_PAUSE: Duration = Duration::from_millis(2);
@@ -218,12 +218,7 @@ impl Host {
             if voters.peek().is_some() { voters.all(|voter| voter == spec.replica) } else { spec.members.len() == 1 }
         };
         let recovered_term = self.config.recovered.get(&spec.group).copied().unwrap_or(0);
-        let voted_term = log.voted_term();
-        let lost = voted_term > 0 && lineage::is_lost(voted_term, recovered_term);
         let bound = restarted && !alone;
-        if restarted && alone && !lost {
-            raft.runtime_config().elect(true);
-        }
         let promised = Duration::from_millis(if bound { self.config.election_max_ms } else { 0 });
         let (queue, inbox) = Queue::new();
         let replica = Arc::new(Replica {
@@ -263,7 +258,11 @@ impl Host {
         let weak = Arc::downgrade(&replica);
         leading.set(move || weak.upgrade()?.leading_bound());
         self.keep(Proposer::new(replica.clone(), machine, inbox).run());
-        if lost {
+        let is_lost = replica.is_lost();
+        if restarted && alone && !is_lost {
+            replica.raft.runtime_config().elect(true);
+        }
+        if is_lost {
             replica.warn_of_loss();
         } else if bound {
             self.keep(stand_later(replica.clone()));

@@ -38,9 +38,8 @@ fn split(engine: &Arc<Engine>, parent: &Arc<Region>) -> [Arc<Region>; 2] {
     [left, right]
 }
 
-/// A region is split while its flush runs, and its compaction, and a reader; then the daughters are written and flushed.
-/// Power is cut at any moment.
-fn a_split_beside(compacts: bool) {
+/// A region with two files and two rows in memory.
+fn before_the_split() -> (MemoryDisk, Arc<Engine>, Arc<Region>) {
     let memory = new_disk();
     let engine = open(&memory);
     let parent = create(&engine, VERSIONS);
@@ -48,6 +47,13 @@ fn a_split_beside(compacts: bool) {
     put_file(&engine, &parent, 2, 'x');
     put(&parent, 3, &['b']);
     put(&parent, 4, &['z']);
+    (memory, engine, parent)
+}
+
+/// A region is split while its flush runs, and its compaction, and a reader; then the daughters are written and flushed.
+/// Power is cut at any moment.
+fn a_split_beside(compacts: bool) {
+    let (memory, engine, parent) = before_the_split();
     freeze(&parent, 4);
     put(&parent, 5, &['c']);
 
@@ -106,13 +112,7 @@ fn a_compaction_and_a_flush_beside_a_split_lose_nothing() {
 /// A flush alone beside a split that nothing has recorded when power is cut. Few steps: many schedules begin the flush in the
 /// middle of the split.
 fn a_flush_beside_an_unrecorded_split() {
-    let memory = new_disk();
-    let engine = open(&memory);
-    let parent = create(&engine, VERSIONS);
-    put_file(&engine, &parent, 1, 'a');
-    put_file(&engine, &parent, 2, 'x');
-    put(&parent, 3, &['b']);
-    put(&parent, 4, &['z']);
+    let (memory, engine, parent) = before_the_split();
     put(&parent, 5, &['c']);
     let flushing = spawn({
         let (engine, parent) = (Arc::clone(&engine), Arc::clone(&parent));
