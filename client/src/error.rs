@@ -32,6 +32,12 @@ pub enum Error {
         /// What is read-only.
         what: String,
     },
+    /// The table is disabled. Nothing was read or written; `Admin::enable_table` enables it.
+    #[error("{what} is disabled")]
+    Disabled {
+        /// What is disabled.
+        what: String,
+    },
     /// The servers do not support this feature: do without it, or upgrade them.
     #[error("{feature} is not supported by the server")]
     Unsupported {
@@ -206,6 +212,7 @@ impl From<terrane_types::Error> for Error {
             Wire::NotFound { what } => Self::NotFound { what },
             Wire::AlreadyExists { what } => Self::AlreadyExists { what },
             Wire::ReadOnly { what } => Self::ReadOnly { what },
+            Wire::Disabled { what } => Self::Disabled { what },
             Wire::Unsupported { feature } => Self::Unsupported { feature },
             // The server's point of view: it expects its own cluster.
             Wire::WrongCluster { expected, actual, server } => {

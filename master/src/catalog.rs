@@ -224,6 +224,9 @@ impl Catalog {
             CatalogEdit::AlterTable { schema } => self.alter_table(schema),
             CatalogEdit::FinishAlter { table, version } => self.finish_alter(*table, *version),
             CatalogEdit::DropTable { table } => self.drop_table(*table),
+            CatalogEdit::TruncateTable { table, split_at, groups } => {
+                self.truncate_table(*table, split_at, groups, stamp)
+            }
             CatalogEdit::RemoveTable { table } => self.remove_table(*table),
             CatalogEdit::IndexRegions { regions } => Ok(self.index_regions(regions, stamp)),
             CatalogEdit::AddPageKey { id, secret } => self.add_page_key(*id, *secret, stamp),
@@ -355,15 +358,44 @@ impl Catalog {
     }
 
     fn create_table(&mut self, new: &NewTable, stamp: u64) -> Result<Outcome, Refusal> {
-        let NewTable { schema, split_at, groups, implies_namespace } = new;
-        let name = schema.name.to_string();
+        let name = new.schema.name.to_string();
         if self.tables.named(&name).is_some() {
             return Err(Refusal::AlreadyExists(format!("table {name}")));
         }
-        let namespace = schema.name.namespace_name();
-        if !implies_namespace && !self.namespaces.contains(&namespace) {
+        let namespace = new.schema.name.namespace_name();
+        if !new.implies_namespace && !self.namespaces.contains(&namespace) {
             return Err(Refusal::Invalid(namespaces::missing(&namespace)));
         }
+        let table = self.add_table(&new.schema, &new.split_at, &new.groups, stamp)?;
+        self.namespaces.imply(namespace);
+        Ok(Outcome::Table(table))
+    }
+
+    /// The next table of the name takes the place of this one, which is dropped.
+    fn truncate_table(
+        &mut self,
+        table: TableId,
+        split_at: &[Bytes],
+        groups: &[GroupId],
+        stamp: u64,
+    ) -> Result<Outcome, Refusal> {
+        let entry = self.table_mut(table)?;
+        if entry.state != TableState::Enabled {
+            return Err(changed(entry));
+        }
+        let schema = entry.schema.clone();
+        let next = self.add_table(&schema, split_at, groups, stamp)?;
+        self.table_mut(table)?.enter(TableState::Dropping);
+        Ok(Outcome::Table(next))
+    }
+
+    fn add_table(
+        &mut self,
+        schema: &TableSchema,
+        split_at: &[Bytes],
+        groups: &[GroupId],
+        stamp: u64,
+    ) -> Result<TableId, Refusal> {
         if groups.len() != split_at.len() + 1 {
             return Err(Refusal::Invalid("a table has one more region than split points".into()));
         }
@@ -380,9 +412,8 @@ impl Catalog {
             let descriptor = RegionDescriptor { region, table, range, epoch: EPOCH_FIRST, group, schema_version };
             self.regions.insert(descriptor, stamp);
         }
-        self.namespaces.imply(namespace);
         self.tables.add(TableEntry { schema, state: TableState::Creating });
-        Ok(Outcome::Table(table))
+        Ok(table)
     }
 
     fn table_mut(&mut self, table: TableId) -> Result<&mut TableEntry, Refusal> {

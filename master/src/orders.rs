@@ -380,7 +380,14 @@ async fn answer_within<T>(time: Duration, call: impl Future<Output = Result<Resp
 
 /// Whether the order is invalid, so that neither a retry nor another member can help.
 pub fn is_final(error: &Error) -> bool {
-    matches!(error, Error::Invalid(_) | Error::Unsupported { .. } | Error::StaleEpoch { .. } | Error::ReadOnly { .. })
+    matches!(
+        error,
+        Error::Invalid(_)
+            | Error::Unsupported { .. }
+            | Error::StaleEpoch { .. }
+            | Error::ReadOnly { .. }
+            | Error::Disabled { .. }
+    )
 }
 
 fn unavailable(message: String) -> Error {

@@ -280,6 +280,7 @@ mod tests {
             ("atomic", "1"),
             ("bloom_prefix", "1"),
             ("read_only", "true"),
+            ("disabled", "true"),
             ("meta.owner", "ann"),
         ];
         let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));

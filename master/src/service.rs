@@ -241,6 +241,21 @@ impl v1::master_server::Master for MasterService {
         answer(dropped.map(|()| v1::Empty {}))
     }
 
+    async fn truncate_table(
+        &self,
+        request: Request<v1::TruncateTableRequest>,
+    ) -> Result<Response<v1::TableReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("truncate_table", request.hello.as_ref())?;
+        let (name, id) = (table_name(&request.name)?, request_id(&request.request_id)?);
+        let truncated = async {
+            self.tables.truncate(&name, id, deadline).await?;
+            self.views.table(&name)
+        };
+        answer(self.leading(deadline, truncated).await)
+    }
+
     async fn list_tables(
         &self,
         request: Request<v1::ListTablesRequest>,

@@ -149,6 +149,29 @@ impl TableCalls {
         self.until_gone(name, table, deadline).await
     }
 
+    /// Empties a table: one of the same name, schema and regions takes its place, and is usable when this returns. Handles of
+    /// clients that opened the table before find that it does not exist.
+    pub async fn truncate(&self, name: &TableName, request: Option<RequestId>, deadline: Instant) -> Result<(), Error> {
+        refuse_meta(name)?;
+        if let Some(table) = self.changed_by(request) {
+            return self.until_created(name, table, deadline).await.map(drop);
+        }
+        let entry = self.once_enabled(name, deadline).await?;
+        self.context.admit_change()?;
+        let table = entry.schema.table;
+        let mut split_at: Vec<Bytes> = self.context.journal.read(|catalog| {
+            let regions = catalog.regions().of_table(table);
+            regions.map(|region| region.descriptor.range.start.clone()).filter(|start| !start.is_empty()).collect()
+        });
+        split_at.sort();
+        let groups = self.groups_for(split_at.len() + 1, deadline).await?;
+        let outcome = self.record(request, CatalogEdit::TruncateTable { table, split_at, groups }).await?;
+        let Outcome::Table(next) = outcome else { return Err(unexpected(&outcome)) };
+        tracing::info!(%table, %next, %name, "truncating table");
+        self.answer(name, next, request)?;
+        self.until_created(name, next, deadline).await.map(drop)
+    }
+
     async fn until_gone(&self, name: &TableName, table: TableId, deadline: Instant) -> Result<(), Error> {
         let gone = || self.state(table).is_none().then_some(());
         self.context.journal.wait_until(deadline, gone).await.ok_or_else(|| self.not_yet(name, table))

@@ -218,7 +218,10 @@ fn table(catalog: &Catalog, observed: &Observations, entry: &TableEntry) -> v1::
     let regions = || catalog.regions().of_table(entry.schema.table);
     v1::TableReply {
         schema: Some((&entry.schema).into()),
-        state: entry.state.name().to_owned(),
+        state: match entry.state {
+            TableState::Enabled if entry.schema.disabled => "disabled".to_owned(),
+            state => state.name().to_owned(),
+        },
         regions: count(catalog.regions().count(entry.schema.table)),
         bytes: regions().map(|region| region_bytes(observed, region)).sum(),
     }

@@ -7,7 +7,7 @@ use terrane_types::cell::Cells;
 use terrane_types::{
     Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
     Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId,
-    Row, ServerId, SplitPolicy, TableId, TableName, TableSchema,
+    Row, ServerId, SplitPolicy, TableId, TableName, TableSchema, ValueType,
 };
 
 use crate::v1;
@@ -47,7 +47,11 @@ impl TryFrom<v1::RegionDescriptor> for RegionDescriptor {
 
 impl From<&FamilySchema> for v1::FamilySchema {
     fn from(family: &FamilySchema) -> Self {
-        let FamilySchema { name, rules, storage, metadata } = family;
+        let FamilySchema { name, rules, storage, types, metadata } = family;
+        let column_type = |(qualifier, read_as): (&Bytes, &ValueType)| v1::ColumnType {
+            qualifier: qualifier.clone(),
+            r#type: read_as.to_string(),
+        };
         let compression = match storage.compression {
             Compression::None => v1::Compression::None,
             Compression::Lz4 => v1::Compression::Lz4,
@@ -69,6 +73,7 @@ impl From<&FamilySchema> for v1::FamilySchema {
             block_size: storage.block_size,
             in_memory: storage.in_memory,
             metadata: metadata.clone().into_iter().collect(),
+            types: types.iter().map(column_type).collect(),
         }
     }
 }
@@ -77,7 +82,9 @@ impl TryFrom<v1::FamilySchema> for FamilySchema {
     type Error = Error;
 
     fn try_from(family: v1::FamilySchema) -> Result<Self, Error> {
+        let types = family.types.iter().map(|column| Ok((column.qualifier.clone(), column.r#type.parse()?)));
         Ok(Self {
+            types: types.collect::<Result<_, Invalid>>()?,
             name: FamilyName::new(&family.name)?,
             rules: FamilyRules {
                 versions: family.versions,
@@ -128,6 +135,7 @@ impl From<&TableSchema> for v1::TableSchema {
             metadata: schema.metadata.clone().into_iter().collect(),
             history_ms: schema.history_ms,
             split_policy: schema.split_policy.as_str().to_owned(),
+            disabled: schema.disabled,
         }
     }
 }
@@ -148,6 +156,7 @@ impl TryFrom<v1::TableSchema> for TableSchema {
             atomic: schema.atomic,
             bloom_prefix: schema.bloom_prefix,
             read_only: schema.read_only,
+            disabled: schema.disabled,
             metadata: schema.metadata.into_iter().collect(),
             history_ms: schema.history_ms,
             split_policy: if schema.split_policy.is_empty() {

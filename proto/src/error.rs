@@ -69,6 +69,7 @@ fn kind(error: &Error) -> Kind {
             Kind::SchemaChanged(v1::SchemaChanged { table: table.0, version: *version })
         }
         Error::ReadOnly { what } => Kind::ReadOnly(v1::ReadOnly { what: what.clone() }),
+        Error::Disabled { what } => Kind::Disabled(v1::Disabled { what: what.clone() }),
         // `Error` may gain variants before this mapping does; such an error is still an answer.
         _ => Kind::Internal(v1::Internal {}),
     }
@@ -116,6 +117,7 @@ pub fn from_detail(detail: v1::ErrorDetail) -> Error {
         Some(Kind::Unavailable(e)) => Error::Unavailable { message, retry_after: wait(e.retry_after_ms) },
         Some(Kind::SchemaChanged(e)) => Error::SchemaChanged { table: TableId(e.table), version: e.version },
         Some(Kind::ReadOnly(e)) => Error::ReadOnly { what: e.what },
+        Some(Kind::Disabled(e)) => Error::Disabled { what: e.what },
         Some(Kind::Internal(_)) | None => {
             // The message is the whole sentence, to which the error adds its beginning again when it is passed on.
             let message = message.strip_prefix(INTERNAL).map(str::to_owned).unwrap_or(message);
@@ -156,6 +158,7 @@ fn status_detail(error: &Error) -> v1::ErrorDetail {
             Some(Kind::Unsupported(unsupported)) => shorten(&mut unsupported.feature),
             Some(Kind::AlreadyExists(exists)) => shorten(&mut exists.what),
             Some(Kind::ReadOnly(read_only)) => shorten(&mut read_only.what),
+            Some(Kind::Disabled(disabled)) => shorten(&mut disabled.what),
             _ => {}
         }
     }
@@ -175,9 +178,11 @@ fn shorten(text: &mut String) {
 pub fn status(error: &Error) -> Status {
     let detail = status_detail(error);
     let code = match error {
-        Error::StaleEpoch { .. } | Error::NotLeader { .. } | Error::ReadOnly { .. } | Error::SchemaChanged { .. } => {
-            Code::FailedPrecondition
-        }
+        Error::StaleEpoch { .. }
+        | Error::NotLeader { .. }
+        | Error::ReadOnly { .. }
+        | Error::Disabled { .. }
+        | Error::SchemaChanged { .. } => Code::FailedPrecondition,
         Error::Moving { .. } | Error::Unavailable { .. } | Error::InProgress { .. } => Code::Unavailable,
         Error::Busy { .. } | Error::LogFull { .. } => Code::ResourceExhausted,
         Error::Uncertain { .. } => Code::Unknown,
@@ -258,6 +263,7 @@ mod tests {
             Error::DeadlineExceeded,
             Error::AlreadyExists { what: "table t".into() },
             Error::ReadOnly { what: "table t".into() },
+            Error::Disabled { what: "table t".into() },
             Error::Internal { message: "a defect".into() },
         ]
     }

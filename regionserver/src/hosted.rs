@@ -185,6 +185,15 @@ impl HostedRegion {
         }
     }
 
+    /// Refuses a request while the table is disabled.
+    pub fn check_enabled(&self) -> Result<(), Error> {
+        let state = self.state();
+        if state.schema.disabled {
+            return Err(Error::Disabled { what: format!("table {}", state.schema.name) });
+        }
+        Ok(())
+    }
+
     /// The version of the table's schema as of the last applied entry.
     pub fn schema_version(&self) -> u64 {
         self.state.read().schema.version

@@ -26,6 +26,8 @@ pub enum Reply {
     SchemaChanged { table: TableId, version: u64 },
     /// The table has become read-only; nothing was applied.
     ReadOnly { what: String },
+    /// The table has been disabled; nothing was applied.
+    Disabled { what: String },
     /// The region is frozen, because it moves to another group; nothing was applied.
     Moving { region: RegionId },
     /// The proposal does not fit the state; nothing was applied.
@@ -62,6 +64,7 @@ impl Reply {
             Self::Stale { region, current } => Err(Error::StaleEpoch { region, current }),
             Self::SchemaChanged { table, version } => Err(Error::SchemaChanged { table, version }),
             Self::ReadOnly { what } => Err(Error::ReadOnly { what }),
+            Self::Disabled { what } => Err(Error::Disabled { what }),
             Self::Invalid { what } | Self::Refused { why: what } => Err(Error::Invalid(Invalid { what })),
             Self::Damaged { file, offset } => Err(Error::Corruption { file, offset }),
             Self::Failed { what } => Err(Error::Internal { message: what }),

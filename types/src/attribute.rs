@@ -6,12 +6,16 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
+use crate::escape::{escape, unescape};
 use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
 use crate::limits::VERSIONS_MAX;
 use crate::schema::{FamilySchema, TableSchema, check_block_size, check_flush_size, check_metadata, check_region_size};
+use crate::value_type::ValueType;
 
-const FAMILY_ATTRIBUTES: [&str; 9] = [
+const FAMILY_ATTRIBUTES: [&str; 10] = [
     "versions",
     "min_versions",
     "ttl",
@@ -20,10 +24,23 @@ const FAMILY_ATTRIBUTES: [&str; 9] = [
     "bloom",
     "block_size",
     "in_memory",
+    "type.QUALIFIER",
     "meta.NAME",
 ];
-const TABLE_ATTRIBUTES: [&str; 9] =
-    ["region_size", "flush_size", "split_policy", "history", "key", "atomic", "bloom_prefix", "read_only", "meta.NAME"];
+const TABLE_ATTRIBUTES: [&str; 10] = [
+    "region_size",
+    "flush_size",
+    "split_policy",
+    "history",
+    "key",
+    "atomic",
+    "bloom_prefix",
+    "read_only",
+    "disabled",
+    "meta.NAME",
+];
+/// The prefix of a qualifier whose type is declared.
+const TYPE_PREFIX: &str = "type.";
 /// The prefix of free metadata names.
 const METADATA_PREFIX: &str = "meta.";
 /// The greatest edit distance at which a name counts as a misspelling.
@@ -32,8 +49,9 @@ const SLIP_MAX: usize = 2;
 impl FamilySchema {
     /// Sets an attribute by its name. Rules: `versions`, `min_versions`, `ttl` (see [`parse_duration_ms`]; `none`:
     /// cells do not expire) and `keep_deleted_cells`. Storage: `compression` (`none`, `lz4`, `zstd`), `bloom` (`none`,
-    /// `row`, `rowcol`), `block_size` (see [`parse_size`]) and `in_memory`. Free metadata: `meta.NAME` (an empty value
-    /// removes the entry).
+    /// `row`, `rowcol`), `block_size` (see [`parse_size`]) and `in_memory`. Types of columns: `type.QUALIFIER`, a
+    /// [`ValueType`] or `none`, with the qualifier escaped as by [`escape`](crate::escape()). Free metadata: `meta.NAME` (an
+    /// empty value removes the entry).
     ///
     /// [`TableSchema::check`] compares attributes that depend on each other (`min_versions` is at most `versions`), so
     /// that they can be set in any order.
@@ -51,6 +69,7 @@ impl FamilySchema {
             "bloom" => self.storage.bloom = value.parse()?,
             "block_size" => self.storage.block_size = check_block_size(parse_size(value)?)?,
             "in_memory" => self.storage.in_memory = parse_bool(name, value)?,
+            _ if name.starts_with(TYPE_PREFIX) => self.set_type(&name[TYPE_PREFIX.len()..], value)?,
             _ => {
                 return set_metadata(
                     &mut self.metadata,
@@ -64,10 +83,22 @@ impl FamilySchema {
         Ok(())
     }
 
-    /// All attributes with their values, as [`FamilySchema::set_attribute`] accepts them, and the metadata that is set.
+    fn set_type(&mut self, qualifier: &str, value: &str) -> Result<(), Invalid> {
+        let qualifier = Bytes::from(unescape(qualifier)?);
+        if matches!(value, "" | "none") {
+            self.types.remove(&qualifier);
+        } else {
+            self.types.insert(qualifier, ValueType::parse(value)?);
+        }
+        Ok(())
+    }
+
+    /// All attributes with their values, as [`FamilySchema::set_attribute`] accepts them, with the types and the metadata that
+    /// are set.
     #[must_use]
     pub fn attributes(&self) -> BTreeMap<String, String> {
-        let Self { rules, storage, metadata, .. } = self;
+        let Self { rules, storage, types, metadata, .. } = self;
+        let types = types.iter().map(|(name, read_as)| (format!("{TYPE_PREFIX}{}", escape(name)), read_as.to_string()));
         let attributes = [
             ("versions", rules.versions.to_string()),
             ("min_versions", rules.min_versions.to_string()),
@@ -79,14 +110,14 @@ impl FamilySchema {
             ("in_memory", storage.in_memory.to_string()),
         ];
         let attributes = attributes.into_iter().map(|(name, value)| (name.to_owned(), value));
-        attributes.chain(metadata_attributes(metadata)).collect()
+        attributes.chain(types).chain(metadata_attributes(metadata)).collect()
     }
 }
 
 impl TableSchema {
     /// Sets an attribute by its name: `region_size`, `flush_size`, `split_policy` (`size`, `none`), `history` (see
-    /// [`parse_duration_ms`]; `none` for no history), `key`, `atomic`, `bloom_prefix`, `read_only`, or free metadata as
-    /// `meta.NAME` (an empty value takes the entry away).
+    /// [`parse_duration_ms`]; `none` for no history), `key`, `atomic`, `bloom_prefix`, `read_only`, `disabled`, or free
+    /// metadata as `meta.NAME` (an empty value takes the entry away).
     ///
     /// ```
     /// # use terrane_types::{TableName, TableSchema};
@@ -119,6 +150,7 @@ impl TableSchema {
             "atomic" => self.atomic = parse_number(name, value, 0, u32::MAX)?,
             "bloom_prefix" => self.bloom_prefix = parse_number(name, value, 0, u32::MAX)?,
             "read_only" => self.read_only = parse_bool(name, value)?,
+            "disabled" => self.disabled = parse_bool(name, value)?,
             _ => {
                 return set_metadata(&mut self.metadata, "table", name, value, (&TABLE_ATTRIBUTES, &FAMILY_ATTRIBUTES));
             }
@@ -136,6 +168,7 @@ impl TableSchema {
             ("split_policy", self.split_policy.as_str().to_owned()),
             ("history", duration_text(self.history_ms)),
             ("read_only", self.read_only.to_string()),
+            ("disabled", self.disabled.to_string()),
         ];
         let of_key = self.key.as_ref().map(|key| {
             let counts = [("atomic", self.atomic.to_string()), ("bloom_prefix", self.bloom_prefix.to_string())];

@@ -150,6 +150,12 @@ pub enum Error {
         /// The object with its kind: `table t`.
         what: String,
     },
+    /// The table is disabled: it takes neither reads nor writes.
+    #[error("{what} is disabled")]
+    Disabled {
+        /// The object with its kind: `table t`.
+        what: String,
+    },
     /// A defect of the server; its log has the details.
     #[error("internal error: {message}")]
     Internal {

@@ -1,8 +1,8 @@
-//! Bytes as printable text and back: `\xHH` for what is not printable ASCII, `\\` for a backslash.
+//! Bytes as printable text and back: `\xHH` for what is not printable UTF-8, `\\` for a backslash.
 //!
 //! Keys, qualifiers and values are shown this way wherever a person or a script reads them (`terrane scan`, exports,
-//! errors) and parsed the same way, so that printed text can be pasted. The output is ASCII without control characters:
-//! safe in a terminal, and, because tabs are escaped, in a tab-separated line.
+//! errors) and parsed the same way, so that printed text can be pasted. The output has neither control nor invisible
+//! characters: it is safe in a terminal, and, because tabs are escaped, in a tab-separated line.
 
 use crate::invalid::Invalid;
 
@@ -12,22 +12,42 @@ const HEX: &[u8; 16] = b"0123456789ABCDEF";
 ///
 /// ```
 /// assert_eq!(terrane_types::escape(b"a\\\x00z"), r"a\\\x00z");
+/// assert_eq!(terrane_types::escape("Zürich 東京".as_bytes()), "Zürich 東京");
+/// assert_eq!(terrane_types::escape(b"\xE6\x9D"), r"\xE6\x9D"); // half a character
 /// ```
 #[must_use]
 pub fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
-    for &byte in bytes {
-        match byte {
-            b'\\' => text.push_str("\\\\"),
-            0x20..=0x7e => text.push(char::from(byte)),
-            _ => {
-                text.push_str("\\x");
-                text.push(char::from(HEX[usize::from(byte >> 4)]));
-                text.push(char::from(HEX[usize::from(byte & 15)]));
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                ' '..='~' => text.push(character),
+                _ if is_printable(character) => text.push(character),
+                _ => push_hex(&mut text, character.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
+        push_hex(&mut text, chunk.invalid());
     }
     text
+}
+
+fn push_hex(text: &mut String, bytes: &[u8]) {
+    for &byte in bytes {
+        text.push_str("\\x");
+        text.push(char::from(HEX[usize::from(byte >> 4)]));
+        text.push(char::from(HEX[usize::from(byte & 15)]));
+    }
+}
+
+/// Whether a character outside ASCII is printable: no control, format, private or unassigned character, and no separator.
+/// The standard library knows that only as the characters that its debug form leaves alone. A character before it keeps
+/// combining marks, which that form escapes at the start of a text.
+fn is_printable(character: char) -> bool {
+    let mut buffer = [b'x'; 5];
+    let length = 1 + character.encode_utf8(&mut buffer[1..]).len();
+    let text = std::str::from_utf8(&buffer[..length]).expect("a letter and a character are UTF-8");
+    text.escape_debug().eq(text.chars())
 }
 
 /// Parses the output of [`escape`]. Text outside ASCII stands for its UTF-8 bytes; hex digits may be in either case.
@@ -91,6 +111,19 @@ mod tests {
     }
 
     #[test]
+    fn text_in_any_script_is_shown_and_what_cannot_be_seen_is_hex() {
+        for shown in ["Zürich", "東京", "नमस्ते", "e\u{301}", "😀", "a'b\"c"] {
+            assert_eq!(escape(shown.as_bytes()), shown);
+        }
+        // A zero-width space, a direction override, a no-break space, a line separator and a private character.
+        for hidden in ["\u{200b}", "\u{202e}", "\u{a0}", "\u{2028}", "\u{e000}", "\u{85}"] {
+            let text = escape(hidden.as_bytes());
+            assert!(text.starts_with("\\x") && text.is_ascii(), "{text}");
+        }
+        assert_eq!(escape(b"\xc3(\xff\xe6\x9d\xb1\xe6"), r"\xC3(\xFF東\xE6");
+    }
+
+    #[test]
     fn bad_escapes_are_refused_with_their_place() {
         for text in [r"ab\", r"ab\x", r"ab\x1", r"ab\xg0", r"ab\n"] {
             let error = unescape(text).expect_err(text);
@@ -109,7 +142,7 @@ mod tests {
         #[test]
         fn round_trip(bytes: Vec<u8>) {
             let text = escape(&bytes);
-            prop_assert!(text.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+            prop_assert!(!text.contains(char::is_control));
             prop_assert_eq!(unescape(&text).expect("own output"), bytes);
         }
 

@@ -67,6 +67,8 @@ pub const VERSIONS_MAX: u32 = i32::MAX as u32;
 /// Most namespaces in one cluster: each is a line in every checkpoint of the catalog.
 pub const NAMESPACES_MAX: usize = 10_000;
 
+/// Columns of one family whose types can be declared.
+pub const COLUMN_TYPES_MAX: usize = 1_024;
 /// Most entries of free metadata on one table, and on one family.
 pub const METADATA_ENTRIES_MAX: usize = 64;
 

@@ -8,6 +8,8 @@ mod storage;
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use crate::binary::{Writer, begin};
 use crate::byte_reader::ByteReader;
 use crate::escape::escape;
@@ -15,22 +17,26 @@ use crate::ids::{GroupId, RegionEpoch, RegionId, TableId};
 use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
 use crate::limits::{
-    FAMILIES_MAX, FLUSH_SIZE_DEFAULT, FLUSH_SIZE_MIN, METADATA_ENTRIES_MAX, METADATA_VALUE_BYTES_MAX,
-    REGION_SIZE_DEFAULT, REGION_SIZE_MIN, SCHEMA_BYTES_MAX, VERSIONS_MAX,
+    COLUMN_TYPES_MAX, FAMILIES_MAX, FLUSH_SIZE_DEFAULT, FLUSH_SIZE_MIN, METADATA_ENTRIES_MAX, METADATA_VALUE_BYTES_MAX,
+    QUALIFIER_BYTES_MAX, REGION_SIZE_DEFAULT, REGION_SIZE_MIN, SCHEMA_BYTES_MAX, VERSIONS_MAX,
 };
 use crate::name::{FamilyName, TableName, check_name};
 use crate::range::KeyRange;
+use crate::value_type::ValueType;
+use crate::versions::{LEVEL_OF_VALUE_TYPES, LEVEL_UNRECORDED};
 
 pub(crate) use storage::check_block_size;
 pub use storage::{Bloom, Compression, FamilyStorage};
 
 const DESCRIPTOR_FORMAT: u8 = 1;
-/// The format that [`TableSchema::encode`] writes.
-const SCHEMA_FORMAT: u8 = 3;
+/// The newest format. [`TableSchema::encode`] writes it only for a schema that needs it.
+const SCHEMA_FORMAT: u8 = 4;
 /// The first format with [`FamilyStorage`] and `bloom_prefix`; older ones imply the defaults.
 const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
 /// The first format with metadata of families, `history` and the split policy.
 const SCHEMA_FORMAT_OF_HISTORY: u8 = 3;
+/// The first format with value types of columns, and with disabled tables.
+const SCHEMA_FORMAT_OF_TYPES: u8 = 4;
 
 /// A region as its log defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +179,9 @@ pub struct FamilySchema {
     pub rules: FamilyRules,
     /// How cells are stored.
     pub storage: FamilyStorage,
+    /// The declared types of columns' values by qualifier, set as `type.QUALIFIER`. Tools parse and show values by them;
+    /// servers do not check what is written.
+    pub types: BTreeMap<Bytes, ValueType>,
     /// Free metadata, set as `meta.NAME`.
     pub metadata: BTreeMap<String, String>,
 }
@@ -222,7 +231,13 @@ impl FamilySchema {
     /// A family with the default rules and storage.
     #[must_use]
     pub fn new(name: FamilyName) -> Self {
-        Self { name, rules: FamilyRules::default(), storage: FamilyStorage::default(), metadata: BTreeMap::new() }
+        Self {
+            name,
+            rules: FamilyRules::default(),
+            storage: FamilyStorage::default(),
+            types: BTreeMap::new(),
+            metadata: BTreeMap::new(),
+        }
     }
 }
 
@@ -250,6 +265,8 @@ pub struct TableSchema {
     pub bloom_prefix: u32,
     /// Whether writes are refused.
     pub read_only: bool,
+    /// Whether reads and writes are refused.
+    pub disabled: bool,
     /// How long snapshots can read versions that are otherwise obsolete, in milliseconds; 0: not at all.
     pub history_ms: u64,
     /// When its regions split automatically.
@@ -273,10 +290,29 @@ impl TableSchema {
             atomic: 0,
             bloom_prefix: 0,
             read_only: false,
+            disabled: false,
             history_ms: 0,
             split_policy: SplitPolicy::default(),
             metadata: BTreeMap::new(),
         }
+    }
+
+    /// The declared type of a column's values.
+    #[must_use]
+    pub fn value_type(&self, family: &[u8], qualifier: &[u8]) -> Option<ValueType> {
+        self.family(family)?.types.get(qualifier).copied()
+    }
+
+    /// The feature level of the processes that can read the schema.
+    #[must_use]
+    pub fn level(&self) -> u32 {
+        if self.format() >= SCHEMA_FORMAT_OF_TYPES { LEVEL_OF_VALUE_TYPES } else { LEVEL_UNRECORDED }
+    }
+
+    /// The oldest format that can express the schema, so that builds of the level before read what does not need the newest.
+    fn format(&self) -> u8 {
+        let is_typed = self.families.iter().any(|family| !family.types.is_empty());
+        if is_typed || self.disabled { SCHEMA_FORMAT_OF_TYPES } else { SCHEMA_FORMAT_OF_HISTORY }
     }
 
     /// The family with this name.
@@ -365,6 +401,7 @@ impl TableSchema {
             let in_family = |error: Invalid| Invalid::new(format!("family {}: {error}", family.name));
             let ttl = check_duration("ttl", family.rules.ttl_ms.unwrap_or(0));
             let checked = family.rules.check().and(ttl).and_then(|()| family.storage.check());
+            let checked = checked.and_then(|()| check_types(&family.types));
             checked.and_then(|()| check_entries(&family.metadata)).map_err(in_family)?;
         }
         Ok(())
@@ -391,7 +428,8 @@ impl TableSchema {
     /// The binary form for logs and checkpoints.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new(SCHEMA_FORMAT);
+        let format = self.format();
+        let mut out = Writer::new(format);
         out.u64(self.table.0);
         out.text(&self.name.to_string());
         out.u64(self.version);
@@ -407,6 +445,13 @@ impl TableSchema {
             out.u32(family.storage.block_size);
             out.u8(u8::from(family.storage.in_memory));
             encode_metadata(&mut out, &family.metadata);
+            if format >= SCHEMA_FORMAT_OF_TYPES {
+                out.count(family.types.len());
+                for (qualifier, read_as) in &family.types {
+                    out.bytes(qualifier);
+                    out.text(read_as.name());
+                }
+            }
         }
         out.u64(self.region_size);
         out.u64(self.flush_size);
@@ -417,6 +462,9 @@ impl TableSchema {
         encode_metadata(&mut out, &self.metadata);
         out.u64(self.history_ms);
         out.u8(self.split_policy as u8);
+        if format >= SCHEMA_FORMAT_OF_TYPES {
+            out.u8(u8::from(self.disabled));
+        }
         out.finish()
     }
 
@@ -442,6 +490,7 @@ impl TableSchema {
             atomic: input.u32()?,
             bloom_prefix: if has_storage { input.u32()? } else { 0 },
             read_only: input.u8()? != 0,
+            disabled: false,
             metadata: decode_metadata(&mut input)?,
             history_ms: 0,
             split_policy: SplitPolicy::default(),
@@ -451,6 +500,9 @@ impl TableSchema {
             let policy = input.u8()?;
             schema.split_policy = SplitPolicy::from_u8(policy)
                 .ok_or_else(|| Invalid::new(format!("split policy {policy} is not one of 0 and 1")))?;
+        }
+        if format >= SCHEMA_FORMAT_OF_TYPES {
+            schema.disabled = input.u8()? != 0;
         }
         input.finish()?;
         Ok(schema)
@@ -471,7 +523,9 @@ impl TableSchema {
             let storage = if has_storage { Self::decode_storage(input)? } else { FamilyStorage::default() };
             let has_metadata = format >= SCHEMA_FORMAT_OF_HISTORY;
             let metadata = if has_metadata { decode_metadata(input)? } else { BTreeMap::new() };
-            families.push(FamilySchema { name, rules, storage, metadata });
+            let has_types = format >= SCHEMA_FORMAT_OF_TYPES;
+            let types = if has_types { decode_types(input)? } else { BTreeMap::new() };
+            families.push(FamilySchema { name, rules, storage, types, metadata });
         }
         Ok(families)
     }
@@ -504,6 +558,29 @@ fn decode_metadata(input: &mut Fields<'_>) -> Result<BTreeMap<String, String>, I
         metadata.insert(input.text()?, input.text()?);
     }
     Ok(metadata)
+}
+
+fn decode_types(input: &mut Fields<'_>) -> Result<BTreeMap<Bytes, ValueType>, Invalid> {
+    let mut types = BTreeMap::new();
+    for _ in 0..input.u32()? {
+        types.insert(Bytes::copy_from_slice(input.bytes()?), ValueType::parse(&input.text()?)?);
+    }
+    Ok(types)
+}
+
+/// Checks the declared types of a family's columns.
+fn check_types(types: &BTreeMap<Bytes, ValueType>) -> Result<(), Invalid> {
+    let count = types.len();
+    if count > COLUMN_TYPES_MAX {
+        return Err(Invalid::new(format!("it declares the types of {count} columns; the limit is {COLUMN_TYPES_MAX}")));
+    }
+    let too_long = types.keys().find(|qualifier| qualifier.len() > QUALIFIER_BYTES_MAX);
+    match too_long.map(Bytes::len) {
+        Some(length) => Err(Invalid::new(format!(
+            "it declares the type of a column whose qualifier has {length} bytes; the limit is {QUALIFIER_BYTES_MAX}"
+        ))),
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn check_region_size(bytes: u64) -> Result<(), Invalid> {

@@ -3,12 +3,13 @@
 //! A build has a feature level. A cluster has one too: the level at which all its processes can work. A process asks for
 //! the cluster's level before it writes something, or makes a call, that a build of a lower level does not know. Masters
 //! raise the cluster's level once every process can; it never falls. A build works in clusters of its own level and of the
-//! level before, so builds of two neighbouring levels can be mixed while a new one is rolled out.
+//! level before, so builds of two neighbouring levels can be mixed while a new one is rolled out. The newest level is open
+//! until a release has it: features that are added before join it.
 //!
 //! - 2: peers report their clock.
 //! - 3: servers report to every master; groups change their members and merge their regions.
 //! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced; masters
-//!   are added and removed.
+//!   are added and removed; columns declare the types of their values; tables are disabled and truncated.
 
 use std::fmt;
 
@@ -24,6 +25,11 @@ pub const LEVEL_OF_MOVES: u32 = 4;
 pub const LEVEL_OF_RECOVERY: u32 = 4;
 /// The level from which masters are added and removed.
 pub const LEVEL_OF_MASTERS: u32 = 4;
+
+/// The level from which columns declare the types of their values, and tables are disabled.
+pub const LEVEL_OF_VALUE_TYPES: u32 = 4;
+/// The level from which tables are truncated.
+pub const LEVEL_OF_TRUNCATION: u32 = 4;
 
 /// The levels of clusters in which a process can work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

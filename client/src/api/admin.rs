@@ -89,6 +89,32 @@ impl Admin {
         self.masters().drop_table(name, self.timeout).await
     }
 
+    /// Removes all rows of a table, which keeps its schema and the boundaries of its regions. A table of the same name takes
+    /// its place at once, and is usable when the call returns: open it again ([`Client::table`](crate::Client::table)), since
+    /// handles that were opened before answer [`Error::NotFound`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Uncertain`] when the answer was lost.
+    pub async fn truncate_table(&self, name: &str) -> Result<TableInfo, Error> {
+        self.masters().truncate_table(name, self.timeout).await
+    }
+
+    /// Disables a table: reads and writes fail with [`Error::Disabled`] until it is enabled. Its data stays.
+    ///
+    /// # Errors
+    /// As for [`Admin::alter_table`].
+    pub async fn disable_table(&self, name: &str) -> Result<TableInfo, Error> {
+        self.alter_table(name, TableChange::new().set("disabled", "true")).await
+    }
+
+    /// Enables a table that was disabled.
+    ///
+    /// # Errors
+    /// As for [`Admin::alter_table`].
+    pub async fn enable_table(&self, name: &str) -> Result<TableInfo, Error> {
+        self.alter_table(name, TableChange::new().set("disabled", "false")).await
+    }
+
     /// All tables.
     ///
     /// # Errors

@@ -148,6 +148,18 @@ impl Masters {
         })
     }
 
+    pub(crate) fn truncate_table<'a>(
+        &'a self,
+        name: &'a str,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<TableInfo, Error>> {
+        Box::pin(async move {
+            let request =
+                v1::TruncateTableRequest { hello: self.hello(), name: name.to_owned(), request_id: request_id() };
+            table_info(ask!(self, Kind::Once, timeout, truncate_table, request)?)
+        })
+    }
+
     /// The tables of a namespace; empty: of all.
     pub(crate) fn list_tables(
         &self,

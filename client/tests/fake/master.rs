@@ -111,6 +111,10 @@ impl Master for FakeMaster {
         Err(not_here())
     }
 
+    async fn truncate_table(&self, _: Request<v1::TruncateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
+        Err(not_here())
+    }
+
     async fn list_tables(&self, _: Request<v1::ListTablesRequest>) -> Result<Response<v1::ListTablesReply>, Status> {
         Err(not_here())
     }

@@ -5,7 +5,9 @@
 //! documented in `docs/formats/catalog.md`.
 
 use bytes::Bytes;
-use terrane_types::versions::{LEVEL_OF_MASTERS, LEVEL_OF_MOVES, LEVEL_OF_RECOVERY, LEVEL_UNRECORDED};
+use terrane_types::versions::{
+    LEVEL_OF_MASTERS, LEVEL_OF_MOVES, LEVEL_OF_RECOVERY, LEVEL_OF_TRUNCATION, LEVEL_UNRECORDED,
+};
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ReplicaId, ServerId, TableId, TableSchema};
 
 use super::changes::{ChangePlan, ChangeReason};
@@ -78,6 +80,9 @@ pub enum CatalogEdit {
     FinishAlter { table: TableId, version: u64 },
     /// The intent to drop a table.
     DropTable { table: TableId },
+    /// The intent to empty a table: another one of its name and schema is created, with regions between these keys in these
+    /// groups, and the table is dropped.
+    TruncateTable { table: TableId, split_at: Vec<Bytes>, groups: Vec<GroupId> },
     /// Every group has dropped the table.
     RemoveTable { table: TableId },
     /// Regions as reported by their leaders.
@@ -121,8 +126,12 @@ pub struct Bootstrap {
 
 impl CatalogEdit {
     /// The feature level of the masters that can read the edit. Moves that have begun end at any level.
-    pub const fn level(&self) -> u32 {
+    pub fn level(&self) -> u32 {
         match self {
+            Self::CreateTable(new) => new.schema.level(),
+            Self::AlterTable { schema } => schema.level(),
+            Self::TruncateTable { .. } => LEVEL_OF_TRUNCATION,
+            Self::Requested { edit, .. } => edit.level(),
             Self::BeginMove(_) => LEVEL_OF_MOVES,
             Self::RecoverMembers { .. } => LEVEL_OF_RECOVERY,
             Self::BeginMembers(plan) if matches!(plan.reason, ChangeReason::Damaged) => LEVEL_OF_RECOVERY,
@@ -202,6 +211,12 @@ impl CatalogEdit {
             Self::DropTable { table } => {
                 out.u8(11);
                 out.u64(table.0);
+            }
+            Self::TruncateTable { table, split_at, groups } => {
+                out.u8(90);
+                out.u64(table.0);
+                out.list(split_at.iter(), |out, key| out.bytes(key));
+                out.list(groups.iter(), |out, group| out.u64(group.0));
             }
             Self::RemoveTable { table } => {
                 out.u8(12);
@@ -374,6 +389,11 @@ impl CatalogEdit {
             62 => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },
             72 => Self::RaiseLevel { level: from.u32()? },
             80..=82 => Self::Masters(MastersEdit::decode(tag, from)?),
+            90 => Self::TruncateTable {
+                table: TableId(from.u64()?),
+                split_at: from.list(codec::owned)?,
+                groups: from.list(|from| from.u64().map(GroupId))?,
+            },
             71 => Self::Rebuild { checkpoint: codec::owned(from)? },
             70 => {
                 let (group, version) = (GroupId(from.u64()?), from.u64()?);

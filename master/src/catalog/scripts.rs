@@ -124,6 +124,11 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
             let schema = schema(line.words[1]);
             CatalogEdit::CreateTable(NewTable { schema, split_at, groups, implies_namespace: false })
         }
+        "truncate-table" => {
+            let split_at = keys(line.argument("split"));
+            let groups = vec![GroupId(1); split_at.len() + 1];
+            CatalogEdit::TruncateTable { table: table(), split_at, groups }
+        }
         "enable-table" => CatalogEdit::EnableTable { table: table() },
         "alter-table" => {
             let version = line.argument("version").map(number).expect("version=VERSION");

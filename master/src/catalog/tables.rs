@@ -88,11 +88,12 @@ impl TableEntry {
     }
 }
 
-/// All tables, by id and by name.
+/// All tables, by id and by name. A table that was truncated shares its name with the one that took its place, which has the
+/// higher id, until it is dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     by_id: BTreeMap<TableId, TableEntry>,
-    by_name: BTreeMap<String, TableId>,
+    by_name: BTreeSet<(String, TableId)>,
     dropped: BTreeSet<TableId>,
 }
 
@@ -102,14 +103,15 @@ impl Tables {
         self.by_id.get(&table)
     }
 
-    /// The table of this name.
+    /// The newest table of this name.
     pub fn named(&self, name: &str) -> Option<&TableEntry> {
-        self.by_name.get(name).and_then(|table| self.by_id.get(table))
+        let of_name = (name.to_owned(), TableId(0))..=(name.to_owned(), TableId(u64::MAX));
+        self.by_name.range(of_name).next_back().and_then(|(_, table)| self.by_id.get(table))
     }
 
     /// All tables by name.
     pub fn iter(&self) -> impl Iterator<Item = &TableEntry> {
-        self.by_name.values().filter_map(|table| self.by_id.get(table))
+        self.by_name.iter().filter_map(|(_, table)| self.by_id.get(table))
     }
 
     /// The tables of a namespace by name.
@@ -134,7 +136,7 @@ impl Tables {
     }
 
     fn put(&mut self, entry: TableEntry) {
-        self.by_name.insert(entry.schema.name.to_string(), entry.schema.table);
+        self.by_name.insert((entry.schema.name.to_string(), entry.schema.table));
         self.by_id.insert(entry.schema.table, entry);
     }
 
@@ -144,7 +146,7 @@ impl Tables {
 
     pub(super) fn remove(&mut self, table: TableId) {
         if let Some(entry) = self.by_id.remove(&table) {
-            self.by_name.remove(&entry.schema.name.to_string());
+            self.by_name.remove(&(entry.schema.name.to_string(), table));
         }
         self.dropped.insert(table);
     }

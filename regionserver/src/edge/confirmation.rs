@@ -32,7 +32,7 @@ impl Grounds {
 
 /// Whether another schema could have passed what this error refuses.
 pub(super) const fn is_by_schema(error: &Error) -> bool {
-    matches!(error, Error::Invalid(_) | Error::ReadOnly { .. })
+    matches!(error, Error::Invalid(_) | Error::ReadOnly { .. } | Error::Disabled { .. })
 }
 
 impl Edge {

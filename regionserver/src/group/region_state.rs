@@ -115,6 +115,9 @@ impl RegionState {
         if !terrane_env::planted!("a frozen region takes writes") {
             self.check_resting()?;
         }
+        if self.schema.disabled {
+            return Err(Reply::Disabled { what: format!("table {}", self.schema.name) });
+        }
         if self.schema.read_only {
             return Err(Reply::ReadOnly { what: format!("table {}", self.schema.name) });
         }

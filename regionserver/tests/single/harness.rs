@@ -112,6 +112,10 @@ impl Master for IdMaster {
         unsupported()
     }
 
+    async fn truncate_table(&self, _: Request<v1::TruncateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
+        unsupported()
+    }
+
     async fn list_tables(&self, _: Request<v1::ListTablesRequest>) -> Result<Response<v1::ListTablesReply>, Status> {
         unsupported()
     }

@@ -12,6 +12,7 @@ use crate::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, TIMESTAMP_MAX, VERSIONS_MAX}
 use crate::{
     Bloom, CellKind, CellRef, Compression, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
     KeyDeclaration, KeyRange, RegionDescriptor, RegionEpoch, RegionId, SplitPolicy, TableId, TableName, TableSchema,
+    ValueType,
 };
 
 /// A family's name.
@@ -99,8 +100,14 @@ pub fn schema(dice: &mut Dice) -> TableSchema {
     schema.table = TableId(dice.number());
     schema.version = dice.number();
     for _ in 0..1 + dice.below(3) {
-        let family =
-            FamilySchema { name: family(dice), rules: rules(dice), storage: storage(dice), metadata: metadata(dice) };
+        let types = (0..dice.below(3)).map(|_| (Bytes::from(dice.name().to_string()), dice.pick(&ValueType::ALL)));
+        let family = FamilySchema {
+            types: types.collect(),
+            name: family(dice),
+            rules: rules(dice),
+            storage: storage(dice),
+            metadata: metadata(dice),
+        };
         // A name that is taken is left out.
         schema.add_family(family).ok();
     }
@@ -113,6 +120,7 @@ pub fn schema(dice: &mut Dice) -> TableSchema {
         schema.key = Some(key);
     }
     schema.read_only = dice.flag();
+    schema.disabled = dice.below(4) == 0;
     schema.history_ms = dice.pick(&[0, 1, 3_600_000, i64::MAX.cast_unsigned()]);
     schema.split_policy = dice.pick(&[SplitPolicy::Size, SplitPolicy::None]);
     schema.metadata = metadata(dice);

@@ -181,6 +181,39 @@ fn binary_forms_round_trip() {
 }
 
 #[test]
+fn only_a_schema_that_needs_it_has_the_newest_format() {
+    assert_eq!((schema().encode()[0], schema().level()), (3, LEVEL_UNRECORDED));
+    let mut typed = schema();
+    typed.families[0].set_attribute(r"type.count\x00", "i64").expect("a type");
+    let mut disabled = schema();
+    disabled.set_attribute("disabled", "true").expect("a flag");
+    for schema in [&typed, &disabled] {
+        let bytes = schema.encode();
+        assert_eq!((bytes[0], schema.level()), (4, LEVEL_OF_VALUE_TYPES));
+        assert_eq!(TableSchema::decode(&bytes).as_ref(), Ok(schema));
+        for cut in 0..bytes.len() {
+            assert!(TableSchema::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+    assert_eq!(typed.value_type(b"data", b"count\0"), Some(ValueType::I64));
+    assert_eq!((typed.value_type(b"data", b"other"), typed.value_type(b"none", b"count\0")), (None, None));
+    typed.families[0].set_attribute(r"type.count\x00", "none").expect("no type");
+    assert_eq!(typed, schema());
+}
+
+#[test]
+fn the_declared_types_of_columns_have_limits() {
+    let mut schema = schema();
+    let refusal = |schema: &TableSchema| schema.check().expect_err("beyond a limit").what;
+    schema.families[0].types = (0..=COLUMN_TYPES_MAX).map(|at| (at.to_string().into(), ValueType::I32)).collect();
+    assert!(refusal(&schema).contains("family data: it declares the types of 1025 columns; the limit is 1024"));
+    schema.families[0].types = [("q".repeat(QUALIFIER_BYTES_MAX + 1).into(), ValueType::I32)].into();
+    assert!(refusal(&schema).contains("whose qualifier has"));
+    let refused = schema.families[0].set_attribute("type.q", "int").expect_err("no such type");
+    assert!(refused.what.contains("i32, i64"), "{refused}");
+}
+
+#[test]
 fn damaged_storage_attributes_are_refused() {
     let bytes = schema().encode();
     // The first family, `data`, ends in compression 2, bloom 2, blocks of 4096 bytes, in memory.
@@ -211,11 +244,11 @@ fn damaged_binary_forms_are_refused() {
     for cut in 0..bytes.len() {
         assert!(TableSchema::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
-    for format in [0, 4] {
+    for format in [0, 5] {
         let mut other = bytes.clone();
         other[0] = format;
         let error = TableSchema::decode(&other).expect_err("another version").what;
-        assert!(error.contains(&format!("format {format}; this build reads up to format 3")), "{error}");
+        assert!(error.contains(&format!("format {format}; this build reads up to format 4")), "{error}");
     }
 }
 

@@ -84,6 +84,7 @@ fn refusal(reply: &Reply) -> String {
     match reply {
         Reply::Stale { region, current } => format!("stale r{region}: {}", all(current)),
         Reply::ReadOnly { what } => format!("{what} is read-only"),
+        Reply::Disabled { what } => format!("{what} is disabled"),
         Reply::SchemaChanged { version, .. } => format!("the schema is at version {version}"),
         Reply::Invalid { what } => what.clone(),
         Reply::Moving { region } => format!("r{region} moves"),
