@@ -13,6 +13,7 @@ use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
 use crate::limits::VERSIONS_MAX;
 use crate::schema::{FamilySchema, TableSchema, check_block_size, check_flush_size, check_metadata, check_region_size};
+use crate::suggestion::closest;
 use crate::value_type::ValueType;
 
 const FAMILY_ATTRIBUTES: [&str; 10] = [
@@ -43,8 +44,6 @@ const TABLE_ATTRIBUTES: [&str; 10] = [
 const TYPE_PREFIX: &str = "type.";
 /// The prefix of free metadata names.
 const METADATA_PREFIX: &str = "meta.";
-/// The greatest edit distance at which a name counts as a misspelling.
-const SLIP_MAX: usize = 2;
 
 impl FamilySchema {
     /// Sets an attribute by its name. Rules: `versions`, `min_versions`, `ttl` (see [`parse_duration_ms`]; `none`:
@@ -211,31 +210,10 @@ fn refused(owner: &str, name: &str, (valid, of_the_other): (&[&str], &[&str])) -
     if of_the_other.contains(&name) {
         let other = if owner == "table" { "family" } else { "table" };
         what += &format!("it is one of a {other}; ");
-    } else if let Some(meant) = closest(&shown, valid) {
+    } else if let Some(meant) = closest(&shown, valid.iter().copied()) {
         what += &format!("did you mean {meant}? ");
     }
     Invalid::new(format!("{what}a {owner} takes {}", valid.join(", ")))
-}
-
-/// The known name most similar to `name`, if one is similar enough.
-fn closest<'a>(name: &str, valid: &[&'a str]) -> Option<&'a str> {
-    let distances = valid.iter().map(|known| (slips(name, known), *known));
-    distances.filter(|(slips, known)| *slips <= SLIP_MAX && *slips < known.len() / 2).min().map(|(_, known)| known)
-}
-
-/// The Levenshtein distance of two names.
-fn slips(one: &str, other: &str) -> usize {
-    let other: Vec<char> = other.chars().collect();
-    let mut above: Vec<usize> = (0..=other.len()).collect();
-    for (row, letter) in one.chars().enumerate() {
-        let mut current = vec![row + 1];
-        for (column, against) in other.iter().enumerate() {
-            let replaced = above[column] + usize::from(letter != *against);
-            current.push(replaced.min(above[column + 1] + 1).min(current[column] + 1));
-        }
-        above = current;
-    }
-    above[other.len()]
 }
 
 /// A size in the form of [`parse_size`], in the largest unit that is exact.

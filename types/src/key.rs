@@ -5,6 +5,7 @@
 //! `'user:u64, time:desc i64, action:u32'`. The encoding is that of [`crate::keycodec`], driven by the declaration
 //! instead of by Rust types.
 
+mod line;
 mod text;
 
 use std::fmt;

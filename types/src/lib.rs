@@ -44,6 +44,7 @@ pub mod fuzzing;
 
 mod attribute;
 mod binary;
+mod suggestion;
 
 // The derive generates paths that start with `::terrane_types`; this makes them valid inside the crate as well.
 extern crate self as terrane_types;
@@ -71,6 +72,7 @@ pub use rows::{PackedRow, PackedRows, pack_row};
 pub use schema::{
     Bloom, Compression, FamilyRules, FamilySchema, FamilyStorage, RegionDescriptor, SplitPolicy, TableSchema,
 };
+pub use suggestion::closest;
 pub use table_row::{ColumnValue, TableRow};
 #[doc(no_inline)]
 pub use terrane_types_derive::Row;

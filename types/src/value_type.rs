@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::escape::{escape, unescape};
 use crate::invalid::Invalid;
 
 /// A type that the bytes of a value can be read as.
@@ -113,6 +114,51 @@ impl ValueType {
         })
     }
 
+    /// The bytes of a value that is written as text: a number in decimal, and text or bytes with the escapes of
+    /// [`escape`](crate::escape()).
+    ///
+    /// ```
+    /// use terrane_types::ValueType;
+    /// assert_eq!(ValueType::I32.parse_text("-2")?, [0xff, 0xff, 0xff, 0xfe]);
+    /// assert_eq!(ValueType::I32.text(&[0xff, 0xff, 0xff, 0xfe])?, "-2");
+    /// # Ok::<(), terrane_types::Invalid>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Invalid`] that states what the type takes.
+    pub fn parse_text(self, text: &str) -> Result<Vec<u8>, Invalid> {
+        fn number<T: FromStr>(text: &str, takes: impl fmt::Display) -> Result<T, Invalid> {
+            text.parse().map_err(|_| Invalid::new(format!("{text:?} is not {takes}")))
+        }
+        fn integer<T: FromStr + fmt::Display>(text: &str, min: T, max: T) -> Result<T, Invalid> {
+            number(text, format_args!("an integer from {min} to {max}"))
+        }
+        Ok(match self {
+            Self::I32 => integer(text, i32::MIN, i32::MAX)?.to_be_bytes().into(),
+            Self::I64 => integer(text, i64::MIN, i64::MAX)?.to_be_bytes().into(),
+            Self::U32 => integer(text, u32::MIN, u32::MAX)?.to_be_bytes().into(),
+            Self::U64 => integer(text, u64::MIN, u64::MAX)?.to_be_bytes().into(),
+            Self::F64 => number::<f64>(text, "a number")?.to_be_bytes().into(),
+            Self::Text => String::from_utf8(unescape(text)?)
+                .map_err(|_| Invalid::new(format!("{text:?} is not UTF-8, which a text is")))?
+                .into_bytes(),
+            Self::Bytes => unescape(text)?,
+        })
+    }
+
+    /// A value as text, which [`ValueType::parse_text`] reads. The bits of a NaN are not kept.
+    ///
+    /// # Errors
+    /// As for [`ValueType::read`].
+    pub fn text(self, bytes: &[u8]) -> Result<String, Invalid> {
+        Ok(match self.read(bytes)? {
+            Value::Integer(integer) => integer.to_string(),
+            Value::Float(float) => float.to_string(),
+            Value::Text(text) => escape(text.as_bytes()),
+            Value::Bytes(bytes) => escape(bytes),
+        })
+    }
+
     /// Compares two values read as this type.
     ///
     /// # Errors
@@ -193,6 +239,33 @@ mod tests {
     fn a_value_of_another_width_is_refused_in_words() {
         let refused = ValueType::I64.read(&[1, 2, 3]).unwrap_err();
         assert_eq!(refused.to_string(), "i64 values have 8 bytes, this one has 3");
+    }
+
+    #[test]
+    fn values_are_read_from_the_text_that_shows_them() {
+        for (kind, text) in [
+            (ValueType::I32, "-2147483648"),
+            (ValueType::I64, "9223372036854775807"),
+            (ValueType::U32, "4294967295"),
+            (ValueType::U64, "18446744073709551615"),
+            (ValueType::F64, "-0.25"),
+            (ValueType::F64, "inf"),
+            (ValueType::Text, r"Zürich\\\x00"),
+            (ValueType::Bytes, r"\xFFa"),
+        ] {
+            assert_eq!(kind.parse_text(text).and_then(|bytes| kind.text(&bytes)).as_deref(), Ok(text), "{kind}");
+        }
+        for (kind, text, takes) in [
+            (ValueType::I32, "2147483648", "from -2147483648 to 2147483647"),
+            (ValueType::U64, "-1", "from 0 to 18446744073709551615"),
+            (ValueType::I64, "1.5", "an integer"),
+            (ValueType::F64, "x", "a number"),
+            (ValueType::Text, r"\xFF", "UTF-8"),
+            (ValueType::Bytes, r"\q", "escape"),
+        ] {
+            let refused = kind.parse_text(text).unwrap_err().to_string();
+            assert!(refused.contains(takes), "{refused}");
+        }
     }
 
     #[test]

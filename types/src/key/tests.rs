@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::keycodec::{Desc, PartType, Tail};
+use crate::range::KeyRange;
 use crate::row_key::RowKey;
 
 fn key(text: &str) -> KeyDeclaration {
@@ -175,4 +176,59 @@ fn every_nan_is_shown_so_that_it_is_the_same_key_when_typed_in() {
         assert_eq!(key.decode(&row).unwrap(), [text.clone(), text]);
     }
     assert!(key.encode(&["NaN:0", "1"]).is_err(), "bits of a number");
+}
+
+#[test]
+fn a_key_is_read_from_a_line_by_name_or_in_order() {
+    let key = key("user:u64, time:desc i64, action:u32");
+    let row = key.parse_line("user=7,time=1767225600000,action=1").expect("by name");
+    assert_eq!(key.parse_line("action=1,user=7,time=1767225600000").expect("in any order"), row);
+    assert_eq!(key.parse_line("7,1767225600000,1").expect("in order"), row);
+    assert_eq!(key.line(&row).expect("a key"), "user=7,time=1767225600000,action=1");
+    assert_eq!(key.parse_bound_line("user=7").expect("a bound"), 7_u64.to_be_bytes());
+    assert_eq!(key.parse_prefix_line("7").expect("a prefix"), [KeyRange::prefix(&7_u64.to_be_bytes())]);
+    assert_eq!(key.parse_prefix_line("").expect("no part"), [KeyRange::prefix(b"")]);
+}
+
+#[test]
+fn a_bad_line_names_the_part_and_what_it_takes() {
+    let key = key("user:u64, name:text");
+    for (line, named) in [
+        ("user=7", "part name (text) is missing"),
+        ("7", "part name (text) is missing"),
+        ("", "part user (u64) is missing"),
+        ("user=-1,name=a", "part user (u64): \"-1\" is not an integer from 0 to 18446744073709551615"),
+        ("7,a,b", "3 parts are given; a key is user=<u64>,name=<text>"),
+        ("usr=7,name=a", "the key has no part \"usr\"; did you mean user?"),
+        ("user=7,user=8", "part user is given twice"),
+        ("user=7,a", "name all parts or none"),
+        ("7,a=b", "name all parts or none"),
+        ("user=7,name=a=b", "stands in single quotes: 'a=b'"),
+        ("7,o'brien", "stands in single quotes: 'o''brien'"),
+        ("7,'open", "is not closed"),
+        ("7,'a'b", "a comma belongs between"),
+    ] {
+        let refused = key.parse_line(line).expect_err(line).what;
+        assert!(refused.contains(named), "{line}: {refused}");
+    }
+    let refused = key.parse_prefix_line("name=a").expect_err("a gap").what;
+    assert!(refused.contains("part name is given without user"), "{refused}");
+}
+
+proptest! {
+    #[test]
+    fn a_line_is_read_back(user: u64, name: String, data: Vec<u8>) {
+        let key = key("bucket4, user:u64, name:text, data:bytes");
+        let row = key.encode(&[user.to_string(), crate::escape::escape(name.as_bytes()), crate::escape::escape(&data)]);
+        let row = row.expect("a key");
+        let line = key.line(&row).expect("a key");
+        prop_assert_eq!(key.parse_line(&line).expect(&line), row);
+    }
+
+    #[test]
+    fn any_line_is_read_or_refused(line: String) {
+        let key = key("user:text, time:i64");
+        let _ = key.parse_line(&line);
+        let _ = key.parse_prefix_line(&line);
+    }
 }

@@ -47,7 +47,7 @@ impl KeyDeclaration {
         Ok(keycodec::bucket_ranges(&[self.parts()[0].kind], &prefix))
     }
 
-    fn encode_parts(&self, texts: &[impl AsRef<str>]) -> Result<Vec<u8>, Invalid> {
+    pub(super) fn encode_parts(&self, texts: &[impl AsRef<str>]) -> Result<Vec<u8>, Invalid> {
         let mut out = Vec::new();
         for (part, text) in self.text_parts().iter().zip(texts) {
             encode_text(part.kind, text.as_ref(), &mut out).map_err(|error| in_part(part, &error))?;
@@ -99,13 +99,15 @@ fn in_part(part: &KeyPart, error: &Invalid) -> Invalid {
 
 fn encode_text(kind: PartKind, text: &str, out: &mut Vec<u8>) -> Result<(), Invalid> {
     match kind.part {
-        PartType::U32 => put::<u32>(kind, parse(text)?, out),
-        PartType::U64 => put::<u64>(kind, parse(text)?, out),
-        PartType::I32 => put::<i32>(kind, parse(text)?, out),
-        PartType::I64 => put::<i64>(kind, parse(text)?, out),
+        PartType::U32 => put::<u32>(kind, integer(text, u32::MIN, u32::MAX)?, out),
+        PartType::U64 => put::<u64>(kind, integer(text, u64::MIN, u64::MAX)?, out),
+        PartType::I32 => put::<i32>(kind, integer(text, i32::MIN, i32::MAX)?, out),
+        PartType::I64 => put::<i64>(kind, integer(text, i64::MIN, i64::MAX)?, out),
         PartType::F64 => put::<f64>(kind, parse_float(text)?, out),
-        PartType::Bool => put::<bool>(kind, parse(text)?, out),
-        PartType::Uuid => put::<Uuid>(kind, parse(text)?, out),
+        PartType::Bool => put::<bool>(kind, parse(text, "true or false")?, out),
+        PartType::Uuid => {
+            put::<Uuid>(kind, parse(text, "a UUID, as in 67e55044-10b1-426f-9247-bb680e5fe0c8")?, out);
+        }
         PartType::Text => {
             let text = String::from_utf8(unescape(text)?);
             put(kind, text.map_err(|_| Invalid::new("the bytes are not UTF-8, which a text is"))?, out);
@@ -162,8 +164,12 @@ fn skip(kind: PartKind, input: &mut PartReader<'_>) -> Result<(), Invalid> {
     }
 }
 
-fn parse<T: std::str::FromStr>(text: &str) -> Result<T, Invalid> {
-    text.parse().map_err(|_| Invalid::new(format!("{text:?} is not a value of this type")))
+fn parse<T: std::str::FromStr>(text: &str, takes: &str) -> Result<T, Invalid> {
+    text.parse().map_err(|_| Invalid::new(format!("{text:?} is not {takes}")))
+}
+
+fn integer<T: std::str::FromStr + std::fmt::Display>(text: &str, min: T, max: T) -> Result<T, Invalid> {
+    text.parse().map_err(|_| Invalid::new(format!("{text:?} is not an integer from {min} to {max}")))
 }
 
 /// Before the bits of a NaN: keys tell all of them apart, and `NaN` alone means one.
@@ -182,7 +188,7 @@ fn parse_float(text: &str) -> Result<f64, Invalid> {
             let value = bits.map(f64::from_bits).ok().filter(|value| value.is_nan());
             value.ok_or_else(|| Invalid::new(format!("{text:?} does not have the bits of a NaN")))
         }
-        None => parse(text),
+        None => parse(text, "a number"),
     }
 }
 
