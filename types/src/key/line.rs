@@ -1,6 +1,6 @@
 //! Keys as one line of text: `user=7,time=1000,action=1`, or `7,1000,1` in order.
 //!
-//! A part that contains a comma, an equals sign or a quote stands in single quotes, with quotes in it doubled. Inside and
+//! A part that contains a comma, an equals sign or a quote needs single quotes, with quotes in it doubled. Inside and
 //! outside of quotes a part has the text form of its type, so escapes work everywhere. A prefix or a bound gives leading
 //! parts. A bucket is computed; it is neither given nor shown.
 
@@ -107,7 +107,7 @@ impl KeyDeclaration {
                 let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
                 let meant = closest(&name, names).map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
                 return Err(Invalid::new(format!(
-                    "the key has no part {name:?}; {meant}{}; a text with an equals sign stands in single quotes",
+                    "the key has no part {name:?}; {meant}{}; a text with an equals sign needs single quotes",
                     self.expected()
                 )));
             };
@@ -139,7 +139,7 @@ fn split(line: &str) -> Result<Vec<Field>, Invalid> {
                 let text = &rest[..end];
                 if text.contains(['=', '\'']) {
                     return Err(Invalid::new(format!(
-                        "{text:?} has an equals sign or a quote, so it stands in single quotes: '{}'",
+                        "{text:?} has an equals sign or a quote, so it needs single quotes: '{}'",
                         text.replace('\'', "''")
                     )));
                 }

@@ -203,8 +203,8 @@ fn a_bad_line_names_the_part_and_what_it_takes() {
         ("user=7,user=8", "part user is given twice"),
         ("user=7,a", "name all parts or none"),
         ("7,a=b", "name all parts or none"),
-        ("user=7,name=a=b", "stands in single quotes: 'a=b'"),
-        ("7,o'brien", "stands in single quotes: 'o''brien'"),
+        ("user=7,name=a=b", "needs single quotes: 'a=b'"),
+        ("7,o'brien", "needs single quotes: 'o''brien'"),
         ("7,'open", "is not closed"),
         ("7,'a'b", "a comma belongs between"),
     ] {
