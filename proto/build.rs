@@ -2,9 +2,10 @@
 
 use prost::Message as _;
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "terrane/v1/common.proto",
     "terrane/v1/data.proto",
+    "terrane/v1/diagnostics.proto",
     "terrane/v1/master.proto",
     "terrane/v1/masters.proto",
     "terrane/v1/regionserver.proto",
@@ -22,9 +23,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Byte fields are slices of the receive buffer: cells are not copied between wire and log.
         .bytes(".")
         // Unboxed, these variants would make every request and reply of a session as large as the largest one.
+        // Its bytes are secret: see `secrets.rs`.
+        .skip_debug([".terrane.v1.PageKey"])
         .boxed(".terrane.v1.Request.body.scan")
         .boxed(".terrane.v1.Request.body.seal_page")
         .boxed(".terrane.v1.Request.body.open_page")
+        .boxed(".terrane.v1.Request.body.bulk_part")
+        .boxed(".terrane.v1.Request.body.bulk_commit")
         .boxed(".terrane.v1.Reply.body.scan")
         .boxed(".terrane.v1.Reply.body.error")
         .compile_fds(descriptors)?;

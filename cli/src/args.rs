@@ -10,22 +10,33 @@
 pub mod bench;
 pub mod client;
 pub mod condition;
+pub mod config;
+mod list_flags;
+mod mistake;
 pub mod roles;
 pub mod rows;
+pub mod shell;
 pub mod tool;
+pub mod transfer;
 pub mod values;
 
 use clap::{Args, Parser, Subcommand};
 
 use bench::Bench;
-use client::{Admin, Export, Import, NamespaceCommand, Status, TableCommand};
+use client::{Admin, NamespaceCommand, Status, TableCommand};
+use config::Config;
 use roles::{Demo, Dev, Master, Server};
 use rows::{Aggregate, Count, Delete, FirstOrLast, Get, Increment, Latest, Put, Scan};
+use shell::Shell;
 use tool::Tool;
+use transfer::{Export, Import};
+
+pub use list_flags::parse;
+pub use mistake::mistake;
 
 /// A distributed, region-sharded, sorted wide-column store.
 #[derive(Debug, Parser)]
-#[command(name = "terrane", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "terrane", version, propagate_version = true)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -41,22 +52,27 @@ pub enum Command {
     Master(Master),
     /// Run a region server.
     Server(Server),
+    /// Check configuration files.
+    #[command(subcommand)]
+    Config(Config),
+    /// Read commands from a terminal, with editing, completion and history; HBase shell lines are understood, too.
+    Shell(Shell),
     /// Show servers, regions, leaders and health issues.
     Status(Status),
     /// Inspect and maintain servers, regions and log groups.
     #[command(subcommand)]
     Admin(Admin),
-    /// Create, list, describe, alter and drop tables.
+    /// Create, list, describe, alter, disable, truncate and drop tables.
     #[command(subcommand)]
     Table(TableCommand),
     /// Create, list and drop namespaces of tables.
     #[command(subcommand)]
     Namespace(NamespaceCommand),
-    /// Write one cell.
+    /// Write one cell; with --if, exit with status 4 if the condition does not hold.
     Put(Put),
     /// Read one row; exit with status 3 if it does not exist.
     Get(Get),
-    /// Delete all versions of a column, or a whole row.
+    /// Delete all versions of a column, or a whole row; with --if, exit with status 4 if the condition does not hold.
     Delete(Delete),
     /// Add to a counter and print its new value.
     Incr(Increment),
@@ -81,9 +97,34 @@ pub enum Command {
     Bench(Bench),
     /// Show this build's version, feature level, protocol and format versions.
     Version(Version),
+    /// Print the completions of a shell: `source <(terrane completions bash)`.
+    Completions(Completions),
+    /// Write the man pages of all commands into a directory.
+    Man(Man),
     /// Inspect the files of a stopped process.
     #[command(subcommand)]
     Tool(Tool),
+}
+
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell that reads them.
+    pub shell: CompletionShell,
+}
+
+/// A shell with completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CompletionShell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The directory, such as /usr/local/share/man/man1; it is created if it is missing.
+    #[arg(value_name = "DIR")]
+    pub directory: std::path::PathBuf,
 }
 
 #[derive(Debug, Args)]

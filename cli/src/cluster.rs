@@ -55,6 +55,8 @@ pub struct ClusterPlan {
     pub cache_size: Option<u64>,
     pub disk_reserve: Option<u64>,
     pub log_limit: Option<u64>,
+    pub bulk_rate: Option<u64>,
+    pub slow_request: Option<Duration>,
 }
 
 impl ClusterPlan {
@@ -79,6 +81,14 @@ impl ClusterPlan {
             groups_per_server: self.groups_per_server(),
             ..MasterConfig::default()
         }
+    }
+
+    /// Every address that its processes listen on.
+    pub fn addresses(&self) -> Vec<String> {
+        let servers = u16::try_from(self.servers).expect("the number of servers was checked");
+        let masters = self.master_indexes().flat_map(|index| [index, CONSOLE_OFFSET + index]);
+        let servers = (0..servers).map(|index| SERVER_OFFSET + index).flat_map(|port| [port, CONSOLE_OFFSET + port]);
+        masters.chain(servers).map(|offset| self.ports.address(offset)).collect()
     }
 
     fn master_indexes(&self) -> std::ops::Range<u16> {
@@ -109,6 +119,8 @@ impl ClusterPlan {
             cache_bytes: self.cache_size.unwrap_or(defaults.cache_bytes),
             disk_reserve: self.disk_reserve,
             log_limit: self.log_limit.unwrap_or(defaults.log_limit),
+            bulk_rate: self.bulk_rate.unwrap_or(defaults.bulk_rate),
+            slow_request: self.slow_request.unwrap_or(defaults.slow_request),
             ..defaults
         }
     }
@@ -276,6 +288,8 @@ mod tests {
             cache_size: None,
             disk_reserve: None,
             log_limit: Some(1 << 20),
+            bulk_rate: None,
+            slow_request: None,
         }
     }
 

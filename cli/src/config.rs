@@ -1,148 +1,246 @@
 //! Settings of servers. Flags override the environment, which overrides a TOML file, which overrides defaults.
 //!
 //! Every setting has one name in three spellings (`--memtable-budget`, `TERRANE_MEMTABLE_BUDGET`, `memtable-budget =
-//! "…"` in the role's section of the file) and one parser. Its origin is recorded, so that a server prints at startup
-//! which values it uses and where they come from. An unknown name in the file is an error: a misspelled setting that is
-//! silently ignored would only be noticed when it does damage.
+//! "…"` in the role's section of the file), one parser, and one entry in [`list`], which has its default. Its origin is
+//! recorded, so that a server prints at startup which values it uses and where they come from. An unknown name in the file
+//! is an error: a misspelled setting that is silently ignored would only be noticed when it does damage. An unknown
+//! variable is noted only, since it may belong to another program.
 
+pub mod file;
+pub mod list;
+
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::Path;
 
-use toml::{Table, Value};
+use terrane_types::closest;
 
+use crate::args::roles::Log;
 use crate::args::values::address_parts;
 use crate::failure::{During, Failure};
+use crate::logging::{self, LogFormat};
+use list::{FEATURE_LEVEL, Role, Setting, Unset, variable};
 
 /// Prefix of every environment variable.
 const ENVIRONMENT_PREFIX: &str = "TERRANE_";
-/// The sections of a file; one file can configure all roles.
-const SECTIONS: [&str; 3] = ["dev", "master", "server"];
+/// Variables that are no settings of a role: of the logs, the shell, the systemd units and the tests.
+const OTHER_VARIABLES: [&str; 8] = [
+    "TERRANE_LOG",
+    "TERRANE_HISTORY",
+    "TERRANE_OPTIONS",
+    "TERRANE_REWRITE",
+    "TERRANE_SEED",
+    "TERRANE_FULL",
+    "TERRANE_SCHEDULE",
+    "TERRANE_TEST_DATA",
+];
+/// Prefix of the variables that only tests set.
+const TEST_PREFIX: &str = "TERRANE_TEST_";
+
+/// Where settings come from, besides flags.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The name of the file; empty without one.
+    file: String,
+    /// What the role's section of the file has, as text.
+    section: BTreeMap<String, String>,
+    /// Variables of the environment that begin with our prefix.
+    environment: BTreeMap<String, String>,
+}
+
+impl Sources {
+    /// The environment, and the role's section of a file if one is given.
+    pub async fn open(role: Role, file: Option<&Path>) -> Result<Sources, Failure> {
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok().filter(|name| name.starts_with(ENVIRONMENT_PREFIX))?;
+            Some((name, value.to_string_lossy().into_owned()))
+        });
+        let mut sources = Sources { environment: variables.collect(), ..Sources::default() };
+        if let Some(path) = file {
+            sources.file = path.display().to_string();
+            let text = read(path).await?;
+            sources.section =
+                file::section(role, &text).during(format!("read the configuration {}", path.display()))?;
+        }
+        Ok(sources)
+    }
+
+    /// A section of a file alone, without the environment of this process.
+    pub fn of_section(file: &str, section: BTreeMap<String, String>) -> Sources {
+        Sources { file: file.to_owned(), section, environment: BTreeMap::new() }
+    }
+}
+
+/// The text of a configuration file.
+pub async fn read(path: &Path) -> Result<String, Failure> {
+    let attempt = || format!("cannot read the configuration {}", path.display());
+    let bytes = terrane_env::fs::read(path).await.map_err(|error| Failure::new(format!("{}: {error}", attempt())))?;
+    String::from_utf8(bytes.to_vec()).map_err(|_| Failure::usage("the file is not UTF-8 text").during(attempt()))
+}
 
 /// Looks up settings and records their origins.
 pub struct Settings {
-    role: &'static str,
-    section: Table,
-    file: String,
-    environment: fn(&str) -> Option<String>,
-    /// Name, value and origin of each setting, in the order of lookup.
-    notes: Vec<(&'static str, String, String)>,
+    role: Role,
+    sources: Sources,
+    /// The keys that were looked up, each with its value and origin.
+    used: BTreeMap<&'static str, (String, String)>,
+    warnings: Vec<String>,
+    log: LogSettings,
+}
+
+/// How a process logs.
+#[derive(Debug, Default)]
+struct LogSettings {
+    format: LogFormat,
+    audit_file: Option<String>,
+}
+
+/// The settings of a process, for its user.
+#[derive(Debug)]
+pub struct Used {
+    /// One line per setting of the role.
+    pub settings: Vec<String>,
+    /// What may not be meant.
+    pub warnings: Vec<String>,
+    log: LogSettings,
+}
+
+impl Used {
+    /// Prints the settings and the warnings on standard error.
+    pub fn print(&self) {
+        for line in self.settings.iter().chain(&self.warnings) {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Puts the settings of the log into effect.
+    pub fn apply(&self) -> Result<(), Failure> {
+        logging::set_format(self.log.format);
+        self.log.audit_file.as_ref().map_or(Ok(()), |file| logging::keep_audit_in(Path::new(file)))
+    }
 }
 
 impl Settings {
-    /// The settings of a role, including a file if one is given.
-    pub async fn open(role: &'static str, file: Option<&Path>) -> Result<Settings, Failure> {
-        let mut settings = Settings::without_file(role, |name| std::env::var(name).ok());
-        if let Some(path) = file {
-            settings.file = path.display().to_string();
-            let bytes = terrane_env::fs::read(path)
-                .await
-                .map_err(|error| Failure::new(format!("cannot read the configuration {}: {error}", path.display())))?;
-            settings.section = section(role, &bytes).during(format!("read the configuration {}", path.display()))?;
-        }
-        Ok(settings)
+    pub fn new(role: Role, sources: Sources) -> Settings {
+        Settings { role, sources, used: BTreeMap::new(), warnings: Vec::new(), log: LogSettings::default() }
     }
 
-    fn without_file(role: &'static str, environment: fn(&str) -> Option<String>) -> Settings {
-        Settings { role, section: Table::new(), file: String::new(), environment, notes: Vec::new() }
-    }
-
-    /// The setting `name`, or `default` if it is not set.
+    /// The setting `key`, or its default if it is not set.
     pub fn pick<T: Display, E: Display>(
         &mut self,
-        name: &'static str,
+        key: &'static str,
         flag: Option<T>,
         read: impl Fn(&str) -> Result<T, E>,
-        default: T,
     ) -> Result<T, Failure> {
-        let found = self.find(name, flag, read)?;
-        let (value, origin) = found.unwrap_or_else(|| (default, "default".to_owned()));
-        self.notes.push((name, value.to_string(), origin));
+        let (setting, unset) = self.setting(key);
+        if let Some(value) = self.find(setting, flag, &read)? {
+            return Ok(value);
+        }
+        let Unset::Value(default) = unset else { panic!("{key} has no default: it is optional") };
+        let value = read(default).map_err(|error| Failure::new(format!("the default of {key}: {error}")))?;
+        self.note(key, value.to_string(), "default".to_owned());
         Ok(value)
     }
 
-    /// The setting `name`, if it is set.
+    /// The setting `key`, if it is set.
     pub fn pick_optional<T: Display, E: Display>(
         &mut self,
-        name: &'static str,
+        key: &'static str,
         flag: Option<T>,
         read: impl Fn(&str) -> Result<T, E>,
     ) -> Result<Option<T>, Failure> {
-        let Some((value, origin)) = self.find(name, flag, read)? else { return Ok(None) };
-        self.notes.push((name, value.to_string(), origin));
+        let (setting, unset) = self.setting(key);
+        let found = self.find(setting, flag, &read)?;
+        if let (None, Unset::Means(default)) = (&found, unset) {
+            self.note(key, default.to_owned(), "default".to_owned());
+        }
+        Ok(found)
+    }
+
+    /// Keeps something that the user should know.
+    pub fn warn(&mut self, warning: String) {
+        self.warnings.push(warning);
+    }
+
+    /// The entry of a key in the list. A key that the list lacks is a mistake of ours, which the first start would show.
+    fn setting(&self, key: &'static str) -> (&'static Setting, Unset) {
+        let all = list::of(self.role).chain([&FEATURE_LEVEL]);
+        let listed = all.filter_map(|setting| Some((setting, setting.unset(self.role)?)));
+        let mut named = listed.filter(|(setting, _)| setting.key == key);
+        named.next().unwrap_or_else(|| panic!("{} has no setting {key}", self.role.name()))
+    }
+
+    fn note(&mut self, key: &'static str, value: String, origin: String) {
+        self.used.insert(key, (value, origin));
+    }
+
+    fn find<T: Display, E: Display>(
+        &mut self,
+        setting: &'static Setting,
+        flag: Option<T>,
+        read: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, Failure> {
+        let key = setting.key;
+        // Removed from the section even if a flag overrides it, so that only unknown names remain at the end.
+        let in_file = self.sources.section.remove(key);
+        let variable = variable(key);
+        let (value, origin) = if let Some(value) = flag {
+            (value, format!("flag --{key}"))
+        } else if let Some(text) = self.sources.environment.get(&variable) {
+            let value =
+                read(text).map_err(|error| Failure::usage(format!("environment variable {variable}: {error}")))?;
+            (value, format!("environment {variable}"))
+        } else if let Some(text) = in_file {
+            let origin = format!("file {}", self.sources.file);
+            let place = || format!("{origin}, [{}] {key}", self.role.name());
+            let value = read(&text).map_err(|error| Failure::usage(format!("{}: {error}", place())))?;
+            (value, origin)
+        } else {
+            return Ok(None);
+        };
+        self.note(key, value.to_string(), origin);
         Ok(Some(value))
     }
 
-    fn find<T, E: Display>(
-        &mut self,
-        name: &'static str,
-        flag: Option<T>,
-        read: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<(T, String)>, Failure> {
-        // Removed from the section even if a flag overrides it, so that only unknown names remain at the end.
-        let in_file = self.section.remove(name);
-        if let Some(value) = flag {
-            return Ok(Some((value, format!("flag --{name}"))));
+    /// Finishes the lookup: rejects unknown names in the file, and says what is used.
+    pub fn finish(mut self) -> Result<Used, Failure> {
+        if let Some(key) = self.sources.section.keys().next() {
+            let keys: Vec<&str> = list::of(self.role).map(|setting| setting.key).collect();
+            return Err(Failure::usage(format!("{}: {}", self.sources.file, file::unknown_key(self.role, key)))
+                .advise(format!("known settings: {}", keys.join(", "))));
         }
-        let variable = variable_name(name);
-        if let Some(text) = (self.environment)(&variable) {
-            let value =
-                read(&text).map_err(|error| Failure::usage(format!("environment variable {variable}: {error}")))?;
-            return Ok(Some((value, format!("environment {variable}"))));
-        }
-        let Some(value) = in_file else { return Ok(None) };
-        let origin = format!("file {}", self.file);
-        let place = || format!("{origin}, [{}] {name}", self.role);
-        let text = value_text(&value)
-            .ok_or_else(|| Failure::usage(format!("{}: not a string, integer, boolean or list", place())))?;
-        let value = read(&text).map_err(|error| Failure::usage(format!("{}: {error}", place())))?;
-        Ok(Some((value, origin)))
-    }
-
-    /// Finishes the lookup: rejects unknown names in the file and prints the settings.
-    pub fn finish(self) -> Result<(), Failure> {
-        if let Some(name) = self.section.keys().next() {
-            let known: Vec<&str> = self.notes.iter().map(|(name, ..)| *name).collect();
-            return Err(Failure::usage(format!(
-                "{}: [{}] has no setting {name:?}; known settings: {}",
-                self.file,
-                self.role,
-                known.join(", ")
-            )));
-        }
-        for (name, value, origin) in &self.notes {
-            eprintln!("{:<16} = {value}  ({origin})", name);
-        }
-        Ok(())
+        let settings = list::of(self.role).chain([&FEATURE_LEVEL]).filter_map(|setting| {
+            let (value, origin) = self.used.get(setting.key)?;
+            let is_hidden = setting.key == FEATURE_LEVEL.key && origin == "default";
+            (!is_hidden).then(|| format!("{:<16} = {value}  ({origin})", setting.key))
+        });
+        let settings = settings.collect();
+        self.warnings.extend(self.sources.environment.keys().filter_map(|name| unknown_variable(name)));
+        Ok(Used { settings, warnings: self.warnings, log: self.log })
     }
 }
 
-fn variable_name(name: &str) -> String {
-    format!("{ENVIRONMENT_PREFIX}{}", name.to_ascii_uppercase().replace('-', "_"))
+/// Reads the settings of the log. [`Used::apply`] puts them into effect.
+pub fn log_settings(settings: &mut Settings, log: Log) -> Result<(), Failure> {
+    let format = settings.pick("log-format", log.log_format, str::parse)?;
+    let file = log.audit_log.map(|path| path.display().to_string());
+    let any = |text: &str| Ok::<_, std::convert::Infallible>(text.to_owned());
+    let audit_file = settings.pick_optional("audit-log", file, any)?;
+    settings.log = LogSettings { format, audit_file };
+    Ok(())
 }
 
-fn section(role: &str, bytes: &[u8]) -> Result<Table, Failure> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Failure::usage("the file is not UTF-8 text"))?;
-    let mut file: Table = text.parse().map_err(|error: toml::de::Error| Failure::usage(error.to_string()))?;
-    if let Some(unknown) = file.keys().find(|name| !SECTIONS.contains(&name.as_str())) {
-        return Err(Failure::usage(format!("{unknown:?} is not a section; use [{}]", SECTIONS.join("], ["))));
+/// A note if no role, test or other part reads a variable that has our prefix.
+fn unknown_variable(name: &str) -> Option<String> {
+    let settings = list::SETTINGS.iter().chain([&FEATURE_LEVEL]).map(|setting| variable(setting.key));
+    let known: Vec<String> = settings.chain(OTHER_VARIABLES.map(str::to_owned)).collect();
+    if name.starts_with(TEST_PREFIX) || known.iter().any(|known| known == name) {
+        return None;
     }
-    match file.remove(role) {
-        Some(Value::Table(section)) => Ok(section),
-        Some(_) => Err(Failure::usage(format!("{role:?} is not a section; write [{role}]"))),
-        None => Ok(Table::new()),
-    }
-}
-
-/// A value as it would be written after a flag.
-fn value_text(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Integer(number) => Some(number.to_string()),
-        Value::Boolean(flag) => Some(flag.to_string()),
-        Value::Array(values) => Some(values.iter().map(value_text).collect::<Option<Vec<_>>>()?.join(",")),
-        Value::Float(_) | Value::Datetime(_) | Value::Table(_) => None,
-    }
+    let meant = closest(name, known.iter().map(String::as_str));
+    let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+    Some(format!("note: the environment variable {name} is no setting and has no effect{meant}"))
 }
 
 /// Who can connect to an address.
@@ -163,6 +261,11 @@ fn reach(address: &str) -> Result<Reach, Failure> {
         Err(_) if host == "localhost" => Reach::Loopback,
         Err(_) => Reach::Network,
     })
+}
+
+/// Whether an address is every address of the machine.
+pub fn is_wildcard(address: &str) -> bool {
+    reach(address).is_ok_and(|reach| reach == Reach::Wildcard)
 }
 
 /// Rejects addresses that would expose a server unintentionally, or that others could not connect to. Returns a warning
@@ -208,64 +311,84 @@ pub fn check_exposure(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::values::{Addresses, Size, addresses};
+    use crate::args::values::{Addresses, Size, address, addresses};
 
-    fn settings(environment: fn(&str) -> Option<String>, toml: &str) -> Settings {
-        let mut settings = Settings::without_file("server", environment);
-        settings.file = "t.toml".to_owned();
-        settings.section = section("server", toml.as_bytes()).expect("a section");
-        settings
+    fn settings(role: Role, environment: &[(&str, &str)], toml: &str) -> Settings {
+        let section = file::section(role, toml).expect("a section");
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Settings::new(role, Sources { file: "t.toml".to_owned(), section, environment: environment.collect() })
     }
 
     fn text(value: &str) -> Result<String, std::convert::Infallible> {
         Ok(value.to_owned())
     }
 
-    fn origin(settings: &Settings, name: &str) -> String {
-        settings.notes.iter().find(|note| note.0 == name).expect("noted").2.clone()
-    }
-
     #[test]
     fn flags_outrank_environment_file_and_default_in_this_order() {
-        let environment = |name: &str| (name == "TERRANE_B_B" || name == "TERRANE_A").then(|| "environment".to_owned());
-        let mut settings = settings(environment, "[server]\na = 'file'\nb-b = 'file'\nc = 'file'\n[master]\nx = 1");
-        let mut pick = |name, flag: Option<&str>| {
-            settings.pick(name, flag.map(str::to_owned), text, "default".to_owned()).expect("a value")
+        let environment = [("TERRANE_CONSOLE", "e:2"), ("TERRANE_LISTEN", "e:1")];
+        let toml = "[server]\nlisten = 'f:1'\nconsole = 'f:2'\nzone = 'f'\n[master]\nlisten = 'x:1'";
+        let mut settings = settings(Role::Server, &environment, toml);
+        let pick = |settings: &mut Settings, key, flag: Option<&str>| {
+            settings.pick(key, flag.map(str::to_owned), text).expect("a value")
         };
-        assert_eq!(pick("a", Some("flag")), "flag");
-        assert_eq!(pick("b-b", None), "environment");
-        assert_eq!(pick("c", None), "file");
-        assert_eq!(pick("d", None), "default");
-        assert_eq!(origin(&settings, "a"), "flag --a");
-        assert_eq!(origin(&settings, "b-b"), "environment TERRANE_B_B");
-        assert_eq!(origin(&settings, "c"), "file t.toml");
-        assert_eq!(origin(&settings, "d"), "default");
-        settings.finish().expect("every name is known");
+        assert_eq!(pick(&mut settings, "listen", Some("flag:1")), "flag:1");
+        assert_eq!(pick(&mut settings, "console", None), "e:2");
+        assert_eq!(settings.pick_optional("zone", None, text).expect("a value").as_deref(), Some("f"));
+        assert_eq!(settings.pick_optional("advertise", None, address).expect("no value"), None);
+        assert_eq!(pick(&mut settings, "data", None), "terrane-server");
+        let origin = |key| settings.used[key].1.as_str();
+        assert_eq!(origin("listen"), "flag --listen");
+        assert_eq!(origin("console"), "environment TERRANE_CONSOLE");
+        assert_eq!(origin("zone"), "file t.toml");
+        assert_eq!(origin("data"), "default");
+        let used = settings.finish().expect("every name is known");
+        assert_eq!(used.settings[2], "advertise        = the listen address  (default)");
+        assert!(used.warnings.is_empty(), "{:?}", used.warnings);
     }
 
     #[test]
     fn lists_numbers_and_flags_of_a_file_are_read_as_on_the_command_line() {
-        let toml = "[server]\nmasters = ['a:1', 'b:2']\nlog-limit = '1GiB'\nservers = 2\ninsecure = true";
-        let mut settings = settings(|_| None, toml);
-        let masters = settings.pick("masters", None, addresses, Addresses(Vec::new())).expect("masters");
+        let mut server =
+            settings(Role::Server, &[], "[server]\nmasters = ['a:1', 'b:2']\nlog-limit = '1GiB'\ninsecure = true");
+        let masters: Addresses = server.pick("masters", None, addresses).expect("masters");
         assert_eq!(masters.0, ["a:1", "b:2"]);
-        let limit = settings.pick("log-limit", None, str::parse::<Size>, Size(0)).expect("a size");
-        assert_eq!(limit, Size(1 << 30));
-        assert_eq!(settings.pick("servers", None, str::parse::<u32>, 3).expect("a number"), 2);
-        assert!(settings.pick("insecure", None, str::parse::<bool>, false).expect("a flag"));
+        assert_eq!(server.pick("log-limit", None, str::parse::<Size>).expect("a size"), Size(1 << 30));
+        assert!(server.pick("insecure", None, str::parse::<bool>).expect("a flag"));
+        let mut dev = settings(Role::Dev, &[], "[dev]\nservers = 2");
+        assert_eq!(dev.pick("servers", None, str::parse::<u32>).expect("a number"), 2);
     }
 
     #[test]
     fn errors_in_a_file_name_their_place() {
-        let unknown = settings(|_| None, "[server]\nmastres = 'a:1'").finish().expect_err("misspelt");
-        assert!(unknown.to_string().contains("mastres"), "{unknown}");
-        let mut settings = settings(|_| None, "[server]\nlog-limit = 'much'");
-        let bad = settings.pick("log-limit", None, str::parse::<Size>, Size(0)).expect_err("not a size");
+        let unknown = settings(Role::Server, &[], "[server]\nlog-limt = '1GiB'");
+        let unknown = unknown.finish().expect_err("misspelt");
+        assert!(unknown.to_string().contains("\"log-limt\"; did you mean log-limit?"), "{unknown}");
+        let mut settings = settings(Role::Server, &[], "[server]\nlog-limit = 'much'");
+        let bad = settings.pick("log-limit", None, str::parse::<Size>).expect_err("not a size");
         assert!(bad.to_string().contains("t.toml, [server] log-limit"), "{bad}");
         assert_eq!(bad.exit, crate::failure::Exit::Usage);
-        assert!(section("server", b"[sever]\na = 1").expect_err("misspelt").to_string().contains("sever"));
-        assert!(section("server", b"server = 1").is_err());
-        assert!(section("server", b"= 1").is_err());
+    }
+
+    #[test]
+    fn misspelt_variables_are_noted() {
+        let known = [("TERRANE_PEERS", "a:1"), ("TERRANE_LOG", "info"), ("TERRANE_TEST_ANYTHING", "1")];
+        assert!(settings(Role::Server, &known, "").finish().expect("settings").warnings.is_empty());
+        let used = settings(Role::Server, &[("TERRANE_LOG_LIMT", "1GiB"), ("TERRANE_COLOUR", "red")], "").finish();
+        let warnings = used.expect("only noted").warnings;
+        let limit = "note: the environment variable TERRANE_LOG_LIMT is no setting and has no effect; did you mean \
+                     TERRANE_LOG_LIMIT?";
+        assert_eq!(warnings, ["note: the environment variable TERRANE_COLOUR is no setting and has no effect", limit]);
+    }
+
+    #[test]
+    fn every_default_in_the_list_is_a_value_of_its_kind() {
+        for role in Role::ALL {
+            for setting in list::of(role) {
+                if let Some(Unset::Value(default)) = setting.unset(role) {
+                    file::check_value(setting.kind, default).unwrap_or_else(|why| panic!("{}: {why}", setting.key));
+                }
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io::IsTerminal;
 
 use terrane_client::Error as ClientError;
 
@@ -17,8 +18,12 @@ pub enum Exit {
     Failed = 1,
     /// The command line is invalid.
     Usage = 2,
-    /// The row, table or region does not exist, or a condition did not hold.
+    /// The row is not there.
     NothingThere = 3,
+    /// A condition did not hold, so nothing was written.
+    ConditionFailed = 4,
+    /// The user stopped the command (Ctrl-C), after it had said what was done.
+    Interrupted = 130,
 }
 
 /// A failed command.
@@ -40,14 +45,51 @@ impl Failure {
         Failure { exit: Exit::Usage, what: what.into(), advice: None }
     }
 
-    /// What the command names does not exist.
+    /// The row is not there.
     pub fn nothing_there(what: impl Into<String>) -> Failure {
         Failure { exit: Exit::NothingThere, what: what.into(), advice: None }
+    }
+
+    /// The condition of a write did not hold.
+    pub fn condition_failed() -> Failure {
+        Failure {
+            exit: Exit::ConditionFailed,
+            what: "the condition does not hold; nothing was written".to_owned(),
+            advice: None,
+        }
+    }
+
+    /// The user stopped the command, after it had said what was done.
+    pub fn interrupted() -> Failure {
+        Failure { exit: Exit::Interrupted, what: "interrupted".to_owned(), advice: None }
+    }
+
+    /// The exit status of failures that have been printed.
+    pub fn printed(exit: Exit) -> Failure {
+        Failure { exit, what: String::new(), advice: None }
     }
 
     /// Adds what the user can do. The first advice stays, since it is closest to the cause.
     pub fn advise(mut self, advice: impl Into<String>) -> Failure {
         self.advice.get_or_insert_with(|| advice.into());
+        self
+    }
+
+    /// Says something in other words, such as a row by its key parts.
+    pub fn reword(mut self, from: &str, to: &str) -> Failure {
+        self.what = self.what.replace(from, to);
+        self
+    }
+
+    /// What failed, and what to do, on one line.
+    pub fn with_advice(&self) -> String {
+        let advice = self.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
+        format!("{}{advice}", self.what)
+    }
+
+    /// With advice as a person in the shell types it.
+    pub fn in_shell(mut self) -> Failure {
+        self.advice = self.advice.map(|advice| advice.replace("`terrane ", "`"));
         self
     }
 
@@ -67,14 +109,22 @@ impl Failure {
 
     /// Prints the failure on standard error.
     pub fn print(&self) {
-        if self.exit == Exit::Done {
+        if self.exit == Exit::Done || self.what.is_empty() {
             return;
         }
-        eprintln!("error: {}", self.what);
+        let (red, bold, plain) = if has_colours() { ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") } else { ("", "", "") };
+        eprintln!("{red}error:{plain} {}", self.what);
         if let Some(advice) = &self.advice {
-            eprintln!("  next: {advice}");
+            eprintln!("  {bold}next:{plain} {advice}");
         }
     }
+}
+
+/// Whether standard error shows colours: it is a terminal that knows them, and `NO_COLOR` is not set.
+pub fn has_colours() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    std::io::stderr().is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
 impl fmt::Display for Failure {
@@ -100,8 +150,7 @@ pub fn chain(error: &dyn StdError) -> String {
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Failure {
-        let exit = if error.is_not_found() { Exit::NothingThere } else { Exit::Failed };
-        Failure { exit, what: chain(&error), advice: advice(&error) }
+        Failure { exit: Exit::Failed, what: chain(&error), advice: advice(&error) }
     }
 }
 
@@ -116,6 +165,9 @@ fn advice(error: &ClientError) -> Option<String> {
         ClientError::Unreachable { .. } => {
             "start a cluster with `terrane dev`, or name its masters with --masters or TERRANE_MASTERS"
         }
+        ClientError::NotAMaster { .. } => {
+            "name the masters with --masters or TERRANE_MASTERS; a region server prints them when it starts"
+        }
         ClientError::Timeout { uncertain: true, .. } | ClientError::Uncertain { .. } => {
             "it may or may not have been applied: read the row, or describe the table, before you repeat it"
         }
@@ -126,6 +178,7 @@ fn advice(error: &ClientError) -> Option<String> {
         ClientError::Corruption { .. } => "do not retry; keep the file and check the server's log",
         ClientError::NotFound { what } if what.starts_with("table") => "`terrane table list` lists the tables",
         ClientError::NotFound { what } if what.starts_with("region") => "`terrane admin regions` lists the regions",
+        ClientError::Disabled { .. } => "`terrane table enable` enables it again",
         _ => return None,
     };
     Some(advice.to_owned())
@@ -148,9 +201,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_table_is_status_three_with_advice() {
+    fn a_missing_table_is_a_failure_with_advice() {
         let failure = Failure::from(ClientError::NotFound { what: "table t".to_owned() }).during("scan t");
-        assert_eq!(failure.exit, Exit::NothingThere);
+        assert_eq!(failure.exit, Exit::Failed);
         assert_eq!(failure.to_string(), "scan t: table t does not exist");
         assert!(failure.advice.expect("advice").contains("table list"));
     }

@@ -1,22 +1,35 @@
-//! The four text formats that `import` reads; `export` writes two of them.
+//! The formats that `import` reads, of which `export` writes some.
 //!
-//! Everything here is pure: a parser takes the bytes of a line and returns a record or an error. Files, compression,
-//! line numbers and the handling of bad lines belong to the `import` command. Lines are bytes rather than text, since
-//! weather files contain whatever their stations typed.
+//! Everything here is pure: a parser takes the bytes of some lines, or a batch of Parquet records, and returns a record
+//! or an error for each. Files, compression and the handling of bad lines belong to the `import` command. Lines are bytes
+//! rather than text, since weather files contain whatever their stations typed.
+//!
+//! Two kinds of formats meet here. In some every record says which cells it has (`jsonl`, `tsv`, and the layout `cells`
+//! of `csv` and `parquet`): they are exact. In the others a record is a row of fields, and a [`mapping::Mapping`] says
+//! what each field is: `tsv` with `--columns`, `csv` and `parquet`.
 //!
 //! Invariants:
 //! - A parsed record is within all limits of rows, columns, timestamps and values, so a bad line is found here, where
 //!   its number is known, and not by a server a thousand lines later.
-//! - `tsv` and `jsonl` read back exactly the cells they wrote.
+//! - `tsv`, `jsonl` and the layout `cells` of `csv` and `parquet` read back exactly the cells they wrote.
 
+pub mod csv;
+mod delimited;
 pub mod jsonl;
+pub mod mapping;
 pub mod ncdc;
+pub mod parquet;
 pub mod stations;
 pub mod tsv;
+
+use std::ops::Range;
 
 use bytes::Bytes;
 use terrane_types::limits::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TIMESTAMP_MAX, VALUE_BYTES_MAX};
 use terrane_types::{FamilyName, escape};
+
+pub use csv::Csv;
+pub use delimited::Delimited;
 
 /// A row to write, or a row that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +80,24 @@ impl std::fmt::Display for LineError {
 
 impl std::error::Error for LineError {}
 
+/// One record of an input: a line, a record of a CSV file, or a record of a Parquet file.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The line where it begins, or the record's number; counted from 1.
+    pub line: u64,
+    /// Where it is in the parsed bytes, with its line end; empty if the format has no lines.
+    pub raw: Range<usize>,
+    /// What it says.
+    pub parsed: Result<Parsed, LineError>,
+}
+
+impl Item {
+    /// A line that is longer than any record, whose bytes are gone.
+    pub fn too_long(line: u64) -> Item {
+        Item { line, raw: 0..0, parsed: Err(LineError::new("the line is longer than any valid record")) }
+    }
+}
+
 /// The formats, by their names on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -74,20 +105,26 @@ pub enum Format {
     Ncdc,
     /// The fixed-width list of its stations.
     Stations,
-    /// One cell per line, tab-separated.
+    /// One cell per line, tab-separated; with --columns one row per line, as HBase's ImportTsv reads it.
     Tsv,
     /// One row per line, as JSON.
     Jsonl,
+    /// Comma-separated with a header line that names columns.
+    Csv,
+    /// An Apache Parquet file of flat columns.
+    Parquet,
 }
 
 impl Format {
-    /// Parses one line, given without its line end.
-    pub fn parse(self, line: &[u8]) -> Result<Parsed, LineError> {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
         match self {
-            Format::Ncdc => ncdc::parse(line),
-            Format::Stations => stations::parse(line),
-            Format::Tsv => tsv::parse(line),
-            Format::Jsonl => jsonl::parse(line),
+            Format::Ncdc => "ncdc",
+            Format::Stations => "stations",
+            Format::Tsv => "tsv",
+            Format::Jsonl => "jsonl",
+            Format::Csv => "csv",
+            Format::Parquet => "parquet",
         }
     }
 
@@ -96,8 +133,13 @@ impl Format {
         match self {
             Format::Ncdc => Some(ncdc::FAMILY),
             Format::Stations => Some(stations::FAMILY),
-            Format::Tsv | Format::Jsonl => None,
+            _ => None,
         }
+    }
+
+    /// A column of numbers, with its type as `--column` takes it, so that values are shown as numbers.
+    pub fn typed_column(self) -> Option<&'static str> {
+        (self == Format::Ncdc).then_some(ncdc::TYPED_COLUMN)
     }
 
     /// The declaration of the keys, if the format fixes them.
@@ -105,9 +147,79 @@ impl Format {
         match self {
             Format::Ncdc => Some(ncdc::KEY_PARTS),
             Format::Stations => Some(stations::KEY_PARTS),
-            Format::Tsv | Format::Jsonl => None,
+            _ => None,
         }
     }
+}
+
+/// What the text of an input consists of.
+#[derive(Clone, Debug)]
+pub enum TextFormat {
+    /// NCDC records.
+    Ncdc,
+    /// Stations.
+    Stations,
+    /// A cell a line.
+    Tsv,
+    /// A row a line, in JSON. What the table declares replaces bytes that are left out.
+    Jsonl(jsonl::Declared),
+    /// A row a line, in fields that a mapping names.
+    Delimited(Delimited),
+    /// CSV.
+    Csv(Csv),
+}
+
+impl TextFormat {
+    /// What the user may want to know before rows are written.
+    pub fn notes(&self) -> &[String] {
+        match self {
+            TextFormat::Delimited(delimited) => delimited.notes(),
+            TextFormat::Csv(csv) => csv.notes(),
+            TextFormat::Ncdc | TextFormat::Stations | TextFormat::Tsv | TextFormat::Jsonl(_) => &[],
+        }
+    }
+
+    /// Parses one line, given without its line end. A record of a CSV file may be several lines.
+    pub fn parse(&self, line: &[u8]) -> Result<Parsed, LineError> {
+        match self {
+            TextFormat::Ncdc => ncdc::parse(line),
+            TextFormat::Stations => stations::parse(line),
+            TextFormat::Tsv => tsv::parse(line),
+            TextFormat::Jsonl(declared) => jsonl::parse(line, declared),
+            TextFormat::Delimited(delimited) => delimited.parse(line),
+            TextFormat::Csv(csv) => {
+                let item = csv.parse_block(line, 1).into_iter().next();
+                item.map_or(Ok(Parsed::Skipped), |item| item.parsed)
+            }
+        }
+    }
+
+    /// Parses complete lines, of which the first has this number. Empty lines are left out.
+    pub fn parse_block(&self, bytes: &[u8], first_line: u64) -> Vec<Item> {
+        if let TextFormat::Csv(csv) = self {
+            return csv.parse_block(bytes, first_line);
+        }
+        let mut items = Vec::new();
+        let mut start = 0;
+        for line in first_line.. {
+            if start == bytes.len() {
+                break;
+            }
+            let end = memchr::memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at + 1);
+            let text = without_line_end(&bytes[start..end]);
+            if !text.is_empty() {
+                items.push(Item { line, raw: start..end, parsed: self.parse(text) });
+            }
+            start = end;
+        }
+        items
+    }
+}
+
+/// A line without `\n` or `\r\n`.
+fn without_line_end(line: &[u8]) -> &[u8] {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// The 12 bytes that name a station, `USAF-WBAN`.
@@ -153,10 +265,15 @@ fn row_from_text(text: &str) -> Result<Bytes, LineError> {
 
 fn bytes_from_text(what: &str, text: &str, bytes_max: usize) -> Result<Bytes, LineError> {
     let bytes = terrane_types::unescape(text).map_err(|error| LineError::new(format!("{what}: {error}")))?;
-    if bytes.len() > bytes_max {
-        return Err(LineError::new(format!("the {what} has {} bytes; at most {bytes_max} are allowed", bytes.len())));
-    }
+    check_length(what, bytes.len(), bytes_max)?;
     Ok(bytes.into())
+}
+
+fn check_length(what: &str, length: usize, bytes_max: usize) -> Result<(), LineError> {
+    if length > bytes_max {
+        return Err(LineError::new(format!("the {what} has {length} bytes; at most {bytes_max} are allowed")));
+    }
+    Ok(())
 }
 
 fn check_timestamp(timestamp: i64) -> Result<(), LineError> {
@@ -178,7 +295,7 @@ pub fn column_text(family: &[u8], qualifier: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn awkward_record() -> Record {
+    pub(super) fn awkward_record() -> Record {
         let every_byte: Vec<u8> = (0..=255).collect();
         let cell = |qualifier: &[u8], timestamp, value: &[u8]| RecordCell {
             family: Bytes::from_static(b"f"),
@@ -199,9 +316,9 @@ mod tests {
     #[test]
     fn jsonl_reads_back_what_it_wrote() {
         let record = awkward_record();
-        let line = jsonl::write(&record);
+        let line = jsonl::write_plain(&record);
         assert!(!line.contains(char::is_control), "{line}");
-        assert_eq!(Format::Jsonl.parse(line.as_bytes()), Ok(Parsed::Record(record)));
+        assert_eq!(TextFormat::Jsonl(jsonl::Declared::default()).parse(line.as_bytes()), Ok(Parsed::Record(record)));
     }
 
     #[test]
@@ -211,7 +328,7 @@ mod tests {
         for cell in &record.cells {
             let line = tsv::write(&record.row, cell);
             assert_eq!(line.matches(char::is_control).count(), 3, "three tabs: {line}");
-            let Ok(Parsed::Record(read)) = Format::Tsv.parse(line.as_bytes()) else { panic!("{line} is not read") };
+            let Ok(Parsed::Record(read)) = TextFormat::Tsv.parse(line.as_bytes()) else { panic!("{line} is not read") };
             assert_eq!(read.row, record.row);
             cells.extend(read.cells);
         }
@@ -219,15 +336,25 @@ mod tests {
     }
 
     #[test]
+    fn lines_keep_their_numbers_and_places() {
+        let bytes = b"a\tf:q\t1\tv\r\n\r\nbad\n\nb\tf:q\t1\tv";
+        let items = TextFormat::Tsv.parse_block(bytes, 7);
+        let lines: Vec<(u64, bool)> = items.iter().map(|item| (item.line, item.parsed.is_ok())).collect();
+        assert_eq!(lines, [(7, true), (9, false), (11, true)]);
+        assert_eq!(&bytes[items[1].raw.clone()], b"bad\n");
+        assert_eq!(&bytes[items[2].raw.clone()], b"b\tf:q\t1\tv");
+    }
+
+    #[test]
     fn limits_are_checked_by_the_parser() {
         let long_row = format!("{}\tf:q\t1\tv", "r".repeat(ROW_BYTES_MAX + 1));
         let longest_row = format!("{}\tf:q\t1\tv", "r".repeat(ROW_BYTES_MAX));
-        assert!(Format::Tsv.parse(longest_row.as_bytes()).is_ok());
-        let error = Format::Tsv.parse(long_row.as_bytes()).expect_err("too long");
+        assert!(TextFormat::Tsv.parse(longest_row.as_bytes()).is_ok());
+        let error = TextFormat::Tsv.parse(long_row.as_bytes()).expect_err("too long");
         assert!(error.to_string().contains("32768") && error.to_string().contains("32767"), "{error}");
         let long_qualifier = format!("r\tf:{}\t1\tv", "q".repeat(QUALIFIER_BYTES_MAX + 1));
-        assert!(Format::Tsv.parse(long_qualifier.as_bytes()).is_err());
+        assert!(TextFormat::Tsv.parse(long_qualifier.as_bytes()).is_err());
         let long_value = format!("r\tf:q\t1\t{}", "v".repeat(VALUE_BYTES_MAX + 1));
-        assert!(Format::Tsv.parse(long_value.as_bytes()).is_err());
+        assert!(TextFormat::Tsv.parse(long_value.as_bytes()).is_err());
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! `master` and `server` run one node per process; `dev` and `demo` run several in one process (`cluster`).
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -14,6 +15,7 @@ use terrane_types::ServerId;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::console_source::ClusterSource;
 use crate::failure::{Failure, chain};
 
 /// Interval of progress lines while a stopping server flushes.
@@ -39,11 +41,20 @@ impl MasterNode {
     /// Starts a master, and a console if an address is given.
     pub async fn start(config: MasterConfig, console: Option<&str>) -> Result<MasterNode, Failure> {
         let data = config.data_dir.display().to_string();
-        let started = Master::start(config).await;
-        let master = started.map_err(|error| start_failure("master", &data, &error))?;
-        let master = Arc::new(master);
-        let ready = Arc::clone(&master);
-        let console = open_console(console, master.registry(), move || ready.ready()).await?;
+        let waits_for = others(&config.peers, &config.join);
+        let started: Arc<OnceLock<Arc<Master>>> = Arc::default();
+        let asked = Arc::clone(&started);
+        let ready = move || match asked.get() {
+            Some(master) => master.ready(),
+            None => Err(format!("starting{waits_for}")),
+        };
+        let console = open_console(console, ready).await?;
+        let master = Master::start(config).await;
+        let master = Arc::new(master.map_err(|error| start_failure("master", &data, &error))?);
+        publish(console.as_ref(), master.registry());
+        let address = master.address().to_owned();
+        show(console.as_ref(), address.clone(), format!("the master at {address}"));
+        started.get_or_init(|| Arc::clone(&master));
         Ok(MasterNode { master, console })
     }
 
@@ -63,17 +74,25 @@ impl ServerNode {
     pub async fn start(config: ServerConfig) -> Result<ServerNode, Failure> {
         let data = config.data_dir.display().to_string();
         let console = config.console.clone();
-        let server = RegionServer::start(config).await;
-        let server = server.map_err(|error| start_failure("region server", &data, &error))?;
-        let (address, id, registry) = (server.address().to_string(), server.server_id(), server.registry());
-        let refused = server.refused();
-        let server = Arc::new(RwLock::new(Some(server)));
-        let asked = Arc::clone(&server);
+        let waits_for = others(&config.masters, &[]);
+        let masters = config.masters.join(",");
+        let server: Arc<RwLock<Option<RegionServer>>> = Arc::default();
+        let has_started = Arc::new(AtomicBool::new(false));
+        let (asked, started) = (Arc::clone(&server), Arc::clone(&has_started));
         let ready = move || match &*asked.read() {
             Some(server) => server.ready(),
-            None => Err("the server is stopping".to_owned()),
+            None if started.load(Ordering::Acquire) => Err("the server is stopping".to_owned()),
+            None => Err(format!("starting{waits_for}")),
         };
-        let console = open_console(console.as_deref(), registry, ready).await?;
+        let console = open_console(console.as_deref(), ready).await?;
+        let running = RegionServer::start(config).await;
+        let running = running.map_err(|error| start_failure("region server", &data, &error))?;
+        let (address, id) = (running.address().to_string(), running.server_id());
+        let refused = running.refused();
+        publish(console.as_ref(), running.registry());
+        show(console.as_ref(), masters, format!("server {id} at {address}"));
+        *server.write() = Some(running);
+        has_started.store(true, Ordering::Release);
         Ok(ServerNode { server, address, id, refused, console })
     }
 
@@ -125,14 +144,32 @@ fn start_failure(role: &str, data: &str, error: &dyn std::error::Error) -> Failu
     Failure::new(format!("cannot start the {role} with data in {data}: {}", chain(error)))
 }
 
+/// What a starting node may wait for.
+fn others(addresses: &[String], more: &[String]) -> String {
+    let others: Vec<&str> = addresses.iter().chain(more).map(String::as_str).collect();
+    if others.is_empty() { String::new() } else { format!("; it may wait for a master at {}", others.join(", ")) }
+}
+
+fn publish(console: Option<&Console>, registry: Arc<Registry>) {
+    if let Some(console) = console {
+        console.publish(registry);
+    }
+}
+
+/// Shows the cluster with these masters on the console's pages.
+fn show(console: Option<&Console>, masters: String, seen_from: String) {
+    if let Some(console) = console {
+        console.show(Arc::new(ClusterSource::new(masters, seen_from)));
+    }
+}
+
 async fn open_console(
     address: Option<&str>,
-    registry: Arc<Registry>,
     ready: impl Fn() -> Result<(), String> + Send + Sync + 'static,
 ) -> Result<Option<Console>, Failure> {
     let Some(address) = address else { return Ok(None) };
-    let console = Console::start(address, registry, Arc::new(ready)).await;
-    console.map(Some).map_err(|error| Failure::new(format!("cannot start the console: {}", chain(&error))))
+    let console = Console::start(address, Arc::new(ready)).await;
+    console.map(Some).map_err(|error| Failure::new(chain(&error)))
 }
 
 /// Stops the console last, so that a supervisor sees the role stopping rather than gone.

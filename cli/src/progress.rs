@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::Instant;
 
-use crate::output::{duration_text, grouped, rate};
+use crate::output::{counted, duration_text, grouped, rate};
 
 /// Interval of plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(2);
@@ -20,6 +20,7 @@ pub struct Progress {
     started: Instant,
     last_line: Instant,
     rows: u64,
+    rows_before: u64,
 }
 
 impl Progress {
@@ -39,7 +40,7 @@ impl Progress {
 
     /// Progress through work whose size is only known as it proceeds; the caller supplies the message.
     pub fn over_work(label: &str) -> Progress {
-        Progress::new(label, "{prefix} {bar:24} {percent:>3}%  {msg}", Some(0))
+        Progress::new(label, "{prefix} {bar:24} {percent:>3}%  {msg}  eta {eta}", Some(0))
     }
 
     /// Updates position, size and message of the work.
@@ -67,7 +68,13 @@ impl Progress {
             bar
         });
         let now = Instant::now();
-        Progress { bar, label: label.to_owned(), started: now, last_line: now, rows: 0 }
+        Progress { bar, label: label.to_owned(), started: now, last_line: now, rows: 0, rows_before: 0 }
+    }
+
+    /// Leaves rows of an earlier run out of the rate.
+    pub fn after(mut self, rows_before: u64) -> Progress {
+        self.rows_before = rows_before;
+        self
     }
 
     /// Updates the position and the number of rows.
@@ -105,12 +112,17 @@ impl Progress {
     pub fn summary(&self, done: &str, rows: u64) -> String {
         let elapsed = self.started.elapsed();
         let per_second = grouped(rate(rows, elapsed) as u64);
-        format!("{done} {} rows in {} ({per_second} rows/s)", grouped(rows), duration_text(elapsed))
+        format!("{done} {} in {} ({per_second} rows/s)", counted(rows, "row"), duration_text(elapsed))
+    }
+
+    /// The time since the start, to the millisecond.
+    pub fn seconds(&self) -> f64 {
+        (self.started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0
     }
 
     fn message(&self) -> String {
         let elapsed = self.started.elapsed();
-        let per_second = grouped(rate(self.rows, elapsed) as u64);
+        let per_second = grouped(rate(self.rows.saturating_sub(self.rows_before), elapsed) as u64);
         format!("{} rows  {per_second} rows/s  {}", grouped(self.rows), duration_text(elapsed))
     }
 }

@@ -139,7 +139,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::formats::{Format, Parsed};
+    use crate::formats::{Parsed, TextFormat};
 
     #[test]
     fn a_seed_determines_every_line() {
@@ -155,7 +155,7 @@ mod tests {
         for line in Weather::new(42, 60).take(50_000) {
             assert_eq!(line.len(), 134, "{line}");
             assert_eq!(&line[..4], "0029");
-            match Format::Ncdc.parse(line.as_bytes()).expect(&line) {
+            match TextFormat::Ncdc.parse(line.as_bytes()).expect(&line) {
                 Parsed::Record(record) => assert!(rows.insert(record.row), "{line} has the key of another"),
                 Parsed::Skipped => skipped += 1,
             }
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn temperatures_are_those_of_this_earth() {
         for line in Weather::new(3, 60).take(60 * 24 * 400) {
-            if let Ok(Parsed::Record(record)) = Format::Ncdc.parse(line.as_bytes()) {
+            if let Ok(Parsed::Record(record)) = TextFormat::Ncdc.parse(line.as_bytes()) {
                 let tenths = i32::from_be_bytes(record.cells[0].value[..].try_into().expect("four bytes"));
                 assert!((-700..=600).contains(&tenths), "{line}");
             }

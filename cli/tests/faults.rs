@@ -264,7 +264,7 @@ fn a_group_without_a_majority_is_recovered_once_it_is_confirmed() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(errors_of(&refused).contains("is not lost"), "{}", errors_of(&refused));
     let unknown = client.run(&["admin", "recover-group", "999", "--yes"]);
-    assert_eq!(unknown.status.code(), Some(3), "{}", errors_of(&unknown));
+    assert_eq!(unknown.status.code(), Some(1), "{}", errors_of(&unknown));
 
     cluster.kill_server(0);
     cluster.kill_server(1);

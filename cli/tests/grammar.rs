@@ -206,16 +206,13 @@ fn ranges_limits_and_pages_are_those_of_the_grammar() {
 }
 
 #[test]
-fn not_found_is_status_three() {
+fn a_missing_row_is_status_three_and_a_missing_table_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let dev = start(&directory);
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f"]);
-    let lines: [&[&str]; 19] = [
-        &["get", "t", "r"],
-        &["get", "t", "r", "f:q"],
-        &["first", "t"],
-        &["last", "t"],
+    let rows: [&[&str]; 4] = [&["get", "t", "r"], &["get", "t", "r", "f:q"], &["first", "t"], &["last", "t"]];
+    let tables: [&[&str]; 19] = [
         &["get", "none", "r"],
         &["put", "none", "r", "f:q", "v"],
         &["delete", "none", "r"],
@@ -226,15 +223,21 @@ fn not_found_is_status_three() {
         &["import", "none", "--format", "tsv", "/dev/null"],
         &["table", "describe", "none"],
         &["table", "drop", "none"],
+        &["table", "disable", "none"],
+        &["table", "enable", "none"],
+        &["table", "truncate", "none"],
+        &["incr", "none", "r", "f:q"],
         &["table", "alter", "none", "--set", "read_only=true"],
         &["admin", "regions", "none"],
         &["admin", "split", "999999999"],
         &["admin", "flush", "none"],
         &["admin", "compact", "none"],
     ];
-    for line in lines {
-        assert!(!client.fail(line, 3).is_empty(), "{line:?} says nothing");
-        assert!(!client.fail(&[line, &["--json"]].concat(), 3).is_empty(), "{line:?} says nothing");
+    for (lines, status) in [(&rows[..], 3), (&tables, 1)] {
+        for line in lines {
+            assert!(!client.fail(line, status).is_empty(), "{line:?} says nothing");
+            assert!(!client.fail(&[line, &["--json"][..]].concat(), status).is_empty(), "{line:?} says nothing");
+        }
     }
     // An empty range is not an error for commands that return any number of rows.
     assert_eq!(client.succeed(&["scan", "t", "--json"]), "");
@@ -429,7 +432,7 @@ fn tables_are_created_altered_and_dropped() {
     client.succeed(&["table", "alter", "n.s-1:b_2", "--set", "read_only=true"]);
     assert!(client.fail(&["put", "n.s-1:b_2", "r", "g:q", "w"], 1).contains("read-only"));
     client.succeed(&["table", "drop", "n.s-1:b_2"]);
-    client.fail(&["get", "n.s-1:b_2", "r"], 3);
+    client.fail(&["get", "n.s-1:b_2", "r"], 1);
     // The name can be used again, and nothing of the old table is visible.
     client.succeed(&["table", "create", "n.s-1:b_2", "--family", "g"]);
     assert_eq!(client.json(&["count", "n.s-1:b_2"])["count"], 0);
@@ -475,7 +478,7 @@ fn unknown_commands_are_status_two() {
         "admin servers",
         "admin groups",
         "admin split 7 --at k",
-        "table create t --family f:versions=3,ttl=1d --split-at a --split-at b --region-size 16KiB --key user:u64 --set x=y",
+        "table create t --family f:versions=3,ttl=1d --split-at 5 --split-at user=7 --region-size 16KiB --key user:u64 --set x=y",
         "table alter t --set a=b --family f:versions=2 --add-family g --drop-family i",
         "put t r f:q v --timestamp 5",
         "get t r f:q f:p --versions 3",

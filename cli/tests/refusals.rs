@@ -269,8 +269,8 @@ fn requests_beyond_a_limit_name_it_and_write_nothing() {
     assert_names(&client.fail(&["scan", "t", "--after", "no-token"], 2), &["--after"]);
     assert_names(&client.fail(&["scan", "t", "--after", &"A".repeat(80)], 1), &["page token", "first page"]);
     assert_names(
-        &client.fail(&["import", "t", "--format", "csv", "f"], 2),
-        &["csv", "ncdc", "stations", "tsv", "jsonl"],
+        &client.fail(&["import", "t", "--format", "xml", "f"], 2),
+        &["xml", "ncdc", "stations", "tsv", "jsonl", "csv", "parquet"],
     );
 
     assert_eq!(client.json(&["count", "t"])["count"], 0);

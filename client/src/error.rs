@@ -8,8 +8,10 @@ use std::time::Duration;
 use terrane_types::{ClusterId, Invalid, ServerId};
 
 /// Why a call failed.
+///
+/// `Debug` writes the sentence that `Display` writes, with its causes, because a `main` that returns this error prints it so.
 #[non_exhaustive]
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 pub enum Error {
     /// The request breaks a rule, and would be refused again: correct it. Nothing was written.
     #[error(transparent)]
@@ -25,6 +27,14 @@ pub enum Error {
     AlreadyExists {
         /// What exists.
         what: String,
+    },
+    /// The table exists, and differs from its specification: alter it (`Admin::alter_table`), or correct the specification.
+    #[error("{what} differs from its specification: {}", differences.join("; "))]
+    Differs {
+        /// What differs.
+        what: String,
+        /// Each difference as a sentence: `family data: versions is 3, not 1`.
+        differences: Vec<String>,
     },
     /// The table is read-only. Nothing was written.
     #[error("{what} is read-only")]
@@ -66,6 +76,14 @@ pub enum Error {
         /// The error of the last one.
         #[source]
         last: Option<Box<Error>>,
+    },
+    /// Another process than a master answers at an address of a master. Nothing was done. Give the addresses of the masters.
+    #[error("{address} is not a master: {found}")]
+    NotAMaster {
+        /// The address.
+        address: String,
+        /// What seems to be there.
+        found: String,
     },
     /// The call did not succeed within its timeout. The source is the last obstacle. If a write may have been applied,
     /// [`Error::is_uncertain`] is true.
@@ -138,6 +156,22 @@ pub enum Error {
         /// What happened.
         message: String,
     },
+}
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut said = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            // A cause that its parent already quotes is not repeated.
+            if !said.contains(&text) {
+                said = format!("{said}: {text}");
+            }
+            cause = error.source();
+        }
+        f.write_str(&said)
+    }
 }
 
 impl Error {

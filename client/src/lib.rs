@@ -89,6 +89,7 @@
 #![warn(missing_docs)]
 
 mod api;
+mod bulk;
 mod consistency;
 mod deadline;
 mod error;
@@ -101,6 +102,7 @@ mod write;
 pub use api::blocking;
 
 pub use api::admin::Admin;
+pub use api::admin::diagnostics::{LogFilter, SlowRequests};
 pub use api::admin::fleet::{
     BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
     LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
@@ -109,6 +111,11 @@ pub use api::admin::info::{
     ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
 };
 pub use api::admin::maintenance::Maintained;
+pub use api::admin::past::{
+    ClusterLoad, EventInfo, EventList, EventPlace, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery,
+    LoadRow, TableLoad,
+};
+pub use api::admin::slow::{SlowRequest, SlowStage};
 pub use api::admin::spec::{TableChange, TableSpec};
 /// The version of this build, and the protocol versions that it speaks.
 pub use terrane_proto::PROTOCOL_VERSIONS;
@@ -116,6 +123,8 @@ pub use terrane_proto::versions::BUILD;
 
 pub use api::client::{CONNECT_TIMEOUT_DEFAULT, Client, ClientBuilder, TIMEOUT_DEFAULT};
 pub use api::table::Table;
+pub use bulk::loader::BulkLoader;
+pub use bulk::options::{BulkOptions, BulkSummary};
 pub use consistency::{AsOf, Consistency};
 pub use error::{Error, RowError};
 pub use read::count::{Aggregate, AggregateRequest, CountRequest, Number};
@@ -147,9 +156,9 @@ pub use write::outcome::{AtomicOutcome, MutationOutcome};
 pub use write::requests::{AtomicRequest, WriteManyRequest, WriteRequest};
 pub use write::row_mutation::RowMutation;
 
-pub use terrane_filter::Filter;
+pub use terrane_filter::{Filter, FilterError, FilterTemplate, IntoFilter};
 pub use terrane_types::{
-    Bloom, Bucket, CellKind, CellRef, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
+    Bloom, Bucket, CellKind, CellRef, CellValue, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
     FamilyStorage, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, NamespaceName, RegionDescriptor,
     RegionId, Returns, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape, unescape,
 };

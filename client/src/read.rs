@@ -5,6 +5,7 @@ pub(crate) mod count;
 pub(crate) mod get;
 pub(crate) mod get_many;
 pub(crate) mod get_requests;
+pub(crate) mod key_after;
 pub(crate) mod page;
 pub(crate) mod page_token;
 pub(crate) mod request;

@@ -1,5 +1,7 @@
 //! The wire: sessions with servers, and the only place that names the types of the protocol.
 
+pub(crate) mod bulk;
+pub(crate) mod diagnostics;
 pub(crate) mod failure;
 pub(crate) mod get;
 pub(crate) mod hello;

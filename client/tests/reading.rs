@@ -56,7 +56,7 @@ async fn the_options_of_a_get_are_sent() {
 async fn the_options_of_a_scan_are_sent() {
     let (cluster, table) = filled(3).await;
     let scan = Scan::rows("r0001"..="r0002").block_bytes(77).snapshot().fill_cache(false);
-    let rows: Vec<_> = table.scan(scan).timeout(Duration::from_secs(5)).await.unwrap().collect().await;
+    let rows = table.scan(scan).timeout(Duration::from_secs(5)).await.unwrap().collect().await.unwrap();
     assert_eq!(rows.len(), 2);
     let asked = cluster.world.lock().scan.clone();
     assert!(asked.snapshot && asked.fill_cache_never);

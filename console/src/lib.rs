@@ -1,22 +1,30 @@
-//! The HTTP endpoints of a node: `/metrics`, `/healthz` and `/readyz`.
+//! The HTTP endpoints of a node: the web console with its JSON API for people, and `/metrics`, `/healthz` and `/readyz`
+//! for Prometheus and process supervisors.
 //!
-//! There is no web console yet, despite the crate's name: no pages for people, only these three endpoints for
-//! Prometheus and process supervisors. The name reserves the place and the port for one.
-//!
+//! - The pages (`page`) and the API (`api`) show what a [`source::Source`] answers; `guard` protects both in a browser.
 //! - `/healthz` returns 200 while the process can respond at all: a failure means "restart me".
 //! - `/readyz` returns 200 when the role is serving, otherwise 503 with the reason as text: "send no traffic yet".
-//! - `/metrics` returns the metrics of the node's registry; this crate adds none and makes no decisions.
+//! - `/metrics` returns the metrics of the node's registry and those of the process, in the format that the scraper accepts.
 //!
 //! The protocol is plain HTTP/1 over the `env` listener, so that it also runs in the simulator.
 
+mod api;
+mod exposition;
+mod guard;
+mod page;
+mod process;
+mod query;
+mod shown;
+pub mod source;
+
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::registry::Registry;
@@ -25,14 +33,17 @@ use terrane_env::task;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The content type of the OpenMetrics text format.
-const METRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+use crate::shown::Shown;
+use crate::source::Source;
+
 /// How long a shutdown waits for responses; a client that keeps its connection open must not delay the process.
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
-/// Concurrent connections; further ones are closed at once. Few programs connect here, and each reads little.
-const CONNECTIONS_MAX: u64 = 64;
+/// Concurrent connections; further ones are closed at once. A browser opens up to six, and each reads little.
+const CONNECTIONS_MAX: u64 = 128;
 /// An idle connection is closed after this time; a client that polls once a minute reconnects.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// The largest body of a request: a change of a setting is small.
+const BODY_BYTES_MAX: usize = 16 << 10;
 
 /// Whether the role is serving; the error says what it waits for.
 pub type Ready = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
@@ -52,29 +63,37 @@ pub struct Console {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     serving: JoinHandle<std::io::Result<()>>,
+    pages: Arc<Pages>,
+    shown: Arc<Shown>,
 }
 
 struct Pages {
-    registry: Arc<Registry>,
+    /// Empty until the role has started: probes are answered before.
+    registry: OnceLock<Arc<Registry>>,
     ready: Ready,
 }
 
+impl std::fmt::Debug for Pages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pages").field("registry", &self.registry.get().is_some()).finish_non_exhaustive()
+    }
+}
+
 impl Console {
-    /// Binds `listen` (`HOST:PORT`) and starts serving.
+    /// Binds `listen` (`HOST:PORT`) and starts serving: probes at once, metrics from [`Console::publish`] on. A role starts
+    /// its console first, so that supervisors get an answer while it waits for others.
     ///
     /// Boxed: an `async fn` is compiled by the crate that awaits it, so every binary would compile the HTTP server.
-    pub fn start(
-        listen: &str,
-        registry: Arc<Registry>,
-        ready: Ready,
-    ) -> Pin<Box<dyn Future<Output = Result<Console, Error>> + Send + '_>> {
-        Box::pin(Self::bind_and_serve(listen, registry, ready))
+    pub fn start(listen: &str, ready: Ready) -> Pin<Box<dyn Future<Output = Result<Console, Error>> + Send + '_>> {
+        Box::pin(Self::bind_and_serve(listen, ready))
     }
 
-    async fn bind_and_serve(listen: &str, registry: Arc<Registry>, ready: Ready) -> Result<Console, Error> {
+    async fn bind_and_serve(listen: &str, ready: Ready) -> Result<Console, Error> {
         let listener = net::listen(listen).await.map_err(Error::Listen)?;
         let address = listener.local_addr().map_err(Error::Listen)?;
-        let router = router(Pages { registry, ready });
+        let pages = Arc::new(Pages { registry: OnceLock::new(), ready });
+        let shown = Arc::new(Shown::default());
+        let router = router(Arc::clone(&pages)).merge(site(Arc::clone(&shown), address));
         let intake = Intake::new(IntakeLimits { connections: CONNECTIONS_MAX, ..IntakeLimits::default() });
         let (stop, mut stopped) = watch::channel(false);
         let signal = async move {
@@ -83,7 +102,17 @@ impl Console {
         };
         let serving = axum::serve(ConsoleListener { listener, address, intake }, router).with_graceful_shutdown(signal);
         let serving = task::spawn_named("console", async move { serving.await });
-        Ok(Console { address, stop, serving })
+        Ok(Console { address, stop, serving, pages, shown })
+    }
+
+    /// Shows the metrics of this registry from now on. A second registry is ignored.
+    pub fn publish(&self, registry: Arc<Registry>) {
+        self.pages.registry.get_or_init(|| registry);
+    }
+
+    /// Shows this source on the pages and in the API from now on. A second source is ignored.
+    pub fn show(&self, source: Arc<dyn Source>) {
+        self.shown.attach(source);
     }
 
     /// The bound address; for port 0, with the port that was chosen.
@@ -103,21 +132,28 @@ impl Console {
     }
 }
 
-fn router(pages: Pages) -> Router {
+fn router(pages: Arc<Pages>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(Arc::new(pages))
+        .with_state(pages)
 }
 
-async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
-    let mut text = String::new();
-    match prometheus_client::encoding::text::encode(&mut text, &pages.registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, METRICS_CONTENT_TYPE)], text).into_response(),
-        Err(error) => {
-            (StatusCode::INTERNAL_SERVER_ERROR, format!("cannot encode the metrics: {error}\n")).into_response()
-        }
+/// The pages and the API. The guard is for their addresses only: scrapers and supervisors use any name of the machine.
+fn site(shown: Arc<Shown>, address: SocketAddr) -> Router {
+    page::router()
+        .merge(api::router())
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .route_layer(axum::middleware::from_fn_with_state(Arc::new(address), guard::guard))
+        .fallback(page::no_such_page)
+        .with_state(shown)
+}
+
+async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
+    match pages.registry.get() {
+        Some(registry) => exposition::respond(registry, &headers).await,
+        None => (StatusCode::SERVICE_UNAVAILABLE, "starting: there are no metrics yet\n").into_response(),
     }
 }
 
@@ -174,7 +210,9 @@ mod tests {
     }
 
     async fn console_with(registry: Registry, ready: Ready) -> Console {
-        Console::start("127.0.0.1:0", Arc::new(registry), ready).await.unwrap()
+        let console = Console::start("127.0.0.1:0", ready).await.unwrap();
+        console.publish(Arc::new(registry));
+        console
     }
 
     #[tokio::test]
@@ -186,7 +224,7 @@ mod tests {
         let console = console_with(registry, Arc::new(|| Ok(()))).await;
         let (status, body) = request(console.address(), "/metrics").await;
         assert_eq!(status, 200);
-        assert!(body.contains("# HELP terrane_puts Rows written"), "{body}");
+        assert!(body.contains("# HELP terrane_puts_total Rows written"), "{body}");
         assert!(body.contains("terrane_puts_total 3"), "{body}");
         console.shutdown().await;
     }
@@ -210,9 +248,20 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn probes_are_answered_before_there_are_metrics() {
+        let console = Console::start("127.0.0.1:0", Arc::new(|| Err("starting".to_owned()))).await.unwrap();
+        assert_eq!(request(console.address(), "/healthz").await.0, 200);
+        assert_eq!(request(console.address(), "/readyz").await, (503, "starting\n".to_owned()));
+        assert_eq!(request(console.address(), "/metrics").await.0, 503);
+        console.publish(Arc::default());
+        assert_eq!(request(console.address(), "/metrics").await.0, 200);
+        console.shutdown().await;
+    }
+
+    #[tokio::test]
     async fn a_port_in_use_is_refused() {
         let first = console_with(Registry::default(), Arc::new(|| Ok(()))).await;
-        let second = Console::start(&first.address().to_string(), Arc::default(), Arc::new(|| Ok(()))).await;
+        let second = Console::start(&first.address().to_string(), Arc::new(|| Ok(()))).await;
         let message = second.unwrap_err().to_string();
         assert!(message.starts_with("console: ") && message.contains("in use"), "{message}");
         first.shutdown().await;
@@ -224,7 +273,7 @@ mod tests {
         let address = console.address();
         let _idle = RawStream::connect(address).await.unwrap();
         console.shutdown().await;
-        let again = Console::start(&address.to_string(), Arc::default(), Arc::new(|| Ok(()))).await.unwrap();
+        let again = Console::start(&address.to_string(), Arc::new(|| Ok(()))).await.unwrap();
         again.shutdown().await;
     }
 }

@@ -15,7 +15,7 @@ use terrane_types::{GroupId, Inspection, RegionId};
 
 use crate::Error;
 use crate::backend::{lsm, memory};
-use crate::engine::{group_copy, region_copy};
+use crate::engine::{group_copy, ingest, region_copy};
 use crate::manifest::{self, Contents, FileRecord, RegionRecord};
 use crate::store_file::{self, FamilyReads, StoreFile, StoreFileShared};
 
@@ -77,8 +77,8 @@ pub async fn check(dir: &Path, inspection: &mut Inspection) -> Option<Recorded> 
             lsm::DIRECTORY => check.files(Kind::StoreFile).await,
             memory::DIRECTORY => check.files(Kind::Cells).await,
             "sled" => check.sled().await,
-            // Copies that are arriving count for nothing yet.
-            group_copy::INCOMING | region_copy::ARRIVING => {}
+            // Copies that are arriving count for nothing yet, and neither do files that wait to be ingested.
+            group_copy::INCOMING | region_copy::ARRIVING | ingest::LOADING => {}
             _ => check.inspection.warning(&dir.join(name), 0, "a file that does not belong to the engine"),
         }
     }

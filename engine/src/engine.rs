@@ -21,7 +21,7 @@ mod cleanup;
 mod compact;
 mod flush;
 pub(crate) mod group_copy;
-mod ingest;
+pub(crate) mod ingest;
 mod install;
 pub(crate) mod region_copy;
 mod split;

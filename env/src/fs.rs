@@ -24,6 +24,7 @@ mod memory;
 mod real;
 #[cfg(feature = "sim")]
 mod simulated;
+mod stream;
 
 pub use disk::{Disk, UNFINISHED};
 pub use file::File;
@@ -37,6 +38,7 @@ pub use os::{
 use real as os;
 #[cfg(feature = "sim")]
 use simulated as os;
+pub use stream::{Stream, is_stream};
 
 /// Why a data directory could not be locked.
 #[derive(Debug, thiserror::Error)]

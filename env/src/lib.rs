@@ -26,6 +26,7 @@ mod delay;
 pub mod fs;
 #[cfg(feature = "interleave")]
 pub mod interleave;
+pub mod log_control;
 pub mod net;
 mod points;
 pub mod rand;

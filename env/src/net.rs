@@ -5,57 +5,45 @@
 //! stays open. Addresses are `HOST:PORT` text everywhere; names are resolved at each connect, so a server that restarts
 //! under another address is found again.
 //!
-//! What a port accepts is limited: [`Intake`] counts it, and the layer of [`server`] (`gate`) enforces the limits.
+//! What a port accepts is limited: `Intake` counts it, and the layer of `server` (`gate`) enforces the limits. Ports are behind
+//! the feature `server`: a program that only calls others, such as one with the client library, compiles none of it.
 
+#[cfg(feature = "server")]
 mod gate;
+#[cfg(feature = "server")]
 mod intake;
+#[cfg(feature = "server")]
+mod port;
 #[cfg(feature = "sim")]
 mod simulated;
 
-use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep};
-use tokio_stream::Stream;
-use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint};
-use tower::layer::util::{Identity, Stack};
 
-pub use gate::Gate;
-use intake::{Connection, PREFACE_MAX};
-pub use intake::{Intake, IntakeLimits};
+#[cfg(feature = "server")]
+pub use self::gate::Gate;
+#[cfg(feature = "server")]
+pub use self::intake::{ConnectInfo, Intake, IntakeLimits, peer_of};
+#[cfg(all(feature = "server", not(feature = "sim")))]
+pub use self::port::resolve;
+#[cfg(feature = "server")]
+pub use self::port::{
+    Accepted, CALL_WINDOW_BYTES, CALLS_WINDOW_BYTES, Listener, Router, STREAMS_PER_CONNECTION_MAX, Server, listen,
+    server,
+};
 
 #[cfg(feature = "sim")]
-use simulated::{TcpListener, TcpStream};
+use simulated::TcpStream;
 #[cfg(not(feature = "sim"))]
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 /// HTTP/2 window of one answer at the client: two of the largest batches common in scans fit.
 pub const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 /// HTTP/2 window of a connection at the client: four full streams fit.
 pub const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
-/// HTTP/2 window of one call at the server...
-pub const CALL_WINDOW_BYTES: u32 = 1 << 20;
-/// ...and of all calls of a connection: the most a server buffers for a connection whose calls it does not read.
-pub const CALLS_WINDOW_BYTES: u32 = 2 << 20;
-/// Concurrent calls on one connection; more wait at the client.
-pub const STREAMS_PER_CONNECTION_MAX: u32 = 1024;
-/// Calls of one connection that may be cancelled before the server reads them; more end the connection. A server that was
-/// paused finds several generations of calls that timed out meanwhile, so the bound is a multiple.
-const CANCELLED_UNSEEN_MAX: usize = 4 * STREAMS_PER_CONNECTION_MAX as usize;
-/// Calls of one connection that the server may reset because of invalid input; more end the connection.
-const RESET_BY_SERVER_MAX: usize = STREAMS_PER_CONNECTION_MAX as usize;
-/// Largest headers of one call.
-const HEADER_BYTES_MAX: u32 = 16 << 10;
-/// The first bytes of every HTTP/2 connection.
-const PREFACE_BYTES: usize = 24;
 /// Largest HTTP/2 frame: blocks of cells need few frames, and a ping still waits only briefly.
 const FRAME_BYTES_MAX: u32 = 256 << 10;
 
@@ -79,9 +67,6 @@ pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(500);
 #[cfg(feature = "sim")]
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a listener pauses after an accept failed for lack of descriptors or memory: no event announces the end of that.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-
 /// An address that is not `HOST:PORT`.
 #[derive(Debug, thiserror::Error)]
 #[error("{address:?} is not an address: give HOST:PORT, for example 127.0.0.1:7600")]
@@ -90,219 +75,10 @@ pub struct InvalidAddress {
     pub address: String,
 }
 
-/// A bound port.
-pub struct Listener {
-    listener: TcpListener,
-}
-
-/// Binds `address` (`HOST:PORT`; port 0 picks a free one, see [`Listener::local_addr`]).
-///
-/// A port whose last owner has just died can be bound at once (`SO_REUSEADDR`); a port that is still served cannot, and the
-/// error says so. A simulated host owns all its addresses, so only the port counts there.
-pub async fn listen(address: &str) -> io::Result<Listener> {
-    let bound = TcpListener::bind(bind_address(address)?.as_str()).await;
-    match bound {
-        Ok(listener) => Ok(Listener { listener }),
-        Err(error) => Err(explain_bind(address, error)),
-    }
-}
-
-#[cfg(not(feature = "sim"))]
-fn bind_address(address: &str) -> io::Result<String> {
-    Ok(address.to_owned())
-}
-
-#[cfg(feature = "sim")]
-fn bind_address(address: &str) -> io::Result<String> {
-    let port = address.rsplit_once(':').map(|(_, port)| port).unwrap_or("");
-    let port: u16 = port.parse().map_err(|_| {
-        let address = address.to_owned();
-        io::Error::new(io::ErrorKind::InvalidInput, InvalidAddress { address })
-    })?;
-    Ok(format!("0.0.0.0:{port}"))
-}
-
-fn explain_bind(address: &str, error: io::Error) -> io::Error {
-    let text = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            format!(
-                "cannot listen on {address}: the port is in use by another process; stop that process or choose another port"
-            )
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            format!("cannot listen on {address}: this machine has no such address")
-        }
-        io::ErrorKind::PermissionDenied => {
-            format!("cannot listen on {address}: not permitted; ports below 1024 need privileges")
-        }
-        _ => format!("cannot listen on {address}: {error}"),
-    };
-    io::Error::new(error.kind(), text)
-}
-
-impl Listener {
-    /// The bound address, with the actual port if port 0 was requested.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// The next connection and its peer. Skips failures of a single connection and waits out temporary ones.
-    pub async fn accept(&self) -> (Accepted, SocketAddr) {
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, peer)) => return (Accepted::new(stream), peer),
-                Err(error) if concerns_one_connection(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections; retrying");
-                    tokio::time::sleep(ACCEPT_RETRY).await;
-                }
-            }
-        }
-    }
-
-    /// The next connection that `intake` admits; others are closed at once. A connection that sends nothing for `silence` is
-    /// closed.
-    pub async fn accept_within(&self, intake: &Intake, silence: Duration) -> (Accepted, SocketAddr) {
-        loop {
-            let (mut accepted, peer) = self.accept().await;
-            if let Some(connection) = intake.connect() {
-                accepted.connection = Some(connection);
-                accepted.silence_limit =
-                    Some(SilenceLimit { silence, preface: None, timer: Box::pin(tokio::time::sleep(silence)) });
-                return (accepted, peer);
-            }
-        }
-    }
-
-    /// All connections from now on that `intake` admits, in the form that tonic serves. Never ends.
-    pub fn incoming(self, intake: &Arc<Intake>) -> impl Stream<Item = io::Result<Accepted>> + Send + 'static {
-        let intake = intake.clone();
-        async_stream::stream! {
-            loop {
-                let (mut accepted, _) = self.accept_within(&intake, PREFACE_MAX).await;
-                if let Some(silence_limit) = &mut accepted.silence_limit {
-                    silence_limit.preface = Some(PREFACE_BYTES);
-                }
-                yield Ok(accepted);
-            }
-        }
-    }
-}
-
-fn concerns_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
-}
-
-/// One accepted connection.
-pub struct Accepted {
-    stream: TcpStream,
-    connection: Option<Arc<Connection>>,
-    silence_limit: Option<SilenceLimit>,
-}
-
-/// Limits the wait for the next bytes of a connection.
-struct SilenceLimit {
-    silence: Duration,
-    /// Bytes that must still come before keep-alive takes over. `None`: every silence is limited.
-    preface: Option<usize>,
-    timer: Pin<Box<Sleep>>,
-}
-
-impl Accepted {
-    fn new(stream: TcpStream) -> Accepted {
-        prefer_latency(&stream);
-        Accepted { stream, connection: None, silence_limit: None }
-    }
-
-    /// Fails if the server wants the connection to end; otherwise wakes the reader when it does.
-    fn check_open(&self, cx: &Context<'_>) -> io::Result<()> {
-        let Some(connection) = &self.connection else { return Ok(()) };
-        connection.watch(cx.waker());
-        if connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
-    }
-
-    fn has_read(&mut self, bytes: usize) {
-        let Some(silence_limit) = &mut self.silence_limit else { return };
-        match &mut silence_limit.preface {
-            Some(preface) if *preface > bytes => *preface -= bytes,
-            Some(_) => self.silence_limit = None,
-            None => silence_limit.timer.as_mut().reset(Instant::now() + silence_limit.silence),
-        }
-    }
-
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(silence_limit) = &mut self.silence_limit else { return Poll::Pending };
-        silence_limit.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
 /// Frames are already batched where that pays, so Nagle's delay only costs. A socket that refuses the option still works.
 fn prefer_latency(stream: &TcpStream) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
-}
-
-/// A gRPC server under construction, see [`server`].
-pub type Server = tonic::transport::Server<Stack<Gate, Identity>>;
-/// Its services.
-pub type Router = tonic::transport::server::Router<Stack<Gate, Identity>>;
-
-/// What the calls of a connection know about it.
-#[derive(Clone)]
-pub struct ConnectInfo {
-    connection: Option<Arc<Connection>>,
-}
-
-impl Connected for Accepted {
-    type ConnectInfo = ConnectInfo;
-
-    fn connect_info(&self) -> ConnectInfo {
-        ConnectInfo { connection: self.connection.clone() }
-    }
-}
-
-impl AsyncRead for Accepted {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.check_open(cx)?;
-        let before = buffer.filled().len();
-        match Pin::new(&mut self.stream).poll_read(cx, buffer) {
-            Poll::Pending => self.poll_silence(cx),
-            done => {
-                self.has_read(buffer.filled().len() - before);
-                done
-            }
-        }
-    }
-}
-
-impl AsyncWrite for Accepted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.connection.as_ref().is_some_and(|connection| connection.is_closed()) {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -337,59 +113,9 @@ async fn connect(uri: http::Uri) -> io::Result<TokioIo<TcpStream>> {
     Ok(TokioIo::new(stream))
 }
 
-/// A gRPC server with the settings that match [`channel`] and the limits of `intake`; add services and serve it with
-/// `serve_with_incoming_shutdown(listener.incoming(intake), signal)`.
-pub fn server(intake: &Arc<Intake>) -> Server {
-    tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
-        .initial_stream_window_size(CALL_WINDOW_BYTES)
-        .initial_connection_window_size(CALLS_WINDOW_BYTES)
-        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
-        .http2_max_pending_accept_reset_streams(Some(CANCELLED_UNSEEN_MAX))
-        .http2_max_local_error_reset_streams(Some(RESET_BY_SERVER_MAX))
-        .http2_max_header_list_size(HEADER_BYTES_MAX)
-        .max_frame_size(FRAME_BYTES_MAX)
-        .layer(Gate::new(intake))
-}
-
 #[cfg(all(test, not(feature = "sim")))]
 mod tests {
     use super::*;
-    use tonic::body::Body;
-    use tonic::service::Routes;
-    use tower::ServiceExt;
-
-    #[tokio::test]
-    async fn a_call_goes_from_channel_to_listener_and_back() {
-        let listener = listen("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-        let intake = Intake::new(IntakeLimits::default());
-        let router = server(&intake).add_routes(Routes::default());
-        let serving = tokio::spawn(router.serve_with_incoming_shutdown(listener.incoming(&intake), async {
-            stopped.await.ok();
-        }));
-
-        let call = http::Request::post(format!("http://{address}/no.Such/Call")).body(Body::empty()).unwrap();
-        let answer = channel(&address.to_string()).unwrap().oneshot(call).await.unwrap();
-        let code = tonic::Status::from_header_map(answer.headers()).unwrap().code();
-        assert_eq!(code, tonic::Code::Unimplemented, "an empty server knows no call");
-
-        stop.send(()).unwrap();
-        serving.await.unwrap().unwrap();
-    }
-
-    #[tokio::test]
-    async fn the_error_for_a_port_in_use_says_what_to_do() {
-        let first = listen("127.0.0.1:0").await.unwrap();
-        let address = first.local_addr().unwrap().to_string();
-        let error = listen(&address).await.err().unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        assert!(error.to_string().contains(&address) && error.to_string().contains("choose another port"), "{error}");
-        drop(first);
-        listen(&address).await.unwrap();
-    }
 
     #[tokio::test]
     async fn addresses_are_checked_before_anything_is_sent() {
@@ -411,14 +137,5 @@ mod tests {
         for right in ["127.0.0.1:7600", "localhost:1", "[::1]:7600", "server-1.example:7700"] {
             channel(right).unwrap();
         }
-    }
-
-    #[tokio::test]
-    async fn a_silent_port_is_an_error_not_a_hang() {
-        let listener = listen("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        drop(listener);
-        let call = http::Request::post(format!("http://{address}/no.Such/Call")).body(Body::empty()).unwrap();
-        channel(&address).unwrap().oneshot(call).await.unwrap_err();
     }
 }

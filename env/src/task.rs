@@ -18,8 +18,10 @@ mod simulated;
 
 #[cfg(all(feature = "interleave", not(feature = "sim")))]
 pub use interleaved::{abort_process, run_blocking, run_io, run_read, run_to_end, shutdown_signal, spawn_io_loop};
+#[cfg(all(feature = "server", not(any(feature = "interleave", feature = "sim"))))]
+pub use real::shutdown_signal;
 #[cfg(not(any(feature = "interleave", feature = "sim")))]
-pub use real::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
+pub use real::{abort_process, run_blocking, run_io, run_read, spawn_io_loop};
 #[cfg(feature = "sim")]
 pub use simulated::{abort_process, run_blocking, run_io, run_read, shutdown_signal, spawn_io_loop};
 

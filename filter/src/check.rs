@@ -6,6 +6,7 @@ use terrane_types::{Value, ValueType};
 
 use crate::error::FilterError;
 use crate::expression::{Filter, Subject};
+use crate::key_part;
 use crate::limits::{DEPTH_MAX, ENTRIES_MAX, NODES_MAX, PATTERNS_MAX, TEXT_BYTES_MAX};
 
 /// Totals so far.
@@ -101,12 +102,16 @@ fn visit(filter: &Filter, depth: usize, counted: &mut Counted) -> Result<(), Fil
         Filter::Page(_) => Err(FilterError::Misplaced { name: "page" }),
         Filter::While(_) => Err(FilterError::Misplaced { name: "while" }),
         Filter::KeysOnly { .. } => Err(FilterError::Misplaced { name: "keys_only" }),
-        Filter::Compare { read_as, operand, .. } => check_operand(*read_as, operand),
-        Filter::OneOf { read_as, operands, .. } => {
+        Filter::Compare { subject, read_as, operand, .. } => check_operand(subject, *read_as, operand),
+        Filter::OneOf { subject, read_as, operands } => {
             check_list("in", operands.len())?;
             counted.entries(operands.len())?;
-            operands.iter().try_for_each(|operand| check_operand(*read_as, operand))
+            operands.iter().try_for_each(|operand| check_operand(subject, *read_as, operand))
         }
+        Filter::Prefix { subject: Subject::KeyPart(_), .. }
+        | Filter::Contains { subject: Subject::KeyPart(_), .. }
+        | Filter::Matches { subject: Subject::KeyPart(_), .. }
+        | Filter::Bits { subject: Subject::KeyPart(_), .. } => Err(bad(key_part::RELATIONS)),
         Filter::Bits { mask, .. } if mask.is_empty() => Err(bad("the mask of bits() has no byte")),
         Filter::Matches { .. } => {
             counted.patterns += 1;
@@ -147,7 +152,11 @@ fn check_list(name: &str, entries: usize) -> Result<(), FilterError> {
     if entries == 0 { Err(bad(format!("{name}() has an empty list, which nothing passes"))) } else { Ok(()) }
 }
 
-fn check_operand(read_as: ValueType, operand: &Bytes) -> Result<(), FilterError> {
+fn check_operand(subject: &Subject, read_as: ValueType, operand: &Bytes) -> Result<(), FilterError> {
+    if let Subject::KeyPart(part) = subject {
+        let text = std::str::from_utf8(operand).map_err(|_| bad("a part of the key is compared with a text"))?;
+        return part.encode(text).map(drop).map_err(|error| bad(error.what));
+    }
     match read_as.read(operand) {
         Ok(Value::Float(number)) if number.is_nan() => Err(bad("nothing is compared with a number that is none (NaN)")),
         Ok(_) if operand.len() > VALUE_BYTES_MAX => Err(bad("a value compared with is longer than a value can be")),
@@ -160,6 +169,7 @@ fn check_operand(read_as: ValueType, operand: &Bytes) -> Result<(), FilterError>
 fn bytes_of(filter: &Filter) -> usize {
     let subject = |subject: &Subject| match subject {
         Subject::Column(column) => column.qualifier.len(),
+        Subject::KeyPart(part) => part.name.len() + part.key.as_ref().map_or(0, |key| key.to_string().len()),
         _ => 0,
     };
     match filter {

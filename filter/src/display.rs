@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use terrane_types::{KeyRange, Value, ValueType, escape};
 
-use crate::expression::{BitOperator, ColumnSubject, Filter, Relation, Subject};
+use crate::expression::{BitOperator, ColumnSubject, Filter, KeyPartSubject, Relation, Subject};
 use crate::token::is_word;
 
 impl Display for Filter {
@@ -18,12 +18,16 @@ impl Display for Filter {
             }
             Self::Compare { subject, read_as, relation, operand } => {
                 typed(f, subject, *read_as)?;
-                write!(f, " {relation} {}", Literal(*read_as, operand))
+                write!(f, " {relation} ")?;
+                operand_of(f, subject, *read_as, operand)
             }
             Self::OneOf { subject, read_as, operands } => {
                 typed(f, subject, *read_as)?;
                 f.write_str(" in (")?;
-                separated(f, operands.iter().map(|operand| Literal(*read_as, operand)))?;
+                for (at, operand) in operands.iter().enumerate() {
+                    f.write_str(if at > 0 { ", " } else { "" })?;
+                    operand_of(f, subject, *read_as, operand)?;
+                }
                 f.write_str(")")
             }
             Self::Prefix { subject, prefix } => write!(f, "prefix({subject}, {})", Quoted(prefix)),
@@ -105,6 +109,15 @@ fn typed(f: &mut Formatter<'_>, subject: &Subject, read_as: ValueType) -> fmt::R
     }
 }
 
+/// What a subject is compared with. That of a part of the key is its text already.
+fn operand_of(f: &mut Formatter<'_>, subject: &Subject, read_as: ValueType, operand: &[u8]) -> fmt::Result {
+    match (subject, std::str::from_utf8(operand)) {
+        (Subject::KeyPart(_), Ok(text)) if is_word(operand) => f.write_str(text),
+        (Subject::KeyPart(_), Ok(text)) => write!(f, "'{}'", text.replace('\'', "\\x27")),
+        _ => Literal(read_as, operand).fmt(f),
+    }
+}
+
 fn of_column(f: &mut Formatter<'_>, column: &ColumnSubject, read_as: ValueType) -> fmt::Result {
     let ColumnSubject { family, qualifier, pass_missing, any_version } = column;
     let name = ColumnName(family.as_str(), qualifier);
@@ -129,6 +142,8 @@ impl Display for Subject {
             Self::Qualifier => f.write_str("qualifier"),
             Self::Value => f.write_str("value"),
             Self::Column(column) => of_column(f, column, ValueType::Bytes),
+            Self::KeyPart(KeyPartSubject { name, key: None }) => write!(f, "key({name})"),
+            Self::KeyPart(KeyPartSubject { name, key: Some(key) }) => write!(f, "key('{key}', {name})"),
         }
     }
 }

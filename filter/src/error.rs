@@ -16,6 +16,18 @@ pub enum FilterError {
         /// The byte offset of the error in the text.
         at: usize,
     },
+    /// A parameter has no value or one that does not fit, or a value has no parameter.
+    #[error("{}", drawn(&format!("parameter {number} {what}"), text, *at))]
+    Parameter {
+        /// The number of the parameter, from 1 in the order of the text.
+        number: usize,
+        /// What is wrong and what was expected, as the rest of a sentence.
+        what: String,
+        /// The text.
+        text: String,
+        /// The byte offset of the parameter in the text; its length for a value without a parameter.
+        at: usize,
+    },
     /// The text is too long.
     #[error("the filter has {bytes} bytes of text; the limit is {limit}")]
     TooLong {
@@ -33,7 +45,7 @@ pub enum FilterError {
         limit: usize,
     },
     /// There is too much of something.
-    #[error("the filter has {count} what; the limit is {limit}")]
+    #[error("the filter has {count} {what}; the limit is {limit}")]
     TooMany {
         /// The things counted, in the plural.
         what: &'static str,

@@ -1,7 +1,9 @@
 //! The filter as a value: its tests, connectives, and the methods that build them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use terrane_types::{FamilyName, KeyRange, ValueType};
+use terrane_types::{FamilyName, KeyDeclaration, KeyRange, ValueType};
 
 use crate::fuzzy_key::FuzzyKey;
 use crate::pattern::Pattern;
@@ -146,6 +148,18 @@ pub enum Subject {
     Value,
     /// The value of a column of the row.
     Column(ColumnSubject),
+    /// A part of the row key: `key(user)`.
+    KeyPart(KeyPartSubject),
+}
+
+/// A part of the row key tested by name. It is compared by its declared type with =, !=, <, <=, >, >= and `in` only; the
+/// operands are texts, as in `terrane get TABLE user=7`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPartSubject {
+    /// The part's name.
+    pub name: String,
+    /// The key that the table declares; `None` until it is known: see [`Filter::with_key`].
+    pub key: Option<Arc<KeyDeclaration>>,
 }
 
 /// A column tested by name.

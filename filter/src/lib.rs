@@ -28,8 +28,11 @@
 //! # Modules
 //!
 //! - [`expression`]: the filter as a value; [`limits`] and `check`: what a filter may hold.
-//! - `token`, `parse`, `display`: its text. [`error`]: what is wrong with a filter, and where.
-//! - `pattern` (regular expressions within limits) and `fuzzy_key` (keys with open places): two tests of their own.
+//! - `token`, `parse`, `display`: its text. `template`, `parameter`: text with values that are bound. [`error`]: what is
+//!   wrong with a filter, and where; `misspelling`: which name was meant.
+//! - `into_filter`: what calls take as a filter. `condition`: filters as conditions of writes.
+//! - `pattern` (regular expressions within limits), `fuzzy_key` (keys with open places) and `key_part` (parts of declared keys):
+//!   three tests of their own.
 //! - `row_set`: the rows that can pass, as ranges. `plan`: the filter prepared for evaluation. [`row_filter`]:
 //!   evaluation on packed rows.
 
@@ -41,12 +44,18 @@ pub mod limits;
 pub mod row_filter;
 
 mod check;
+mod condition;
 mod display;
 mod fuzzy_key;
+mod into_filter;
+mod key_part;
+mod misspelling;
+mod parameter;
 mod parse;
 mod pattern;
 mod plan;
 mod row_set;
+mod template;
 mod token;
 
 #[cfg(test)]
@@ -57,7 +66,9 @@ mod script_tests;
 mod text_tests;
 
 pub use error::FilterError;
-pub use expression::{BitOperator, ColumnSubject, Filter, Operand, Relation, Subject};
+pub use expression::{BitOperator, ColumnSubject, Filter, KeyPartSubject, Operand, Relation, Subject};
 pub use fuzzy_key::FuzzyKey;
+pub use into_filter::IntoFilter;
 pub use pattern::Pattern;
 pub use row_filter::{RowFilter, Seek, Verdict};
+pub use template::{FilterOutline, FilterTemplate};

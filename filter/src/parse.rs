@@ -4,17 +4,22 @@
 //! before it is entered, so that hostile text cannot overflow the stack.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use terrane_types::{FamilyName, KeyRange, ValueType, unescape};
+use terrane_types::{CellValue, FamilyName, KeyDeclaration, KeyRange, TableSchema, ValueType};
 
 use crate::error::FilterError;
-use crate::expression::{BitOperator, ColumnSubject, Filter, Subject};
-use crate::fuzzy_key::FuzzyKey;
+use crate::expression::{BitOperator, ColumnSubject, Filter, KeyPartSubject, Subject};
+use crate::key_part;
 use crate::limits::{DEPTH_MAX, TEXT_BYTES_MAX};
+use crate::misspelling::unknown_name;
 use crate::pattern::Pattern;
+
 use crate::token::{Token, TokenKind, syntax, tokens};
+
+mod values;
 
 /// Parentheses count as nesting here, and each list may have a pair.
 const NESTING_MAX: usize = 2 * DEPTH_MAX;
@@ -43,22 +48,55 @@ const FUNCTIONS: [&str; 20] = [
     "not",
 ];
 const SUBJECTS: [&str; 4] = ["row", "family", "qualifier", "value"];
+/// Begins a test of a part of the key: `key(user)`.
+const KEY: &str = "key";
 
 impl FromStr for Filter {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        if text.len() > TEXT_BYTES_MAX {
-            return Err(FilterError::TooLong { bytes: text.len(), limit: TEXT_BYTES_MAX });
-        }
-        let mut parser = Parser { text, tokens: tokens(text)?, next: 0, nesting: 0 };
-        let filter = parser.expression()?;
-        if parser.peek() != TokenKind::End {
-            return Err(parser.expected("`and`, `or` or the end"));
-        }
-        filter.check()?;
-        Ok(filter)
+        parse(text, &[], Declared::Nothing).map(|parsed| parsed.filter)
     }
+}
+
+/// What is known of the table: the types of its columns and the parts of its key.
+#[derive(Clone, Copy)]
+pub(crate) enum Declared<'a> {
+    /// The text says everything: it travels, or there is no table.
+    Nothing,
+    /// The table is not known yet: what depends on it is checked later.
+    Later,
+    /// The table.
+    By(&'a TableSchema),
+}
+
+/// A filter, and whether it depends on the table.
+pub(crate) struct Parsed {
+    pub(crate) filter: Filter,
+    /// Whether the filter compares columns or key parts whose types the table may declare. Operands of such columns are missing
+    /// in the filter if it was parsed before the table was known.
+    pub(crate) depends_on_table: bool,
+}
+
+/// Parses a text whose parameters have these values.
+pub(crate) fn parse(text: &str, values: &[CellValue<'_>], declared: Declared<'_>) -> Result<Parsed, FilterError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(FilterError::TooLong { bytes: text.len(), limit: TEXT_BYTES_MAX });
+    }
+    let tokens = tokens(text)?;
+    let mut parser =
+        Parser { text, tokens, next: 0, nesting: 0, values, parameters: 0, declared, depends_on_table: false };
+    let filter = parser.expression()?;
+    if parser.peek() != TokenKind::End {
+        return Err(parser.expected("`and`, `or` or the end"));
+    }
+    let parameters = parser.parameters;
+    if parameters < values.len() {
+        let what = format!("has a value and no `?`: the text has {parameters}");
+        return Err(parser.wrong_parameter(parameters + 1, text.len(), what));
+    }
+    filter.check()?;
+    Ok(Parsed { filter, depends_on_table: parser.depends_on_table })
 }
 
 impl Filter {
@@ -76,12 +114,20 @@ struct Parser<'a> {
     tokens: Vec<Token<'a>>,
     next: usize,
     nesting: usize,
+    /// The values of the parameters.
+    values: &'a [CellValue<'a>],
+    /// How many parameters were met.
+    parameters: usize,
+    declared: Declared<'a>,
+    depends_on_table: bool,
 }
 
 /// A subject and the type it is read as.
 struct Typed {
     subject: Subject,
     read_as: ValueType,
+    /// Whether the text says the type.
+    is_written: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -175,7 +221,7 @@ impl<'a> Parser<'a> {
     fn test(&mut self) -> Result<Filter, FilterError> {
         let word = match (self.peek(), self.token(1).kind) {
             (TokenKind::Word(_) | TokenKind::Quoted(_), TokenKind::Colon) => return self.comparison(),
-            (TokenKind::Word(word), TokenKind::Open) if ValueType::parse(word).is_err() => word,
+            (TokenKind::Word(word), TokenKind::Open) if word != KEY && ValueType::parse(word).is_err() => word,
             (TokenKind::Word(_), _) => return self.comparison(),
             _ => return Err(self.expected("a test, like i32(data:airtemp) > 100 or prefix(row, 'a')")),
         };
@@ -271,10 +317,16 @@ impl<'a> Parser<'a> {
     }
 
     fn comparison(&mut self) -> Result<Filter, FilterError> {
-        let Typed { subject, read_as } = self.subject()?;
+        let Typed { subject, read_as, is_written } = self.subject()?;
+        let read_as = if is_written { Some(read_as) } else { self.declared_type(&subject) };
+        let operand = |parser: &mut Self| match read_as {
+            Some(read_as) => parser.operand(&subject, read_as),
+            None => parser.operand_of_unknown_type(),
+        };
+        let read_as = read_as.unwrap_or(ValueType::Bytes);
         if self.takes_word("in") {
             self.take(TokenKind::Open)?;
-            let operands = self.list(|parser| parser.literal(read_as))?;
+            let operands = self.list(operand)?;
             self.take(TokenKind::Close)?;
             return Ok(Filter::OneOf { subject, read_as, operands });
         }
@@ -282,13 +334,45 @@ impl<'a> Parser<'a> {
             return Err(self.expected("one of = != < <= > >= in"));
         };
         self.advance();
-        Ok(Filter::Compare { subject, read_as, relation, operand: self.literal(read_as)? })
+        let operand = operand(self)?;
+        Ok(Filter::Compare { subject, read_as, relation, operand })
+    }
+
+    /// How a subject is compared whose type the text does not say; `None`: that depends on a table that is not known yet.
+    fn declared_type(&mut self, subject: &Subject) -> Option<ValueType> {
+        let Subject::Column(column) = subject else { return Some(ValueType::Bytes) };
+        self.depends_on_table = true;
+        match self.declared {
+            Declared::Nothing => Some(ValueType::Bytes),
+            Declared::Later => None,
+            Declared::By(schema) => {
+                let declared = schema.value_type(column.family.as_bytes(), &column.qualifier);
+                // Text sorts as its bytes do, and bytes that are no text can be compared too.
+                Some(declared.filter(|declared| declared.is_number()).unwrap_or(ValueType::Bytes))
+            }
+        }
+    }
+
+    /// Passes over a value that is read once the table is known.
+    fn operand_of_unknown_type(&mut self) -> Result<Bytes, FilterError> {
+        match self.peek() {
+            TokenKind::Parameter => return self.parameter(|_| Ok(Bytes::new())),
+            TokenKind::Word(word) if word.parse::<f64>().is_ok() => {}
+            TokenKind::Quoted(_) => drop(self.unescaped()?),
+            _ => return Err(self.expected("a number, or a string in single quotes")),
+        }
+        self.advance();
+        Ok(Bytes::new())
     }
 
     /// A subject that is tested as raw bytes.
     fn untyped_subject(&mut self) -> Result<Subject, FilterError> {
         let begin = self.next;
-        let Typed { subject, read_as } = self.subject()?;
+        let Typed { subject, read_as, .. } = self.subject()?;
+        if let Subject::KeyPart(_) = subject {
+            self.next = begin;
+            return Err(self.error(format!("{}; for bytes, test the row", key_part::RELATIONS)));
+        }
         if read_as.is_number() {
             self.next = begin;
             return Err(
@@ -300,21 +384,27 @@ impl<'a> Parser<'a> {
 
     fn subject(&mut self) -> Result<Typed, FilterError> {
         let found = (self.peek(), self.token(1).kind);
+        if found == (TokenKind::Word(KEY), TokenKind::Open) {
+            return Ok(Typed { subject: self.key_part()?, read_as: ValueType::Bytes, is_written: true });
+        }
         if let (TokenKind::Word(name), TokenKind::Open) = found {
             let Ok(read_as) = ValueType::parse(name) else {
                 return Err(self.error(unknown_name("type", name, ValueType::ALL.map(ValueType::name))));
             };
             self.advance();
             self.advance();
+            if (self.peek(), self.token(1).kind) == (TokenKind::Word(KEY), TokenKind::Open) {
+                return Err(self.error("a part of the key has the type that the table declares; write key(…) alone"));
+            }
             let mut subject = self.plain_subject()?;
             while self.peek() == TokenKind::Comma {
                 self.advance();
                 self.option(&mut subject)?;
             }
             self.take(TokenKind::Close)?;
-            return Ok(Typed { subject, read_as });
+            return Ok(Typed { subject, read_as, is_written: true });
         }
-        Ok(Typed { subject: self.plain_subject()?, read_as: ValueType::Bytes })
+        Ok(Typed { subject: self.plain_subject()?, read_as: ValueType::Bytes, is_written: false })
     }
 
     fn option(&mut self, subject: &mut Subject) -> Result<(), FilterError> {
@@ -345,13 +435,63 @@ impl<'a> Parser<'a> {
             (TokenKind::Word("qualifier"), _) => Subject::Qualifier,
             (TokenKind::Word("value"), _) => Subject::Value,
             (TokenKind::Word(name), _) => {
-                let hint = "tests are of row, family, qualifier, value, or a column like data:airtemp";
+                let hint = "tests are of row, key(part), family, qualifier, value, or a column like data:airtemp";
                 return Err(self.error(format!("{} ({hint})", unknown_name("subject", name, SUBJECTS))));
             }
-            _ => return Err(self.expected("row, family, qualifier, value or a column like data:airtemp")),
+            _ => return Err(self.expected("row, key(part), family, qualifier, value or a column like data:airtemp")),
         };
         self.advance();
         Ok(subject)
+    }
+
+    /// `key(user)`, or with the table's key, as clients send it: `key('user:u64, time:desc i64', user)`.
+    fn key_part(&mut self) -> Result<Subject, FilterError> {
+        self.advance();
+        self.take(TokenKind::Open)?;
+        let key = if matches!(self.peek(), TokenKind::Quoted(_)) {
+            let text = String::from_utf8_lossy(&self.unescaped()?).into_owned();
+            let key = KeyDeclaration::parse(&text).map_err(|error| self.error(error.what))?;
+            self.advance();
+            self.take(TokenKind::Comma)?;
+            Some(Arc::new(key))
+        } else {
+            self.depends_on_table = true;
+            match self.declared {
+                Declared::Nothing | Declared::Later => None,
+                Declared::By(schema) => schema.key.clone().map(Arc::new),
+            }
+        };
+        let TokenKind::Word(name) = self.peek() else { return Err(self.expected("the name of a part of the key")) };
+        if key.is_none() && matches!(self.declared, Declared::By(_)) {
+            return Err(self.error(key_part::no_key(name)));
+        }
+        if let Some(Err(error)) = key.as_ref().map(|key| key.place_of(name)) {
+            return Err(self.error(error.what));
+        }
+        self.advance();
+        self.take(TokenKind::Close)?;
+        Ok(Subject::KeyPart(KeyPartSubject { name: name.to_owned(), key }))
+    }
+
+    /// What a subject is compared with.
+    fn operand(&mut self, subject: &Subject, read_as: ValueType) -> Result<Bytes, FilterError> {
+        let Subject::KeyPart(part) = subject else { return self.literal(read_as) };
+        let at = self.token(0).at;
+        let text = match self.peek() {
+            TokenKind::Parameter => self.parameter(key_part::bound)?,
+            TokenKind::Word(word) => {
+                self.advance();
+                word.to_owned()
+            }
+            TokenKind::Quoted(text) => {
+                self.unescaped()?;
+                self.advance();
+                text.to_owned()
+            }
+            _ => return Err(self.expected("a value of this part of the key")),
+        };
+        part.encode(&text).map_err(|error| syntax(self.text, at, error.what))?;
+        Ok(text.into())
     }
 
     fn column(&mut self) -> Result<(FamilyName, Bytes), FilterError> {
@@ -374,137 +514,6 @@ impl<'a> Parser<'a> {
         self.advance();
         Ok((family, qualifier))
     }
-
-    /// The bytes of the quoted string that is next.
-    fn unescaped(&self) -> Result<Bytes, FilterError> {
-        let TokenKind::Quoted(text) = self.peek() else { return Err(self.expected("a string in single quotes")) };
-        unescape(text).map(Bytes::from).map_err(|error| self.error(error.what))
-    }
-
-    fn string(&mut self, what: &str) -> Result<Bytes, FilterError> {
-        if !matches!(self.peek(), TokenKind::Quoted(_)) {
-            return Err(self.expected(what));
-        }
-        let bytes = self.unescaped()?;
-        self.advance();
-        Ok(bytes)
-    }
-
-    /// A value of the type.
-    fn literal(&mut self, read_as: ValueType) -> Result<Bytes, FilterError> {
-        let (at, word) = match self.peek() {
-            TokenKind::Word(word) if read_as.is_number() => (self.token(0).at, word),
-            _ if read_as.is_number() => return Err(self.expected(&format!("a number of type {read_as}"))),
-            TokenKind::Quoted(_) if read_as == ValueType::Text => {
-                let bytes = self.unescaped()?;
-                if std::str::from_utf8(&bytes).is_err() {
-                    return Err(self.error("a text is UTF-8; compare other bytes without text()"));
-                }
-                self.advance();
-                return Ok(bytes);
-            }
-            TokenKind::Word(word) if word.parse::<f64>().is_ok() => {
-                return Err(self.error(format!(
-                    "a number is compared with a number: say how to read the other side, like i32(…) or f64(…); or quote it: '{word}'"
-                )));
-            }
-            _ => return self.string("a string in single quotes"),
-        };
-        let bytes = number_bytes(read_as, word)
-            .ok_or_else(|| syntax(self.text, at, format!("`{word}` is no number of type {read_as}")))?;
-        self.advance();
-        Ok(bytes)
-    }
-
-    fn number<T: FromStr>(&mut self, what: &str) -> Result<T, FilterError> {
-        let TokenKind::Word(word) = self.peek() else { return Err(self.expected(what)) };
-        let number =
-            word.parse().map_err(|_| self.error(format!("expected {what}, a whole number, found `{word}`")))?;
-        self.advance();
-        Ok(number)
-    }
-
-    /// A fraction from 0 to 1 with up to six decimal places, in millionths.
-    fn share(&mut self) -> Result<u32, FilterError> {
-        let TokenKind::Word(word) = self.peek() else { return Err(self.expected("a share from 0 to 1")) };
-        let (whole, rest) = word.split_once('.').unwrap_or((word, ""));
-        let digits = rest.len() <= 6 && rest.bytes().all(|byte| byte.is_ascii_digit());
-        let millionths = match (whole, format!("{rest:0<6}").parse::<u32>()) {
-            ("0", Ok(millionths)) if digits => millionths,
-            ("1", Ok(0)) if digits => 1_000_000,
-            _ => {
-                let what = format!("expected a share from 0 to 1 with up to 6 decimal places, found `{word}`");
-                return Err(self.error(what));
-            }
-        };
-        self.advance();
-        Ok(millionths)
-    }
-
-    fn fuzzy_key(&mut self) -> Result<FuzzyKey, FilterError> {
-        let TokenKind::Quoted(text) = self.peek() else {
-            return Err(self.expected("a key in single quotes, with ? for any byte"));
-        };
-        let mut places = Vec::new();
-        for (index, part) in text.split('?').enumerate() {
-            if index > 0 {
-                places.push(None);
-            }
-            let bytes = unescape(part).map_err(|error| self.error(error.what))?;
-            places.extend(bytes.into_iter().map(Some));
-        }
-        let key = FuzzyKey::new(places).map_err(|error| self.error(error.what))?;
-        self.advance();
-        Ok(key)
-    }
-
-    /// `'a'..'b'`; a side that is left out is unbounded, and `..=` includes the end.
-    fn range(&mut self) -> Result<(Bytes, Bytes), FilterError> {
-        let start = match self.peek() {
-            TokenKind::Quoted(_) => self.string("the start of a range")?,
-            _ => Bytes::new(),
-        };
-        let TokenKind::Dots { inclusive } = self.peek() else { return Err(self.expected("a range like 'a'..'b'")) };
-        self.advance();
-        let end = match self.peek() {
-            TokenKind::Quoted(_) => Some(self.string("the end of a range")?),
-            _ if inclusive => return Err(self.expected("the end of the range")),
-            _ => None,
-        };
-        Ok((
-            start,
-            match end {
-                Some(end) if inclusive => KeyRange::row(&end).end,
-                Some(end) if end.is_empty() => {
-                    return Err(self.error("nothing lies before an empty end; leave it out for no bound"));
-                }
-                Some(end) => end,
-                None => Bytes::new(),
-            },
-        ))
-    }
-
-    fn list<T>(&mut self, mut entry: impl FnMut(&mut Self) -> Result<T, FilterError>) -> Result<Vec<T>, FilterError> {
-        let first = entry(self)?;
-        let mut entries = vec![first];
-        while self.peek() == TokenKind::Comma {
-            self.advance();
-            entries.push(entry(self)?);
-        }
-        Ok(entries)
-    }
-
-    /// An optional further argument.
-    fn optional<T>(
-        &mut self,
-        argument: impl FnOnce(&mut Self) -> Result<T, FilterError>,
-    ) -> Result<Option<T>, FilterError> {
-        if self.peek() != TokenKind::Comma {
-            return Ok(None);
-        }
-        self.advance();
-        argument(self).map(Some)
-    }
 }
 
 fn one_or(mut parts: Vec<Filter>, list: impl FnOnce(Vec<Filter>) -> Filter) -> Filter {
@@ -516,57 +525,4 @@ fn one_or(mut parts: Vec<Filter>, list: impl FnOnce(Vec<Filter>) -> Filter) -> F
         }
         None => list(parts),
     }
-}
-
-fn number_bytes(read_as: ValueType, word: &str) -> Option<Bytes> {
-    fn bytes<const N: usize>(number: [u8; N]) -> Bytes {
-        Bytes::copy_from_slice(&number)
-    }
-    Some(match read_as {
-        ValueType::I32 => bytes(word.parse::<i32>().ok()?.to_be_bytes()),
-        ValueType::I64 => bytes(word.parse::<i64>().ok()?.to_be_bytes()),
-        ValueType::U32 => bytes(word.parse::<u32>().ok()?.to_be_bytes()),
-        ValueType::U64 => bytes(word.parse::<u64>().ok()?.to_be_bytes()),
-        ValueType::F64 => bytes(word.parse::<f64>().ok()?.to_be_bytes()),
-        ValueType::Text | ValueType::Bytes => return None,
-    })
-}
-
-/// Reports an unknown name and suggests a similar one.
-fn unknown_name<'n>(kind: &str, name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
-    let lower = name.to_lowercase();
-    let nearest = known.into_iter().map(|known| (distance(&lower, known), known)).min();
-    match nearest {
-        Some((away, meant)) if away <= meant.len().div_ceil(3) => {
-            format!("there is no {kind} `{name}`; did you mean `{meant}`?")
-        }
-        _ => format!("there is no {kind} `{name}`"),
-    }
-}
-
-/// The Levenshtein distance of two words; the same letters in another order count as one edit.
-fn distance(left: &str, right: &str) -> usize {
-    let sorted = |word: &str| {
-        let mut letters = word.as_bytes().to_vec();
-        letters.sort_unstable();
-        letters
-    };
-    if left != right && left.len() == right.len() && sorted(left) == sorted(right) {
-        return 1;
-    }
-    // Names are short; a much longer word is not similar to any.
-    if left.len() > 32 {
-        return left.len();
-    }
-    let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (line, a) in left.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = line + 1;
-        for (column, b) in right.bytes().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[right.len()]
 }

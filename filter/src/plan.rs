@@ -9,6 +9,7 @@ use terrane_types::{FamilyName, Value, ValueType};
 
 use crate::expression::{BitOperator, ColumnSubject, Filter, Relation, Subject};
 use crate::fuzzy_key::FuzzyKey;
+use crate::key_part::KeyPartTest;
 use crate::pattern::Pattern;
 use crate::row_set::RowSet;
 
@@ -42,6 +43,7 @@ pub(crate) enum RowNode {
     Any(Vec<RowNode>),
     Not(Box<RowNode>),
     Key(Test),
+    KeyPart(KeyPartTest),
     Ranges(RowSet),
     Fuzzy(Vec<FuzzyKey>),
     Column { column: ColumnSubject, test: Test },
@@ -174,6 +176,11 @@ impl Plan {
             Filter::Random { millionths, seed } => RowNode::Random { millionths: *millionths, seed: *seed },
             Filter::Any(inner) => RowNode::SomeCell(Box::new(self.cell_node(inner))),
             Filter::Skip(inner) => RowNode::EveryCell(Box::new(self.cell_node(inner))),
+            Filter::Compare { subject: Subject::KeyPart(_), .. }
+            | Filter::OneOf { subject: Subject::KeyPart(_), .. } => {
+                // Nothing passes a test of a key that is not known; servers refuse such filters.
+                KeyPartTest::of(filter).map_or_else(|| RowNode::Any(Vec::new()), RowNode::KeyPart)
+            }
             other => match test_of(other) {
                 Some((Subject::Row, test)) => RowNode::Key(test),
                 Some((Subject::Column(column), test)) => RowNode::Column { column: column.clone(), test },
@@ -218,7 +225,7 @@ impl RowNode {
         match self {
             Self::All(parts) | Self::Any(parts) => parts.iter().all(Self::is_about_key),
             Self::Not(inner) => inner.is_about_key(),
-            Self::Key(_) | Self::Ranges(_) | Self::Fuzzy(_) | Self::Random { .. } => true,
+            Self::Key(_) | Self::KeyPart(_) | Self::Ranges(_) | Self::Fuzzy(_) | Self::Random { .. } => true,
             Self::Column { .. } | Self::Exists { .. } | Self::EveryCell(_) | Self::SomeCell(_) => false,
         }
     }
@@ -235,7 +242,7 @@ fn is_about_row(filter: &Filter) -> bool {
         | Filter::Random { .. }
         | Filter::Any(_)
         | Filter::Skip(_) => true,
-        other => matches!(subject_of(other), Some(Subject::Row | Subject::Column(_))),
+        other => matches!(subject_of(other), Some(Subject::Row | Subject::KeyPart(_) | Subject::Column(_))),
     }
 }
 

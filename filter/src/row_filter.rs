@@ -287,6 +287,7 @@ impl<'a> Judging<'a> {
             RowNode::Any(parts) => parts.iter().any(|part| self.row_passes(part)),
             RowNode::Not(inner) => !self.row_passes(inner),
             RowNode::Key(test) => test.passes(self.row),
+            RowNode::KeyPart(test) => test.passes(self.row),
             RowNode::Ranges(rows) => rows.contains(self.row),
             RowNode::Fuzzy(keys) => keys.iter().any(|key: &FuzzyKey| key.matches(self.row)),
             RowNode::Column { column, test } => {

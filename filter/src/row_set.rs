@@ -6,9 +6,11 @@
 //! Invariant: the ranges of a [`RowSet`] are sorted, not empty, and neither overlap nor touch.
 
 use bytes::Bytes;
+use terrane_types::keycodec::PartType;
 use terrane_types::{KeyRange, ValueType};
 
 use crate::expression::{Filter, Relation, Subject};
+use crate::key_part::{KeyPartTest, PartRelation};
 
 /// A set of rows, as ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +55,7 @@ impl RowSet {
         Self(joined)
     }
 
-    fn intersect(&self, other: &Self) -> Self {
+    pub(crate) fn intersect(&self, other: &Self) -> Self {
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut both = Vec::new();
         while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
@@ -68,6 +70,10 @@ impl RowSet {
         }
         both.retain(|range| range.end.is_empty() || range.start < range.end);
         Self(both)
+    }
+
+    pub(crate) fn union(sets: impl Iterator<Item = Self>) -> Self {
+        Self::new(sets.flat_map(|set| set.0).collect())
     }
 
     fn complement(&self) -> Self {
@@ -119,8 +125,9 @@ fn rows_of(filter: &Filter) -> Rows {
     let all = || Rows { set: RowSet::all(), exact: false };
     match filter {
         Filter::And(parts) => {
-            let parts = parts.iter().map(rows_of);
-            parts.fold(exact(RowSet::all()), |joined, part| Rows {
+            // Tests of several parts of the key narrow the rows together.
+            let begin = exact(rows_of_parts(parts));
+            parts.iter().map(rows_of).fold(begin, |joined, part| Rows {
                 set: joined.set.intersect(&part.set),
                 exact: joined.exact && part.exact,
             })
@@ -148,6 +155,9 @@ fn rows_of(filter: &Filter) -> Rows {
         Filter::OneOf { subject: Subject::Row, read_as: ValueType::Bytes, operands } => {
             exact(RowSet::new(operands.iter().map(|row| KeyRange::row(row)).collect()))
         }
+        Filter::Compare { subject: Subject::KeyPart(_), .. } | Filter::OneOf { subject: Subject::KeyPart(_), .. } => {
+            Rows { set: rows_of_parts(std::slice::from_ref(filter)), exact: false }
+        }
         _ => all(),
     }
 }
@@ -166,4 +176,62 @@ fn compared(relation: Relation, operand: &Bytes) -> RowSet {
         Relation::Greater => vec![from(behind)],
         Relation::GreaterOrEqual => vec![from(start)],
     })
+}
+
+/// The rows that can pass all of these filters, as far as tests of leading key parts say: equal values of the first parts, then
+/// bounds of the next one. Without buckets that is one stretch of rows, otherwise one in each bucket.
+fn rows_of_parts(filters: &[Filter]) -> RowSet {
+    let tests: Vec<KeyPartTest> = filters.iter().filter_map(KeyPartTest::of).collect();
+    let Some(key) = tests.first().map(|test| &*test.key) else { return RowSet::all() };
+    let of_part = |place: usize| tests.iter().filter(move |test| *test.key == *key && test.place == place);
+    let (buckets, mut place) = match key.parts()[0].kind.part {
+        PartType::Bucket(buckets) => (Some(buckets), 1),
+        _ => (None, 0),
+    };
+    let mut equal = Vec::new();
+    while let Some(value) = of_part(place).find_map(|test| match &test.test {
+        PartRelation::Compare(Relation::Equal, value) => Some(value),
+        _ => None,
+    }) {
+        equal.extend_from_slice(value);
+        place += 1;
+    }
+    if equal.is_empty() && of_part(place).next().is_none() {
+        return RowSet::all();
+    }
+    let within = |prefix: &[u8]| {
+        let all = RowSet::new(vec![KeyRange::prefix(prefix)]);
+        of_part(place).fold(all, |rows, test| rows.intersect(&test.rows(prefix)))
+    };
+    match buckets {
+        None => within(&equal),
+        Some(buckets) => {
+            // There are at most 256, and the last one's number fits.
+            let of_bucket = |bucket: u16| within(&[&bucket.to_be_bytes()[1..], &equal].concat());
+            RowSet::union((0..buckets).map(of_bucket))
+        }
+    }
+}
+
+impl KeyPartTest {
+    /// The rows that can pass among those that begin with what comes before the part. Rows of one value begin with its bytes, and
+    /// no value's bytes begin with another's, but for those of a tail, where the rows are a superset.
+    fn rows(&self, before: &[u8]) -> RowSet {
+        let value = |operand: &[u8]| KeyRange::prefix(&[before, operand].concat());
+        RowSet::new(match &self.test {
+            PartRelation::OneOf(operands) => operands.iter().map(|operand| value(operand)).collect(),
+            PartRelation::Compare(relation, operand) => {
+                let KeyRange { start, end } = value(operand);
+                match relation {
+                    Relation::Equal => vec![KeyRange { start, end }],
+                    Relation::NotEqual => return RowSet::all(),
+                    // Nothing lies before an empty start, and as an end it would mean no bound.
+                    Relation::Less if start.is_empty() => Vec::new(),
+                    Relation::Less => vec![KeyRange { start: Bytes::new(), end: start }],
+                    Relation::LessOrEqual => vec![KeyRange { start: Bytes::new(), end }],
+                    Relation::Greater | Relation::GreaterOrEqual => vec![KeyRange { start, end: Bytes::new() }],
+                }
+            }
+        })
+    }
 }

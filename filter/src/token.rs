@@ -21,6 +21,8 @@ pub(crate) enum TokenKind<'a> {
     Comma,
     Open,
     Close,
+    /// `?`: a value that is bound.
+    Parameter,
     /// `..`, or `..=` if the end is included.
     Dots {
         inclusive: bool,
@@ -39,6 +41,7 @@ impl TokenKind<'_> {
             Self::Comma => "`,`".to_owned(),
             Self::Open => "`(`".to_owned(),
             Self::Close => "`)`".to_owned(),
+            Self::Parameter => "`?`".to_owned(),
             Self::Dots { inclusive: false } => "`..`".to_owned(),
             Self::Dots { inclusive: true } => "`..=`".to_owned(),
             Self::End => "the end".to_owned(),
@@ -73,6 +76,7 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, FilterError> {
             b')' => (TokenKind::Close, 1),
             b',' => (TokenKind::Comma, 1),
             b':' => (TokenKind::Colon, 1),
+            b'?' => (TokenKind::Parameter, 1),
             b'\'' => quoted(text, at)?,
             b'.' if rest.starts_with("..=") => (TokenKind::Dots { inclusive: true }, 3),
             b'.' if rest.starts_with("..") => (TokenKind::Dots { inclusive: false }, 2),

@@ -63,7 +63,10 @@ impl MasterConfig {
     }
 
     /// Rejects invalid settings, with a message for the user.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn check(&self) -> Result<(), String> {
         if ![1, 3, 5].contains(&self.replication) {
             return Err(format!("replication must be 1, 3 or 5, not {}", self.replication));
         }

@@ -11,10 +11,12 @@ use tokio::sync::Notify;
 
 use crate::catalog::moves::MoveId;
 use crate::catalog::tables::{TableEntry, TableState};
+use crate::events::Events;
 use crate::fleet::loads::LoadAverages;
 use crate::journal::Journal;
 use crate::leadership::Leadership;
 use crate::liveness::Moment;
+use crate::load_history::LoadHistory;
 use crate::observed::{Observed, now};
 use crate::orders::Orders;
 use crate::procedures::region_move::MoveProgress;
@@ -72,6 +74,15 @@ struct Seen {
 /// A procedure that waits for the same thing for this long is a health issue.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 
+/// What the leading master has seen happen.
+#[derive(Debug, Default)]
+pub struct Past {
+    /// The load of the last 24 hours.
+    pub loads: LoadHistory,
+    /// Splits, moves, elections and the like.
+    pub events: Events,
+}
+
 /// The shared parts of one master.
 pub struct MasterContext {
     /// The catalog and its log.
@@ -95,6 +106,8 @@ pub struct MasterContext {
     failures: Mutex<BTreeMap<TableId, Error>>,
     /// What regions were asked for lately.
     pub loads: Mutex<LoadAverages>,
+    /// What happened since this master leads. Locked after the catalog and the observations.
+    pub past: Mutex<Past>,
     /// What each running procedure waits for, for `status`.
     waits: Mutex<BTreeMap<Subject, Wait>>,
     /// The unfinished procedures that this master has seen.
@@ -117,7 +130,7 @@ impl MasterContext {
     ) -> Self {
         let leadership = Leadership::new(journal.clone());
         let (failures, waits, seen, moves) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
-        let (waiting, loads) = (Notify::new(), Mutex::default());
+        let (waiting, loads, past) = (Notify::new(), Mutex::default(), Mutex::default());
         Self {
             journal,
             leadership,
@@ -129,6 +142,7 @@ impl MasterContext {
             versions,
             failures,
             loads,
+            past,
             waits,
             seen,
             moves,

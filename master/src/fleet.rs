@@ -40,6 +40,7 @@ use self::world::World;
 use crate::catalog::changes::ChangePlan;
 use crate::catalog::moves::MovePlan;
 use crate::catalog::{Catalog, CatalogEdit};
+use crate::chronicle;
 use crate::context::MasterContext;
 use crate::liveness::Moment;
 use crate::observed::now;
@@ -69,6 +70,7 @@ pub async fn drive(context: &MasterContext) {
     loop {
         looks.tick().await;
         watch_loads(context);
+        chronicle::look(context);
         if context.leadership.confirm().await.is_err() {
             continue;
         }

@@ -167,6 +167,19 @@ pub struct RegionView {
     pub shape: Option<v1::RegionShape>,
 }
 
+/// A group whose leader changed, as a report says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Election {
+    /// The group.
+    pub group: GroupId,
+    /// The leader that was known before.
+    pub from: Option<ServerId>,
+    /// The leader now.
+    pub to: ServerId,
+    /// The term it leads in.
+    pub term: u64,
+}
+
 /// What a report changed.
 #[derive(Debug, Default)]
 pub struct Absorbed {
@@ -176,6 +189,8 @@ pub struct Absorbed {
     pub leaders_changed: bool,
     /// The servers that no longer lead a group, without an order of this master.
     pub deposed: Vec<ServerId>,
+    /// The groups that have another leader than was known, with that one, and the new one.
+    pub elections: Vec<Election>,
 }
 
 /// Everything that has been reported.
@@ -195,6 +210,10 @@ impl Inventory {
             let before = self.leader(seen.group);
             absorbed.leaders_changed |= self.see_group(report.server, seen);
             let after = self.leader(seen.group);
+            if let (true, Some(to)) = (before != after, after) {
+                let term = self.group(seen.group).map_or(0, |view| view.term);
+                absorbed.elections.push(Election { group: seen.group, from: before, to, term });
+            }
             absorbed.deposed.extend(before.filter(|before| after.is_some_and(|after| after != *before)));
         }
         for seen in report.regions {

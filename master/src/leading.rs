@@ -13,6 +13,7 @@ use futures::future::join;
 use terrane_types::Error;
 
 use crate::catalog::{Bootstrap, Catalog, CatalogEdit};
+use crate::chronicle;
 use crate::context::MasterContext;
 use crate::fleet;
 use crate::observed::now;
@@ -33,6 +34,7 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap, rebuilt: Opt
             continue;
         }
         context.orders.lead(context.journal.read(|catalog| catalog.leadership(term)));
+        chronicle::begin(&context, term);
         context.leadership.set(Some(term));
         tracing::info!(term, "this master leads");
         tokio::select! {

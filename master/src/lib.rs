@@ -4,7 +4,7 @@
 //! servers are alive, who leads a group, how large regions are) stays in memory (`liveness`, `inventory`, `observed`).
 //! Changes of several steps are journaled intents, driven to completion (`procedures`, `orders`); `planner` decides
 //! where new groups and regions go, `fleet` where replicas and leaderships go later. `context` holds what these
-//! components share. The gRPC edge (`service`) decodes, calls and encodes; `server` starts and stops everything.
+//! components share. `load_history` and `events` keep what happened lately, in memory (`chronicle`). The gRPC edge (`service`) decodes, calls and encodes; `server` starts and stops everything.
 //!
 //! With several masters, one leads group 0: `leadership` says whether it is this one, and `leading` is what it then does. The others
 //! answer look-ups and redirect everything else. `founding` is how they agree on a cluster id, `replacing` how one whose
@@ -15,13 +15,17 @@
 //!
 //! This crate knows nothing about cells, storage or region logs. Master and region server share only `terrane_proto`.
 
+mod audit;
 mod backoff;
 mod catalog;
 mod check;
+mod chronicle;
 mod config;
 mod context;
 mod deadline;
+mod diagnostics;
 mod enrolment;
+mod events;
 mod fleet;
 mod founding;
 #[cfg(feature = "fuzzing")]
@@ -36,6 +40,7 @@ mod late;
 mod leadership;
 mod leading;
 mod liveness;
+mod load_history;
 mod machine;
 mod masters_view;
 mod membership;

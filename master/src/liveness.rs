@@ -61,6 +61,8 @@ struct Seen {
     /// When it last lost a leadership in this boot.
     deposed_at: Option<Moment>,
     state: ServerState,
+    /// It was called because its report is late, and did not answer.
+    unreachable: bool,
     clock_off_ms: i64,
 }
 
@@ -95,8 +97,10 @@ impl Liveness {
         let stays = known.filter(|known| before == ServerState::Live && known.boot == boot);
         let live_since = stays.map_or(now, |known| known.live_since);
         let deposed_at = known.filter(|known| known.boot == boot).and_then(|known| known.deposed_at);
-        self.seen
-            .insert(server, Seen { boot, at: now, live_since, deposed_at, state: ServerState::Live, clock_off_ms });
+        self.seen.insert(
+            server,
+            Seen { boot, at: now, live_since, deposed_at, state: ServerState::Live, unreachable: false, clock_off_ms },
+        );
         Ok((before != ServerState::Live).then_some(before))
     }
 
@@ -126,6 +130,21 @@ impl Liveness {
     pub fn displaced(&mut self, server: ServerId) -> bool {
         let seen = self.seen.get_mut(&server).filter(|seen| seen.state == ServerState::Live);
         seen.map(|seen| seen.state = ServerState::Silent).is_some()
+    }
+
+    /// The live servers without a report for this long.
+    pub fn quiet(&self, now: Moment, longer_than: Duration) -> Vec<ServerId> {
+        let is_quiet = |seen: &Seen| seen.state == ServerState::Live && now.since(seen.at) > longer_than;
+        self.seen.iter().filter(|(_, seen)| is_quiet(seen)).map(|(server, _)| *server).collect()
+    }
+
+    /// A server whose report is late does not answer either. What it reports from now on makes it live again.
+    pub fn unreachable(&mut self, server: ServerId, now: Moment, longer_than: Duration) {
+        let still_quiet = |seen: &&mut Seen| seen.state == ServerState::Live && now.since(seen.at) > longer_than;
+        if let Some(seen) = self.seen.get_mut(&server).filter(still_quiet) {
+            seen.state = ServerState::Silent;
+            seen.unreachable = true;
+        }
     }
 
     /// Marks servers silent whose reports are overdue; returns each of them once.
@@ -179,7 +198,8 @@ impl Liveness {
 
     /// Whether a silent server is a health issue: not right after the master's start, before servers could report.
     pub fn is_missed(&self, server: ServerId, now: Moment) -> bool {
-        self.state(server) == ServerState::Silent && self.quiet_for(server, now) > self.silent_after
+        let unreachable = self.seen.get(&server).is_some_and(|seen| seen.unreachable);
+        self.state(server) == ServerState::Silent && (unreachable || self.quiet_for(server, now) > self.silent_after)
     }
 
     /// By how much its clock is off, if that is a health issue.
@@ -216,6 +236,11 @@ mod tests {
             "clock" => liveness.clock(server(), line.words[2].parse().unwrap()),
             "lead" => liveness.lead(at()),
             "stopped" => liveness.stopped(server()),
+            "quiet" => {
+                let quiet = liveness.quiet(at(), Duration::from_millis(number(line.words[1])));
+                writeln!(out, "quiet: {quiet:?}").unwrap();
+            }
+            "unreachable" => liveness.unreachable(server(), at(), Duration::from_millis(600)),
             "displaced" => writeln!(out, "was live: {}", liveness.displaced(server())).unwrap(),
             "tick" => {
                 let silent: Vec<_> = liveness.tick(Moment(line.number(1))).iter().map(ToString::to_string).collect();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use terrane_proto::convert::server_address;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::{v1, versions as wire};
@@ -16,7 +17,7 @@ use crate::context::MasterContext;
 use crate::inventory::{Absorbed, GroupSeen, RegionSeen, Report, ServerLoad};
 use crate::liveness::{Replaced, ServerState};
 use crate::observed::now;
-use crate::{page_keys, versions};
+use crate::{chronicle, page_keys, versions};
 
 /// Most region ids in one block.
 const REGION_IDS_MAX: u32 = 1_024;
@@ -24,6 +25,9 @@ const REGION_IDS_MAX: u32 = 1_024;
 const TEXT_BYTES_MAX: usize = 512;
 /// Most dropped tables in one reply; the reply to the next report lists further ones.
 const DROPPED_TABLES_MAX: usize = 1_024;
+
+/// How much later than due a report may come before its server is called.
+const REPORT_LATE_AFTER: Duration = Duration::from_millis(100);
 
 /// Handles the calls of region servers.
 pub struct Membership {
@@ -154,6 +158,9 @@ impl Membership {
             absorbed.deposed.iter().for_each(|server| observed.liveness.deposed(*server, now()));
             absorbed
         });
+        if !absorbed.elections.is_empty() {
+            chronicle::elected(&self.context, &absorbed.elections);
+        }
         self.index(absorbed).await?;
         let (region_id_first, region_id_count) = self.region_ids(wanted).await?;
         Ok(v1::ReportReply {
@@ -256,6 +263,20 @@ impl Membership {
         }
         if !silent.is_empty() {
             self.context.journal.nudge();
+        }
+    }
+
+    /// Calls the servers whose reports are late, so that a status shows a death within a second and not only when several
+    /// reports are overdue. Takes no time while all servers report.
+    pub async fn look_for_dead(&self) {
+        let late = self.report_every + REPORT_LATE_AFTER;
+        let quiet = self.context.observed.with(|observed| observed.liveness.quiet(now(), late));
+        let looked = quiet.into_iter().map(|server| async move { (server, self.context.orders.answers(server).await) });
+        for (server, answers) in join_all(looked).await {
+            if !answers {
+                // A report may have come meanwhile.
+                self.context.observed.with(|observed| observed.liveness.unreachable(server, now(), late));
+            }
         }
     }
 

@@ -11,8 +11,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use terrane_metrics::list::master as list;
+use terrane_proto::versions::BUILD;
+use terrane_types::versions::Levels;
 
 use crate::context::MasterContext;
+use crate::journal::GroupHost;
 use crate::liveness::ServerState;
 use crate::observed::now;
 use crate::views::leaderless;
@@ -30,7 +34,6 @@ struct Call {
 }
 
 /// The metrics of one master.
-#[derive(Default)]
 pub struct Metrics {
     servers: Family<State, Level>,
     tables: Level,
@@ -41,34 +44,40 @@ pub struct Metrics {
     leads: Level,
     feature_level: Level,
     calls: Family<Call, Counter>,
+    /// The host of group 0, which has metrics of its own.
+    host: Arc<GroupHost>,
 }
 
 impl Metrics {
     /// The metrics and their registry.
-    pub fn new() -> (Arc<Self>, Arc<Registry>) {
-        let metrics = Self::default();
-        let mut registry = Registry::with_prefix("terrane_master");
-        registry.register(
-            "servers",
-            "Registered region servers by state: live, silent or stopped",
-            metrics.servers.clone(),
-        );
-        registry.register("tables", "Tables in the catalog", metrics.tables.clone());
-        registry.register("regions", "Regions of all tables", metrics.regions.clone());
-        registry.register("groups", "Log groups", metrics.groups.clone());
-        registry.register(
-            "groups_without_leader",
-            "Open groups without a live leader; their regions are unavailable",
-            metrics.groups_without_leader.clone(),
-        );
-        registry.register(
-            "catalog_index",
-            "Applied index of the catalog's log; only changes of tables, groups, regions and servers increase it",
-            metrics.catalog_index.clone(),
-        );
-        registry.register("feature_level", "Feature level of the cluster", metrics.feature_level.clone());
-        registry.register("leads", "Whether this master leads: 1 or 0", metrics.leads.clone());
-        registry.register("calls", "Calls received, by name", metrics.calls.clone());
+    pub fn new(host: Arc<GroupHost>) -> (Arc<Self>, Arc<Registry>) {
+        let metrics = Self {
+            servers: Family::default(),
+            tables: Level::default(),
+            regions: Level::default(),
+            groups: Level::default(),
+            groups_without_leader: Level::default(),
+            catalog_index: Level::default(),
+            leads: Level::default(),
+            feature_level: Level::default(),
+            calls: Family::default(),
+            host,
+        };
+        let mut registry = Registry::default();
+        list::SERVERS.register(&mut registry, metrics.servers.clone());
+        list::CALLS.register(&mut registry, metrics.calls.clone());
+        let levels = [
+            (&list::TABLES, &metrics.tables),
+            (&list::REGIONS, &metrics.regions),
+            (&list::GROUPS, &metrics.groups),
+            (&list::GROUPS_WITHOUT_LEADER, &metrics.groups_without_leader),
+            (&list::CATALOG_INDEX, &metrics.catalog_index),
+            (&list::LEADS, &metrics.leads),
+            (&list::FEATURE_LEVEL, &metrics.feature_level),
+        ];
+        levels.into_iter().for_each(|(described, level)| described.register(&mut registry, level.clone()));
+        metrics.host.metrics().register(&mut registry);
+        terrane_metrics::register_build(&mut registry, BUILD, Levels::BUILD.newest);
         (Arc::new(metrics), Arc::new(registry))
     }
 
@@ -79,6 +88,7 @@ impl Metrics {
 
     /// Sets the gauges.
     pub fn observe(&self, context: &MasterContext) {
+        self.host.publish_metrics();
         self.leads.set(u64::from(context.leadership.holds()));
         self.catalog_index.set(context.journal.applied());
         context.journal.read(|catalog| {

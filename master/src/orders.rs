@@ -37,6 +37,8 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(5);
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Timeout of a look at a replica.
 const INSPECT_TIME_MAX: Duration = Duration::from_secs(2);
+/// Timeout of a look at a server whose report is late: a person waits for the answer.
+const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Redirects followed in one round, so that two servers that redirect to each other cannot loop.
 const REDIRECTS_MAX: usize = 4;
@@ -168,6 +170,14 @@ impl Orders {
         let (mut client, hello) = self.called(server)?;
         let request = v1::InspectReplicaRequest { hello, group: group.0 };
         answer_within(INSPECT_TIME_MAX, client.inspect_replica(request)).await
+    }
+
+    /// Whether a server answers at all, within the short time that a person waits for the status.
+    pub async fn answers(&self, server: ServerId) -> bool {
+        let Ok((mut client, hello)) = self.called(server) else { return false };
+        // No server has a replica of group 0; that it says so is the answer.
+        let look = client.inspect_replica(v1::InspectReplicaRequest { hello, group: 0 });
+        !matches!(answer_within(LOOK_TIME_MAX, look).await, Err(Error::Unavailable { .. } | Error::DeadlineExceeded))
     }
 
     /// Makes a replica the only member of its group.

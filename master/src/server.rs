@@ -24,6 +24,7 @@ use crate::catalog::checkpoint::Checkpoint;
 use crate::catalog::{Bootstrap, Catalog};
 use crate::config::MasterConfig;
 use crate::context::{FleetSettings, MasterContext};
+use crate::diagnostics::DiagnosticsService;
 use crate::enrolment::enrol;
 use crate::identity::Identity;
 use crate::joining::Joining;
@@ -152,8 +153,9 @@ impl Master {
         let rebuilt = rebuilt.map_err(|source| StartError::Io { path: catalog_dir.join(rebuild::NAME), source })?;
 
         let membership = Arc::new(Membership::new(Arc::clone(&context), hello, config.report_every));
-        let ((metrics, registry), stop) = (Metrics::new(), CancellationToken::new());
+        let ((metrics, registry), stop) = (Metrics::new(Arc::clone(&host)), CancellationToken::new());
         let background = background(&context, bootstrap, rebuilt, &machine, &membership, &metrics, &stop);
+        port.diagnostics.begin(v1::diagnostics_server::DiagnosticsServer::new(DiagnosticsService::new(hello)));
         port.begin(MasterService::new(hello, Arc::clone(&context), membership, metrics));
         until_led(config, &context).await?;
         warn_of_other_peers(config, &context.journal);
@@ -435,12 +437,19 @@ struct Port {
     calls: PeerCalls,
     peer: Late<v1::peer_server::PeerServer<PeerService>>,
     master: Late<v1::master_server::MasterServer<MasterService>>,
+    diagnostics: Late<v1::diagnostics_server::DiagnosticsServer<DiagnosticsService>>,
     health: HealthReporter,
 }
 
 impl Port {
     fn new(calls: PeerCalls) -> Self {
-        Self { calls, peer: Late::default(), master: Late::default(), health: HealthReporter::new() }
+        Self {
+            calls,
+            peer: Late::default(),
+            master: Late::default(),
+            diagnostics: Late::default(),
+            health: HealthReporter::new(),
+        }
     }
 
     fn begin(&self, service: MasterService) {
@@ -462,6 +471,7 @@ async fn serve(
     let router = terrane_env::net::server(&intake)
         .add_service(port.master.clone())
         .add_service(port.peer.clone())
+        .add_service(port.diagnostics.clone())
         .add_service(v1::master_peers_server::MasterPeersServer::new(port.calls.clone()))
         .add_service(HealthServer::new(HealthService::from_health_reporter(port.health.clone())))
         .add_service(reflection);

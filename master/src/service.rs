@@ -6,6 +6,8 @@
 //! `status`) are answered from the catalog as it is, with the header [`OUTDATED`]: region servers correct outdated
 //! locations. That something is missing is never said without the leader, and the other look-ups are refused.
 
+mod scans;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,25 +15,26 @@ use std::time::Duration;
 
 use futures::{Stream, stream};
 use terrane_proto::hello::{self, Identity};
-use terrane_proto::{OUTDATED, convert, error, leadership, v1};
-use terrane_types::{
-    Error, FamilyName, Invalid, KeyRange, NamespaceName, Projection, RegionDescriptor, RegionId, TableName, range,
-};
+use terrane_proto::{OUTDATED, error, leadership, v1};
+use terrane_types::{Error, FamilyName, Invalid, NamespaceName, RegionDescriptor, RegionId, TableName, range};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
+use crate::audit::Audit;
 use crate::catalog::moves::MoveId;
 use crate::catalog::requests::RequestId;
+use crate::chronicle;
 use crate::context::MasterContext;
 use crate::deadline;
 use crate::fleet::{intents, listing, masters, recovery, region_moves};
 use crate::masters_view;
 use crate::membership::Membership;
-use crate::meta::{MetaBlock, MetaScan};
 use crate::metrics::Metrics;
 use crate::schemas::{FamilyChange, TableChange};
 use crate::tables::TableCalls;
 use crate::views::Views;
+
+use self::scans::{meta_block, meta_scan};
 
 /// When a caller repeats a call that was in progress when the leadership was lost.
 const REPEAT_AFTER: Duration = Duration::from_millis(50);
@@ -180,20 +183,24 @@ impl v1::master_server::Master for MasterService {
 
     async fn create_namespace(&self, request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("create namespace", &request);
         let request = request.into_inner();
+        let subject = request.name.clone();
         self.admit("create_namespace", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
         let created = self.leading(deadline, self.tables.create_namespace(namespace_name(&request.name)?, id)).await;
-        answer(created.map(|()| v1::Empty {}))
+        audit.outcome(subject, answer(created.map(|()| v1::Empty {})))
     }
 
     async fn drop_namespace(&self, request: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("drop namespace", &request);
         let request = request.into_inner();
+        let subject = request.name.clone();
         self.admit("drop_namespace", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
         let dropped = self.leading(deadline, self.tables.drop_namespace(namespace_name(&request.name)?, id)).await;
-        answer(dropped.map(|()| v1::Empty {}))
+        audit.outcome(subject, answer(dropped.map(|()| v1::Empty {})))
     }
 
     async fn list_namespaces(
@@ -206,7 +213,9 @@ impl v1::master_server::Master for MasterService {
 
     async fn create_table(&self, request: Request<v1::CreateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("create table", &request);
         let request = request.into_inner();
+        let subject = request.schema.as_ref().map(|schema| schema.name.clone()).unwrap_or_default();
         self.admit("create_table", request.hello.as_ref())?;
         let created = async {
             let schema = request.schema.ok_or_else(|| Invalid::new("the schema is missing"))?;
@@ -216,29 +225,33 @@ impl v1::master_server::Master for MasterService {
             self.tables.create(schema, request.split_at, id, deadline).await?;
             self.views.table(&name)
         };
-        answer(self.leading(deadline, created).await)
+        audit.outcome(subject, answer(self.leading(deadline, created).await))
     }
 
     async fn alter_table(&self, request: Request<v1::AlterTableRequest>) -> Result<Response<v1::TableReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("alter table", &request);
         let request = request.into_inner();
+        let subject = altered_subject(&request);
         self.admit("alter_table", request.hello.as_ref())?;
         let (name, id) = (table_name(&request.name)?, request_id(&request.request_id)?);
         let altered = async {
             self.tables.alter(&name, &table_change(request)?, id, deadline).await?;
             self.views.table(&name)
         };
-        answer(self.leading(deadline, altered).await)
+        audit.outcome(subject, answer(self.leading(deadline, altered).await))
     }
 
     async fn drop_table(&self, request: Request<v1::DropTableRequest>) -> Result<Response<v1::Empty>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("drop table", &request);
         let request = request.into_inner();
+        let subject = request.name.clone();
         self.admit("drop_table", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
         let name = table_name(&request.name)?;
         let dropped = self.leading(deadline, self.tables.drop(&name, id, deadline)).await;
-        answer(dropped.map(|()| v1::Empty {}))
+        audit.outcome(subject, answer(dropped.map(|()| v1::Empty {})))
     }
 
     async fn truncate_table(
@@ -246,14 +259,16 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::TruncateTableRequest>,
     ) -> Result<Response<v1::TableReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("truncate table", &request);
         let request = request.into_inner();
+        let subject = request.name.clone();
         self.admit("truncate_table", request.hello.as_ref())?;
         let (name, id) = (table_name(&request.name)?, request_id(&request.request_id)?);
         let truncated = async {
             self.tables.truncate(&name, id, deadline).await?;
             self.views.table(&name)
         };
-        answer(self.leading(deadline, truncated).await)
+        audit.outcome(subject, answer(self.leading(deadline, truncated).await))
     }
 
     async fn list_tables(
@@ -301,6 +316,7 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::ClusterRequest>,
     ) -> Result<Response<v1::ListServersReply>, Status> {
         self.admit("list_servers", request.get_ref().hello.as_ref())?;
+        self.membership.look_for_dead().await;
         self.fresh(|views| Ok(v1::ListServersReply { servers: views.servers() })).await
     }
 
@@ -321,7 +337,8 @@ impl v1::master_server::Master for MasterService {
 
     async fn status(&self, request: Request<v1::ClusterRequest>) -> Result<Response<v1::StatusReply>, Status> {
         self.admit("status", request.get_ref().hello.as_ref())?;
-        let masters = masters_view::look(&self.context).await;
+        let (masters, ()) =
+            futures::future::join(masters_view::look(&self.context), self.membership.look_for_dead()).await;
         self.fresh_or_outdated(|views| Ok(views.status(masters))).await
     }
 
@@ -330,9 +347,11 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::SplitRegionRequest>,
     ) -> Result<Response<v1::SplitRegionReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("split region", &request);
         let request = request.into_inner();
+        let subject = request.region;
         self.admit("split_region", request.hello.as_ref())?;
-        answer(self.leading_once(deadline, self.split(request)).await)
+        audit.outcome(subject, answer(self.leading_once(deadline, self.split(request)).await))
     }
 
     async fn merge_regions(
@@ -340,17 +359,21 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::MergeRegionsRequest>,
     ) -> Result<Response<v1::MergeRegionsReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("merge regions", &request);
         let request = request.into_inner();
+        let subject = format!("{} and {}", request.region, request.other);
         self.admit("merge_regions", request.hello.as_ref())?;
-        answer(self.leading_once(deadline, self.merge(request, deadline)).await)
+        audit.outcome(subject, answer(self.leading_once(deadline, self.merge(request, deadline)).await))
     }
 
     async fn begin_move(&self, request: Request<v1::BeginMoveRequest>) -> Result<Response<v1::BeginMoveReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("move region", &request);
         let request = request.into_inner();
+        let subject = format!("{} to {}", request.region, request.server);
         self.admit("begin_move", request.hello.as_ref())?;
         let begun = region_moves::begin(&self.context, RegionId(request.region), &request.server);
-        answer(self.leading(deadline, begun).await)
+        audit.outcome(subject, answer(self.leading(deadline, begun).await))
     }
 
     async fn follow_move(
@@ -379,10 +402,12 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::CancelProcedureRequest>,
     ) -> Result<Response<v1::Empty>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("cancel procedure", &request);
         let request = request.into_inner();
+        let subject = request.id.clone();
         self.admit("cancel_procedure", request.hello.as_ref())?;
         let cancelled = async { intents::cancel(&self.context, &request.id).await.map(|()| v1::Empty {}) };
-        answer(self.leading(deadline, cancelled).await)
+        audit.outcome(subject, answer(self.leading(deadline, cancelled).await))
     }
 
     async fn change_server(
@@ -390,16 +415,25 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::ChangeServerRequest>,
     ) -> Result<Response<v1::ChangeServerReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("change server", &request);
         let request = request.into_inner();
+        let subject = format!("{}: {}", request.server, request.change().as_str_name());
         self.admit("change_server", request.hello.as_ref())?;
-        answer(self.leading(deadline, intents::change_server(&self.context, &request.server, request.change())).await)
+        audit.outcome(
+            subject,
+            answer(
+                self.leading(deadline, intents::change_server(&self.context, &request.server, request.change())).await,
+            ),
+        )
     }
 
     async fn balance(&self, request: Request<v1::BalanceRequest>) -> Result<Response<v1::BalanceReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("balance", &request);
         let request = request.into_inner();
+        let subject = request.mode().as_str_name();
         self.admit("balance", request.hello.as_ref())?;
-        answer(self.leading(deadline, intents::balance(&self.context, request.mode())).await)
+        audit.outcome(subject, answer(self.leading(deadline, intents::balance(&self.context, request.mode())).await))
     }
 
     async fn set_replication(
@@ -407,9 +441,14 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::SetReplicationRequest>,
     ) -> Result<Response<v1::SetReplicationReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("set replication", &request);
         let request = request.into_inner();
+        let subject = request.replication;
         self.admit("set_replication", request.hello.as_ref())?;
-        answer(self.leading(deadline, intents::set_replication(&self.context, request.replication)).await)
+        audit.outcome(
+            subject,
+            answer(self.leading(deadline, intents::set_replication(&self.context, request.replication)).await),
+        )
     }
 
     async fn set_masters(
@@ -417,9 +456,11 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::SetMastersRequest>,
     ) -> Result<Response<v1::SetMastersReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("set masters", &request);
         let request = request.into_inner();
+        let subject = described(request.masters.join(","), request.confirmed);
         self.admit("set_masters", request.hello.as_ref())?;
-        answer(self.leading_once(deadline, masters::set(&self.context, &request)).await)
+        audit.outcome(subject, answer(self.leading_once(deadline, masters::set(&self.context, &request)).await))
     }
 
     async fn restart_check(
@@ -437,9 +478,11 @@ impl v1::master_server::Master for MasterService {
         request: Request<v1::RecoverGroupRequest>,
     ) -> Result<Response<v1::RecoverGroupReply>, Status> {
         let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("recover group", &request);
         let request = request.into_inner();
+        let subject = described(request.group.to_string(), request.confirmed);
         self.admit("recover_group", request.hello.as_ref())?;
-        answer(self.leading(deadline, recovery::recover(&self.context, &request)).await)
+        audit.outcome(subject, answer(self.leading(deadline, recovery::recover(&self.context, &request)).await))
     }
 
     async fn check_cluster(
@@ -449,6 +492,35 @@ impl v1::master_server::Master for MasterService {
         let deadline = deadline::of(request.metadata());
         self.admit("check_cluster", request.get_ref().hello.as_ref())?;
         answer(self.leading(deadline, async { Ok(self.views.check()) }).await)
+    }
+
+    async fn load_history(
+        &self,
+        request: Request<v1::LoadHistoryRequest>,
+    ) -> Result<Response<v1::LoadHistoryReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("load_history", request.hello.as_ref())?;
+        answer(self.leading(deadline, async { chronicle::load(&self.context, request) }).await)
+    }
+
+    async fn list_events(
+        &self,
+        request: Request<v1::ListEventsRequest>,
+    ) -> Result<Response<v1::ListEventsReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let request = request.into_inner();
+        self.admit("list_events", request.hello.as_ref())?;
+        answer(self.leading(deadline, async { Ok(chronicle::events(&self.context, &request)) }).await)
+    }
+
+    async fn list_failovers(
+        &self,
+        request: Request<v1::ClusterRequest>,
+    ) -> Result<Response<v1::ListFailoversReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        self.admit("list_failovers", request.get_ref().hello.as_ref())?;
+        answer(self.leading(deadline, async { Ok(chronicle::failovers(&self.context)) }).await)
     }
 
     async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
@@ -470,6 +542,21 @@ impl v1::master_server::Master for MasterService {
     }
 }
 
+/// What a change is about that is only described unless it is confirmed.
+fn described(subject: String, confirmed: bool) -> String {
+    if confirmed { subject } else { format!("{subject} (only described)") }
+}
+
+/// What an alteration is about, in a few words.
+fn altered_subject(request: &v1::AlterTableRequest) -> String {
+    let set = request.set.iter().map(|(name, value)| format!("{name}={value}"));
+    let families = request.families.iter().map(|change| format!("family {}", change.name));
+    let drops = request.drop_families.iter().map(|name| format!("drop family {name}"));
+    let mut changes: Vec<String> = set.chain(families).chain(drops).collect();
+    changes.sort();
+    format!("{}: {}", request.name, changes.join(", "))
+}
+
 fn table_change(request: v1::AlterTableRequest) -> Result<TableChange, Error> {
     let family = |change: v1::FamilyChange| {
         let (name, add) = (FamilyName::new(&change.name)?, change.add);
@@ -483,45 +570,5 @@ fn table_change(request: v1::AlterTableRequest) -> Result<TableChange, Error> {
             .iter()
             .map(|name| Ok(FamilyName::new(name)?))
             .collect::<Result<_, Error>>()?,
-    })
-}
-
-fn meta_scan(body: v1::Scan) -> Result<MetaScan, Error> {
-    let (projection, filter) = match body.projection {
-        Some(projection) => terrane_proto::projection::projection(projection)?,
-        None => (Projection::all(), String::new()),
-    };
-    if !filter.is_empty() {
-        return Err(Invalid::new("a scan of the meta table takes no filter").into());
-    }
-    Ok(MetaScan {
-        range: KeyRange::new(body.start, body.end)?,
-        reverse: body.reverse,
-        limit: body.limit,
-        offset: body.offset,
-        projection,
-        block_bytes: usize::try_from(body.block_bytes).unwrap_or(0),
-        resume: body.resume,
-        count_only: body.count_only,
-    })
-}
-
-fn meta_block(block: MetaBlock, as_messages: bool) -> Result<v1::ScanBlock, Status> {
-    let rows = bytes::Bytes::from(block.rows);
-    let (rows, messages) = if as_messages {
-        let messages = convert::row_messages(rows).map_err(|refused| error::status(&refused))?;
-        (bytes::Bytes::new(), messages)
-    } else {
-        (rows, Vec::new())
-    };
-    Ok(v1::ScanBlock {
-        rows,
-        messages,
-        row_count: block.row_count,
-        resume: block.resume,
-        done: block.done,
-        limit_left: block.limit_left,
-        offset_left: block.offset_left,
-        ..v1::ScanBlock::default()
     })
 }

@@ -215,7 +215,10 @@ fn read_reply(reply: v1::Reply) -> Option<()> {
             drop(error::from_detail(*detail).to_string());
             Some(())
         }
-        v1::reply::Body::SealPage(_) | v1::reply::Body::OpenPage(_) => Some(()),
+        v1::reply::Body::SealPage(_)
+        | v1::reply::Body::OpenPage(_)
+        | v1::reply::Body::BulkPart(_)
+        | v1::reply::Body::BulkCommit(_) => Some(()),
     }
 }
 

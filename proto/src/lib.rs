@@ -1,9 +1,13 @@
 //! The wire: generated messages and services, and the only conversions between them and the types of `terrane-types`.
 //!
+//! What only servers need (the generated servers, their codec, reflection) is behind the feature `server`, so that programs
+//! with the client library do not compile it.
+//!
 //! This crate makes no decisions. Servers and the client decode at their edge with [`convert`], and every error crosses
 //! the wire through the mapping in [`error`]. Byte fields are slices of the receive buffer, so cells are not
 //! copied between the socket and the log.
 
+#[cfg(feature = "server")]
 pub mod codec;
 pub mod convert;
 pub mod error;
@@ -14,6 +18,7 @@ pub mod hello;
 pub mod leadership;
 pub mod mutation;
 pub mod projection;
+mod secrets;
 pub mod versions;
 
 /// The generated messages, clients and servers of package `terrane.v1`.
@@ -26,6 +31,7 @@ pub mod versions;
 )]
 pub mod v1 {
     tonic::include_proto!("terrane.v1");
+    #[cfg(feature = "server")]
     include!(concat!(env!("OUT_DIR"), "/servers/terrane.v1.rs"));
 }
 
@@ -48,6 +54,7 @@ pub const PROTOCOL_VERSIONS: std::ops::RangeInclusive<u32> = 1..=1;
 ///
 /// # Errors
 /// When the embedded descriptor set cannot be read, which is a defect of the build.
+#[cfg(feature = "server")]
 pub fn reflection() -> Result<
     tonic_reflection::server::v1::ServerReflectionServer<impl tonic_reflection::server::v1::ServerReflection>,
     tonic_reflection::server::Error,
@@ -59,6 +66,7 @@ pub fn reflection() -> Result<
 }
 
 /// The health service runs next to our own; reflection lists it too.
+#[cfg(feature = "server")]
 const fn tonic_health_descriptors() -> &'static [u8] {
     tonic_health::pb::FILE_DESCRIPTOR_SET
 }

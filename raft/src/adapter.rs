@@ -23,6 +23,7 @@ use crate::erased::{Answers, Machine};
 use crate::lineage::lineage;
 use crate::log::store::Store;
 use crate::log::{GroupLog, Mark};
+use crate::metrics::Metrics;
 use crate::types::{Applied, Entry, LogId, StoredMembership, Types, term_of};
 use crate::{AppliedEntry, StagedCopy};
 
@@ -242,6 +243,7 @@ pub(crate) struct Adapter {
     standing: Arc<Standing>,
     log: Arc<GroupLog>,
     store: Store,
+    metrics: Arc<Metrics>,
 }
 
 /// Entries that go to the state machine together, and the responders that wait for them.
@@ -260,8 +262,14 @@ impl Chunk {
 }
 
 impl Adapter {
-    pub(crate) fn new(machine: Arc<dyn Machine>, standing: Arc<Standing>, log: Arc<GroupLog>, store: Store) -> Adapter {
-        Adapter { machine, standing, log, store }
+    pub(crate) fn new(
+        machine: Arc<dyn Machine>,
+        standing: Arc<Standing>,
+        log: Arc<GroupLog>,
+        store: Store,
+        metrics: Arc<Metrics>,
+    ) -> Adapter {
+        Adapter { machine, standing, log, store, metrics }
     }
 
     async fn apply_chunk(&self, chunk: &mut Chunk) {
@@ -274,13 +282,16 @@ impl Adapter {
             let of = lineage(entry.term) << LINEAGE_SHIFT | self.log.group().0;
             terrane_env::witness!("a group's entry", [of, entry.index], digest(entry));
         }
+        let began_ns = terrane_env::time::now_ns();
         let answers = self.machine.apply(&entries).await;
+        let apply_ns = terrane_env::time::now_ns().saturating_sub(began_ns);
+        self.metrics.apply.observe_ns(apply_ns);
         let (answered, count) = (answers.len(), entries.len());
         assert_eq!(answered, count, "the state machine answered {answered} of {count} entries");
         self.standing.reached(last);
         for ((entry, answers), (responder, skipped)) in entries.iter().zip(answers).zip(waiting) {
             if let Some(responder) = responder {
-                responder.send(outcome(entry, answers, skipped));
+                responder.send(outcome(entry, answers, skipped, apply_ns));
             }
         }
     }
@@ -301,13 +312,13 @@ fn digest(entry: &AppliedEntry) -> u64 {
     u64::from(crc32c::crc32c(&place)) << 32 | u64::from(content)
 }
 
-fn outcome(entry: &AppliedEntry, answers: Answers, skipped: bool) -> Applied {
+fn outcome(entry: &AppliedEntry, answers: Answers, skipped: bool, apply_ns: u64) -> Applied {
     if skipped {
         return Applied::Skipped;
     }
     let (answered, count) = (answers.len(), entry.operations.len());
     assert_eq!(answered, count, "the state machine answered {answered} of {count} operations of entry {}", entry.index);
-    Applied::Answered(answers)
+    Applied::Answered { answers, apply_ns }
 }
 
 /// openraft's handle to one replica.

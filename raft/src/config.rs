@@ -7,7 +7,7 @@ use std::sync::Arc;
 use terrane_env::time::WallClock;
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 
-use crate::AddressBook;
+use crate::{AddressBook, Metrics};
 
 /// How a [`crate::GroupHost`] is opened.
 #[derive(Clone, Debug)]
@@ -37,6 +37,8 @@ pub struct HostConfig {
     /// The groups that were recovered after they had lost their majority, each with the newest term that a master knows
     /// ([`Host::note_recovered`](crate::Host::note_recovered)).
     pub recovered: BTreeMap<GroupId, u64>,
+    /// What the host counts.
+    pub metrics: Arc<Metrics>,
 }
 
 impl HostConfig {
@@ -55,6 +57,7 @@ impl HostConfig {
             advertised: String::new(),
             addresses: Arc::default(),
             recovered: BTreeMap::new(),
+            metrics: Arc::default(),
         }
     }
 }

@@ -13,7 +13,9 @@ use std::vec;
 
 use futures::FutureExt;
 
-use crate::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine};
+use crate::{
+    AppliedEntry, BoxFuture, Durable, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine, Timing,
+};
 
 /// Why a downcast here cannot fail.
 const ONE_FACTORY: &str = "a host's groups all have the state machine of its factory";
@@ -24,7 +26,7 @@ pub(crate) trait Submission: Send {
     fn proposal(&self) -> &dyn Any;
 
     /// Passes the outcome on: the next one of these answers, or an error.
-    fn finish(self: Box<Self>, outcome: Result<&mut Answers, ProposeError>);
+    fn finish(self: Box<Self>, outcome: Result<&mut Answers, ProposeError>, timing: Timing);
 }
 
 /// What is proposed, and the closure that receives the outcome.
@@ -38,14 +40,14 @@ impl<P, A, F> Submission for Typed<P, A, F>
 where
     P: Send + 'static,
     A: Send + Sync + 'static,
-    F: FnOnce(Result<A, ProposeError>) + Send + 'static,
+    F: FnOnce(Result<A, ProposeError>, Timing) + Send + 'static,
 {
     fn proposal(&self) -> &dyn Any {
         &self.proposal
     }
 
-    fn finish(self: Box<Self>, outcome: Result<&mut Answers, ProposeError>) {
-        (self.reply)(outcome.map(Answers::take));
+    fn finish(self: Box<Self>, outcome: Result<&mut Answers, ProposeError>, timing: Timing) {
+        (self.reply)(outcome.map(Answers::take), timing);
     }
 }
 
@@ -54,7 +56,7 @@ pub(crate) fn submission<P, A, F>(proposal: P, reply: F) -> Box<dyn Submission>
 where
     P: Send + 'static,
     A: Send + Sync + 'static,
-    F: FnOnce(Result<A, ProposeError>) + Send + 'static,
+    F: FnOnce(Result<A, ProposeError>, Timing) + Send + 'static,
 {
     Box::new(Typed { proposal, reply, answer: std::marker::PhantomData })
 }

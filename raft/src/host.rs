@@ -42,7 +42,7 @@ use crate::replica::Replica;
 use crate::rounds::Rounds;
 use crate::submission::Queue;
 use crate::types::{Member, scope, spawn, until_stopped};
-use crate::{BoxFuture, Error, GroupSpec, HostConfig, LogStatus, OpenError};
+use crate::{BoxFuture, Error, GroupSpec, HostConfig, LogStatus, Metrics, OpenError};
 use crate::{probe, purge};
 
 /// Pause between the starts of two recorded groups: elections that all begin at the same moment only disturb each other.
@@ -89,6 +89,7 @@ impl Host {
     async fn recover(config: HostConfig, open_machine: Box<OpenMachine>) -> Result<Host, OpenError> {
         let raft_config = raft_config(&config)?;
         let log = SharedLog::open(config.dir.clone(), &config.log).await?;
+        log.sync_times().count_in(config.metrics.log_sync.clone());
         let identity = Identity { cluster: config.cluster, server: config.server, boot: config.boot };
         let clocks = Clocks::new(config.server, config.wall.clone());
         let host = Host {
@@ -187,7 +188,9 @@ impl Host {
         let spec = log.spec().clone();
         let machine = (self.open_machine)(&spec);
         let standing = Arc::new(Standing::new(log.purged()));
-        let adapter = Adapter::new(machine.clone(), standing.clone(), log.clone(), self.log.store(&log));
+        let metrics = self.config.metrics.clone();
+        let adapter =
+            Adapter::new(machine.clone(), standing.clone(), log.clone(), self.log.store(&log), metrics.clone());
         let failing_copies = Arc::new(FailingCopies::default());
         let refused_by = Arc::new(Refused::default());
         let leading = Arc::new(Leading::default());
@@ -257,7 +260,7 @@ impl Host {
         });
         let weak = Arc::downgrade(&replica);
         leading.set(move || weak.upgrade()?.leading_bound());
-        self.keep(Proposer::new(replica.clone(), machine, inbox).run());
+        self.keep(Proposer::new(replica.clone(), machine, inbox, metrics).run());
         let is_lost = replica.is_lost();
         if restarted && alone && !is_lost {
             replica.raft.runtime_config().elect(true);
@@ -424,6 +427,17 @@ impl Host {
             entries: totals.entries,
             written: totals.written,
         }
+    }
+
+    /// What this host counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.config.metrics
+    }
+
+    /// Shows the present state of groups and log in the metrics of the configuration.
+    pub fn publish_metrics(&self) {
+        let groups: Vec<_> = self.groups.all().iter().map(|replica| replica.status()).collect();
+        self.config.metrics.publish(&groups, &self.log_status());
     }
 
     /// Stops all groups and waits until everything queued for the log is synced.

@@ -40,6 +40,7 @@ mod lease;
 mod lineage;
 mod log;
 mod members;
+mod metrics;
 mod network;
 mod peer;
 mod probe;
@@ -76,6 +77,7 @@ pub use lineage::{RECOVERY_TERMS, is_lost};
 pub use log::interleavings;
 pub use log::{LoggedGroup, check_log};
 pub use members::MemberProgress;
+pub use metrics::{Metrics, Timing};
 pub use peer::PeerService;
 pub use recovery::{Inspection, Recovery};
 pub use state_machine::{

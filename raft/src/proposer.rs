@@ -30,6 +30,7 @@ use self::flight::Flight;
 use crate::BoxFuture;
 use crate::ProposeError;
 use crate::erased::Machine;
+use crate::metrics::Metrics;
 use crate::replica::Replica;
 use crate::submission::Inbox;
 use crate::types::{Answer, Packed, Types, until_stopped};
@@ -47,14 +48,20 @@ pub(crate) struct Proposer {
     landed_sender: mpsc::Sender<Landed>,
     landed: mpsc::Receiver<Landed>,
     backlog: Backlog,
+    metrics: Arc<Metrics>,
 }
 
 impl Proposer {
-    pub(crate) fn new(replica: Arc<Replica>, machine: Arc<dyn Machine>, inbox: Inbox) -> Proposer {
+    pub(crate) fn new(
+        replica: Arc<Replica>,
+        machine: Arc<dyn Machine>,
+        inbox: Inbox,
+        metrics: Arc<Metrics>,
+    ) -> Proposer {
         let (landed_sender, landed) = mpsc::channel(IN_FLIGHT_MAX + 1);
         let leadership = replica.raft.server_metrics();
         let backlog = Backlog::new(inbox.bytes.clone(), Instant::now());
-        Proposer { replica, machine, inbox, leadership, landed_sender, landed, backlog }
+        Proposer { replica, machine, inbox, leadership, landed_sender, landed, backlog, metrics }
     }
 
     pub(crate) async fn run(mut self) {
@@ -107,6 +114,9 @@ impl Proposer {
         if let Some(term) = leads {
             let spec = &self.replica.spec;
             terrane_env::witness!("the leader of a group's term", [spec.group.0, term], spec.replica.0);
+        }
+        if leads.is_some() && leads != self.backlog.leads() {
+            self.metrics.leaderships.inc();
         }
         if self.backlog.set_leads(leads) {
             self.machine.lost_leadership();
@@ -174,7 +184,12 @@ impl Proposer {
     /// Proposes an entry. False if openraft has stopped.
     async fn send(&mut self, entry: PackedEntry) -> bool {
         let PackedEntry { ordinal, bytes, proposals } = entry;
-        let flight = Flight { ordinal, proposals, landed: Some(self.landed_sender.clone()) };
+        let packed_ns = terrane_env::time::now_ns();
+        for pending in &proposals {
+            self.metrics.queue.observe_ns(packed_ns.saturating_sub(pending.submitted_ns));
+        }
+        let (metrics, landed) = (self.metrics.clone(), Some(self.landed_sender.clone()));
+        let flight = Flight { ordinal, proposals, packed_ns, metrics, landed };
         let answer = Answer::new(move |outcome| flight.land(outcome));
         self.replica.raft.client_write_ff(Packed(bytes), Some(answer)).await.is_ok()
     }

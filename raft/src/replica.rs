@@ -28,7 +28,7 @@ use crate::release::Silence;
 use crate::rounds::Rounds;
 use crate::submission::{PROPOSAL_BYTES_MAX, Queue};
 use crate::types::{LogId, Metrics, Types};
-use crate::{GroupSpec, GroupStatus, ProposeError};
+use crate::{GroupSpec, GroupStatus, ProposeError, Timing};
 
 /// A member that acknowledged a heartbeat within this time is alive.
 const ALIVE_WITHIN: Duration = Duration::from_secs(1);
@@ -182,7 +182,7 @@ impl Replica {
     pub(crate) fn submit(&self, submission: Box<dyn Submission>, bytes: usize) {
         match self.refusal(bytes) {
             None => self.queue.push(submission, bytes),
-            Some(error) => submission.finish(Err(error)),
+            Some(error) => submission.finish(Err(error), Timing::default()),
         }
     }
 

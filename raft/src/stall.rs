@@ -9,9 +9,11 @@
 //!
 //! Decided from how long the present write and sync have taken, and when the last slow one ended; without I/O.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use terrane_env::sync::atomic::{AtomicU64, Ordering};
+use terrane_metrics::Histogram;
 
 use crate::abstention::{Abstention, Weight};
 
@@ -28,15 +30,25 @@ pub(crate) struct SyncTimes {
     /// 0: it does neither.
     began_ns: AtomicU64,
     slow_ended_ns: AtomicU64,
+    /// Where the durations are counted, once that is known.
+    counted_in: OnceLock<Histogram>,
 }
 
 impl SyncTimes {
+    /// Counts durations in this histogram from now on.
+    pub(crate) fn count_in(&self, histogram: Histogram) {
+        self.counted_in.get_or_init(|| histogram);
+    }
+
     pub(crate) fn begin(&self, now_ns: u64) {
         self.began_ns.store(now_ns.max(1), Ordering::Relaxed);
     }
 
     pub(crate) fn end(&self, now_ns: u64) {
         let began = self.began_ns.swap(0, Ordering::Relaxed);
+        if let Some(histogram) = self.counted_in.get() {
+            histogram.observe_ns(now_ns.saturating_sub(began));
+        }
         if now_ns.saturating_sub(began) > nanos(SLOW_AFTER) {
             self.slow_ended_ns.store(now_ns, Ordering::Relaxed);
         }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, mpsc};
 
-use crate::ProposeError;
 use crate::erased::{Answers, Submission};
+use crate::{ProposeError, Timing};
 
 /// Proposals queued in a group; more are answered `Busy`.
 const QUEUED_PROPOSALS_MAX: usize = 65_536;
@@ -24,17 +24,19 @@ pub(crate) struct Pending {
     pub(crate) bytes: usize,
     /// How often it was put aside.
     pub(crate) times_aside: u32,
+    /// When it was submitted, in nanoseconds of the monotonic clock.
+    pub(crate) submitted_ns: u64,
 }
 
 impl Pending {
     /// Answers it with the next of these answers.
-    pub(crate) fn answer(self, answers: &mut Answers) {
-        self.submission.finish(Ok(answers));
+    pub(crate) fn answer(self, answers: &mut Answers, timing: Timing) {
+        self.submission.finish(Ok(answers), timing);
     }
 
     /// Answers it with an error.
     pub(crate) fn fail(self, error: ProposeError) {
-        self.submission.finish(Err(error));
+        self.submission.finish(Err(error), Timing::default());
     }
 }
 
@@ -58,7 +60,8 @@ impl Queue {
 
     /// Queues a submission that counts for so many bytes.
     pub(crate) fn push(&self, submission: Box<dyn Submission>, bytes: usize) {
-        let pending = Pending { submission, bytes, times_aside: 0 };
+        let submitted_ns = terrane_env::time::now_ns();
+        let pending = Pending { submission, bytes, times_aside: 0, submitted_ns };
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
         if before > 0 && before + bytes > QUEUED_BYTES_MAX {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);

@@ -70,7 +70,11 @@ impl fmt::Display for Packed {
 /// The outcome of applying an entry.
 pub(crate) enum Applied {
     /// It took effect; one answer per operation (none for entries without operations).
-    Answered(Answers),
+    Answered {
+        answers: Answers,
+        /// How long it and the entries applied together with it took.
+        apply_ns: u64,
+    },
     /// Its term or ordinal did not hold: it has no effect on any replica.
     Skipped,
 }

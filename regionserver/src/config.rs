@@ -48,8 +48,12 @@ pub struct ServerConfig {
     pub scan_idle: Duration,
     /// How long to look for a master before giving up.
     pub register_timeout: Duration,
+    /// Bytes of rows per second that bulk loads may send to this server, so that requests have room; 0: any number.
+    pub bulk_rate: u64,
     /// When regions are split for their load and merged.
     pub shape: ShapeLimits,
+    /// Requests that take longer are kept for `terrane admin slow`; zero: none.
+    pub slow_request: Duration,
     /// The feature levels of clusters that it works in: those of the build, unless a test has it behave as an older one.
     pub levels: Levels,
     /// The wall clock: the machine's, unless a test skews it.
@@ -76,7 +80,9 @@ impl Default for ServerConfig {
             intake: IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() },
             scan_idle: Duration::from_secs(30),
             register_timeout: Duration::from_secs(30),
+            bulk_rate: 256 << 20,
             shape: ShapeLimits::default(),
+            slow_request: Duration::from_millis(500),
             levels: Levels::BUILD,
             clock: WallClock::default(),
         }

@@ -13,14 +13,17 @@
 //! at region, epoch and state: what was checked before the read point could be older than it.
 
 mod answer;
+mod bulk;
 mod confirmation;
 mod request;
 mod session;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_env::net::Intake;
+use terrane_env::time::now_ns;
 use terrane_raft::ProposeError;
 use terrane_types::{Error, GroupId, RegionId, ServerId};
 use tokio_util::sync::CancellationToken;
@@ -28,8 +31,9 @@ use tokio_util::task::TaskTracker;
 
 pub use self::answer::{Answer, Mutated, RowFailure};
 use self::confirmation::{Grounds, is_by_schema};
-pub use self::request::{Body, DEADLINE_DEFAULT, Header, Mutation, Request};
+pub use self::request::{Body, Bulk, DEADLINE_DEFAULT, Header, Mutation, Request};
 pub use self::session::{Outgoing, Session, UNITS_MAX};
+pub use self::watch::Watch;
 use crate::addresses::Addresses;
 use crate::admission::{Admission, Admitted};
 pub use crate::consistency::{Consistency, ReadTime};
@@ -37,6 +41,9 @@ use crate::error_mapping::{not_leader, propose_error, stopping};
 use crate::evaluate::Columns;
 use crate::evaluate::prefetch::Prefetch;
 use crate::hosted::HostedRegion;
+use crate::loads::commit::Loads;
+pub use crate::loads::commit::{Commit, Committed};
+pub use crate::loads::runs::{Part, PartsHere};
 use crate::metrics::Metrics;
 use crate::operation::{Settle, WriteHeader};
 use crate::page_token::PageSeal;
@@ -52,6 +59,7 @@ pub use crate::region::write::ReceivedRow;
 use crate::region::{read, scan, write};
 use crate::replicas::Replicas;
 use crate::reply::{Applied, Reply};
+use crate::slow::SlowRequests;
 pub use crate::window::{ClientId, UnderWay};
 
 /// How long a caller with a newer epoch or schema than this replica's waits: the entry is on its way.
@@ -66,7 +74,9 @@ pub struct Edge {
     pub(crate) addresses: Arc<Addresses>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) slow: SlowRequests,
     pub(crate) prefetch: Prefetch,
+    pub(crate) loads: Arc<Loads>,
     pub(crate) page_seal: Arc<PageSeal>,
     /// How long a block of a scan's stream waits for its reader before the stream ends.
     pub(crate) scan_idle: Duration,
@@ -84,12 +94,13 @@ pub struct Edge {
 
 impl Edge {
     /// Checks a write and hands it to the log; `done` receives the outcome, at once if the write is refused here for another
-    /// reason than its table's schema.
-    pub fn mutate<D>(self: &Arc<Self>, header: &Header, mutation: Mutation, done: D)
+    /// reason than its table's schema. The write arrived at `arrived_ns` of the monotonic clock.
+    pub fn mutate<D>(self: &Arc<Self>, header: &Header, mutation: Mutation, arrived_ns: u64, done: D)
     where
         D: FnOnce(Result<Mutated, Error>) + Send + 'static,
     {
         let count = mutation.rows.len();
+        let mut watch = Watch::write(header, &mutation.rows, arrived_ns);
         match self.prepare(header, mutation) {
             Err(Refused { error, grounds }) => {
                 self.metrics.refused.inc();
@@ -101,7 +112,8 @@ impl Edge {
             Ok(Prepared { write: Some((write, admitted)), errors, places, group, grounds }) => {
                 let edge = self.clone();
                 let id = group.id();
-                group.submit(Proposal::Write(write), move |outcome| {
+                watch.begins(self, 0);
+                group.submit_timed(Proposal::Write(write), move |outcome, timing| {
                     if outcome.is_err() && terrane_env::planted!("a failed write keeps its admission") {
                         std::mem::forget(admitted);
                     } else {
@@ -109,6 +121,8 @@ impl Edge {
                     }
                     let applied = count - errors.len();
                     let outcome = edge.outcome(id, outcome, applied);
+                    watch.logged(timing);
+                    watch.ended(&edge, outcome.as_ref().err());
                     edge.answer(outcome.map(|applied| Mutated::join(errors, &places, applied)), grounds, done);
                 });
             }
@@ -265,12 +279,16 @@ impl Edge {
         consistency: Consistency,
         deadline: Duration,
     ) -> Result<ReadTime, Error> {
-        consistency.read_point(group, &self.addresses, deadline).await
+        let began_ns = now_ns();
+        let point = consistency.read_point(group, &self.addresses, deadline).await;
+        self.metrics.latencies.read_point.observe_ns(now_ns().saturating_sub(began_ns));
+        point
     }
 
     /// Rows by key. The caller has taken a read point since the request came in.
     pub fn get(&self, header: &Header, request: &GetRequest, now_ms: i64) -> Result<Got, Error> {
         let hosted = self.find_region(header)?;
+        hosted.check_enabled()?;
         let got = read::get(&hosted, request, now_ms)?;
         let rows = request.rows.len() as u64;
         self.metrics.rows_got.inc_by(rows);
@@ -288,6 +306,7 @@ impl Edge {
         now_ms: i64,
     ) -> Result<Begun, Error> {
         let hosted = self.find_region(header)?;
+        hosted.check_enabled()?;
         let begun = scan::begin(&hosted, request, cursor, now_ms)?;
         if let Begun::Done(block) = &begun {
             self.metrics.rows_scanned.inc_by(block.row_count);
@@ -312,10 +331,15 @@ impl Edge {
         cursor: Cursor,
         now_ms: i64,
     ) -> Result<Block, Error> {
-        match self.begin_scan(header, request, cursor, now_ms)? {
-            Begun::Done(block) => Ok(*block),
-            Begun::Rest(rest) => self.end_scan(*rest).await,
-        }
+        let mut watch = Watch::scan(header, request, now_ns());
+        watch.begins(self, 0);
+        let block = match self.begin_scan(header, request, cursor, now_ms) {
+            Ok(Begun::Done(block)) => Ok(*block),
+            Ok(Begun::Rest(rest)) => self.end_scan(*rest).await,
+            Err(error) => Err(error),
+        };
+        watch.ended(self, block.as_ref().err());
+        block
     }
 }
 

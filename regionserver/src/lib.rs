@@ -23,6 +23,7 @@ mod description;
 pub mod edge;
 mod error_mapping;
 mod evaluate;
+mod fetching;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -32,6 +33,7 @@ mod hosted;
 mod identity;
 mod joining;
 mod leadership;
+mod loads;
 mod maintenance;
 mod masters;
 mod membership;
@@ -54,6 +56,7 @@ mod server;
 mod service;
 mod shape_limits;
 mod signals;
+mod slow;
 mod start_error;
 mod versions;
 mod window;

@@ -1,9 +1,10 @@
-//! The metrics of a region server, each with a help text, in one registry per server.
+//! The metrics of a region server, in one registry per server. What each of them means is in `terrane_metrics::list`.
 //!
-//! Names follow the usual rules: base units in the name, and `_total` for what only grows (the exposition adds it to
-//! counters). Counts kept elsewhere, by the engine and the log, are copied over with each report to the master.
+//! Counts kept elsewhere, by the engine and the log, are copied over with each report to the master.
 
-use std::collections::BTreeSet;
+mod tables;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,6 +16,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use terrane_engine::FamilyReadCounts;
 use terrane_env::budget::Usage;
+use terrane_metrics::list::server as list;
+use terrane_metrics::{Description, Histogram, Histograms, OTHER_TABLES, register_build};
+use terrane_proto::versions::BUILD;
+use terrane_types::versions::Levels;
+
+use self::tables::NamedTables;
+pub use self::tables::{TableCounts, Tables};
 
 /// The column family a metric is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
@@ -37,12 +45,20 @@ pub struct FamilyReads {
 }
 
 impl FamilyReads {
-    /// Publishes these counts and drops families that are not among them.
-    pub fn publish(&self, counts: Vec<(FamilyLabels, FamilyReadCounts)>) {
+    /// Publishes these counts and drops families that are not among them. Those of tables beyond the bound are added up,
+    /// all their families together.
+    pub fn publish(&self, named: &mut NamedTables, all: Vec<(FamilyLabels, FamilyReadCounts)>) {
+        let mut counts: BTreeMap<FamilyLabels, FamilyReadCounts> = BTreeMap::new();
+        for (labels, count) in all {
+            let table = named.label(&labels.table);
+            let is_named = table == labels.table;
+            let family = if is_named { labels.family } else { OTHER_TABLES.to_owned() };
+            add(counts.entry(FamilyLabels { table, family }).or_default(), &count);
+        }
         let mut shown = self.shown.lock();
-        let now: BTreeSet<FamilyLabels> = counts.iter().map(|(labels, _)| labels.clone()).collect();
+        let now: BTreeSet<FamilyLabels> = counts.keys().cloned().collect();
         for gone in shown.difference(&now) {
-            self.each().iter().for_each(|(_, _, family)| {
+            self.each().iter().for_each(|(_, family)| {
                 family.remove(gone);
             });
         }
@@ -57,19 +73,23 @@ impl FamilyReads {
         *shown = now;
     }
 
-    fn each(&self) -> [(&'static str, &'static str, &Family<FamilyLabels, Counter>); 5] {
+    fn each(&self) -> [(&'static Description, &Family<FamilyLabels, Counter>); 5] {
         [
-            ("block_cache_hits", "Blocks that reads found in the block cache", &self.cache_hits),
-            ("block_cache_misses", "Blocks that reads fetched from disk", &self.cache_misses),
-            ("block_read_bytes", "Bytes of the blocks that reads fetched from disk", &self.read_bytes),
-            ("bloom_negatives", "Store files that bloom filters let reads skip", &self.bloom_negatives),
-            (
-                "bloom_false_positives",
-                "Store files that reads searched because of a bloom filter, and that did not hold the row",
-                &self.bloom_false_positives,
-            ),
+            (&list::CACHE_HITS, &self.cache_hits),
+            (&list::CACHE_MISSES, &self.cache_misses),
+            (&list::BLOCK_READ_BYTES, &self.read_bytes),
+            (&list::BLOOM_NEGATIVES, &self.bloom_negatives),
+            (&list::BLOOM_FALSE_POSITIVES, &self.bloom_false_positives),
         ]
     }
+}
+
+fn add(sum: &mut FamilyReadCounts, more: &FamilyReadCounts) {
+    sum.hits += more.hits;
+    sum.misses += more.misses;
+    sum.read_bytes += more.read_bytes;
+    sum.filtered += more.filtered;
+    sum.false_positives += more.false_positives;
 }
 
 /// The limited resource a metric is about.
@@ -105,15 +125,76 @@ impl Resources {
 
     fn register(&self, registry: &mut Registry) {
         let gauges = [
-            ("resource_used", "Present usage of a limited resource, in bytes or units", &self.used),
-            ("resource_peak", "Highest usage of a limited resource since the start", &self.peak),
-            ("resource_limit", "Limit of a resource", &self.limit),
+            (&list::RESOURCE_USED, &self.used),
+            (&list::RESOURCE_PEAK, &self.peak),
+            (&list::RESOURCE_LIMIT, &self.limit),
         ];
-        for (name, help, family) in gauges {
-            registry.register(name, help, family.clone());
+        gauges.into_iter().for_each(|(described, family)| described.register(registry, family.clone()));
+        list::RESOURCE_REJECTIONS.register(registry, self.rejections.clone());
+    }
+}
+
+/// What a request of a client asks for, as far as latencies are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Get,
+    /// One block of a scan.
+    Scan,
+    Write,
+    /// A step of a bulk load.
+    Bulk,
+}
+
+impl Operation {
+    /// Their names, in the order of the variants.
+    pub const NAMES: [&'static str; 4] = ["get", "scan", "write", "bulk"];
+
+    pub fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// Latencies of requests and of the stages that this crate sees; the log's are in [`terrane_raft::Metrics`].
+pub struct Latencies {
+    requests: Histograms<4>,
+    edge: Histograms<4>,
+    read: Histograms<2>,
+    pub read_point: Histogram,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let [get, scan, ..] = Operation::NAMES;
+        Self {
+            requests: Histograms::new("operation", Operation::NAMES),
+            edge: Histograms::new("operation", Operation::NAMES),
+            read: Histograms::new("operation", [get, scan]),
+            read_point: Histogram::default(),
         }
-        let help = "Requests rejected because a resource was at its limit";
-        registry.register("resource_rejections", help, self.rejections.clone());
+    }
+}
+
+impl Latencies {
+    /// A request was answered.
+    pub fn request(&self, operation: Operation, ns: u64) {
+        self.requests.observe_ns(operation as usize, ns);
+    }
+
+    /// A request's work began so long after its arrival.
+    pub fn edge(&self, operation: Operation, ns: u64) {
+        self.edge.observe_ns(operation as usize, ns);
+    }
+
+    /// The engine took so long for a get or a block of a scan.
+    pub fn read(&self, operation: Operation, ns: u64) {
+        self.read.observe_ns(operation as usize, ns);
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        list::REQUESTS.register(registry, self.requests.clone());
+        list::EDGE.register(registry, self.edge.clone());
+        list::READ.register(registry, self.read.clone());
+        list::READ_POINT.register(registry, self.read_point.clone());
     }
 }
 
@@ -128,6 +209,9 @@ pub struct Metrics {
     pub splits: Counter,
     pub merges: Counter,
     pub regions_adopted: Counter,
+    pub loads: Counter,
+    pub load_bytes: Counter,
+    pub load_rows: Counter,
     pub damaged_replicas: Counter,
     pub regions: Gauge,
     pub groups_led: Gauge,
@@ -144,20 +228,29 @@ pub struct Metrics {
     /// The feature level of the cluster, as this server knows it.
     pub feature_level: Gauge,
     pub family_reads: FamilyReads,
+    pub tables: Tables,
     pub resources: Resources,
+    pub latencies: Latencies,
+    pub slow_requests: Counter,
+    /// The metrics of the log groups.
+    pub raft: Arc<terrane_raft::Metrics>,
 }
 
 impl Metrics {
     /// The metrics and the registry that exposes them.
     pub fn registered() -> (Arc<Self>, Arc<Registry>) {
         let metrics = Self::default();
-        let mut registry = Registry::with_prefix("terrane_server");
+        let mut registry = Registry::default();
         metrics.register_counters(&mut registry);
         metrics.register_gauges(&mut registry);
-        for (name, help, family) in metrics.family_reads.each() {
-            registry.register(name, help, family.clone());
+        metrics.latencies.register(&mut registry);
+        for (described, family) in metrics.family_reads.each() {
+            described.register(&mut registry, family.clone());
         }
+        metrics.tables.register(&mut registry);
         metrics.resources.register(&mut registry);
+        metrics.raft.register(&mut registry);
+        register_build(&mut registry, BUILD, Levels::BUILD.newest);
         (Arc::new(metrics), Arc::new(registry))
     }
 
@@ -181,41 +274,40 @@ impl Metrics {
 
     fn register_counters(&self, registry: &mut Registry) {
         let counters = [
-            ("rows_written", "Row mutations that this server acknowledged as a leader", &self.rows_written),
-            ("rows_got", "Rows requested by gets", &self.rows_got),
-            ("rows_scanned", "Rows returned or counted by scans", &self.rows_scanned),
-            ("request_errors", "Requests answered with an error", &self.refused),
-            ("flushes", "Flushes of regions that ended", &self.flushes),
-            ("splits", "Splits of regions applied", &self.splits),
-            ("merges", "Merges of neighbouring regions applied", &self.merges),
-            ("regions_adopted", "Regions taken in from other groups", &self.regions_adopted),
-            ("damaged_replicas", "Replicas with damaged files that left this server", &self.damaged_replicas),
-            ("log_syncs", "Syncs of the shared log", &self.log_syncs),
-            ("compactions", "Compactions that ended", &self.compactions),
-            ("compaction_read_bytes", "Bytes read by compactions", &self.compaction_read_bytes),
-            ("compaction_written_bytes", "Bytes written by compactions", &self.compaction_written_bytes),
+            (&list::ROWS_WRITTEN, &self.rows_written),
+            (&list::ROWS_GOT, &self.rows_got),
+            (&list::ROWS_SCANNED, &self.rows_scanned),
+            (&list::REQUEST_ERRORS, &self.refused),
+            (&list::SLOW, &self.slow_requests),
+            (&list::FLUSHES, &self.flushes),
+            (&list::SPLITS, &self.splits),
+            (&list::MERGES, &self.merges),
+            (&list::REGIONS_ADOPTED, &self.regions_adopted),
+            (&list::LOADS, &self.loads),
+            (&list::LOAD_BYTES, &self.load_bytes),
+            (&list::LOAD_ROWS, &self.load_rows),
+            (&list::DAMAGED_REPLICAS, &self.damaged_replicas),
+            (&list::LOG_SYNCS, &self.log_syncs),
+            (&list::COMPACTIONS, &self.compactions),
+            (&list::COMPACTION_READ, &self.compaction_read_bytes),
+            (&list::COMPACTION_WRITTEN, &self.compaction_written_bytes),
         ];
-        for (name, help, counter) in counters {
-            registry.register(name, help, counter.clone());
-        }
+        counters.into_iter().for_each(|(described, counter)| described.register(registry, counter.clone()));
     }
 
     fn register_gauges(&self, registry: &mut Registry) {
         let gauges = [
-            ("regions", "Regions with a replica on this server", &self.regions),
-            ("groups_led", "Log groups that this server leads", &self.groups_led),
-            ("memtable_bytes", "Bytes of cells in memory that are not flushed yet", &self.memtable_bytes),
-            ("log_bytes", "Bytes of the shared log on disk", &self.log_bytes),
-            ("writes_in_flight", "Writes proposed and not yet answered", &self.writes_in_flight),
-            ("block_cache_bytes", "Bytes of blocks in the block cache", &self.block_cache_bytes),
-            ("compaction_pending_bytes", "Bytes waiting to be compacted", &self.compaction_pending_bytes),
-            ("feature_level", "Feature level of the cluster, as this server knows it", &self.feature_level),
+            (&list::REGIONS, &self.regions),
+            (&list::GROUPS_LED, &self.groups_led),
+            (&list::MEMTABLE_BYTES, &self.memtable_bytes),
+            (&list::LOG_BYTES, &self.log_bytes),
+            (&list::WRITES_IN_FLIGHT, &self.writes_in_flight),
+            (&list::BLOCK_CACHE_BYTES, &self.block_cache_bytes),
+            (&list::COMPACTION_PENDING, &self.compaction_pending_bytes),
+            (&list::FEATURE_LEVEL, &self.feature_level),
         ];
-        for (name, help, gauge) in gauges {
-            registry.register(name, help, gauge.clone());
-        }
-        let help = "How hard writes are held back: 0 is not at all, at 1 they are rejected";
-        registry.register("write_pressure_ratio", help, self.write_pressure.clone());
+        gauges.into_iter().for_each(|(described, gauge)| described.register(registry, gauge.clone()));
+        list::WRITE_PRESSURE.register(registry, self.write_pressure.clone());
     }
 }
 
@@ -230,6 +322,8 @@ fn saturating(number: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use terrane_metrics::TABLES_MAX;
+
     use super::*;
 
     #[test]
@@ -237,11 +331,28 @@ mod tests {
         let (metrics, registry) = Metrics::registered();
         let labels = |family: &str| FamilyLabels { table: "t".to_owned(), family: family.to_owned() };
         let counts = FamilyReadCounts { hits: 7, ..FamilyReadCounts::default() };
-        metrics.family_reads.publish(vec![(labels("f"), counts), (labels("g"), counts)]);
-        metrics.family_reads.publish(vec![(labels("g"), counts)]);
+        let mut named = NamedTables::default();
+        metrics.family_reads.publish(&mut named, vec![(labels("f"), counts), (labels("g"), counts)]);
+        metrics.family_reads.publish(&mut named, vec![(labels("g"), counts)]);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         assert!(text.contains(r#"terrane_server_block_cache_hits_total{table="t",family="g"} 7"#), "{text}");
         assert!(!text.contains(r#"family="f""#), "{text}");
+    }
+
+    #[test]
+    fn reads_of_tables_beyond_the_bound_are_added_up() {
+        let (metrics, registry) = Metrics::registered();
+        let counts = FamilyReadCounts { hits: 1, ..FamilyReadCounts::default() };
+        let labels =
+            |table: usize, family: &str| FamilyLabels { table: format!("t{table}"), family: family.to_owned() };
+        let tables = TABLES_MAX + 3;
+        let all = (0..tables).flat_map(|table| [(labels(table, "f"), counts), (labels(table, "g"), counts)]);
+        metrics.family_reads.publish(&mut NamedTables::default(), all.collect());
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(text.contains(r#"terrane_server_block_cache_hits_total{table="other",family="other"} 6"#), "{text}");
+        let series = text.lines().filter(|line| line.starts_with("terrane_server_block_cache_hits_total")).count();
+        assert_eq!(series, 2 * TABLES_MAX + 1);
     }
 }

@@ -20,6 +20,10 @@
 //! Depart       = move u64 | descriptor u32-length
 //! Adopt        = move u64 | source server u64 | its boot u64 | contents u32-length
 //! Refuse       = move u64
+//! Load         = region u64 | epoch u64 | schema version u64 | client id [16] | lowest unsettled u64
+//!              | operations u32 | operation u64 ... | first try u64 | staging [16] | source server u64
+//!              | files u32 | file ...
+//! file         = family u16-length | number u64 | bytes u64 | crc32c u32
 //! ```
 //!
 //! Format 1 had neither the flags of a Write nor results; it is still read. The rows of a Write are read one by one and
@@ -27,6 +31,7 @@
 //!
 //! What is proposed to a group are values ([`crate::proposal`]); these bytes come into being when the leader packs them.
 
+mod load;
 mod moves;
 mod result;
 mod write;
@@ -35,6 +40,7 @@ use bytes::Bytes;
 use terrane_types::versions::FormatVersions;
 use terrane_types::{RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
+pub use self::load::{Load, LoadedFile, StagingId};
 pub use self::moves::{Adopt, Depart, Destination, Freeze, Refuse, Source, Unfreeze};
 pub use self::result::{ResultKind, RowResult};
 pub use self::write::{LoggedRow, LoggedWrite, ROW_HEADER_BYTES, WRITE_HEADER_BYTES, WriteEncoder, WriteHeader};
@@ -70,6 +76,7 @@ pub enum Operation {
     Depart(Depart),
     Adopt(Adopt),
     Refuse(Refuse),
+    Load(Load),
 }
 
 /// The operation numbers that a client no longer waits for, for the window of one region.
@@ -129,6 +136,7 @@ impl Operation {
             moves::DEPART => Depart::decode(reader).map(Self::Depart),
             moves::ADOPT => Adopt::decode(reader).map(Self::Adopt),
             moves::REFUSE => Refuse::decode(reader).map(Self::Refuse),
+            load::LOAD => Load::read(reader).map(Self::Load),
             _ => Err(Malformed("the operation's kind is not known to this build")),
         }
     }

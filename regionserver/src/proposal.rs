@@ -17,8 +17,8 @@ use terrane_types::mutation::checks::MutationParts;
 use terrane_types::{ColumnTest, Condition, PackedCells, ReadModifyWrite, Returns};
 
 use crate::operation::{
-    Adopt, ChangeTables, Depart, Freeze, Merge, ROW_HEADER_BYTES, Refuse, Settle, Split, Unfreeze, WRITE_HEADER_BYTES,
-    WriteHeader,
+    Adopt, ChangeTables, Depart, Freeze, Load, Merge, ROW_HEADER_BYTES, Refuse, Settle, Split, Unfreeze,
+    WRITE_HEADER_BYTES, WriteHeader,
 };
 use crate::reply::Reply;
 
@@ -44,6 +44,11 @@ pub enum Proposal {
         least_stamp: u64,
     },
     Refuse(Refuse),
+    /// Waits until the entry's stamp is at least the time of its cells: a delete that follows hides them.
+    Load {
+        load: Load,
+        least_stamp: u64,
+    },
     /// Changes nothing but the log time.
     Tick,
 }
@@ -65,6 +70,7 @@ impl terrane_raft::Proposal for Proposal {
             Self::Unfreeze(_) | Self::Refuse(_) => 64,
             Self::Depart(depart) => 128 + depart.adopted.range.start.len() + depart.adopted.range.end.len(),
             Self::Adopt { adopt, .. } => 64 + adopt.contents.len(),
+            Self::Load { load, .. } => load.encoded_len(),
             Self::Tick => 2,
         }
     }

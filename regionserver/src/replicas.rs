@@ -54,7 +54,6 @@ impl Replicas {
         };
         check_epoch(&hosted.state().descriptor, table, epoch)?;
         hosted.check_resting()?;
-        hosted.check_enabled()?;
         Ok(hosted)
     }
 

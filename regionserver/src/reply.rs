@@ -42,6 +42,8 @@ pub enum Reply {
     Merged { region: RegionDescriptor },
     /// The group has adopted the region of a move, now or before.
     Adopted,
+    /// The record of the operation's number is gone: it may have been applied before, and was not applied now.
+    Forgotten,
     /// The group has refused a move.
     Refused { why: String },
 }
@@ -60,6 +62,7 @@ impl Reply {
                 Ok(Applied { stamp, rows: results.into_iter().map(row).collect() })
             }
             Self::Split { .. } | Self::Merged { .. } | Self::Adopted => Ok(Applied::default()),
+            Self::Forgotten => Err(Error::Uncertain { not_tried: true }),
             Self::Moving { region } => Err(Error::Moving { region, retry_after: MOVING_RETRY }),
             Self::Stale { region, current } => Err(Error::StaleEpoch { region, current }),
             Self::SchemaChanged { table, version } => Err(Error::SchemaChanged { table, version }),

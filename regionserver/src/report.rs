@@ -29,7 +29,7 @@ use crate::leadership::NewestLeadership;
 use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, page_keys, recovered};
 use crate::membership;
 use crate::mending::Mending;
-use crate::metrics::{FamilyLabels, Metrics};
+use crate::metrics::{FamilyLabels, Metrics, TableCounts};
 use crate::operation::ChangeTables;
 use crate::orphans::Orphans;
 use crate::page_token::PageSeal;
@@ -249,6 +249,7 @@ impl Reporter {
             }
         }
         self.metrics.groups_led.set(led);
+        self.host.publish_metrics();
         self.publish_sizes();
         let resources = self.budgets.usage();
         self.metrics.resources.publish(&resources);
@@ -285,21 +286,22 @@ impl Reporter {
         }
     }
 
-    /// Publishes the engine's counts of reads under the tables' names, without tables that are no longer here.
+    /// Publishes what regions and engine have counted under the tables' names, without tables that are no longer here.
     fn publish_reads(&self) {
-        let tables: BTreeMap<TableId, String> = self
-            .replicas
-            .regions
-            .all()
-            .iter()
-            .map(|hosted| hosted.state())
-            .map(|state| (state.descriptor.table, state.schema.name.to_string()))
-            .collect();
+        let mut tables: BTreeMap<TableId, String> = BTreeMap::new();
+        let mut regions = Vec::new();
+        for hosted in self.replicas.regions.all() {
+            let state = hosted.state();
+            let table = tables.entry(state.descriptor.table).or_insert_with(|| state.schema.name.to_string()).clone();
+            let (region, group, requested) = (hosted.region, hosted.group, hosted.load.total());
+            regions.push(TableCounts { table, region, group, requested, bytes: hosted.engine.size_bytes() });
+        }
         let named = |(table, family, counts): (TableId, FamilyName, FamilyReadCounts)| {
             let table = tables.get(&table)?.clone();
             Some((FamilyLabels { table, family: family.to_string() }, counts))
         };
-        self.metrics.family_reads.publish(self.engine.family_reads().into_iter().filter_map(named).collect());
+        let reads = self.engine.family_reads().into_iter().filter_map(named).collect();
+        self.metrics.tables.publish(&regions, |named| self.metrics.family_reads.publish(named, reads));
     }
 
     fn publish_sizes(&self) {

@@ -45,6 +45,9 @@ use crate::health::HealthIssues;
 use crate::identity::Identity;
 use crate::joining::{self, Joining};
 use crate::leadership::NewestLeadership;
+use crate::loads::commit::{Loads, UnderWay};
+use crate::loads::files::LoadFiles;
+use crate::loads::runs::Runs;
 use crate::maintenance::Maintenance;
 use crate::masters::{Masters, REPORT_INTERVAL, Registered};
 use crate::membership::{self, Membership};
@@ -61,7 +64,9 @@ use crate::replicas::Replicas;
 use crate::report::Reporter;
 use crate::service::admin::AdminService;
 use crate::service::data::DataService;
+use crate::service::diagnostics::DiagnosticsService;
 use crate::signals::Signals;
+use crate::slow::SlowRequests;
 use crate::start_error::StartError;
 use crate::versions::ClusterLevel;
 
@@ -104,6 +109,7 @@ pub struct RegionServer {
 struct Machines {
     engine: Arc<Engine>,
     arrivals: Arc<Arrivals>,
+    load_files: Arc<LoadFiles>,
     replicas: Arc<Replicas>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
@@ -119,7 +125,7 @@ impl Factory for Machines {
             self.replicas.regions.clone(),
             self.signals.clone(),
             self.metrics.clone(),
-            self.arrivals.clone(),
+            (self.arrivals.clone(), self.load_files.clone()),
         );
         let machine = machine.unwrap_or_else(|error| {
             terrane_env::task::abort_process(&format!("{error}; start the build that wrote this directory"))
@@ -175,6 +181,7 @@ impl RegionServer {
         parts.intake.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let stop = CancellationToken::new();
         let arrivals = Arrivals::new(engine.clone(), stop.clone());
+        let load_files = LoadFiles::new(&engine, stop.clone());
         let description = Description {
             address: advertised.clone(),
             console: config.console.clone().unwrap_or_default(),
@@ -183,12 +190,15 @@ impl RegionServer {
         };
         // Before any of its replicas may stand for election.
         let recovered = joined.registered.iter().flat_map(|registered| registered.recovered.iter().copied()).collect();
-        let host = open_host(&config, identity, (advertised, recovered), &engine, &arrivals, &parts).await?;
+        let host =
+            open_host(&config, identity, (advertised, recovered), &engine, (&arrivals, &load_files), &parts).await?;
         membership::remove_leftovers(&engine, &host).await.map_err(StartError::Engine)?;
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
-        let edge = parts.edge(identity, &host, &config);
+        let peers = Arc::new(Peers::new(identity, parts.addresses.clone()));
+        let loads = parts.loads(&peers, load_files, (&host, &engine), (&joined.level, &stop), config.bulk_rate);
+        let edge = parts.edge(identity, &host, &config, loads.clone());
         let stop_serving = CancellationToken::new();
-        let departures = parts.departures(identity, &host, &engine, arrivals, &joined.level, &stop);
+        let departures = parts.departures(peers, &host, &engine, arrivals, &joined.level, &stop);
         let membership = Arc::new(Membership {
             edge: edge.clone(),
             engine: engine.clone(),
@@ -217,6 +227,7 @@ impl RegionServer {
             terrane_env::task::spawn_named("removals", membership.retry_removals(stop.clone())),
             terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
             terrane_env::task::spawn_named("moves", departures.watch()),
+            terrane_env::task::spawn_named("loads", loads.watch()),
             terrane_env::task::spawn_named("orphans", orphans.watch(stop.clone())),
         ];
         let ends = [&edge.closing, &edge.ended, &stop, &stop_serving].map(|token| token.clone().drop_guard());
@@ -350,14 +361,22 @@ struct Parts {
 }
 
 impl Parts {
-    fn edge(&self, identity: HelloIdentity, host: &Arc<GroupHost>, config: &ServerConfig) -> Arc<Edge> {
+    fn edge(
+        &self,
+        identity: HelloIdentity,
+        host: &Arc<GroupHost>,
+        config: &ServerConfig,
+        loads: Arc<Loads>,
+    ) -> Arc<Edge> {
         Arc::new(Edge {
+            loads,
             server: identity.server,
             replicas: self.replicas.clone(),
             host: host.clone(),
             addresses: self.addresses.clone(),
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
+            slow: SlowRequests::new(config.slow_request),
             prefetch: Prefetch::default(),
             intake: self.intake.clone(),
             scan_idle: config.scan_idle,
@@ -369,16 +388,40 @@ impl Parts {
         })
     }
 
+    fn loads(
+        &self,
+        peers: &Arc<Peers>,
+        files: Arc<LoadFiles>,
+        (host, engine): (&Arc<GroupHost>, &Arc<Engine>),
+        (level, stop): (&Arc<ClusterLevel>, &CancellationToken),
+        bytes_per_second: u64,
+    ) -> Arc<Loads> {
+        files.connect(peers.clone(), host);
+        let runs = Runs::new(files.clone(), self.admission.clone(), self.metrics.clone(), bytes_per_second);
+        self.budgets.add(runs.budget().clone());
+        Arc::new(Loads {
+            runs,
+            files,
+            engine: engine.clone(),
+            host: host.clone(),
+            replicas: self.replicas.clone(),
+            addresses: self.addresses.clone(),
+            peers: peers.clone(),
+            level: level.clone(),
+            stop: stop.clone(),
+            under_way: UnderWay::default(),
+        })
+    }
+
     fn departures(
         &self,
-        identity: HelloIdentity,
+        peers: Arc<Peers>,
         host: &Arc<GroupHost>,
         engine: &Arc<Engine>,
         arrivals: Arc<Arrivals>,
         level: &Arc<ClusterLevel>,
         stop: &CancellationToken,
     ) -> Arc<Departures> {
-        let peers = Arc::new(Peers::new(identity, self.addresses.clone()));
         let departures = Arc::new(Departures {
             engine: engine.clone(),
             host: host.clone(),
@@ -484,7 +527,7 @@ async fn open_host(
     identity: HelloIdentity,
     (advertised, recovered): (String, BTreeMap<GroupId, u64>),
     engine: &Arc<Engine>,
-    arrivals: &Arc<Arrivals>,
+    (arrivals, load_files): (&Arc<Arrivals>, &Arc<LoadFiles>),
     parts: &Parts,
 ) -> Result<Arc<GroupHost>, StartError> {
     let mut host_config =
@@ -492,6 +535,7 @@ async fn open_host(
     (host_config.advertised, host_config.addresses) = (advertised, parts.addresses.clone());
     host_config.wall = config.clock.clone();
     host_config.recovered = recovered;
+    host_config.metrics = parts.metrics.raft.clone();
     host_config.log = LogConfig {
         segment_bytes: config.segment_bytes,
         cache_bytes: config.log_cache_bytes,
@@ -501,6 +545,7 @@ async fn open_host(
     let machines = Machines {
         engine: engine.clone(),
         arrivals: arrivals.clone(),
+        load_files: load_files.clone(),
         replicas: parts.replicas.clone(),
         signals: parts.signals.clone(),
         metrics: parts.metrics.clone(),
@@ -516,6 +561,7 @@ async fn serve(
     listener: Listener,
     stop: CancellationToken,
 ) -> Result<JoinHandle<()>, StartError> {
+    let admin_identity = admin.identity;
     let data = v1::data_server::DataServer::new(DataService { identity: admin.identity, edge: edge.clone() })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
@@ -526,6 +572,8 @@ async fn serve(
         let admitted = newest.admit(leadership::of(request.metadata()));
         admitted.map(|()| request).map_err(|refused| error::status(&refused))
     });
+    let diagnostics = DiagnosticsService { identity: admin_identity, edge: edge.clone() };
+    let diagnostics = v1::diagnostics_server::DiagnosticsServer::new(diagnostics);
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<v1::data_server::DataServer<DataService>>().await;
     let reflection = terrane_proto::reflection().map_err(|error| StartError::Reflection(error.to_string()))?;
@@ -533,6 +581,7 @@ async fn serve(
         .add_service(health)
         .add_service(reflection)
         .add_service(data)
+        .add_service(diagnostics)
         .add_service(admin)
         .add_service(host.peer_service());
     let incoming = listener.incoming(&edge.intake);
@@ -565,7 +614,7 @@ async fn flush_all(replicas: &Replicas, progress: &mut (impl FnMut(FlushProgress
     let total = regions.len();
     let flush = |(machine, region): (Arc<GroupMachine>, _)| async move {
         if let Err(error) = machine.flush(region).await {
-            tracing::error!(%region, %error, "cannot flush the region; its writes are in the log");
+            tracing::warn!(%region, %error, "cannot flush the region; its writes are in the log");
         }
     };
     let mut flushed = 0;
@@ -578,7 +627,7 @@ async fn flush_all(replicas: &Replicas, progress: &mut (impl FnMut(FlushProgress
         if machine.is_dirty()
             && let Err(error) = machine.record().await
         {
-            tracing::error!(group = %machine.group(), %error, "cannot record the group's state; it is in the log");
+            tracing::warn!(group = %machine.group(), %error, "cannot record the group's state; it is in the log");
         }
     }
 }

@@ -4,6 +4,7 @@
 pub mod admin;
 pub mod data;
 mod decode;
+pub mod diagnostics;
 mod encode;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

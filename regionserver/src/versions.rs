@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use terrane_env::task::run_io;
 use terrane_proto::{v1, versions};
 use terrane_types::Error;
-use terrane_types::versions::{FormatVersions, LEVEL_OF_MOVES, Levels};
+use terrane_types::versions::{FormatVersions, LEVEL_OF_LOADS, LEVEL_OF_MOVES, Levels};
 use tokio::sync::watch;
 
 use crate::identity::Identity;
@@ -99,6 +99,20 @@ impl ClusterLevel {
         let message = format!(
             "this server knows its cluster at feature level {level}, and moves of regions need {LEVEL_OF_MOVES}"
         );
+        Err(Error::Unavailable { message, retry_after: REPORT_INTERVAL })
+    }
+
+    /// Refuses a bulk load before every server knows loads: one that does not could not read the entry.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] with the two levels.
+    pub fn check_loads(&self) -> Result<(), Error> {
+        let level = self.level();
+        if level >= LEVEL_OF_LOADS {
+            return Ok(());
+        }
+        let message =
+            format!("this server knows its cluster at feature level {level}, and bulk loads need {LEVEL_OF_LOADS}");
         Err(Error::Unavailable { message, retry_after: REPORT_INTERVAL })
     }
 }

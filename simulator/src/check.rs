@@ -6,6 +6,7 @@ pub mod families;
 pub mod held;
 pub mod ledger;
 pub mod linked;
+pub mod loaded;
 pub mod meta;
 pub mod presence;
 pub mod registers;

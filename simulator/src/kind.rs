@@ -23,13 +23,15 @@ pub enum Kind {
     Wide,
     /// Alter, create and drop tables while others use them.
     Schema,
+    /// Load rows in bulk, and delete some of them.
+    Loads,
     /// Misuse the cluster in every way, beside normal clients.
     Hostile,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Rows,
         Kind::Counters,
         Kind::Scans,
@@ -40,6 +42,7 @@ impl Kind {
         Kind::Ttl,
         Kind::Wide,
         Kind::Schema,
+        Kind::Loads,
         Kind::Hostile,
     ];
 
@@ -57,6 +60,7 @@ impl Kind {
             Kind::Ttl => "ttl",
             Kind::Wide => "wide",
             Kind::Schema => "schema",
+            Kind::Loads => "loads",
             Kind::Hostile => "hostile",
         }
     }

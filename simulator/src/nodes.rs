@@ -191,7 +191,16 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
     let is_former = levels(boot, &context.plan) != Levels::BUILD;
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     context.state.serves(host);
+    let refused = server.refused();
     loop {
+        // It started while no master answered, and learned only then that its build is too old: the process ends.
+        let why = refused.borrow().clone();
+        if let Some(why) = why.filter(|_| falls_back(boot, &context.plan)) {
+            drop(server);
+            context.state.may_exit(host);
+            context.state.exit(host, format!("is refused: {why}"));
+            return std::future::pending().await;
+        }
         let numbers = numbers::read(&server.registry());
         context.watch.check_resources(host, &numbers, &context.state);
         if is_former && numbers.get(ADOPTED).is_some_and(|adopted| *adopted > 0.0) {

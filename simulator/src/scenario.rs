@@ -11,6 +11,8 @@ pub mod hostile;
 #[cfg(feature = "sim")]
 pub mod list;
 #[cfg(feature = "sim")]
+pub mod loads;
+#[cfg(feature = "sim")]
 mod maintenance;
 #[cfg(feature = "sim")]
 mod places;
@@ -51,6 +53,7 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
         Kind::Ttl => Box::new(ttl::Ttl::default()),
         Kind::Wide => Box::new(wide::Wide::default()),
         Kind::Schema => Box::new(schema::Schema::default()),
+        Kind::Loads => Box::new(loads::Loads::default()),
         Kind::Hostile => Box::new(hostile::Hostile::default()),
     }
 }

@@ -6,16 +6,19 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
+use prometheus_client::registry::Registry;
 use terrane_client::{Client, ClientBuilder};
 use terrane_env::time::WallClock;
 use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, ShapeLimits};
 
 use crate::eventually::eventually;
+use crate::log_lines;
 use terrane_simulator::numbers;
 
 /// How long to wait for leaders; far longer than needed.
@@ -38,6 +41,10 @@ pub struct Settings {
     pub replace_after: Duration,
     /// When regions are split for their load and merged.
     pub shape: ShapeLimits,
+    /// Requests that take longer are kept.
+    pub slow_request: Duration,
+    /// Texts of errors that the test causes; any other line of level ERROR fails it.
+    pub expected_errors: &'static [&'static str],
 }
 
 impl Default for Settings {
@@ -54,6 +61,8 @@ impl Default for Settings {
             segment_bytes: 4 << 20,
             replace_after: MasterConfig::default().replace_after,
             shape: ShapeLimits::default(),
+            slow_request: ServerConfig::default().slow_request,
+            expected_errors: &[],
         }
     }
 }
@@ -92,12 +101,25 @@ impl<T> Part<T> {
     }
 }
 
+impl Drop for Cluster {
+    /// Fails the test if a node has logged an error that it does not expect.
+    fn drop(&mut self) {
+        // Outside of the runtime it is not known whose errors they are; a test that fails anyway has said why.
+        if std::thread::panicking() || tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        let errors = log_lines::take_unexpected_errors(self.settings.expected_errors);
+        assert!(errors.is_empty(), "unexpected errors were logged: {errors:#?}");
+    }
+}
+
 impl Cluster {
     /// Starts all nodes and waits until every group has a leader.
     ///
     /// # Errors
     /// If a node does not start, or a group gets no leader.
     pub async fn start(settings: Settings) -> Result<Self> {
+        log_lines::keep();
         let directory = tempfile::tempdir()?;
         let servers = (0..settings.servers).map(|_| Part::default()).collect();
         let clocks = (0..settings.servers).map(|_| WallClock::default()).collect();
@@ -234,6 +256,12 @@ impl Cluster {
         self.master.address.as_deref().expect("the master is started first")
     }
 
+    /// The master's metrics, while it runs.
+    #[must_use]
+    pub fn master_registry(&self) -> Option<Arc<Registry>> {
+        self.master.running.as_ref().map(Master::registry)
+    }
+
     /// A metric of a running server; 0 if it is not exposed.
     #[must_use]
     pub fn number(&self, index: usize, name: &str) -> f64 {
@@ -289,6 +317,7 @@ impl Cluster {
             log_purge_budget: self.settings.log_purge_budget,
             segment_bytes: self.settings.segment_bytes,
             shape: self.settings.shape.clone(),
+            slow_request: self.settings.slow_request,
             clock: self.clocks[index].clone(),
             ..ServerConfig::default()
         }

@@ -4,3 +4,4 @@
 
 pub mod cluster;
 pub mod eventually;
+pub mod log_lines;

@@ -95,7 +95,7 @@ fn hex_value(digit: u8) -> u8 {
 fn bad_escape(text: &str, at: usize) -> Invalid {
     let shown: String = text[at..].chars().take(4).collect();
     Invalid::new(format!(
-        "the escape {shown:?} at byte {at} is not one: write \\xHH (two hex digits) for a byte or \\\\ for a backslash"
+        "the escape {shown} at byte {at} is not one: write \\xHH (two hex digits) for a byte or \\\\ for a backslash"
     ))
 }
 

@@ -15,6 +15,7 @@
 
 pub mod byte_reader;
 pub mod cell;
+pub mod cell_value;
 pub mod columns;
 pub mod condition;
 pub mod error;
@@ -52,6 +53,7 @@ extern crate self as terrane_types;
 pub use attribute::{parse_duration_ms, parse_size};
 pub use byte_reader::{ByteReader, ByteSource, Malformed};
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};
+pub use cell_value::CellValue;
 pub use columns::{Columns, QualifierRange};
 pub use condition::{ColumnTest, Condition, Test};
 pub use error::Error;

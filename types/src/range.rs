@@ -3,6 +3,8 @@
 //! An empty `end` means unbounded, because there is no greatest byte string. An empty `start` needs no such rule: the
 //! empty string sorts before every row.
 
+mod bounds;
+
 use std::fmt;
 
 use bytes::Bytes;

@@ -4,6 +4,7 @@
 //! manifests hold their binary form (`encode` / `decode`), which starts with a version byte; `proto` has their form on
 //! the wire. `attribute.rs` parses attributes by name. `docs/formats/schema.md` has the layouts.
 
+mod difference;
 mod storage;
 
 use std::collections::BTreeMap;

@@ -9,7 +9,8 @@
 //! - 2: peers report their clock.
 //! - 3: servers report to every master; groups change their members and merge their regions.
 //! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced; masters
-//!   are added and removed; columns declare the types of their values; tables are disabled and truncated.
+//!   are added and removed; columns declare the types of their values; tables are disabled and truncated; sorted rows are
+//!   loaded as store files.
 
 use std::fmt;
 
@@ -30,6 +31,8 @@ pub const LEVEL_OF_MASTERS: u32 = 4;
 pub const LEVEL_OF_VALUE_TYPES: u32 = 4;
 /// The level from which tables are truncated.
 pub const LEVEL_OF_TRUNCATION: u32 = 4;
+/// The level from which groups take in files of bulk loads.
+pub const LEVEL_OF_LOADS: u32 = 4;
 
 /// The levels of clusters in which a process can work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,9 @@
 //! - `fuzz` builds the fuzz driver and runs its targets.
 //! - `sim` builds the simulator and runs one seed, or many.
 //! - `interleavings` runs the tests of threads that race, under many schedules.
+//! - `book` builds the documents as a book, and checks its links.
 //! - `dist` builds the binary that ships.
+//! - `package` checks the crates that are published.
 //!
 //! Exit status: 0 success, 1 a step failed, 2 wrong command line.
 
@@ -20,6 +22,7 @@
     reason = "a tool for the checkout that never runs in a node or in the simulation"
 )]
 
+mod book;
 mod chaos;
 mod dev_cluster;
 mod dist;
@@ -28,6 +31,8 @@ mod failover;
 mod faults;
 mod fuzz;
 mod interleavings;
+mod markdown;
+mod package;
 mod processes;
 mod python;
 mod scale;
@@ -40,8 +45,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  check            what CI runs: format, lints, documents, tidy, tests, simulated environment, interleavings, examples,
-                   two minutes of chaos
+  check            what CI runs: format, lints, documents, tidy, the book, tests, simulated environment, interleavings, packages,
+                   examples, two minutes of chaos
   fix              format the sources
   tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full
   examples         run every Rust example against a cluster
@@ -58,7 +63,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                    meanwhile, and the processor time per call (--seconds N: of each load, --regions N, --tasks N,
                    --binary FILE, --json)
   fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/fuzzing.md)
+  book             the documents as a book, in target/book/html, with every link checked (needs mdbook)
   dist             the stripped release binary and its debug information, in target/dist; prints the size
+  package          the client's packages, compiled from what they contain, and the number of its dependencies
   interleavings    races inside a process, under many schedules; arguments select tests, as for `cargo test`
 ";
 
@@ -76,7 +83,9 @@ fn main() -> ExitCode {
         ("scale", rest) => scale::run(&root(), rest),
         ("fuzz", rest) => fuzz::run(&root(), rest),
         ("check", []) => steps::check(&root()),
+        ("book", []) => steps::book_alone(&root()),
         ("dist", []) => dist::run(&root()),
+        ("package", []) => package::run(&root()),
         ("fix", []) => steps::fix(&root()),
         ("tidy", [flag, package]) if flag == "--arrows" => steps::arrows(&root(), package),
         ("tidy", []) => steps::tidy_alone(&root()),

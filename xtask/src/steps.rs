@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::processes::{cargo, succeeds};
-use crate::{chaos, examples, interleavings, python, simulator, tidy};
+use crate::{book, chaos, examples, interleavings, package, python, simulator, tidy};
 
 /// One step: its name, and a function that returns whether it succeeded.
 type Step<'a> = (&'static str, Box<dyn Fn() -> bool + 'a>);
@@ -20,10 +20,12 @@ pub fn check(root: &Path) -> ExitCode {
         ("clippy", cargo(&["clippy", "--locked", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
         ("documents", Box::new(move || documents_succeed(root))),
         ("tidy", Box::new(move || tidy_succeeds(root))),
+        ("book", Box::new(move || book::succeeds(root))),
         ("tests", cargo(&["test", "--workspace", "--quiet", "--locked"])),
         ("simulated environment", Box::new(move || succeeds(&mut simulator::env_test(root)))),
         ("simulator", Box::new(move || simulator::ci_succeeds(root))),
         ("interleavings", Box::new(move || succeeds(&mut interleavings::test(root)))),
+        ("packages", Box::new(move || package::succeed(root))),
         // After the tests, which build what these run.
         ("examples", Box::new(move || examples::succeed(root))),
         ("python", Box::new(move || python::check_succeeds(root))),
@@ -36,12 +38,19 @@ pub fn fix(root: &Path) -> ExitCode {
     run(&[
         ("format", Box::new(move || succeeds(cargo(root).args(["fmt", "--all"])))),
         ("code map", Box::new(move || reported(tidy::write_code_map(root)))),
+        ("settings", Box::new(move || reported(tidy::write_settings(root)))),
+        ("metrics page", Box::new(move || reported(tidy::write_metrics_page(root)))),
     ])
 }
 
 /// Checks only the repository's own rules.
 pub fn tidy_alone(root: &Path) -> ExitCode {
     run(&[("tidy", Box::new(move || tidy_succeeds(root)))])
+}
+
+/// Builds only the book.
+pub fn book_alone(root: &Path) -> ExitCode {
+    run(&[("book", Box::new(move || book::succeeds(root)))])
 }
 
 /// Prints the import cycles between the files of one crate.

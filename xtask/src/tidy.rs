@@ -1,10 +1,14 @@
 //! The rules of this repository that the compiler does not check.
 //!
 //! - [`arrows`]: which crate may depend on which, and which external crates are kept to one crate.
+//! - [`links`]: documents link to files and headings that exist.
 //! - [`locks`]: lock files that our manifests have outgrown.
 //! - [`code_map`]: the map of the code is the one that the sources' headers give.
+//! - [`metrics`]: the page of the metrics is the one that their list gives.
 //! - [`modules`]: import cycles between the files of a crate.
 //! - [`prose`]: phrases to avoid in documents, comments and messages.
+//! - [`settings`]: the reference of settings is the one that the list of settings gives.
+//! - [`summary`]: the book's table of contents lists every document.
 //! - [`sources`]: what a source file must and must not contain.
 //! - [`names`]: file names without meaning.
 //! - [`references`]: source files and functions that documents name.
@@ -15,12 +19,16 @@
 mod arrows;
 mod code_map;
 mod finding;
+mod links;
 mod locks;
+mod metrics;
 mod modules;
 mod names;
 mod prose;
 mod references;
+mod settings;
 mod sources;
+mod summary;
 mod text;
 
 use std::collections::BTreeMap;
@@ -74,6 +82,17 @@ pub fn examine(root: &Path) -> anyhow::Result<Report> {
     let sources = read_sources(root, &files)?;
     let map = files.iter().any(|file| file == code_map::FILE).then(|| read(root, code_map::FILE)).transpose()?;
     report.findings.extend(code_map::examine(map.as_deref(), &sources));
+    let documents = files.iter().filter(|file| file.ends_with(".md"));
+    let documents: BTreeMap<String, String> =
+        documents.map(|file| Ok((file.clone(), read(root, file)?))).collect::<anyhow::Result<_>>()?;
+    report.findings.extend(documents.keys().flat_map(|file| links::examine(file, &documents, &files)));
+    report.findings.extend(summary::examine(&documents));
+    if files.iter().any(|file| file == settings::FILE) {
+        report.findings.extend(settings::examine(&read(root, settings::FILE)?));
+    }
+    if let Some(page) = files.iter().any(|file| file == metrics::FILE).then(|| read(root, metrics::FILE)).transpose()? {
+        report.findings.extend(metrics::examine(&page));
+    }
     for file in files.iter().filter(|file| references::is_checked(file)) {
         report.findings.extend(references::examine(file, &read(root, file)?, &sources));
     }
@@ -87,6 +106,18 @@ pub fn write_code_map(root: &Path) -> anyhow::Result<()> {
     collect(root, root, &mut files)?;
     let map = code_map::render(&read_sources(root, &files)?);
     fs::write(root.join(code_map::FILE), map).with_context(|| format!("writing {}", code_map::FILE))
+}
+
+/// Renders the reference of settings from their list.
+pub fn write_settings(root: &Path) -> anyhow::Result<()> {
+    let document = read(root, settings::FILE)?;
+    let rendered = settings::render(&document).with_context(|| format!("{} has no place for it", settings::FILE))?;
+    fs::write(root.join(settings::FILE), rendered).with_context(|| format!("writing {}", settings::FILE))
+}
+
+/// Writes the page of the metrics from their list.
+pub fn write_metrics_page(root: &Path) -> anyhow::Result<()> {
+    fs::write(root.join(metrics::FILE), metrics::render()).with_context(|| format!("writing {}", metrics::FILE))
 }
 
 fn read_sources(root: &Path, files: &[String]) -> anyhow::Result<BTreeMap<String, String>> {

@@ -1,5 +1,7 @@
 //! The arguments of the load generator.
 
+pub mod run;
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -7,9 +9,14 @@ use terrane_types::TableName;
 
 use super::client::Connection;
 use super::values::duration;
+use run::{BenchCompare, BenchRun};
 
 #[derive(Debug, Subcommand)]
 pub enum Bench {
+    /// Run a workload by name: YCSB's a to f, counters, pages, latest, timeseries; at a fixed rate with --rate.
+    Run(Box<BenchRun>),
+    /// Compare two reports of `bench run`, and say which differences exceed the noise.
+    Compare(BenchCompare),
     /// Put random rows.
     Put(BenchFlags),
     /// Get random rows.
@@ -20,6 +27,8 @@ pub enum Bench {
     Fullscan(BenchScan),
     /// Write --rows rows in large batches.
     Load(BenchFlags),
+    /// Write --rows rows as store files (a bulk load), then count them.
+    Bulk(BenchFlags),
     /// Increment --rows counters at random, then check that they grew by exactly the acknowledged increments.
     Incr(BenchFlags),
     /// Compare-and-set a cell of a random row, and check that no acknowledged write was lost.
@@ -36,6 +45,16 @@ pub enum Bench {
     Latest(BenchFlags),
     /// Write and read single rows and scan them, and check every answer: nothing lost, doubled, stale or skipped.
     History(BenchHistory),
+}
+
+impl Bench {
+    /// The threads that the command runs with, if it says so.
+    pub fn threads(&self) -> Option<usize> {
+        match self {
+            Bench::Run(run) => Some(run.threads()),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Args)]
@@ -76,7 +95,7 @@ pub struct BenchFlags {
     /// Size of each value in bytes.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_485_760))]
     pub value_bytes: u32,
-    /// Concurrent calls (default: 64; load: 8; fullscan, page, count, sum: 1).
+    /// Concurrent calls (default: 64; load: 8; bulk: 4 runs of a region's rows; fullscan, page, count, sum: 1).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub in_flight: Option<u32>,
     /// Rows per call (default: 1; page: 10; scan: 100; load: 1000).

@@ -1,13 +1,11 @@
-//! The arguments of administration, tables, import and export, and those that all client commands share.
+//! The arguments of administration and tables, and those that all client commands share.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use terrane_types::{KeyRange, NamespaceName, TableName};
+use terrane_types::{NamespaceName, TableName};
 
-use super::values::{Addresses, Escaped, FamilySpec, Size, addresses, attribute, duration};
-use crate::formats::Format;
+use super::values::{Addresses, ColumnType, FamilySpec, Size, TableWord, address, addresses, attribute, duration};
 
 /// The flags of every client command.
 #[derive(Clone, Debug, Args)]
@@ -30,29 +28,26 @@ pub struct Connection {
     pub timeout: Duration,
 }
 
-/// A range of rows.
-#[derive(Clone, Debug, Default, Args)]
-pub struct RangeFlags {
-    /// Only rows whose keys start with these bytes.
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["start", "stop"], allow_hyphen_values = true)]
-    pub prefix: Option<Escaped>,
-    /// First row of the range, inclusive.
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
-    pub start: Option<Escaped>,
-    /// End of the range, exclusive.
-    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
-    pub stop: Option<Escaped>,
+/// Whether keys and values are bytes, whatever the table declares.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Raw {
+    /// Take and print keys and values as bytes with `\xHH`, even if the table declares key parts and column types.
+    #[arg(long)]
+    pub raw: bool,
 }
 
-impl RangeFlags {
-    /// The range that the flags select.
-    pub fn range(&self) -> Result<KeyRange, terrane_types::Invalid> {
-        if let Some(prefix) = &self.prefix {
-            return Ok(KeyRange::prefix(&prefix.0));
-        }
-        let bound = |flag: &Option<Escaped>| flag.as_ref().map(|key| key.0.clone()).unwrap_or_default();
-        KeyRange::new(bound(&self.start), bound(&self.stop))
-    }
+/// A range of rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct RangeFlags {
+    /// Only rows whose keys start with these parts, as in `user=7`; bytes if the table declares no key.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["start", "stop"], allow_hyphen_values = true)]
+    pub prefix: Option<TableWord>,
+    /// First row of the range, inclusive; leading key parts are enough.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub start: Option<TableWord>,
+    /// End of the range, exclusive; leading key parts are enough.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub stop: Option<TableWord>,
 }
 
 #[derive(Debug, Args)]
@@ -60,6 +55,9 @@ pub struct Status {
     /// Show every limited resource of every server, not only those over half full or that rejected a request.
     #[arg(long)]
     pub resources: bool,
+    /// Exit with status 1 if the cluster has a health issue.
+    #[arg(long)]
+    pub check: bool,
     #[command(flatten)]
     pub connection: Connection,
 }
@@ -135,8 +133,12 @@ pub enum Admin {
     },
     /// Say whether stopping a server now is safe; exits with status 1 if it is not.
     RestartCheck {
-        /// The server's number or address (default: each server by itself).
+        /// The server's number or address (default: each server by itself). `self` is the one that TERRANE_ADVERTISE or
+        /// TERRANE_LISTEN names, for stop hooks.
         server: Option<String>,
+        /// Wait until it is safe, at most this long.
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        wait: Option<Duration>,
         #[command(flatten)]
         connection: Connection,
     },
@@ -190,13 +192,33 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+    /// List the latest requests that took longer than the servers' setting `slow-request`, with what made them slow.
+    Slow {
+        /// The most requests to list, the newest first.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show what masters and servers log, or change it until they end.
+    Log {
+        /// A filter as in TERRANE_LOG, such as `info` or `warn,terrane_raft=debug` (default: only show).
+        filter: Option<String>,
+        /// Only the process at this address (default: all masters and live servers).
+        #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+        server: Option<String>,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Split a region in two.
     Split {
         /// The region's number, as `admin regions` shows it.
         region: u64,
         /// First row of the second daughter (default: near the middle of the region).
         #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
-        at: Option<Escaped>,
+        at: Option<TableWord>,
+        #[command(flatten)]
+        raw: Raw,
         #[command(flatten)]
         connection: Connection,
     },
@@ -253,10 +275,37 @@ pub enum TableCommand {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Drop a table and all its data.
+    /// Refuse reads and writes of a table until it is enabled again.
+    Disable {
+        /// The table's name, or `namespace:name`.
+        name: TableName,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// End `table disable`.
+    Enable {
+        /// The table's name, or `namespace:name`.
+        name: TableName,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Remove all rows of a table and keep its schema and splits; asks at a terminal.
+    Truncate {
+        /// The table's name, or `namespace:name`.
+        name: TableName,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Drop a table and all its data; asks at a terminal.
     Drop {
         /// The table's name, or `namespace:name`.
         name: TableName,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         connection: Connection,
     },
@@ -294,7 +343,12 @@ pub struct CreateTable {
     pub family: Vec<FamilySpec>,
     /// Start with regions split at these keys; can be repeated.
     #[arg(long, value_name = "KEY", num_args = 1..)]
-    pub split_at: Vec<Escaped>,
+    pub split_at: Vec<TableWord>,
+    #[command(flatten)]
+    pub raw: Raw,
+    /// The type of a column's values: i32, i64, u32, u64, f64, text or bytes; can be repeated.
+    #[arg(long, value_name = "F:Q=TYPE", num_args = 1..)]
+    pub column: Vec<ColumnType>,
     /// Size at which a region splits, with a unit: B, KiB, MiB or GiB.
     #[arg(long, value_name = "SIZE")]
     pub region_size: Option<Size>,
@@ -318,53 +372,15 @@ pub struct AlterTable {
     /// Set attributes of a family; can be repeated.
     #[arg(long, value_name = "F:attribute=value,...", num_args = 1..)]
     pub family: Vec<FamilySpec>,
+    /// The type of a column's values, or `none`; can be repeated.
+    #[arg(long, value_name = "F:Q=TYPE", num_args = 1..)]
+    pub column: Vec<ColumnType>,
     /// Add a family; can be repeated.
     #[arg(long, value_name = "F[:attribute=value,...]", num_args = 1..)]
     pub add_family: Vec<FamilySpec>,
     /// Drop a family and its data; can be repeated.
     #[arg(long, value_name = "F", num_args = 1..)]
     pub drop_family: Vec<terrane_types::FamilyName>,
-    #[command(flatten)]
-    pub connection: Connection,
-}
-
-#[derive(Debug, Args)]
-pub struct Import {
-    /// The table's name, or `namespace:name`.
-    pub table: TableName,
-    /// The format of the files.
-    #[arg(long, value_name = "FORMAT")]
-    pub format: Format,
-    /// Stop at the first malformed line with exit status 1 instead of skipping and counting it.
-    #[arg(long)]
-    pub strict: bool,
-    /// The files, plain or gzipped; `-` is standard input.
-    #[arg(value_name = "FILE", required = true)]
-    pub files: Vec<PathBuf>,
-    #[command(flatten)]
-    pub connection: Connection,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
-    /// One row per line, as JSON.
-    Jsonl,
-    /// One cell per line, tab-separated.
-    Tsv,
-}
-
-#[derive(Debug, Args)]
-pub struct Export {
-    /// The table's name, or `namespace:name`.
-    pub table: TableName,
-    /// The output format.
-    #[arg(long, value_name = "FORMAT", default_value = "jsonl")]
-    pub format: ExportFormat,
-    #[command(flatten)]
-    pub range: RangeFlags,
-    /// Maximum number of versions per column (default: all that the table keeps).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub versions: Option<u32>,
     #[command(flatten)]
     pub connection: Connection,
 }

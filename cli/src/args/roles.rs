@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::values::{Addresses, Size, address, addresses, duration};
+use crate::logging::LogFormat;
 
 /// The default seed of the demo's weather; any number will do.
 const DEMO_SEED: u64 = 1901;
@@ -29,6 +30,17 @@ pub struct Demo {
     pub engine: Option<String>,
 }
 
+/// Settings of the log, of all roles and `dev`.
+#[derive(Debug, Default, Args)]
+pub struct Log {
+    /// Form of the log on standard error: text or json (default: text).
+    #[arg(long, value_name = "FORM")]
+    pub log_format: Option<LogFormat>,
+    /// File to which the audit stream is appended: what administrators do (default: only the log).
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+}
+
 /// Settings that `dev` and `server` share.
 #[derive(Debug, Default, Args)]
 pub struct Storage {
@@ -47,6 +59,13 @@ pub struct Storage {
     /// Size of one server's log at which writes are rejected until it can be purged.
     #[arg(long, value_name = "SIZE")]
     pub log_limit: Option<Size>,
+    /// Bytes per second that bulk loads may send to one server, so that requests have room; 0B: any number (default:
+    /// 256MiB).
+    #[arg(long, value_name = "SIZE")]
+    pub bulk_rate: Option<Size>,
+    /// Requests that take longer are kept for `terrane admin slow` (default: 500ms).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub slow_request: Option<Duration>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -66,6 +85,8 @@ pub struct Dev {
     pub listen_base: Option<u16>,
     #[command(flatten)]
     pub storage: Storage,
+    #[command(flatten)]
+    pub log: Log,
     /// TOML file with a section `[dev]`.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -86,6 +107,8 @@ pub struct Role {
     /// Address of the HTTP endpoint for /metrics, /healthz and /readyz.
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub console: Option<String>,
+    #[command(flatten)]
+    pub log: Log,
     /// Allow listening on non-loopback addresses, without encryption or authentication.
     #[arg(long)]
     pub insecure: bool,

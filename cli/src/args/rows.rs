@@ -1,23 +1,28 @@
 //! The arguments of the commands that read and write rows.
 
 use clap::{Args, ValueEnum};
-use terrane_filter::Filter;
-use terrane_types::{Condition, TableName};
+use terrane_filter::FilterTemplate;
+use terrane_types::TableName;
 
-use super::client::{Connection, RangeFlags};
-use super::condition::condition;
-use super::values::{Column, Escaped, TypedColumn, full_column};
+use super::client::{Connection, RangeFlags, Raw};
+use super::condition::{condition, filter};
+use super::values::{Column, NumberColumn, TableWord, TimeRange, full_column};
 
 /// Which rows and cells a read returns, and how recent they must be.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReadFlags {
-    /// Return only rows and cells that pass this filter, such as "i32(data:airtemp) > 100 and prefix(row, '0290')";
-    /// see docs/filters.md.
-    #[arg(long, value_name = "EXPR")]
-    pub filter: Option<Filter>,
+    /// Return only versions with timestamps FROM <= t < TO, in milliseconds; either side may be left out.
+    #[arg(long, value_name = "FROM..TO")]
+    pub time_range: Option<TimeRange>,
+    /// Return only rows and cells that pass this filter, such as "i32(data:airtemp) > 100 and prefix(row, '0290')" or
+    /// "key(user) = 7 and d:count > 5" for declared keys and columns; see docs/filters.md.
+    #[arg(long, value_name = "EXPR", value_parser = filter)]
+    pub filter: Option<FilterTemplate>,
     /// Which writes the read is guaranteed to see.
     #[arg(long, value_name = "HOW", default_value = "linearizable")]
     pub consistency: Consistency,
+    #[command(flatten)]
+    pub raw: Raw,
 }
 
 /// The client library's read consistency. The hidden aliases are the names of earlier versions.
@@ -48,22 +53,24 @@ impl From<Consistency> for terrane_client::Consistency {
 pub struct Put {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The row key; write a byte as `\xHH`.
+    /// The row key: its parts, as in `user=7,time=1000` or `7,1000`, or bytes with `\xHH` if the table declares no key.
     #[arg(allow_hyphen_values = true)]
-    pub row: Escaped,
+    pub row: TableWord,
     /// The column, `family:qualifier`.
     #[arg(value_parser = full_column)]
     pub column: Column,
-    /// The value; write a byte as `\xHH`.
+    /// The value, of the column's type if the table declares one; write a byte as `\xHH`.
     #[arg(allow_hyphen_values = true)]
-    pub value: Escaped,
+    pub value: TableWord,
     /// The cell's timestamp in milliseconds (default: assigned by the server).
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     pub timestamp: Option<i64>,
     /// Write only if this condition holds for the row, such as "not exists(f:owner) or i64(f:lease) < 5"; otherwise
-    /// exit with status 3.
+    /// exit with status 4.
     #[arg(long = "if", value_name = "CONDITION", value_parser = condition)]
-    pub condition: Option<Condition>,
+    pub condition: Option<FilterTemplate>,
+    #[command(flatten)]
+    pub raw: Raw,
     #[command(flatten)]
     pub connection: Connection,
 }
@@ -72,9 +79,9 @@ pub struct Put {
 pub struct Increment {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The row key; write a byte as `\xHH`.
+    /// The row key: its parts, as in `user=7,time=1000` or `7,1000`, or bytes with `\xHH` if the table declares no key.
     #[arg(allow_hyphen_values = true)]
-    pub row: Escaped,
+    pub row: TableWord,
     /// The counter's column, `family:qualifier`. The cell holds a 64-bit big-endian integer; a missing cell counts as
     /// 0.
     #[arg(value_parser = full_column)]
@@ -83,6 +90,8 @@ pub struct Increment {
     #[arg(default_value_t = 1, allow_negative_numbers = true)]
     pub by: i64,
     #[command(flatten)]
+    pub raw: Raw,
+    #[command(flatten)]
     pub connection: Connection,
 }
 
@@ -90,10 +99,11 @@ pub struct Increment {
 pub struct Get {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The row key; write a byte as `\xHH`.
+    /// The row key: its parts, as in `user=7,time=1000` or `7,1000`, or bytes with `\xHH` if the table declares no key.
     #[arg(allow_hyphen_values = true)]
-    pub row: Escaped,
+    pub row: TableWord,
     /// Columns (`family:qualifier`) or families to read (default: all).
+    #[arg(value_delimiter = ',')]
     pub columns: Vec<Column>,
     /// Maximum number of versions per column.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -108,14 +118,16 @@ pub struct Get {
 pub struct Delete {
     /// The table's name, or `namespace:name`.
     pub table: TableName,
-    /// The row key; write a byte as `\xHH`.
+    /// The row key: its parts, as in `user=7,time=1000` or `7,1000`, or bytes with `\xHH` if the table declares no key.
     #[arg(allow_hyphen_values = true)]
-    pub row: Escaped,
+    pub row: TableWord,
     /// The column or family to delete, with all versions (default: the whole row).
     pub column: Option<Column>,
-    /// Delete only if this condition holds for the row, such as "f:owner = 'me'"; otherwise exit with status 3.
+    /// Delete only if this condition holds for the row, such as "f:owner = 'me'"; otherwise exit with status 4.
     #[arg(long = "if", value_name = "CONDITION", value_parser = condition)]
-    pub condition: Option<Condition>,
+    pub condition: Option<FilterTemplate>,
+    #[command(flatten)]
+    pub raw: Raw,
     #[command(flatten)]
     pub connection: Connection,
 }
@@ -123,8 +135,9 @@ pub struct Delete {
 /// Which cells of the rows to read.
 #[derive(Debug, Args)]
 pub struct CellFlags {
-    /// A column (`family:qualifier`) or family to read; can be repeated (default: all).
-    #[arg(long = "column", value_name = "COLUMN", num_args = 1..)]
+    /// A column (`family:qualifier`) or family to read; can be repeated, or several with commas between them; write a comma
+    /// in a qualifier as `\x2C` (default: all).
+    #[arg(long = "column", value_name = "COLUMN", num_args = 1.., value_delimiter = ',')]
     pub columns: Vec<Column>,
     /// Maximum number of versions per column.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
@@ -196,9 +209,10 @@ pub struct Aggregate {
     pub table: TableName,
     /// What to compute.
     pub what: Calculation,
-    /// The column and the big-endian type of its values: i32, i64, u32, u64 or f64.
+    /// The column and the big-endian type of its values: i32, i64, u32, u64 or f64. A column whose type the table declares
+    /// needs none.
     #[arg(value_name = "TYPE(COLUMN)")]
-    pub column: TypedColumn,
+    pub column: NumberColumn,
     #[command(flatten)]
     pub range: RangeFlags,
     #[command(flatten)]

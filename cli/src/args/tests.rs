@@ -2,7 +2,7 @@
 
 use clap::error::ErrorKind;
 
-use super::client::ExportFormat;
+use super::transfer::ExportFormat;
 use super::*;
 
 fn parse(line: &[&str]) -> Command {
@@ -57,7 +57,11 @@ fn every_line_of_the_grammar_is_read() {
         "admin undrain 3",
         "admin decommission 3",
         "admin restart-check",
+        "config check f.toml",
+        "config check f.toml --role server --json",
+        "config list --role dev",
         "admin restart-check 3",
+        "admin restart-check self --wait 5m",
         "admin balance",
         "admin balance --dry-run",
         "admin balance now",
@@ -83,6 +87,13 @@ fn every_line_of_the_grammar_is_read() {
         "namespace drop n",
         "table describe t",
         "table drop t",
+        "table drop t --yes",
+        "table disable t",
+        "table enable t",
+        "table truncate t",
+        "table create t --family d --column d:count=i64",
+        "table alter t --column d:count=none",
+        "status --check",
         "put t r f:q v",
         "put t r f:q v --timestamp 5",
         "get t r",
@@ -92,6 +103,8 @@ fn every_line_of_the_grammar_is_read() {
         "scan t",
         "scan t --prefix k --reverse --offset 5 --limit 10 --column f:q --column f:p --versions 2 --token",
         "scan t --start a --stop b --after TOKEN",
+        "scan t --time-range 5..7",
+        "get t r --time-range ..7 --raw",
         "count t",
         "count t --prefix k",
         "count t --start a --stop b",
@@ -107,6 +120,7 @@ fn every_line_of_the_grammar_is_read() {
         "scan t --filter i32(f:q)>5 --snapshot --consistency strict",
         "count t --filter prefix(row,'a') --prefix a",
         "aggregate t sum i32(f:q)",
+        "aggregate t sum f:q",
         "aggregate t avg f64(f:q) --start a --stop b --filter exists(f:p) --json",
         "aggregate t count u64(f:q) --prefix k",
         "latest t --parts 1",
@@ -118,7 +132,13 @@ fn every_line_of_the_grammar_is_read() {
         "import t --format stations -",
         "import t --format tsv a --strict",
         "import t --format jsonl a",
+        "import t --format tsv --columns HBASE_ROW_KEY,f:q,HBASE_TS_KEY,- a --separator |",
+        "import t --format csv a b --rejects r --state s --max-malformed 5 --parallel 2 --raw",
+        "import t --format csv --no-header --columns ROW,f:q a",
+        "import t --format parquet --columns id=ROW,n=f:q a",
         "export t",
+        "export t --format csv --column f:q,f:p --column f:r --out o",
+        "export t --format parquet --layout rows --out o",
         "export t --format tsv --start a --stop b",
         "bench put",
         "bench get --table t --rows 10 --value-bytes 5 --in-flight 7 --batch 3 --seconds 2 --regions 4",
@@ -131,6 +151,11 @@ fn every_line_of_the_grammar_is_read() {
         "bench sum --rows 1000",
         "bench ends",
         "bench latest --rows 1000000",
+        "bench run a",
+        "bench run ycsb-d --distribution uniform --mix read=90,insert=10 --rate 5000/s --warm-up 0 --report r.html",
+        "bench run timeseries --fields 2 --field-bytes 8 --batch 50 --recreate --yes --seed 7 --threads 2",
+        "bench run counters --load-only",
+        "bench compare a.json b.html --report c.html --json",
     ];
     for line in lines {
         parse(&words(line));
@@ -149,16 +174,55 @@ fn client_commands_take_masters_json_and_timeout_anywhere() {
 }
 
 #[test]
-fn keys_and_values_are_unescaped() {
+fn keys_and_values_are_taken_as_typed() {
     let Command::Put(put) = parse(&["put", "t", r"a\x00\\", r"f:q\xFF", "-5"]) else { panic!("not a put") };
-    assert_eq!(&put.row.0[..], b"a\0\\");
+    assert_eq!(put.row.0, r"a\x00\\");
     assert_eq!(put.column.qualifier.as_deref(), Some(&b"q\xff"[..]));
-    assert_eq!(&put.value.0[..], b"-5");
-    let Command::Scan(scan) = parse(&["scan", "t", "--prefix", r"u\xFF"]) else { panic!("not a scan") };
-    let range = scan.range.range().expect("a range");
-    assert_eq!((&range.start[..], &range.end[..]), (&b"u\xff"[..], &b"v"[..]));
+    assert_eq!(put.value.0, "-5");
+    let Command::Scan(scan) = parse(&["scan", "t", "--prefix", r"u\xFF", "--raw"]) else { panic!("not a scan") };
+    assert!(scan.read.raw.raw);
     parse(&["put", "t", "r", "f:q", ""]);
     parse(&["put", "t", "r", "f:q", "a value with blanks"]);
+    parse(&["put", "t", "user='Li, Wei',time=5", "f:q", "v"]);
+}
+
+#[test]
+fn columns_are_separated_by_commas_or_blanks() {
+    for line in ["scan t --column f:q,f:p", "scan t --column f:q f:p", "scan t --column f:q --column f:p"] {
+        let Command::Scan(scan) = parse(&words(line)) else { panic!("not a scan") };
+        let columns: Vec<_> = scan.cells.columns.iter().map(|column| column.qualifier.as_deref()).collect();
+        assert_eq!(columns, [Some(&b"q"[..]), Some(b"p")], "{line}");
+    }
+    let Command::Get(get) = parse(&words(r"get t r f:a\x2Cb,f:c")) else { panic!("not a get") };
+    assert_eq!(get.columns[0].qualifier.as_deref(), Some(&b"a,b"[..]));
+}
+
+#[test]
+fn lists_never_swallow_the_name_of_the_table() {
+    let line =
+        |text: &str| super::parse(std::iter::once("terrane").chain(text.split_whitespace()).map(Into::into).collect());
+    for text in [
+        "scan --column f:q t",
+        "scan --column f:q f:p t --limit 3",
+        "table create --family f t",
+        "table create --family f --set a=b t",
+        "table create --set a=b --family f g t",
+        "table alter --set a=b t",
+        "latest --parts 1 --column f:q t",
+    ] {
+        let read = line(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let table = match read.command {
+            Command::Scan(scan) => scan.table,
+            Command::Latest(latest) => latest.table,
+            Command::Table(TableCommand::Create(create)) => create.name,
+            Command::Table(TableCommand::Alter(alter)) => alter.name,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(table.to_string(), "t", "{text}");
+    }
+    // The original error is the one that is shown.
+    let refused = line("scan --column f:q f:p --limit many").expect_err("no number");
+    assert!(refused.to_string().contains("many"), "{refused}");
 }
 
 #[test]
@@ -190,14 +254,13 @@ fn what_is_wrong_is_status_two() {
         "get t r f:q --versions 0",
         "scan t --prefix a --start b",
         "scan t --limit many",
-        "scan t --filter f:q>5",
+        "scan t --filter f:q>five",
         "scan t --consistency sometimes",
         "incr t r f",
         "incr t r f:q many",
         "put t r f:q v --if row='a'",
         "aggregate t",
         "aggregate t median i32(f:q)",
-        "aggregate t sum f:q",
         "aggregate t sum text(f:q)",
         "latest t",
         "latest t --parts 0",
@@ -208,8 +271,16 @@ fn what_is_wrong_is_status_two() {
         "table create t --family f:versions",
         "table create t --family f --region-size 5",
         "table alter t --set x",
+        "table alter t --column d:count=i63",
+        "table alter t --column d=i64",
+        "scan t --time-range 7..5",
         "admin split one",
-        "import t --format csv f",
+        "import t --format xlsx f",
+        "import t --format csv --no-header f",
+        "import t --format csv --separator ab f",
+        "import t --format csv --parallel 0 f",
+        "export t --layout columns",
+        "export t --column f",
         "import t --format tsv",
         "import t f",
         "bench",
@@ -235,7 +306,7 @@ fn a_filter_that_is_wrong_is_shown_with_its_place() {
 
 #[test]
 fn help_and_version_are_no_errors() {
-    for line in ["--help", "--version", "scan --help", "bench put --help"] {
+    for line in ["--help", "--version", "help", "help scan", "scan --help", "bench put --help"] {
         let words = std::iter::once("terrane").chain(line.split_whitespace());
         let shown = Cli::try_parse_from(words).expect_err(line);
         assert_eq!(shown.exit_code(), 0, "{line}");

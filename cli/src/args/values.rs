@@ -7,21 +7,54 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_types::{FamilyName, Invalid, ValueType, escape, unescape};
 
-/// Bytes as written on a command line: `\xHH` and `\\` are escapes, everything else stands for itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Escaped(pub Bytes);
+/// A row key, a bound or a value as typed: its escapes are valid, and the table decides what it means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableWord(pub String);
 
-impl FromStr for Escaped {
+impl FromStr for TableWord {
     type Err = Invalid;
 
-    fn from_str(text: &str) -> Result<Escaped, Invalid> {
-        Ok(Escaped(unescape(text)?.into()))
+    fn from_str(text: &str) -> Result<TableWord, Invalid> {
+        unescape(text)?;
+        Ok(TableWord(text.to_owned()))
     }
 }
 
-impl fmt::Display for Escaped {
+impl fmt::Display for TableWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&escape(&self.0))
+        f.write_str(&self.0)
+    }
+}
+
+/// Milliseconds `FROM..TO`, from inclusive to exclusive; either side may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    pub from: i64,
+    pub to: i64,
+}
+
+impl FromStr for TimeRange {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<TimeRange, Invalid> {
+        let bad = || {
+            Invalid::new(format!(
+                "{text:?} is not a range of timestamps; write FROM..TO in milliseconds, FROM inclusive and TO exclusive, or \
+                 leave one out"
+            ))
+        };
+        let (from, to) = text.split_once("..").ok_or_else(bad)?;
+        let side = |side: &str, missing: i64| match side.trim() {
+            "" => Ok(missing),
+            number => number.parse().map_err(|_| bad()),
+        };
+        let range = TimeRange { from: side(from, 0)?, to: side(to, i64::MAX)? };
+        if range.from < 0 || range.from >= range.to {
+            return Err(Invalid::new(format!(
+                "the range of timestamps {text} is empty; FROM is at least 0 and before TO"
+            )));
+        }
+        Ok(range)
     }
 }
 
@@ -55,36 +88,46 @@ pub fn full_column(text: &str) -> Result<Column, Invalid> {
     Ok(column)
 }
 
-/// A column whose values are numbers: `i32(data:airtemp)`.
+/// A column whose values are numbers: `i32(data:airtemp)`, or `data:airtemp` in a table that declares its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TypedColumn {
+pub struct NumberColumn {
     pub family: String,
     pub qualifier: Bytes,
-    pub read_as: ValueType,
+    /// `None`: the type that the table declares.
+    pub read_as: Option<ValueType>,
 }
 
-impl FromStr for TypedColumn {
+impl FromStr for NumberColumn {
     type Err = Invalid;
 
-    fn from_str(text: &str) -> Result<TypedColumn, Invalid> {
+    fn from_str(text: &str) -> Result<NumberColumn, Invalid> {
         let bad = || {
             Invalid::new(format!(
-                "{text:?} is not `TYPE(COLUMN)`, for example i32(data:airtemp); the types are i32, i64, u32, u64 and f64"
+                "{text:?} is not `TYPE(COLUMN)`, for example i32(data:airtemp); the types are i32, i64, u32, u64 and f64; a \
+                 column whose type the table declares needs none"
             ))
         };
-        let (read_as, column) = text.strip_suffix(')').and_then(|text| text.split_once('(')).ok_or_else(bad)?;
-        let read_as = ValueType::parse(read_as.trim())?;
+        let named = text.find('(').filter(|&at| text.find(':').is_none_or(|colon| at < colon));
+        let Some(named) = named else {
+            let Column { family, qualifier } = full_column(text.trim()).map_err(|_| bad())?;
+            return Ok(NumberColumn { family, qualifier: qualifier.unwrap_or_default(), read_as: None });
+        };
+        let column = text[named + 1..].strip_suffix(')').ok_or_else(bad)?;
+        let read_as = ValueType::parse(text[..named].trim())?;
         if !read_as.is_number() {
             return Err(bad());
         }
         let Column { family, qualifier } = full_column(column.trim())?;
-        Ok(TypedColumn { family, qualifier: qualifier.unwrap_or_default(), read_as })
+        Ok(NumberColumn { family, qualifier: qualifier.unwrap_or_default(), read_as: Some(read_as) })
     }
 }
 
-impl fmt::Display for TypedColumn {
+impl fmt::Display for NumberColumn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({}:{})", self.read_as, self.family, escape(&self.qualifier))
+        match self.read_as {
+            Some(read_as) => write!(f, "{read_as}({}:{})", self.family, escape(&self.qualifier)),
+            None => write!(f, "{}:{}", self.family, escape(&self.qualifier)),
+        }
     }
 }
 
@@ -106,6 +149,35 @@ impl FromStr for FamilySpec {
             None => (text, Vec::new()),
         };
         Ok(FamilySpec { name: FamilyName::new(name)?, attributes })
+    }
+}
+
+/// The declared type of a column's values: `d:count=i64`, or `none` to end the declaration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ColumnType {
+    pub family: FamilyName,
+    /// The attribute of the family, `type.QUALIFIER`, with the qualifier escaped.
+    pub attribute: String,
+    /// The name of the type, or `none`.
+    pub value_type: String,
+}
+
+impl FromStr for ColumnType {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<ColumnType, Invalid> {
+        let bad = || Invalid::new(format!("{text:?} is not `family:qualifier=TYPE`, for example d:count=i64"));
+        let (column, value_type) = text.rsplit_once('=').ok_or_else(bad)?;
+        let column = full_column(column).map_err(|_| bad())?;
+        if value_type != "none" {
+            ValueType::parse(value_type)?;
+        }
+        let qualifier = column.qualifier.unwrap_or_default();
+        Ok(ColumnType {
+            family: FamilyName::new(&column.family)?,
+            attribute: format!("type.{}", escape(&qualifier)),
+            value_type: value_type.to_owned(),
+        })
     }
 }
 
@@ -233,14 +305,16 @@ mod tests {
 
     #[test]
     fn typed_columns_name_type_and_column() {
-        let column: TypedColumn = r"i32(data:a\x00(b))".parse().expect("a typed column");
+        let column: NumberColumn = r"i32(data:a\x00(b))".parse().expect("a typed column");
         assert_eq!(
             (column.read_as, column.family.as_str(), &column.qualifier[..]),
-            (ValueType::I32, "data", &b"a\0(b)"[..])
+            (Some(ValueType::I32), "data", &b"a\0(b)"[..])
         );
         assert_eq!(column.to_string(), r"i32(data:a\x00(b))");
-        for bad in ["", "data:a", "i32(data)", "i32 data:a", "i33(data:a)", "text(data:a)", "i32(data:a", "i32(:a)"] {
-            assert!(bad.parse::<TypedColumn>().is_err(), "{bad:?}");
+        let plain: NumberColumn = "data:a(b)".parse().expect("a column");
+        assert_eq!((plain.read_as, plain.to_string().as_str()), (None, "data:a(b)"));
+        for bad in ["", "data", "i32(data)", "i32 data:a", "i33(data:a)", "text(data:a)", "i32(data:a", "i32(:a)"] {
+            assert!(bad.parse::<NumberColumn>().is_err(), "{bad:?}");
         }
     }
 
@@ -252,6 +326,17 @@ mod tests {
         assert_eq!(family.attributes, [pair("versions", "3"), pair("ttl", "5")]);
         for bad in ["", "f:", "f:versions", "f:=3", "a b"] {
             assert!(bad.parse::<FamilySpec>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_of_timestamps_may_be_open() {
+        let range = |text: &str| text.parse::<TimeRange>().map(|range| (range.from, range.to));
+        assert_eq!(range("5..7"), Ok((5, 7)));
+        assert_eq!(range("..7"), Ok((0, 7)));
+        assert_eq!(range("5.."), Ok((5, i64::MAX)));
+        for bad in ["", "5", "7..5", "5..5", "a..b", "-1..5"] {
+            assert!(range(bad).is_err(), "{bad:?}");
         }
     }
 

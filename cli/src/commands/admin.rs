@@ -1,16 +1,19 @@
 //! `admin`: lists servers, regions and groups; splits, merges, moves, flushes and compacts by hand. The JSON output is part of the
 //! grammar.
 
+use bytes::Bytes;
 use serde::Serialize;
-use terrane_client::{GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
+use terrane_client::{Client, GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
 use terrane_types::escape;
 use tokio::time::Instant;
 
-use super::{connect, fleet, masters, recover_group};
-use crate::args::client::Admin;
+use super::{connect, diagnostics, fleet, masters, recover_group};
+use crate::args::client::{Admin, Raw};
+use crate::args::values::TableWord;
 use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded, duration_text};
 use crate::progress::Progress;
+use crate::table_text::TableText;
 
 pub async fn run(command: Admin) -> Result<(), Failure> {
     match command {
@@ -55,17 +58,28 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
         Admin::Drain { server, no_wait, connection } => fleet::drain(&server, no_wait, &connection).await,
         Admin::Undrain { server, connection } => fleet::undrain(&server, &connection).await,
         Admin::Decommission { server, connection } => fleet::decommission(&server, &connection).await,
-        Admin::RestartCheck { server, connection } => fleet::restart_check(server.as_deref(), &connection).await,
+        Admin::RestartCheck { server, wait, connection } => {
+            fleet::restart_check(server.as_deref(), wait, &connection).await
+        }
         Admin::Balance { mode, dry_run, connection } => fleet::balance(mode, dry_run, &connection).await,
         Admin::Replication { replicas, connection } => fleet::replication(replicas, &connection).await,
         Admin::Masters { connection } => masters::list(&connection).await,
         Admin::SetMasters { list, yes, connection } => masters::set(&list.0, yes, &connection).await,
         Admin::RecoverGroup { group, yes, connection } => recover_group::run(group, yes, &connection).await,
         Admin::Check { connection } => fleet::check(&connection).await,
-        Admin::Split { region, at, connection } => {
-            let admin = connect(&connection).await?.admin();
-            let at = at.as_ref().map(|key| &key.0[..]);
-            let daughters = admin.split(RegionId(region), at).await.during(format!("split region {region}"))?;
+        Admin::Slow { limit, connection } => diagnostics::slow(limit, &connection).await,
+        Admin::Log { filter, server, connection } => {
+            diagnostics::log(filter.as_deref(), server.as_deref(), &connection).await
+        }
+        Admin::Split { region, at, raw, connection } => {
+            let client = connect(&connection).await?;
+            let at = match &at {
+                Some(word) => Some(boundary_in(&client, region, word, raw).await?),
+                None => None,
+            };
+            let admin = client.admin();
+            let daughters =
+                admin.split(RegionId(region), at.as_deref()).await.during(format!("split region {region}"))?;
             let mut output = Output::new(connection.json);
             print_changed(&mut output, &daughters)?;
             output.flush()
@@ -80,6 +94,20 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             output.flush()
         }
     }
+}
+
+/// The boundary that a word names in the table of a region.
+async fn boundary_in(client: &Client, region: u64, word: &TableWord, raw: Raw) -> Result<Bytes, Failure> {
+    let during = || format!("split region {region}");
+    let regions = client.admin().regions(None).await.during(during())?;
+    let of = regions.into_iter().find(|info| info.descriptor.region == RegionId(region));
+    let of = of.ok_or_else(|| {
+        Failure::new(format!("region {region} does not exist"))
+            .during(during())
+            .advise("`terrane admin regions` lists the regions")
+    })?;
+    let table = client.table(&of.table.to_string()).await.during(during())?;
+    TableText::of(&table, raw).boundary(word)
 }
 
 /// A flush or compaction of a table: progress on standard error, then the result.
@@ -141,7 +169,7 @@ impl Work {
 
 /// A server in the format of the grammar.
 #[derive(Serialize)]
-struct ServerLine<'a> {
+pub(super) struct ServerLine<'a> {
     server: u64,
     address: &'a str,
     state: &'a str,
@@ -189,7 +217,7 @@ pub fn print_servers(output: &mut Output, servers: &[ServerInfo]) -> Result<(), 
     output.table(&heading, rows.collect())
 }
 
-fn server_line(server: &ServerInfo) -> ServerLine<'_> {
+pub(super) fn server_line(server: &ServerInfo) -> ServerLine<'_> {
     ServerLine {
         server: server.server.0,
         address: &server.address,

@@ -7,8 +7,10 @@
 //!
 //! Modules: `workload` and `keys` say what is called and on which rows, `calls` makes the calls, `run` is what workers
 //! share and `measure` runs them, `fill` fills a table first, `stats`, `gaps` and `cpu` are the figures, `tally` checks
-//! exactness, `ends` and `latest` compare kinds of calls, `history` checks every answer.
+//! exactness, `ends` and `latest` compare kinds of calls, `history` checks every answer, `bulk` loads rows as files.
+//! `named` is apart: the workloads of `bench run`, such as YCSB's.
 
+mod bulk;
 mod calls;
 mod cpu;
 mod ends;
@@ -18,6 +20,7 @@ mod history;
 mod keys;
 mod latest;
 mod measure;
+mod named;
 mod run;
 mod stats;
 mod tally;
@@ -27,7 +30,7 @@ use serde::Serialize;
 use terrane_client::{Client, Table, TableSpec};
 
 use self::keys::{FAMILY, split_points};
-use self::stats::Summary;
+use self::stats::{Summary, counters_text};
 use super::connect;
 use crate::args::bench::{Bench, BenchFlags, BenchHistory, BenchPage, BenchScan};
 use crate::failure::{During, Failure};
@@ -39,6 +42,8 @@ use workload::Workload;
 
 pub async fn run(args: Bench) -> Result<(), Failure> {
     match args {
+        Bench::Run(args) => named::run(*args).await,
+        Bench::Compare(args) => named::compare(args).await,
         Bench::Put(flags) => plain(Workload::Put, flags, |run| run).await,
         Bench::Get(flags) => plain(Workload::Get, flags, |run| run).await,
         Bench::Scan(BenchScan { reverse, flags }) => plain(Workload::Scan, flags, |run| Run { reverse, ..run }).await,
@@ -46,6 +51,13 @@ pub async fn run(args: Bench) -> Result<(), Failure> {
             plain(Workload::FullScan, flags, |run| Run { reverse, ..run }).await
         }
         Bench::Load(flags) => plain(Workload::Load, flags, |run| run).await,
+        Bench::Bulk(flags) => {
+            let (client, table) = prepare(&flags).await?;
+            let (measured, bulk) = bulk::run(&table, &flags).await?;
+            eprintln!("{}", counters_text(&client));
+            report("bulk", &flags, &measured, &bulk, &bulk.text())?;
+            bulk.check(&flags)
+        }
         Bench::Incr(flags) => increments(flags).await,
         Bench::Cas(flags) => compare_and_set(flags).await,
         Bench::Page(BenchPage { offset, flags }) => page(offset, flags).await,
@@ -179,7 +191,8 @@ fn report(
     if output.is_json() {
         let longest_gap_ms = measured.longest_gap.map(|gap| gap.as_secs_f64() * 1e3);
         output.object(&Reported { summary, longest_gap_ms, more })?;
-        return output.flush();
+        output.flush()?;
+        return ended(measured);
     }
     if let Some(cpu) = measured.cpu.filter(|_| measured.total.rows > 0) {
         let per_row = cpu.as_secs_f64() * 1e6 / measured.total.rows as f64;
@@ -193,7 +206,13 @@ fn report(
         output.line(more_text)?;
     }
     output.line(&summary.text())?;
-    output.flush()
+    output.flush()?;
+    ended(measured)
+}
+
+/// An interrupted run has a summary and no success.
+fn ended(measured: &Measured) -> Result<(), Failure> {
+    if measured.interrupted { Err(Failure::interrupted()) } else { Ok(()) }
 }
 
 /// The summary and the workload's own results, in one object.
@@ -209,14 +228,3 @@ struct Reported<'a, M: Serialize> {
 
 #[derive(Serialize)]
 struct Nothing {}
-
-fn counters_text(client: &Client) -> String {
-    let counters = client.counters();
-    format!(
-        "client: {} requests, {} retries, {} redirects, {} lookups at the master",
-        grouped(counters.requests),
-        grouped(counters.retries),
-        grouped(counters.redirects),
-        grouped(counters.master_lookups)
-    )
-}

@@ -16,8 +16,7 @@ use super::import::{Counts, Importer};
 use crate::args::roles::Demo;
 use crate::cluster::{Cluster, ClusterPlan, Ports};
 use crate::failure::{During, Failure};
-use crate::formats::{Format, ncdc};
-use crate::input::Line;
+use crate::formats::{Item, TextFormat, ncdc};
 use crate::output::{Output, bytes_rounded, bytes_text, duration_text, grouped};
 use crate::progress::Progress;
 use crate::weather::Weather;
@@ -74,6 +73,8 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         cache_size: None,
         disk_reserve: None,
         log_limit: None,
+        bulk_rate: None,
+        slow_request: None,
     };
     let shown = tokio::select! {
         biased;
@@ -160,20 +161,21 @@ fn split_stations(args: &Demo) -> Vec<String> {
 
 /// Imports the generated lines as `terrane import` does with a file, and watches the regions meanwhile.
 async fn import(client: &Client, table: &Table, args: &Demo) -> Result<(Counts, String), Failure> {
-    let mut importer = Importer::new(table, Format::Ncdc, true)?;
+    let mut importer = Importer::new(table, true);
     let mut progress = Progress::over_rows("   import", args.records);
     let records = usize::try_from(args.records).unwrap_or(usize::MAX);
     let mut growth = Growth::default();
     let mut looked = Instant::now();
     for (number, line) in (1..).zip(Weather::new(args.seed, args.stations).take(records)) {
-        importer.line("weather", number, Line::Bytes(line.as_bytes()), &mut progress).await?;
+        let item = Item { line: number, raw: 0..0, parsed: TextFormat::Ncdc.parse(line.as_bytes()) };
+        importer.item("weather", item, &progress).await?;
         progress.update(number, importer.rows());
         if looked.elapsed() >= LOOK_EVERY {
             growth.saw(client.admin().regions(Some(OBSERVATIONS)).await?.len(), importer.rows());
             looked = Instant::now();
         }
     }
-    let counts = importer.finish(&mut progress).await?;
+    let counts = importer.finish(&progress).await?;
     progress.finish();
     if counts.malformed + counts.refused > 0 {
         return Err(Failure::new(format!("not all of the weather was imported: {}", counts.text())));
@@ -397,7 +399,7 @@ impl Report {
     }
 
     fn table(&mut self, rows: Vec<Vec<String>>) -> Result<(), Failure> {
-        let text = crate::output::table(&[], rows).to_string();
+        let text = crate::output::table_text(&[], &rows, None);
         text.lines().try_for_each(|line| self.say(&format!(" {}", line.trim_end())))
     }
 }

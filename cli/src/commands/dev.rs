@@ -6,18 +6,17 @@ use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 
 use crate::args::roles::Dev;
-use crate::args::values::Size;
+use crate::args::values::{Size, Time, duration};
 use crate::cluster::{Cluster, ClusterPlan, MASTERS, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
-use crate::config::Settings;
+use crate::config::{Settings, Sources, Used, list, log_settings};
 use crate::failure::Failure;
 use crate::output::{Output, duration_text};
 
-/// The default data directory, in the current directory.
-const DATA_DEFAULT: &str = "terrane-data";
-const LISTEN_BASE_DEFAULT: u16 = 7600;
-
 pub async fn run(args: Dev) -> Result<(), Failure> {
-    let plan = plan(args).await?;
+    let sources = Sources::open(list::Role::Dev, args.config.as_deref()).await?;
+    let (plan, used) = plan(args, sources)?;
+    used.print();
+    used.apply()?;
     if plan.replication() == 1 {
         eprintln!(
             "note: with fewer than {SERVERS_FOR_REPLICATION} servers data has a single copy and is lost with its disk"
@@ -27,7 +26,7 @@ pub async fn run(args: Dev) -> Result<(), Failure> {
     let cluster = tokio::select! {
         biased;
         () = shutdown_signal() => return Ok(()),
-        cluster = Cluster::start(&plan) => cluster?,
+        cluster = Cluster::start(&plan) => cluster.map_err(other_ports)?,
     };
     let mut output = Output::new(false);
     let console = cluster.console().map(|console| format!(" console=http://{console}")).unwrap_or_default();
@@ -47,6 +46,16 @@ pub async fn run(args: Dev) -> Result<(), Failure> {
     ended
 }
 
+/// A port in use is one of many that follow from the first.
+fn other_ports(failure: Failure) -> Failure {
+    let is_port = failure.to_string().contains("the port is in use");
+    if is_port {
+        failure.advise("`terrane dev --listen-base N` takes other ports for the whole cluster")
+    } else {
+        failure
+    }
+}
+
 /// Shuts down cleanly. A second signal ends the process at once, which loses no acknowledged write.
 pub async fn stop(announcement: &str, shutdown: impl Future<Output = ()>) {
     let started = tokio::time::Instant::now();
@@ -58,21 +67,25 @@ pub async fn stop(announcement: &str, shutdown: impl Future<Output = ()>) {
     }
 }
 
-async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
-    let mut settings = Settings::open("dev", args.config.as_deref()).await?;
-    let data =
-        settings.pick("data", args.data.map(|path| path.display().to_string()), text, DATA_DEFAULT.to_owned())?;
-    let servers = settings.pick("servers", args.servers, str::parse, SERVERS_FOR_REPLICATION)?;
+/// The cluster to run, and the settings that were used.
+pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure> {
+    let mut settings = Settings::new(list::Role::Dev, sources);
+    let data = settings.pick("data", args.data.map(|path| path.display().to_string()), text)?;
+    let servers = settings.pick("servers", args.servers, str::parse)?;
     // TERRANE_MASTERS names the masters for commands and servers.
-    let masters = settings.pick("master-count", args.masters, str::parse, 1)?;
-    let base = settings.pick("listen-base", args.listen_base, str::parse, LISTEN_BASE_DEFAULT)?;
-    let engine = settings.pick("engine", args.storage.engine, text, BackendKind::default().to_string())?;
-    let memtable_budget =
-        settings.pick_optional("memtable-budget", args.storage.memtable_budget, str::parse::<Size>)?;
-    let cache_size = settings.pick_optional("cache-size", args.storage.cache_size, str::parse::<Size>)?;
-    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, str::parse::<Size>)?;
-    let log_limit = settings.pick_optional("log-limit", args.storage.log_limit, str::parse::<Size>)?;
-    settings.finish()?;
+    let masters = settings.pick("master-count", args.masters, str::parse)?;
+    let base = settings.pick("listen-base", args.listen_base, str::parse)?;
+    let engine = settings.pick("engine", args.storage.engine, text)?;
+    let size = str::parse::<Size>;
+    let memtable_budget = settings.pick("memtable-budget", args.storage.memtable_budget, size)?;
+    let cache_size = settings.pick("cache-size", args.storage.cache_size, size)?;
+    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, size)?;
+    let log_limit = settings.pick("log-limit", args.storage.log_limit, size)?;
+    let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size)?;
+    let time = |text: &str| duration(text).map(Time);
+    let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time)?;
+    log_settings(&mut settings, args.log)?;
+    let used = settings.finish()?;
     if !(1..=SERVERS_MAX).contains(&servers) {
         return Err(Failure::usage(format!("--servers must be 1 to {SERVERS_MAX}, not {servers}")));
     }
@@ -87,17 +100,20 @@ async fn plan(args: Dev) -> Result<ClusterPlan, Failure> {
             u16::MAX - PORTS_SPAN
         )));
     }
-    Ok(ClusterPlan {
+    let plan = ClusterPlan {
         data: PathBuf::from(data),
         masters,
         servers,
         ports: Ports::From(base),
         engine: engine_of(&engine)?,
-        memtable_budget: memtable_budget.map(|size| size.0),
-        cache_size: cache_size.map(|size| size.0),
+        memtable_budget: Some(memtable_budget.0),
+        cache_size: Some(cache_size.0),
         disk_reserve: disk_reserve.map(|size| size.0),
-        log_limit: log_limit.map(|size| size.0),
-    })
+        log_limit: Some(log_limit.0),
+        bulk_rate: Some(bulk_rate.0),
+        slow_request: Some(slow_request.0),
+    };
+    Ok((plan, used))
 }
 
 /// Parses a setting that may be any text.

@@ -7,6 +7,7 @@ use serde::Serialize;
 use terrane_client::{
     Admin, BalanceMode, BalancePlan, MoveState, ProcedureInfo, RegionDescriptor, RegionId, ServerChange, ServerInfo,
 };
+use tokio::time::Instant;
 
 use super::connect;
 use crate::args::client::{BalanceWord, Connection};
@@ -18,6 +19,9 @@ use crate::progress::Progress;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often a move is looked at: a small region moves in a fraction of a second.
 const LOOK_AT_MOVE_EVERY: Duration = Duration::from_millis(100);
+
+/// How often a server that is about to stop is looked at.
+const RESTART_CHECK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
 struct ProcedureLine<'a> {
@@ -238,9 +242,35 @@ struct VerdictLine<'a> {
     obstacles: &'a [String],
 }
 
-pub async fn restart_check(server: Option<&str>, connection: &Connection) -> Result<(), Failure> {
-    let verdicts = connect(connection).await?.admin().restart_check(server).await;
-    let verdicts = verdicts.during("check whether servers can be stopped")?;
+/// The server, or the one whose stop hook runs this: a container without a shell cannot write its own address.
+fn server_or_self(server: &str) -> Result<String, Failure> {
+    if server != "self" {
+        return Ok(server.to_owned());
+    }
+    let own = ["TERRANE_ADVERTISE", "TERRANE_LISTEN"].into_iter().find_map(|name| std::env::var(name).ok());
+    own.ok_or_else(|| {
+        Failure::usage("`self` is the server that TERRANE_ADVERTISE or TERRANE_LISTEN names, and neither is set")
+            .advise("name the server by its number or address; `terrane admin servers` lists them")
+    })
+}
+
+pub async fn restart_check(
+    server: Option<&str>,
+    wait: Option<Duration>,
+    connection: &Connection,
+) -> Result<(), Failure> {
+    let server = server.map(server_or_self).transpose()?;
+    let client = connect(connection).await?;
+    let deadline = Instant::now() + wait.unwrap_or_default();
+    let verdicts = loop {
+        let verdicts = client.admin().restart_check(server.as_deref()).await;
+        let verdicts = verdicts.during("check whether servers can be stopped")?;
+        if Instant::now() >= deadline || verdicts.iter().all(|verdict| verdict.obstacles.is_empty()) {
+            break verdicts;
+        }
+        // No call waits for this; a check is cheap.
+        tokio::time::sleep(RESTART_CHECK_EVERY).await;
+    };
     let mut output = Output::new(connection.json);
     for verdict in &verdicts {
         let (id, address, safe) = (verdict.server.0, verdict.address.as_str(), verdict.obstacles.is_empty());

@@ -2,7 +2,6 @@
 //! of the grammar.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -12,6 +11,7 @@ use super::connect;
 use crate::args::client::Connection;
 use crate::failure::{During, Failure};
 use crate::output::Output;
+use crate::question::{ask, asks};
 
 /// How often the change is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -57,7 +57,7 @@ pub async fn set(masters: &[String], yes: bool, connection: &Connection) -> Resu
         print(&mut output, &described)?;
         output.flush()?;
     }
-    if !yes && (output.is_json() || !asks() || !confirm()?) {
+    if !yes && (output.is_json() || !asks() || ask("Type `yes` to change the masters:")? != "yes") {
         return said(output, &described, false, "nothing was changed; `--yes` changes the masters without asking");
     }
     admin.set_masters(masters, &described).await.during("change the masters")?;
@@ -82,20 +82,6 @@ fn print(output: &mut Output, described: &MastersChange) -> Result<(), Failure> 
     output.line(&format!("masters now: {}", described.before.join(",")))?;
     described.add.iter().try_for_each(|address| output.line(&format!("  add      {address}")))?;
     described.remove.iter().try_for_each(|address| output.line(&format!("  remove   {address}")))
-}
-
-/// Whether a person can be asked.
-fn asks() -> bool {
-    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
-}
-
-fn confirm() -> Result<bool, Failure> {
-    let failed = |error: std::io::Error| Failure::new(format!("cannot ask: {error}"));
-    print!("Type `yes` to change the masters: ");
-    std::io::stdout().flush().map_err(failed)?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
-    Ok(answer.trim() == "yes")
 }
 
 /// Waits until the change has ended; it continues without us. Returns whether it was made.

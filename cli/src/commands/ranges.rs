@@ -1,49 +1,50 @@
 //! Commands on a range of rows: `scan`, `latest`, `first`, `last`, `count`, `aggregate`.
 
 use serde::Serialize;
-use terrane_client::{LatestPer, Number, PageToken, RowStream, Scan, Table, ValueType};
-use terrane_types::TableName;
+use terrane_client::{KeyRange, LatestPer, Number, PageToken, RowStream, Scan, Table, ValueType};
+use terrane_filter::Filter;
+use terrane_types::{TableName, escape};
 
 use super::data::{open, print_as_of};
+use super::merged_rows::{MergedRows, MergedScan};
 use super::row_printer::{RowPrinter, print_one};
-use crate::args::client::RangeFlags;
 use crate::args::rows as args;
 use crate::args::rows::{Calculation, CellFlags, ReadFlags};
+use crate::args::values::{NumberColumn, TimeRange};
 use crate::failure::{During, Failure};
 use crate::output::Output;
+use crate::table_text::TableText;
 
 /// Rows per page when pages are read one after another.
 const PAGE_ROWS: u64 = 1_000;
-
-/// The range that the flags select; a reversed one is an invalid command line.
-pub fn range(flags: &RangeFlags) -> Result<terrane_types::KeyRange, Failure> {
-    flags.range().map_err(|invalid| Failure::usage(invalid.to_string()))
-}
 
 pub async fn scan(args: args::Scan) -> Result<(), Failure> {
     let after: Option<PageToken> = match &args.after {
         Some(text) => Some(text.parse().map_err(|invalid| Failure::usage(format!("--after: {invalid}")))?),
         None => None,
     };
-    let mut scan = shown(Scan::range(range(&args.range)?), &args.cells, &args.read);
-    if args.reverse {
-        scan = scan.reverse();
-    }
-    if args.snapshot {
-        scan = scan.snapshot();
-    }
     let table = open(&args.connection, &args.table).await?;
-    let mut printer = RowPrinter::new(args.connection.json);
+    let text = TableText::of(&table, args.read.raw);
+    let filter = text.filter_of(&args.read)?;
+    let of_range = |range: KeyRange| {
+        let scan = shown(Scan::range(range), &args.cells, &args.read, filter.as_ref());
+        if args.snapshot { scan.snapshot() } else { scan }
+    };
+    let mut printer = RowPrinter::new(args.connection.json, text.clone());
     let during = || format!("scan table {}", args.table);
     let mut next = None;
     if after.is_some() || (args.token && args.limit.is_some()) {
+        let range = text.one_range(&args.range, "a scan by pages")?;
+        let scan = if args.reverse { of_range(range).reverse() } else { of_range(range) };
         next = pages(&table, scan, after, args.offset, args.limit, &mut printer).await.during(during())?;
     } else {
-        scan = scan.offset(args.offset);
-        if let Some(limit) = args.limit {
-            scan = scan.limit(limit);
+        let ranges = text.ranges(&args.range)?;
+        let scan = MergedScan { of_range, reverse: args.reverse, offset: args.offset, limit: args.limit };
+        let mut rows = MergedRows::open(&table, ranges, scan).await.during(during())?;
+        while let Some(row) = rows.next().await.during(during())? {
+            printer.row(&row)?;
         }
-        print_all(table.scan(scan).await.during(during())?, &mut printer).await.during(during())?;
+        print_as_of(rows.as_of_ms());
     }
     printer.end(args.token.then_some(next))
 }
@@ -93,7 +94,11 @@ pub async fn latest(args: args::Latest) -> Result<(), Failure> {
             return Err(Failure::usage("either --parts or --prefix-bytes is required"));
         }
     };
-    let mut scan = shown(Scan::range(range(&args.range)?), &args.cells, &args.read);
+    let table = open(&args.connection, &args.table).await?;
+    let text = TableText::of(&table, args.read.raw);
+    let filter = text.filter_of(&args.read)?;
+    let range = text.one_range(&args.range, "`latest`")?;
+    let mut scan = shown(Scan::range(range), &args.cells, &args.read, filter.as_ref());
     scan = scan.latest(per, args.rows);
     if args.reverse {
         scan = scan.reverse();
@@ -101,9 +106,8 @@ pub async fn latest(args: args::Latest) -> Result<(), Failure> {
     if let Some(limit) = args.limit {
         scan = scan.limit(limit);
     }
-    let table = open(&args.connection, &args.table).await?;
     let during = || format!("read the latest rows of table {}", args.table);
-    let mut printer = RowPrinter::new(args.connection.json);
+    let mut printer = RowPrinter::new(args.connection.json, text);
     print_all(table.scan(scan).await.during(during())?, &mut printer).await.during(during())?;
     printer.end(None)
 }
@@ -117,16 +121,17 @@ pub async fn last(args: args::FirstOrLast) -> Result<(), Failure> {
 }
 
 async fn end(args: args::FirstOrLast, is_last: bool) -> Result<(), Failure> {
-    let range = range(&args.range)?;
     let table = open(&args.connection, &args.table).await?;
-    let mut request = if is_last { table.last(range) } else { table.first(range) };
-    if let Some(filter) = &args.read.filter {
-        request = request.filter(filter);
-    }
-    let found = request.consistency(args.read.consistency.into()).with_as_of();
-    let found = found.await.during(format!("read table {}", args.table))?;
-    print_as_of(found.as_of_ms);
-    print_one(args.connection.json, found.value, || no_row_in_range(&args.table))
+    let text = TableText::of(&table, args.read.raw);
+    let ranges = text.ranges(&args.range)?;
+    let filter = text.filter_of(&args.read)?;
+    let of_range = |range: KeyRange| read_by(Scan::range(range), &args.read, filter.as_ref());
+    let scan = MergedScan { of_range, reverse: is_last, offset: 0, limit: Some(1) };
+    let during = || format!("read table {}", args.table);
+    let mut rows = MergedRows::open(&table, ranges, scan).await.during(during())?;
+    let found = rows.next().await.during(during())?;
+    print_as_of(rows.as_of_ms());
+    print_one(args.connection.json, text, found, || no_row_in_range(&args.table))
 }
 
 fn no_row_in_range(table: &TableName) -> String {
@@ -138,19 +143,29 @@ pub async fn count(args: args::Count) -> Result<(), Failure> {
     struct Counted {
         count: u64,
     }
-    let range = range(&args.range)?;
     let table = open(&args.connection, &args.table).await?;
-    let mut request = table.count(range).consistency(args.read.consistency.into());
-    if let Some(filter) = &args.read.filter {
-        request = request.filter(filter);
+    let text = TableText::of(&table, args.read.raw);
+    let ranges = text.ranges(&args.range)?.ranges;
+    let filter = text.filter_of(&args.read)?;
+    let (mut count, mut as_of_ms) = (0, None);
+    for range in ranges {
+        let mut request = table.count(range).consistency(args.read.consistency.into());
+        if let Some(filter) = &filter {
+            request = request.filter(filter);
+        }
+        if let Some(TimeRange { from, to }) = args.read.time_range {
+            request = request.time_range(from, to);
+        }
+        let found = request.with_as_of().await.during(format!("count table {}", args.table))?;
+        count += found.value;
+        as_of_ms = as_of_ms.into_iter().chain(found.as_of_ms).min();
     }
-    let found = request.with_as_of().await.during(format!("count table {}", args.table))?;
-    print_as_of(found.as_of_ms);
+    print_as_of(as_of_ms);
     let mut output = Output::new(args.connection.json);
     if output.is_json() {
-        output.object(&Counted { count: found.value })?;
+        output.object(&Counted { count })?;
     } else {
-        output.line(&found.value.to_string())?;
+        output.line(&count.to_string())?;
     }
     output.flush()
 }
@@ -193,18 +208,23 @@ impl Figure {
 }
 
 pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
-    let range = range(&args.range)?;
     let table = open(&args.connection, &args.table).await?;
+    let text = TableText::of(&table, args.read.raw);
+    let range = text.one_range(&args.range, "`aggregate`")?;
     let column = &args.column;
-    let mut request = table.aggregate(&column.family, &column.qualifier, column.read_as).range(range);
-    if let Some(filter) = &args.read.filter {
+    let read_as = number_type(&table, column)?;
+    let mut request = table.aggregate(&column.family, &column.qualifier, read_as).range(range);
+    if let Some(TimeRange { from, to }) = args.read.time_range {
+        request = request.time_range(from, to);
+    }
+    if let Some(filter) = text.filter_of(&args.read)? {
         request = request.filter(filter);
     }
     let found = request.consistency(args.read.consistency.into()).with_as_of();
     let found = found.await.during(format!("aggregate {column} of table {}", args.table))?;
     print_as_of(found.as_of_ms);
     let values = found.value;
-    let of_none = if column.read_as == ValueType::F64 { Figure::Float(0.0) } else { Figure::Integer(0) };
+    let of_none = if read_as == ValueType::F64 { Figure::Float(0.0) } else { Figure::Integer(0) };
     let figure = match args.what {
         Calculation::Sum => Some(values.sum().map_or(of_none, Figure::from)),
         Calculation::Min => values.min().map(Figure::from),
@@ -231,16 +251,41 @@ pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
     output.flush()
 }
 
-/// The scan with the cells and the consistency that the flags select.
-fn shown(scan: Scan, cells: &CellFlags, read: &ReadFlags) -> Scan {
-    let mut scan = scan.versions(cells.versions).consistency(read.consistency.into());
-    for column in &cells.columns {
-        scan = match &column.qualifier {
-            Some(qualifier) => scan.column(&column.family, qualifier),
-            None => scan.family(&column.family),
-        };
+/// The type as which a column is aggregated: the given one, or the one that the table declares.
+fn number_type(table: &Table, column: &NumberColumn) -> Result<ValueType, Failure> {
+    let declared = || table.schema().value_type(column.family.as_bytes(), &column.qualifier);
+    match column.read_as.or_else(declared) {
+        Some(read_as) if read_as.is_number() => Ok(read_as),
+        found => {
+            let why = match found {
+                Some(other) => format!("holds {other} values"),
+                None => "has no declared type".to_owned(),
+            };
+            Err(Failure::usage(format!("column {column} {why}, and a calculation needs numbers")).advise(format!(
+                "name their type, as in i64({}:{})",
+                column.family,
+                escape(&column.qualifier)
+            )))
+        }
     }
-    match &read.filter {
+}
+
+/// The scan with the cells and the consistency that the flags select.
+fn shown(scan: Scan, cells: &CellFlags, read: &ReadFlags, filter: Option<&Filter>) -> Scan {
+    let scan = cells.columns.iter().fold(scan.versions(cells.versions), |scan, column| match &column.qualifier {
+        Some(qualifier) => scan.column(&column.family, qualifier),
+        None => scan.family(&column.family),
+    });
+    read_by(scan, read, filter)
+}
+
+/// The scan with the filter, the times and the consistency that the flags select.
+fn read_by(scan: Scan, read: &ReadFlags, filter: Option<&Filter>) -> Scan {
+    let mut scan = scan.consistency(read.consistency.into());
+    if let Some(TimeRange { from, to }) = read.time_range {
+        scan = scan.time_range(from, to);
+    }
+    match filter {
         Some(filter) => scan.filter(filter),
         None => scan,
     }

@@ -1,7 +1,6 @@
 //! `admin recover-group`: shows what is left of a group whose majority is lost and what its recovery loses, asks, and waits
 //! until the group serves again. The JSON output is part of the grammar.
 
-use std::io::{BufRead, IsTerminal, Write};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -12,6 +11,7 @@ use super::connect;
 use crate::args::client::Connection;
 use crate::failure::{During, Failure};
 use crate::output::{Output, duration_text};
+use crate::question::{ask, asks};
 
 /// How often the recovery is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -54,7 +54,7 @@ pub async fn run(group: u64, yes: bool, connection: &Connection) -> Result<(), F
         print(&mut output, &described)?;
         output.flush()?;
     }
-    let confirmed = yes || (!output.is_json() && asks() && confirm(group)?);
+    let confirmed = yes || (!output.is_json() && asks() && confirmed_by_person(group)?);
     if confirmed {
         admin.recover_group(&described).await.during(format!("recover group {group}"))?;
         until_recovered(&admin, group).await?;
@@ -69,18 +69,8 @@ pub async fn run(group: u64, yes: bool, connection: &Connection) -> Result<(), F
     output.flush()
 }
 
-/// Whether a person can be asked.
-fn asks() -> bool {
-    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
-}
-
-fn confirm(group: u64) -> Result<bool, Failure> {
-    let failed = |error: std::io::Error| Failure::new(format!("cannot ask: {error}"));
-    print!("Type the group's number to recover it and lose that: ");
-    std::io::stdout().flush().map_err(failed)?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
-    Ok(answer.trim() == group.to_string())
+fn confirmed_by_person(group: u64) -> Result<bool, Failure> {
+    Ok(ask("Type the group's number to recover it and lose that:")? == group.to_string())
 }
 
 /// The recovery continues without us.

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 use terrane_master::MasterConfig;
 use terrane_regionserver::ServerConfig;
@@ -10,17 +9,18 @@ use terrane_types::versions::Levels;
 
 use super::dev::{engine_of, stop, text};
 use crate::args::roles::{Master, Role, Server};
-use crate::args::values::{Addresses, Size, Time, address, addresses, duration};
-use crate::config::{Settings, check_exposure};
+use crate::args::values::{Size, Time, address, addresses, duration};
+use crate::config::list;
+use crate::config::{Settings, Sources, Used, check_exposure, log_settings};
 use crate::failure::Failure;
 use crate::node::{MasterNode, ServerNode};
 use crate::output::Output;
 
-const MASTER_CONSOLE_DEFAULT: &str = "127.0.0.1:7610";
-const SERVER_CONSOLE_DEFAULT: &str = "127.0.0.1:7710";
-
 pub async fn master(args: Master) -> Result<(), Failure> {
-    let (config, console) = master_config(args).await?;
+    let sources = Sources::open(list::Role::Master, args.role.config.as_deref()).await?;
+    let (config, console, used) = master_config(args, sources)?;
+    used.print();
+    used.apply()?;
     let node = tokio::select! {
         biased;
         () = shutdown_signal() => return Ok(()),
@@ -39,7 +39,10 @@ pub async fn master(args: Master) -> Result<(), Failure> {
 }
 
 pub async fn server(args: Server) -> Result<(), Failure> {
-    let config = server_config(args).await?;
+    let sources = Sources::open(list::Role::Server, args.role.config.as_deref()).await?;
+    let (config, used) = server_config(args, sources)?;
+    used.print();
+    used.apply()?;
     let node = tokio::select! {
         biased;
         () = shutdown_signal() => return Ok(()),
@@ -72,21 +75,15 @@ struct RoleSettings {
     levels: Levels,
 }
 
-fn role_settings(
-    settings: &mut Settings,
-    role: Role,
-    data: PathBuf,
-    listen: String,
-    console: &str,
-) -> Result<RoleSettings, Failure> {
-    let data_flag = role.data.map(|path| path.display().to_string());
-    let data = settings.pick("data", data_flag, text, data.display().to_string())?;
-    let listen = settings.pick("listen", role.listen, address, listen)?;
+fn role_settings(settings: &mut Settings, role: Role) -> Result<RoleSettings, Failure> {
+    let data = settings.pick("data", role.data.map(|path| path.display().to_string()), text)?;
+    let listen = settings.pick("listen", role.listen, address)?;
     let advertise = settings.pick_optional("advertise", role.advertise, address)?;
-    let console = settings.pick("console", role.console, address, console.to_owned())?;
-    let insecure = settings.pick("insecure", role.insecure.then_some(true), str::parse, false)?;
+    let console = settings.pick("console", role.console, address)?;
+    log_settings(settings, role.log)?;
+    let insecure = settings.pick("insecure", role.insecure.then_some(true), str::parse)?;
     if let Some(warning) = check_exposure(&listen, &console, advertise.as_deref(), insecure)? {
-        eprintln!("{warning}");
+        settings.warn(warning);
     }
     let levels = settings.pick_optional("feature-level", role.feature_level, str::parse::<u32>)?;
     let levels = levels.map_or(Ok(Levels::BUILD), levels_as_of)?;
@@ -101,21 +98,16 @@ fn levels_as_of(level: u32) -> Result<Levels, Failure> {
     })
 }
 
-async fn master_config(args: Master) -> Result<(MasterConfig, String), Failure> {
-    let defaults = MasterConfig::default();
-    let mut settings = Settings::open("master", args.role.config.as_deref()).await?;
-    let (data, listen) = (defaults.data_dir.clone(), defaults.listen.clone());
-    let role = role_settings(&mut settings, args.role, data, listen, MASTER_CONSOLE_DEFAULT)?;
+/// The settings of a master, the address of its console, and what was used.
+pub fn master_config(args: Master, sources: Sources) -> Result<(MasterConfig, String, Used), Failure> {
+    let mut settings = Settings::new(list::Role::Master, sources);
+    let role = role_settings(&mut settings, args.role)?;
     let peers = settings.pick_optional("peers", args.peers, addresses)?;
     let join = settings.pick_optional("join", args.join, addresses)?;
-    let replication = settings.pick("replication", args.replication, str::parse, defaults.replication)?;
-    let replace_after = settings.pick(
-        "replace-after",
-        args.replace_after.map(Time),
-        |text| duration(text).map(Time),
-        Time(defaults.replace_after),
-    )?;
-    settings.finish()?;
+    let replication = settings.pick("replication", args.replication, str::parse)?;
+    let replace_after =
+        settings.pick("replace-after", args.replace_after.map(Time), |text| duration(text).map(Time))?;
+    let used = settings.finish()?;
     let config = MasterConfig {
         data_dir: role.data,
         listen: role.listen,
@@ -125,27 +117,28 @@ async fn master_config(args: Master) -> Result<(MasterConfig, String), Failure> 
         replication,
         replace_after: replace_after.0,
         levels: role.levels,
-        ..defaults
+        ..MasterConfig::default()
     };
-    Ok((config, role.console))
+    Ok((config, role.console, used))
 }
 
-async fn server_config(args: Server) -> Result<ServerConfig, Failure> {
-    let defaults = ServerConfig::default();
-    let mut settings = Settings::open("server", args.role.config.as_deref()).await?;
-    let (data, listen) = (defaults.data_dir.clone(), defaults.listen.clone());
-    let role = role_settings(&mut settings, args.role, data, listen, SERVER_CONSOLE_DEFAULT)?;
-    let masters = settings.pick("masters", args.masters, addresses, Addresses(defaults.masters.clone()))?;
+/// The settings of a server, and what was used.
+pub fn server_config(args: Server, sources: Sources) -> Result<(ServerConfig, Used), Failure> {
+    let mut settings = Settings::new(list::Role::Server, sources);
+    let role = role_settings(&mut settings, args.role)?;
+    let masters = settings.pick("masters", args.masters, addresses)?;
     let zone = settings.pick_optional("zone", args.zone, text)?;
-    let engine = settings.pick("engine", args.storage.engine, text, BackendKind::default().to_string())?;
+    let engine = settings.pick("engine", args.storage.engine, text)?;
     let size = str::parse::<Size>;
-    let budget =
-        settings.pick("memtable-budget", args.storage.memtable_budget, size, Size(defaults.memtable_budget))?;
-    let cache = settings.pick("cache-size", args.storage.cache_size, size, Size(defaults.cache_bytes))?;
+    let budget = settings.pick("memtable-budget", args.storage.memtable_budget, size)?;
+    let cache = settings.pick("cache-size", args.storage.cache_size, size)?;
     let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, size)?;
-    let log_limit = settings.pick("log-limit", args.storage.log_limit, size, Size(defaults.log_limit))?;
-    settings.finish()?;
-    Ok(ServerConfig {
+    let log_limit = settings.pick("log-limit", args.storage.log_limit, size)?;
+    let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size)?;
+    let time = |text: &str| duration(text).map(Time);
+    let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time)?;
+    let used = settings.finish()?;
+    let config = ServerConfig {
         data_dir: role.data,
         listen: role.listen,
         advertise: role.advertise,
@@ -155,16 +148,20 @@ async fn server_config(args: Server) -> Result<ServerConfig, Failure> {
         engine: engine_of(&engine)?,
         memtable_budget: budget.0,
         log_limit: log_limit.0,
+        bulk_rate: bulk_rate.0,
+        slow_request: slow_request.0,
         cache_bytes: cache.0,
         disk_reserve: disk_reserve.map(|reserve| reserve.0),
         levels: role.levels,
-        ..defaults
-    })
+        ..ServerConfig::default()
+    };
+    Ok((config, used))
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use terrane_engine::BackendKind;
 
     use super::*;
     use crate::args::{Cli, Command};
@@ -177,11 +174,11 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn every_flag_of_a_server_reaches_it() {
+    #[test]
+    fn every_flag_of_a_server_reaches_it() {
         let line = "server --data d --listen 127.0.0.1:1 --advertise h:1 --console 127.0.0.1:2 --masters a:1,b:2 \
                     --engine memory --log-limit 64MiB --memtable-budget 1MiB";
-        let config = server_config(server_args(line)).await.expect("settings");
+        let (config, _) = server_config(server_args(line), Sources::default()).expect("settings");
         assert_eq!(config.data_dir, PathBuf::from("d"));
         assert_eq!((config.listen.as_str(), config.advertise.as_deref()), ("127.0.0.1:1", Some("h:1")));
         assert_eq!(config.console.as_deref(), Some("127.0.0.1:2"));
@@ -196,15 +193,66 @@ mod tests {
         let path = directory.path().join("t.toml");
         let toml = b"[server]\nengine = 'memory'\nlisten = '127.0.0.1:5'\n[master]\npeers = ['a:1']";
         terrane_env::fs::write_durable(&path, toml).await.expect("written");
-        let line = format!("server --listen 127.0.0.1:6 --config {}", path.display());
-        let config = server_config(server_args(&line)).await.expect("settings");
+        let sources = Sources::open(list::Role::Server, Some(&path)).await.expect("a file");
+        let args = server_args(&format!("server --listen 127.0.0.1:6 --config {}", path.display()));
+        let (config, _) = server_config(args, sources).expect("settings");
         assert_eq!((config.listen.as_str(), config.engine), ("127.0.0.1:6", BackendKind::Memory));
     }
 
-    #[tokio::test]
-    async fn an_unknown_engine_is_rejected() {
-        let failure = server_config(server_args("server --engine rocks")).await.expect_err("unknown");
+    #[test]
+    fn an_unknown_engine_is_rejected() {
+        let failure = server_config(server_args("server --engine rocks"), Sources::default()).expect_err("unknown");
         assert!(failure.to_string().contains("rocks"), "{failure}");
         assert_eq!(failure.exit, crate::failure::Exit::Usage);
+    }
+
+    /// A process that embeds a role, such as a test, gets what `terrane` gets.
+    #[test]
+    fn the_defaults_of_the_list_are_those_of_the_roles() {
+        let (server, _) = server_config(server_args("server"), Sources::default()).expect("settings");
+        let defaults = ServerConfig { console: server.console.clone(), ..ServerConfig::default() };
+        assert_eq!(format!("{server:?}"), format!("{defaults:?}"));
+        let Command::Master(args) = Cli::try_parse_from(["terrane", "master"]).expect("a good line").command else {
+            panic!("not a master")
+        };
+        let (master, ..) = master_config(args, Sources::default()).expect("settings");
+        assert_eq!(format!("{master:?}"), format!("{:?}", MasterConfig::default()));
+    }
+
+    #[test]
+    fn the_list_has_every_flag_and_each_is_used() {
+        use clap::CommandFactory;
+        let root = Cli::command();
+        for role in list::Role::ALL {
+            let command = root.find_subcommand(role.name()).expect("a role");
+            let flags = command.get_arguments().filter(|flag| !flag.is_hide_set()).filter_map(clap::Arg::get_long);
+            let keys =
+                flags.filter(|flag| !["config", "help", "version"].contains(flag)).map(|flag| match (role, flag) {
+                    (list::Role::Dev, "masters") => "master-count",
+                    _ => flag,
+                });
+            let mut keys: Vec<&str> = keys.collect();
+            let mut listed: Vec<&str> = list::of(role).map(|setting| setting.key).collect();
+            keys.sort_unstable();
+            listed.sort_unstable();
+            assert_eq!(keys, listed, "{role:?}");
+        }
+    }
+
+    /// What a process prints at its start.
+    #[test]
+    fn every_setting_is_printed_with_its_origin() {
+        let parse = |line: [&str; 2]| Cli::try_parse_from(line).expect("a good line").command;
+        for role in list::Role::ALL {
+            let used = match parse(["terrane", role.name()]) {
+                Command::Master(args) => master_config(args, Sources::default()).expect("settings").2,
+                Command::Server(args) => server_config(args, Sources::default()).expect("settings").1,
+                Command::Dev(args) => super::super::dev::plan(args, Sources::default()).expect("settings").1,
+                other => panic!("not a role: {other:?}"),
+            };
+            let printed: Vec<&str> = used.settings.iter().filter_map(|line| line.split_whitespace().next()).collect();
+            assert_eq!(printed, list::of(role).map(|setting| setting.key).collect::<Vec<_>>());
+            assert!(used.settings.iter().all(|line| line.ends_with("  (default)")), "{:?}", used.settings);
+        }
     }
 }

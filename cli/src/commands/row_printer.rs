@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use terrane_client::{PageToken, RowData};
-use terrane_types::escape;
 
 use crate::failure::Failure;
 use crate::formats::{Record, RecordCell, column_text, jsonl};
 use crate::output::{Output, grouped};
+use crate::table_text::TableText;
 
 /// Rows of one printed table; the widths of its columns fit its rows.
 const TABLE_ROWS: usize = 500;
@@ -22,10 +22,21 @@ pub fn record_of(row: &RowData) -> Record {
     Record { row: row.row().clone().into_bytes(), cells: cells.collect() }
 }
 
+/// A row as every command prints it in JSON: bytes, and beside them what the table declares of them.
+pub fn json_line(record: &Record, text: &TableText) -> String {
+    let typed = |cell: &RecordCell| text.typed_value(&cell.family, &cell.qualifier, &cell.value);
+    jsonl::write(record, text.key_parts(&record.row).as_ref(), typed)
+}
+
 /// Prints a row; if there is none, the command fails with status 3.
-pub fn print_one(json: bool, row: Option<RowData>, absent: impl Fn() -> String) -> Result<(), Failure> {
+pub fn print_one(
+    json: bool,
+    text: TableText,
+    row: Option<RowData>,
+    absent: impl Fn() -> String,
+) -> Result<(), Failure> {
     let Some(row) = row else { return Err(Failure::nothing_there(absent())) };
-    let mut printer = RowPrinter::new(json);
+    let mut printer = RowPrinter::new(json, text);
     printer.row(&row)?;
     printer.end(None)
 }
@@ -33,24 +44,27 @@ pub fn print_one(json: bool, row: Option<RowData>, absent: impl Fn() -> String) 
 /// Prints rows as they arrive: JSON at once, text in tables of many rows.
 pub struct RowPrinter {
     output: Output,
+    text: TableText,
     cells: Vec<Vec<String>>,
     heading_printed: bool,
     rows: u64,
 }
 
 impl RowPrinter {
-    pub fn new(json: bool) -> RowPrinter {
-        RowPrinter { output: Output::new(json), cells: Vec::new(), heading_printed: false, rows: 0 }
+    pub fn new(json: bool, text: TableText) -> RowPrinter {
+        RowPrinter { output: Output::new(json), text, cells: Vec::new(), heading_printed: false, rows: 0 }
     }
 
     pub fn row(&mut self, row: &RowData) -> Result<(), Failure> {
         self.rows += 1;
         if self.output.is_json() {
-            return self.output.line(&jsonl::write(&record_of(row)));
+            return self.output.line(&json_line(&record_of(row), &self.text));
         }
+        let key = self.text.show_row(row.row());
         for cell in row.cells() {
             let column = column_text(cell.family, cell.qualifier);
-            self.cells.push(vec![escape(row.row()), column, cell.timestamp.to_string(), escape(cell.value)]);
+            let value = self.text.show_value(cell.family, cell.qualifier, cell.value);
+            self.cells.push(vec![key.clone(), column, cell.timestamp.to_string(), value]);
         }
         if self.cells.len() >= TABLE_ROWS { self.print_cells() } else { Ok(()) }
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use terrane_client::{ClusterStatus, ProcessVersions, ResourceUsage, ServerInfo};
 
-use super::admin::print_servers;
+use super::admin::{ServerLine, print_servers, server_line};
 use super::connect;
 use super::masters::{MasterLine, master_line, print_masters};
 use super::version::{VersionsLine, range};
@@ -19,11 +19,17 @@ pub async fn run(args: Status) -> Result<(), Failure> {
     } else {
         print(&mut output, &status, args.resources)?;
     }
-    output.flush()
+    output.flush()?;
+    match health_issues(&status).len() {
+        0 => Ok(()),
+        _ if !args.check => Ok(()),
+        1 => Err(Failure::new("the cluster has a health issue")),
+        issues => Err(Failure::new(format!("the cluster has {issues} health issues"))),
+    }
 }
 
 #[derive(Serialize)]
-struct StatusLine {
+struct StatusLine<'a> {
     cluster: String,
     healthy: bool,
     replication: u32,
@@ -40,6 +46,7 @@ struct StatusLine {
     feature_level: u32,
     level_waits_for: Vec<String>,
     processes: Vec<ProcessLine>,
+    region_servers: Vec<ServerLine<'a>>,
 }
 
 /// The versions of a process, which has not said them if they are missing.
@@ -61,8 +68,8 @@ struct ResourceLine {
     refused: u64,
 }
 
-impl From<&ClusterStatus> for StatusLine {
-    fn from(status: &ClusterStatus) -> StatusLine {
+impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
+    fn from(status: &'a ClusterStatus) -> StatusLine<'a> {
         let troubles = health_issues(status);
         StatusLine {
             cluster: status.cluster.to_string(),
@@ -81,6 +88,7 @@ impl From<&ClusterStatus> for StatusLine {
             feature_level: status.feature_level,
             level_waits_for: status.level_waits_for.clone(),
             processes: processes(status).map(process_line).collect(),
+            region_servers: status.servers.iter().map(server_line).collect(),
         }
     }
 }
@@ -184,10 +192,9 @@ fn print_resources(output: &mut Output, servers: &[ServerInfo], all: bool) -> Re
 fn print(output: &mut Output, status: &ClusterStatus, all_resources: bool) -> Result<(), Failure> {
     output.line(&format!("cluster {}, replication {}", status.cluster, status.replication))?;
     let led = status.groups - status.groups_without_leader.min(status.groups);
-    output.line(&format!(
-        "{} tables, {} regions, {} groups ({led} with a leader)",
-        status.tables, status.regions, status.groups
-    ))?;
+    let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let (tables, regions) = (count(status.tables, "table"), count(status.regions, "region"));
+    output.line(&format!("{tables}, {regions}, {} ({led} with a leader)", count(status.groups, "group")))?;
     print_versions(output, status)?;
     output.line("")?;
     // A master of an earlier build does not list them.
@@ -268,6 +275,6 @@ mod tests {
         bad.troubles = vec!["server 2 (h:1) is silent for 7 s".to_owned()];
         assert_eq!(health_issues(&bad), ["waiting for 1 more region server", "server 2 (h:1) is silent for 7 s"]);
         let line = StatusLine::from(&bad);
-        assert_eq!((line.healthy, line.servers, line.live), (false, 2, 1));
+        assert_eq!((line.healthy, line.servers, line.live, line.region_servers.len()), (false, 2, 1, 2));
     }
 }

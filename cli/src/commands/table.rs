@@ -1,16 +1,19 @@
-//! `table`: create, alter, list, describe, drop.
+//! `table`: create, alter, list, describe, disable, enable, truncate, drop.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
-use terrane_client::{Error, FamilySchema, TableChange, TableInfo, TableSpec};
-use terrane_types::{NamespaceName, escape};
+use terrane_client::{Client, Error, FamilySchema, TableChange, TableInfo, TableSpec};
+use terrane_types::{NamespaceName, TableName, escape, parse_duration_ms};
 
-use super::connect;
+use super::{connect, no_table};
 use crate::args::client::{AlterTable, Connection, CreateTable, TableCommand};
-use crate::args::values::FamilySpec;
+use crate::args::values::{ColumnType, FamilySpec};
 use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded};
+use crate::question::confirms_loss;
+use crate::table_text::TableText;
 
 pub async fn run(command: TableCommand) -> Result<(), Failure> {
     match command {
@@ -21,13 +24,58 @@ pub async fn run(command: TableCommand) -> Result<(), Failure> {
             let described = connect(&connection).await?.admin().describe_table(&name.to_string()).await;
             print_table(&connection, &described.during(format!("describe table {name}"))?)
         }
-        TableCommand::Drop { name, connection } => {
-            let dropped = connect(&connection).await?.admin().drop_table(&name.to_string()).await;
+        TableCommand::Disable { name, connection } => {
+            let disabled = connect(&connection).await?.admin().disable_table(&name.to_string()).await;
+            changed(&connection, &name, "disable", disabled)
+        }
+        TableCommand::Enable { name, connection } => {
+            let enabled = connect(&connection).await?.admin().enable_table(&name.to_string()).await;
+            changed(&connection, &name, "enable", enabled)
+        }
+        TableCommand::Truncate { name, yes, connection } => {
+            let client = existing(&connection, &name, "truncate").await?;
+            let loss = format!("All rows of table {name} will be removed.");
+            if !confirms_loss(yes, connection.json, &loss, &name.to_string())? {
+                return Err(Failure::new("nothing was removed"));
+            }
+            changed(&connection, &name, "truncate", client.admin().truncate_table(&name.to_string()).await)
+        }
+        TableCommand::Drop { name, yes, connection } => {
+            let client = existing(&connection, &name, "drop").await?;
+            let loss = format!("Table {name} and all its rows will be removed.");
+            if !confirms_loss(yes, connection.json, &loss, &name.to_string())? {
+                return Err(Failure::new("nothing was dropped"));
+            }
+            let dropped = client.admin().drop_table(&name.to_string()).await;
             dropped.during(format!("drop table {name}"))?;
             eprintln!("dropped table {name}");
             Ok(())
         }
     }
+}
+
+/// A client for a change of a table that exists: no person is asked about the loss of another.
+async fn existing(connection: &Connection, name: &TableName, verb: &str) -> Result<Client, Failure> {
+    let client = connect(connection).await?;
+    match client.admin().describe_table(&name.to_string()).await {
+        Ok(_) => Ok(client),
+        Err(Error::NotFound { .. }) => {
+            Err(no_table(&client, &name.to_string()).await.during(format!("{verb} table {name}")))
+        }
+        Err(error) => Err(error).during(format!("{verb} table {name}")),
+    }
+}
+
+/// Reports a change of a table: `disabled table t`.
+fn changed(
+    connection: &Connection,
+    name: &TableName,
+    verb: &str,
+    done: Result<TableInfo, Error>,
+) -> Result<(), Failure> {
+    let info = done.during(format!("{verb} table {name}"))?;
+    eprintln!("{verb}d table {name}");
+    if connection.json { print_table(connection, &info) } else { Ok(()) }
 }
 
 async fn create(args: CreateTable) -> Result<(), Failure> {
@@ -52,7 +100,17 @@ async fn create(args: CreateTable) -> Result<(), Failure> {
 fn spec_of(args: &CreateTable) -> Result<TableSpec, Failure> {
     let mut spec = TableSpec::new(&args.name.to_string())?;
     for family in &args.family {
-        spec = spec.family(family.name.as_str(), &attributes(family))?;
+        let mut attributes = attributes(family);
+        attributes.extend(types_of(&args.column, family.name.as_str()));
+        spec = spec.family(family.name.as_str(), &attributes)?;
+    }
+    for column in &args.column {
+        if !args.family.iter().any(|family| family.name == column.family) {
+            return Err(Failure::usage(format!(
+                "--column declares a type in family {}, which --family does not name",
+                column.family
+            )));
+        }
     }
     if let Some(key) = &args.key {
         spec = spec.key(key)?;
@@ -63,16 +121,32 @@ fn spec_of(args: &CreateTable) -> Result<TableSpec, Failure> {
     for (attribute, value) in &args.set {
         spec = spec.set(attribute, value)?;
     }
+    let text = TableText::new(Arc::new(spec.schema.clone()), args.raw.raw);
     for key in &args.split_at {
-        spec = spec.split_at(&key.0);
+        spec = spec.split_at(&text.boundary(key)?);
     }
     Ok(spec)
 }
 
+/// The attributes that declare the types of the family's columns.
+fn types_of<'a>(columns: &'a [ColumnType], family: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let of_family = columns.iter().filter(move |column| column.family.as_str() == family);
+    of_family.map(|column| (column.attribute.as_str(), column.value_type.as_str()))
+}
+
 async fn alter(args: AlterTable) -> Result<(), Failure> {
+    let changes =
+        args.set.len() + args.family.len() + args.add_family.len() + args.drop_family.len() + args.column.len();
+    if changes == 0 {
+        let what = "say what to change: --set, --family, --column, --add-family or --drop-family";
+        return Err(Failure::usage(format!("alter table {}: {what}", args.name)));
+    }
     let change = args.set.iter().fold(TableChange::new(), |change, (name, value)| change.set(name, value));
     let change =
         args.family.iter().fold(change, |change, family| change.family(family.name.as_str(), &attributes(family)));
+    let change = args.column.iter().fold(change, |change, column| {
+        change.family(column.family.as_str(), &[(column.attribute.as_str(), column.value_type.as_str())])
+    });
     let change = args
         .add_family
         .iter()
@@ -152,8 +226,18 @@ impl From<&FamilySchema> for FamilyLine {
     }
 }
 
-/// A value on one line, since metadata may be any text.
-fn shown(value: &str) -> String {
+/// A value on one line, since metadata may be any text. People read spans of time in the largest unit that is exact; JSON keeps
+/// the milliseconds that scripts expect.
+fn shown(name: &str, value: &str) -> String {
+    if matches!(name, "ttl" | "history")
+        && let Ok(ms) = parse_duration_ms(value)
+    {
+        let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
+        return match units.into_iter().find(|(_, length)| ms.is_multiple_of(*length)) {
+            Some((unit, length)) => format!("{}{unit}", ms / length),
+            None => value.to_owned(),
+        };
+    }
     if value.contains(char::is_control) { escape(value.as_bytes()) } else { value.to_owned() }
 }
 
@@ -171,11 +255,11 @@ fn print_table(connection: &Connection, info: &TableInfo) -> Result<(), Failure>
         line.name, line.state, line.schema_version
     ))?;
     for (name, value) in &line.attributes {
-        output.line(&format!("  {name} = {}", shown(value)))?;
+        output.line(&format!("  {name} = {}", shown(name, value)))?;
     }
     for family in &line.families {
         let attributes: Vec<String> =
-            family.attributes.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
+            family.attributes.iter().map(|(name, value)| format!("{name}={}", shown(name, value))).collect();
         output.line(&format!("  family {}: {}", family.name, attributes.join(", ")))?;
     }
     output.flush()
@@ -207,6 +291,7 @@ mod tests {
             "--split-at",
             r"k\x00",
             "m",
+            "--raw",
             "--region-size",
             "16KiB",
             "--key",
@@ -236,6 +321,20 @@ mod tests {
             assert!(line.contains(part), "{part} in {line}");
         }
         assert_eq!(spec.split_at, [&b"k\0"[..], b"m"]);
+    }
+
+    #[test]
+    fn spans_of_time_are_shown_in_their_largest_exact_unit() {
+        for (name, value, text) in [
+            ("ttl", "86400000ms", "1d"),
+            ("ttl", "90000ms", "90s"),
+            ("history", "5400000ms", "90m"),
+            ("ttl", "1ms", "1ms"),
+            ("ttl", "none", "none"),
+            ("meta.note", "60000ms", "60000ms"),
+        ] {
+            assert_eq!(shown(name, value), text, "{name}={value}");
+        }
     }
 
     #[test]

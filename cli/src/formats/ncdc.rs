@@ -18,6 +18,8 @@ use super::{LineError, Parsed, Record, RecordCell, station_key};
 pub const FAMILY: &str = "data";
 /// The qualifier of the air temperature.
 pub const QUALIFIER: &str = "airtemp";
+/// The air temperature with its type.
+pub const TYPED_COLUMN: &str = "data:airtemp=i32";
 /// The key declaration of a table of these records.
 pub const KEY_PARTS: &str = "station:bytes12, time:desc i64";
 

@@ -194,6 +194,10 @@ pub struct Running {
 }
 
 impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Writes to its input. Returns false if it no longer reads; its outcome then says why.
     pub fn feed(&mut self, input: &str) -> bool {
         self.stdin.as_mut().expect("still open").write_all(input.as_bytes()).is_ok()

@@ -1,6 +1,6 @@
 //! The administrator's calls: tables, namespaces, servers, regions and groups.
 //!
-//! Masters answer all of them but flushes and compactions ([`maintenance`]). Reads go to every master until one answers or
+//! Masters answer all of them but flushes and compactions ([`maintenance`]) and questions to single processes ([`diagnostics`]). Reads go to every master until one answers or
 //! the deadline passes; so do changes of tables and namespaces, each under an id by which masters recognise a repeated one.
 //! A change whose answer is lost for good is [`Error::Uncertain`]: look at the present state before you repeat it. So is one
 //! that a master has accepted and not completed in time: it completes the change ([`Error::is_uncertain`]).
@@ -15,9 +15,12 @@ use crate::api::core::Core;
 use crate::error::Error;
 use crate::wire::masters::Masters;
 
+pub(crate) mod diagnostics;
 pub(crate) mod fleet;
 pub(crate) mod info;
 pub(crate) mod maintenance;
+pub(crate) mod past;
+pub(crate) mod slow;
 pub(crate) mod spec;
 
 use info::{ClusterStatus, GroupInfo, RegionInfo, ServerInfo, TableInfo};

@@ -116,6 +116,15 @@ impl Client {
         Ok(Table { table, waiter: Arc::clone(&self.waiter) })
     }
 
+    /// The same, and refuses a table that differs from its specification: see [`crate::Client::open_or_create_exact`].
+    ///
+    /// # Errors
+    /// As for [`crate::Client::open_or_create_exact`].
+    pub fn open_or_create_exact(&self, spec: TableSpec) -> Result<Table, Error> {
+        let table = self.wait(self.client.open_or_create_exact(spec))?;
+        Ok(Table { table, waiter: Arc::clone(&self.waiter) })
+    }
+
     /// The underlying async client, for calls that are not wrapped here.
     #[must_use]
     pub const fn inner(&self) -> &crate::Client {

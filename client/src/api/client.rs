@@ -66,7 +66,8 @@ impl Client {
     }
 
     /// Opens a table, and creates it first if it does not exist. An existing table is opened as it is, whatever the
-    /// specification says; [`Admin::alter_table`] changes it. Several programs may call this at once.
+    /// specification says; [`Admin::alter_table`] changes it, and [`Client::open_or_create_exact`] refuses it. Several programs
+    /// may call this at once.
     ///
     /// ```no_run
     /// use terrane_client::{Client, TableSpec};
@@ -88,6 +89,22 @@ impl Client {
             Ok(_) | Err(Error::AlreadyExists { .. }) => self.table(&name).await,
             Err(error) => Err(error),
         }
+    }
+
+    /// Opens a table like [`Client::open_or_create`], unless it differs from the specification: in an attribute, a family or
+    /// its key. Where it is split does not count. So a program learns at its start that the table is not the one that it was
+    /// written for.
+    ///
+    /// # Errors
+    /// As for [`Client::open_or_create`]; [`Error::Differs`], which names each difference.
+    pub async fn open_or_create_exact(&self, spec: TableSpec) -> Result<Table, Error> {
+        let wanted = spec.schema.clone();
+        let table = self.open_or_create(spec).await?;
+        let differences = table.schema().differences(&wanted);
+        if !differences.is_empty() {
+            return Err(Error::Differs { what: format!("table {}", wanted.name), differences });
+        }
+        Ok(table)
     }
 
     /// The administrator's calls: tables, servers, regions.

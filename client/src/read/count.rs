@@ -11,6 +11,7 @@ use futures::TryStreamExt as _;
 use futures::future::try_join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use terrane_filter::IntoFilter;
 use terrane_types::value_type::ValueType;
 use terrane_types::{KeyRange, ServerId, TableId};
 
@@ -33,10 +34,9 @@ impl Table {
     /// regions split or move meanwhile. Safe to repeat.
     ///
     /// ```no_run
-    /// use terrane_client::KeyRange;
     /// # async fn run(readings: terrane_client::Table) -> Result<(), terrane_client::Error> {
-    /// let all = readings.count(KeyRange::all()).await?;
-    /// let hot = readings.count(KeyRange::prefix(b"station-7|")).filter("i32(data:airtemp) > 300").await?;
+    /// let all = readings.count(..).await?;
+    /// let hot = readings.count("station-7|").filter("i32(data:airtemp) > 300").await?;
     /// # Ok(()) }
     /// ```
     ///
@@ -53,9 +53,9 @@ impl Table {
     /// Safe to repeat.
     ///
     /// ```no_run
-    /// use terrane_client::{KeyRange, ValueType};
+    /// use terrane_client::ValueType;
     /// # async fn run(readings: terrane_client::Table) -> Result<(), terrane_client::Error> {
-    /// let july = KeyRange::prefix(b"station-7|2026-07");
+    /// let july = "station-7|2026-07-01".."station-7|2026-08-01";
     /// let temperatures = readings.aggregate("data", "airtemp", ValueType::I32).range(july).await?;
     /// println!("{} readings, {:?} on average", temperatures.count(), temperatures.average());
     /// # Ok(()) }
@@ -113,7 +113,7 @@ pub struct AggregateRequest<'t> {
 reading_request!(AggregateRequest, Aggregate);
 
 impl AggregateRequest<'_> {
-    /// Only rows of this range; by default the whole table.
+    /// Only rows of this range: `"a".."c"`, a prefix, or any other [`KeyRange`]. By default the whole table.
     pub fn range(mut self, range: impl Into<KeyRange>) -> Self {
         self.scan.range = range.into();
         self
@@ -126,8 +126,8 @@ impl AggregateRequest<'_> {
     }
 
     /// Only rows that pass the filter; docs/filters.md describes the language.
-    pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
-        self.scan.selection.filter(&filter);
+    pub fn filter(mut self, filter: impl IntoFilter) -> Self {
+        self.scan.selection.filter(filter);
         self
     }
 
@@ -162,7 +162,9 @@ async fn in_parallel<T, F: Future<Output = Result<T, Error>>>(
     work: impl Fn(Scanner) -> F,
 ) -> Result<Vec<T>, Error> {
     let range = scan.checked_range()?;
-    let spec = Arc::new(scan.selection.spec()?);
+    let schema = table.schema();
+    let spec = Arc::new(scan.selection.spec(&schema)?);
+    let range = scan.selection.clipped(&schema, range)?;
     table.check_projection(&spec.projection).await?;
     let scanner = |range| Scanner::new(table, scan, range, Arc::clone(&spec), options);
     // A limit, an offset and prefixes count over the whole range, so the range cannot be cut.

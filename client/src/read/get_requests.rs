@@ -99,7 +99,7 @@ impl GetRequest<'_> {
     async fn run(self) -> Result<AsOf<Option<RowData>>, Error> {
         let Self { table, get, exists_only, options } = self;
         terrane_types::row::check_row(&get.row)?;
-        let spec = get.selection.spec()?;
+        let spec = get.selection.spec(&table.schema())?;
         table.check_projection(&spec.projection).await?;
         let timeout = options.timeout_of(table);
         if table.target.table == TableId::META {
@@ -165,7 +165,7 @@ impl GetManyRequest<'_> {
         let mut specs: Vec<Arc<ReadSpec>> = Vec::new();
         for get in &gets {
             terrane_types::row::check_row(&get.row)?;
-            let spec = get.selection.spec()?;
+            let spec = get.selection.spec(&table.schema())?;
             // Most gets read the same columns: the last spec is compared first.
             let known = specs.iter().rposition(|known| **known == spec);
             let at = match known {

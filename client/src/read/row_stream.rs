@@ -17,14 +17,21 @@ use crate::read::scanner::Scanner;
 /// error.
 ///
 /// ```no_run
-/// use futures::TryStreamExt as _;
-/// use terrane_client::{Client, Scan};
-///
-/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-/// let table = Client::connect("127.0.0.1:7600").await?.table("users").await?;
-/// let mut rows = table.scan(Scan::prefix("user-")).await?;
-/// while let Some(row) = rows.try_next().await? {
-///     println!("{row:?}");
+/// # async fn run(table: terrane_client::Table) -> Result<(), terrane_client::Error> {
+/// let mut rows = table.scan("user-").await?;
+/// while let Some(row) = rows.next().await {
+///     println!("{:?}", row?);
+/// }
+/// // Few rows: all at once.
+/// let newest_ten = table.scan("user-").reverse().limit(10).await?.collect().await?;
+/// // Many rows: some at a time.
+/// let mut rows = table.scan(..).await?;
+/// loop {
+///     let some = rows.next_many(1_000).await?;
+///     if some.is_empty() {
+///         break;
+///     }
+///     println!("{}", some.len());
 /// }
 /// # Ok(()) }
 /// ```
@@ -65,6 +72,31 @@ impl RowStream {
     /// waits for the same row.
     pub async fn next(&mut self) -> Option<Result<RowData, Error>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    /// The next rows, up to this many: fewer, or none, only at the end. A row that was read before an error is lost; dropping
+    /// this future loses the rows that it has read.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub async fn next_many(&mut self, rows: usize) -> Result<Vec<RowData>, Error> {
+        let mut read = Vec::new();
+        while read.len() < rows {
+            match self.next().await {
+                Some(row) => read.push(row?),
+                None => break,
+            }
+        }
+        Ok(read)
+    }
+
+    /// All remaining rows. They are held in memory together: give the scan a [limit](crate::Scan::limit), or take them in parts
+    /// with [`RowStream::next_many`], unless the range is known to be small.
+    ///
+    /// # Errors
+    /// The stream's; the rows read before are lost.
+    pub async fn collect(mut self) -> Result<Vec<RowData>, Error> {
+        self.next_many(usize::MAX).await
     }
 
     /// The same rows as a [`Stream`]; it is one by itself.

@@ -2,12 +2,13 @@
 //!
 //! Bounds and names are checked when the scan runs.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 
 use bytes::Bytes;
 use terrane_types::{Invalid, KeyRange};
 
 use crate::consistency::Consistency;
+use crate::read::key_after::key_after;
 use crate::read::page_token::PageToken;
 use crate::read::selection::{Selection, selection_methods};
 use crate::wire::scan::{Latest, LatestPrefix};
@@ -38,10 +39,10 @@ impl LatestPer {
 /// Reads the rows of a range, in order or in reverse.
 ///
 /// ```
-/// use terrane_client::{KeyRange, Scan};
+/// use terrane_client::Scan;
 /// let newest_ten = Scan::prefix("station-7").limit(10).column("data", "airtemp");
-/// let backwards = Scan::range(KeyRange::all()).reverse();
-/// let between = Scan::rows("a"..="m").filter("i32(data:airtemp) > 100");
+/// let backwards = Scan::range(..).reverse();
+/// let between = Scan::range("a"..="m").filter("i32(data:airtemp) > 100");
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "a scan does nothing until a table reads it"]
@@ -65,8 +66,9 @@ impl Default for Scan {
     }
 }
 
-impl From<KeyRange> for Scan {
-    fn from(range: KeyRange) -> Self {
+/// A scan of a range, so that calls which take a scan take `..`, `"a".."c"` or a prefix as well.
+impl<R: Into<KeyRange>> From<R> for Scan {
+    fn from(range: R) -> Self {
         Self::range(range)
     }
 }
@@ -77,10 +79,12 @@ impl Scan {
         Self::range(KeyRange::all())
     }
 
-    /// A scan of the rows in `range`.
-    pub fn range(range: KeyRange) -> Self {
+    /// A scan of the rows in a range: `..`, `"a".."c"`, `"a"..="c"`, `"b"..`, a prefix (`"user-"`), the leading parts of a
+    /// typed key, or a [`KeyRange`]. The lower bound comes first in both directions; an empty end is no bound. A range whose
+    /// end lies before its start fails the read with [`Error::Invalid`](crate::Error::Invalid), before any request is sent.
+    pub fn range(range: impl Into<KeyRange>) -> Self {
         Self {
-            range,
+            range: range.into(),
             reverse: false,
             offset: 0,
             limit: None,
@@ -102,16 +106,7 @@ impl Scan {
     /// A scan of the rows between two bounds, each included or not: `Scan::rows("a".."c")`, `Scan::rows("a"..="c")`,
     /// `Scan::rows("b"..)`. The lower bound comes first in both directions.
     pub fn rows<R: AsRef<[u8]>>(bounds: impl RangeBounds<R>) -> Self {
-        let scan = match bounds.start_bound() {
-            Bound::Included(row) => Self::all().start(row),
-            Bound::Excluded(row) => Self::all().start_after(row),
-            Bound::Unbounded => Self::all(),
-        };
-        match bounds.end_bound() {
-            Bound::Included(row) => scan.end_inclusive(row),
-            Bound::Excluded(row) => scan.end(row),
-            Bound::Unbounded => scan,
-        }
+        Self::range(KeyRange::between(bounds))
     }
 
     selection_methods!(selection);
@@ -211,16 +206,10 @@ impl Scan {
     }
 }
 
-/// The least key above this one.
-pub(crate) fn key_after(row: &[u8]) -> Bytes {
-    let mut bytes = Vec::with_capacity(row.len() + 1);
-    bytes.extend_from_slice(row);
-    bytes.push(0);
-    bytes.into()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ops::Bound;
+
     use super::*;
 
     #[test]
@@ -232,5 +221,17 @@ mod tests {
         assert!(!after.contains(b"a") && after.contains(b"a\0") && after.contains(b"\xff"));
         assert_eq!(range(Scan::rows::<&str>(..)), KeyRange::all());
         assert!(Scan::rows("b".."a").checked_range().is_err());
+    }
+
+    #[test]
+    fn whatever_is_a_range_is_a_scan_of_it() {
+        fn range(scan: impl Into<Scan>) -> String {
+            scan.into().checked_range().expect("ordered").to_string()
+        }
+        assert_eq!(range(..), "[,)");
+        assert_eq!(range("a".."c"), "[a,c)");
+        assert_eq!(range("user-"), "[user-,user.)");
+        assert_eq!(range(KeyRange::row(b"r")), r"[r,r\x00)");
+        assert_eq!(range(Scan::prefix("a").limit(1)), "[a,b)");
     }
 }

@@ -7,10 +7,11 @@ use terrane_types::KeyRange;
 use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
+use crate::read::key_after::key_after;
 use crate::read::request::{ReadOptions, reading_request};
 use crate::read::row_data::RowData;
 use crate::read::row_stream::RowStream;
-use crate::read::scan::{LatestPer, Scan, key_after};
+use crate::read::scan::{LatestPer, Scan};
 use crate::read::scanner::Scanner;
 use crate::read::selection::selection_methods;
 
@@ -35,7 +36,7 @@ macro_rules! scan_methods {
             self
         }
 
-        /// Only rows of this range.
+        /// Only rows of this range: `..`, `"a".."c"`, a prefix, or any other [`KeyRange`](crate::KeyRange).
         pub fn range(mut self, range: impl Into<terrane_types::KeyRange>) -> Self {
             self.scan.range = range.into();
             self
@@ -112,18 +113,18 @@ impl Table {
     /// row of it.
     ///
     /// ```no_run
-    /// use terrane_client::KeyRange;
     /// # async fn run(readings: terrane_client::Table) -> Result<(), terrane_client::Error> {
-    /// let earliest = readings.first(KeyRange::prefix(b"station-7|")).await?;
-    /// let latest = readings.last(KeyRange::prefix(b"station-7|")).column("data", "airtemp").await?;
-    /// let at_noon = readings.floor("station-7|1200").within(KeyRange::prefix(b"station-7|")).await?;
+    /// let earliest = readings.first("station-7|").await?;
+    /// let latest = readings.last("station-7|").column("data", "airtemp").await?;
+    /// let at_noon = readings.floor("station-7|1200").within("station-7|").await?;
+    /// let first_of_all = readings.first(..).await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// As for [`Table::get`].
     pub fn first(&self, range: impl Into<KeyRange>) -> EndRequest<'_> {
-        self.end(Scan::range(range.into()))
+        self.end(Scan::range(range))
     }
 
     /// The last row of a range. As [`Table::first`].
@@ -131,7 +132,7 @@ impl Table {
     /// # Errors
     /// As for [`Table::get`].
     pub fn last(&self, range: impl Into<KeyRange>) -> EndRequest<'_> {
-        self.end(Scan::range(range.into()).reverse())
+        self.end(Scan::range(range).reverse())
     }
 
     /// The row with this key, else the last before it; of the whole table or [within](EndRequest::within) a range. As
@@ -183,8 +184,10 @@ impl Table {
 
     /// A checked scan, ready to start.
     pub(crate) async fn scanner(&self, scan: &Scan, range: KeyRange, options: ReadOptions) -> Result<Scanner, Error> {
-        let spec = Arc::new(scan.selection.spec()?);
+        let schema = self.schema();
+        let spec = Arc::new(scan.selection.spec(&schema)?);
         self.check_projection(&spec.projection).await?;
+        let range = scan.selection.clipped(&schema, range)?;
         Ok(Scanner::new(self, scan, range, spec, options))
     }
 }
@@ -262,7 +265,7 @@ reading_request!(EndRequest, Option<RowData>);
 impl EndRequest<'_> {
     selection_methods!(scan.selection);
 
-    /// Considers only rows of this range.
+    /// Considers only rows of this range: `..`, `"a".."c"`, a prefix, or any other [`KeyRange`].
     pub fn within(mut self, range: impl Into<KeyRange>) -> Self {
         self.within = Some(range.into());
         self
@@ -271,6 +274,7 @@ impl EndRequest<'_> {
     async fn run(self) -> Result<AsOf<Option<RowData>>, Error> {
         let mut range = self.scan.checked_range()?;
         if let Some(within) = self.within {
+            let within = KeyRange::new(within.start, within.end)?;
             match range.intersect(&within) {
                 Some(both) => range = both,
                 None => return Ok(AsOf { value: None, as_of_ms: None }),

@@ -3,9 +3,10 @@
 //! Building cannot fail, so that calls can be chained; names and numbers are checked when the read runs.
 
 use bytes::Bytes;
-use terrane_filter::Filter;
-use terrane_types::{FamilyName, Invalid, KeyRange, Projection, QualifierRange, escape};
+use terrane_filter::{Filter, FilterTemplate, IntoFilter, RowFilter};
+use terrane_types::{FamilyName, Invalid, KeyRange, Projection, QualifierRange, TableSchema, escape};
 
+use crate::read::key_after::key_after;
 use crate::wire::get::ReadSpec;
 
 /// Which cells a read returns of each row.
@@ -19,7 +20,11 @@ pub(crate) struct Selection {
     cell_limit: u32,
     keys_only: bool,
     first_cell_only: bool,
-    filter: String,
+    /// Checked when it is given, so that its errors are known before any request is sent.
+    filter: Option<Result<Filter, Invalid>>,
+    filter_text: String,
+    /// The filter's text, if what it means depends on the table.
+    filter_template: Option<FilterTemplate>,
 }
 
 /// Columns of one family.
@@ -41,7 +46,9 @@ impl Selection {
             cell_limit: 0,
             keys_only: false,
             first_cell_only: false,
-            filter: String::new(),
+            filter: None,
+            filter_text: String::new(),
+            filter_template: None,
         }
     }
 
@@ -82,19 +89,39 @@ impl Selection {
         self.first_cell_only = true;
     }
 
-    pub(crate) fn filter(&mut self, filter: &dyn std::fmt::Display) {
-        self.filter = filter.to_string();
+    pub(crate) fn filter(&mut self, filter: impl IntoFilter) {
+        let given = filter.given_text();
+        self.filter_template = None;
+        if given.as_ref().is_some_and(String::is_empty) {
+            (self.filter, self.filter_text) = (None, String::new());
+            return;
+        }
+        let filter = match filter.template() {
+            Some(template) => template.outline().map(|outline| {
+                self.filter_template = outline.depends_on_table.then_some(template);
+                outline.filter
+            }),
+            None => filter.into_filter(),
+        };
+        let filter = filter.map_err(Invalid::from);
+        self.filter_text = given.or_else(|| filter.as_ref().ok().map(Filter::to_string)).unwrap_or_default();
+        self.filter = Some(filter);
     }
 
     /// The filter's text; empty: no filter.
     pub(crate) fn filter_text(&self) -> &str {
-        &self.filter
+        &self.filter_text
+    }
+
+    /// The filter, unless it is invalid; `spec` returns that error.
+    pub(crate) fn passing(&self) -> Option<&Filter> {
+        self.filter.as_ref()?.as_ref().ok()
     }
 
     /// The part of the filter that can end the scan, if there is one.
     pub(crate) fn ends_the_scan(&self) -> Result<Option<&'static str>, Invalid> {
-        let Some(filter) = self.parsed_filter()? else { return Ok(None) };
-        let parts = if let Filter::And(parts) = &filter { &parts[..] } else { std::slice::from_ref(&filter) };
+        let Some(filter) = self.checked_filter()? else { return Ok(None) };
+        let parts = if let Filter::And(parts) = filter { &parts[..] } else { std::slice::from_ref(filter) };
         Ok(parts.iter().find_map(|part| match part {
             Filter::Page(_) => Some("page"),
             Filter::While(_) => Some("while"),
@@ -102,21 +129,38 @@ impl Selection {
         }))
     }
 
-    /// The filter, parsed as servers will parse it, so that its errors are known before any request is sent.
-    fn parsed_filter(&self) -> Result<Option<Filter>, Invalid> {
-        if self.filter.is_empty() { Ok(None) } else { Ok(Some(self.filter.parse()?)) }
+    fn checked_filter(&self) -> Result<Option<&Filter>, Invalid> {
+        self.filter.as_ref().map(Result::as_ref).transpose().map_err(Clone::clone)
     }
 
     /// How many rows a `page(n)` in the filter lets pass. A server counts only those of its own region, so the scan has to count
     /// them all.
     pub(crate) fn rows_that_pass(&self) -> Option<u64> {
-        // `spec` refuses a filter that cannot be parsed.
-        self.parsed_filter().ok().flatten().and_then(|filter| filter.page())
+        self.passing().and_then(Filter::page)
     }
 
-    /// The selection as a request carries it, with its names and numbers checked.
-    pub(crate) fn spec(&self) -> Result<ReadSpec, Invalid> {
-        self.parsed_filter()?;
+    /// What the filter means for this table, if that depends on the table. Its text then says it all, for servers.
+    fn filter_for(&self, schema: &TableSchema) -> Result<Option<Filter>, Invalid> {
+        match (self.checked_filter()?, &self.filter_template) {
+            (_, Some(template)) => Ok(Some(template.build_for(schema)?)),
+            (Some(filter), None) if filter.part_without_key().is_some() => {
+                Ok(Some(filter.with_key(schema.key.as_ref())?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The part of the range outside of which no row can pass tests of leading key parts, so that a read asks no region there.
+    pub(crate) fn clipped(&self, schema: &TableSchema, range: KeyRange) -> Result<KeyRange, Invalid> {
+        let Some(filter) = self.filter_for(schema)? else { return Ok(range) };
+        let clipped = RowFilter::new(&Projection::all(), &filter).clip(&range);
+        // An empty end would mean no bound.
+        Ok(clipped.unwrap_or_else(|| KeyRange { start: key_after(&[]), end: key_after(&[]) }))
+    }
+
+    /// The selection as a request for this table carries it, with its names and numbers checked.
+    pub(crate) fn spec(&self, schema: &TableSchema) -> Result<ReadSpec, Invalid> {
+        let filter = self.filter_for(schema)?.map_or_else(|| self.filter_text.clone(), |filter| filter.to_string());
         let checked =
             Projection::all().with_versions(self.versions).with_times(self.time_min, self.time_max).checked()?;
         let projection = Projection {
@@ -127,7 +171,7 @@ impl Selection {
             first_cell_only: self.first_cell_only,
             ..checked
         };
-        Ok(ReadSpec { projection, filter: self.filter.clone() })
+        Ok(ReadSpec { projection, filter })
     }
 
     /// A family named as a whole outweighs its columns.
@@ -238,11 +282,12 @@ macro_rules! selection_methods {
             self
         }
 
-        /// Reads only what passes the filter, given as text (`"i32(data:airtemp) > 100"`) or as a [`Filter`](crate::Filter).
-        /// The servers evaluate it; docs/filters.md describes the language. A filter that cannot be parsed fails the read
-        /// with [`Error::Invalid`](crate::Error::Invalid) before any request is sent.
-        pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
-            self.$($path).+.filter(&filter);
+        /// Reads only what passes the filter, given as text (`"i32(data:airtemp) > 100"`; empty: no filter), as text with bound values
+        /// (`Filter::with("i32(data:airtemp) > ?").bind(limit)`) or as a [`Filter`](crate::Filter). The servers evaluate it;
+        /// docs/filters.md describes the language. A filter that cannot be parsed fails the read with
+        /// [`Error::Invalid`](crate::Error::Invalid) before any request is sent.
+        pub fn filter(mut self, filter: impl terrane_filter::IntoFilter) -> Self {
+            self.$($path).+.filter(filter);
             self
         }
     };
@@ -254,8 +299,12 @@ pub(crate) use selection_methods;
 mod tests {
     use super::*;
 
+    fn schema() -> TableSchema {
+        TableSchema::new("t".parse().expect("a name"))
+    }
+
     fn shown(selection: &Selection) -> Vec<(String, usize, usize)> {
-        let families = selection.spec().expect("valid names").projection.families;
+        let families = selection.spec(&schema()).expect("valid names").projection.families;
         families.into_iter().map(|(name, f)| (name.to_string(), f.qualifiers.len(), f.ranges.len())).collect()
     }
 
@@ -275,12 +324,12 @@ mod tests {
         let refused = |change: fn(&mut Selection)| {
             let mut selection = Selection::all();
             change(&mut selection);
-            selection.spec().expect_err("refused").what
+            selection.spec(&schema()).expect_err("refused").what
         };
         assert!(refused(|s| s.column_range("f", b"b", b"a")).contains("is empty"));
         assert!(refused(|s| s.versions(0)).contains("0 versions"));
         assert!(refused(|s| s.time_range(5, 4)).contains("reversed"));
         assert!(!refused(|s| s.family("")).is_empty());
-        assert!(refused(|s| s.filter(&"i32(f:q > 5")).contains('^'), "the error points at the place");
+        assert!(refused(|s| s.filter("i32(f:q > 5")).contains('^'), "the error points at the place");
     }
 }

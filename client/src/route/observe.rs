@@ -52,6 +52,8 @@ pub enum CallKind {
     WriteMany,
     /// Mutates several rows atomically.
     WriteAtomic,
+    /// Loads a run of sorted rows as store files.
+    BulkLoad,
     /// Reads one row.
     Read,
     /// Reads many rows.
@@ -63,13 +65,14 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// The name for metric labels: `write`, `write_many`, `write_atomic`, `read`, `read_many`, `scan`, `page`.
+    /// The name for metric labels: `write`, `write_many`, `write_atomic`, `bulk_load`, `read`, `read_many`, `scan`, `page`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
             Self::WriteMany => "write_many",
             Self::WriteAtomic => "write_atomic",
+            Self::BulkLoad => "bulk_load",
             Self::Read => "read",
             Self::ReadMany => "read_many",
             Self::Scan => "scan",

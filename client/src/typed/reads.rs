@@ -127,7 +127,7 @@ macro_rules! typed_options {
             }
 
             /// Only rows that pass the filter; docs/filters.md describes the language.
-            pub fn filter(mut self, filter: impl std::fmt::Display) -> Self {
+            pub fn filter(mut self, filter: impl terrane_filter::IntoFilter) -> Self {
                 self.scan = self.scan.filter(filter);
                 self
             }

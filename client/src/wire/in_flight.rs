@@ -167,6 +167,10 @@ fn size_of_request(request: &v1::Request) -> usize {
         Some(request::Body::Scan(scan)) => scan.start.len() + scan.end.len() + scan.resume.len() + 64,
         Some(request::Body::SealPage(seal)) => seal.positions.iter().map(|position| position.last.len() + 16).sum(),
         Some(request::Body::OpenPage(open)) => open.token.len() + 64,
+        Some(request::Body::BulkPart(part)) => {
+            part.rows.iter().map(|row| row.row.len() + row.cells.len() + 32).sum::<usize>() + 64
+        }
+        Some(request::Body::BulkCommit(commit)) => 8 * commit.operations.len() + 64,
         None => 0,
     }
 }

@@ -40,6 +40,7 @@ macro_rules! ask {
 }
 
 mod fleet;
+mod past;
 
 /// A request that tells the master how long its caller waits.
 fn timed<T>(message: T, left: Duration) -> tonic::Request<T> {

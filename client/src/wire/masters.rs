@@ -160,7 +160,7 @@ impl Masters {
         loop {
             let (last, wait) = match self.round(kind, deadline, &ask, &arrived).await {
                 Ok(answer) => return Ok(answer),
-                Err(Tried::Final(error)) => return Err(error),
+                Err(Tried::Final(error) | Tried::Next(error @ Error::NotAMaster { .. }, _)) => return Err(error),
                 Err(Tried::Next(error, _)) => (error, round_wait),
                 Err(Tried::Later(error, wait)) => (error, wait.max(ROUND_WAIT_MIN)),
             };
@@ -282,6 +282,9 @@ fn continues(status: &Status) -> bool {
 }
 
 fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
+    if let Some(found) = not_a_master(status) {
+        return Tried::Next(Error::NotAMaster { address: address.to_owned(), found: found.to_owned() }, None);
+    }
     if status.details().is_empty() && !is_answer(status) {
         return match kind {
             Kind::Change if !never_connected(status) => Tried::Final(Error::Uncertain {
@@ -305,6 +308,19 @@ fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
         error @ Wire::Busy { retry_after } => Tried::Later(error.into(), retry_after),
         error @ Wire::LogFull { retry_after, .. } => Tried::Later(error.into(), retry_after),
         error => Tried::Final(error.into()),
+    }
+}
+
+/// What answers at an address at which there is no master. The call did not arrive anywhere.
+fn not_a_master(status: &Status) -> Option<&'static str> {
+    if status.code() != tonic::Code::Unimplemented || !status.details().is_empty() {
+        return None;
+    }
+    // tonic answers a call of an unknown service without a message, and reports other HTTP servers by their status.
+    if status.message().is_empty() {
+        Some("it is a region server, or a master of an earlier build that does not know this call")
+    } else {
+        Some("it speaks HTTP but not gRPC, as a console does")
     }
 }
 
@@ -384,6 +400,16 @@ mod tests {
         assert!(matches!(silent(Kind::Change, "a"), Tried::Final(Error::Uncertain { .. })));
         assert!(matches!(judge(Kind::Once, "a", &broken), Tried::Next(Error::Unreachable { .. }, None)));
         assert!(is_lost(&broken));
+    }
+
+    #[test]
+    fn the_port_of_another_process_is_named() {
+        let found = |message: &str| match judge(Kind::Change, "a:1", &Status::unimplemented(message)) {
+            Tried::Next(error @ Error::NotAMaster { .. }, None) => error.to_string(),
+            _ => panic!("not the next master: {message}"),
+        };
+        assert!(found("").contains("a:1 is not a master: it is a region server"), "{}", found(""));
+        assert!(found("grpc-status header missing, mapped from HTTP status code 404").contains("console"));
     }
 
     #[tokio::test]

@@ -6,13 +6,23 @@
 //! let mine = column("job", "owner").equals("worker-3").and(column("job", "state").one_of(["taken", "running"]));
 //! let unchanged = column("page", "text").version_is(1_700_000_000_123);
 //! ```
+//!
+//! Text in the language of filters is a condition too, with bound parameters for values that come from outside:
+//!
+//! ```
+//! use terrane_client::{Condition, Filter};
+//! let free = Condition::from("not exists(job:owner) or i64(job:lease) < 1700000000000");
+//! let mine = Condition::from(Filter::with("job:owner = ?").bind("worker-3"));
+//! ```
 
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use terrane_types::{ColumnTest, FamilyName, Invalid, Test, ValueType};
+use terrane_filter::{Filter, FilterTemplate, IntoFilter};
+use terrane_types::{CellValue, ColumnTest, FamilyName, Invalid, Test, ValueType, escape};
 
-/// A condition that must hold for a row so that a mutation is applied; built by [`column()`].
+/// A condition that must hold for a row so that a mutation is applied; built by [`column()`], or from text: comparisons of columns
+/// (`f:q = 'v'`, `i64(f:q) < 5`, `f:q in ('a', 'b')`), `exists(f:q)` and `not exists(f:q)`, joined by `and` and `or`.
 ///
 /// It tests the newest version of each column it names. The server evaluates it once, in the order of the row's writes: no
 /// write comes between the test and the mutation. At most 64 tests, nested 8 deep, comparing with 256 values.
@@ -83,8 +93,23 @@ impl From<terrane_types::Condition> for Condition {
     }
 }
 
-/// The newest version of a column, to test. Values are compared as bytes, or as numbers or text with [`Column::as_i64`] and
-/// similar methods.
+macro_rules! from_filter {
+    ($($filter:ty),*) => {$(
+        /// Tests of columns in the language of filters. What is no condition fails the mutation with
+        /// [`Error::Invalid`](crate::Error::Invalid), which shows the place, before it is sent.
+        impl From<$filter> for Condition {
+            fn from(filter: $filter) -> Self {
+                Self(IntoFilter::into_condition(filter))
+            }
+        }
+    )*};
+}
+
+from_filter!(&str, String, &String, Filter, &Filter, FilterTemplate);
+
+/// The newest version of a column, to test. Values are compared as bytes, or as numbers if they are compared with one:
+/// `column("job", "tries").less_than(5_i64)` fails the mutation when the column holds something else. [`Column::as_i64`] and
+/// similar methods name the type instead.
 #[must_use]
 pub fn column(family: &str, qualifier: impl AsRef<[u8]>) -> Column {
     Column {
@@ -95,7 +120,7 @@ pub fn column(family: &str, qualifier: impl AsRef<[u8]>) -> Column {
     }
 }
 
-/// Values compared as bytes or text.
+/// Values compared as what they are compared with.
 #[derive(Clone, Copy, Debug)]
 pub enum Raw {}
 
@@ -109,30 +134,30 @@ pub struct Column<T = Raw> {
 }
 
 mod sealed {
-    pub trait Sealed<T> {}
+    pub trait Sealed<'v, T> {}
 }
 
-/// A value that a column read as `T` can be compared with: any bytes if it is read as bytes or text, a number of the same type
-/// if it is read as a number. Sealed: implemented only in this crate.
-pub trait Comparable<T>: sealed::Sealed<T> {
-    /// Its bytes in a cell.
-    fn cell_bytes(&self) -> Bytes;
+/// A value that a column read as `T` can be compared with: any [`CellValue`] if it is not read as a number, else a number of the
+/// same type. Sealed: implemented only in this crate.
+pub trait Comparable<'v, T>: sealed::Sealed<'v, T> {
+    /// The value.
+    fn compared(self) -> CellValue<'v>;
 }
 
-impl<A: AsRef<[u8]>> sealed::Sealed<Raw> for A {}
-impl<A: AsRef<[u8]>> Comparable<Raw> for A {
-    fn cell_bytes(&self) -> Bytes {
-        Bytes::copy_from_slice(self.as_ref())
+impl<'v, A: Into<CellValue<'v>>> sealed::Sealed<'v, Raw> for A {}
+impl<'v, A: Into<CellValue<'v>>> Comparable<'v, Raw> for A {
+    fn compared(self) -> CellValue<'v> {
+        self.into()
     }
 }
 
 macro_rules! numbers {
     ($($method:ident $number:ty, $read_as:ident, $words:literal;)*) => {
         $(
-            impl sealed::Sealed<$number> for $number {}
-            impl Comparable<$number> for $number {
-                fn cell_bytes(&self) -> Bytes {
-                    Bytes::copy_from_slice(&self.to_be_bytes())
+            impl<'v> sealed::Sealed<'v, $number> for $number {}
+            impl<'v> Comparable<'v, $number> for $number {
+                fn compared(self) -> CellValue<'v> {
+                    self.into()
                 }
             }
         )*
@@ -168,45 +193,48 @@ numbers! {
 impl<T> Column<T> {
     /// The column has this value.
     #[must_use]
-    pub fn equals(self, value: impl Comparable<T>) -> Condition {
-        self.test(Test::Equal(value.cell_bytes()))
+    pub fn equals<'v>(self, value: impl Comparable<'v, T>) -> Condition {
+        self.compare(value, Test::Equal)
     }
 
     /// The column has another value. An absent column has none: add `.or(column(..).is_absent())` to let it pass.
     #[must_use]
-    pub fn not_equals(self, value: impl Comparable<T>) -> Condition {
-        self.test(Test::NotEqual(value.cell_bytes()))
+    pub fn not_equals<'v>(self, value: impl Comparable<'v, T>) -> Condition {
+        self.compare(value, Test::NotEqual)
     }
 
     /// The column is below this value. An absent column fails.
     #[must_use]
-    pub fn less_than(self, value: impl Comparable<T>) -> Condition {
-        self.test(Test::Less(value.cell_bytes()))
+    pub fn less_than<'v>(self, value: impl Comparable<'v, T>) -> Condition {
+        self.compare(value, Test::Less)
     }
 
     /// The column is at most this value. An absent column fails.
     #[must_use]
-    pub fn at_most(self, value: impl Comparable<T>) -> Condition {
-        self.test(Test::LessOrEqual(value.cell_bytes()))
+    pub fn at_most<'v>(self, value: impl Comparable<'v, T>) -> Condition {
+        self.compare(value, Test::LessOrEqual)
     }
 
     /// The column is above this value. An absent column fails.
     #[must_use]
-    pub fn greater_than(self, value: impl Comparable<T>) -> Condition {
-        self.test(Test::Greater(value.cell_bytes()))
+    pub fn greater_than<'v>(self, value: impl Comparable<'v, T>) -> Condition {
+        self.compare(value, Test::Greater)
     }
 
     /// The column is at least this value. An absent column fails.
     #[must_use]
-    pub fn at_least(self, value: impl Comparable<T>) -> Condition {
-        self.test(Test::GreaterOrEqual(value.cell_bytes()))
+    pub fn at_least<'v>(self, value: impl Comparable<'v, T>) -> Condition {
+        self.compare(value, Test::GreaterOrEqual)
     }
 
     /// The column has one of these values.
     #[must_use]
-    pub fn one_of<V: Comparable<T>>(self, values: impl IntoIterator<Item = V>) -> Condition {
-        let values = values.into_iter().map(|value| value.cell_bytes()).collect();
-        self.test(Test::In(values))
+    pub fn one_of<'v, V: Comparable<'v, T>>(mut self, values: impl IntoIterator<Item = V>) -> Condition {
+        let values: Result<_, Invalid> = values.into_iter().map(|value| self.operand(value.compared())).collect();
+        match values {
+            Ok(values) => self.test(Test::In(values)),
+            Err(invalid) => Condition(Err(invalid)),
+        }
     }
 
     /// The column is absent.
@@ -225,6 +253,29 @@ impl<T> Column<T> {
     #[must_use]
     pub fn version_is(self, timestamp: i64) -> Condition {
         self.test(Test::Version(timestamp))
+    }
+
+    fn compare<'v>(mut self, value: impl Comparable<'v, T>, how: impl FnOnce(Bytes) -> Test) -> Condition {
+        match self.operand(value.compared()) {
+            Ok(value) => self.test(how(value)),
+            Err(invalid) => Condition(Err(invalid)),
+        }
+    }
+
+    /// The bytes to compare with. A number also says how to read the column, unless that was said before.
+    fn operand(&mut self, value: CellValue<'_>) -> Result<Bytes, Invalid> {
+        let value_type = value.value_type();
+        if value_type.is_number() && value_type != self.read_as {
+            if self.read_as != ValueType::Bytes {
+                let column = format!("{}:{}", self.family, escape(&self.qualifier));
+                let read_as = self.read_as;
+                return Err(Invalid::new(format!(
+                    "column {column} is read as {read_as} and compared with a number ({value_type})"
+                )));
+            }
+            self.read_as = value_type;
+        }
+        value.into_bytes()
     }
 
     fn test(self, test: Test) -> Condition {
@@ -255,6 +306,36 @@ mod tests {
             (test.read_as, test.test),
             (ValueType::I64, Test::Less(Bytes::copy_from_slice(&(-5i64).to_be_bytes())))
         );
+    }
+
+    #[test]
+    fn a_number_says_how_its_column_is_read() {
+        let built = column("f", "n").at_least(5_i64).checked().unwrap();
+        let terrane_types::Condition::Column(test) = built else { panic!("one test") };
+        assert_eq!(
+            (test.read_as, test.test),
+            (ValueType::I64, Test::GreaterOrEqual(Bytes::copy_from_slice(&5i64.to_be_bytes())))
+        );
+        let several = column("f", "n").one_of([1_u32, 2]).checked().unwrap();
+        assert!(matches!(several, terrane_types::Condition::Column(test) if test.read_as == ValueType::U32));
+        let text = column("f", "t").equals("a").checked().unwrap();
+        assert!(matches!(text, terrane_types::Condition::Column(test) if test.read_as == ValueType::Bytes));
+        let both = column("f", "t").as_text().equals(5_i64).checked().unwrap_err();
+        assert_eq!(both.what, "column f:t is read as text and compared with a number (i64)");
+    }
+
+    #[test]
+    fn text_is_a_condition() {
+        let text = Condition::from("not exists(f:a) and i64(f:n) < 5").checked().unwrap();
+        let built = column("f", "a").is_absent().and(column("f", "n").less_than(5_i64)).checked().unwrap();
+        assert_eq!(text, built);
+        let bound = Condition::from(Filter::with("f:a = ?").bind("x' or exists(f:b)")).checked().unwrap();
+        assert_eq!(bound, column("f", "a").equals("x' or exists(f:b)").checked().unwrap());
+        for wrong in ["f:a =", "prefix(row, 'a')", "f:a = ?"] {
+            assert!(Condition::from(wrong).checked().is_err(), "{wrong}");
+        }
+        let joined = column("f", "a").exists().and("f:a =").checked().unwrap_err();
+        assert!(joined.what.contains('^'), "the place is shown: {joined}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Cells are packed while a write is built, so each is encoded once. Lengths are checked at the same time; the first violation
 //! is recorded and returned when the write is used. Only the table knows whether the families exist, and checks that then.
 
-use terrane_types::{CellKind, LATEST};
+use terrane_types::{CellKind, CellValue, LATEST};
 
 use crate::write::row_mutation::RowMutation;
 
@@ -11,7 +11,8 @@ use crate::write::row_mutation::RowMutation;
 ///
 /// ```
 /// use terrane_client::Put;
-/// let put = Put::new("user-17").set("info", "name", "Ada").set_at("info", "seen", 1_700_000_000_000, "x");
+/// let put = Put::new("user-17").set("info", "name", "Ada").set("info", "age", 36_i64);
+/// let put = put.set_at("info", "seen", 1_700_000_000_000, true);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Put {
@@ -25,23 +26,24 @@ impl Put {
         Self { mutation: RowMutation::new(row) }
     }
 
-    /// Writes a cell with the server's timestamp.
+    /// Writes a cell with the server's timestamp. The value is bytes, text, a number (`5_i64`; big-endian), `bool`, a UUID or
+    /// any other [`CellValue`].
     #[must_use]
-    pub fn set(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
-        self.mutation.push(CellKind::Put, family, qualifier.as_ref(), LATEST, value.as_ref());
+    pub fn set<'v>(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl Into<CellValue<'v>>) -> Self {
+        self.mutation = self.mutation.set(family, qualifier, value);
         self
     }
 
     /// Writes a cell with the caller's timestamp: milliseconds since 1970, unless the application defines another meaning.
     #[must_use]
-    pub fn set_at(
+    pub fn set_at<'v>(
         mut self,
         family: &str,
         qualifier: impl AsRef<[u8]>,
         timestamp: i64,
-        value: impl AsRef<[u8]>,
+        value: impl Into<CellValue<'v>>,
     ) -> Self {
-        self.mutation.push_at(CellKind::Put, family, qualifier.as_ref(), timestamp, value.as_ref());
+        self.mutation = self.mutation.set_at(family, qualifier, timestamp, value);
         self
     }
 

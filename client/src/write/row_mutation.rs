@@ -9,7 +9,8 @@ use terrane_types::limits::TIMESTAMP_MAX;
 use terrane_types::mutation::checks::MutationParts;
 use terrane_types::row::check_row;
 use terrane_types::{
-    CellKind, CellRef, FamilyName, Invalid, LATEST, ReadModifyWrite, ReadModifyWriteKind, Returns, RowKey, escape,
+    CellKind, CellRef, CellValue, FamilyName, Invalid, LATEST, ReadModifyWrite, ReadModifyWriteKind, Returns, RowKey,
+    escape,
 };
 
 use crate::wire::mutate::RowWriteExtra;
@@ -61,10 +62,29 @@ impl RowMutation {
         key.encode().map_or_else(Self::refused, Self::new)
     }
 
-    /// Writes a cell with the server's timestamp.
+    /// Writes a cell with the server's timestamp. The value is bytes, text, a number (`5_i64`; big-endian), `bool`, a UUID or
+    /// any other [`CellValue`].
     #[must_use]
-    pub fn set(mut self, family: &str, qualifier: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
-        self.push(CellKind::Put, family, qualifier.as_ref(), LATEST, value.as_ref());
+    pub fn set<'v>(self, family: &str, qualifier: impl AsRef<[u8]>, value: impl Into<CellValue<'v>>) -> Self {
+        self.set_at(family, qualifier, LATEST, value)
+    }
+
+    /// Writes a cell with the caller's timestamp: milliseconds since 1970, unless the application defines another meaning.
+    #[must_use]
+    pub fn set_at<'v>(
+        mut self,
+        family: &str,
+        qualifier: impl AsRef<[u8]>,
+        timestamp: i64,
+        value: impl Into<CellValue<'v>>,
+    ) -> Self {
+        match value.into().bytes() {
+            Ok(value) => self.push_at(CellKind::Put, family, qualifier.as_ref(), timestamp, value),
+            Err(invalid) => {
+                let column = format!("{family}:{}", escape(qualifier.as_ref()));
+                self.refuse(format!("column {column}: {}", invalid.what));
+            }
+        }
         self
     }
 

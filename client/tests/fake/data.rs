@@ -224,6 +224,13 @@ fn handle(world: &mut World, id: ServerId, header: v1::RequestHeader, body: Opti
             let token = (world.sealed.len() as u64).to_be_bytes().repeat(4).into();
             Ok(reply::Body::SealPage(v1::SealPageReply { token }))
         }
+        Some(request::Body::BulkPart(part)) => {
+            super::loads::part(world, &region, &header.client_id, *part).map(reply::Body::BulkPart)
+        }
+        Some(request::Body::BulkCommit(commit)) => match super::loads::commit(world, &header.client_id, *commit) {
+            Some(reply) => Ok(reply::Body::BulkCommit(reply)),
+            None => return Done::Break,
+        },
         Some(request::Body::OpenPage(open)) => opened(world, &open).map(reply::Body::OpenPage),
         None => Err(Error::Internal { message: "a request that this server does not know".to_owned() }),
     };

@@ -158,6 +158,18 @@ impl Master for FakeMaster {
         Err(not_here())
     }
 
+    async fn load_history(&self, _: Request<v1::LoadHistoryRequest>) -> Result<Response<v1::LoadHistoryReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn list_events(&self, _: Request<v1::ListEventsRequest>) -> Result<Response<v1::ListEventsReply>, Status> {
+        Err(not_here())
+    }
+
+    async fn list_failovers(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListFailoversReply>, Status> {
+        Err(not_here())
+    }
+
     async fn list_procedures(
         &self,
         _: Request<v1::ClusterRequest>,

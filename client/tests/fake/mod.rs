@@ -7,6 +7,7 @@
 
 mod blocks;
 mod data;
+mod loads;
 mod master;
 mod mutations;
 
@@ -85,6 +86,8 @@ pub struct World {
     pub hang_after_blocks: Option<(u64, ServerId)>,
     /// Requests of one message that are accepted; the others are refused as too many.
     pub takes_at_once: usize,
+    /// Bulk loads.
+    pub loads: loads::Loads,
     /// Pings answered.
     pub pings: watch::Sender<u64>,
 }
@@ -150,6 +153,7 @@ impl Fake {
             hung: watch::Sender::default(),
             hang_after_blocks: None,
             takes_at_once: usize::MAX,
+            loads: loads::Loads::default(),
             pings: watch::Sender::default(),
         }));
         let (address, master) = serve_master(&world).await;

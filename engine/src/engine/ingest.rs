@@ -26,6 +26,9 @@ use crate::point::DurablePoint;
 use crate::region::Region;
 use crate::store_file::id_of;
 
+/// The directory in the engine's where files wait to be ingested.
+pub(crate) const LOADING: &str = "loading";
+
 /// A file to be ingested.
 #[derive(Clone, Debug)]
 pub struct IngestFile {
@@ -37,6 +40,18 @@ pub struct IngestFile {
 }
 
 impl Engine {
+    /// Where files are put that are to be ingested: the engine leaves it alone.
+    #[must_use]
+    pub fn loading_root(&self) -> PathBuf {
+        self.dir.join(LOADING)
+    }
+
+    /// Whether this engine has store files, and so can ingest some.
+    #[must_use]
+    pub fn can_ingest(&self) -> bool {
+        matches!(&*self.backend, Backend::Lsm(_))
+    }
+
     /// Takes files into a region, as of `point`: its sequence number, one above the region's last, becomes that of all their
     /// cells. Called between two writes by the code that applies the log, with everything before frozen under its own point.
     ///

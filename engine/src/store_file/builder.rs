@@ -19,6 +19,12 @@ pub struct StoreFileBuilder {
 }
 
 impl StoreFileBuilder {
+    /// The name of the file with this number.
+    #[must_use]
+    pub fn file_name(number: u64) -> String {
+        format!("{number:016}{}", super::EXTENSION_WITH_DOT)
+    }
+
     /// Creates the file `<number, 16 digits>.tbl` in `dir`, which must have none of that number.
     ///
     /// # Errors

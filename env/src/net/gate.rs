@@ -26,8 +26,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-use super::ConnectInfo;
-use super::intake::{Call, Connection, Intake};
+use super::intake::{Call, ConnectInfo, Connection, Intake};
 use crate::budget::Share;
 
 /// How long a message may take to arrive, however short...

@@ -11,6 +11,7 @@
 //! - *answers*: bytes of answers from when they are read until they are sent. When they use up their budget, connections
 //!   that read nothing for [`STUCK_AFTER`] are closed.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -262,6 +263,19 @@ impl Connection {
         self.unsent.fetch_sub(bytes, Ordering::Relaxed);
         self.has_moved();
     }
+}
+
+/// What the calls of a connection know about it.
+#[derive(Clone)]
+pub struct ConnectInfo {
+    pub(super) connection: Option<Arc<Connection>>,
+    pub(super) peer: Option<SocketAddr>,
+}
+
+/// The other end of the connection that a call came on, by the extensions of its request; empty: it did not come on one.
+pub fn peer_of(extensions: &http::Extensions) -> String {
+    let info = extensions.get::<ConnectInfo>();
+    info.and_then(|info| info.peer).map(|peer| peer.to_string()).unwrap_or_default()
 }
 
 /// One call in progress.

@@ -101,6 +101,7 @@ pub fn abort_process(message: &str) -> ! {
 }
 
 /// Returns when the user (Ctrl-C) or the system (SIGTERM) asks the process to stop.
+#[cfg(feature = "server")]
 pub async fn shutdown_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let (interrupt, terminate) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));

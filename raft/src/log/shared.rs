@@ -293,7 +293,8 @@ impl Shared {
     pub(super) fn set_spill_trouble(&self, trouble: Option<String>) {
         let mut current = self.spill_trouble.lock();
         if let (None, Some(trouble)) = (&*current, &trouble) {
-            tracing::error!("{trouble}; retrying");
+            // Not an error: the next try may succeed, and until then `status` says so.
+            tracing::warn!("{trouble}; retrying");
         }
         *current = trouble;
     }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::entry::{Header, Packer, Sequence};
 use crate::erased::Machine;
 use crate::submission::Pending;
-use crate::{BoxFuture, Packing, Prepared, ProposeError};
+use crate::{BoxFuture, Packing, Prepared, ProposeError, Timing};
 
 /// Bytes in one entry; a larger operation gets an entry to itself.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
@@ -350,7 +350,7 @@ impl Backlog {
                     self.until_landed = true;
                     break;
                 }
-                Prepared::Refused(mut answer) => self.next_waiting().answer(&mut answer),
+                Prepared::Refused(mut answer) => self.next_waiting().answer(&mut answer, Timing::default()),
                 Prepared::WhenLanded if alone => {
                     // Nothing will ever land, so preparing it again would never end.
                     tracing::error!("a proposal waits for what is in flight, and nothing is");

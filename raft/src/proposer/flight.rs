@@ -1,19 +1,25 @@
 //! An entry in flight: it brings the outcome to the callers and to the proposer, exactly once.
 
+use std::sync::Arc;
+
 use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
 use tokio::sync::mpsc;
 
 use super::backlog::Landed;
-use crate::ProposeError;
+use crate::metrics::Metrics;
 use crate::submission::Pending;
 use crate::types::{Applied, Types};
+use crate::{ProposeError, Timing};
 
 /// An entry in flight.
 pub(super) struct Flight {
     pub(super) ordinal: u64,
     /// What was packed into it.
     pub(super) proposals: Vec<Pending>,
+    /// When it was packed, in nanoseconds of the monotonic clock.
+    pub(super) packed_ns: u64,
+    pub(super) metrics: Arc<Metrics>,
     /// Taken when the outcome is reported.
     pub(super) landed: Option<mpsc::Sender<Landed>>,
 }
@@ -23,8 +29,15 @@ impl Flight {
     pub(super) fn land(mut self, outcome: ClientWriteResult<Types>) {
         match outcome {
             Ok(response) => match response.data {
-                Applied::Answered(mut answers) => {
-                    self.proposals.drain(..).for_each(|pending| pending.answer(&mut answers));
+                Applied::Answered { mut answers, apply_ns } => {
+                    let flight_ns = terrane_env::time::now_ns().saturating_sub(self.packed_ns);
+                    let commit_ns = flight_ns.saturating_sub(apply_ns);
+                    self.metrics.commit.observe_ns(commit_ns);
+                    let packed_ns = self.packed_ns;
+                    self.proposals.drain(..).for_each(|pending| {
+                        let queue_ns = packed_ns.saturating_sub(pending.submitted_ns);
+                        pending.answer(&mut answers, Timing { queue_ns, commit_ns, apply_ns });
+                    });
                     self.report(Landed::Applied);
                 }
                 Applied::Skipped => self.come_back(false),

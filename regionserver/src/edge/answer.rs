@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use terrane_types::{Error, RowOutcome};
 
+use crate::loads::commit::Committed;
+use crate::loads::runs::PartsHere;
 use crate::page_token::Position;
 use crate::region::scan::Block;
 use crate::reply::Applied;
@@ -25,6 +27,10 @@ pub enum Answer {
         messages: bool,
         as_of_ms: u64,
     },
+    /// The parts of a run that are here.
+    PartsHere(PartsHere),
+    /// What became of a run.
+    Committed(Committed),
     /// A page token.
     Sealed(Bytes),
     /// The positions in a page token.
@@ -60,7 +66,7 @@ impl Answer {
             }
             Self::Rows { rows, .. } => rows.len(),
             Self::Block { block, .. } => block.rows.len(),
-            Self::Sealed(_) | Self::Opened(_) => 0,
+            Self::PartsHere(_) | Self::Committed(_) | Self::Sealed(_) | Self::Opened(_) => 0,
         }
     }
 }

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use terrane_types::{RegionEpoch, RegionId, TableId};
 
 use crate::consistency::Consistency;
+use crate::loads::commit::Commit;
+use crate::loads::runs::Part;
 use crate::page_token::{Binding, Position};
 use crate::region::read::GetRequest;
 use crate::region::scan::{Cursor, ScanRequest};
@@ -49,10 +51,19 @@ pub enum Body {
     Get(GetRequest),
     /// The next block of a scan.
     Scan(Box<(Arc<ScanRequest>, Cursor)>),
+    /// A step of a bulk load.
+    Bulk(Box<Bulk>),
     /// Makes a page token.
     SealPage(Box<(Binding, Vec<Position>)>),
     /// Reads a page token.
     OpenPage(Box<(Binding, Bytes)>),
+}
+
+/// A step of a bulk load.
+pub enum Bulk {
+    Part(Part),
+    /// Takes a run in. With it the numbers that the client still waits for, if it says so.
+    Commit(Commit, Option<UnderWay>),
 }
 
 /// A write as it was received.

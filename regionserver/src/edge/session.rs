@@ -19,11 +19,12 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use terrane_env::budget::Share;
+use terrane_env::time::now_ns;
 use terrane_types::{Error, GroupId};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
-use super::{Answer, Body, Edge, Header, Mutation, Request};
+use super::{Answer, Body, Bulk, Edge, Header, Mutation, Request, Watch};
 use crate::consistency::{Consistency, ReadTime};
 use crate::proposal::Group;
 use crate::region::read::{DiskGet, Got, ROOM_RETRY};
@@ -145,6 +146,7 @@ struct Write {
     mutation: Mutation,
     messages: bool,
     slot: Slot,
+    arrived_ns: u64,
 }
 
 impl Writes {
@@ -198,9 +200,9 @@ impl Writes {
 }
 
 fn propose(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing>, write: Write) {
-    let Write { id, header, mutation, messages, slot } = write;
+    let Write { id, header, mutation, messages, slot, arrived_ns } = write;
     let answers = answers.clone();
-    edge.mutate(&header, mutation, move |outcome| {
+    edge.mutate(&header, mutation, arrived_ns, move |outcome| {
         let answer = outcome.map(|mutated| Answer::Mutated { mutated, messages });
         send(&answers, id, answer, slot);
     });
@@ -228,12 +230,12 @@ impl Session {
 
     /// Starts every request of a batch. Waits only when the client has too much in flight.
     pub async fn start(&self, batch: Vec<(u64, Result<Request, Error>)>) {
-        let arrived = Instant::now();
+        let (arrived, arrived_ns) = (Instant::now(), now_ns());
         let mut reads = Reads::new();
         // A batch of many requests names few tables: news of one are given once.
         let mut told = None;
         for (id, request) in batch {
-            let units = self.acquire_units(request.as_ref().ok(), &mut reads, arrived).await;
+            let units = self.acquire_units(request.as_ref().ok(), &mut reads, (arrived, arrived_ns)).await;
             let header = request.as_ref().ok().map(|request| request.header);
             let header = header.filter(|header| told.replace(header.table) != Some(header.table));
             let schema_news = header.map_or(0, |header| self.edge.schema_news(&header));
@@ -244,8 +246,9 @@ impl Session {
                     self.answer(id, Err(Error::DeadlineExceeded), slot);
                 }
                 Ok(Request { header, body: Body::Mutate(mutation), messages }) => {
-                    self.writes.take(Write { id, header, mutation, messages, slot })
+                    self.writes.take(Write { id, header, mutation, messages, slot, arrived_ns })
                 }
+                Ok(Request { header, body: Body::Bulk(bulk), .. }) => self.start_bulk(id, header, *bulk, slot),
                 Ok(Request { body: Body::SealPage(page), .. }) => {
                     let (binding, positions) = *page;
                     self.answer(id, self.edge.page_seal.seal(&binding, &positions).map(Answer::Sealed), slot);
@@ -257,7 +260,7 @@ impl Session {
                 Ok(request) => self.collect(Read { id, request, slot }, &mut reads),
             }
         }
-        self.start_reads(&mut reads, arrived);
+        self.start_reads(&mut reads, (arrived, arrived_ns));
         // The next batch may read as much as this one.
         self.waiting.ease().await;
     }
@@ -267,7 +270,7 @@ impl Session {
         &self,
         request: Option<&Request>,
         reads: &mut Reads,
-        arrived: Instant,
+        arrived: (Instant, u64),
     ) -> OwnedSemaphorePermit {
         let units = weight(request);
         if let Ok(slot) = self.units.clone().try_acquire_many_owned(units) {
@@ -290,13 +293,25 @@ impl Session {
         }
     }
 
-    fn start_reads(&self, reads: &mut Reads, arrived: Instant) {
+    fn start_reads(&self, reads: &mut Reads, arrived: (Instant, u64)) {
         for ((_, consistency), (group, reads)) in std::mem::take(reads) {
             let (edge, answers, waiting) = (self.edge.clone(), self.answers.clone(), self.waiting.clone());
             self.edge.tasks.spawn(async move {
                 run_reads(&edge, &group, consistency, reads, (&answers, &waiting), arrived).await
             });
         }
+    }
+
+    /// Parts of bulk loads wait for their pace, and commits for other servers. They hold up nothing else.
+    fn start_bulk(&self, id: u64, header: Header, bulk: Bulk, slot: Slot) {
+        let (edge, answers) = (self.edge.clone(), self.answers.clone());
+        self.edge.tasks.spawn(async move {
+            let mut watch = Watch::bulk(&header, now_ns());
+            watch.begins(&edge, 0);
+            let answer = edge.bulk(&header, bulk).await;
+            watch.ended(&edge, answer.as_ref().err());
+            finish(&edge, &answers, id, answer, slot);
+        });
     }
 
     fn answer(&self, id: u64, answer: Result<Answer, Error>, slot: Slot) {
@@ -322,11 +337,13 @@ async fn run_reads(
     consistency: Consistency,
     reads: Vec<Read>,
     (answers, waiting): (&mpsc::Sender<Outgoing>, &Waiting),
-    arrived: Instant,
+    (arrived, arrived_ns): (Instant, u64),
 ) {
     // The most patient read decides how long to wait; the others are answered that late at worst.
     let deadline = reads.iter().map(|read| read.request.header.deadline).max().unwrap_or_default();
+    let began_ns = now_ns();
     let point = edge.read_point(group, consistency, deadline.saturating_sub(arrived.elapsed())).await;
+    let read_point_ns = now_ns().saturating_sub(began_ns);
     let time = match point {
         Ok(time) => time,
         Err(error) => {
@@ -346,9 +363,13 @@ async fn run_reads(
             finish(edge, answers, id, Err(Error::Busy { retry_after: ROOM_RETRY }), slot);
             continue;
         }
+        let mut watch = watch(&request, arrived_ns);
+        if let Some(watch) = &mut watch {
+            watch.begins(edge, read_point_ns);
+        }
         match begin_read(edge, request, time) {
-            Begun::Done(answer) => finish(edge, answers, id, answer, slot),
-            Begun::Rest(read) => rest.push((id, read, slot)),
+            Begun::Done(answer) => finish_watched(edge, answers, id, answer, (slot, watch)),
+            Begun::Rest(read) => rest.push((id, read, (slot, watch))),
         }
         if since_yield >= terrane_env::limit!("gets between two yields", GETS_PER_YIELD, 1..=4) {
             since_yield = 0;
@@ -363,19 +384,40 @@ async fn run_reads(
         }
         if under_way.len() < terrane_env::limit!("reads of a batch at once", READS_AT_ONCE, 1..=2)
             && !waiting.is_full()
-            && let Some((id, read, slot)) = rest.next()
+            && let Some((id, read, end)) = rest.next()
         {
-            under_way.push(async move { (id, end_read(edge, read, time).await, slot) });
+            under_way.push(async move { (id, end_read(edge, read, time).await, end) });
             continue;
         }
-        let Some((id, answer, slot)) = under_way.next().await else {
+        let Some((id, answer, end)) = under_way.next().await else {
             match rest.len() {
                 0 => return,
                 _ => continue,
             }
         };
-        finish(edge, answers, id, answer, slot);
+        finish_watched(edge, answers, id, answer, end);
     }
+}
+
+fn watch(request: &Request, arrived_ns: u64) -> Option<Watch> {
+    match &request.body {
+        Body::Get(get) => Some(Watch::get(&request.header, get, arrived_ns)),
+        Body::Scan(scan) => Some(Watch::scan(&request.header, &scan.0, arrived_ns)),
+        Body::Mutate(_) | Body::Bulk(_) | Body::SealPage(_) | Body::OpenPage(_) => None,
+    }
+}
+
+fn finish_watched(
+    edge: &Edge,
+    answers: &mpsc::Sender<Outgoing>,
+    id: u64,
+    answer: Result<Answer, Error>,
+    (slot, watch): (Slot, Option<Watch>),
+) {
+    if let Some(watch) = watch {
+        watch.ended(edge, answer.as_ref().err());
+    }
+    finish(edge, answers, id, answer, slot);
 }
 
 /// How far a read gets without waiting.
@@ -406,7 +448,7 @@ fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
                 Err(error) => Begun::Done(Err(error)),
             }
         }
-        Body::Mutate(_) | Body::SealPage(_) | Body::OpenPage(_) => {
+        Body::Mutate(_) | Body::Bulk(_) | Body::SealPage(_) | Body::OpenPage(_) => {
             Begun::Done(Err(Error::Internal { message: "a request among the reads that is not a read".to_owned() }))
         }
     }

@@ -6,8 +6,8 @@ use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, 
 use terrane_types::{CellRef, FamilyName, GroupId, MoveId, PackedCells, RegionEpoch, RegionId, ServerId, TableId};
 
 use crate::operation::{
-    Adopt, ChangeTables, Depart, Destination, Freeze, LoggedRow, LoggedWrite, Merge, Operation, Refuse, ResultKind,
-    RowResult, Settle, Source, Split, Unfreeze, WriteEncoder, WriteHeader, encode_tick,
+    Adopt, ChangeTables, Depart, Destination, Freeze, Load, LoadedFile, LoggedRow, LoggedWrite, Merge, Operation,
+    Refuse, ResultKind, RowResult, Settle, Source, Split, StagingId, Unfreeze, WriteEncoder, WriteHeader, encode_tick,
 };
 use crate::window::UnderWay;
 
@@ -65,6 +65,7 @@ fn written(operation: Operation) -> Option<Vec<u8>> {
         Operation::Depart(depart) => depart.encode(&mut out),
         Operation::Adopt(adopt) => adopt.encode(&mut out),
         Operation::Refuse(refuse) => refuse.encode(&mut out),
+        Operation::Load(load) => load.encode(&mut out),
     }
     Some(out)
 }
@@ -101,7 +102,8 @@ fn draw_header(dice: &mut Dice) -> WriteHeader {
 
 fn draw_operation(dice: &mut Dice) -> Vec<u8> {
     let mut out = Vec::new();
-    match dice.below(8) {
+    match dice.below(9) {
+        8 => draw_load(dice).encode(&mut out),
         7 => draw_move(dice, &mut out),
         6 => {
             let (left, right) = (RegionId(dice.number()), RegionId(dice.number()));
@@ -133,6 +135,27 @@ fn draw_operation(dice: &mut Dice) -> Vec<u8> {
         _ => draw_write(dice, &mut out),
     }
     out
+}
+
+fn draw_load(dice: &mut Dice) -> Load {
+    let file = |dice: &mut Dice| LoadedFile {
+        family: draw::family(dice),
+        number: dice.number(),
+        bytes: dice.number(),
+        crc: u32::from_le_bytes(dice.array()),
+    };
+    Load {
+        region: RegionId(dice.number()),
+        epoch: RegionEpoch(dice.number()),
+        schema_version: dice.number(),
+        client: dice.array(),
+        lowest_unsettled: dice.number(),
+        operations: dice.list(4, Dice::number),
+        first_try_ms: dice.number(),
+        staging: StagingId(dice.array()),
+        source: ServerId(dice.number()),
+        files: dice.list(4, file),
+    }
 }
 
 /// Where a region moves.

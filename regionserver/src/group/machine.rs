@@ -1,7 +1,8 @@
 //! One replica's state machine: what it holds, and what background work does with it.
 //!
 //! Parts: [`copying`] takes and installs copies, [`prepare`] packs proposals on the leader, [`apply`] applies committed entries,
-//! [`regions`] what they say about tables and regions, [`moves`] what they say about regions that move.
+//! [`regions`] what they say about tables and regions, [`moves`] what they say about regions that move, [`loads`] what they
+//! say about files of bulk loads.
 //!
 //! Durability: regions carry their own points; background work records the group's part (schemas, dropped tables) later.
 //! Until then `dirty` holds back the log. After a restart each region skips entries up to the point with which it was
@@ -12,6 +13,7 @@
 mod apply;
 mod copying;
 pub mod digest;
+mod loads;
 mod moves;
 mod prepare;
 mod regions;
@@ -29,6 +31,7 @@ use super::region_state::RegionState;
 use super::state::GroupState;
 use crate::evaluate::Evaluator;
 use crate::hosted::{HostedRegion, HostedRegions};
+use crate::loads::files::LoadFiles;
 use crate::metrics::Metrics;
 use crate::moves::arrivals::Arrivals;
 use crate::proposal::Proposal;
@@ -51,6 +54,8 @@ pub struct GroupMachine {
     metrics: Arc<Metrics>,
     /// Files of regions that come in.
     arrivals: Arc<Arrivals>,
+    /// Files of bulk loads.
+    load_files: Arc<LoadFiles>,
     /// For a copy, which is installed later.
     this: Weak<GroupMachine>,
     /// Held while the group's part of the state is recorded.
@@ -104,7 +109,7 @@ impl GroupMachine {
         regions: Arc<HostedRegions>,
         signals: Arc<Signals>,
         metrics: Arc<Metrics>,
-        arrivals: Arc<Arrivals>,
+        (arrivals, load_files): (Arc<Arrivals>, Arc<LoadFiles>),
     ) -> Result<Arc<Self>, String> {
         let inner = Inner::restored(group, &engine)?;
         for hosted in inner.hosted.values() {
@@ -119,6 +124,7 @@ impl GroupMachine {
             signals,
             metrics,
             arrivals,
+            load_files,
             this: this.clone(),
             recording: tokio::sync::Mutex::new(()),
             returning: tokio::sync::Mutex::new(()),

@@ -1,7 +1,6 @@
 //! Regions that come in: fetching their files, and keeping them until no member of the group needs them any more.
 //!
-//! Each source of a move has a directory, whose files have its numbers. A file is written under another name until it is
-//! whole and synced, so what is there under its own name is whole, also after a crash. Verified files are linked into the
+//! Each source of a move has a directory, whose files have its numbers ([`Fetching`] fills it). Verified files are linked into the
 //! engine's directory at once; the links of the former round are used again, so only what is new is read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,21 +20,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::peers::Peers;
 use crate::error_mapping::engine_error;
+use crate::fetching::{Fetching, RETRY_PAUSE, later, read_part};
 use crate::operation::{Adopt, Source};
 use crate::proposal::GroupHost;
 
-/// Bytes that one call fetches.
-const PART_BYTES: u32 = 1 << 20;
-/// Bytes fetched per second, so that a move leaves room for requests.
-const BYTES_PER_SECOND: u64 = 128 << 20;
-/// What stays free on the disk.
-const FREE_BYTES_MIN: u64 = 256 << 20;
-/// The pause before an adopted region's files are looked for again.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Files of a move of which nothing is heard for so long are removed, unless the region was adopted.
 const IDLE_MAX: Duration = Duration::from_secs(600);
-/// Marks a file that is not whole.
-const UNFINISHED: &str = ".part";
 
 /// How far the files of a move are here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -252,107 +242,9 @@ impl Arrivals {
         holders: &[ServerId],
         patience: Duration,
     ) -> Result<u64, Error> {
-        let files: BTreeMap<u64, u64> = contents.files().into_iter().map(|file| (file.id, file.size)).collect();
-        let (whole, mut bytes) = self.whole_files(dir, &files).await?;
-        let began = Instant::now();
-        let mut fetched = 0u64;
-        for (file, size) in files.iter().filter(|(file, _)| !whole.contains(file)) {
-            let fetched_file =
-                self.fetch_file(of, dir, (*file, *size), holders, (began, patience), &mut fetched).await?;
-            bytes += fetched_file;
-            if fetched_file < *size {
-                break;
-            }
-        }
-        if fetched > 0 {
-            let dir = dir.to_path_buf();
-            run_io(async move { fs::sync_dir(&dir).await }).await.map_err(io_error)?;
-        }
-        Ok(bytes)
-    }
-
-    /// The whole files among those that are here, and their bytes. What the region no longer consists of is removed.
-    async fn whole_files(&self, dir: &Path, files: &BTreeMap<u64, u64>) -> Result<(BTreeSet<u64>, u64), Error> {
-        let missing: u64 = files.values().sum();
-        let (dir, engine_dir, files) = (dir.to_path_buf(), self.engine.dir().to_path_buf(), files.clone());
-        run_io(async move {
-            fs::create_dir_durable(&dir).await?;
-            let mut whole = BTreeSet::new();
-            let mut bytes = 0;
-            for name in fs::list(&dir).await? {
-                let id = name.strip_suffix(UNFINISHED).unwrap_or(&name).parse().ok();
-                let size = id.and_then(|id: u64| files.get(&id).copied());
-                match (id, size) {
-                    (Some(id), Some(size)) if !name.ends_with(UNFINISHED) => {
-                        let here = fs::file_len(&dir.join(&name)).await?;
-                        if here != size {
-                            let what = format!("the file {name} of the move has {here} bytes, not {size}");
-                            return Err(std::io::Error::other(what));
-                        }
-                        whole.insert(id);
-                        bytes += size;
-                    }
-                    (Some(_), Some(_)) => {}
-                    _ => fs::remove_file(&dir.join(&name)).await?,
-                }
-            }
-            let free = fs::free_space(&engine_dir).await?;
-            if free < missing.saturating_sub(bytes).saturating_add(FREE_BYTES_MIN) {
-                return Err(std::io::Error::other(format!(
-                    "the region's files take {} MiB, and {} MiB are free",
-                    (missing - bytes) >> 20,
-                    free >> 20
-                )));
-            }
-            Ok((whole, bytes))
-        })
-        .await
-        .map_err(io_error)
-    }
-
-    /// Fetches a file from where the last call ended; returns how many of its bytes are here.
-    async fn fetch_file(
-        &self,
-        of: (MoveId, Source),
-        dir: &Path,
-        (file, size): (u64, u64),
-        holders: &[ServerId],
-        (began, patience): (Instant, Duration),
-        fetched: &mut u64,
-    ) -> Result<u64, Error> {
-        let whole = dir.join(Engine::fetched_name(file));
-        let unfinished = dir.join(format!("{}{UNFINISHED}", Engine::fetched_name(file)));
-        let opened = unfinished.clone();
-        let (handle, mut offset) = run_io(async move {
-            if fs::exists(&opened).await? {
-                let offset = fs::file_len(&opened).await?;
-                return Ok((fs::File::open_rw(&opened).await?, offset));
-            }
-            Ok((fs::File::create_new(&opened).await?, 0))
-        })
-        .await
-        .map_err(io_error)?;
-        let handle = Arc::new(handle);
-        while offset < size {
-            if began.elapsed() >= patience {
-                return Ok(offset);
-            }
-            let length = u32::try_from(size - offset).unwrap_or(PART_BYTES).min(PART_BYTES);
-            let part = self.read_from(of, file, offset, length, holders).await?;
-            let (to, at, count) = (handle.clone(), offset, part.len() as u64);
-            run_io(async move { to.write_all_at(&part, at).await }).await.map_err(io_error)?;
-            offset += count;
-            *fetched += count;
-            let due = began + Duration::from_nanos(fetched.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
-            tokio::time::sleep_until(due).await;
-        }
-        run_io(async move {
-            handle.sync_all().await?;
-            fs::rename(&unfinished, &whole).await
-        })
-        .await
-        .map_err(io_error)?;
-        Ok(size)
+        let files = contents.files().into_iter().map(|file| (file.id, file.size)).collect();
+        let fetching = Fetching { dir, files, name: Engine::fetched_name };
+        fetching.run(|file, offset, length| self.read_from(of, file, offset, length, holders), patience).await
     }
 
     async fn read_from(
@@ -380,28 +272,10 @@ impl Arrivals {
     }
 }
 
-/// Reads a part of a file.
-pub async fn read_part(path: PathBuf, offset: u64, length: usize) -> Result<Bytes, Error> {
-    let read = run_io(async move {
-        let mut bytes = vec![0; length];
-        fs::File::open_read(&path).await?.read_exact_at(&mut bytes, offset).await?;
-        Ok(Bytes::from(bytes))
-    });
-    read.await.map_err(io_error)
-}
-
 async fn remove(dir: &Path) {
     let dir = dir.to_path_buf();
     let removed = run_io(async move { fs::remove_dir_all(&dir).await }).await;
     if let Err(error) = removed {
         tracing::warn!(%error, "the files of a move that is over were not removed; trying again later");
     }
-}
-
-fn io_error(error: std::io::Error) -> Error {
-    later(error.to_string())
-}
-
-fn later(message: String) -> Error {
-    Error::Unavailable { message, retry_after: RETRY_PAUSE }
 }

@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::addresses::Addresses;
-use crate::operation::Source;
+use crate::operation::{Source, StagingId};
 
 /// Deadline of one call. One that fetches files answers earlier with how far it has come.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -91,6 +91,21 @@ impl Peers {
             source_boot: source.boot,
         };
         answer(client.read_moved_file(request), CALL_TIMEOUT).await.map(|reply| reply.data)
+    }
+
+    /// Reads a part of a file of a bulk load at another server.
+    pub async fn read_loaded(
+        &self,
+        server: ServerId,
+        staging: StagingId,
+        file: u64,
+        offset: u64,
+        length: u32,
+    ) -> Result<Bytes, Error> {
+        let mut client = self.client(server)?;
+        let staging = Bytes::copy_from_slice(&staging.0);
+        let request = v1::ReadLoadedFileRequest { hello: self.hello(server), staging, file, offset, length };
+        answer(client.read_loaded_file(request), CALL_TIMEOUT).await.map(|reply| reply.data)
     }
 
     /// Calls the servers of a group in turn, until its leader answers. A refusal by the leader is final; after any other error

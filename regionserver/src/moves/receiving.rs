@@ -6,10 +6,11 @@ use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, MoveId, ServerId};
 
-use super::arrivals::{Staging, read_part};
+use super::arrivals::Staging;
 use super::departures::Departures;
 use super::peers::PAUSES;
 use crate::error_mapping::propose_error;
+use crate::fetching::read_part;
 use crate::group::state::Arrival;
 use crate::operation::{Adopt, Refuse, Source};
 use crate::proposal::Proposal;

@@ -109,13 +109,18 @@ impl LoadMeter {
         }
     }
 
-    /// Computes the rates since the last turn; returns them.
-    pub fn turn(&self, now_ns: u64) -> Load {
-        let counted = Load {
+    /// What was requested since the region was opened, in total.
+    pub fn total(&self) -> Load {
+        Load {
             rows_read: self.rows_read.load(Ordering::Relaxed),
             rows_written: self.rows_written.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
-        };
+        }
+    }
+
+    /// Computes the rates since the last turn; returns them.
+    pub fn turn(&self, now_ns: u64) -> Load {
+        let counted = self.total();
         let mut rates = self.rates.lock();
         let elapsed_ns = now_ns.saturating_sub(std::mem::replace(&mut rates.at_ns, now_ns)).max(1);
         let before = std::mem::replace(&mut rates.counted, counted);

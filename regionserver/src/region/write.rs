@@ -170,6 +170,25 @@ fn check_received(received: ReceivedRow, delete: &Bytes, region: &RegionState) -
     Ok(CheckedRow { operation, first_try_ms, row, cells, request })
 }
 
+/// The cells of a row of a bulk load. It only puts: a delete acts on what was written before it, and rows that are loaded
+/// together have no order.
+pub fn check_loaded(row: &Bytes, cells: Bytes, region: &RegionState) -> Result<PackedCells, Error> {
+    let received = ReceivedRow {
+        operation: 0,
+        first_try_ms: 0,
+        row: row.clone(),
+        delete_row: false,
+        cells: Ok(cells),
+        request: Ok(None),
+    };
+    let cells = check_received(received, &Bytes::new(), region)?.cells;
+    if let Some(other) = cells.iter().find(|cell| cell.kind != CellKind::Put) {
+        let what = format!("{other} of row {} is a delete; a bulk load only puts", escape(row));
+        return Err(Error::Invalid(Invalid { what }));
+    }
+    Ok(cells)
+}
+
 /// A mutation with a request, for the checks that client and server share. Whole-row deletes are cells here.
 fn parts<'a>(row: &'a [u8], cells: &'a [u8], request: &'a RowRequest) -> MutationParts<'a> {
     let RowRequest { condition, read_modify_writes, .. } = request;

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
+use terrane_env::net::peer_of;
 use terrane_proto::hello::Identity;
 use terrane_proto::{error, hello, v1};
 use terrane_raft::GroupSpec;
@@ -20,7 +21,7 @@ use crate::hosted::HostedRegion;
 use crate::maintenance::{Maintenance, Progress};
 use crate::membership::{self, Membership, raft_error};
 use crate::moves::departures::Departures;
-use crate::operation::{ChangeTables, Source};
+use crate::operation::{ChangeTables, Source, StagingId};
 use crate::proposal::{Group, Proposal};
 use crate::region::{merge, split};
 use crate::region_ids::RegionIdStock;
@@ -129,8 +130,10 @@ impl v1::region_server_server::RegionServer for AdminService {
         &self,
         request: Request<v1::MaintainTableRequest>,
     ) -> Result<Response<Self::FlushTableStream>, Status> {
+        let peer = peer_of(request.extensions());
         let request = request.into_inner();
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        tracing::info!(target: "audit", action = "flush table", subject = request.table, peer, outcome = "begun");
         Ok(Response::new(Box::pin(encode_progress(self.maintenance.clone().flush(TableId(request.table))))))
     }
 
@@ -138,8 +141,10 @@ impl v1::region_server_server::RegionServer for AdminService {
         &self,
         request: Request<v1::MaintainTableRequest>,
     ) -> Result<Response<Self::CompactTableStream>, Status> {
+        let peer = peer_of(request.extensions());
         let request = request.into_inner();
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        tracing::info!(target: "audit", action = "compact table", subject = request.table, peer, outcome = "begun");
         Ok(Response::new(Box::pin(encode_progress(self.maintenance.clone().compact(TableId(request.table))))))
     }
 
@@ -200,6 +205,25 @@ impl v1::region_server_server::RegionServer for AdminService {
         let source = Source { server: ServerId(request.source), boot: request.source_boot };
         let read = self.departures.read((id, source), request.file, request.offset, length).await;
         read.map(|data| Response::new(v1::ReadMovedFileReply { data })).map_err(|error| error::status(&error))
+    }
+
+    async fn stage_load(&self, request: Request<v1::StageLoadRequest>) -> Result<Response<v1::StageLoadReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        self.edge.loads.stage(request).await.map(Response::new).map_err(|error| error::status(&error))
+    }
+
+    async fn read_loaded_file(
+        &self,
+        request: Request<v1::ReadLoadedFileRequest>,
+    ) -> Result<Response<v1::ReadLoadedFileReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        let staging: Result<[u8; 16], _> = request.staging[..].try_into();
+        let staging = staging.map_err(|_| error::status(&Invalid::new("a staging id has 16 bytes").into()))?;
+        let length = (request.length as usize).min(BATCH_BYTES_MAX);
+        let read = self.edge.loads.files.read(StagingId(staging), request.file, request.offset, length).await;
+        read.map(|data| Response::new(v1::ReadLoadedFileReply { data })).map_err(|error| error::status(&error))
     }
 }
 

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures::Stream;
+use terrane_env::time::now_ns;
 use terrane_proto::hello::Identity;
 use terrane_proto::{error, hello, v1};
 use terrane_types::Error;
@@ -15,7 +16,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::scan_stream::{self, Scan, begin};
 use super::{decode, encode, session};
-use crate::edge::{Edge, Got};
+use crate::edge::{Edge, Got, Watch};
 use crate::region::read::ROOM_RETRY;
 
 /// Translates the service's calls to the edge.
@@ -80,6 +81,7 @@ impl DataService {
     }
 
     async fn mutate_once(&self, mut call: v1::MutateCall) -> Result<v1::MutateReply, Error> {
+        let arrived_ns = now_ns();
         self.check(call.hello.as_ref())?;
         let under_way = decode::take_under_way(&mut call.header);
         let header = decode::header(call.header)?;
@@ -95,7 +97,7 @@ impl DataService {
             self.edge.admission.wait(Instant::now(), header.deadline).await;
         }
         let (sender, outcome) = oneshot::channel();
-        self.edge.mutate(&header, mutation, move |done| {
+        self.edge.mutate(&header, mutation, arrived_ns, move |done| {
             // The caller may have gone away; the write continues.
             sender.send(done).ok();
         });
@@ -112,13 +114,19 @@ impl DataService {
         let body = call.body.unwrap_or_default();
         let messages = decode::wants_messages(body.cells_as);
         let request = decode::get(body)?;
+        let began_ns = now_ns();
+        let mut watch = Watch::get(&header, &request, began_ns);
         let (_, group) = self.edge.find(&header)?;
         let time = self.edge.read_point(&group, header.consistency, header.deadline).await?;
         self.check_budget()?;
-        let rows = match self.edge.get(&header, &request, time.now_ms)? {
-            Got::Rows(rows) => rows,
-            Got::NeedsDisk(rest) => rest.finish(&self.edge.intake).await?,
+        watch.begins(&self.edge, now_ns().saturating_sub(began_ns));
+        let got = match self.edge.get(&header, &request, time.now_ms) {
+            Ok(Got::Rows(rows)) => Ok(rows),
+            Ok(Got::NeedsDisk(rest)) => rest.finish(&self.edge.intake).await,
+            Err(error) => Err(error),
         };
+        watch.ended(&self.edge, got.as_ref().err());
+        let rows = got?;
         Ok(v1::GetReply { as_of_ms: time.as_of_ms, ..encode::get(rows, messages)? })
     }
 

@@ -11,7 +11,7 @@ use terrane_types::limits::{GET_ROWS_MAX, ROW_BYTES_MAX};
 use terrane_types::{Condition, Error, Invalid, KeyRange, Projection, ReadModifyWrite, RegionEpoch, RegionId, TableId};
 
 use crate::consistency::Consistency;
-use crate::edge::{Body, DEADLINE_DEFAULT, Header, Mutation, Request};
+use crate::edge::{Body, Bulk, Commit, DEADLINE_DEFAULT, Header, Mutation, Part, Request};
 use crate::page_token::{self, Binding};
 use crate::proposal::RowRequest;
 use crate::region::aggregate::Aggregate;
@@ -26,12 +26,12 @@ use crate::window::UnderWay;
 /// A request of a stream.
 pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
     let v1::Request { id, header: mut wire, body } = request;
-    let under_way = take_under_way(&mut wire);
+    let waits_for = take_under_way(&mut wire);
     let decoded = header(wire).and_then(|header| {
         let (body, messages) = match body {
             Some(v1::request::Body::Mutate(body)) => {
                 let messages = has_messages(&body);
-                (Body::Mutate(mutate(body, under_way)?), messages)
+                (Body::Mutate(mutate(body, waits_for)?), messages)
             }
             Some(v1::request::Body::Get(body)) => {
                 let messages = wants_messages(body.cells_as);
@@ -40,6 +40,12 @@ pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
             Some(v1::request::Body::Scan(body)) => {
                 let messages = wants_messages(body.cells_as);
                 (Body::Scan(Box::new(scan(*body)?)), messages)
+            }
+            Some(v1::request::Body::BulkPart(body)) => (Body::Bulk(Box::new(Bulk::Part(bulk_part(*body)?))), false),
+            Some(v1::request::Body::BulkCommit(body)) => {
+                let commit = bulk_commit(*body, &header)?;
+                let waits_for = waits_for.map(under_way).transpose()?;
+                (Body::Bulk(Box::new(Bulk::Commit(commit, waits_for))), false)
             }
             Some(v1::request::Body::SealPage(body)) => (Body::SealPage(Box::new(seal_page(*body)?)), false),
             Some(v1::request::Body::OpenPage(body)) => (Body::OpenPage(Box::new(open_page(*body)?)), false),
@@ -142,6 +148,30 @@ pub fn mutate(body: v1::Mutate, waits_for: Option<v1::UnderWay>) -> Result<Mutat
     };
     let under_way = waits_for.map(under_way).transpose()?;
     Ok(Mutation { rows: body.rows.into_iter().map(row).collect(), atomic: body.atomic, under_way })
+}
+
+/// A part of a run of a bulk load.
+fn bulk_part(body: v1::BulkPart) -> Result<Part, Error> {
+    let row = |row: v1::RowMutation| {
+        let is_plain = !row.delete_row && row.condition.is_none() && row.read_modify_writes.is_empty();
+        if !is_plain || row.returns != 0 {
+            return Err(invalid("rows of a bulk load have cells and nothing else"));
+        }
+        let (cells, request) = (cells(row.cells, &row.messages), Ok(None));
+        Ok(ReceivedRow { operation: 0, first_try_ms: 0, delete_row: false, cells, request, row: row.row })
+    };
+    let rows = body.rows.into_iter().map(row).collect::<Result<_, _>>()?;
+    Ok(Part { run: run_id(&body.run)?, part: body.part, rows, timestamp_ms: body.timestamp_ms })
+}
+
+fn bulk_commit(body: v1::BulkCommit, header: &Header) -> Result<Commit, Error> {
+    let v1::BulkCommit { run, parts, operations, first_try_ms } = body;
+    let (client, lowest_unsettled) = (header.client, header.lowest_unsettled);
+    Ok(Commit { client, lowest_unsettled, run: run_id(&run)?, parts, operations, first_try_ms })
+}
+
+fn run_id(bytes: &[u8]) -> Result<[u8; 16], Error> {
+    bytes.try_into().map_err(|_| invalid(&format!("the id of a run has 16 bytes, this one {}", bytes.len())))
 }
 
 /// Whether any row's cells came as messages: then so do those of its answer.
@@ -261,6 +291,11 @@ fn projection(projection: Option<v1::Projection>) -> Result<(Projection, Option<
     let Some(projection) = projection else { return Ok((Projection::all(), None)) };
     let (projection, text) = terrane_proto::projection::projection(projection)?;
     let filter = if text.is_empty() { None } else { Some(Filter::from_text(&text).map_err(Invalid::from)?) };
+    if let Some(part) = filter.as_ref().and_then(Filter::part_without_key) {
+        let what =
+            format!("the filter tests key({part}) without the table's key, as in key('user:u64, time:desc i64', user)");
+        return Err(Invalid::new(what).into());
+    }
     Ok((projection, filter))
 }
 

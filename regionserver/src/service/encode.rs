@@ -4,7 +4,7 @@ use bytes::Bytes;
 use terrane_proto::{convert, error, mutation, v1};
 use terrane_types::Error;
 
-use crate::edge::{Answer, Mutated, RowFailure};
+use crate::edge::{Answer, Committed, Mutated, PartsHere, RowFailure};
 use crate::page_token::Position;
 use crate::region::aggregate::Totals;
 use crate::region::scan::Block;
@@ -27,6 +27,14 @@ fn body(answer: Answer) -> Result<v1::reply::Body, Error> {
         Answer::Block { block, reverse, messages, as_of_ms } => {
             v1::reply::Body::Scan(Box::new(v1::ScanBlock { as_of_ms, ..scan(*block, reverse, messages)? }))
         }
+        Answer::PartsHere(PartsHere { parts, timestamp_ms }) => {
+            v1::reply::Body::BulkPart(v1::BulkPartReply { parts, timestamp_ms })
+        }
+        Answer::Committed(committed) => v1::reply::Body::BulkCommit(match committed {
+            Committed::Loaded => v1::BulkCommitReply { loaded: true, ..Default::default() },
+            Committed::Pending => v1::BulkCommitReply { pending: true, ..Default::default() },
+            Committed::Missing { parts } => v1::BulkCommitReply { parts, ..Default::default() },
+        }),
         Answer::Sealed(token) => v1::reply::Body::SealPage(v1::SealPageReply { token }),
         Answer::Opened(positions) => v1::reply::Body::OpenPage(opened(positions)),
     })
@@ -109,7 +117,7 @@ pub fn reply_bytes(reply: &v1::Reply) -> usize {
             opened.positions.iter().map(|position| 16 + position.last.len()).sum()
         }
         Some(v1::reply::Body::Error(error)) => 16 + error::detail_bytes(error),
-        None => 16,
+        Some(v1::reply::Body::BulkPart(_) | v1::reply::Body::BulkCommit(_)) | None => 16,
     }
 }
 

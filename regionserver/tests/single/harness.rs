@@ -163,6 +163,18 @@ impl Master for IdMaster {
         unsupported()
     }
 
+    async fn load_history(&self, _: Request<v1::LoadHistoryRequest>) -> Result<Response<v1::LoadHistoryReply>, Status> {
+        unsupported()
+    }
+
+    async fn list_events(&self, _: Request<v1::ListEventsRequest>) -> Result<Response<v1::ListEventsReply>, Status> {
+        unsupported()
+    }
+
+    async fn list_failovers(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListFailoversReply>, Status> {
+        unsupported()
+    }
+
     async fn list_procedures(
         &self,
         _: Request<v1::ClusterRequest>,

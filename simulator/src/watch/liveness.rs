@@ -118,8 +118,8 @@ pub async fn all_regions_work(client: &Client, context: &Context) -> Result<(), 
     for info in tables {
         let name = info.schema.name.to_string();
         match probe_table(client, context, &info).await {
-            // It was dropped meanwhile.
-            Err(Error::NotFound { .. }) | Ok(()) => {}
+            // It was dropped or disabled meanwhile.
+            Err(Error::NotFound { .. } | Error::Disabled { .. }) | Ok(()) => {}
             Err(error) => return Err(failed(&format!("a probe of every region of table {name}"), &error)),
         }
     }

@@ -4,6 +4,7 @@
 //! `model` draws its data from a seed, which its failures name.
 
 mod bad_input;
+mod bulk;
 mod consistency;
 mod damage;
 mod data_model;

@@ -126,7 +126,8 @@ fn a_slip_of_the_pen_is_answered_with_what_was_meant() {
     assert_eq!(meant(table().set_attribute("regionsize", "1")).as_deref(), Some("region_size"));
     assert_eq!(meant(table().set_attribute("readonly", "true")).as_deref(), Some("read_only"));
     assert_eq!(meant(family().set_attribute("versoins", "1")).as_deref(), Some("versions"));
-    assert_eq!(meant(family().set_attribute("tll", "1")), None, "any three letters are two slips from `ttl`");
+    assert_eq!(meant(family().set_attribute("tll", "1")).as_deref(), Some("ttl"));
+    assert_eq!(meant(family().set_attribute("tab", "1")), None, "two of three letters differ from `ttl`");
     assert_eq!(meant(table().set_attribute("colour", "red")), None);
     let error = table().set_attribute("versions", "3").expect_err("a family's").what;
     assert!(error.contains("it is one of a family"), "{error}");

@@ -80,6 +80,25 @@ impl KeyDeclaration {
         Ok(line)
     }
 
+    /// The place of this part among the [text parts](KeyDeclaration::text_parts).
+    fn text_part(&self, name: &str) -> Result<usize, Invalid> {
+        let parts = self.text_parts();
+        parts.iter().position(|part| part.name == name).ok_or_else(|| {
+            let names = parts.iter().map(|part| part.name.as_str());
+            let meant = closest(name, names).map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
+            Invalid::new(format!("the key has no part {name:?}; {meant}{}", self.expected()))
+        })
+    }
+
+    /// The place of this part among all [parts](KeyDeclaration::parts). A bucket is not found: it is computed.
+    ///
+    /// # Errors
+    /// [`Invalid`] that lists the parts and suggests one.
+    pub fn place_of(&self, name: &str) -> Result<usize, Invalid> {
+        let buckets = self.parts().len() - self.text_parts().len();
+        Ok(self.text_part(name)? + buckets)
+    }
+
     fn expected(&self) -> String {
         let parts: Vec<String> =
             self.text_parts().iter().map(|part| format!("{}=<{}>", part.name, part.kind)).collect();
@@ -103,14 +122,9 @@ impl KeyDeclaration {
         let mut texts: Vec<Option<String>> = vec![None; parts.len()];
         for Field { name, text } in fields {
             let name = name.expect("all are named");
-            let Some(at) = parts.iter().position(|part| part.name == name) else {
-                let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
-                let meant = closest(&name, names).map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
-                return Err(Invalid::new(format!(
-                    "the key has no part {name:?}; {meant}{}; a text with an equals sign needs single quotes",
-                    self.expected()
-                )));
-            };
+            let at = self
+                .text_part(&name)
+                .map_err(|error| Invalid::new(format!("{error}; a text with an equals sign needs single quotes")))?;
             if texts[at].replace(text).is_some() {
                 return Err(Invalid::new(format!("part {name} is given twice")));
             }

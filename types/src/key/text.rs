@@ -55,6 +55,37 @@ impl KeyDeclaration {
         Ok(out)
     }
 
+    /// The bytes of one part in a key: those of a smaller value sort first, or last if the part is `desc`.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the part, for a text that it does not accept.
+    pub fn encode_part(&self, place: usize, text: &str) -> Result<Vec<u8>, Invalid> {
+        let part = self.parts().get(place).ok_or_else(|| Invalid::new(format!("the key has no part {place}")))?;
+        let mut out = Vec::new();
+        encode_text(part.kind, text, &mut out).map_err(|error| in_part(part, &error))?;
+        Ok(out)
+    }
+
+    /// The bytes of one part of a row; `None` if the row does not start with such parts.
+    ///
+    /// ```
+    /// use terrane_types::KeyDeclaration;
+    /// let key = KeyDeclaration::parse("user:text, time:desc i64")?;
+    /// let row = key.encode(&["ann", "5"])?;
+    /// assert_eq!(key.part_bytes(&row, 1), Some(&key.encode_part(1, "5")?[..]));
+    /// # Ok::<(), terrane_types::Invalid>(())
+    /// ```
+    #[must_use]
+    pub fn part_bytes<'r>(&self, row: &'r [u8], place: usize) -> Option<&'r [u8]> {
+        let mut input = PartReader::new(row);
+        let mut start = 0;
+        for part in self.parts().get(..=place)? {
+            start = row.len() - input.remaining();
+            skip(part.kind, &mut input).ok()?;
+        }
+        row.get(start..row.len() - input.remaining())
+    }
+
     /// The parts of a row as text, without a bucket.
     ///
     /// # Errors

@@ -90,6 +90,31 @@ impl<K> KeySpan<K> {
     }
 }
 
+/// The rows of a span, for calls on tables whose keys are bytes. Of a salted key, whose spans are one range in each bucket, this
+/// does not compile: use a typed table, or [`KeySpan::ranges`].
+///
+/// ```
+/// use terrane_types::{Desc, KeyRange, RowKey};
+/// #[derive(RowKey)]
+/// struct Action { user: u64, time: Desc<i64> }
+/// let newest = KeyRange::from(Action::prefix().user(7).time_between(900..));
+/// assert!(newest.contains(&Action { user: 7, time: Desc(1_000) }.encode()?));
+/// # Ok::<(), terrane_types::Invalid>(())
+/// ```
+///
+/// ```compile_fail
+/// use terrane_types::{Bucket, Desc, KeyRange, RowKey};
+/// #[derive(RowKey)]
+/// struct Action { bucket: Bucket<4>, user: u64, time: Desc<i64> }
+/// let newest = KeyRange::from(Action::prefix().user(7).time_between(900..));
+/// ```
+impl<K: RowKey> From<KeySpan<K>> for KeyRange {
+    fn from(span: KeySpan<K>) -> Self {
+        const { assert!(!matches!(K::KINDS[0].part, PartType::Bucket(_)), "a span of a salted key is not one range") };
+        span.inner
+    }
+}
+
 impl<K: RowKey> KeySpan<K> {
     /// The ranges of rows: one, or for salted keys one per bucket, in the order of buckets.
     #[must_use]

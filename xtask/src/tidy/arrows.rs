@@ -31,21 +31,26 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-proto", May::Only(&["terrane-types"])),
     ("terrane-env", May::Only(&[])),
     ("terrane-engine", May::Only(&["terrane-types", "terrane-env"])),
-    ("terrane-raft", May::Only(&["terrane-proto", "terrane-types", "terrane-env"])),
+    ("terrane-metrics", May::Only(&[])),
+    ("terrane-raft", May::Only(&["terrane-metrics", "terrane-proto", "terrane-types", "terrane-env"])),
     (
         "terrane-regionserver",
         May::Only(&[
             "terrane-engine",
             "terrane-raft",
+            "terrane-metrics",
             "terrane-filter",
             "terrane-proto",
             "terrane-types",
             "terrane-env",
         ]),
     ),
-    ("terrane-master", May::Only(&["terrane-raft", "terrane-proto", "terrane-types", "terrane-env"])),
+    (
+        "terrane-master",
+        May::Only(&["terrane-raft", "terrane-metrics", "terrane-proto", "terrane-types", "terrane-env"]),
+    ),
     ("terrane-client", May::Only(&["terrane-filter", "terrane-proto", "terrane-types", "terrane-env"])),
-    ("terrane-console", May::Only(&["terrane-types", "terrane-env"])),
+    ("terrane-console", May::Only(&["terrane-metrics", "terrane-types", "terrane-env"])),
     ("terrane-bench-engine", May::Only(&["terrane-engine", "terrane-types", "terrane-env"])),
     ("terrane-bench-client", May::Only(&["terrane-client", "terrane-proto", "terrane-types", "terrane-env"])),
     (BINARY, May::Any),
@@ -57,7 +62,7 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-fuzz", May::Any),
     (TEST_SCRIPTS, May::Only(&[])),
     (SHARED_FEATURES, May::Only(&["terrane-env"])),
-    ("xtask", May::Only(&[])),
+    ("xtask", May::Only(&["terrane-metrics"])),
 ];
 
 /// The union of the features of external crates, without code.

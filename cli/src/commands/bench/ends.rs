@@ -67,8 +67,8 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Ends), 
     for kind in KINDS {
         measure(&Run::new(kind, table, flags), Some(WARM_UP.min(slice)), true).await?;
     }
-    let mut cpu = Some(Duration::ZERO);
-    for round in 1..=ROUNDS {
+    let (mut cpu, mut interrupted) = (Some(Duration::ZERO), false);
+    'rounds: for round in 1..=ROUNDS {
         for (kind, sum) in KINDS.into_iter().zip(&mut all) {
             let measured = measure(&Run::new(kind, table, flags), Some(slice), flags.connection.json).await?;
             let calls = grouped(rate(measured.total.operations, measured.elapsed) as u64);
@@ -77,12 +77,16 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Ends), 
             progress_line(flags.connection.json, &line)?;
             sum.total.add(&measured.total);
             sum.elapsed += measured.elapsed;
+            interrupted = measured.interrupted;
+            if interrupted {
+                break 'rounds;
+            }
             if kind != Workload::Get {
                 cpu = cpu.zip(measured.cpu).map(|(sum, slice)| sum + slice);
             }
         }
     }
-    let mut ends = Measured { total: Interval::empty(), elapsed: Duration::ZERO, cpu, longest_gap: None };
+    let mut ends = Measured { total: Interval::empty(), elapsed: Duration::ZERO, cpu, longest_gap: None, interrupted };
     for kind in &all[1..] {
         ends.total.add(&kind.total);
         ends.elapsed += kind.elapsed;

@@ -10,12 +10,14 @@
 mod ledger;
 mod waits;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
 use terrane_client::{Error, Get, RowData, RowMutation, Scan, Table};
+use terrane_env::task::shutdown_signal;
 use tokio::task::JoinSet;
 use tokio::time::{self, Instant, MissedTickBehavior, interval_at};
 
@@ -136,11 +138,16 @@ async fn measure(shared: &Arc<Shared>, flags: &BenchFlags) -> Result<Measured, F
     let mut ticks = interval_at(shared.started + Duration::from_secs(1), Duration::from_secs(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut total, mut second, mut line_at) = (Interval::empty(), 0, shared.started);
+    let (mut interrupt, mut interrupted) = (pin!(shutdown_signal()), false);
     // Calls in flight at the end belong to the run: one that never succeeds is what the run looks for.
     while !tasks.is_empty() {
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(end), if !shared.is_over() => shared.stop.store(true, Ordering::Relaxed),
+            () = &mut interrupt, if !interrupted => {
+                interrupted = true;
+                shared.stop.store(true, Ordering::Relaxed);
+            }
             _ = ticks.tick() => {
                 let interval = shared.recorder.drain();
                 second += 1;
@@ -155,7 +162,7 @@ async fn measure(shared: &Arc<Shared>, flags: &BenchFlags) -> Result<Measured, F
     let elapsed = shared.now();
     let cpu = cpu_time().await.zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
     let longest_gap = shared.waits.gaps(elapsed).into_iter().max();
-    Ok(Measured { total, elapsed, cpu, longest_gap })
+    Ok(Measured { total, elapsed, cpu, longest_gap, interrupted })
 }
 
 impl Shared {

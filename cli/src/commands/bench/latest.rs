@@ -3,11 +3,13 @@
 //! Each round reads the same rows in three ways, so that all see the same state of the machine: the latest rows, gets
 //! in one call, and single gets with `--in-flight` calls in flight. All three must return the same rows.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use terrane_client::{Get, LatestPer, RowData, Table};
+use terrane_env::task::shutdown_signal;
 use tokio::time::Instant;
 
 use super::cpu::cpu_time;
@@ -57,6 +59,8 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest)
     let gets = || expected.iter().map(|row| Get::new(row.row()));
     let cpu_before = cpu_time().await;
     let mut elapsed = Duration::ZERO;
+    let mut interrupt = pin!(shutdown_signal());
+    let mut interrupted;
     loop {
         let asked = Instant::now();
         let rows = latest_rows(table).await?;
@@ -79,7 +83,8 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest)
 
         let line = format!("latest {} of {} prefixes", duration_text(took), grouped(rows.len() as u64));
         progress_line(flags.connection.json, &line)?;
-        if Instant::now() >= end {
+        interrupted = futures::poll!(&mut interrupt).is_ready();
+        if interrupted || Instant::now() >= end {
             break;
         }
     }
@@ -93,7 +98,7 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest)
         ratio_gets: ratio(&total, gets_us),
     };
     let cpu = cpu_time().await.zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
-    Ok((Measured { total, elapsed, cpu, longest_gap: None }, compared))
+    Ok((Measured { total, elapsed, cpu, longest_gap: None, interrupted }, compared))
 }
 
 async fn latest_rows(table: &Table) -> Result<Vec<RowData>, Failure> {

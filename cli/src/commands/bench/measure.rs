@@ -1,8 +1,10 @@
 //! The measurement: workers that each keep one call in flight, for a while.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use terrane_env::task::shutdown_signal;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -67,6 +69,8 @@ pub struct Measured {
     pub cpu: Option<Duration>,
     /// The longest time without an acknowledged call in any range of rows, for single-row calls.
     pub longest_gap: Option<Duration>,
+    /// Ctrl-C ended it early. What was measured until then counts.
+    pub interrupted: bool,
 }
 
 /// Runs the workers for the requested time, or until `load` has written all rows; prints a line per second.
@@ -82,10 +86,15 @@ pub async fn measure(run: &Run, seconds: Option<Duration>, json: bool) -> Result
     let mut seconds = interval_at(started + Duration::from_secs(1), Duration::from_secs(1));
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut total, mut second, mut line_at) = (Interval::empty(), 0, started);
+    let (mut interrupt, mut interrupted) = (pin!(shutdown_signal()), false);
     while !workers.is_empty() {
         tokio::select! {
             biased;
             () = sleep_until(end) => break,
+            () = &mut interrupt => {
+                interrupted = true;
+                break;
+            }
             _ = seconds.tick() => {
                 let interval = run.recorder.drain();
                 second += 1;
@@ -110,7 +119,7 @@ pub async fn measure(run: &Run, seconds: Option<Duration>, json: bool) -> Result
         total.errors += run.recorder.drain().errors;
     }
     workers.abort_all();
-    Ok(Measured { total, elapsed, cpu, longest_gap })
+    Ok(Measured { total, elapsed, cpu, longest_gap, interrupted })
 }
 
 async fn sleep_until(end: Option<Instant>) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use serde::Serialize;
+use terrane_client::Client;
 
 use crate::output::{grouped, rate};
 
@@ -53,6 +54,11 @@ impl Interval {
     /// The quantile of the latencies in microseconds; 0 without calls.
     pub fn quantile_us(&self, share: f64) -> u64 {
         if self.operations == 0 { 0 } else { self.latencies_us.value_at_quantile(share) }
+    }
+
+    /// The mean of the latencies in microseconds; 0 without calls.
+    pub fn mean_us(&self) -> f64 {
+        self.latencies_us.mean()
     }
 
     fn clear(&mut self) {
@@ -161,6 +167,18 @@ pub fn second_text(second: u64, interval: &Interval, elapsed: Duration) -> Strin
         grouped(interval.quantile_us(0.5)),
         grouped(interval.quantile_us(0.99)),
         interval.errors
+    )
+}
+
+/// What the client counted, for a look at retries and redirects.
+pub fn counters_text(client: &Client) -> String {
+    let counters = client.counters();
+    format!(
+        "client: {} requests, {} retries, {} redirects, {} lookups at the master",
+        grouped(counters.requests),
+        grouped(counters.retries),
+        grouped(counters.redirects),
+        grouped(counters.master_lookups)
     )
 }
 

@@ -27,7 +27,7 @@ pub async fn run(args: Check) -> Result<(), Failure> {
     let roles = find_roles(&args.directory).await?;
     if roles.is_empty() {
         let what = format!("{} is not the data directory of a master or a region server", args.directory.display());
-        return Err(Failure::nothing_there(what).advise("pass the directory that the process uses as --data"));
+        return Err(Failure::new(what).advise("pass the directory that the process uses as --data"));
     }
     // Lock all directories before reading any: a process that starts now would change what is being verified.
     let mut locks = Vec::new();

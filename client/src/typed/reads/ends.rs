@@ -14,8 +14,9 @@ use crate::api::table::Table;
 use crate::consistency::{AsOf, Consistency};
 use crate::error::Error;
 use crate::read::get::Get;
+use crate::read::key_after::key_after;
 use crate::read::request::ReadOptions;
-use crate::read::scan::{Scan, key_after};
+use crate::read::scan::Scan;
 
 /// One typed row by its key; read when it is awaited, `None` if there is none.
 #[must_use = "a request is sent when it is awaited"]

@@ -212,6 +212,29 @@ impl<T: FromRow + Unpin> TypedRows<T> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
+    /// The next rows, up to this many. As [`RowStream::next_many`].
+    ///
+    /// # Errors
+    /// The stream's, and a row that is not a `T`.
+    pub async fn next_many(&mut self, rows: usize) -> Result<Vec<T>, Error> {
+        let mut read = Vec::new();
+        while read.len() < rows {
+            match self.next().await {
+                Some(row) => read.push(row?),
+                None => break,
+            }
+        }
+        Ok(read)
+    }
+
+    /// All remaining rows, in memory together. As [`RowStream::collect`].
+    ///
+    /// # Errors
+    /// As for [`TypedRows::next_many`].
+    pub async fn collect(mut self) -> Result<Vec<T>, Error> {
+        self.next_many(usize::MAX).await
+    }
+
     /// As [`RowStream::as_of_ms`].
     #[must_use]
     pub fn as_of_ms(&self) -> Option<u64> {

@@ -199,6 +199,17 @@ impl RegionServer for FakeServer {
         Err(Status::unimplemented("a fake server moves no region"))
     }
 
+    async fn stage_load(&self, _: Request<v1::StageLoadRequest>) -> Result<Response<v1::StageLoadReply>, Status> {
+        Err(Status::unimplemented("a fake server loads nothing"))
+    }
+
+    async fn read_loaded_file(
+        &self,
+        _: Request<v1::ReadLoadedFileRequest>,
+    ) -> Result<Response<v1::ReadLoadedFileReply>, Status> {
+        Err(Status::unimplemented("a fake server loads nothing"))
+    }
+
     async fn merge(&self, request: Request<v1::MergeRequest>) -> Result<Response<v1::MergeReply>, Status> {
         let request = request.into_inner();
         let region = v1::RegionDescriptor {

@@ -15,7 +15,7 @@ use crate::entry::{Header, Sequence};
 use crate::erased::{Answers, submission};
 use crate::script::{Line, check};
 use crate::submission::Pending;
-use crate::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, Proposal, ProposeError, StateMachine};
+use crate::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, Proposal, ProposeError, StateMachine, Timing};
 
 /// `name`, `name:KIND` or `name:KIND:BYTES`. Kinds: `packed`, `alone` (packed as the last of its turn), `landed` (waits until
 /// it is alone), `disk` (waits for a read), `later` (waits for time, always), `refused`.
@@ -105,11 +105,11 @@ impl Script {
     fn pending(&self, word: &str) -> Pending {
         let (word, answers) = (Word::new(word), self.answers.clone());
         let (name, bytes) = (word.name.clone(), word.bytes);
-        let reply = move |outcome: Result<String, ProposeError>| {
+        let reply = move |outcome: Result<String, ProposeError>, _: Timing| {
             let answer = outcome.unwrap_or_else(|error| format!("{error:?}"));
             answers.lock().push(format!("{name}: {answer}"));
         };
-        Pending { submission: submission(word, reply), bytes, times_aside: 0 }
+        Pending { submission: submission(word, reply), bytes, times_aside: 0, submitted_ns: 0 }
     }
 
     /// A turn of the proposer: everything that may be sent is.
@@ -137,7 +137,7 @@ impl Script {
         let landed = match how {
             "applied" if self.sequence.accept(log_term.unwrap_or(header.term), &header) => {
                 let mut answers = Answers::new(vec!["ok".to_owned(); proposals.len()]);
-                proposals.into_iter().for_each(|pending| pending.answer(&mut answers));
+                proposals.into_iter().for_each(|pending| pending.answer(&mut answers, Timing::default()));
                 Landed::Applied
             }
             "applied" => back(proposals, false),

@@ -61,6 +61,11 @@ impl GroupMachine {
                     replies.push(self.adopt(entry, adopt).await);
                     continue;
                 }
+                Operation::Load(load) => {
+                    self.finish_origins(&[load.region], entry.index).await;
+                    replies.push(self.take_in_load(entry, load).await);
+                    continue;
+                }
                 Operation::Write(_)
                 | Operation::ChangeTables(_)
                 | Operation::Settle(_)
@@ -84,7 +89,7 @@ impl GroupMachine {
                 Operation::Unfreeze(unfreeze) => self.unfreeze(&mut inner, entry, &unfreeze),
                 Operation::Depart(depart) => self.depart(&mut inner, entry, &depart),
                 Operation::Refuse(refuse) => Ok(Some(refuse_move(&mut inner, entry, refuse.id))),
-                Operation::Tick | Operation::Adopt(_) => Ok(None),
+                Operation::Tick | Operation::Adopt(_) | Operation::Load(_) => Ok(None),
             };
             replies.push(match reply {
                 Ok(None) => Reply::Applied { stamp: entry.stamp },

@@ -32,6 +32,7 @@ impl GroupMachine {
             | Proposal::Depart(_)
             | Proposal::Adopt { .. }
             | Proposal::Refuse(_)
+            | Proposal::Load { .. }
                 if !packing.alone =>
             {
                 Prepared::WhenLanded
@@ -45,6 +46,8 @@ impl GroupMachine {
             Proposal::Depart(depart) => self.packed_alone(|entry| depart.encode(entry), entry),
             Proposal::Adopt { adopt, .. } => self.packed_alone(|entry| adopt.encode(entry), entry),
             Proposal::Refuse(refuse) => self.packed_alone(|entry| refuse.encode(entry), entry),
+            Proposal::Load { least_stamp, .. } if packing.stamp < *least_stamp => Prepared::Later,
+            Proposal::Load { load, .. } => self.prepare_load(packing, load, entry),
             Proposal::Settle(settle) => {
                 settle.encode(entry);
                 Prepared::Packed
@@ -57,7 +60,7 @@ impl GroupMachine {
     }
 
     /// Packs what changes regions or schemas.
-    fn packed_alone(&self, encode: impl FnOnce(&mut Vec<u8>), entry: &mut Vec<u8>) -> Prepared<Reply> {
+    pub(super) fn packed_alone(&self, encode: impl FnOnce(&mut Vec<u8>), entry: &mut Vec<u8>) -> Prepared<Reply> {
         encode(entry);
         self.evaluator.lock().forget();
         Prepared::PackedAlone

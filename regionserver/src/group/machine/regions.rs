@@ -16,10 +16,10 @@ use crate::region::bloom_prefix::row_prefix;
 use crate::reply::Reply;
 use crate::window::Window;
 
-/// How long a split or merge waits for space on a full disk before the process ends, to be started again by its supervisor, and how
-/// often it tries meanwhile.
-const FULL_DISK_PATIENCE: Duration = Duration::from_secs(60);
-const FULL_DISK_RETRY: Duration = Duration::from_millis(100);
+/// How long a split, merge or load waits for space on a full disk before the process ends, to be started again by its supervisor, and
+/// how often it tries meanwhile.
+pub(super) const FULL_DISK_PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const FULL_DISK_RETRY: Duration = Duration::from_millis(100);
 
 impl GroupMachine {
     pub(super) fn change_tables(&self, inner: &mut Inner, entry: &AppliedEntry, change: &ChangeTables) {

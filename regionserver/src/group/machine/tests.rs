@@ -1,5 +1,6 @@
 //! What a replica restores after a crash, from the manifest and a replay of the log.
 
+mod loads;
 mod merges;
 
 use terrane_engine::{BackendKind, Options, Patience};
@@ -32,7 +33,7 @@ async fn open(directory: &tempfile::TempDir) -> (Arc<Engine>, Arc<GroupMachine>)
         Arc::default(),
         Arc::default(),
         Arc::default(),
-        Arrivals::new(engine.clone(), Default::default()),
+        (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, Default::default())),
     )
     .unwrap();
     (engine, machine)
@@ -550,7 +551,7 @@ async fn an_entry_waits_for_the_memtables_until_a_flush_frees_them() {
         Arc::default(),
         signals.clone(),
         Arc::default(),
-        Arrivals::new(engine.clone(), Default::default()),
+        (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, Default::default())),
     )
     .unwrap();
     let mut replica = Replica { directory, engine, machine, log: Vec::new() };

@@ -87,7 +87,17 @@ impl Owner {
         self.is_as_specified(&name, &spec).await;
         let table = open_table(&self.client, &name).await?;
         self.is_empty(&name, &table).await;
-        let used = use_table(self.host, &table, &self.shared).await;
+        let mut used = use_table(self.host, &table, &self.shared).await;
+        let generation = self.generation;
+        match below(3) {
+            0 => used = used.and(self.disable_and_enable(&name, &table).await),
+            1 => used = used.and(self.truncate(&name, &spec).await),
+            _ => {}
+        }
+        if self.generation != generation {
+            // The outcome of the change is unknown for good.
+            return used;
+        }
         // It has to be dropped in any case, or its name would be taken.
         loop {
             let dropped = self.admin().drop_table(&name).await;
@@ -101,6 +111,54 @@ impl Owner {
         self.is_gone(&name, &table).await;
         self.shared.schema.tables.set(self.shared.schema.tables.get() + 1);
         used
+    }
+
+    /// A disabled table refuses reads and writes in all regions, and takes them again once it is enabled.
+    async fn disable_and_enable(&mut self, name: &str, table: &Table) -> Result<(), Error> {
+        let disabled = self.admin().disable_table(name).await;
+        if needs_newer_builds(&disabled) {
+            return Ok(());
+        }
+        match self.ended("disabled", name, disabled) {
+            Ended::Done => {}
+            Ended::Refused | Ended::Unknown => return Ok(()),
+        }
+        for number in 0..ROWS {
+            let row = row_of(number);
+            let refused = |error: &Error| matches!(error, Error::Disabled { .. }) || passes(error);
+            let got = table.get(Get::new(row)).await.map(drop);
+            let put = table.put(Put::new(row).set(FAMILY, NUMBER, row)).await;
+            for (what, outcome) in [("get", got), ("put", put)] {
+                let right = outcome.as_ref().is_err_and(refused);
+                let wrong = || Err(format!("is disabled, and a {what} ends with {outcome:?}"));
+                self.judge(name, if right { Ok(()) } else { wrong() });
+            }
+        }
+        loop {
+            let enabled = self.admin().enable_table(name).await;
+            match self.ended("enabled", name, enabled) {
+                Ended::Done => break,
+                Ended::Unknown => return Ok(()),
+                Ended::Refused if self.shared.is_over() => return Ok(()),
+                Ended::Refused => pause(PAUSE_MS).await,
+            }
+        }
+        use_table(self.host, table, &self.shared).await
+    }
+
+    /// A truncated table has its regions and no rows.
+    async fn truncate(&mut self, name: &str, spec: &TableSpec) -> Result<(), Error> {
+        let truncated = self.admin().truncate_table(name).await;
+        if needs_newer_builds(&truncated) {
+            return Ok(());
+        }
+        if self.ended("truncated", name, truncated) != Ended::Done {
+            return Ok(());
+        }
+        self.is_as_specified(name, spec).await;
+        let table = open_table(&self.client, name).await?;
+        self.is_empty(name, &table).await;
+        use_table(self.host, &table, &self.shared).await
     }
 
     fn some_spec(&self, name: &str) -> Result<TableSpec, Error> {
@@ -191,6 +249,11 @@ impl Owner {
     }
 }
 
+/// Whether a process of an earlier build holds back the cluster's level, which the change needs.
+fn needs_newer_builds<T>(outcome: &Result<T, Error>) -> bool {
+    outcome.as_ref().is_err_and(|error| error.is_invalid() && error.to_string().contains("feature level"))
+}
+
 /// Whether regions cover all keys without gap or overlap.
 fn tiles(regions: &[RegionInfo]) -> Result<(), String> {
     let mut ranges: Vec<_> = regions.iter().map(|region| &region.descriptor.range).collect();
@@ -201,10 +264,15 @@ fn tiles(regions: &[RegionInfo]) -> Result<(), String> {
     if whole { Ok(()) } else { Err(format!("has regions with gaps or overlaps: {ranges:?}")) }
 }
 
+/// One of the rows all over a table.
+fn row_of(number: u64) -> [u8; 8] {
+    (u64::MAX / ROWS * number).to_be_bytes()
+}
+
 /// Puts some rows all over a table and reads them.
 async fn use_table(who: &str, table: &Table, shared: &Shared) -> Result<(), Error> {
     for number in 0..ROWS {
-        let row = (u64::MAX / ROWS * number).to_be_bytes();
+        let row = row_of(number);
         patiently(async || table.put(Put::new(row).set(FAMILY, NUMBER, row)).await).await?;
         let found = patiently(async || table.get(Get::new(row)).await).await?;
         let right = found.as_ref().is_some_and(|found| found.value(FAMILY, NUMBER) == Some(&row[..]));
@@ -221,6 +289,10 @@ pub async fn use_abandoned(who: &str, client: &Client, name: &str, shared: &Shar
     loop {
         match patiently(async || admin.describe_table(name).await).await {
             Ok(described) if described.state == "enabled" => break,
+            // Its owner did not come to enable it.
+            Ok(described) if described.state == "disabled" => {
+                patiently(async || admin.enable_table(name).await).await?;
+            }
             Ok(_) => tokio::time::sleep(POLL_EVERY).await,
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => return Err(error),

@@ -306,7 +306,7 @@ macro_rules! selected {
             read = read.keys_only();
         }
         if let Some(filter) = &selection.filter {
-            read = read.filter(filter);
+            read = read.filter(filter.to_string());
         }
         read
     }};

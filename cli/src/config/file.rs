@@ -1,0 +1,241 @@
+//! The TOML file of the settings: one section per role.
+//!
+//! A role reads its own section and stops at the first mistake. [`examine`] reads a file as `terrane config check` does: it
+//! finds all mistakes of all sections, each with its line. Both read keys and values with the same functions.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use terrane_engine::BackendKind;
+use terrane_types::closest;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::list::{self, FEATURE_LEVEL, Kind, Role, Setting};
+use crate::args::values::{Size, address, addresses, duration};
+use crate::failure::Failure;
+
+/// A mistake in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Counted from 1.
+    pub line: usize,
+    pub message: String,
+}
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub struct Examined {
+    /// The sections that are there, with their values as text.
+    pub sections: Vec<(Role, BTreeMap<String, String>)>,
+    pub mistakes: Vec<Mistake>,
+}
+
+/// The values of a role's section as text. Its keys are not checked; a section that is not there is empty.
+pub fn section(role: Role, text: &str) -> Result<BTreeMap<String, String>, Failure> {
+    let file = DeTable::parse(text).map_err(|error| Failure::usage(error.to_string()))?.into_inner();
+    let mut values = BTreeMap::new();
+    for (name, content) in &file {
+        let found = role_of(name.get_ref()).map_err(Failure::usage)?;
+        let table = table_of(found, content.get_ref()).map_err(Failure::usage)?;
+        for (key, value) in table.iter().filter(|_| found == role) {
+            let key = key.get_ref();
+            // A key that does not exist is reported as such, whatever its value is.
+            let kind = setting(role, key).map_or(Kind::Text, |setting| setting.kind);
+            let text = text_of(kind, value.get_ref()).or_else(|why| match setting(role, key) {
+                Some(_) => Err(Failure::usage(format!("[{}] {key}: {why}", role.name()))),
+                None => Ok(String::new()),
+            })?;
+            values.insert(key.to_string(), text);
+        }
+    }
+    Ok(values)
+}
+
+/// All mistakes in the sections of these roles, and what the sections say.
+pub fn examine(text: &str, roles: &[Role]) -> Examined {
+    let mut examined = Examined::default();
+    let mut add =
+        |at: Range<usize>, message| examined.mistakes.push(Mistake { line: line_of(text, at.start), message });
+    let (file, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        add(error.span().unwrap_or_default(), error.message().to_owned());
+    }
+    if !errors.is_empty() {
+        return examined;
+    }
+    for (name, content) in file.get_ref() {
+        let table = role_of(name.get_ref()).and_then(|role| Ok((role, table_of(role, content.get_ref())?)));
+        let (role, table) = match table {
+            Ok(found) => found,
+            Err(message) => {
+                add(name.span(), message);
+                continue;
+            }
+        };
+        if !roles.contains(&role) {
+            continue;
+        }
+        let mut values = BTreeMap::new();
+        for (key, value) in table {
+            match checked(role, key.get_ref(), value) {
+                Ok(text) => _ = values.insert(key.get_ref().to_string(), text),
+                Err(message) => add(key.span(), message),
+            }
+        }
+        examined.sections.push((role, values));
+    }
+    examined.mistakes.sort_by_key(|mistake| mistake.line);
+    examined
+}
+
+fn checked(role: Role, key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, String> {
+    let setting = setting(role, key).ok_or_else(|| unknown_key(role, key))?;
+    let text = text_of(setting.kind, value.get_ref());
+    let text = text.and_then(|text| check_value(setting.kind, &text).map(|()| text));
+    text.map_err(|why| format!("[{}] {key}: {why}", role.name()))
+}
+
+fn setting(role: Role, key: &str) -> Option<&'static Setting> {
+    list::of(role).chain([&FEATURE_LEVEL]).find(|setting| setting.key == key)
+}
+
+/// A key that the role does not have: names the nearest that it has, or the role that has it.
+pub fn unknown_key(role: Role, key: &str) -> String {
+    let unknown = format!("[{}] has no setting {key:?}", role.name());
+    if let Some(owner) = Role::ALL.into_iter().find(|role| list::of(*role).any(|setting| setting.key == key)) {
+        return format!("{unknown}; it belongs to [{}]", owner.name());
+    }
+    match closest(key, list::of(role).map(|setting| setting.key)) {
+        Some(meant) => format!("{unknown}; did you mean {meant}?"),
+        None => unknown,
+    }
+}
+
+fn role_of(name: &str) -> Result<Role, String> {
+    let names = Role::ALL.map(Role::name);
+    Role::ALL.into_iter().find(|role| role.name() == name).ok_or_else(|| match closest(name, names) {
+        Some(meant) => format!("{name:?} is not a section; did you mean [{meant}]?"),
+        None => format!("{name:?} is not a section; use [{}]", names.join("], [")),
+    })
+}
+
+fn table_of<'a, 'text>(role: Role, content: &'a DeValue<'text>) -> Result<&'a DeTable<'text>, String> {
+    let name = role.name();
+    content.as_table().ok_or_else(|| format!("{name:?} is not a section; write [{name}]"))
+}
+
+/// A value as it would be written after a flag; an error if its type cannot hold what the setting is.
+fn text_of(kind: Kind, value: &DeValue<'_>) -> Result<String, String> {
+    let unfit = |is: &str| Err(format!("it is {is}; write {}", kind.described()));
+    match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => match kind {
+            Kind::Size | Kind::Switch | Kind::Address | Kind::Addresses => unfit("a number"),
+            _ => Ok(number.to_string()),
+        },
+        DeValue::Boolean(is) if kind == Kind::Switch => Ok(is.to_string()),
+        DeValue::Boolean(_) => unfit("true or false"),
+        DeValue::Array(values) if kind == Kind::Addresses => {
+            let each = values.iter().map(|value| match value.get_ref() {
+                DeValue::String(text) => Ok(text.to_string()),
+                _ => unfit("a list of something else"),
+            });
+            Ok(each.collect::<Result<Vec<_>, String>>()?.join(","))
+        }
+        DeValue::Array(_) => unfit("a list"),
+        DeValue::Float(_) => unfit("a number with a fraction"),
+        DeValue::Datetime(_) => unfit("a date"),
+        DeValue::Table(_) => unfit("a table"),
+    }
+}
+
+/// Whether the text is a value of this kind; the error says what one is.
+pub fn check_value(kind: Kind, text: &str) -> Result<(), String> {
+    let number = |error: std::num::ParseIntError| format!("{text:?} is not {}: {error}", kind.described());
+    match kind {
+        Kind::Directory if text.is_empty() => Err(format!("it is empty; write {}", kind.described())),
+        Kind::Directory | Kind::Text => Ok(()),
+        Kind::Address => address(text).map(drop).map_err(|error| error.to_string()),
+        Kind::Addresses => addresses(text).map(drop).map_err(|error| error.to_string()),
+        Kind::Engine => text.parse::<BackendKind>().map(drop).map_err(|error| error.to_string()),
+        Kind::Count => text.parse::<u32>().map(drop).map_err(number),
+        Kind::Port => text.parse::<u16>().map(drop).map_err(number),
+        Kind::Size => text.parse::<Size>().map(drop).map_err(|error| error.to_string()),
+        Kind::Time => duration(text).map(drop).map_err(|error| error.to_string()),
+        Kind::Switch => text.parse::<bool>().map(drop).map_err(|_| format!("{text:?} is not true or false")),
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(text: &str) -> Vec<String> {
+        let found = examine(text, &Role::ALL).mistakes;
+        found.into_iter().map(|mistake| format!("{}: {}", mistake.line, mistake.message)).collect()
+    }
+
+    #[test]
+    fn a_right_file_has_no_mistakes() {
+        let text = "[master]\npeers = ['a:1', 'b:1', 'c:1']\nreplace-after = '5m'\n[server]\ncache-size = '4GiB'\ninsecure = true\n";
+        let examined = examine(text, &Role::ALL);
+        assert_eq!(examined.mistakes, []);
+        let [(Role::Master, master), (Role::Server, server)] = examined.sections.as_slice() else {
+            panic!("{examined:?}")
+        };
+        assert_eq!(master["peers"], "a:1,b:1,c:1");
+        assert_eq!((server["cache-size"].as_str(), server["insecure"].as_str()), ("4GiB", "true"));
+    }
+
+    #[test]
+    fn each_mistake_has_its_line() {
+        let text = "[server]\nlog-limt = '1GiB'\ncache-size = true\nlisten = 7700\n\nmasters = [1]\npeers = 'a:1'\nzone = 1.5\n";
+        assert_eq!(
+            mistakes(text),
+            [
+                "2: [server] has no setting \"log-limt\"; did you mean log-limit?",
+                "3: [server] cache-size: it is true or false; write a size, such as \"4GiB\"",
+                "4: [server] listen: it is a number; write an address, such as \"127.0.0.1:7600\"",
+                "6: [server] masters: it is a list of something else; write a list of addresses, such as \
+                 [\"10.0.0.1:7600\", \"10.0.0.2:7600\"]",
+                "7: [server] has no setting \"peers\"; it belongs to [master]",
+                "8: [server] zone: it is a number with a fraction; write text, such as \"rack-1\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn sections_and_syntax_are_checked() {
+        assert_eq!(mistakes("[sever]\na = 1\n"), ["1: \"sever\" is not a section; did you mean [server]?"]);
+        assert_eq!(mistakes("\n[rack]\n"), ["2: \"rack\" is not a section; use [master], [server], [dev]"]);
+        assert_eq!(mistakes("server = 1"), ["1: \"server\" is not a section; write [server]"]);
+        assert_eq!(mistakes("[dev]\nservers = 1\nservers = 2\n"), ["3: duplicate key"]);
+        assert!(mistakes("[dev]\n= 1\n")[0].starts_with("2: "));
+        assert!(section(Role::Server, "[sever]").is_err());
+        assert!(section(Role::Server, "server = 1").is_err());
+        assert!(section(Role::Server, "= 1").is_err());
+    }
+
+    #[test]
+    fn values_are_checked_by_kind() {
+        for (kind, good, bad) in [
+            (Kind::Directory, "/d", ""),
+            (Kind::Address, "h:1", "h"),
+            (Kind::Addresses, "h:1,i:2", "h:1,i"),
+            (Kind::Engine, "lsm", "rocks"),
+            (Kind::Count, "3", "three"),
+            (Kind::Port, "7600", "76000"),
+            (Kind::Size, "1GiB", "1GB"),
+            (Kind::Time, "5m", "5 minutes"),
+            (Kind::Switch, "false", "no"),
+        ] {
+            check_value(kind, good).unwrap_or_else(|why| panic!("{kind:?}: {why}"));
+            assert!(check_value(kind, bad).is_err(), "{kind:?}");
+        }
+    }
+}

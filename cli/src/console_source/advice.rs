@@ -1,0 +1,206 @@
+//! What to do about a hot range: a pure function of how the load of a table is spread over its ranges and over time.
+//!
+//! A range is worth advice if it has more than a quarter of the table's load and the load is real. Then:
+//! - if the hottest range moves along the keys, or is always the last one, new rows are neighbours: splitting does not help,
+//!   because the next rows go to one region again. Rows are spread by a bucket first in the key; a first part of text, whose
+//!   values grow at their end, can be stored in reverse instead;
+//! - if it stays where it is and its region can be split, split it;
+//! - otherwise one row, or rows that belong together, are hot: only the application can spread them.
+
+use terrane_console::source::{Advice, AdviceKind, Measure};
+use terrane_types::KeyDeclaration;
+use terrane_types::keycodec::PartType;
+
+/// A range with less of the table's load needs nothing.
+const SHARE_MIN: f64 = 0.25;
+/// A range with less load needs nothing, whatever its share: rows, or bytes, per second.
+const ROWS_MIN: f64 = 100.0;
+const BYTES_MIN: f64 = 1_048_576.0;
+/// The hottest range moves if it was at so many places, one after another.
+const PLACES_MIN: usize = 3;
+
+/// The load of a range in each column of a map.
+pub(super) struct RangeLoad<'a> {
+    pub counts: &'a [u64],
+}
+
+/// A hot range in its table.
+pub(super) struct Situation<'a> {
+    pub table: &'a str,
+    pub measure: Measure,
+    pub key: Option<&'a KeyDeclaration>,
+    /// All ranges of the map, in the order of the keys.
+    pub ranges: &'a [RangeLoad<'a>],
+    /// Which of them is hot.
+    pub at: usize,
+    /// Its share of the table's load, from 0 to 1.
+    pub share: f64,
+    pub per_second: f64,
+    pub region: Option<u64>,
+    /// Whether the server says that its region can be split.
+    pub splittable: bool,
+}
+
+/// What to do; `None`: nothing.
+pub(super) fn advise(of: &Situation<'_>) -> Option<Advice> {
+    let floor = if of.measure == Measure::Bytes { BYTES_MIN } else { ROWS_MIN };
+    if of.share <= SHARE_MIN || of.per_second < floor {
+        return None;
+    }
+    let percent = (of.share * 100.0).round();
+    let is_last = of.ranges.len() > 1 && of.at + 1 == of.ranges.len();
+    if of.measure != Measure::Reads && (moves(of.ranges) || (is_last && grows_at_the_end(of.key))) {
+        return Some(spread(of, percent));
+    }
+    let region = of.region?;
+    if of.splittable {
+        return Some(Advice {
+            kind: AdviceKind::Split,
+            text: format!(
+                "{percent} % of the load of {} is in this range, and it stays there. Split region {region}, so that two servers \
+                 share it; without a key the split is near the middle of its bytes.",
+                of.table
+            ),
+            command: Some(format!("terrane admin split {region}")),
+        });
+    }
+    Some(Advice {
+        kind: AdviceKind::SpreadKey,
+        text: format!(
+            "{percent} % of the load of {} is on so few rows of this range that a split does not spread it; `terrane status` names \
+             the row if it is one. Cache it in the application, or write it under several keys.",
+            of.table
+        ),
+        command: None,
+    })
+}
+
+/// Whether the hottest range goes through at least a few places in one direction.
+fn moves(ranges: &[RangeLoad<'_>]) -> bool {
+    let columns = ranges.iter().map(|range| range.counts.len()).max().unwrap_or(0);
+    let hottest = (0..columns).filter_map(|column| {
+        let count = |at: &usize| ranges[*at].counts.get(column).copied().unwrap_or(0);
+        (0..ranges.len()).max_by_key(|at| (count(at), *at)).filter(|at| count(at) > 0)
+    });
+    let mut places: Vec<usize> = hottest.collect();
+    places.dedup();
+    places.len() >= PLACES_MIN && (places.is_sorted() || places.iter().rev().is_sorted())
+}
+
+/// Whether rows that are written one after another go to the end of the table: its first part counts up or is a time.
+fn grows_at_the_end(key: Option<&KeyDeclaration>) -> bool {
+    let counts =
+        |part: PartType| matches!(part, PartType::U32 | PartType::U64 | PartType::I32 | PartType::I64 | PartType::F64);
+    key.and_then(|key| key.parts().first()).is_some_and(|part| counts(part.kind.part) && !part.kind.desc)
+}
+
+fn spread(of: &Situation<'_>, percent: f64) -> Advice {
+    let table = of.table;
+    let what = format!("{percent} % of the load of {table} goes to one range, which moves along the keys");
+    let first = of.key.and_then(|key| key.parts().first());
+    match (first, of.key) {
+        (Some(first), Some(_)) if first.kind.is_bucket() => Advice {
+            kind: AdviceKind::AddBuckets,
+            text: format!(
+                "{what}, although they begin with {}. Use more buckets: create a table with more, and copy the rows.",
+                first.kind
+            ),
+            command: None,
+        },
+        (Some(first), Some(_)) if matches!(first.kind.part, PartType::Text | PartType::Bytes) => Advice {
+            kind: AdviceKind::ReversePart,
+            text: format!(
+                "{what}: new values of {} follow each other. Store {} in reverse, so that its end, which differs, comes first; or put \
+                 a bucket before it. Either is a new table with the rows copied.",
+                first.name, first.name
+            ),
+            command: None,
+        },
+        (Some(first), Some(key)) => Advice {
+            kind: AdviceKind::AddBuckets,
+            text: format!(
+                "{what}: rows that are written at one time have neighbouring values of {}, and a split does not change that. Put a \
+                 bucket first, in a new table, and copy the rows.",
+                first.name
+            ),
+            command: Some(format!("terrane table create {table}2 --key 'bucket16, {key}'")),
+        },
+        _ => Advice {
+            kind: AdviceKind::AddBuckets,
+            text: format!(
+                "{what}: rows that are written at one time are neighbours, and a split does not change that. Put a hash of the key \
+                 before it, or declare a key with a bucket, in a new table, and copy the rows."
+            ),
+            command: None,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn advice(
+        counts: &[&[u64]],
+        at: usize,
+        key: Option<&str>,
+        change: impl Fn(&mut Situation<'_>),
+    ) -> Option<AdviceKind> {
+        let ranges: Vec<RangeLoad<'_>> = counts.iter().map(|counts| RangeLoad { counts }).collect();
+        let key = key.map(|key| KeyDeclaration::parse(key).unwrap());
+        let mut situation = Situation {
+            table: "t",
+            measure: Measure::Writes,
+            key: key.as_ref(),
+            ranges: &ranges,
+            at,
+            share: 0.9,
+            per_second: 5_000.0,
+            region: Some(7),
+            splittable: true,
+        };
+        change(&mut situation);
+        advise(&situation).map(|advice| advice.kind)
+    }
+
+    const STAYS: &[&[u64]] = &[&[1, 1, 1], &[90, 80, 90], &[2, 2, 2]];
+    const MOVES: &[&[u64]] = &[&[90, 1, 1], &[2, 80, 2], &[1, 2, 90]];
+
+    #[test]
+    fn a_hot_range_that_stays_is_split() {
+        assert_eq!(advice(STAYS, 1, None, |_| {}), Some(AdviceKind::Split));
+        assert_eq!(advice(STAYS, 1, Some("user:u64"), |_| {}), Some(AdviceKind::Split));
+        assert_eq!(advice(&[&[5]], 0, None, |_| {}), Some(AdviceKind::Split));
+    }
+
+    #[test]
+    fn one_hot_row_is_for_the_application() {
+        assert_eq!(advice(STAYS, 1, None, |of| of.splittable = false), Some(AdviceKind::SpreadKey));
+    }
+
+    #[test]
+    fn a_small_share_or_a_small_load_needs_nothing() {
+        assert_eq!(advice(STAYS, 1, None, |of| of.share = 0.25), None);
+        assert_eq!(advice(STAYS, 1, None, |of| of.per_second = 99.0), None);
+        assert_eq!(advice(STAYS, 1, None, |of| of.measure = Measure::Bytes), None);
+        assert_eq!(advice(STAYS, 1, None, |of| of.region = None), None);
+    }
+
+    #[test]
+    fn a_range_that_moves_along_the_keys_is_spread_by_the_key() {
+        assert_eq!(advice(MOVES, 2, Some("time:i64, host:text"), |_| {}), Some(AdviceKind::AddBuckets));
+        assert_eq!(advice(MOVES, 2, Some("bucket4, time:i64"), |_| {}), Some(AdviceKind::AddBuckets));
+        assert_eq!(advice(MOVES, 2, Some("name:text"), |_| {}), Some(AdviceKind::ReversePart));
+        assert_eq!(advice(MOVES, 2, None, |_| {}), Some(AdviceKind::AddBuckets));
+        let back: Vec<&[u64]> = MOVES.iter().rev().copied().collect();
+        assert_eq!(advice(&back, 0, Some("time:desc i64"), |_| {}), Some(AdviceKind::AddBuckets));
+    }
+
+    #[test]
+    fn the_last_range_of_a_counting_key_grows_at_its_end() {
+        let last: &[&[u64]] = &[&[1, 1], &[90, 90]];
+        assert_eq!(advice(last, 1, Some("time:i64"), |_| {}), Some(AdviceKind::AddBuckets));
+        assert_eq!(advice(last, 1, Some("name:text"), |_| {}), Some(AdviceKind::Split));
+        assert_eq!(advice(last, 1, Some("time:i64"), |of| of.measure = Measure::Reads), Some(AdviceKind::Split));
+    }
+}

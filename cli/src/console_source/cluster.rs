@@ -1,0 +1,263 @@
+//! The overview, servers, regions and log groups.
+
+use std::collections::BTreeMap;
+
+use terrane_client::{Client, ClusterStatus, GroupInfo, RegionInfo, RegionLoad, TableInfo};
+use terrane_console::source::{
+    Failure, Group, GroupDetail, HeatQuery, Load, LoadMinute, Master, Measure, Member, Overview, Place, Problem,
+    Region, RegionDetail, RegionSelection, Server, Severity,
+};
+use terrane_types::KeyDeclaration;
+
+use super::refusal::{refused, sentence};
+use super::{heat, keys, past};
+
+/// Adds a region's load to a sum.
+#[allow(clippy::cast_precision_loss, reason = "rates for people")]
+pub(super) fn add(sum: &mut Load, load: &RegionLoad) {
+    sum.reads_per_second += load.rows_read as f64;
+    sum.writes_per_second += load.rows_written as f64;
+    sum.bytes_per_second += load.bytes as f64;
+}
+
+fn sum<'a>(regions: impl Iterator<Item = &'a RegionInfo>) -> Load {
+    let mut load = Load::default();
+    regions.for_each(|region| add(&mut load, &region.load));
+    load
+}
+
+pub(super) async fn overview(client: &Client, seen_from: &str) -> Result<Overview, Failure> {
+    let admin = client.admin();
+    let status = admin.status().await.map_err(refused)?;
+    // The rest says more about a cluster that works, and its absence must not hide what is wrong.
+    let regions = admin.regions(None).await.unwrap_or_default();
+    let history = admin.cluster_load().await.map(|load| load.minutes).unwrap_or_default();
+    let minute = |known: &terrane_client::LoadMinute| LoadMinute {
+        minute_ms: known.minute_ms,
+        reads: known.reads,
+        writes: known.writes,
+        bytes: known.bytes,
+    };
+    let master = |master: &terrane_client::MasterInfo| Master {
+        address: master.address.clone(),
+        leader: master.state == "leader",
+        reachable: Some(master.state != "unreachable"),
+    };
+    Ok(Overview {
+        cluster: status.cluster.to_string(),
+        seen_from: seen_from.to_owned(),
+        version: terrane_client::BUILD.to_owned(),
+        time_ms: terrane_env::time::wall_ms(),
+        masters: status.masters.iter().map(master).collect(),
+        servers: status.servers.iter().map(|known| server(known, &regions)).collect(),
+        tables: u64::from(status.tables),
+        regions: u64::from(status.regions),
+        groups: u64::from(status.groups),
+        bytes: regions.iter().map(|region| region.bytes).sum(),
+        load: sum(regions.iter()),
+        history: history.iter().map(minute).collect(),
+        problems: problems(&status),
+    })
+}
+
+fn server(known: &terrane_client::ServerInfo, regions: &[RegionInfo]) -> Server {
+    let state = if known.drain.is_empty() || known.state != "live" { &known.state } else { &known.drain };
+    Server {
+        id: known.server.0,
+        address: known.address.clone(),
+        console: Some(known.console.clone()).filter(|console| !console.is_empty()),
+        zone: Some(known.zone.clone()).filter(|zone| !zone.is_empty()),
+        state: state.clone(),
+        healthy: known.state == "live",
+        leaders: u64::from(known.leaders),
+        replicas: u64::from(known.replicas),
+        regions: u64::from(known.regions),
+        bytes: None,
+        disk_free_bytes: None,
+        load: sum(regions.iter().filter(|region| region.leader == known.address)),
+    }
+}
+
+/// The health issues that `terrane status` shows, worst first.
+fn problems(status: &ClusterStatus) -> Vec<Problem> {
+    let waiting = Some(&status.waiting_for).filter(|waiting| !waiting.is_empty());
+    let mut problems: Vec<Problem> = waiting.into_iter().chain(&status.troubles).map(|issue| problem(issue)).collect();
+    problems.sort_by_key(|problem| problem.severity);
+    problems
+}
+
+fn problem(issue: &str) -> Problem {
+    let says = |words: &[&str]| words.iter().any(|word| issue.contains(word));
+    let (what, next) = match issue.split_once("; ") {
+        Some((what, next)) => (what, next.to_owned()),
+        None if says(&["silent", "stopped"]) => {
+            (issue, "start it again; if it does not come back, its replicas are replaced after the grace time".to_owned())
+        }
+        None => (issue, "`terrane admin check` compares catalog, groups and servers, and `terrane admin procedures` shows what is being done".to_owned()),
+    };
+    let severity = if says(&["no leader", "majority", "rejects writes", "damaged"]) {
+        Severity::Critical
+    } else if issue.starts_with("waiting") {
+        Severity::Note
+    } else {
+        Severity::Warning
+    };
+    let number = |word: &str| -> Option<u64> {
+        let rest = issue.split_once(&format!("{word} "))?.1;
+        let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
+        digits.parse().ok()
+    };
+    let place = number("region")
+        .map(Place::Region)
+        .or(number("group").map(Place::Group))
+        .or(number("server").map(Place::Server));
+    Problem { severity, what: sentence(what), next: sentence(&next), place }
+}
+
+/// The declared keys of all tables, by name.
+fn declared(tables: &[TableInfo]) -> BTreeMap<String, KeyDeclaration> {
+    let named = |table: &TableInfo| Some((table.schema.name.to_string(), table.schema.key.clone()?));
+    tables.iter().filter_map(named).collect()
+}
+
+pub(super) async fn regions(client: &Client, selection: &RegionSelection) -> Result<Vec<Region>, Failure> {
+    let admin = client.admin();
+    if let Some(table) = &selection.table {
+        super::lookup::describe(client, table).await?;
+    }
+    let found = admin.regions(selection.table.as_deref()).await.map_err(refused)?;
+    let declared = declared(&admin.list_tables().await.map_err(refused)?);
+    let servers: BTreeMap<String, u64> =
+        admin.servers().await.map_err(refused)?.into_iter().map(|server| (server.address, server.server.0)).collect();
+    let regions = found.iter().map(|known| region_shown(known, declared.get(&known.table), &servers));
+    let wanted = |region: &Region| {
+        selection.server.is_none_or(|server| region.leader == Some(server))
+            && selection.group.is_none_or(|group| region.group == group)
+    };
+    Ok(regions.filter(wanted).collect())
+}
+
+fn region_shown(known: &RegionInfo, key: Option<&KeyDeclaration>, servers: &BTreeMap<String, u64>) -> Region {
+    let mut load = Load::default();
+    add(&mut load, &known.load);
+    Region {
+        id: known.descriptor.region.0,
+        table: known.table.clone(),
+        start: keys::shown(key, &known.descriptor.range.start),
+        end: keys::shown(key, &known.descriptor.range.end),
+        epoch: known.descriptor.epoch.0,
+        group: known.descriptor.group.0,
+        leader: servers.get(&known.leader).copied(),
+        leader_address: Some(known.leader.clone()).filter(|leader| !leader.is_empty()),
+        state: known.state.clone(),
+        healthy: known.state == "open" && !known.leader.is_empty(),
+        bytes: known.bytes,
+        load,
+    }
+}
+
+async fn region_of(client: &Client, id: u64) -> Result<Region, Failure> {
+    let regions = regions(client, &RegionSelection::default()).await?;
+    let missing = || {
+        Failure::not_found(
+            format!("There is no region {id}."),
+            "It may have been split or merged: the events say so. The page of all regions lists those there are.",
+        )
+    };
+    regions.into_iter().find(|region| region.id == id).ok_or_else(missing)
+}
+
+pub(super) async fn region(client: &Client, id: u64) -> Result<RegionDetail, Failure> {
+    let region = region_of(client, id).await?;
+    let group = group_of(client, region.group).await?;
+    let history = heat::minutes(client, &region).await?;
+    let query = HeatQuery {
+        table: region.table.clone(),
+        measure: Measure::Writes,
+        from_ms: None,
+        to_ms: None,
+        span_ms: 3_600_000,
+        start: Vec::new(),
+        end: Vec::new(),
+        columns_max: 60,
+        rows_max: 1_000,
+    };
+    let heat = heat::map(client, query).await?;
+    let hot = heat.hottest.into_iter().filter(|hot| hot.region == Some(id));
+    Ok(RegionDetail {
+        members: group.members,
+        facts: vec![("group".to_owned(), region.group.to_string()), ("epoch".to_owned(), region.epoch.to_string())],
+        history,
+        events: past::events_of(client, &Place::Region(id)).await?,
+        advice: hot.filter_map(|hot| hot.advice).collect(),
+        region,
+    })
+}
+
+pub(super) async fn groups(client: &Client) -> Result<Vec<Group>, Failure> {
+    let groups = client.admin().groups().await.map_err(refused)?;
+    let regions = client.admin().regions(None).await.map_err(refused)?;
+    Ok(groups.iter().map(|known| group_shown(known, &regions)).collect())
+}
+
+async fn group_of(client: &Client, id: u64) -> Result<Group, Failure> {
+    let missing =
+        || Failure::not_found(format!("There is no group {id}."), "The page of all groups lists those there are.");
+    groups(client).await?.into_iter().find(|group| group.id == id).ok_or_else(missing)
+}
+
+fn group_shown(known: &GroupInfo, regions: &[RegionInfo]) -> Group {
+    let own = || regions.iter().filter(|region| region.descriptor.group == known.group);
+    let members = known.members.iter().zip(known.replicas.iter().map(Some).chain(std::iter::repeat(None)));
+    let member = |((server, address), replica): (&(terrane_client::ServerId, String), Option<&u64>)| Member {
+        replica: replica.copied().unwrap_or(0),
+        server: server.0,
+        address: address.clone(),
+        role: if known.leader == Some(*server) { "leader" } else { "follower" }.to_owned(),
+        healthy: true,
+        behind: None,
+    };
+    let leader = known.leader.and_then(|leader| known.members.iter().find(|(server, _)| *server == leader));
+    Group {
+        id: known.group.0,
+        term: Some(known.term),
+        leader: known.leader.map(|server| server.0),
+        leader_address: leader.map(|(_, address)| address.clone()),
+        members: members.map(member).collect(),
+        regions: u64::from(known.regions),
+        bytes: own().map(|region| region.bytes).sum(),
+        state: if known.leader.is_some() { known.state.clone() } else { "no leader".to_owned() },
+        healthy: known.leader.is_some(),
+        load: sum(own()),
+    }
+}
+
+pub(super) async fn group(client: &Client, id: u64) -> Result<GroupDetail, Failure> {
+    let selection = RegionSelection { group: Some(id), ..RegionSelection::default() };
+    let known = client.admin().groups().await.map_err(refused)?;
+    let applied = known.iter().find(|group| group.group.0 == id).map_or(0, |group| group.applied);
+    Ok(GroupDetail {
+        group: group_of(client, id).await?,
+        facts: vec![("applied index".to_owned(), applied.to_string())],
+        regions: regions(client, &selection).await?,
+        events: past::events_of(client, &Place::Group(id)).await?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_health_issue_is_a_sentence_with_what_to_do() {
+        let full = problem("group 3 rejects writes on this server; add a disk");
+        assert_eq!(
+            (full.severity, full.next.as_str(), full.place),
+            (Severity::Critical, "Add a disk.", Some(Place::Group(3)))
+        );
+        let silent = problem("server 2 (h:1) is silent for 7 s");
+        assert_eq!((silent.what.as_str(), silent.place), ("Server 2 (h:1) is silent for 7 s.", Some(Place::Server(2))));
+        assert!(silent.next.starts_with("Start it again"), "{}", silent.next);
+        assert_eq!(problem("waiting for 1 more region server").severity, Severity::Note);
+    }
+}

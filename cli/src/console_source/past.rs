@@ -1,0 +1,135 @@
+//! Events, procedures and failovers.
+
+use terrane_client::{Client, EventInfo, EventPlace, FailoverInfo, ProcedureInfo};
+use terrane_console::source::{Bucket, Event, EventKind, EventQuery, Failover, Failovers, Failure, Place, Procedure};
+
+use super::refusal::refused;
+
+/// Upper bounds of the histogram of blackouts, in milliseconds.
+const BOUNDS_MS: [u64; 9] = [250, 500, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000, 30_000];
+/// All events that a master keeps.
+const EVENTS_MAX: u32 = 2_000;
+
+pub(super) async fn events(client: &Client, query: EventQuery) -> Result<Vec<Event>, Failure> {
+    let listed = client.admin().events(0, EVENTS_MAX).await.map_err(refused)?;
+    let wanted = |event: &Event| {
+        query.kind.is_none_or(|kind| kind == event.kind) && query.before_ms.is_none_or(|before| event.time_ms < before)
+    };
+    Ok(listed.events.iter().map(event).filter(wanted).take(query.limit).collect())
+}
+
+/// The events about one thing, newest first.
+pub(super) async fn events_of(client: &Client, place: &Place) -> Result<Vec<Event>, Failure> {
+    let listed = client.admin().events(0, EVENTS_MAX).await.map_err(refused)?;
+    Ok(listed.events.iter().map(event).filter(|event| event.places.contains(place)).take(50).collect())
+}
+
+fn event(event: &EventInfo) -> Event {
+    let kind = match event.kind.as_str() {
+        "split" => EventKind::Split,
+        "merge" => EventKind::Merge,
+        "move" => EventKind::Move,
+        "election" => EventKind::Election,
+        "handover" => EventKind::Handover,
+        "failover" => EventKind::Failover,
+        "server" | "drain" => EventKind::Server,
+        "master" => EventKind::Master,
+        "table" => EventKind::Table,
+        _ => EventKind::Other,
+    };
+    let place = |place: &EventPlace| match place {
+        EventPlace::Server(server) => Some(Place::Server(server.0)),
+        EventPlace::Table(name) => Some(Place::Table(name.clone())),
+        EventPlace::Region(region) => Some(Place::Region(region.0)),
+        EventPlace::Group(group) => Some(Place::Group(group.0)),
+        _ => None,
+    };
+    Event {
+        time_ms: event.time_ms,
+        kind,
+        what: event.what.clone(),
+        reason: event.reason.clone(),
+        duration_ms: None,
+        places: event.places.iter().filter_map(place).collect(),
+    }
+}
+
+pub(super) async fn procedures(client: &Client) -> Result<Vec<Procedure>, Failure> {
+    let now_ms = terrane_env::time::wall_ms();
+    let running = client.admin().procedures().await.map_err(refused)?;
+    Ok(running.iter().map(|known| procedure(known, now_ms)).collect())
+}
+
+fn procedure(known: &ProcedureInfo, now_ms: u64) -> Procedure {
+    let parts = [known.state.as_str(), known.detail.as_str(), known.waits_for.as_str()];
+    let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    let since = u64::try_from(known.since.as_millis()).unwrap_or(u64::MAX);
+    Procedure {
+        // The number in an id such as `move-12`.
+        id: known.id.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0),
+        what: format!("{} {}", known.kind, known.subject),
+        state: parts.join("; "),
+        done: false,
+        failed: false,
+        started_ms: Some(now_ms.saturating_sub(since)),
+        ended_ms: None,
+        reason: if known.reason.is_empty() { "asked by an administrator".to_owned() } else { known.reason.clone() },
+        places: Vec::new(),
+    }
+}
+
+pub(super) async fn failovers(client: &Client) -> Result<Failovers, Failure> {
+    let listed = client.admin().failovers().await.map_err(refused)?;
+    Ok(summary(listed.known_from_ms, &listed.failovers))
+}
+
+fn summary(known_from_ms: Option<u64>, listed: &[FailoverInfo]) -> Failovers {
+    let mut lasted: Vec<u64> = listed.iter().filter_map(|failover| failover.blackout_ms).collect();
+    lasted.sort_unstable();
+    let rank = |percent: usize| lasted.get((lasted.len() * percent).div_ceil(100).saturating_sub(1)).copied();
+    Failovers {
+        known_from_ms,
+        failovers: listed.iter().map(failover).collect(),
+        histogram: histogram(&lasted),
+        p50_ms: rank(50),
+        p99_ms: rank(99),
+        max_ms: lasted.last().copied(),
+    }
+}
+
+fn histogram(lasted: &[u64]) -> Vec<Bucket> {
+    let bounds = BOUNDS_MS.into_iter().map(Some).chain([None]);
+    let mut below = 0;
+    let bucket = |up_to_ms: Option<u64>| {
+        let end = up_to_ms.map_or(lasted.len(), |bound| lasted.partition_point(|ms| *ms < bound));
+        let count = (end - below) as u64;
+        below = end;
+        Bucket { up_to_ms, count }
+    };
+    bounds.map(bucket).collect()
+}
+
+fn failover(known: &FailoverInfo) -> Failover {
+    Failover {
+        time_ms: known.time_ms,
+        group: known.group.0,
+        regions: u64::from(known.regions),
+        from_server: Some(known.from.0),
+        to_server: known.to.map(|server| server.0),
+        reason: known.reason.clone(),
+        blackout_ms: known.blackout_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_blackout_is_in_one_bucket() {
+        let lasted = [100, 250, 260, 999, 1_000, 90_000];
+        let counts: Vec<u64> = histogram(&lasted).iter().map(|bucket| bucket.count).collect();
+        assert_eq!(counts, [1, 2, 1, 1, 0, 0, 0, 0, 0, 1]);
+        assert!(histogram(&[]).iter().all(|bucket| bucket.count == 0));
+    }
+}

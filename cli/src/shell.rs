@@ -1,0 +1,369 @@
+//! `shell`: reads lines and runs each like a command line of its own, with one connection for all of them.
+//!
+//! A line is a command of ours without the word `terrane`, or a line as HBase's shell takes it ([`hbase`]). Both become the
+//! words of our grammar, so whatever a command does at the command line it does here. Nothing connects before the first
+//! command needs it, so the prompt appears at once even when the cluster is away.
+//!
+//! At a terminal, lines are edited, completed and remembered ([`editor`], [`completion`]); a failure is shown and the next
+//! line is read. From `--execute` or standard input, the first failure ends the session with its exit status.
+
+mod completion;
+mod editor;
+mod hbase;
+mod help;
+mod names;
+mod ruby;
+mod words;
+
+use std::io::{BufRead, IsTerminal};
+
+use std::pin::pin;
+
+use clap::{CommandFactory, ValueEnum};
+use terrane_client::Error;
+use terrane_env::task::{run_blocking, shutdown_signal};
+use terrane_filter::Pattern;
+use terrane_types::closest;
+use tokio::time::Instant;
+
+use crate::args::client::Connection;
+use crate::args::shell::{Shell, ShellFormat};
+use crate::args::{Cli, Command, mistake, parse};
+use crate::commands;
+use crate::failure::{During, Exit, Failure};
+use crate::output::{Output, duration_text};
+use crate::scope::{self, Scope};
+use hbase::{Action, with_attributes};
+use names::Names;
+
+/// Commands of ours that do not belong in a session: they run until they are stopped, or would nest.
+const OUTSIDE: &[&str] = &["dev", "master", "server", "shell"];
+/// Commands that print a summary when Ctrl-C stops them.
+const SUMMED_UP: &[&str] = &["bench", "import"];
+/// Commands of the shell itself, with what they do.
+const OWN: &[(&str, &str)] = &[
+    ("exit", "end the session; Ctrl-D does, too"),
+    ("format", "format table|row|json: how results are shown"),
+    ("help", "help [COMMAND]"),
+    ("quit", "end the session"),
+    ("timing", "timing on|off: show how long commands take"),
+];
+
+pub async fn run(args: Shell) -> Result<(), Failure> {
+    let at_terminal = args.execute.is_empty() && std::io::stdin().is_terminal();
+    let mut session = Session::new(&args, at_terminal);
+    if at_terminal {
+        return editor::run(&mut session).await;
+    }
+    if !args.execute.is_empty() {
+        for (number, line) in (1..).zip(&args.execute) {
+            if session.script_line(number, line).await? == After::Exit {
+                break;
+            }
+        }
+        return session.ended();
+    }
+    for number in 1.. {
+        let Some(line) = next_line().await? else { break };
+        if session.script_line(number, &line).await? == After::Exit {
+            break;
+        }
+    }
+    session.ended()
+}
+
+/// The next line of standard input; `None` at its end.
+async fn next_line() -> Result<Option<String>, Failure> {
+    // The read may wait for another program, which must not block a thread of the runtime.
+    let (read, line) = run_blocking(|| {
+        let mut line = String::new();
+        (std::io::stdin().lock().read_line(&mut line), line)
+    })
+    .await;
+    Ok((read.map_err(unreadable)? > 0).then_some(line))
+}
+
+fn unreadable(error: std::io::Error) -> Failure {
+    Failure::new(format!("cannot read standard input: {error}"))
+}
+
+/// Whether the session goes on after a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    Continue,
+    Exit,
+}
+
+/// What lives from one line to the next.
+struct Session {
+    connection: Connection,
+    scope: Scope,
+    format: ShellFormat,
+    timing: bool,
+    keep_going: bool,
+    names: Names,
+    failed: Option<Exit>,
+}
+
+impl Session {
+    fn new(args: &Shell, at_terminal: bool) -> Session {
+        let scope = Scope { masters: args.connection.masters.to_string(), ..Scope::default() };
+        let format = if args.connection.json { ShellFormat::Json } else { args.format };
+        Session {
+            names: Names::new(args.connection.clone(), scope.clone()),
+            connection: args.connection.clone(),
+            scope,
+            format,
+            timing: args.timing || at_terminal,
+            keep_going: args.keep_going || at_terminal,
+            failed: None,
+        }
+    }
+
+    /// Runs a line of a script. A failure ends the script, unless the session keeps going.
+    async fn script_line(&mut self, number: u64, line: &str) -> Result<After, Failure> {
+        match self.line(line).await {
+            Err(failure) if self.keep_going => {
+                failure.in_shell().during(format!("line {number}")).print();
+                Ok(After::Continue)
+            }
+            Err(failure) => Err(failure.in_shell().during(format!("line {number}"))),
+            done => done,
+        }
+    }
+
+    /// The result of the session: the last failure's exit status; the failure has been printed.
+    fn ended(&self) -> Result<(), Failure> {
+        match self.failed {
+            Some(exit) => Err(Failure::printed(exit)),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs one line.
+    async fn line(&mut self, line: &str) -> Result<After, Failure> {
+        let line = line.trim().trim_end_matches(';').trim_end();
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(After::Continue);
+        }
+        let started = Instant::now();
+        let done = self.dispatch(line).await;
+        if let Err(failure) = &done {
+            self.failed = Some(failure.exit);
+        }
+        if self.timing && matches!(done, Ok(After::Continue)) {
+            eprintln!("took {}", duration_text(started.elapsed()));
+        }
+        done
+    }
+
+    async fn dispatch(&mut self, line: &str) -> Result<After, Failure> {
+        let words = words::split(line).map_err(|invalid| Failure::usage(invalid.to_string()));
+        if let Ok(words) = &words {
+            match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["exit" | "quit"] => return Ok(After::Exit),
+                ["help"] => return help::overview().map(|()| After::Continue),
+                ["help", ref of @ ..] => return help::of(of).map(|()| After::Continue),
+                ["format"] => return said(&format!("format {}", name_of(self.format))),
+                ["format", format] => {
+                    self.format = ShellFormat::from_str(format, true)
+                        .map_err(|_| Failure::usage(format!("{format:?} is not a format; it is table, row or json")))?;
+                    return Ok(After::Continue);
+                }
+                ["timing", switch @ ("on" | "off")] => {
+                    self.timing = switch == "on";
+                    return Ok(After::Continue);
+                }
+                ["timing", ..] => return Err(Failure::usage("timing is `timing on` or `timing off`")),
+                _ => {}
+            }
+        }
+        let action = match hbase::translate(line) {
+            Some(translated) => translated.map_err(|invalid| Failure::usage(invalid.to_string()))?,
+            None => Action::Run(words?),
+        };
+        // Ctrl-C ends the command and not the session. What it has written so far stays. A command that ends by itself then,
+        // with a summary, may do so until Ctrl-C is pressed once more.
+        let has_summary = matches!(&action, Action::Run(words) if words.first().is_some_and(|word| SUMMED_UP.contains(&word.as_str())));
+        let mut acting = pin!(self.act(action));
+        let interrupted = || Err(Failure::interrupted().advise("what was written before stays"));
+        tokio::select! {
+            biased;
+            () = shutdown_signal() => {
+                if !has_summary {
+                    return interrupted();
+                }
+            }
+            done = &mut acting => return done.map(|()| After::Continue),
+        }
+        tokio::select! {
+            biased;
+            () = shutdown_signal() => interrupted(),
+            done = acting => done.map(|()| After::Continue),
+        }
+    }
+
+    async fn act(&mut self, action: Action) -> Result<(), Failure> {
+        match action {
+            Action::Run(words) => self.command(words).await,
+            Action::List(pattern) => self.list(&pattern).await,
+            Action::Counter(words) => {
+                let line = self.with_flags(&Cli::command(), words);
+                match parse(line.into_iter().map(Into::into).collect()) {
+                    Ok(Cli { command: Command::Get(args), .. }) => {
+                        scope::within(self.scope.clone(), Box::pin(commands::data::counter(args))).await
+                    }
+                    Ok(_) => Err(Failure::usage("get_counter takes a table, a row and a column")),
+                    Err(error) => Err(Failure::usage(mistake(&error, true))),
+                }
+            }
+            Action::Exists(table) => {
+                let exists = self.described(&table).await?.is_some();
+                said(&format!("table {table} {}", if exists { "exists" } else { "does not exist" })).map(drop)
+            }
+            Action::IsDisabled { table, asked_enabled } => {
+                let disabled = self.must_exist(&table).await?.schema.disabled;
+                said(if disabled == asked_enabled { "false" } else { "true" }).map(drop)
+            }
+            Action::Drop(table) => {
+                if !self.must_exist(&table).await?.schema.disabled {
+                    return Err(Failure::new(format!("table {table} is enabled; nothing was dropped"))
+                        .advise(format!("disable it first: disable '{table}'; or `table drop {table}`")));
+                }
+                self.command(vec!["table".to_owned(), "drop".to_owned(), table, "--yes".to_owned()]).await
+            }
+            Action::Alter { table, families, drop, set } => {
+                let known = self.must_exist(&table).await?;
+                let mut words = vec!["table".to_owned(), "alter".to_owned(), table];
+                for (family, attributes) in families {
+                    let flag = match known.schema.family(family.as_bytes()) {
+                        None => "add-family",
+                        Some(_) if attributes.is_empty() => {
+                            return Err(Failure::new(format!("the table has family {family} already")));
+                        }
+                        Some(_) => "family",
+                    };
+                    words.push(format!("--{flag}={}", with_attributes(&family, &attributes)));
+                }
+                words.extend(drop.into_iter().map(|family| format!("--drop-family={family}")));
+                words.extend(set.into_iter().map(|attribute| format!("--set={attribute}")));
+                self.command(words).await
+            }
+        }
+    }
+
+    /// Lists the tables whose names the regular expression matches as a whole.
+    async fn list(&self, pattern: &str) -> Result<(), Failure> {
+        let whole = Pattern::new(&format!("^(?:{pattern})$"));
+        let whole = whole.map_err(|error| Failure::usage(format!("list {pattern:?}: {error}")))?;
+        let client = scope::within(self.scope.clone(), commands::connect(&self.connection)).await?;
+        let tables = client.admin().list_tables().await.during("list the tables")?;
+        let names = tables.iter().map(|table| table.schema.name.to_string());
+        let found: Vec<String> = names.filter(|name| whole.is_match(name.as_bytes())).collect();
+        if found.is_empty() {
+            return Err(Failure::new(format!("no table's name matches {pattern:?}")).advise("`list` lists all tables"));
+        }
+        found.iter().try_for_each(|name| said(name).map(drop))
+    }
+
+    async fn described(&self, table: &str) -> Result<Option<terrane_client::TableInfo>, Failure> {
+        let client = scope::within(self.scope.clone(), commands::connect(&self.connection)).await?;
+        match client.admin().describe_table(table).await {
+            Ok(info) => Ok(Some(info)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error).during(format!("describe table {table}")),
+        }
+    }
+
+    async fn must_exist(&self, table: &str) -> Result<terrane_client::TableInfo, Failure> {
+        match self.described(table).await? {
+            Some(info) => Ok(info),
+            None => {
+                let client = scope::within(self.scope.clone(), commands::connect(&self.connection)).await?;
+                Err(commands::no_table(&client, table).await)
+            }
+        }
+    }
+
+    /// Runs the words of a command of ours.
+    async fn command(&mut self, words: Vec<String>) -> Result<(), Failure> {
+        let root = Cli::command();
+        let first = words.first().map_or("", String::as_str);
+        if OUTSIDE.contains(&first) {
+            return Err(Failure::usage(format!("`{first}` does not run in the shell: start it in another terminal")));
+        }
+        if root.find_subcommand(first).is_none() {
+            return Err(unknown(first));
+        }
+        let line = self.with_flags(&root, words);
+        let cli = match parse(line.into_iter().map(Into::into).collect()) {
+            Ok(cli) => cli,
+            // Help goes to standard output; a mistake is shown with its usage, as at the command line.
+            Err(error) if !error.use_stderr() => return said(error.to_string().trim_end()).map(drop),
+            Err(error) => return Err(Failure::usage(mistake(&error, true))),
+        };
+        let changes_names = matches!(cli.command, Command::Table(_) | Command::Namespace(_));
+        let scope = Scope { as_records: self.format == ShellFormat::Row, ..self.scope.clone() };
+        let done = scope::within(scope, Box::pin(commands::run(cli.command))).await;
+        if changes_names {
+            self.names.refresh();
+        }
+        done
+    }
+
+    /// The line with the session's masters, timeout and format, unless it has its own.
+    fn with_flags(&self, root: &clap::Command, words: Vec<String>) -> Vec<String> {
+        let (mut command, mut depth) = (root, 0);
+        while let Some(found) = words.get(depth).and_then(|word| command.find_subcommand(word)) {
+            (command, depth) = (found, depth + 1);
+        }
+        let takes = |name: &str| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+        let has = |name: &str| {
+            let flag = format!("--{name}");
+            words.iter().take_while(|word| *word != "--").any(|word| word.split('=').next() == Some(&flag))
+        };
+        let mut flags = Vec::new();
+        if takes("masters") && !has("masters") {
+            flags.push(format!("--masters={}", self.connection.masters));
+        }
+        if takes("timeout") && !has("timeout") {
+            flags.push(format!("--timeout={}ms", self.connection.timeout.as_millis()));
+        }
+        if takes("json") && !has("json") && self.format == ShellFormat::Json {
+            flags.push("--json".to_owned());
+        }
+        let mut line = vec!["terrane".to_owned()];
+        line.extend(words);
+        line.splice(1 + depth..1 + depth, flags);
+        line
+    }
+}
+
+fn unknown(word: &str) -> Failure {
+    let root = Cli::command();
+    let ours = root.get_subcommands().map(clap::Command::get_name).filter(|name| !OUTSIDE.contains(name));
+    let known = ours.chain(hbase::VERBS.iter().map(|(verb, _)| *verb)).chain(OWN.iter().map(|(name, _)| *name));
+    let failure = Failure::usage(format!("there is no command {word:?}"));
+    if let Some((_, instead)) = hbase::WITHOUT_EQUAL.iter().find(|(verb, _)| *verb == word) {
+        return failure.advise(*instead);
+    }
+    match closest(&word.to_ascii_lowercase(), known) {
+        Some(meant) => failure.advise(format!("did you mean {meant}? `help {meant}` shows an example")),
+        None => failure.advise("`help` lists the commands"),
+    }
+}
+
+fn name_of(format: ShellFormat) -> &'static str {
+    match format {
+        ShellFormat::Table => "table",
+        ShellFormat::Row => "row",
+        ShellFormat::Json => "json",
+    }
+}
+
+fn said(line: &str) -> Result<After, Failure> {
+    let mut output = Output::new(false);
+    output.line(line)?;
+    output.flush()?;
+    Ok(After::Continue)
+}

@@ -1,0 +1,361 @@
+//! Rows and values of one table as text: what a person types and reads.
+//!
+//! A table that declares its key takes and shows rows part by part (`user=7,time=1000`); a column with a declared type
+//! takes and shows its values as that type. Everything else, and everything under `--raw`, is bytes with `\xHH`
+//! escapes. A row or value that does not have its declared form is shown as bytes, so that a damaged or older row never
+//! hides the others.
+//!
+//! Text is interpreted after the table is open, since only the schema knows what it means, and before anything is sent:
+//! a bad part or value exits with status 2 and nothing is written.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use terrane_client::{KeyRange, Table};
+use terrane_filter::{Filter, FilterTemplate};
+use terrane_types::{Condition, Invalid, KeyDeclaration, TableSchema, ValueType, escape, unescape};
+
+use crate::args::client::{RangeFlags, Raw};
+use crate::args::rows::ReadFlags;
+use crate::args::values::{Column, TableWord};
+use crate::failure::Failure;
+
+/// How a table's rows and values are written and shown.
+#[derive(Clone)]
+pub struct TableText {
+    schema: Arc<TableSchema>,
+    raw: bool,
+}
+
+/// The ranges that range flags select: one, or one per bucket of a salted key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranges {
+    pub ranges: Vec<KeyRange>,
+    /// Leading bytes of each row that the order of the rows ignores: the bucket.
+    pub skip_bytes: usize,
+}
+
+impl TableText {
+    /// The text of an open table.
+    pub fn of(table: &Table, raw: Raw) -> TableText {
+        TableText::new(table.schema(), raw.raw)
+    }
+
+    /// The text of a table with this schema.
+    pub fn new(schema: Arc<TableSchema>, raw: bool) -> TableText {
+        TableText { schema, raw }
+    }
+
+    /// The declaration of the keys, unless they are taken as bytes.
+    pub fn key(&self) -> Option<&KeyDeclaration> {
+        self.schema.key.as_ref().filter(|_| !self.raw)
+    }
+
+    /// The type that the table declares for a column, unless values are taken as bytes.
+    pub fn value_type(&self, family: &[u8], qualifier: &[u8]) -> Option<ValueType> {
+        self.schema.value_type(family, qualifier).filter(|_| !self.raw)
+    }
+
+    /// The filter of these flags, with columns and key parts compared by their declared types, unless they are taken as bytes.
+    pub fn filter_of(&self, flags: &ReadFlags) -> Result<Option<Filter>, Failure> {
+        let build = |template: &FilterTemplate| match self.raw {
+            true => template.build(),
+            false => template.build_for(&self.schema),
+        };
+        let filter = flags.filter.as_ref().map(build).transpose();
+        filter.map_err(|error| Failure::usage(format!("--filter: {error}")))
+    }
+
+    /// The condition of a write, as [`TableText::filter_of`].
+    pub fn condition(&self, template: &FilterTemplate) -> Result<Condition, Failure> {
+        let filter = if self.raw { template.build() } else { template.build_for(&self.schema) };
+        let condition = filter.map_err(Invalid::from).and_then(Filter::into_condition);
+        condition.map_err(|error| Failure::usage(format!("--if: {error}")))
+    }
+
+    /// The failure with the row named by its key parts; servers and the client name rows by their bytes.
+    pub fn name_row(&self, row: &[u8], failure: Failure) -> Failure {
+        failure.reword(&format!("row {}", escape(row)), &format!("row {}", self.show_row(row)))
+    }
+
+    /// The rows between two bounds; a reversed pair is named as the user wrote it.
+    fn between(&self, flags: &RangeFlags, start: Bytes, stop: Bytes) -> Result<KeyRange, Failure> {
+        let (Some(first), Some(last)) = (&flags.start, &flags.stop) else {
+            return KeyRange::new(start, stop).map_err(usage);
+        };
+        KeyRange::new(start, stop).map_err(|_| {
+            let failure = Failure::usage(format!("--start {first} sorts after --stop {last}"));
+            let descending = self.key().and_then(|key| key.text_parts().iter().find(|part| part.kind.desc));
+            match descending {
+                Some(part) => failure.advise(format!(
+                    "part {} is descending: its greater values come first; swap --start and --stop if they differ there",
+                    part.name
+                )),
+                None => failure.advise("swap them; --reverse reads the same rows from the last to the first"),
+            }
+        })
+    }
+
+    /// The row that a word names.
+    pub fn row(&self, word: &TableWord) -> Result<Bytes, Failure> {
+        match self.key() {
+            Some(key) => {
+                Ok(key.parse_line(&word.0).map_err(|invalid| self.bad_key("row", word, &invalid))?.into_bytes())
+            }
+            None => bytes(word),
+        }
+    }
+
+    /// The boundary between two regions that a word names: leading parts are enough.
+    pub fn boundary(&self, word: &TableWord) -> Result<Bytes, Failure> {
+        let Some(key) = self.key() else { return bytes(word) };
+        if self.is_salted() {
+            return Err(Failure::usage(format!(
+                "the boundary {word} has no meaning in a salted key, whose rows start with a computed bucket"
+            ))
+            .advise(r"give the first byte of a bucket with --raw, such as '\x04'"));
+        }
+        Ok(key.parse_bound_line(&word.0).map_err(|invalid| self.bad_key("boundary", word, &invalid))?.into())
+    }
+
+    /// The ranges that the flags select.
+    pub fn ranges(&self, flags: &RangeFlags) -> Result<Ranges, Failure> {
+        let Some(key) = self.key() else {
+            let one = |range| Ranges { ranges: vec![range], skip_bytes: 0 };
+            if let Some(prefix) = &flags.prefix {
+                return Ok(one(KeyRange::prefix(&bytes(prefix)?)));
+            }
+            let bound = |flag: &Option<TableWord>| flag.as_ref().map_or(Ok(Bytes::new()), bytes);
+            return Ok(one(self.between(flags, bound(&flags.start)?, bound(&flags.stop)?)?));
+        };
+        let skip_bytes = usize::from(self.is_salted());
+        if let Some(prefix) = &flags.prefix {
+            let ranges =
+                key.parse_prefix_line(&prefix.0).map_err(|invalid| self.bad_key("--prefix", prefix, &invalid))?;
+            return Ok(Ranges { ranges, skip_bytes });
+        }
+        let bound = |name, flag: &Option<TableWord>| match flag {
+            Some(word) => key.parse_bound_line(&word.0).map_err(|invalid| self.bad_key(name, word, &invalid)),
+            None => Ok(Vec::new()),
+        };
+        let (start, stop) = (bound("--start", &flags.start)?, bound("--stop", &flags.stop)?);
+        let wanted = self.between(flags, start.into(), stop.into())?;
+        if skip_bytes == 0 {
+            return Ok(Ranges { ranges: vec![wanted], skip_bytes });
+        }
+        let in_bucket = |bucket: KeyRange| {
+            let place = |bound: &[u8], open: &Bytes| match bound {
+                [] => open.clone(),
+                bound => [&bucket.start[..], bound].concat().into(),
+            };
+            KeyRange::new(place(&wanted.start, &bucket.start), place(&wanted.end, &bucket.end)).map_err(usage)
+        };
+        let buckets = key.parse_prefix_line("").map_err(usage)?;
+        Ok(Ranges { ranges: buckets.into_iter().map(in_bucket).collect::<Result<_, _>>()?, skip_bytes })
+    }
+
+    /// The one range that the flags select, for a command that cannot read several at once: `what`.
+    pub fn one_range(&self, flags: &RangeFlags, what: &str) -> Result<KeyRange, Failure> {
+        if *flags == RangeFlags::default() {
+            return Ok(KeyRange::default());
+        }
+        let Ranges { mut ranges, .. } = self.ranges(flags)?;
+        match (ranges.pop(), ranges.len()) {
+            (Some(range), 0) => Ok(range),
+            (_, others) => Err(Failure::usage(format!(
+                "{what} reads one range, but the key is salted and these rows are in {} ranges, one per bucket",
+                others + 1
+            ))
+            .advise("give no range for the whole table, or the range of one bucket with --raw")),
+        }
+    }
+
+    /// A row as it can be typed.
+    pub fn show_row(&self, row: &[u8]) -> String {
+        self.key().and_then(|key| key.line(row).ok()).unwrap_or_else(|| escape(row))
+    }
+
+    /// The value that a word gives a column.
+    pub fn value(&self, column: &Column, word: &TableWord) -> Result<Bytes, Failure> {
+        let qualifier = column.qualifier.as_deref().unwrap_or_default();
+        match self.value_type(column.family.as_bytes(), qualifier) {
+            Some(value_type) => Ok(value_type
+                .parse_text(&word.0)
+                .map_err(|invalid| {
+                    Failure::usage(format!("column {}:{} ({value_type}): {invalid}", column.family, escape(qualifier)))
+                        .advise("--raw writes bytes")
+                })?
+                .into()),
+            None => bytes(word),
+        }
+    }
+
+    /// A value as it can be typed.
+    pub fn show_value(&self, family: &[u8], qualifier: &[u8], value: &[u8]) -> String {
+        self.value_type(family, qualifier)
+            .and_then(|value_type| value_type.text(value).ok())
+            .unwrap_or_else(|| escape(value))
+    }
+
+    /// The parts of a row for JSON; `None` if the table declares none or the row does not have them.
+    pub fn key_parts(&self, row: &[u8]) -> Option<KeyParts<'_>> {
+        let key = self.key()?;
+        Some(KeyParts { key, texts: key.decode(row).ok()? })
+    }
+
+    /// A value of a column with a declared type for JSON; `None` if it has none or the value does not have it.
+    pub fn typed_value(&self, family: &[u8], qualifier: &[u8], value: &[u8]) -> Option<JsonScalar> {
+        let value_type = self.value_type(family, qualifier)?;
+        let is_number = value_type.is_number();
+        value_type.text(value).ok().map(|text| JsonScalar::of(text, is_number))
+    }
+
+    fn is_salted(&self) -> bool {
+        self.key().is_some_and(|key| key.text_parts().len() < key.parts().len())
+    }
+
+    fn bad_key(&self, what: &str, word: &TableWord, invalid: &Invalid) -> Failure {
+        let failure = Failure::usage(format!("{what} {word}: {invalid}"));
+        match self.key() {
+            Some(key) => failure.advise(format!("the table's key is '{key}'; --raw takes bytes")),
+            None => failure,
+        }
+    }
+}
+
+fn usage(invalid: Invalid) -> Failure {
+    Failure::usage(invalid.to_string())
+}
+
+fn bytes(word: &TableWord) -> Result<Bytes, Failure> {
+    unescape(&word.0).map(Bytes::from).map_err(usage)
+}
+
+/// The parts of a key as a JSON object, in the order of the declaration.
+pub struct KeyParts<'k> {
+    key: &'k KeyDeclaration,
+    texts: Vec<String>,
+}
+
+impl Serialize for KeyParts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use terrane_types::keycodec::PartType;
+        let mut map = serializer.serialize_map(Some(self.texts.len()))?;
+        for (part, text) in self.key.text_parts().iter().zip(&self.texts) {
+            let is_number =
+                matches!(part.kind.part, PartType::U32 | PartType::U64 | PartType::I32 | PartType::I64 | PartType::F64);
+            let scalar = match part.kind.part {
+                PartType::Bool => JsonScalar::Bool(text == "true"),
+                _ => JsonScalar::of(text.clone(), is_number),
+            };
+            map.serialize_entry(&part.name, &scalar)?;
+        }
+        map.end()
+    }
+}
+
+/// One typed value in JSON. A float that JSON cannot express stays text.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
+pub enum JsonScalar {
+    Integer(i128),
+    Float(f64),
+    Bool(bool),
+    Text(String),
+}
+
+impl JsonScalar {
+    fn of(text: String, is_number: bool) -> JsonScalar {
+        if !is_number {
+            return JsonScalar::Text(text);
+        }
+        match (text.parse::<i128>(), text.parse::<f64>()) {
+            (Ok(integer), _) => JsonScalar::Integer(integer),
+            (_, Ok(float)) if float.is_finite() => JsonScalar::Float(float),
+            _ => JsonScalar::Text(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::{FamilyName, FamilySchema, TableName};
+
+    use super::*;
+
+    fn text(key: Option<&str>, raw: bool) -> TableText {
+        let mut schema = TableSchema::new(TableName::new("t").expect("a name"));
+        schema.key = key.map(|key| KeyDeclaration::parse(key).expect("a key"));
+        let mut family = FamilySchema::new(FamilyName::new("d").expect("a name"));
+        family.types.insert(Bytes::from_static(b"count"), ValueType::I64);
+        schema.add_family(family).expect("one family");
+        TableText::new(Arc::new(schema), raw)
+    }
+
+    fn word(text: &str) -> TableWord {
+        text.parse().expect("good escapes")
+    }
+
+    fn flags(prefix: Option<&str>, start: Option<&str>, stop: Option<&str>) -> RangeFlags {
+        RangeFlags { prefix: prefix.map(word), start: start.map(word), stop: stop.map(word) }
+    }
+
+    #[test]
+    fn a_declared_key_is_typed_and_shown_by_parts() {
+        let table = text(Some("user:u64, time:desc i64, action:u32"), false);
+        let row = table.row(&word("user=7,time=1767225600000,action=1")).expect("a row");
+        assert_eq!(row, table.row(&word("7,1767225600000,1")).expect("a row"));
+        assert_eq!(table.show_row(&row), "user=7,time=1767225600000,action=1");
+        assert_eq!(table.show_row(b"odd"), "odd", "a row without the parts is shown as bytes");
+        let json = serde_json::to_string(&table.key_parts(&row)).expect("JSON");
+        assert_eq!(json, r#"{"user":7,"time":1767225600000,"action":1}"#);
+        let prefix = table.ranges(&flags(Some("user=7"), None, None)).expect("a range");
+        assert_eq!(prefix.ranges, [KeyRange::prefix(&7_u64.to_be_bytes())]);
+        let bounds = table.ranges(&flags(None, Some("7"), Some("9"))).expect("a range");
+        assert_eq!(bounds.ranges[0].start[..], 7_u64.to_be_bytes());
+        assert_eq!(bounds.ranges[0].end[..], 9_u64.to_be_bytes());
+        let failure = table.row(&word("user=x,time=1,action=1")).expect_err("not a number");
+        assert_eq!(failure.exit, crate::failure::Exit::Usage);
+        assert!(failure.to_string().contains("part user (u64)"), "{failure}");
+    }
+
+    #[test]
+    fn raw_takes_bytes_in_any_table() {
+        let table = text(Some("user:u64"), true);
+        assert_eq!(table.row(&word(r"a\x00")).expect("a row")[..], *b"a\0");
+        assert_eq!(table.show_row(&7_u64.to_be_bytes()), r"\x00\x00\x00\x00\x00\x00\x00\x07");
+        let column: Column = "d:count".parse().expect("a column");
+        assert_eq!(table.value(&column, &word("7")).expect("bytes")[..], *b"7");
+        assert!(table.key_parts(&7_u64.to_be_bytes()).is_none());
+    }
+
+    #[test]
+    fn a_salted_key_has_a_range_per_bucket() {
+        let table = text(Some("bucket4, user:u64, seq:u32"), false);
+        let all = table.ranges(&RangeFlags::default()).expect("ranges");
+        assert_eq!((all.ranges.len(), all.skip_bytes), (4, 1));
+        let some = table.ranges(&flags(None, Some("7"), Some("9"))).expect("ranges");
+        let row = table.row(&word("user=8,seq=1")).expect("a row");
+        assert_eq!(some.ranges.iter().filter(|range| range.contains(&row)).count(), 1);
+        let outside = table.row(&word("user=9,seq=1")).expect("a row");
+        assert!(!some.ranges.iter().any(|range| range.contains(&outside)));
+        let refused = table.one_range(&flags(Some("7"), None, None), "`latest`").expect_err("four ranges");
+        assert!(refused.to_string().contains("4 ranges"), "{refused}");
+        assert_eq!(table.one_range(&RangeFlags::default(), "`latest`").expect("one range"), KeyRange::default());
+    }
+
+    #[test]
+    fn a_typed_column_takes_and_shows_its_type() {
+        let table = text(None, false);
+        let column: Column = "d:count".parse().expect("a column");
+        let value = table.value(&column, &word("-5")).expect("a number");
+        assert_eq!(value[..], (-5_i64).to_be_bytes());
+        assert_eq!(table.show_value(b"d", b"count", &value), "-5");
+        assert_eq!(table.show_value(b"d", b"count", b"ab\0"), r"ab\x00", "a value of another width is shown as bytes");
+        assert_eq!(table.typed_value(b"d", b"count", &value), Some(JsonScalar::Integer(-5)));
+        assert_eq!(table.typed_value(b"d", b"other", &value), None);
+        let failure = table.value(&column, &word("five")).expect_err("not a number");
+        assert!(failure.to_string().contains("d:count (i64)"), "{failure}");
+    }
+}

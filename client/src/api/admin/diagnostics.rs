@@ -1,0 +1,82 @@
+//! Questions to single processes: slow requests of the region servers, and the filters of all logs.
+//!
+//! Each process is called separately. One that does not answer is a failure among the results; the others answer all the
+//! same.
+
+use futures::future::join_all;
+
+use super::Admin;
+use super::slow::SlowRequest;
+use crate::error::Error;
+use crate::wire::diagnostics;
+
+/// The slow requests of all region servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlowRequests {
+    /// The newest first.
+    pub requests: Vec<SlowRequest>,
+    /// Servers that did not answer, a sentence each.
+    pub failures: Vec<String>,
+}
+
+/// What a process logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogFilter {
+    /// The address of the process.
+    pub address: String,
+    /// `master` or `server`.
+    pub role: String,
+    /// The filter in force, in the syntax of `tracing`'s `EnvFilter`; or why the process did not answer.
+    pub filter: Result<String, String>,
+}
+
+impl Admin {
+    /// The latest requests that took long, of all live region servers: at most `limit` of them, the newest first. Each server
+    /// keeps 256.
+    ///
+    /// # Errors
+    /// [`Error`] when no master lists the servers. Servers that do not answer are in the result.
+    pub async fn slow_requests(&self, limit: usize) -> Result<SlowRequests, Error> {
+        let servers = self.servers().await?;
+        let live: Vec<_> = servers.iter().filter(|server| server.state == "live").collect();
+        let most = u32::try_from(limit).unwrap_or(u32::MAX);
+        let calls = live
+            .iter()
+            .map(|server| diagnostics::slow_requests(&self.core.router.masters, &server.address, most, self.timeout));
+        let mut all = SlowRequests::default();
+        for answer in join_all(calls).await {
+            match answer {
+                Ok(requests) => all.requests.extend(requests),
+                Err(failure) => all.failures.push(failure),
+            }
+        }
+        all.requests.sort_by_key(|slow| std::cmp::Reverse(slow.at_ms));
+        all.requests.truncate(limit);
+        Ok(all)
+    }
+
+    /// The filters of the logs of all masters and live region servers, or of the one at `address`; after `filter`, if there is
+    /// one, has replaced them. A replaced filter lasts until the process ends.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when no process of the cluster has that address; [`Error`] when no master lists them. What single
+    /// processes refuse is in the result.
+    pub async fn log_filters(&self, address: Option<&str>, filter: Option<&str>) -> Result<Vec<LogFilter>, Error> {
+        let masters = self.status().await?.masters;
+        let masters = masters.into_iter().map(|master| (master.address, "master"));
+        let servers = self.servers().await?.into_iter().filter(|server| server.state == "live");
+        let all = masters.chain(servers.map(|server| (server.address, "server")));
+        let asked: Vec<_> = all.filter(|(found, _)| address.is_none_or(|address| address == found)).collect();
+        if let (true, Some(address)) = (asked.is_empty(), address) {
+            return Err(Error::NotFound { what: format!("process at {address}") });
+        }
+        let calls = asked.into_iter().map(async |(address, role)| {
+            let masters = &self.core.router.masters;
+            let filter = diagnostics::log_filter(masters, &address, filter.unwrap_or_default(), self.timeout).await;
+            LogFilter { address, role: role.to_owned(), filter }
+        });
+        Ok(join_all(calls).await)
+    }
+}

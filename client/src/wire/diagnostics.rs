@@ -1,0 +1,83 @@
+//! Questions to a single process: its slow requests, and the filter of its log.
+
+use std::time::Duration;
+
+use terrane_proto::v1::diagnostics_client::DiagnosticsClient;
+use terrane_proto::{error, v1};
+use terrane_types::{RegionId, TableId};
+use tokio::time::timeout;
+use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
+
+use crate::api::admin::slow::{SlowRequest, SlowStage};
+use crate::wire::masters::Masters;
+
+/// The slow requests of the region server at `address`, the newest first; at most `limit`, 0: all that it keeps.
+///
+/// # Errors
+/// What failed, as a sentence that names the process.
+pub(crate) async fn slow_requests(
+    masters: &Masters,
+    address: &str,
+    limit: u32,
+    patience: Duration,
+) -> Result<Vec<SlowRequest>, String> {
+    let mut client = client(address)?;
+    let request = v1::SlowRequestsRequest { hello: masters.hello(), limit };
+    let reply = answer(address, patience, client.slow_requests(request)).await?;
+    Ok(reply.requests.into_iter().map(|slow| decode(address, slow)).collect())
+}
+
+/// The filter of the log of the process at `address`, after `filter`, unless that is empty, has replaced it.
+///
+/// # Errors
+/// What failed, as a sentence that names the process.
+pub(crate) async fn log_filter(
+    masters: &Masters,
+    address: &str,
+    filter: &str,
+    patience: Duration,
+) -> Result<String, String> {
+    let mut client = client(address)?;
+    let request = v1::LogFilterRequest { hello: masters.hello(), filter: filter.to_owned() };
+    Ok(answer(address, patience, client.log_filter(request)).await?.filter)
+}
+
+fn client(address: &str) -> Result<DiagnosticsClient<Channel>, String> {
+    let channel = terrane_env::net::channel(address).map_err(|invalid| format!("process at {address}: {invalid}"))?;
+    Ok(DiagnosticsClient::new(channel))
+}
+
+async fn answer<T>(
+    address: &str,
+    patience: Duration,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, String> {
+    let failed = |what: String| format!("process at {address}: {what}");
+    let silent = |_| failed(format!("it did not answer within {} ms", patience.as_millis()));
+    let refused = |status: Status| match status.code() {
+        Code::Unimplemented => failed("its build is older and cannot answer this; update it".to_owned()),
+        _ => failed(error::from_status(&status).to_string()),
+    };
+    Ok(timeout(patience, call).await.map_err(silent)?.map_err(refused)?.into_inner())
+}
+
+fn decode(address: &str, slow: v1::SlowRequest) -> SlowRequest {
+    let stage =
+        |stage: v1::slow_request::Stage| SlowStage { name: stage.name, took: Duration::from_micros(stage.took_us) };
+    SlowRequest {
+        server: address.to_owned(),
+        at_ms: slow.at_ms,
+        operation: slow.operation,
+        table: TableId(slow.table),
+        table_name: slow.table_name,
+        region: RegionId(slow.region),
+        first: slow.first,
+        last: slow.last,
+        is_range: slow.is_range,
+        rows: slow.rows,
+        took: Duration::from_micros(slow.took_us),
+        stages: slow.stages.into_iter().map(stage).collect(),
+        failure: slow.failure,
+    }
+}

@@ -1,0 +1,120 @@
+//! The calls about what the leading master has seen, typed.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use terrane_proto::v1;
+use terrane_types::{GroupId, RegionId, ServerId};
+
+use super::timed;
+use crate::api::admin::past::{
+    ClusterLoad, EventInfo, EventList, EventPlace, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery,
+    LoadRow, TableLoad,
+};
+use crate::error::Error;
+use crate::wire::masters::{Kind, Masters};
+
+impl Masters {
+    pub(crate) fn table_load(
+        &self,
+        table: String,
+        query: LoadQuery,
+        timeout: Duration,
+    ) -> BoxFuture<'_, Result<TableLoad, Error>> {
+        Box::pin(async move {
+            let measure = match query.measure {
+                LoadMeasure::Reads => v1::LoadMeasure::Reads,
+                LoadMeasure::Writes => v1::LoadMeasure::Writes,
+                LoadMeasure::Bytes => v1::LoadMeasure::Bytes,
+            };
+            let request = v1::LoadHistoryRequest {
+                hello: self.hello(),
+                table,
+                measure: measure.into(),
+                from_ms: query.from_ms,
+                to_ms: query.to_ms,
+                start: query.range.start,
+                end: query.range.end,
+                columns_max: query.columns_max,
+                rows_max: query.rows_max,
+            };
+            let reply: v1::LoadHistoryReply = ask!(self, Kind::Read, timeout, load_history, request)?;
+            let row = |row: v1::LoadRow| LoadRow {
+                start: row.start,
+                end: row.end,
+                region: Some(RegionId(row.region)).filter(|region| region.0 != 0),
+                counts: row.counts,
+            };
+            Ok(TableLoad {
+                known_from_ms: known(reply.known_from_ms),
+                from_ms: reply.from_ms,
+                step_ms: reply.step_ms,
+                columns: reply.columns,
+                now_ms: reply.now_ms,
+                rows: reply.rows.into_iter().map(row).collect(),
+            })
+        })
+    }
+
+    pub(crate) fn cluster_load(&self, timeout: Duration) -> BoxFuture<'_, Result<ClusterLoad, Error>> {
+        Box::pin(async move {
+            let request = v1::LoadHistoryRequest { hello: self.hello(), ..v1::LoadHistoryRequest::default() };
+            let reply: v1::LoadHistoryReply = ask!(self, Kind::Read, timeout, load_history, request)?;
+            let minute = |minute: v1::LoadMinute| {
+                let v1::LoadMinute { minute_ms, reads, writes, bytes } = minute;
+                LoadMinute { minute_ms, reads, writes, bytes }
+            };
+            let minutes = reply.minutes.into_iter().map(minute).collect();
+            Ok(ClusterLoad { known_from_ms: known(reply.known_from_ms), minutes })
+        })
+    }
+
+    pub(crate) fn events(&self, before: u64, limit: u32, timeout: Duration) -> BoxFuture<'_, Result<EventList, Error>> {
+        Box::pin(async move {
+            let request = v1::ListEventsRequest { hello: self.hello(), before, limit };
+            let reply: v1::ListEventsReply = ask!(self, Kind::Read, timeout, list_events, request)?;
+            let events = reply.events.into_iter().map(event).collect();
+            Ok(EventList { known_from_ms: known(reply.known_from_ms), events })
+        })
+    }
+
+    pub(crate) fn failovers(&self, timeout: Duration) -> BoxFuture<'_, Result<FailoverList, Error>> {
+        Box::pin(async move {
+            let request = v1::ClusterRequest { hello: self.hello() };
+            let reply: v1::ListFailoversReply = ask!(self, Kind::Read, timeout, list_failovers, request)?;
+            let failovers = reply.failovers.into_iter().map(failover).collect();
+            Ok(FailoverList { known_from_ms: known(reply.known_from_ms), failovers })
+        })
+    }
+}
+
+fn known(ms: u64) -> Option<u64> {
+    Some(ms).filter(|ms| *ms != 0)
+}
+
+fn event(event: v1::EventInfo) -> EventInfo {
+    let v1::EventInfo { number, time_ms, kind, what, reason, places } = event;
+    // A place of a kind that this build does not know is left out.
+    let place = |place: v1::EventPlace| {
+        use v1::event_place::Place;
+        Some(match place.place? {
+            Place::Server(server) => EventPlace::Server(ServerId(server)),
+            Place::Table(name) => EventPlace::Table(name),
+            Place::Region(region) => EventPlace::Region(RegionId(region)),
+            Place::Group(group) => EventPlace::Group(GroupId(group)),
+        })
+    };
+    EventInfo { number, time_ms, kind, what, reason, places: places.into_iter().filter_map(place).collect() }
+}
+
+fn failover(failover: v1::FailoverInfo) -> FailoverInfo {
+    FailoverInfo {
+        time_ms: failover.time_ms,
+        group: GroupId(failover.group),
+        regions: failover.regions,
+        from: ServerId(failover.from_server),
+        to: Some(ServerId(failover.to_server)).filter(|server| server.0 != 0),
+        reason: failover.reason,
+        blackout_ms: failover.blackout_ms,
+    }
+}

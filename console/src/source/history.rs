@@ -1,0 +1,243 @@
+//! What happened: events, procedures, slow requests and failovers.
+
+use serde::{Deserialize, Serialize};
+
+use super::key::Key;
+use super::place::Place;
+
+/// Which events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventQuery {
+    /// Only those of this kind.
+    pub kind: Option<EventKind>,
+    /// Only those before this time, to page backwards.
+    pub before_ms: Option<u64>,
+    /// The most events to answer.
+    pub limit: usize,
+}
+
+/// Something that happened in the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When.
+    pub time_ms: u64,
+    /// What kind of event it is.
+    pub kind: EventKind,
+    /// What happened, in a few words: `region 7 split into 12 and 13`.
+    pub what: String,
+    /// Why: `300 MiB, limit 256 MiB`, `server 2 is silent`, `asked by an operator`; empty if it is not known.
+    pub reason: String,
+    /// How long it took, if it took time.
+    pub duration_ms: Option<u64>,
+    /// What it happened to.
+    pub places: Vec<Place>,
+}
+
+/// The kinds of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A region became two.
+    Split,
+    /// Two regions became one.
+    Merge,
+    /// A region moved to another group.
+    Move,
+    /// A group elected a leader after it lost one, or without a known reason.
+    Election,
+    /// A leadership was handed over by order.
+    Handover,
+    /// A server stopped answering and its groups elected others.
+    Failover,
+    /// A server joined, left, returned or changed state.
+    Server,
+    /// The master changed.
+    Master,
+    /// The members of a group changed.
+    Replication,
+    /// A table was created, altered, truncated or dropped.
+    Table,
+    /// A setting was changed.
+    Setting,
+    /// Something else worth knowing.
+    Other,
+}
+
+/// A multi-step change that the master drives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Procedure {
+    /// Its id.
+    pub id: u64,
+    /// What it does, in a few words: `move region 7 from group 2 to group 5`.
+    pub what: String,
+    /// The step it is at, or its outcome: `waiting for the copy`, `done`, `failed: …`.
+    pub state: String,
+    /// Whether it has ended.
+    pub done: bool,
+    /// Whether it failed, or stands still for longer than it should.
+    pub failed: bool,
+    /// When it started.
+    pub started_ms: Option<u64>,
+    /// When it ended.
+    pub ended_ms: Option<u64>,
+    /// Why it was started; empty if it is not known.
+    pub reason: String,
+    /// What it changes.
+    pub places: Vec<Place>,
+}
+
+/// Which slow requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowQuery {
+    /// Only those of this table.
+    pub table: Option<String>,
+    /// Slowest first rather than newest first.
+    pub slowest_first: bool,
+    /// The most requests to answer.
+    pub limit: usize,
+}
+
+/// Slow requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowRequests {
+    /// From which duration on a request counts as slow.
+    pub threshold_us: u64,
+    /// How many were slow since the processes started, of which the latest are kept.
+    pub total: u64,
+    /// The requests.
+    pub requests: Vec<SlowRequest>,
+}
+
+/// A slow request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlowRequest {
+    /// When it began.
+    pub time_ms: u64,
+    /// The table.
+    pub table: String,
+    /// `get`, `scan`, `put`, `increment` and the like.
+    pub operation: String,
+    /// The region that it went to.
+    pub region: Option<u64>,
+    /// The server that answered.
+    pub server: Option<u64>,
+    /// Its first key; the key itself, for a single row.
+    pub start: Key,
+    /// The key behind its last; `None` for a single row.
+    pub end: Option<Key>,
+    /// How many rows it read or wrote.
+    pub rows: Option<u64>,
+    /// How many bytes it read or wrote.
+    pub bytes: Option<u64>,
+    /// How long it took.
+    pub duration_us: u64,
+    /// How long each stage took, in the order of the stages; they need not add up to the whole.
+    pub stages: Vec<Stage>,
+    /// What made it slow, as a sentence.
+    pub cause: String,
+    /// The trace id, if the request had one.
+    pub trace: Option<String>,
+}
+
+/// A stage of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stage {
+    /// `edge`, `queue`, `log sync`, `apply`, `read point`, `read` and the like.
+    pub name: String,
+    /// How long it took.
+    pub duration_us: u64,
+}
+
+/// The failovers of the recent past.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failovers {
+    /// The time from which on they are known.
+    pub known_from_ms: Option<u64>,
+    /// The failovers, newest first.
+    pub failovers: Vec<Failover>,
+    /// How many blackouts lasted how long, shortest first.
+    pub histogram: Vec<Bucket>,
+    /// The median blackout.
+    pub p50_ms: Option<u64>,
+    /// The blackout that 99 of 100 stay below.
+    pub p99_ms: Option<u64>,
+    /// The longest blackout.
+    pub max_ms: Option<u64>,
+}
+
+/// A group that got another leader after it lost one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failover {
+    /// When the group was without a leader first.
+    pub time_ms: u64,
+    /// The group.
+    pub group: u64,
+    /// How many regions it has.
+    pub regions: u64,
+    /// The server that led before, if it is known.
+    pub from_server: Option<u64>,
+    /// The server that leads now, if one does.
+    pub to_server: Option<u64>,
+    /// Why: `server 2 was killed`, `disk stalled for 1.2 s`, `drained by an operator`.
+    pub reason: String,
+    /// How long the group answered no writes; `None` while that lasts.
+    pub blackout_ms: Option<u64>,
+}
+
+/// A bucket of a histogram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// The upper bound, exclusive; `None` for the last bucket, which has none.
+    pub up_to_ms: Option<u64>,
+    /// How many blackouts are in it.
+    pub count: u64,
+}
+
+impl EventKind {
+    /// All kinds, in the order in which a page offers them.
+    pub const ALL: [EventKind; 12] = [
+        EventKind::Split,
+        EventKind::Merge,
+        EventKind::Move,
+        EventKind::Election,
+        EventKind::Handover,
+        EventKind::Failover,
+        EventKind::Server,
+        EventKind::Master,
+        EventKind::Replication,
+        EventKind::Table,
+        EventKind::Setting,
+        EventKind::Other,
+    ];
+
+    /// Its name in the API.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::Split => "split",
+            EventKind::Merge => "merge",
+            EventKind::Move => "move",
+            EventKind::Election => "election",
+            EventKind::Handover => "handover",
+            EventKind::Failover => "failover",
+            EventKind::Server => "server",
+            EventKind::Master => "master",
+            EventKind::Replication => "replication",
+            EventKind::Table => "table",
+            EventKind::Setting => "setting",
+            EventKind::Other => "other",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_the_names_of_their_json() {
+        for kind in EventKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Fetching files from other servers into a directory: for regions that come in, and for bulk loads.
+//!
+//! A file is written under another name until it is whole and synced, so what is there under its own name is whole, also
+//! after a crash. A fetch that is repeated goes on where the last one ended, but for a file that was not renamed although all of
+//! its bytes are there: its sync may have failed, so it is fetched again. The pace leaves room for requests, and some
+//! space stays free on the disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use terrane_env::fs;
+use terrane_env::task::run_io;
+use terrane_types::Error;
+use tokio::time::Instant;
+
+/// Bytes that one call fetches.
+const PART_BYTES: u32 = 1 << 20;
+/// Bytes fetched per second, so that requests have room.
+const BYTES_PER_SECOND: u64 = 128 << 20;
+/// What stays free on the disk.
+pub const FREE_BYTES_MIN: u64 = 256 << 20;
+/// The pause before files are looked for again.
+pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// Marks a file that is not whole.
+const UNFINISHED: &str = ".part";
+
+/// The files that a directory is to have, and no others.
+pub struct Fetching<'a> {
+    pub dir: &'a Path,
+    /// Their sizes by number.
+    pub files: BTreeMap<u64, u64>,
+    /// The name of the file with a number.
+    pub name: fn(u64) -> String,
+}
+
+impl Fetching<'_> {
+    /// Fetches what is missing, for as long as `patience` lasts; returns the bytes that are here. `read` reads so many bytes
+    /// of a file from an offset on.
+    pub async fn run<R, F>(&self, read: R, patience: Duration) -> Result<u64, Error>
+    where
+        R: Fn(u64, u64, u32) -> F + Send + Sync,
+        F: Future<Output = Result<Bytes, Error>> + Send,
+    {
+        let (whole, mut bytes) = self.whole_files().await?;
+        let began = Instant::now();
+        let mut fetched = 0u64;
+        for (file, size) in self.files.iter().filter(|(file, _)| !whole.contains(file)) {
+            let here = self.fetch_file((*file, *size), &read, (began, patience), &mut fetched).await?;
+            bytes += here;
+            if here < *size {
+                break;
+            }
+        }
+        if fetched > 0 {
+            let dir = self.dir.to_path_buf();
+            run_io(async move { fs::sync_dir(&dir).await }).await.map_err(io_error)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The whole files among those that are here, and their bytes. What does not belong there is removed.
+    async fn whole_files(&self) -> Result<(BTreeSet<u64>, u64), Error> {
+        let missing: u64 = self.files.values().sum();
+        let names: BTreeMap<String, (u64, u64)> =
+            self.files.iter().map(|(file, size)| ((self.name)(*file), (*file, *size))).collect();
+        let dir = self.dir.to_path_buf();
+        run_io(async move {
+            fs::create_dir_durable(&dir).await?;
+            let mut whole = BTreeSet::new();
+            let mut bytes = 0;
+            for name in fs::list(&dir).await? {
+                match names.get(name.strip_suffix(UNFINISHED).unwrap_or(&name)) {
+                    Some((id, size)) if !name.ends_with(UNFINISHED) => {
+                        let here = fs::file_len(&dir.join(&name)).await?;
+                        if here != *size {
+                            let what = format!("the fetched file {name} has {here} bytes, not {size}");
+                            return Err(std::io::Error::other(what));
+                        }
+                        whole.insert(*id);
+                        bytes += size;
+                    }
+                    Some(_) => {}
+                    None => fs::remove_file(&dir.join(&name)).await?,
+                }
+            }
+            let free = fs::free_space(&dir).await?;
+            if free < missing.saturating_sub(bytes).saturating_add(FREE_BYTES_MIN) {
+                return Err(std::io::Error::other(format!(
+                    "the files take {} MiB, and {} MiB are free",
+                    (missing - bytes) >> 20,
+                    free >> 20
+                )));
+            }
+            Ok((whole, bytes))
+        })
+        .await
+        .map_err(io_error)
+    }
+
+    /// Fetches a file from where the last call ended; returns how many of its bytes are here.
+    async fn fetch_file<R, F>(
+        &self,
+        (file, size): (u64, u64),
+        read: &R,
+        (began, patience): (Instant, Duration),
+        fetched: &mut u64,
+    ) -> Result<u64, Error>
+    where
+        R: Fn(u64, u64, u32) -> F + Send + Sync,
+        F: Future<Output = Result<Bytes, Error>> + Send,
+    {
+        let name = (self.name)(file);
+        let whole = self.dir.join(&name);
+        let unfinished = self.dir.join(format!("{name}{UNFINISHED}"));
+        let opened = unfinished.clone();
+        let (handle, mut offset) = run_io(async move {
+            if fs::exists(&opened).await? {
+                let offset = fs::file_len(&opened).await?;
+                if offset < size {
+                    return Ok((fs::File::open_rw(&opened).await?, offset));
+                }
+                // Its sync may have failed. Its bytes can be read, and no later sync would write them.
+                fs::remove_file(&opened).await?;
+            }
+            Ok((fs::File::create_new(&opened).await?, 0))
+        })
+        .await
+        .map_err(io_error)?;
+        let handle = Arc::new(handle);
+        while offset < size {
+            if began.elapsed() >= patience {
+                return Ok(offset);
+            }
+            let length = u32::try_from(size - offset).unwrap_or(PART_BYTES).min(PART_BYTES);
+            let part = read(file, offset, length).await?;
+            let (to, at, count) = (handle.clone(), offset, part.len() as u64);
+            run_io(async move { to.write_all_at(&part, at).await }).await.map_err(io_error)?;
+            offset += count;
+            *fetched += count;
+            let due = began + Duration::from_nanos(fetched.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
+            tokio::time::sleep_until(due).await;
+        }
+        run_io(async move {
+            handle.sync_all().await?;
+            fs::rename(&unfinished, &whole).await
+        })
+        .await
+        .map_err(io_error)?;
+        Ok(size)
+    }
+}
+
+/// Reads a part of a file.
+pub async fn read_part(path: PathBuf, offset: u64, length: usize) -> Result<Bytes, Error> {
+    let read = run_io(async move {
+        let mut bytes = vec![0; length];
+        fs::File::open_read(&path).await?.read_exact_at(&mut bytes, offset).await?;
+        Ok(Bytes::from(bytes))
+    });
+    read.await.map_err(io_error)
+}
+
+pub fn io_error(error: std::io::Error) -> Error {
+    later(error.to_string())
+}
+
+pub fn later(message: String) -> Error {
+    Error::Unavailable { message, retry_after: RETRY_PAUSE }
+}

@@ -1,0 +1,182 @@
+//! Files of bulk loads: taken in once, whole, and again after a crash.
+
+use std::collections::BTreeSet;
+
+use terrane_engine::StoreFileBuilder;
+use terrane_env::fs::{self, Disk};
+use terrane_env::task::run_io;
+use terrane_types::ServerId;
+use terrane_types::schema::FamilyStorage;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::operation::{Load, LoadedFile, StagingId};
+
+const STAGING: StagingId = StagingId([9; 16]);
+
+async fn open_lsm(directory: &tempfile::TempDir, stop: CancellationToken) -> (Arc<Engine>, Arc<GroupMachine>) {
+    let dir = directory.path().join("engine");
+    let engine = Engine::open(Options::new(dir, BackendKind::Lsm, 0)).await.unwrap();
+    let files = (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, stop));
+    let machine =
+        GroupMachine::open(GROUP, engine.clone(), Arc::default(), Arc::default(), Arc::default(), files).unwrap();
+    (engine, machine)
+}
+
+async fn created() -> Replica {
+    let directory = tempfile::tempdir().unwrap();
+    let (engine, machine) = open_lsm(&directory, CancellationToken::new()).await;
+    let mut replica = Replica { directory, engine, machine, log: Vec::new() };
+    replica.create().await;
+    replica
+}
+
+/// Drops everything in memory and applies the log again from where the files end.
+async fn restarted(replica: Replica) -> Replica {
+    let durable = replica.machine.durable().index;
+    let Replica { directory, engine, machine, log } = replica;
+    drop((engine, machine));
+    let (engine, machine) = open_lsm(&directory, CancellationToken::new()).await;
+    for entry in log.iter().filter(|entry| entry.index > durable) {
+        machine.apply(std::slice::from_ref(entry)).await;
+    }
+    Replica { directory, engine, machine, log }
+}
+
+/// Builds the file of a load of these rows, as a leader does.
+async fn built(files: &LoadFiles, rows: &[&str]) -> Load {
+    let dir = files.create(STAGING).await.unwrap();
+    let mut builder = StoreFileBuilder::create(&Disk::os(), &dir, 1, FamilyStorage::default()).await.unwrap();
+    for row in rows {
+        builder.add(row.as_bytes(), CellRef::put(b"f", b"q", 1_000, b"loaded")).await.unwrap();
+    }
+    builder.finish().await.unwrap();
+    let (bytes, crc) = files.measure(STAGING, 1).await.unwrap();
+    files.sync(STAGING).await.unwrap();
+    Load {
+        region: RegionId(1),
+        epoch: RegionEpoch(1),
+        schema_version: 1,
+        client: [4; 16],
+        lowest_unsettled: 0,
+        operations: vec![7],
+        first_try_ms: 900,
+        staging: STAGING,
+        source: ServerId(1),
+        files: vec![LoadedFile { family: FamilyName::new("f").unwrap(), number: 1, bytes, crc }],
+    }
+}
+
+async fn load(replica: &mut Replica, load: &Load) -> Reply {
+    replica.apply(encoded(|out| load.encode(out))).await
+}
+
+async fn rename(from: &Path, to: &Path) {
+    let (from, to) = (from.to_path_buf(), to.to_path_buf());
+    run_io(async move { fs::rename(&from, &to).await }).await.unwrap();
+}
+
+fn sequence(replica: &Replica, region: u64) -> u64 {
+    let hosted = replica.machine.hosted().into_iter().find(|hosted| hosted.region == RegionId(region));
+    hosted.unwrap().engine.sequence()
+}
+
+#[tokio::test]
+async fn a_load_takes_effect_once_however_often_it_is_in_the_log() {
+    let mut replica = created().await;
+    replica.put(1, 1, "a").await;
+    let loaded = built(&replica.machine.load_files, &["b", "m"]).await;
+    assert!(!replica.machine.has_load(&loaded));
+    assert!(matches!(load(&mut replica, &loaded).await, Reply::Applied { .. }));
+    assert_eq!((replica.shown(), sequence(&replica, 1)), ("r1[a b m]".to_owned(), 2));
+    assert!(replica.machine.has_load(&loaded));
+    assert!(matches!(load(&mut replica, &loaded).await, Reply::Applied { .. }));
+    assert_eq!(sequence(&replica, 1), 2, "nothing was taken in");
+    let mut replica = restarted(replica).await;
+    assert_eq!((replica.shown(), sequence(&replica, 1)), ("r1[a b m]".to_owned(), 2));
+    assert!(matches!(load(&mut replica, &loaded).await, Reply::Applied { .. }));
+    assert_eq!(sequence(&replica, 1), 2, "the window is in the record of the region");
+}
+
+#[tokio::test]
+async fn the_halves_of_a_split_know_a_load_of_the_whole() {
+    let mut replica = created().await;
+    let loaded = built(&replica.machine.load_files, &["b", "m"]).await;
+    load(&mut replica, &loaded).await;
+    replica.split(1, 1, "c", 2, 3).await;
+    let stale = load(&mut replica, &loaded).await;
+    assert!(matches!(&stale, Reply::Stale { current, .. } if current.len() == 2), "{stale:?}");
+    // The run was cut, and each piece has a number of its own after that of the whole.
+    let piece = Load { region: RegionId(2), epoch: RegionEpoch(2), operations: vec![7, 8], ..loaded.clone() };
+    let before = sequence(&replica, 2);
+    assert!(matches!(load(&mut replica, &piece).await, Reply::Applied { .. }));
+    assert_eq!((replica.shown(), sequence(&replica, 2)), ("r2[b] r3[m]".to_owned(), before));
+    // One that was not loaded before is.
+    let other = Load { operations: vec![9], ..piece };
+    let refused = load(&mut replica, &other).await;
+    assert!(matches!(&refused, Reply::Invalid { what } if what.contains("outside of the region")), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_replica_without_the_files_applies_nothing_until_it_has_them() {
+    let replica = created().await;
+    let loaded = built(&replica.machine.load_files, &["b"]).await;
+    let Replica { directory, engine, machine, log } = replica;
+    let dir = engine.loading_root();
+    let aside = directory.path().join("aside");
+    rename(&dir, &aside).await;
+    drop((engine, machine));
+    let stop = CancellationToken::new();
+    // The server stops while it looks for them.
+    stop.cancel();
+    let (engine, machine) = open_lsm(&directory, stop).await;
+    machine.apply(&log).await;
+    let mut replica = Replica { directory, engine, machine, log };
+    load(&mut replica, &loaded).await;
+    replica.put(1, 1, "m").await;
+    assert_eq!(replica.shown(), "r1[]", "what comes after the load waits, too");
+    let fetched = dir.clone();
+    run_io(async move { fs::remove_dir_all(&fetched).await }).await.unwrap();
+    rename(&aside, &dir).await;
+    let replica = restarted(replica).await;
+    assert_eq!(replica.shown(), "r1[b m]");
+}
+
+#[tokio::test]
+async fn a_table_that_takes_no_writes_takes_no_load() {
+    let mut replica = created().await;
+    let loaded = built(&replica.machine.load_files, &["b"]).await;
+    replica.alter(TableSchema { read_only: true, ..schema(2) }).await;
+    assert!(matches!(load(&mut replica, &loaded).await, Reply::ReadOnly { .. }));
+    replica.alter(TableSchema { disabled: true, ..schema(3) }).await;
+    assert!(matches!(load(&mut replica, &loaded).await, Reply::Disabled { .. }));
+    let mut other = TableSchema { families: Vec::new(), ..schema(4) };
+    other.add_family(FamilySchema::new(FamilyName::new("g").unwrap())).unwrap();
+    replica.alter(other).await;
+    let changed = load(&mut replica, &loaded).await;
+    assert_eq!(changed, Reply::SchemaChanged { table: TableId(5), version: 4 }, "the family is gone");
+    assert_eq!(replica.shown(), "r1[]");
+}
+
+#[tokio::test]
+async fn files_stay_while_the_log_has_their_entry_and_go_with_it() {
+    use crate::loads::files::LogRange;
+
+    let mut replica = created().await;
+    let loaded = built(&replica.machine.load_files, &["b"]).await;
+    load(&mut replica, &loaded).await;
+    let index = replica.log.last().unwrap().index;
+    let files = &replica.machine.load_files;
+    let names = async || {
+        let root = replica.engine.loading_root();
+        let listed = run_io(async move { fs::list(&root).await }).await.unwrap();
+        listed.into_iter().collect::<BTreeSet<_>>()
+    };
+    let kept = BTreeSet::from([STAGING.to_string(), format!("{STAGING}.{GROUP}.{index}")]);
+    let log = |first| [(GROUP, LogRange { first, last: index + 5, applied: index + 5 })].into();
+    files.sweep(&log(index)).await;
+    assert_eq!(names().await, kept, "another member may fetch them");
+    files.sweep(&log(index + 1)).await;
+    assert!(names().await.is_empty());
+    assert_eq!(replica.shown(), "r1[b]", "the region has names of its own for them");
+}

@@ -1,0 +1,88 @@
+//! The service `Diagnostics`: the slow requests of this server, and the filter of its log.
+
+use std::sync::Arc;
+
+use terrane_env::log_control;
+use terrane_env::net::peer_of;
+use terrane_proto::hello::Identity;
+use terrane_proto::{error, hello, v1};
+use terrane_types::{Invalid, TableId};
+use tonic::{Request, Response, Status};
+
+use crate::edge::Edge;
+use crate::metrics::Operation;
+use crate::slow::{SlowRequest, Stages};
+
+/// The edge for people's questions.
+pub struct DiagnosticsService {
+    pub identity: Identity,
+    pub edge: Arc<Edge>,
+}
+
+#[tonic::async_trait]
+impl v1::diagnostics_server::Diagnostics for DiagnosticsService {
+    async fn slow_requests(
+        &self,
+        request: Request<v1::SlowRequestsRequest>,
+    ) -> Result<Response<v1::SlowRequestsReply>, Status> {
+        let v1::SlowRequestsRequest { hello, limit } = request.into_inner();
+        self.check(hello.as_ref())?;
+        let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+        let requests = self.edge.slow.newest(limit).into_iter().map(|slow| self.encode(slow)).collect();
+        Ok(Response::new(v1::SlowRequestsReply { requests, threshold_us: self.edge.slow.threshold_us() }))
+    }
+
+    async fn log_filter(&self, request: Request<v1::LogFilterRequest>) -> Result<Response<v1::LogFilterReply>, Status> {
+        let peer = peer_of(request.extensions());
+        let v1::LogFilterRequest { hello, filter } = request.into_inner();
+        self.check(hello.as_ref())?;
+        let changed = log_control::change_filter_for(&peer, &filter);
+        let filter = changed.map_err(|why| error::status(&Invalid::new(why).into()))?;
+        Ok(Response::new(v1::LogFilterReply { filter }))
+    }
+}
+
+impl DiagnosticsService {
+    fn check(&self, hello: Option<&v1::Hello>) -> Result<(), Status> {
+        hello::check_cluster(hello, self.identity, false).map_err(|refused| error::status(&refused))
+    }
+
+    fn table_name(&self, table: TableId) -> String {
+        let hosted = self.edge.replicas.regions.all();
+        let state = hosted.iter().map(|hosted| hosted.state()).find(|state| state.descriptor.table == table);
+        state.map(|state| state.schema.name.to_string()).unwrap_or_default()
+    }
+
+    fn encode(&self, slow: SlowRequest) -> v1::SlowRequest {
+        v1::SlowRequest {
+            at_ms: slow.at_ms,
+            operation: slow.operation.name().to_owned(),
+            table: slow.table.0,
+            table_name: self.table_name(slow.table),
+            region: slow.region.0,
+            first: slow.first,
+            last: slow.last,
+            is_range: slow.is_range,
+            rows: slow.rows,
+            took_us: slow.took_ns / 1_000,
+            stages: stages(slow.operation, &slow.stages),
+            failure: slow.failure.unwrap_or_default(),
+        }
+    }
+}
+
+/// The stages that an operation passes, in their order.
+fn stages(operation: Operation, stages: &Stages) -> Vec<v1::slow_request::Stage> {
+    let log = &stages.log;
+    let passed: &[(&str, u64)] = match operation {
+        Operation::Get | Operation::Scan => {
+            &[("edge", stages.edge_ns), ("read_point", stages.read_point_ns), ("read", stages.read_ns)]
+        }
+        Operation::Write => {
+            &[("edge", stages.edge_ns), ("queue", log.queue_ns), ("commit", log.commit_ns), ("apply", log.apply_ns)]
+        }
+        Operation::Bulk => &[("edge", stages.edge_ns)],
+    };
+    let stage = |(name, ns): &(&str, u64)| v1::slow_request::Stage { name: (*name).to_owned(), took_us: ns / 1_000 };
+    passed.iter().map(stage).collect()
+}

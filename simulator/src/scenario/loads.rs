@@ -1,0 +1,272 @@
+//! Bulk loads while regions split, merge and move, leaders change and servers crash: of each run a region takes in all rows
+//! or none, and it takes effect once.
+//!
+//! The table keeps rows that share the first part of their key in one region, so the rows that a load brings under one such
+//! part are a unit that no cut of a run ever divides. Readers look at units at one moment each. Some of the units that were
+//! loaded are deleted right away: a load that took effect again would bring their rows back.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use terrane_client::{BulkOptions, Delete, Error, Put, RowData, Scan, Table, TableSpec};
+use terrane_types::KeyRange;
+
+use super::maintenance::maintain;
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
+use crate::check::loaded::{Phase, Unit, Units, shown};
+use crate::context::Context;
+use crate::plan::Plan;
+use crate::trace::{self, chain};
+use crate::verdict::Failure;
+
+const TABLE: &str = "t";
+const FAMILIES: [&str; 2] = ["f", "g"];
+const QUALIFIER: &str = "q";
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const LAST_PATIENCE: Duration = Duration::from_secs(20);
+const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
+/// Most units of one load, and rows of each unit.
+const UNITS_MAX: usize = 16;
+const ROWS: usize = 3;
+const LOADER_PAUSE_MS: u64 = 1_500;
+const READER_PAUSE_MS: u64 = 150;
+const READERS_PER_HOST: usize = 2;
+/// Acknowledged loads and reads without which a run shows little.
+const LOADS_MIN: u64 = 2;
+const READS_MIN: u64 = 100;
+
+/// The scenario.
+#[derive(Clone)]
+pub struct Loads {
+    units: Rc<RefCell<Units>>,
+    loads: Rc<Cell<u64>>,
+    reads: Rc<Cell<u64>>,
+}
+
+impl Default for Loads {
+    fn default() -> Self {
+        Self { units: Rc::new(RefCell::new(Units::new(ROWS))), loads: Rc::default(), reads: Rc::default() }
+    }
+}
+
+impl Scenario for Loads {
+    fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
+        let shared = Shared { loads: self.clone(), context: context.clone() };
+        vec![
+            ("w1", Box::pin(load_all_the_time("w1", shared.clone()))),
+            ("w2", Box::pin(load_all_the_time("w2", shared.clone()))),
+            ("r1", Box::pin(read_all_the_time("r1", PATIENCE, shared.clone()))),
+            ("r2", Box::pin(maintain(TABLE, || some_unit().to_vec(), context.clone()))),
+            (CAPTIVE, Box::pin(read_all_the_time(CAPTIVE, CAPTIVE_PATIENCE, shared))),
+        ]
+    }
+
+    fn last_reading(&self, host: &'static str, context: &Context) -> Play {
+        Box::pin(read_everything(host, Shared { loads: self.clone(), context: context.clone() }))
+    }
+
+    fn shortfall(&self, context: &Context) -> Option<String> {
+        let (loads, reads) = (self.loads.get(), self.reads.get());
+        // While a build is rolled out, the cluster is at a level without loads for most of the run.
+        let enough = context.plan.rolls_out || (loads >= LOADS_MIN && reads >= READS_MIN);
+        (!enough).then(|| format!("only {loads} loads and {reads} reads of at least {LOADS_MIN} and {READS_MIN}"))
+    }
+}
+
+/// What all clients of the scenario share.
+#[derive(Clone)]
+struct Shared {
+    loads: Loads,
+    context: Context,
+}
+
+impl Shared {
+    fn judge(&self, who: &str, unit: &Unit, before: Option<Phase>, rows: usize) {
+        self.context.state.checked();
+        if let Err(violation) = self.loads.units.borrow().found(unit, before, rows) {
+            self.fail(who, unit, &violation);
+        }
+    }
+
+    fn fail(&self, who: &str, unit: &Unit, what: &str) {
+        self.context.state.fail(Failure { what: format!("{who}: {what}"), about: vec![shown(unit)] });
+    }
+
+    fn enter(&self, units: &[Unit], phase: Phase) {
+        units.iter().for_each(|unit| self.loads.units.borrow_mut().enter(*unit, phase));
+    }
+}
+
+fn some_unit() -> Unit {
+    terrane_env::rand::u64().to_be_bytes()
+}
+
+fn spec(plan: &Plan) -> Result<TableSpec, Error> {
+    let spec = TableSpec::new(TABLE)?
+        .family(FAMILIES[0], &[])?
+        .family(FAMILIES[1], &[])?
+        .key("unit:u64, row:tail")?
+        .set("atomic", "1")?
+        .region_size(plan.region_size)
+        .set("flush_size", &format!("{}B", plan.flush_size))?;
+    let regions = plan.first_regions as u64;
+    Ok((1..regions).fold(spec, |spec, region| spec.split_at(&(u64::MAX / regions * region).to_be_bytes())))
+}
+
+fn key(unit: &Unit, row: usize) -> Vec<u8> {
+    [&unit[..], format!("row {row}").as_bytes()].concat()
+}
+
+/// A row has the same value in both families, and one value for all rows of a load.
+fn put(unit: &Unit, row: usize, load: u64, plan: &Plan) -> Put {
+    let value: Vec<u8> = load.to_be_bytes().into_iter().cycle().take(plan.value_bytes.max(8)).collect();
+    FAMILIES.into_iter().fold(Put::new(key(unit, row)), |put, family| put.set(family, QUALIFIER, &value))
+}
+
+/// What is wrong with the rows of a unit, which all come from one load.
+fn disagreement(rows: &[RowData]) -> Option<String> {
+    let values: Vec<_> =
+        rows.iter().flat_map(|row| FAMILIES.map(|family| row.value(family, QUALIFIER).map(<[u8]>::to_vec))).collect();
+    let differ = values.iter().any(|value| value.is_none() || *value != values[0]);
+    differ.then(|| format!("has cells that differ: {rows:?}"))
+}
+
+async fn load_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
+    let client = shared.context.connect(PATIENCE).await?;
+    if host == "w1" {
+        create_table(&client, &spec(&shared.context.plan)?).await?;
+        shared.context.state.ready();
+    }
+    shared.context.state.until_ready().await;
+    let table = open_table(&client, TABLE).await?;
+    while !shared.context.state.is_over() {
+        load(host, &table, &shared).await?;
+        pause(LOADER_PAUSE_MS).await;
+    }
+    Ok(())
+}
+
+/// Loads some units, and deletes some of them.
+async fn load(host: &str, table: &Table, shared: &Shared) -> Result<(), Error> {
+    let number = terrane_env::rand::u64();
+    let mut units: Vec<Unit> = (0..=below(UNITS_MAX)).map(|_| some_unit()).collect();
+    units.retain(|unit| shared.loads.units.borrow_mut().attempt(*unit));
+    let names: Vec<String> = units.iter().map(shown).collect();
+    trace::note(format_args!("{host} loads {names:?}"));
+    let options = BulkOptions::default().timeout(PATIENCE).runs_in_flight(1 + below(3));
+    let mut loader = table.bulk_load(options);
+    let loaded = async {
+        for row in 0..ROWS {
+            for unit in &units {
+                loader.put(put(unit, row, number, &shared.context.plan)).await?;
+            }
+        }
+        loader.finish().await
+    };
+    match loaded.await {
+        Ok(summary) => {
+            trace::note(format_args!("{host} loaded {names:?}: {summary:?}"));
+            shared.enter(&units, Phase::Loaded);
+            shared.loads.loads.set(shared.loads.loads.get() + 1);
+            shared.context.state.acknowledge();
+        }
+        Err(error) if passes(&error) => {
+            trace::note(format_args!("{host} did not load {names:?}: {}", chain(&error)));
+            return Ok(());
+        }
+        Err(error) => return Err(error),
+    }
+    let (deleted, _) = units.split_at(units.len() / 2);
+    for unit in deleted {
+        shared.enter(&[*unit], Phase::Deleting);
+        if delete(table, unit).await? {
+            trace::note(format_args!("{host} deleted {}", shown(unit)));
+            shared.enter(&[*unit], Phase::Deleted);
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the rows of a unit; returns whether all of it is acknowledged.
+async fn delete(table: &Table, unit: &Unit) -> Result<bool, Error> {
+    for row in 0..ROWS {
+        match table.delete(Delete::new(key(unit, row))).await {
+            Ok(()) => {}
+            Err(error) if passes(&error) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+async fn read_all_the_time(host: &'static str, patience: Duration, shared: Shared) -> Result<(), Error> {
+    let client = shared.context.connect(PATIENCE).await?;
+    shared.context.state.until_ready().await;
+    let table = open_table(&client, TABLE).await?.with_timeout(patience);
+    let readers = (0..READERS_PER_HOST).map(|reader| {
+        let (who, table, shared) = (format!("{host}.{reader}"), table.clone(), shared.clone());
+        async move {
+            while !shared.context.state.is_over() {
+                match read(&who, &table, &shared).await {
+                    // A reader that took its time starts again.
+                    Err(error) if passes(&error) || matches!(error, Error::SnapshotTooOld) => {
+                        trace::note(format_args!("{who} read nothing: {}", chain(&error)))
+                    }
+                    done => done?,
+                }
+                pause(READER_PAUSE_MS).await;
+            }
+            Ok(())
+        }
+    });
+    join_all(readers).await.into_iter().collect()
+}
+
+/// Reads the rows of some unit at one moment.
+async fn read(who: &str, table: &Table, shared: &Shared) -> Result<(), Error> {
+    let unit = shared.loads.units.borrow().some(&some_unit());
+    let Some(unit) = unit else { return Ok(()) };
+    let before = shared.loads.units.borrow().phase(&unit);
+    let mut stream = table.scan(Scan::range(KeyRange::prefix(&unit)).snapshot()).await?;
+    let mut rows = Vec::new();
+    while let Some(row) = stream.next().await {
+        rows.push(row?);
+    }
+    trace::note(format_args!("{who} found {} rows of {}", rows.len(), shown(&unit)));
+    shared.judge(who, &unit, before, rows.len());
+    if let Some(what) = disagreement(&rows) {
+        shared.fail(who, &unit, &format!("unit {} {what}", shown(&unit)));
+    }
+    shared.loads.reads.set(shared.loads.reads.get() + 1);
+    Ok(())
+}
+
+/// Reads all units after all loads.
+async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
+    let client = shared.context.connect(LAST_PATIENCE).await?;
+    let table = open_table(&client, TABLE).await?;
+    let rows = patiently(async || {
+        let mut stream = table.scan(Scan::all()).await?;
+        let mut rows = Vec::new();
+        while let Some(row) = stream.next().await {
+            rows.push(row?);
+        }
+        Ok(rows)
+    });
+    let rows = rows.await?;
+    let mut there: BTreeMap<Unit, usize> = shared.loads.units.borrow().units().map(|unit| (*unit, 0)).collect();
+    for row in &rows {
+        let unit = row.row().first_chunk::<8>().copied().unwrap_or_default();
+        *there.entry(unit).or_default() += 1;
+    }
+    for (unit, rows) in &there {
+        let phase = shared.loads.units.borrow().phase(unit);
+        shared.judge(host, unit, phase, *rows);
+    }
+    trace::note(format_args!("{host} read {} rows of {} units", rows.len(), there.len()));
+    Ok(())
+}
