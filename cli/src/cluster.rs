@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::{join_all, select_all, try_join_all};
 use terrane_client::Client;
 use terrane_engine::BackendKind;
+use terrane_env::trace::Tracer;
 use terrane_master::MasterConfig;
 use terrane_regionserver::ServerConfig;
 use tokio::time::Instant;
@@ -57,6 +58,7 @@ pub struct ClusterPlan {
     pub log_limit: Option<u64>,
     pub bulk_rate: Option<u64>,
     pub slow_request: Option<Duration>,
+    pub tracer: Tracer,
 }
 
 impl ClusterPlan {
@@ -121,6 +123,7 @@ impl ClusterPlan {
             log_limit: self.log_limit.unwrap_or(defaults.log_limit),
             bulk_rate: self.bulk_rate.unwrap_or(defaults.bulk_rate),
             slow_request: self.slow_request.unwrap_or(defaults.slow_request),
+            tracer: self.tracer.clone(),
             ..defaults
         }
     }
@@ -290,6 +293,7 @@ mod tests {
             log_limit: Some(1 << 20),
             bulk_rate: None,
             slow_request: None,
+            tracer: Tracer::default(),
         }
     }
 

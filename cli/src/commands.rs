@@ -66,7 +66,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
 
 /// Connects as the connection flags say.
 pub async fn connect(connection: &Connection) -> Result<Client, Failure> {
-    crate::scope::connect(&connection.masters.to_string(), connection.timeout).await
+    crate::scope::connect(&connection.masters.to_string(), connection.timeout, &connection.tracing).await
 }
 
 /// A table does not exist; names the nearest one that does.

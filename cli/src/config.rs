@@ -14,12 +14,14 @@ use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::Path;
 
+use terrane_env::trace::Tracer;
 use terrane_types::closest;
 
-use crate::args::roles::Log;
-use crate::args::values::address_parts;
+use crate::args::roles::{Log, Traces};
+use crate::args::values::{address_parts, collector, share};
 use crate::failure::{During, Failure};
 use crate::logging::{self, LogFormat};
+use crate::trace_export;
 use list::{FEATURE_LEVEL, Role, Setting, Unset, variable};
 
 /// Prefix of every environment variable.
@@ -87,6 +89,14 @@ pub struct Settings {
     used: BTreeMap<&'static str, (String, String)>,
     warnings: Vec<String>,
     log: LogSettings,
+    traces: TraceSettings,
+}
+
+/// Where a process exports spans to, and which requests begin a trace.
+#[derive(Debug, Default)]
+struct TraceSettings {
+    endpoint: Option<String>,
+    share: f64,
 }
 
 /// How a process logs.
@@ -104,6 +114,7 @@ pub struct Used {
     /// What may not be meant.
     pub warnings: Vec<String>,
     log: LogSettings,
+    traces: TraceSettings,
 }
 
 impl Used {
@@ -112,6 +123,14 @@ impl Used {
         for line in self.settings.iter().chain(&self.warnings) {
             eprintln!("{line}");
         }
+    }
+
+    /// The tracer of the settings; with a collector it starts the export.
+    pub fn tracer(&self) -> Result<Tracer, Failure> {
+        let TraceSettings { endpoint, share } = &self.traces;
+        endpoint
+            .as_ref()
+            .map_or_else(|| Ok(Tracer::default()), |endpoint| trace_export::start(endpoint, "terrane-server", *share))
     }
 
     /// Puts the settings of the log into effect.
@@ -123,7 +142,14 @@ impl Used {
 
 impl Settings {
     pub fn new(role: Role, sources: Sources) -> Settings {
-        Settings { role, sources, used: BTreeMap::new(), warnings: Vec::new(), log: LogSettings::default() }
+        Settings {
+            role,
+            sources,
+            used: BTreeMap::new(),
+            warnings: Vec::new(),
+            log: LogSettings::default(),
+            traces: TraceSettings::default(),
+        }
     }
 
     /// The setting `key`, or its default if it is not set.
@@ -217,7 +243,7 @@ impl Settings {
         });
         let settings = settings.collect();
         self.warnings.extend(self.sources.environment.keys().filter_map(|name| unknown_variable(name)));
-        Ok(Used { settings, warnings: self.warnings, log: self.log })
+        Ok(Used { settings, warnings: self.warnings, log: self.log, traces: self.traces })
     }
 }
 
@@ -228,6 +254,17 @@ pub fn log_settings(settings: &mut Settings, log: Log) -> Result<(), Failure> {
     let any = |text: &str| Ok::<_, std::convert::Infallible>(text.to_owned());
     let audit_file = settings.pick_optional("audit-log", file, any)?;
     settings.log = LogSettings { format, audit_file };
+    Ok(())
+}
+
+/// Looks up the settings of traces.
+pub fn trace_settings(settings: &mut Settings, traces: Traces) -> Result<(), Failure> {
+    let endpoint = settings.pick_optional("otlp-endpoint", traces.otlp_endpoint, collector)?;
+    let share = settings.pick("trace-share", traces.trace_share, share)?;
+    if share > 0.0 && endpoint.is_none() {
+        settings.warn("note: trace-share has no effect without otlp-endpoint".to_owned());
+    }
+    settings.traces = TraceSettings { endpoint, share };
     Ok(())
 }
 

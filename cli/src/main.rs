@@ -25,6 +25,7 @@ mod random;
 mod scope;
 mod shell;
 mod table_text;
+mod trace_export;
 mod weather;
 
 use std::process::ExitCode;
@@ -73,6 +74,7 @@ fn run(cli: args::Cli) -> Result<(), Failure> {
         args::Command::Shell(args) => runtime.block_on(shell::run(args)),
         command => runtime.block_on(commands::run(command)),
     };
+    trace_export::finish();
     // A read of standard input may still be waiting for the user; it must not keep the process alive.
     runtime.shutdown_background();
     done

@@ -76,6 +76,7 @@
 //!   cluster. When it is spent, calls fail.
 //! - [`ClientBuilder::metrics`] takes a hook for every call, [`Client::counters`] returns totals, and calls are `tracing` spans
 //!   at debug level.
+//! - Traced calls carry their trace to the servers and through the log to every replica ([`trace`]).
 //! - [`ClientBuilder::hedge_reads`] sends a stale read to a second member when the first is slow.
 //! - [`Client::close`] waits for the calls in flight. [`blocking`] is for programs without async code.
 //! - [`ClientBuilder::from_url`] configures everything with one string.
@@ -100,6 +101,21 @@ mod wire;
 mod write;
 
 pub use api::blocking;
+
+pub mod trace {
+    //! Distributed traces: which calls belong to one, and where the spans of calls go.
+    //!
+    //! A call belongs to a trace if it runs inside [`traced`], or if the client's [`Tracer`]
+    //! ([`ClientBuilder::tracer`](crate::ClientBuilder::tracer)) begins one for it. Its requests carry the trace to the servers, and writes
+    //! carry it through the log to every replica. Servers export their spans over OTLP if they are started with
+    //! `--otlp-endpoint`; a program passes the spans of its calls to its own exporter through a [`SpanSink`].
+
+    pub use terrane_env::trace::{
+        BadTrace, Span, SpanId, SpanKind, SpanSink, SpanValue, TraceContext, TraceId, Tracer,
+    };
+
+    pub use crate::route::trace_scope::{traced, traced_blocking};
+}
 
 pub use api::admin::Admin;
 pub use api::admin::diagnostics::{LogFilter, SlowRequests};

@@ -13,3 +13,4 @@ pub(crate) mod retry;
 pub(crate) mod router;
 pub(crate) mod sessions;
 pub(crate) mod target;
+pub(crate) mod trace_scope;

@@ -35,6 +35,7 @@ pub mod sim;
 pub mod sync;
 pub mod task;
 pub mod time;
+pub mod trace;
 
 #[doc(hidden)]
 pub use points::{bug_is_planted, fault_point, limit, pause_point, witnessed};

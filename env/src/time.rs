@@ -16,9 +16,25 @@ const SKEW_VARIABLE: &str = "TERRANE_TEST_CLOCK_SKEW_MS";
 /// Milliseconds since 1970 on this machine's wall clock. It may jump; order comes from logs, never from here.
 #[cfg(not(feature = "sim"))]
 pub fn wall_ms() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let ms = since.map(|since| since.as_millis()).unwrap_or(0);
+    let ms = since_1970().as_millis();
     u64::try_from(ms).unwrap_or(u64::MAX).saturating_add_signed(process_skew_ms())
+}
+
+/// Nanoseconds since 1970 on this machine's wall clock, for what people compare with other machines' records.
+#[cfg(not(feature = "sim"))]
+pub fn wall_ns() -> u64 {
+    u64::try_from(since_1970().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Nanoseconds since 1970 on the simulated clock.
+#[cfg(feature = "sim")]
+pub fn wall_ns() -> u64 {
+    wall_ms().saturating_mul(1_000_000)
+}
+
+#[cfg(not(feature = "sim"))]
+fn since_1970() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(not(feature = "sim"))]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use terrane_engine::BackendKind;
 use terrane_env::net::IntakeLimits;
 use terrane_env::time::WallClock;
+use terrane_env::trace::Tracer;
 use terrane_proto::MESSAGE_BYTES_MAX;
 use terrane_types::versions::Levels;
 
@@ -54,6 +55,8 @@ pub struct ServerConfig {
     pub shape: ShapeLimits,
     /// Requests that take longer are kept for `terrane admin slow`; zero: none.
     pub slow_request: Duration,
+    /// Records the spans of traced requests.
+    pub tracer: Tracer,
     /// The feature levels of clusters that it works in: those of the build, unless a test has it behave as an older one.
     pub levels: Levels,
     /// The wall clock: the machine's, unless a test skews it.
@@ -83,6 +86,7 @@ impl Default for ServerConfig {
             bulk_rate: 256 << 20,
             shape: ShapeLimits::default(),
             slow_request: Duration::from_millis(500),
+            tracer: Tracer::default(),
             levels: Levels::BUILD,
             clock: WallClock::default(),
         }

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use terrane_env::net::Intake;
 use terrane_env::time::now_ns;
+use terrane_env::trace::{TraceContext, Tracer};
 use terrane_raft::ProposeError;
 use terrane_types::{Error, GroupId, RegionId, ServerId};
 use tokio_util::sync::CancellationToken;
@@ -60,6 +61,7 @@ use crate::region::{read, scan, write};
 use crate::replicas::Replicas;
 use crate::reply::{Applied, Reply};
 use crate::slow::SlowRequests;
+use crate::versions::ClusterLevel;
 pub use crate::window::{ClientId, UnderWay};
 
 /// How long a caller with a newer epoch or schema than this replica's waits: the entry is on its way.
@@ -75,6 +77,9 @@ pub struct Edge {
     pub(crate) admission: Arc<Admission>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) slow: SlowRequests,
+    pub(crate) tracer: Tracer,
+    /// The feature level of the cluster.
+    pub(crate) level: Arc<ClusterLevel>,
     pub(crate) prefetch: Prefetch,
     pub(crate) loads: Arc<Loads>,
     pub(crate) page_seal: Arc<PageSeal>,
@@ -100,8 +105,8 @@ impl Edge {
         D: FnOnce(Result<Mutated, Error>) + Send + 'static,
     {
         let count = mutation.rows.len();
-        let mut watch = Watch::write(header, &mutation.rows, arrived_ns);
-        match self.prepare(header, mutation) {
+        let mut watch = Watch::write(self, header, &mutation.rows, arrived_ns);
+        match self.prepare(header, mutation, watch.trace()) {
             Err(Refused { error, grounds }) => {
                 self.metrics.refused.inc();
                 self.answer(Err(error), grounds, done);
@@ -129,7 +134,7 @@ impl Edge {
         }
     }
 
-    fn prepare(&self, header: &Header, mutation: Mutation) -> Result<Prepared, Refused> {
+    fn prepare(&self, header: &Header, mutation: Mutation, trace: Option<TraceContext>) -> Result<Prepared, Refused> {
         let (hosted, group) = self.find(header)?;
         let write_header = WriteHeader {
             region: header.region,
@@ -140,6 +145,7 @@ impl Edge {
             atomic: mutation.atomic,
             exact_schema: header.exact_schema,
             families_checked: false,
+            trace: trace.filter(|_| self.level.logs_traces()),
         };
         let state = hosted.state();
         let grounds = || Grounds::new(header, state.schema.version, &group);
@@ -331,7 +337,7 @@ impl Edge {
         cursor: Cursor,
         now_ms: i64,
     ) -> Result<Block, Error> {
-        let mut watch = Watch::scan(header, request, now_ns());
+        let mut watch = Watch::scan(self, header, request, now_ns());
         watch.begins(self, 0);
         let block = match self.begin_scan(header, request, cursor, now_ms) {
             Ok(Begun::Done(block)) => Ok(*block),

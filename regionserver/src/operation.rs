@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! operation    = format u8 (2) | kind u8 | body
-//! Write        = region u64 | epoch u64 | schema version u64 | client id [16] | lowest unsettled u64 | flags u8
-//!              | rows u32 | row ...
+//! Write        = region u64 | epoch u64 | schema version u64 | client id [16] | lowest unsettled u64
+//!              | flags u8 (8 traced) | trace [16] and span [8], if flagged | rows u32 | row ...
 //! row          = operation u64 | first try u64 | flags u8 (2 result, 4 untracked) | row length u16 | cells length u32
 //!              | row | packed cells | result u32-length, if flagged
 //! ChangeTables = schema u32-length | regions u32 | (descriptor u32-length) ... | drop u64
@@ -43,7 +43,7 @@ use terrane_types::{RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchem
 pub use self::load::{Load, LoadedFile, StagingId};
 pub use self::moves::{Adopt, Depart, Destination, Freeze, Refuse, Source, Unfreeze};
 pub use self::result::{ResultKind, RowResult};
-pub use self::write::{LoggedRow, LoggedWrite, ROW_HEADER_BYTES, WRITE_HEADER_BYTES, WriteEncoder, WriteHeader};
+pub use self::write::{LoggedRow, LoggedWrite, ROW_HEADER_BYTES, WriteEncoder, WriteHeader};
 use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};
 use crate::window::{ClientId, UnderWay};
 

@@ -17,8 +17,7 @@ use terrane_types::mutation::checks::MutationParts;
 use terrane_types::{ColumnTest, Condition, PackedCells, ReadModifyWrite, Returns};
 
 use crate::operation::{
-    Adopt, ChangeTables, Depart, Freeze, Load, Merge, ROW_HEADER_BYTES, Refuse, Settle, Split, Unfreeze,
-    WRITE_HEADER_BYTES, WriteHeader,
+    Adopt, ChangeTables, Depart, Freeze, Load, Merge, ROW_HEADER_BYTES, Refuse, Settle, Split, Unfreeze, WriteHeader,
 };
 use crate::reply::Reply;
 
@@ -124,7 +123,7 @@ pub struct RowRequest {
 impl Write {
     #[must_use]
     pub fn new(header: WriteHeader, rows: Vec<CheckedRow>) -> Self {
-        let bytes = WRITE_HEADER_BYTES + rows.iter().map(CheckedRow::bytes).sum::<usize>();
+        let bytes = header.encoded_len() + rows.iter().map(CheckedRow::bytes).sum::<usize>();
         let evaluates = rows.iter().any(|row| row.request.is_some());
         Self { header, rows, bytes, evaluation: evaluates.then(EvaluationId::next) }
     }

@@ -20,6 +20,7 @@ use terrane_engine::{Engine, Options};
 use terrane_env::budget::Budgets;
 use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{self, Intake, Listener};
+use terrane_env::trace::Tracer;
 use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, leadership, v1};
 use terrane_raft::{Abstention, Factory, GroupSpec, GroupStatus, HostConfig, LogConfig, Weight};
@@ -113,6 +114,7 @@ struct Machines {
     replicas: Arc<Replicas>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
+    tracer: Tracer,
 }
 
 impl Factory for Machines {
@@ -126,6 +128,7 @@ impl Factory for Machines {
             self.signals.clone(),
             self.metrics.clone(),
             (self.arrivals.clone(), self.load_files.clone()),
+            self.tracer.clone(),
         );
         let machine = machine.unwrap_or_else(|error| {
             terrane_env::task::abort_process(&format!("{error}; start the build that wrote this directory"))
@@ -369,7 +372,6 @@ impl Parts {
         loads: Arc<Loads>,
     ) -> Arc<Edge> {
         Arc::new(Edge {
-            loads,
             server: identity.server,
             replicas: self.replicas.clone(),
             host: host.clone(),
@@ -377,6 +379,8 @@ impl Parts {
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
             slow: SlowRequests::new(config.slow_request),
+            tracer: config.tracer.at("terrane.server", identity.server.0),
+            level: loads.level.clone(),
             prefetch: Prefetch::default(),
             intake: self.intake.clone(),
             scan_idle: config.scan_idle,
@@ -385,6 +389,7 @@ impl Parts {
             tasks: TaskTracker::new(),
             ended: CancellationToken::new(),
             sessions: TaskTracker::new(),
+            loads,
         })
     }
 
@@ -549,6 +554,7 @@ async fn open_host(
         replicas: parts.replicas.clone(),
         signals: parts.signals.clone(),
         metrics: parts.metrics.clone(),
+        tracer: config.tracer.at("terrane.server", identity.server.0),
     };
     Ok(GroupHost::open(host_config, Arc::new(machines)).await?)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use terrane_env::trace::TraceId;
 use terrane_types::{RegionId, TableId};
 
 use crate::metrics::Operation;
@@ -49,6 +50,8 @@ pub struct SlowRequest {
     pub stages: Stages,
     /// Why it failed, if it did.
     pub failure: Option<String>,
+    /// The trace that it belongs to, if one is recorded.
+    pub trace: Option<TraceId>,
 }
 
 /// The latest slow requests.
@@ -111,6 +114,7 @@ mod tests {
             took_ns: 1,
             stages: Stages::default(),
             failure: None,
+            trace: None,
         }
     }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use terrane_env::task::run_io;
 use terrane_proto::{v1, versions};
 use terrane_types::Error;
-use terrane_types::versions::{FormatVersions, LEVEL_OF_LOADS, LEVEL_OF_MOVES, Levels};
+use terrane_types::versions::{FormatVersions, LEVEL_OF_LOADS, LEVEL_OF_MOVES, LEVEL_OF_TRACES, Levels};
 use tokio::sync::watch;
 
 use crate::identity::Identity;
@@ -102,6 +102,11 @@ impl ClusterLevel {
         Err(Error::Unavailable { message, retry_after: REPORT_INTERVAL })
     }
 
+    /// Whether writes carry their trace in the log: a server that does not know that could not read the entry.
+    pub fn logs_traces(&self) -> bool {
+        self.level() >= LEVEL_OF_TRACES
+    }
+
     /// Refuses a bulk load before every server knows loads: one that does not could not read the entry.
     ///
     /// # Errors
@@ -133,6 +138,7 @@ mod tests {
         let (sender, refused) = watch::channel(None);
         let level = ClusterLevel::new(Levels { oldest: 6, newest: 7 }, path.to_owned(), identity, sender);
         level.learn(5).await;
+        assert!(level.logs_traces());
         assert_eq!((level.level(), Identity::look(path).await.unwrap().level), (6, 6));
         level.learn(7).await;
         assert_eq!((level.level(), Identity::look(path).await.unwrap().level), (7, 7));

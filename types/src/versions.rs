@@ -10,7 +10,7 @@
 //! - 3: servers report to every master; groups change their members and merge their regions.
 //! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced; masters
 //!   are added and removed; columns declare the types of their values; tables are disabled and truncated; sorted rows are
-//!   loaded as store files.
+//!   loaded as store files; traced writes carry their trace in the log.
 
 use std::fmt;
 
@@ -33,6 +33,8 @@ pub const LEVEL_OF_VALUE_TYPES: u32 = 4;
 pub const LEVEL_OF_TRUNCATION: u32 = 4;
 /// The level from which groups take in files of bulk loads.
 pub const LEVEL_OF_LOADS: u32 = 4;
+/// The level from which writes carry their trace in the log.
+pub const LEVEL_OF_TRACES: u32 = 4;
 
 /// The levels of clusters in which a process can work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use terrane_types::{NamespaceName, TableName};
 
-use super::values::{Addresses, ColumnType, FamilySpec, Size, TableWord, address, addresses, attribute, duration};
+use super::values::{
+    Addresses, ColumnType, FamilySpec, Size, TableWord, Traceparent, address, addresses, attribute, collector,
+    duration, share,
+};
 
 /// The flags of every client command.
 #[derive(Clone, Debug, Args)]
@@ -26,6 +29,24 @@ pub struct Connection {
     /// Timeout of one call, including retries, such as 500ms, 30s or 2m.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub timeout: Duration,
+    #[command(flatten)]
+    pub tracing: Tracing,
+}
+
+/// Whether the calls of a command are traced.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Tracing {
+    /// Make the command's calls part of this trace, in the form of the W3C's header `traceparent`; the variable TRACEPARENT does
+    /// the same.
+    #[arg(long, value_name = "CONTEXT", hide_short_help = true)]
+    pub traceparent: Option<Traceparent>,
+    /// Export the spans of the command's calls to this OpenTelemetry collector (OTLP over gRPC), such as
+    /// http://127.0.0.1:4317. The command is one trace, whose id is printed on standard error.
+    #[arg(long, value_name = "URL", env = "TERRANE_OTLP_ENDPOINT", hide_env_values = true, hide_short_help = true, value_parser = collector)]
+    pub otlp_endpoint: Option<String>,
+    /// Trace only this share of the calls, from 0 to 1, each for itself.
+    #[arg(long, value_name = "SHARE", requires = "otlp_endpoint", value_parser = share, hide_short_help = true)]
+    pub trace_share: Option<f64>,
 }
 
 /// Whether keys and values are bytes, whatever the table declares.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{Addresses, Size, address, addresses, duration};
+use super::values::{Addresses, Size, address, addresses, collector, duration, share};
 use crate::logging::LogFormat;
 
 /// The default seed of the demo's weather; any number will do.
@@ -39,6 +39,18 @@ pub struct Log {
     /// File to which the audit stream is appended: what administrators do (default: only the log).
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
+}
+
+/// Settings of traces, of `dev` and `server`.
+#[derive(Debug, Default, Args)]
+pub struct Traces {
+    /// Export the spans of traced requests to this OpenTelemetry collector (OTLP over gRPC), such as http://127.0.0.1:4317
+    /// (default: no export).
+    #[arg(long, value_name = "URL", value_parser = collector)]
+    pub otlp_endpoint: Option<String>,
+    /// Share of the requests without a trace that begin one here, from 0 to 1 (default: 0).
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub trace_share: Option<f64>,
 }
 
 /// Settings that `dev` and `server` share.
@@ -85,6 +97,8 @@ pub struct Dev {
     pub listen_base: Option<u16>,
     #[command(flatten)]
     pub storage: Storage,
+    #[command(flatten)]
+    pub traces: Traces,
     #[command(flatten)]
     pub log: Log,
     /// TOML file with a section `[dev]`.
@@ -151,4 +165,6 @@ pub struct Server {
     pub zone: Option<String>,
     #[command(flatten)]
     pub storage: Storage,
+    #[command(flatten)]
+    pub traces: Traces,
 }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use terrane_env::trace::{BadTrace, TraceContext};
 use terrane_types::{FamilyName, Invalid, ValueType, escape, unescape};
 
 /// A row key, a bound or a value as typed: its escapes are valid, and the table decides what it means.
@@ -242,6 +243,35 @@ pub fn duration(text: &str) -> Result<Duration, Invalid> {
         return Err(bad());
     }
     Ok(duration)
+}
+
+/// Parses a share: a number from 0 to 1.
+pub fn share(text: &str) -> Result<f64, Invalid> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| Invalid::new(format!("{text:?} is not a share; write a number from 0 to 1, such as 0.01")))
+}
+
+/// Parses the address of an OpenTelemetry collector.
+pub fn collector(text: &str) -> Result<String, Invalid> {
+    match text.strip_prefix("http://") {
+        Some(rest) if !rest.is_empty() => Ok(text.to_owned()),
+        Some(_) | None => Err(Invalid::new(format!(
+            "{text:?} is not the address of a collector; write http://HOST:PORT, the collector's port for OTLP over gRPC (often \
+             4317)"
+        ))),
+    }
+}
+
+/// The context of a trace; `None` inside if the trace is not sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traceparent(pub Option<TraceContext>);
+
+impl FromStr for Traceparent {
+    type Err = BadTrace;
+
+    fn from_str(text: &str) -> Result<Traceparent, BadTrace> {
+        TraceContext::from_traceparent(text).map(Traceparent)
+    }
 }
 
 /// Parses a comma-separated list of `HOST:PORT`.

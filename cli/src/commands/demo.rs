@@ -9,6 +9,7 @@ use std::time::Duration;
 use terrane_client::{Client, Desc, KeyRange, KeyedTable, Put, RowData, RowKey, Scan, Table, TableSpec, WriterOptions};
 use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
+use terrane_env::trace::Tracer;
 use tokio::time::Instant;
 
 use super::dev::engine_of;
@@ -75,6 +76,7 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         log_limit: None,
         bulk_rate: None,
         slow_request: None,
+        tracer: Tracer::default(),
     };
     let shown = tokio::select! {
         biased;

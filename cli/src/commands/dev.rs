@@ -4,19 +4,21 @@ use std::path::PathBuf;
 
 use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
+use terrane_env::trace::Tracer;
 
 use crate::args::roles::Dev;
 use crate::args::values::{Size, Time, duration};
 use crate::cluster::{Cluster, ClusterPlan, MASTERS, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
-use crate::config::{Settings, Sources, Used, list, log_settings};
+use crate::config::{Settings, Sources, Used, list, log_settings, trace_settings};
 use crate::failure::Failure;
 use crate::output::{Output, duration_text};
 
 pub async fn run(args: Dev) -> Result<(), Failure> {
     let sources = Sources::open(list::Role::Dev, args.config.as_deref()).await?;
-    let (plan, used) = plan(args, sources)?;
+    let (mut plan, used) = plan(args, sources)?;
     used.print();
     used.apply()?;
+    plan.tracer = used.tracer()?;
     if plan.replication() == 1 {
         eprintln!(
             "note: with fewer than {SERVERS_FOR_REPLICATION} servers data has a single copy and is lost with its disk"
@@ -84,6 +86,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure>
     let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size)?;
     let time = |text: &str| duration(text).map(Time);
     let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time)?;
+    trace_settings(&mut settings, args.traces)?;
     log_settings(&mut settings, args.log)?;
     let used = settings.finish()?;
     if !(1..=SERVERS_MAX).contains(&servers) {
@@ -112,6 +115,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure>
         log_limit: Some(log_limit.0),
         bulk_rate: Some(bulk_rate.0),
         slow_request: Some(slow_request.0),
+        tracer: Tracer::default(),
     };
     Ok((plan, used))
 }

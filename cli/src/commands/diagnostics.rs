@@ -27,6 +27,8 @@ struct SlowLine<'a> {
     /// By name.
     stages_ms: BTreeMap<&'a str, f64>,
     failure: &'a str,
+    /// The id of its trace; null: none was recorded.
+    trace: Option<String>,
 }
 
 pub async fn slow(limit: usize, connection: &Connection) -> Result<(), Failure> {
@@ -75,6 +77,7 @@ fn slow_line(slow: &SlowRequest) -> SlowLine<'_> {
         took_ms: ms(slow.took),
         stages_ms: slow.stages.iter().map(|stage| (stage.name.as_str(), ms(stage.took))).collect(),
         failure: &slow.failure,
+        trace: slow.trace.map(|trace| trace.to_string()),
     }
 }
 

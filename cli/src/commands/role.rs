@@ -11,7 +11,7 @@ use super::dev::{engine_of, stop, text};
 use crate::args::roles::{Master, Role, Server};
 use crate::args::values::{Size, Time, address, addresses, duration};
 use crate::config::list;
-use crate::config::{Settings, Sources, Used, check_exposure, log_settings};
+use crate::config::{Settings, Sources, Used, check_exposure, log_settings, trace_settings};
 use crate::failure::Failure;
 use crate::node::{MasterNode, ServerNode};
 use crate::output::Output;
@@ -40,9 +40,10 @@ pub async fn master(args: Master) -> Result<(), Failure> {
 
 pub async fn server(args: Server) -> Result<(), Failure> {
     let sources = Sources::open(list::Role::Server, args.role.config.as_deref()).await?;
-    let (config, used) = server_config(args, sources)?;
+    let (mut config, used) = server_config(args, sources)?;
     used.print();
     used.apply()?;
+    config.tracer = used.tracer()?;
     let node = tokio::select! {
         biased;
         () = shutdown_signal() => return Ok(()),
@@ -137,6 +138,7 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(ServerConfig, Us
     let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size)?;
     let time = |text: &str| duration(text).map(Time);
     let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time)?;
+    trace_settings(&mut settings, args.traces)?;
     let used = settings.finish()?;
     let config = ServerConfig {
         data_dir: role.data,

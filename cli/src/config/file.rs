@@ -12,7 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::list::{self, FEATURE_LEVEL, Kind, Role, Setting};
-use crate::args::values::{Size, address, addresses, duration};
+use crate::args::values::{Size, address, addresses, collector, duration, share};
 use crate::failure::Failure;
 
 /// A mistake in a file.
@@ -163,6 +163,8 @@ pub fn check_value(kind: Kind, text: &str) -> Result<(), String> {
         Kind::Port => text.parse::<u16>().map(drop).map_err(number),
         Kind::Size => text.parse::<Size>().map(drop).map_err(|error| error.to_string()),
         Kind::Time => duration(text).map(drop).map_err(|error| error.to_string()),
+        Kind::Share => share(text).map(drop).map_err(|error| error.to_string()),
+        Kind::Collector => collector(text).map(drop).map_err(|error| error.to_string()),
         Kind::Switch => text.parse::<bool>().map(drop).map_err(|_| format!("{text:?} is not true or false")),
     }
 }
@@ -232,6 +234,8 @@ mod tests {
             (Kind::Port, "7600", "76000"),
             (Kind::Size, "1GiB", "1GB"),
             (Kind::Time, "5m", "5 minutes"),
+            (Kind::Share, "0.5", "1.5"),
+            (Kind::Collector, "http://h:4317", "h:4317"),
             (Kind::Switch, "false", "no"),
         ] {
             check_value(kind, good).unwrap_or_else(|why| panic!("{kind:?}: {why}"));

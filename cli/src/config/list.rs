@@ -23,6 +23,8 @@ pub enum Kind {
     Port,
     Size,
     Time,
+    Share,
+    Collector,
     Switch,
 }
 
@@ -75,6 +77,8 @@ impl Kind {
             Kind::Port => "a port, such as 7600",
             Kind::Size => "a size, such as \"4GiB\"",
             Kind::Time => "a time, such as \"5m\"",
+            Kind::Share => "a share from 0 to 1, such as 0.01",
+            Kind::Collector => "the address of a collector, such as \"http://127.0.0.1:4317\"",
             Kind::Switch => "true or false",
         }
     }
@@ -91,6 +95,8 @@ impl Kind {
             Kind::Port => "port",
             Kind::Size => "size",
             Kind::Time => "time",
+            Kind::Share => "share",
+            Kind::Collector => "collector",
             Kind::Switch => "true or false",
         }
     }
@@ -256,6 +262,18 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Time,
         roles: &[(Server, Value("500ms")), (Dev, Value("500ms"))],
         meaning: "requests that take longer are kept for `terrane admin slow`, the latest 256",
+    },
+    Setting {
+        key: "otlp-endpoint",
+        kind: Kind::Collector,
+        roles: &[(Server, Means("no export")), (Dev, Means("no export"))],
+        meaning: "OpenTelemetry collector that gets the spans of traced requests (OTLP over gRPC)",
+    },
+    Setting {
+        key: "trace-share",
+        kind: Kind::Share,
+        roles: &[(Server, Value("0")), (Dev, Value("0"))],
+        meaning: "share of the requests without a trace that begin one, if there is a collector",
     },
 ];
 

@@ -48,7 +48,7 @@ pub(super) async fn requests(client: &Client, query: SlowQuery) -> Result<SlowRe
                 .map(|stage| Stage { name: stage.name.clone(), duration_us: micros(stage.took) })
                 .collect(),
             cause: cause(slow),
-            trace: None,
+            trace: slow.trace.map(|trace| trace.to_string()),
         }
     });
     let requests = shown.collect();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use terrane_env::trace::Tracer;
 use terrane_types::{ClusterId, FamilyName, FamilySchema, TableName, TableSchema};
 
 use crate::api::admin::Admin;
@@ -13,7 +14,7 @@ use crate::error::Error;
 use crate::route::budget::RetryBudget;
 use crate::route::counters::Counters;
 use crate::route::hedge::Hedging;
-use crate::route::observe::Metrics;
+use crate::route::observe::{Metrics, Observer};
 use crate::route::router::Router;
 use crate::wire::masters::Masters;
 
@@ -151,6 +152,7 @@ pub struct ClientBuilder {
     retry_budget: RetryBudget,
     hedge_reads: bool,
     metrics: Option<Arc<dyn Metrics>>,
+    tracer: Tracer,
     cluster: Option<ClusterId>,
 }
 
@@ -163,6 +165,7 @@ impl Default for ClientBuilder {
             retry_budget: RetryBudget::default(),
             hedge_reads: false,
             metrics: None,
+            tracer: Tracer::default(),
             cluster: None,
         }
     }
@@ -226,6 +229,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Records the spans of traced calls, and decides which calls begin a trace; by default nothing is recorded, and only calls
+    /// inside [`crate::trace::traced`] belong to a trace. See [`crate::trace`].
+    #[must_use]
+    pub fn tracer(mut self, tracer: Tracer) -> Self {
+        self.tracer = tracer;
+        self
+    }
+
     /// The only cluster to connect to; by default any that answers.
     #[must_use]
     pub fn cluster(mut self, cluster: ClusterId) -> Self {
@@ -244,7 +255,14 @@ impl ClientBuilder {
         let masters = masters.of_cluster(cluster);
         let hedging = self.hedge_reads.then(Hedging::new);
         let core = Core {
-            router: Router::new(cluster, masters, boot, self.retry_budget, hedging, self.metrics),
+            router: Router::new(
+                cluster,
+                masters,
+                boot,
+                self.retry_budget,
+                hedging,
+                Observer::new(self.metrics, self.tracer),
+            ),
             timeout: self.timeout,
         };
         Ok(Client { core: Arc::new(core) })

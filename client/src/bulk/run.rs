@@ -72,6 +72,7 @@ pub(crate) async fn load(
 ) -> Result<BTreeSet<RegionId>, Error> {
     let call = router.observer.begin(CallKind::BulkLoad, target, rows.len())?;
     let mut progress = Progress::new(Risk::WRITE, timeout);
+    progress.trace = call.trace();
     let span = tracing::debug_span!("call", kind = "bulk_load", table = %target.table, rows = rows.len());
     let loaded = load_pieces(router, target, rows, time, &mut progress).instrument(span).await;
     call.end(&loaded, progress.tries);

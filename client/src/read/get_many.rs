@@ -65,6 +65,7 @@ impl Gather<'_> {
     ) -> Result<AsOf<Vec<Option<RowData>>>, Error> {
         let call = router.observer.begin(CallKind::ReadMany, target, self.rows.len())?;
         let mut progress = Progress::new(Risk::READ, timeout);
+        progress.trace = call.trace();
         let span = tracing::debug_span!("call", kind = "read_many", table = %target.table, rows = self.rows.len());
         let mut gathering = Gathering {
             gather: self,

@@ -139,6 +139,7 @@ impl Scanner {
         let call = core.router.observer.begin(CallKind::Scan, &target, 0)?;
         let since = *self.waits_since.get_or_insert_with(Instant::now);
         let mut progress = Progress::since(since, Risk::READ, self.timeout);
+        progress.trace = call.trace();
         let span = tracing::debug_span!("call", kind = "scan", table = %target.table);
         let mut advance = Advance { scanner: self, rows };
         let result = core.router.call(&target, &mut advance, &mut progress).instrument(span).await;
@@ -148,7 +149,6 @@ impl Scanner {
 
     /// One try to take one block.
     async fn step(&mut self, progress: &Progress, rows: &mut Vec<RowData>) -> Result<(), FailedAt> {
-        let until = progress.try_until();
         if let Some(Source { mut blocks, place }) = self.source.take() {
             // A live server may take as long as the caller waits.
             let session = place.as_ref().map(|place| &*place.session);
@@ -172,7 +172,7 @@ impl Scanner {
         if self.small {
             return self.ask(place, progress, rows).await;
         }
-        match self.open(&place, until).await {
+        match self.open(&place, progress).await {
             Ok(blocks) => self.source = Some(Source { blocks, place: Some(place) }),
             Err(failure) => return Err(Box::new((Some(place), failure))),
         }
@@ -202,9 +202,9 @@ impl Scanner {
     }
 
     /// Opens a stream for the rest of the scan in one region.
-    async fn open(&mut self, place: &Place, until: Instant) -> Result<ScanStream, Failure> {
+    async fn open(&mut self, place: &Place, progress: &Progress) -> Result<ScanStream, Failure> {
         let scan = self.cursor.request(&place.region, &self.wanted);
-        self.core.router.open_scan(&self.target, place, self.consistency, scan, until).await
+        self.core.router.open_scan(&self.target, place, self.consistency, scan, progress).await
     }
 
     async fn open_meta(&mut self) -> Result<ScanStream, Failure> {

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use terrane_types::TableName;
+use terrane_env::time::now_ns;
+use terrane_env::trace::{Part, SpanKind, TraceContext, Traced, Tracer};
+use terrane_types::{TableId, TableName};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::route::target::Target;
+use crate::route::trace_scope;
 
 /// A hook that is called for every call of a client; pass it to [`crate::ClientBuilder::metrics`].
 ///
@@ -123,9 +126,10 @@ pub enum CallOutcome<'a> {
     Dropped,
 }
 
-/// Counts the open calls of one client, and calls its hook.
+/// Counts the open calls of one client, calls its hook, and records the spans of traced calls.
 pub(crate) struct Observer {
     hook: Option<Arc<dyn Metrics>>,
+    tracer: Tracer,
     open: AtomicU64,
     closing: AtomicBool,
     /// Notified when the last open call ends.
@@ -133,8 +137,8 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    pub(crate) fn new(hook: Option<Arc<dyn Metrics>>) -> Self {
-        Self { hook, open: AtomicU64::new(0), closing: AtomicBool::new(false), idle: Notify::new() }
+    pub(crate) fn new(hook: Option<Arc<dyn Metrics>>, tracer: Tracer) -> Self {
+        Self { hook, tracer, open: AtomicU64::new(0), closing: AtomicBool::new(false), idle: Notify::new() }
     }
 
     /// Starts a call, unless the client was closed.
@@ -143,7 +147,7 @@ impl Observer {
         self.open.fetch_add(1, Ordering::SeqCst);
         let reported =
             self.hook.as_ref().map(|_| Reported { kind, table: target.schema().name.clone(), rows, retries: 0 });
-        let mut call = OpenCall { observer: self, reported: None, started: None };
+        let mut call = OpenCall { observer: self, reported: None, started: None, span: None };
         if self.closing.load(Ordering::SeqCst) {
             return Err(Error::Closed { what: "the client".to_owned() });
         }
@@ -151,6 +155,9 @@ impl Observer {
             hook.started(&CallStarted { kind, table: &reported.table, rows });
             call.started = Some(Instant::now());
             call.reported = Some(reported);
+        }
+        if let Some(traced) = self.tracer.follow(trace_scope::current()) {
+            call.span = Some(OpenSpan { traced, kind, table: target.table, rows, began_ns: now_ns() });
         }
         Ok(call)
     }
@@ -175,6 +182,16 @@ pub(crate) struct OpenCall<'a> {
     observer: &'a Observer,
     reported: Option<Reported>,
     started: Option<Instant>,
+    span: Option<OpenSpan>,
+}
+
+/// The span of a traced call.
+struct OpenSpan {
+    traced: Traced,
+    kind: CallKind,
+    table: TableId,
+    rows: usize,
+    began_ns: u64,
 }
 
 struct Reported {
@@ -185,14 +202,33 @@ struct Reported {
 }
 
 impl OpenCall<'_> {
+    /// The call's span, if its trace is recorded.
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.span.as_ref().map(|span| span.traced.context)
+    }
+
     pub(crate) fn end<T>(mut self, result: &Result<T, Error>, retries: u32) {
         if let Some(reported) = &mut self.reported {
             reported.retries = retries;
         }
+        self.record(u64::from(retries), result.as_ref().err().map(ToString::to_string));
         self.report(match result {
             Ok(_) => CallOutcome::Done,
             Err(error) => CallOutcome::Failed(error),
         });
+    }
+
+    fn record(&mut self, retries: u64, error: Option<String>) {
+        let Some(OpenSpan { traced, kind, table, rows, began_ns }) = self.span.take() else { return };
+        let attributes = vec![
+            ("db.system.name", "terrane".to_owned().into()),
+            ("terrane.table", table.0.into()),
+            ("terrane.rows", (rows as u64).into()),
+            ("terrane.retries", retries.into()),
+        ];
+        let took_ns = now_ns().saturating_sub(began_ns);
+        let (name, kind) = (kind.name(), SpanKind::Client);
+        self.observer.tracer.record(traced, Part { name, kind, began_ns, took_ns, attributes, error });
     }
 
     fn report(&mut self, outcome: CallOutcome<'_>) {
@@ -205,6 +241,7 @@ impl OpenCall<'_> {
 
 impl Drop for OpenCall<'_> {
     fn drop(&mut self) {
+        self.record(0, Some("its future was dropped before it ended".to_owned()));
         self.report(CallOutcome::Dropped);
         let last = self.observer.open.fetch_sub(1, Ordering::SeqCst) == 1;
         if last && self.observer.closing.load(Ordering::SeqCst) {

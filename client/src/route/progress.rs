@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use terrane_env::trace::TraceContext;
 use tokio::time::Instant;
 
 use crate::deadline::TRY_MAX;
@@ -27,6 +28,8 @@ pub(crate) struct Progress {
     pub(crate) tried: Vec<Tried>,
     /// Held while this call is one of the scouts that look for a leader.
     pub(crate) scout: Option<Scout>,
+    /// The call's span, if its trace is recorded: what servers do for it are parts of that.
+    pub(crate) trace: Option<TraceContext>,
     started: Instant,
     deadline: Instant,
     /// Whether an earlier try may have been applied.
@@ -49,6 +52,7 @@ impl Progress {
             rounds: 0,
             tried: Vec::new(),
             scout: None,
+            trace: None,
             started,
             deadline,
             uncertain: false,

@@ -7,7 +7,6 @@
 //! - `exchange`: one request and its reply;
 //! - `recovery`: what a failed try teaches, and what happens before the next one.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
@@ -21,7 +20,7 @@ use crate::route::hedge::Hedging;
 use crate::route::lanes::Lanes;
 use crate::route::leader_search::Searches;
 use crate::route::locator::Locator;
-use crate::route::observe::{Metrics, Observer};
+use crate::route::observe::Observer;
 use crate::route::operation_numbers::Operations;
 use crate::route::progress::Progress;
 use crate::route::sessions::Sessions;
@@ -113,14 +112,14 @@ impl Router {
         boot: u64,
         budget: RetryBudget,
         hedging: Option<Hedging>,
-        metrics: Option<Arc<dyn Metrics>>,
+        observer: Observer,
     ) -> Self {
         Self {
             cluster,
             masters,
             counting: Counting::default(),
             operations: Operations::new(),
-            observer: Observer::new(metrics),
+            observer,
             locator: RwLock::default(),
             sessions: Sessions::default(),
             searches: Searches::default(),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use terrane_env::trace::TraceId;
 use terrane_proto::v1::diagnostics_client::DiagnosticsClient;
 use terrane_proto::{error, v1};
 use terrane_types::{RegionId, TableId};
@@ -79,5 +80,6 @@ fn decode(address: &str, slow: v1::SlowRequest) -> SlowRequest {
         took: Duration::from_micros(slow.took_us),
         stages: slow.stages.into_iter().map(stage).collect(),
         failure: slow.failure,
+        trace: slow.trace[..].try_into().ok().map(u128::from_be_bytes).and_then(TraceId::new),
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use terrane_env::trace::TraceContext;
 use terrane_proto::v1::{reply, request};
 use terrane_proto::{PACKED_FORMAT, v1};
 use terrane_types::{RegionEpoch, RegionId, TableId};
@@ -29,6 +30,8 @@ pub(crate) struct Header {
     pub(crate) consistency: Consistency,
     /// The operation numbers of a write.
     pub(crate) operations: Option<OperationNumbers>,
+    /// The trace of the call, and its span.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// What a write says about the operation numbers of its client.
@@ -64,6 +67,7 @@ impl Header {
             schema_version: self.schema_version,
             deadline_ms: self.time_left.map_or(0, millis),
             consistency: consistency.into(),
+            trace: self.trace.map(|trace| Bytes::copy_from_slice(&trace.to_bytes())).unwrap_or_default(),
             ..v1::RequestHeader::default()
         };
         if let Some(operations) = self.operations {

@@ -36,6 +36,7 @@ pub(crate) async fn send_many(router: &Router, target: &Target, rows: Vec<RowWri
         }
     };
     let mut progress = Progress::new(Risk::WRITE, timeout);
+    progress.trace = call.trace();
     let span = tracing::debug_span!("call", kind = "write_many", table = %target.table, rows = many.len());
     let pending = (0..many.len()).collect();
     let mut scatter = Scatter { many: &many, pending, given_up: Vec::new(), failed_at: 0 };

@@ -60,6 +60,7 @@ impl Unit {
         let kind = if self.atomic { CallKind::WriteAtomic } else { CallKind::Write };
         let call = router.observer.begin(kind, target, self.rows.len())?;
         let mut progress = Progress::new(Risk::WRITE, timeout);
+        progress.trace = call.trace();
         let span = tracing::debug_span!("call", kind = kind.name(), table = %target.table);
         let result = router.call(target, &mut self, &mut progress).instrument(span).await;
         call.end(&result, progress.tries);

@@ -59,7 +59,7 @@ async fn a_leader_whose_successor_refuses_leads_again() {
     let second = 3 - first;
     cluster.host(second).set_abstains("test", reason(Weight::Firm));
     // The leader does not know yet how weighty the reason is.
-    cluster.group(first, GROUP).transfer_leader(replica(GROUP, second)).await.unwrap();
+    cluster.order_handover(GROUP, first, second).await;
     cluster.propose(GROUP, b"after").await;
     assert_eq!(cluster.leader(GROUP).await, first);
     let refused = cluster.group(first, GROUP).transfer_leader(replica(GROUP, second)).await;

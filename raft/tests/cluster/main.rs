@@ -121,7 +121,7 @@ async fn leadership_is_handed_over_when_asked() {
     let first = cluster.leader(GROUP).await;
     let target = (1..=3).find(|server| *server != first).unwrap();
     cluster.propose(GROUP, b"before").await;
-    cluster.group(first, GROUP).transfer_leader(support::replica(GROUP, target)).await.unwrap();
+    cluster.order_handover(GROUP, first, target).await;
     cluster.group(target, GROUP).wait_for(|status| status.is_leader, PATIENCE).await.expect("the target leads");
     // The old leader answers no read from what it had.
     assert!(cluster.group(first, GROUP).read_barrier().await.is_err());

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use terrane_env::time::WallClock;
 use terrane_env::{fs, net};
 use terrane_raft::{
-    AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig, Packing,
-    Prepared, ProposeError, StagedCopy, StateCopy, StateMachine,
+    AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig,
+    MembersError, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine,
 };
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
@@ -386,6 +386,17 @@ impl Cluster {
                 }
             }
             assert!(tokio::time::Instant::now() < deadline, "no leader in time");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Orders a leader to hand over to a server until it accepts the order: one whose member has not answered for a moment, as
+    /// on a busy machine, refuses.
+    pub async fn order_handover(&self, group: GroupId, from: u64, to: u64) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while let Err(refused) = self.group(from, group).transfer_leader(replica(group, to)).await {
+            assert!(matches!(refused, MembersError::Later { .. }), "{refused}");
+            assert!(tokio::time::Instant::now() < deadline, "{refused}");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use terrane_env::trace::TraceContext;
 use terrane_types::{RegionEpoch, RegionId, TableId};
 
 use crate::consistency::Consistency;
@@ -35,6 +36,8 @@ pub struct Header {
     pub lowest_unsettled: u64,
     /// What a read has to show.
     pub consistency: Consistency,
+    /// The trace that the request belongs to, if one is recorded.
+    pub trace: Option<TraceContext>,
 }
 
 /// A request of a session.

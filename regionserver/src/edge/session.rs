@@ -306,7 +306,7 @@ impl Session {
     fn start_bulk(&self, id: u64, header: Header, bulk: Bulk, slot: Slot) {
         let (edge, answers) = (self.edge.clone(), self.answers.clone());
         self.edge.tasks.spawn(async move {
-            let mut watch = Watch::bulk(&header, now_ns());
+            let mut watch = Watch::bulk(&edge, &header, now_ns());
             watch.begins(&edge, 0);
             let answer = edge.bulk(&header, bulk).await;
             watch.ended(&edge, answer.as_ref().err());
@@ -363,7 +363,7 @@ async fn run_reads(
             finish(edge, answers, id, Err(Error::Busy { retry_after: ROOM_RETRY }), slot);
             continue;
         }
-        let mut watch = watch(&request, arrived_ns);
+        let mut watch = watch(edge, &request, arrived_ns);
         if let Some(watch) = &mut watch {
             watch.begins(edge, read_point_ns);
         }
@@ -399,10 +399,10 @@ async fn run_reads(
     }
 }
 
-fn watch(request: &Request, arrived_ns: u64) -> Option<Watch> {
+fn watch(edge: &Edge, request: &Request, arrived_ns: u64) -> Option<Watch> {
     match &request.body {
-        Body::Get(get) => Some(Watch::get(&request.header, get, arrived_ns)),
-        Body::Scan(scan) => Some(Watch::scan(&request.header, &scan.0, arrived_ns)),
+        Body::Get(get) => Some(Watch::get(edge, &request.header, get, arrived_ns)),
+        Body::Scan(scan) => Some(Watch::scan(edge, &request.header, &scan.0, arrived_ns)),
         Body::Mutate(_) | Body::Bulk(_) | Body::SealPage(_) | Body::OpenPage(_) => None,
     }
 }

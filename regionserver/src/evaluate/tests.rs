@@ -223,6 +223,7 @@ impl World {
             atomic,
             exact_schema: false,
             families_checked: false,
+            trace: None,
         };
         let (mut checked, mut seen) = (Vec::new(), BTreeSet::new());
         for spec in rows {

@@ -1,6 +1,7 @@
 //! Operations of a group's log, and the results in them.
 
 use bytes::Bytes;
+use terrane_env::trace::{TRACE_CONTEXT_BYTES, TraceContext};
 use terrane_types::fuzzing::{Damage, Dice, Format, again, draw, round_trip};
 use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use terrane_types::{CellRef, FamilyName, GroupId, MoveId, PackedCells, RegionEpoch, RegionId, ServerId, TableId};
@@ -97,6 +98,11 @@ fn draw_header(dice: &mut Dice) -> WriteHeader {
         atomic: dice.flag(),
         exact_schema: dice.flag(),
         families_checked: dice.flag(),
+        // Zero is no trace.
+        trace: TraceContext::from_bytes(&dice.array::<{ TRACE_CONTEXT_BYTES }>())
+            .ok()
+            .flatten()
+            .filter(|_| dice.flag()),
     }
 }
 

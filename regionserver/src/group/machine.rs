@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use terrane_engine::{DurablePoint, Engine, GroupPoint};
+use terrane_env::trace::Tracer;
 use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StagedCopy, StateCopy, StateMachine};
 use terrane_types::{GroupId, RegionDescriptor, RegionId, TableSchema};
 
@@ -56,6 +57,8 @@ pub struct GroupMachine {
     arrivals: Arc<Arrivals>,
     /// Files of bulk loads.
     load_files: Arc<LoadFiles>,
+    /// Records what is applied of traced writes.
+    tracer: Tracer,
     /// For a copy, which is installed later.
     this: Weak<GroupMachine>,
     /// Held while the group's part of the state is recorded.
@@ -110,6 +113,7 @@ impl GroupMachine {
         signals: Arc<Signals>,
         metrics: Arc<Metrics>,
         (arrivals, load_files): (Arc<Arrivals>, Arc<LoadFiles>),
+        tracer: Tracer,
     ) -> Result<Arc<Self>, String> {
         let inner = Inner::restored(group, &engine)?;
         for hosted in inner.hosted.values() {
@@ -125,6 +129,7 @@ impl GroupMachine {
             metrics,
             arrivals,
             load_files,
+            tracer,
             this: this.clone(),
             recording: tokio::sync::Mutex::new(()),
             returning: tokio::sync::Mutex::new(()),

@@ -1,8 +1,10 @@
 //! The layout is on disks: these bytes must stay readable.
 
+use terrane_env::trace::{TRACE_CONTEXT_BYTES, TraceContext};
 use terrane_types::cell::{CellRef, LATEST, pack};
 use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, TableName};
 
+use super::write::WRITE_HEADER_BYTES;
 use super::*;
 
 const HEADER: WriteHeader = WriteHeader {
@@ -14,6 +16,7 @@ const HEADER: WriteHeader = WriteHeader {
     atomic: false,
     exact_schema: false,
     families_checked: false,
+    trace: None,
 };
 
 fn cells(timestamp: i64) -> Vec<u8> {
@@ -176,6 +179,26 @@ fn every_cut_record_is_refused() {
         };
         assert!(refused, "cut at {len}");
     }
+}
+
+#[test]
+fn a_traced_write_carries_its_trace_before_its_rows() {
+    let trace = TraceContext::from_traceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01").unwrap();
+    let header = WriteHeader { trace, ..HEADER };
+    let cells = cells(5);
+    let (plain_bytes, traced) =
+        (encoded(&HEADER, 9, &[plain(11, 1, b"row", &cells)]), encoded(&header, 9, &[plain(11, 1, b"row", &cells)]));
+    let flags_at = WRITE_HEADER_BYTES - 5;
+    assert_eq!((plain_bytes[flags_at], traced[flags_at]), (0, 8));
+    assert_eq!(traced[flags_at + 1..flags_at + 1 + TRACE_CONTEXT_BYTES], trace.unwrap().to_bytes());
+    assert_eq!(traced[flags_at + 1 + TRACE_CONTEXT_BYTES..], plain_bytes[flags_at + 1..]);
+    assert_eq!(traced.len(), header.encoded_len() + plain_bytes.len() - HEADER.encoded_len());
+    let mut nothing = traced.clone();
+    nothing[flags_at + 1..flags_at + 17].fill(0);
+    assert!(Operation::decode(nothing.into()).is_err(), "a trace is not zero");
+    let Ok(Operation::Write(mut write)) = Operation::decode(traced.into()) else { panic!("not a write") };
+    assert_eq!(write.header, header);
+    assert_eq!(write.next().unwrap().unwrap().row, "row");
 }
 
 #[test]

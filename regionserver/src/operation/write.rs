@@ -4,6 +4,7 @@
 //! row whose caller is owed more than success carries its result.
 
 use bytes::Bytes;
+use terrane_env::trace::{TRACE_CONTEXT_BYTES, TraceContext};
 use terrane_types::cell::stamp_in_place;
 use terrane_types::{RegionEpoch, RegionId};
 
@@ -14,8 +15,6 @@ use crate::window::ClientId;
 /// Bytes of a Write before its rows, and of a row before its key.
 pub const WRITE_HEADER_BYTES: usize = 2 + 8 + 8 + 8 + 16 + 8 + 1 + 4;
 pub const ROW_HEADER_BYTES: usize = 8 + 8 + 1 + 2 + 4;
-/// Offset of the row count within a Write.
-const ROW_COUNT_AT: usize = WRITE_HEADER_BYTES - 4;
 
 /// A Write's flag: all of its rows are applied, or none.
 const ATOMIC: u8 = 1;
@@ -24,6 +23,8 @@ const EXACT_SCHEMA: u8 = 2;
 /// A Write's flag: its families were checked under its version of the schema. Older builds wrote Writes without it; cells
 /// of families that are gone by then are left out when such a Write is applied.
 const FAMILIES_CHECKED: u8 = 4;
+/// A Write's flag: the context of its trace follows. Builds before feature level 4 do not know it.
+const TRACED: u8 = 8;
 
 // A row's flag 1 is reserved: it marked a request to be evaluated, which never reached a log.
 /// A row's flag: a result follows the cells.
@@ -47,6 +48,8 @@ pub struct WriteHeader {
     pub exact_schema: bool,
     /// Its families are those of this `schema_version`.
     pub families_checked: bool,
+    /// The trace that it belongs to, if one is recorded: what replicas do with it are parts of this span.
+    pub trace: Option<TraceContext>,
 }
 
 /// Mutations of rows of one region, as a replica reads them from its log.
@@ -85,9 +88,15 @@ impl LoggedWrite {
             atomic: false,
             exact_schema: false,
             families_checked: false,
+            trace: None,
         };
         if format != FORMAT_PLAIN {
-            header.set_flags(reader.u8()?)?;
+            let flags = reader.u8()?;
+            header.set_flags(flags)?;
+            if flags & TRACED != 0 {
+                let context = TraceContext::from_bytes(&reader.array::<TRACE_CONTEXT_BYTES>()?);
+                header.trace = context.map_err(|_| Malformed("a write carries a malformed trace"))?;
+            }
         }
         let left = reader.count(ROW_HEADER_BYTES)?;
         Ok(Self { header, rows: reader, left })
@@ -115,7 +124,7 @@ impl LoggedWrite {
 
 impl WriteHeader {
     fn set_flags(&mut self, flags: u8) -> Result<(), Malformed> {
-        if flags & !(ATOMIC | EXACT_SCHEMA | FAMILIES_CHECKED) != 0 {
+        if flags & !(ATOMIC | EXACT_SCHEMA | FAMILIES_CHECKED | TRACED) != 0 {
             return Err(Malformed("a write carries flags that are not known to this build"));
         }
         self.atomic = flags & ATOMIC != 0;
@@ -128,6 +137,12 @@ impl WriteHeader {
         (u8::from(self.atomic) * ATOMIC)
             | (u8::from(self.exact_schema) * EXACT_SCHEMA)
             | (u8::from(self.families_checked) * FAMILIES_CHECKED)
+            | (u8::from(self.trace.is_some()) * TRACED)
+    }
+
+    /// Bytes that it takes in the log.
+    pub const fn encoded_len(&self) -> usize {
+        WRITE_HEADER_BYTES + if self.trace.is_some() { TRACE_CONTEXT_BYTES } else { 0 }
     }
 }
 
@@ -144,6 +159,8 @@ impl Iterator for LoggedWrite {
 pub struct WriteEncoder<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
+    /// Where the number of its rows goes.
+    count_at: usize,
     rows: u32,
     /// The entry's stamp, for cells without a timestamp.
     stamp: i64,
@@ -160,8 +177,12 @@ impl<'a> WriteEncoder<'a> {
         out.extend_from_slice(&header.client);
         put_u64(out, header.lowest_unsettled);
         out.push(header.flags());
+        if let Some(trace) = header.trace {
+            out.extend_from_slice(&trace.to_bytes());
+        }
+        let count_at = out.len();
         put_count(out, 0);
-        Self { out, start, rows: 0, stamp }
+        Self { out, start, count_at, rows: 0, stamp }
     }
 
     /// Appends a row and fills the stamp into its cells that have no timestamp. Returns the cells as they are then.
@@ -194,7 +215,7 @@ impl<'a> WriteEncoder<'a> {
 
     /// Ends it; returns the number of its rows.
     pub fn finish(self) -> u32 {
-        let at = self.start + ROW_COUNT_AT;
+        let at = self.count_at;
         self.out[at..at + 4].copy_from_slice(&self.rows.to_le_bytes());
         self.rows
     }

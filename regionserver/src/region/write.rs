@@ -239,6 +239,7 @@ mod tests {
             atomic: false,
             exact_schema: false,
             families_checked: false,
+            trace: None,
         }
     }
 

@@ -115,7 +115,7 @@ impl DataService {
         let messages = decode::wants_messages(body.cells_as);
         let request = decode::get(body)?;
         let began_ns = now_ns();
-        let mut watch = Watch::get(&header, &request, began_ns);
+        let mut watch = Watch::get(&self.edge, &header, &request, began_ns);
         let (_, group) = self.edge.find(&header)?;
         let time = self.edge.read_point(&group, header.consistency, header.deadline).await?;
         self.check_budget()?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use terrane_env::trace::TraceContext;
 use terrane_filter::Filter;
 use terrane_proto::{PACKED_FORMAT, convert, mutation, v1};
 use terrane_types::limits::{GET_ROWS_MAX, ROW_BYTES_MAX};
@@ -76,6 +77,7 @@ pub fn header(header: Option<v1::RequestHeader>) -> Result<Header, Error> {
         client: client_id(&header.client_id)?,
         lowest_unsettled: header.lowest_unsettled,
         consistency: consistency(header.consistency)?,
+        trace: TraceContext::from_bytes(&header.trace).map_err(|bad| invalid(&bad.to_string()))?,
     })
 }
 

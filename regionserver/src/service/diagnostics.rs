@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use terrane_env::log_control;
 use terrane_env::net::peer_of;
 use terrane_proto::hello::Identity;
@@ -67,6 +68,7 @@ impl DiagnosticsService {
             took_us: slow.took_ns / 1_000,
             stages: stages(slow.operation, &slow.stages),
             failure: slow.failure.unwrap_or_default(),
+            trace: slow.trace.map(|trace| Bytes::copy_from_slice(&trace.get().to_be_bytes())).unwrap_or_default(),
         }
     }
 }

@@ -35,6 +35,7 @@ pub const REQUEST: Format = Format {
                 atomic: mutation.atomic,
                 exact_schema: false,
                 families_checked: false,
+                trace: None,
             };
             match write::check(&header, mutation.rows, &region()) {
                 Ok(checked) => {

@@ -85,6 +85,8 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     // The benchmark's null server decodes less of each message than the generated code.
     ("prost*", &["terrane-proto", "terrane-bench-client"]),
     ("protox", &["terrane-proto"]),
+    // The binary exports spans; the others hand them to it as values.
+    ("opentelemetry*", &[BINARY]),
     (
         "tonic*",
         &[

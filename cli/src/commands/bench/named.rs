@@ -36,7 +36,8 @@ const BACKLOG_SHARE_MAX: f64 = 0.01;
 pub async fn run(args: BenchRun) -> Result<(), Failure> {
     let spec = Spec::new(&args)?;
     let name = args.table.as_ref().map_or_else(|| Spec::table_default(spec.known).to_owned(), ToString::to_string);
-    let client = connect(&args.connection.masters.to_string(), args.connection.timeout).await?;
+    let client =
+        connect(&args.connection.masters.to_string(), args.connection.timeout, &args.connection.tracing).await?;
     let table = load::prepare(&client, &args, &spec, &name).await?;
     if args.load_only {
         return Ok(());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use terrane_env::trace::TraceId;
 use terrane_types::{RegionId, TableId};
 
 /// A request that took longer than the setting `slow-request` of its server.
@@ -35,6 +36,8 @@ pub struct SlowRequest {
     pub stages: Vec<SlowStage>,
     /// Why it failed; empty: it did not.
     pub failure: String,
+    /// The trace that it belongs to; `None`: none was recorded.
+    pub trace: Option<TraceId>,
 }
 
 /// A stage of a slow request.

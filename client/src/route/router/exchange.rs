@@ -41,7 +41,7 @@ impl Router {
         let until = progress.try_until();
         let header = Header {
             operations: Some(ticket.header(place.region.region)),
-            ..header(target, place, Consistency::Linearizable, until)
+            ..header(target, place, Consistency::Linearizable, progress, until)
         };
         // There is a permit only after the server's hello, which says the time.
         let now_ms = place.session.cluster_time_ms().unwrap_or_default();
@@ -66,7 +66,7 @@ impl Router {
         let _turn = self.lanes.enter(place.region.group, Load::Reads, progress.deadline()).await?;
         let permit = place.session.permit(progress.deadline()).await?;
         let until = progress.try_until();
-        let header = header(target, place, consistency, until);
+        let header = header(target, place, consistency, progress, until);
         let answered = place.session.call(permit, header, request, until).await?;
         target.saw_schema_version(answered.schema_version);
         Ok(answered.reply)
@@ -126,11 +126,12 @@ impl Router {
         place: &Place,
         consistency: Consistency,
         scan: RegionScan,
-        until: Instant,
+        progress: &Progress,
     ) -> Result<ScanStream, Failure> {
         self.counting.requests.add();
+        let until = progress.try_until();
         // The stream lives as long as its reader reads. It has no deadline; each wait for a block has one.
-        let header = Header { time_left: None, ..header(target, place, consistency, until) };
+        let header = Header { time_left: None, ..header(target, place, consistency, progress, until) };
         ScanStream::open(&place.session, header, scan, until).await
     }
 
@@ -161,6 +162,7 @@ impl Router {
     ) -> Result<T, Error> {
         let call = self.observer.begin(kind, target, 1)?;
         let span = tracing::debug_span!("call", kind = kind.name(), table = %target.table);
+        progress.trace = call.trace();
         let mut read = read;
         let result = self.call(target, &mut read, &mut progress).instrument(span).await;
         call.end(&result, progress.tries);
@@ -168,7 +170,7 @@ impl Router {
     }
 }
 
-fn header(target: &Target, place: &Place, consistency: Consistency, until: Instant) -> Header {
+fn header(target: &Target, place: &Place, consistency: Consistency, progress: &Progress, until: Instant) -> Header {
     Header {
         table: target.table,
         region: place.region.region,
@@ -177,6 +179,7 @@ fn header(target: &Target, place: &Place, consistency: Consistency, until: Insta
         time_left: Some(until.saturating_duration_since(Instant::now())),
         consistency,
         operations: None,
+        trace: progress.trace,
     }
 }
 

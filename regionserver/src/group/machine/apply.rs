@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_env::task::abort_process;
+use terrane_env::time::now_ns;
+use terrane_env::trace::{Part, SpanKind, TraceContext, Tracer};
 use terrane_raft::AppliedEntry;
-use terrane_types::PackedCells;
+use terrane_types::{GroupId, PackedCells, RegionId};
 
 use super::moves::refuse_move;
 use super::{GroupMachine, Inner};
@@ -28,6 +30,41 @@ struct Gathered {
     rows: Vec<(Bytes, PackedCells)>,
     /// The stamp of the entry.
     stamp: u64,
+}
+
+/// The traced writes of one entry. A restart applies entries again, and then records them again.
+struct Traced {
+    /// 0: nothing is recorded here.
+    began_ns: u64,
+    writes: Vec<(TraceContext, RegionId)>,
+}
+
+impl Traced {
+    fn begin(tracer: &Tracer) -> Self {
+        Self { began_ns: if tracer.records() { now_ns() } else { 0 }, writes: Vec::new() }
+    }
+
+    fn note(&mut self, operation: &Operation) {
+        if self.began_ns > 0
+            && let Operation::Write(write) = operation
+            && let Some(trace) = write.header.trace
+        {
+            self.writes.push((trace, write.header.region));
+        }
+    }
+
+    fn record(self, tracer: &Tracer, group: GroupId, index: u64) {
+        for (trace, region) in self.writes {
+            let attributes = vec![
+                ("terrane.region", region.0.into()),
+                ("terrane.group", group.0.into()),
+                ("terrane.log_index", index.into()),
+            ];
+            let (began_ns, took_ns) = (self.began_ns, now_ns().saturating_sub(self.began_ns));
+            let (name, kind) = ("apply", SpanKind::Internal);
+            tracer.record_inside(trace, Part { name, kind, began_ns, took_ns, attributes, error: None });
+        }
+    }
 }
 
 impl GroupMachine {
@@ -48,8 +85,10 @@ impl GroupMachine {
         }
         let mut replies = Vec::with_capacity(entry.operations.len());
         let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
+        let mut traced = Traced::begin(&self.tracer);
         for operation in &entry.operations {
             let operation = self.read(operation, entry.index);
+            traced.note(&operation);
             if !matches!(operation, Operation::Write(_) | Operation::Settle(_)) {
                 // What changes regions finds them as the writes before it left them.
                 self.apply_rows(entry.index, &mut gathered);
@@ -104,6 +143,8 @@ impl GroupMachine {
         }
         inner.applied = entry.index;
         inner.stamp = inner.stamp.max(entry.stamp);
+        drop(inner);
+        traced.record(&self.tracer, self.group, entry.index);
         replies
     }
 

@@ -34,6 +34,7 @@ async fn open(directory: &tempfile::TempDir) -> (Arc<Engine>, Arc<GroupMachine>)
         Arc::default(),
         Arc::default(),
         (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, Default::default())),
+        Tracer::default(),
     )
     .unwrap();
     (engine, machine)
@@ -50,6 +51,7 @@ fn proposed(region: u64, epoch: u64, number: u64, row: &str, request: Option<Row
         atomic: false,
         exact_schema: false,
         families_checked: false,
+        trace: None,
     };
     let checked = CheckedRow {
         operation: number,
@@ -119,6 +121,7 @@ impl Replica {
             atomic: false,
             exact_schema: false,
             families_checked: false,
+            trace: None,
         };
         let (mut cells, mut operation) = (Vec::new(), Vec::new());
         pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
@@ -305,6 +308,7 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
             atomic: false,
             exact_schema: false,
             families_checked,
+            trace: None,
         };
         let row = |(family, row): (&&[u8], &'static str)| CheckedRow {
             operation: 0,
@@ -552,6 +556,7 @@ async fn an_entry_waits_for_the_memtables_until_a_flush_frees_them() {
         signals.clone(),
         Arc::default(),
         (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, Default::default())),
+        Tracer::default(),
     )
     .unwrap();
     let mut replica = Replica { directory, engine, machine, log: Vec::new() };

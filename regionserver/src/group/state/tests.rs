@@ -131,6 +131,7 @@ fn check_write(state: &GroupState, words: &[&str]) -> Result<(), Reply> {
         atomic: false,
         exact_schema: words.contains(&"exact"),
         families_checked: families.is_some(),
+        trace: None,
     };
     let mut cells = Vec::new();
     for family in families.into_iter().flat_map(|families| families.split(',')) {

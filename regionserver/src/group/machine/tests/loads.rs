@@ -18,8 +18,16 @@ async fn open_lsm(directory: &tempfile::TempDir, stop: CancellationToken) -> (Ar
     let dir = directory.path().join("engine");
     let engine = Engine::open(Options::new(dir, BackendKind::Lsm, 0)).await.unwrap();
     let files = (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, stop));
-    let machine =
-        GroupMachine::open(GROUP, engine.clone(), Arc::default(), Arc::default(), Arc::default(), files).unwrap();
+    let machine = GroupMachine::open(
+        GROUP,
+        engine.clone(),
+        Arc::default(),
+        Arc::default(),
+        Arc::default(),
+        files,
+        Tracer::default(),
+    )
+    .unwrap();
     (engine, machine)
 }
 
