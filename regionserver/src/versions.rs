@@ -138,7 +138,6 @@ mod tests {
         let (sender, refused) = watch::channel(None);
         let level = ClusterLevel::new(Levels { oldest: 6, newest: 7 }, path.to_owned(), identity, sender);
         level.learn(5).await;
-        assert!(level.logs_traces());
         assert_eq!((level.level(), Identity::look(path).await.unwrap().level), (6, 6));
         level.learn(7).await;
         assert_eq!((level.level(), Identity::look(path).await.unwrap().level), (7, 7));
@@ -146,5 +145,16 @@ mod tests {
         level.learn(8).await;
         assert_eq!(level.level(), 7);
         assert!(refused.borrow().as_ref().is_some_and(|why| why.contains("start a build of level 8")));
+    }
+
+    #[tokio::test]
+    async fn traces_are_logged_once_every_server_can_read_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let identity =
+            Identity { cluster: ClusterId([1; 16]), server: ServerId(1), engine: "memory".into(), boot: 2, level: 3 };
+        let level = ClusterLevel::new(Levels::BUILD, directory.path().to_owned(), identity, watch::channel(None).0);
+        assert!(!level.logs_traces());
+        level.learn(LEVEL_OF_TRACES).await;
+        assert!(level.logs_traces());
     }
 }
