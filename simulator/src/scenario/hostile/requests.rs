@@ -210,7 +210,6 @@ fn header(region: &RegionInfo) -> v1::RequestHeader {
         schema_version: perhaps(0, some_number),
         deadline_ms: perhaps(1_000, some_u32),
         priority: perhaps(0, some_u32),
-        trace_id: some_number(),
         principal: perhaps(String::new(), || "p".repeat(10_000)),
         consistency: perhaps(0, || i32::try_from(some_number() % 100).unwrap_or_default()),
         client_id: perhaps(Bytes::from_static(&[7; 16]), some_bytes),
@@ -221,7 +220,13 @@ fn header(region: &RegionInfo) -> v1::RequestHeader {
             let ranges = (0..below(40)).map(|_| some_number()).collect();
             Some(v1::UnderWay { below: some_number(), ranges })
         }),
+        trace: if below(2) == 0 { Bytes::new() } else { perhaps(some_trace(), some_bytes) },
     }
+}
+
+/// The context of a trace that somebody else began.
+fn some_trace() -> Bytes {
+    (0..3).flat_map(|_| some_number().to_be_bytes()).collect()
 }
 
 /// Writes rows of hostile clients only.
