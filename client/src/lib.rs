@@ -118,11 +118,12 @@ pub mod trace {
 }
 
 pub use api::admin::Admin;
-pub use api::admin::diagnostics::{LogFilter, SlowRequests};
+pub use api::admin::diagnostics::{HotRows, LogFilter, SlowRequests};
 pub use api::admin::fleet::{
     BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
     LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
+pub use api::admin::hot::{HotRegion, HotRow};
 pub use api::admin::info::{
     ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
 };

@@ -1,4 +1,5 @@
-//! The service `Diagnostics` of a master: the filter of its log. A master has no slow requests: it answers from memory.
+//! The service `Diagnostics` of a master: the filter of its log. A master has no slow requests, since it
+//! answers from memory, and no rows.
 
 use terrane_env::log_control;
 use terrane_env::net::peer_of;
@@ -31,6 +32,11 @@ impl v1::diagnostics_server::Diagnostics for DiagnosticsService {
     ) -> Result<Response<v1::SlowRequestsReply>, Status> {
         self.check(request.into_inner().hello.as_ref())?;
         Ok(Response::new(v1::SlowRequestsReply::default()))
+    }
+
+    async fn hot_rows(&self, request: Request<v1::HotRowsRequest>) -> Result<Response<v1::HotRowsReply>, Status> {
+        self.check(request.into_inner().hello.as_ref())?;
+        Ok(Response::new(v1::HotRowsReply::default()))
     }
 
     async fn log_filter(&self, request: Request<v1::LogFilterRequest>) -> Result<Response<v1::LogFilterReply>, Status> {

@@ -30,6 +30,7 @@ pub mod fuzzing;
 mod group;
 mod health;
 mod hosted;
+mod hot;
 mod identity;
 mod joining;
 mod leadership;

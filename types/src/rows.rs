@@ -133,6 +133,34 @@ impl Iterator for PackedRows {
     }
 }
 
+/// Iterates over the keys of a block of packed rows that was packed here; the cells are passed over unchecked. A malformed row
+/// ends the iteration.
+#[derive(Clone, Debug)]
+pub struct RowKeys<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> RowKeys<'a> {
+    /// Iterates over the keys of `block`.
+    #[must_use]
+    pub const fn new(block: &'a [u8]) -> Self {
+        Self { rest: block }
+    }
+}
+
+impl<'a> Iterator for RowKeys<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let header = self.rest.first_chunk::<ROW_HEADER_BYTES>()?;
+        let row_len = usize::from(u16::from_le_bytes([header[0], header[1]]));
+        let cells_len = u32::from_le_bytes([header[2], header[3], header[4], header[5]]) as usize;
+        let (row, rest) = self.rest[ROW_HEADER_BYTES..].split_at_checked(row_len)?;
+        self.rest = rest.get(cells_len..)?;
+        Some(row)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -153,6 +181,20 @@ mod tests {
         end_row(&mut in_place, start);
         assert_eq!(&in_place[6..], &whole[..]);
         assert_eq!(&whole[..6], [3, 0, 21, 0, 0, 0]);
+    }
+
+    #[test]
+    fn keys_are_walked_without_their_cells() {
+        let mut cells = Vec::new();
+        pack(&mut cells, CellRef::put(b"f", b"q", 5, b"v"));
+        let mut block = Vec::new();
+        for row in [&b"a"[..], b"bb", b"c"] {
+            pack_row(&mut block, row, &cells);
+        }
+        assert_eq!(RowKeys::new(&block).collect::<Vec<_>>(), [&b"a"[..], b"bb", b"c"]);
+        assert_eq!(RowKeys::new(&block).nth(1), Some(&b"bb"[..]));
+        assert_eq!(RowKeys::new(&block[..block.len() - 1]).count(), 2);
+        assert_eq!(RowKeys::new(&block[..3]).count(), 0);
     }
 
     #[test]

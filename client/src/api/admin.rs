@@ -17,6 +17,7 @@ use crate::wire::masters::Masters;
 
 pub(crate) mod diagnostics;
 pub(crate) mod fleet;
+pub(crate) mod hot;
 pub(crate) mod info;
 pub(crate) mod maintenance;
 pub(crate) mod past;

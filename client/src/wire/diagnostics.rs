@@ -1,4 +1,4 @@
-//! Questions to a single process: its slow requests, and the filter of its log.
+//! Questions to a single process: its slow requests, its hottest rows, and the filter of its log.
 
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
+use crate::api::admin::hot::{HotRegion, HotRow};
+use crate::api::admin::info::RegionLoad;
 use crate::api::admin::slow::{SlowRequest, SlowStage};
 use crate::wire::masters::Masters;
 
@@ -27,6 +29,23 @@ pub(crate) async fn slow_requests(
     let request = v1::SlowRequestsRequest { hello: masters.hello(), limit };
     let reply = answer(address, patience, client.slow_requests(request)).await?;
     Ok(reply.requests.into_iter().map(|slow| decode(address, slow)).collect())
+}
+
+/// The hottest rows of the regions that the region server at `address` leads, of a table or of all; at most so many of each.
+///
+/// # Errors
+/// What failed, as a sentence that names the process.
+pub(crate) async fn hot_rows(
+    masters: &Masters,
+    address: &str,
+    (table, rows_max): (Option<TableId>, u32),
+    patience: Duration,
+) -> Result<Vec<HotRegion>, String> {
+    let mut client = client(address)?;
+    let table = table.map_or(0, |table| table.0);
+    let request = v1::HotRowsRequest { hello: masters.hello(), table, rows_max };
+    let reply = answer(address, patience, client.hot_rows(request)).await?;
+    Ok(reply.regions.into_iter().map(|region| hot_region(address, region)).collect())
 }
 
 /// The filter of the log of the process at `address`, after `filter`, unless that is empty, has replaced it.
@@ -81,5 +100,23 @@ fn decode(address: &str, slow: v1::SlowRequest) -> SlowRequest {
         stages: slow.stages.into_iter().map(stage).collect(),
         failure: slow.failure,
         trace: slow.trace[..].try_into().ok().map(u128::from_be_bytes).and_then(TraceId::new),
+    }
+}
+
+fn hot_region(address: &str, region: v1::HotRegion) -> HotRegion {
+    let rows = |rows: Vec<v1::HotRow>| {
+        let row = |hot: v1::HotRow| HotRow { row: hot.row, share: hot.share.clamp(0.0, 1.0) };
+        rows.into_iter().map(row).collect()
+    };
+    HotRegion {
+        server: address.to_owned(),
+        region: RegionId(region.region),
+        table: TableId(region.table),
+        table_name: region.table_name,
+        load: RegionLoad { rows_read: region.rows_read, rows_written: region.rows_written, bytes: region.bytes },
+        reads: rows(region.reads),
+        writes: rows(region.writes),
+        split_at: Some(region.split_at).filter(|at| !at.is_empty()),
+        heavier_percent: region.heavier_percent,
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Counting costs a request two or three relaxed additions on counters of its own region. Rows are sampled only while the
 //! region is busy enough that a split by load may follow: one row per [`STRIDE`] units, behind a lock that a request tries
-//! and never waits for. A unit is one row, or one KiB of it: so the samples are weighted by what requests cost.
+//! and never waits for. A unit is one row, or one KiB of it: so the samples are weighted by what requests cost. Fewer rows are
+//! sampled all the time, to say which are hot ([`super::hot_sampler`]).
 //!
 //! The rates are read by the background task once per second ([`LoadMeter::turn`]), and by reports.
 
@@ -12,8 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Bytes that count as much as a row.
-const UNIT_BYTES: u64 = 1 << 10;
+use super::hot_rows::Access;
+use super::hot_sampler::{Counted, Hot, HotSampler};
+use super::sample::{Sample, UNIT_BYTES};
+
 /// Units between two sampled rows.
 const STRIDE: u64 = 16;
 /// The newest samples are kept.
@@ -41,13 +44,6 @@ impl Load {
     }
 }
 
-/// A row that was requested, and the units that it stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
-    pub row: Bytes,
-    pub units: u64,
-}
-
 /// Counts what is requested of one region.
 #[derive(Default)]
 pub struct LoadMeter {
@@ -59,6 +55,7 @@ pub struct LoadMeter {
     is_sampling: AtomicBool,
     samples: Mutex<VecDeque<Sample>>,
     rates: Mutex<Rates>,
+    hot: HotSampler,
 }
 
 /// What the counters were at the last turn, and the rates since.
@@ -71,20 +68,29 @@ struct Rates {
 }
 
 impl LoadMeter {
-    /// Counts rows that were read; `row` gives one of them, by its place.
-    pub fn read<'r>(&self, rows: u64, bytes: u64, row: impl Fn(usize) -> Option<&'r [u8]>) {
-        self.rows_read.fetch_add(rows, Ordering::Relaxed);
-        self.count(rows, bytes, row);
+    /// Counts rows that were read; `row` gives one of them, by its place. It is asked for ascending places, from the start more
+    /// than once.
+    pub fn read<'r>(&self, rows: u64, bytes: u64, row: impl FnMut(usize) -> Option<&'r [u8]>) {
+        let before = self.rows_read.fetch_add(rows, Ordering::Relaxed);
+        self.count(Counted { access: Access::Read, before, rows, bytes, is_exact: true }, row);
     }
 
-    /// Counts rows that are written.
-    pub fn written<'r>(&self, rows: u64, bytes: u64, row: impl Fn(usize) -> Option<&'r [u8]>) {
-        self.rows_written.fetch_add(rows, Ordering::Relaxed);
-        self.count(rows, bytes, row);
+    /// Counts rows that were read without being named, up to this one.
+    pub fn passed(&self, rows: u64, last: Option<&[u8]>) {
+        let before = self.rows_read.fetch_add(rows, Ordering::Relaxed);
+        self.count(Counted { access: Access::Read, before, rows, bytes: 0, is_exact: false }, |_| last);
     }
 
-    fn count<'r>(&self, rows: u64, bytes: u64, row: impl Fn(usize) -> Option<&'r [u8]>) {
+    /// Counts rows that are written; `row` as in [`LoadMeter::read`].
+    pub fn written<'r>(&self, rows: u64, bytes: u64, row: impl FnMut(usize) -> Option<&'r [u8]>) {
+        let before = self.rows_written.fetch_add(rows, Ordering::Relaxed);
+        self.count(Counted { access: Access::Write, before, rows, bytes, is_exact: true }, row);
+    }
+
+    fn count<'r>(&self, request: Counted, mut row: impl FnMut(usize) -> Option<&'r [u8]>) {
+        let Counted { rows, bytes, .. } = request;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.hot.count(request, &mut row);
         if !self.is_sampling.load(Ordering::Relaxed) {
             return;
         }
@@ -136,6 +142,9 @@ impl LoadMeter {
             rows_written: per_second(counted.rows_written, before.rows_written),
             bytes: per_second(counted.bytes, before.bytes),
         };
+        if last.units() == 0 {
+            self.hot.forget_if_cold(now_ns);
+        }
         let average = rates.average;
         rates.average = Load {
             rows_read: smooth(average.rows_read, last.rows_read),
@@ -150,6 +159,11 @@ impl LoadMeter {
         let Load { rows_read, rows_written, bytes } = self.rates.lock().average;
         let rounded = |thousandths: u64| thousandths.saturating_add(500) / 1_000;
         Load { rows_read: rounded(rows_read), rows_written: rounded(rows_written), bytes: rounded(bytes) }
+    }
+
+    /// Which rows are hot, and where the load is.
+    pub fn hot(&self, now_ns: u64) -> Hot {
+        self.hot.hot(now_ns)
     }
 
     /// Begins to sample rows, or stops and forgets the samples.

@@ -29,6 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, SnapshotTooOld, Step};
 use terrane_env::task::run_read;
+use terrane_types::rows::RowKeys;
 use terrane_types::{Error, Invalid, KeyRange};
 
 pub use self::block::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Block, Cursor, ScanRequest};
@@ -490,8 +491,20 @@ impl Filler {
     fn complete(mut self) -> Block {
         self.leave_source();
         self.place_cursor();
-        let last = (!self.last_row.is_empty()).then_some(&self.last_row[..]);
-        self.hosted.load.read(self.block.row_count, self.block.rows.len() as u64, |_| last);
+        let (rows, load) = (&self.block.rows, &self.hosted.load);
+        if rows.is_empty() {
+            load.passed(self.block.row_count, (!self.last_row.is_empty()).then_some(&self.last_row[..]));
+        } else {
+            let (mut keys, mut passed) = (RowKeys::new(rows), 0);
+            load.read(self.block.row_count, rows.len() as u64, |place| {
+                if place < passed {
+                    (keys, passed) = (RowKeys::new(rows), 0);
+                }
+                let key = keys.nth(place - passed);
+                passed = place + 1;
+                key
+            });
+        }
         self.block
     }
 

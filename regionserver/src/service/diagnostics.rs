@@ -1,4 +1,4 @@
-//! The service `Diagnostics`: the slow requests of this server, and the filter of its log.
+//! The service `Diagnostics`: the slow requests and the hottest rows of this server, and the filter of its log.
 
 use std::sync::Arc;
 
@@ -11,7 +11,9 @@ use terrane_types::{Invalid, TableId};
 use tonic::{Request, Response, Status};
 
 use crate::edge::Edge;
+use crate::hot::{HotRegion, hot_regions};
 use crate::metrics::Operation;
+use crate::region::hot_rows::HotRow;
 use crate::slow::{SlowRequest, Stages};
 
 /// The edge for people's questions.
@@ -31,6 +33,15 @@ impl v1::diagnostics_server::Diagnostics for DiagnosticsService {
         let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
         let requests = self.edge.slow.newest(limit).into_iter().map(|slow| self.encode(slow)).collect();
         Ok(Response::new(v1::SlowRequestsReply { requests, threshold_us: self.edge.slow.threshold_us() }))
+    }
+
+    async fn hot_rows(&self, request: Request<v1::HotRowsRequest>) -> Result<Response<v1::HotRowsReply>, Status> {
+        let v1::HotRowsRequest { hello, table, rows_max } = request.into_inner();
+        self.check(hello.as_ref())?;
+        let rows_max = if rows_max == 0 { usize::MAX } else { usize::try_from(rows_max).unwrap_or(usize::MAX) };
+        let table = Some(TableId(table)).filter(|table| table.0 != 0);
+        let regions = hot_regions(&self.edge, table).into_iter().map(|region| hot_region(region, rows_max)).collect();
+        Ok(Response::new(v1::HotRowsReply { regions }))
     }
 
     async fn log_filter(&self, request: Request<v1::LogFilterRequest>) -> Result<Response<v1::LogFilterReply>, Status> {
@@ -70,6 +81,27 @@ impl DiagnosticsService {
             failure: slow.failure.unwrap_or_default(),
             trace: slow.trace.map(|trace| Bytes::copy_from_slice(&trace.get().to_be_bytes())).unwrap_or_default(),
         }
+    }
+}
+
+fn hot_region(region: HotRegion, rows_max: usize) -> v1::HotRegion {
+    let HotRegion { state, load, hot, split } = region;
+    let rows = |rows: Vec<HotRow>| {
+        let row = |hot: HotRow| v1::HotRow { row: hot.row, share: hot.share };
+        rows.into_iter().take(rows_max).map(row).collect()
+    };
+    let (split_at, heavier) = split.unwrap_or_default();
+    v1::HotRegion {
+        region: state.descriptor.region.0,
+        table: state.descriptor.table.0,
+        table_name: state.schema.name.to_string(),
+        rows_read: load.rows_read,
+        rows_written: load.rows_written,
+        bytes: load.bytes,
+        reads: rows(hot.reads),
+        writes: rows(hot.writes),
+        split_at: split_at.into(),
+        heavier_percent: u32::try_from(heavier).unwrap_or(100),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What people watch a cluster with: metrics, dashboard, alert rules, slow requests.
+//! What people watch a cluster with: metrics, dashboard, alert rules, slow requests, hot rows.
 //!
 //! Prometheus and its `promtool` are used where the machine has them; otherwise the test says on standard error that it
 //! left this out.
@@ -11,6 +11,7 @@
 
 mod audit;
 mod deploy;
+mod hot;
 mod metrics;
 mod slow;
 

@@ -1,4 +1,4 @@
-//! Questions to single processes: slow requests of the region servers, and the filters of all logs.
+//! Questions to single processes: slow requests and hottest rows of the region servers, and the filters of all logs.
 //!
 //! Each process is called separately. One that does not answer is a failure among the results; the others answer all the
 //! same.
@@ -6,6 +6,7 @@
 use futures::future::join_all;
 
 use super::Admin;
+use super::hot::HotRegion;
 use super::slow::SlowRequest;
 use crate::error::Error;
 use crate::wire::diagnostics;
@@ -16,6 +17,16 @@ use crate::wire::diagnostics;
 pub struct SlowRequests {
     /// The newest first.
     pub requests: Vec<SlowRequest>,
+    /// Servers that did not answer, a sentence each.
+    pub failures: Vec<String>,
+}
+
+/// The hottest rows of all regions, or of one table's.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct HotRows {
+    /// The regions, the busiest first. A server names at most 256 of those that it leads.
+    pub regions: Vec<HotRegion>,
     /// Servers that did not answer, a sentence each.
     pub failures: Vec<String>,
 }
@@ -54,6 +65,45 @@ impl Admin {
         }
         all.requests.sort_by_key(|slow| std::cmp::Reverse(slow.at_ms));
         all.requests.truncate(limit);
+        Ok(all)
+    }
+
+    /// The rows that are read and written most, and where to split the regions that hold them: of one table, or of all. At most
+    /// `rows_max` rows of each region, for reads and writes each; servers know up to 32.
+    ///
+    /// ```no_run
+    /// # async fn run(admin: terrane_client::Admin) -> Result<(), terrane_client::Error> {
+    /// for region in admin.hot_rows(Some("actions"), 5).await?.regions {
+    ///     if let Some(at) = region.split_at {
+    ///         admin.split(region.region, Some(&at)).await?;
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for an unknown table; [`Error`] when no master lists the servers. Servers that do not answer are in
+    /// the result.
+    pub async fn hot_rows(&self, table: Option<&str>, rows_max: usize) -> Result<HotRows, Error> {
+        let table = match table {
+            Some(name) => Some(self.describe_table(name).await?.schema.table),
+            None => None,
+        };
+        let servers = self.servers().await?;
+        let live: Vec<_> = servers.iter().filter(|server| server.state == "live").collect();
+        let most = u32::try_from(rows_max).unwrap_or(u32::MAX);
+        let masters = &self.core.router.masters;
+        let calls =
+            live.iter().map(|server| diagnostics::hot_rows(masters, &server.address, (table, most), self.timeout));
+        let mut all = HotRows::default();
+        for answer in join_all(calls).await {
+            match answer {
+                Ok(regions) => all.regions.extend(regions),
+                Err(failure) => all.failures.push(failure),
+            }
+        }
+        let load = |region: &HotRegion| region.load.rows_read + region.load.rows_written + region.load.bytes / 1_024;
+        all.regions.sort_by_key(|region| (std::cmp::Reverse(load(region)), region.region));
         Ok(all)
     }
 

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use terrane_testscript::check_scripts;
 
 use super::*;
+use crate::region::sample::Sample;
 
 struct Script {
     watch: Watch,
