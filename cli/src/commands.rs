@@ -9,6 +9,7 @@ pub mod dev;
 mod diagnostics;
 pub mod export;
 pub mod fleet;
+mod hot;
 pub mod import;
 pub mod man;
 pub mod masters;

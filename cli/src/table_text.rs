@@ -119,6 +119,22 @@ impl TableText {
         Ok(key.parse_bound_line(&word.0).map_err(|invalid| self.bad_key("boundary", word, &invalid))?.into())
     }
 
+    /// The flags by which `admin split` reads this boundary back, for a shell: `--at user=7`, or its bytes.
+    pub fn boundary_flags(&self, at: &[u8]) -> String {
+        let reads_back = |line: &String| {
+            let word = line.parse::<TableWord>();
+            word.is_ok_and(|word| self.boundary(&word).is_ok_and(|read| read == at))
+        };
+        let escaped = escape(at);
+        let Some(key) = self.key() else { return format!("--at {}", shell_word(&escaped)) };
+        let leading = |count| KeyDeclaration::new(key.parts()[..count].to_vec()).ok();
+        let lines = (1..=key.parts().len()).filter_map(|count| leading(count)?.line(at).ok());
+        match lines.into_iter().find(reads_back) {
+            Some(line) => format!("--at {}", shell_word(&line)),
+            None => format!("--raw --at {}", shell_word(&escaped)),
+        }
+    }
+
     /// The ranges that the flags select.
     pub fn ranges(&self, flags: &RangeFlags) -> Result<Ranges, Failure> {
         let Some(key) = self.key() else {
@@ -228,6 +244,16 @@ fn usage(invalid: Invalid) -> Failure {
     Failure::usage(invalid.to_string())
 }
 
+/// Text as one word of a shell's line.
+fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.,:=/@%+".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
 fn bytes(word: &TableWord) -> Result<Bytes, Failure> {
     unescape(&word.0).map(Bytes::from).map_err(usage)
 }
@@ -318,6 +344,29 @@ mod tests {
         let failure = table.row(&word("user=x,time=1,action=1")).expect_err("not a number");
         assert_eq!(failure.exit, crate::failure::Exit::Usage);
         assert!(failure.to_string().contains("part user (u64)"), "{failure}");
+    }
+
+    #[test]
+    fn the_flags_of_a_boundary_are_read_back_as_its_bytes() {
+        let eight = |user: u64| user.to_be_bytes().to_vec();
+        let named = KeyDeclaration::parse("name:text").expect("a key").encode(&["Ada, L."]).expect("a name");
+        for (key, at, flags) in [
+            (None, b"row-5".to_vec(), "--at row-5"),
+            (None, b"it's \x00".to_vec(), r"--at 'it'\''s \x00'"),
+            (Some("user:u64, time:u64"), eight(7), "--at user=7"),
+            (Some("user:u64, time:u64"), [eight(7), eight(9)].concat(), "--at user=7,time=9"),
+            // Half a part.
+            (Some("user:u64, time:u64"), vec![0, 1], r"--raw --at '\x00\x01'"),
+            (Some("bucket4, user:u64"), vec![2], r"--raw --at '\x02'"),
+            (Some("name:text, time:u64"), named.into_bytes().to_vec(), r"--at 'name='\''Ada, L.'\'''"),
+        ] {
+            assert_eq!(text(key, false).boundary_flags(&at), flags);
+            let (raw, line) = flags.strip_prefix("--raw ").map_or((false, flags), |line| (true, line));
+            let line = line.strip_prefix("--at ").expect("the flag");
+            let quoted = line.strip_prefix('\'').and_then(|line| line.strip_suffix('\''));
+            let line = quoted.map_or_else(|| line.to_owned(), |line| line.replace(r"'\''", "'"));
+            assert_eq!(text(key, raw).boundary(&word(&line)).expect("a boundary")[..], at[..], "{line}");
+        }
     }
 
     #[test]

@@ -32,6 +32,55 @@ fn json(console: &str, path: &str) -> Value {
     serde_json::from_str(object).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
 }
 
+/// The words of a command that the console advises, which quotes no word here.
+fn words(command: &str) -> Vec<&str> {
+    command.strip_prefix("terrane ").expect("a command of ours").split(' ').collect()
+}
+
+/// Carries the advice out: each daughter then has a part of the load.
+fn halve_as_advised(dev: &Dev, console: &str, command: &str, lines: &str) {
+    let at = command.split_once(" --at user=").expect("the advice names a key by its parts").1;
+    let user: u64 = at.split(',').next().and_then(|user| user.parse().ok()).expect("a user");
+    assert!((1_200..1_800).contains(&user), "{command}");
+    dev.client.succeed(&words(command));
+    eventually(HOT_WITHIN, "both daughters are written", || {
+        let written = dev.client.run_with_input(&["import", "actions", "-", "--format", "csv"], lines);
+        assert!(written.status.success(), "{}", harness::errors_of(&written));
+        let regions = json(console, "/api/v1/regions?table=actions");
+        let rates = regions["regions"].as_array().expect("a list").iter().map(|region| &region["load"]);
+        let rates: Vec<f64> = rates.map(|load| load["writes_per_second"].as_f64().expect("a rate")).collect();
+        // The first and the last have none.
+        let &[_, one, other, _] = &rates[..] else { return Err(format!("not four regions: {regions}")) };
+        if one.min(other) * 5.0 > one + other { Ok(()) } else { Err(format!("{rates:?}")) }
+    });
+}
+
+/// One row is written much: it is named by its key parts, with advice for the application and none to split.
+fn name_a_hot_key(dev: &Dev, console: &str) {
+    dev.client.succeed(&["table", "create", "profiles", "--family", "d", "--key", "user:u64"]);
+    let lines = format!("user,d:name\n{}", "7,Ada\n".repeat(20_000));
+    let spot = eventually(HOT_WITHIN, "the hot row is named", || {
+        let written = dev.client.run_with_input(&["import", "profiles", "-", "--format", "csv"], &lines);
+        assert!(written.status.success(), "{}", harness::errors_of(&written));
+        let heat = json(console, "/api/v1/tables/profiles/heat?measure=writes&span=3600000");
+        let spots = heat["hottest"].as_array().expect("a list").clone();
+        let named = spots.into_iter().find(|spot| spot["end"].is_null() && spot["advice"].is_object());
+        named.ok_or_else(|| heat.to_string())
+    });
+    assert_eq!((&spot["start"]["text"], &spot["advice"]["kind"]), (&"user=7".into(), &"spread_key".into()), "{spot}");
+    assert!(spot["advice"]["command"].is_null(), "{spot}");
+    let hot = dev.client.json_lines(&["admin", "hot", "profiles"]);
+    let row = hot.iter().find(|line| line["kind"] == "row").expect("a hot row");
+    assert_eq!((&row["access"], &row["key"]["user"]), (&"write".into(), &7.into()), "{row}");
+    assert!(row["share"].as_f64().is_some_and(|share| share > 0.9), "{row}");
+    assert!(hot.iter().all(|line| line["kind"] != "split"), "{hot:?}");
+    let text = dev.client.succeed(&["admin", "hot", "profiles"]);
+    assert!(text.starts_with("SHARE") && text.contains("user=7"), "{text}");
+    dev.client.succeed(&["table", "create", "quiet", "--family", "d"]);
+    let quiet = dev.client.succeed(&["admin", "hot", "quiet"]);
+    assert!(quiet.contains("no row stands out"), "{quiet}");
+}
+
 #[test]
 fn a_hot_range_is_shown_with_advice_and_rows_are_paged() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -73,6 +122,9 @@ fn a_hot_range_is_shown_with_advice_and_rows_are_paged() {
     assert_eq!((&hot["start"]["text"], &hot["end"]["text"]), (&"user=1000".into(), &"user=2000".into()), "{hot}");
     assert_eq!(hot["advice"]["kind"], "split", "{hot}");
     assert!(hot["share"].as_f64().is_some_and(|share| share > 0.9), "{hot}");
+
+    halve_as_advised(&dev, console, hot["advice"]["command"].as_str().expect("a command"), &lines);
+    name_a_hot_key(&dev, console);
 
     let first = json(console, "/api/v1/tables/actions/rows?limit=2&prefix=user%3D1005");
     assert_eq!(first["rows"][0]["parts"], serde_json::json!(["1005", "19005"]));

@@ -221,6 +221,16 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+    /// List the rows of a table that are read and written most, and where to split the regions that hold them.
+    Hot {
+        /// The table's name, or `namespace:name`.
+        table: TableName,
+        /// The most rows to list, the hottest first.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        limit: usize,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Show what masters and servers log, or change it until they end.
     Log {
         /// A filter as in TERRANE_LOG, such as `info` or `warn,terrane_raft=debug` (default: only show).

@@ -72,6 +72,8 @@ fn every_line_of_the_grammar_is_read() {
         "admin set-masters a:1,b:2,c:3 --yes",
         "master --data d --join a:1,b:2",
         "admin check",
+        "admin hot t",
+        "admin hot n:t --limit 5 --json",
         "admin split 7 --at k",
         "admin merge 7 8",
         "admin move 7 --to 3",

@@ -7,7 +7,7 @@ use terrane_client::{Client, GroupInfo, Maintained, RegionDescriptor, RegionId, 
 use terrane_types::escape;
 use tokio::time::Instant;
 
-use super::{connect, diagnostics, fleet, masters, recover_group};
+use super::{connect, diagnostics, fleet, hot, masters, recover_group};
 use crate::args::client::{Admin, Raw};
 use crate::args::values::TableWord;
 use crate::failure::{During, Failure};
@@ -68,6 +68,7 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
         Admin::RecoverGroup { group, yes, connection } => recover_group::run(group, yes, &connection).await,
         Admin::Check { connection } => fleet::check(&connection).await,
         Admin::Slow { limit, connection } => diagnostics::slow(limit, &connection).await,
+        Admin::Hot { table, limit, connection } => hot::run(&table.to_string(), limit, &connection).await,
         Admin::Log { filter, server, connection } => {
             diagnostics::log(filter.as_deref(), server.as_deref(), &connection).await
         }

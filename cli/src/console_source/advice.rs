@@ -4,8 +4,8 @@
 //! - if the hottest range moves along the keys, or is always the last one, new rows are neighbours: splitting does not help,
 //!   because the next rows go to one region again. Rows are spread by a bucket first in the key; a first part of text, whose
 //!   values grow at their end, can be stored in reverse instead;
-//! - if it stays where it is and its region can be split, split it;
-//! - otherwise one row, or rows that belong together, are hot: only the application can spread them.
+//! - if it stays where it is and its region can be split, split it, at the key where the sampled load is halved if that is known;
+//! - if one row has most of the load, only the application can spread it. The row is named by itself ([`advise_row`]).
 
 use terrane_console::source::{Advice, AdviceKind, Measure};
 use terrane_types::KeyDeclaration;
@@ -16,12 +16,21 @@ const SHARE_MIN: f64 = 0.25;
 /// A range with less load needs nothing, whatever its share: rows, or bytes, per second.
 const ROWS_MIN: f64 = 100.0;
 const BYTES_MIN: f64 = 1_048_576.0;
+/// A single row with less of the table's load needs nothing.
+const ROW_SHARE_MIN: f64 = 0.1;
 /// The hottest range moves if it was at so many places, one after another.
 const PLACES_MIN: usize = 3;
 
 /// The load of a range in each column of a map.
 pub(super) struct RangeLoad<'a> {
     pub counts: &'a [u64],
+}
+
+/// Where a region's load is halved.
+pub(super) struct SplitAt {
+    /// The flags of `admin split` that name it.
+    pub flags: String,
+    pub heavier_percent: u32,
 }
 
 /// A hot range in its table.
@@ -39,6 +48,10 @@ pub(super) struct Situation<'a> {
     pub region: Option<u64>,
     /// Whether the server says that its region can be split.
     pub splittable: bool,
+    /// Where its load is halved, if its leader knows.
+    pub split: Option<SplitAt>,
+    /// Whether its leader knows that one row has too much of the load for any split.
+    pub is_one_row: bool,
 }
 
 /// What to do; `None`: nothing.
@@ -52,27 +65,40 @@ pub(super) fn advise(of: &Situation<'_>) -> Option<Advice> {
     if of.measure != Measure::Reads && (moves(of.ranges) || (is_last && grows_at_the_end(of.key))) {
         return Some(spread(of, percent));
     }
-    let region = of.region?;
-    if of.splittable {
-        return Some(Advice {
-            kind: AdviceKind::Split,
-            text: format!(
-                "{percent} % of the load of {} is in this range, and it stays there. Split region {region}, so that two servers \
-                 share it; without a key the split is near the middle of its bytes.",
-                of.table
+    let region = of.region.filter(|_| of.splittable && !of.is_one_row)?;
+    let what = format!("{percent} % of the load of {} is in this range, and it stays there.", of.table);
+    let (text, command) = match &of.split {
+        Some(split) => (
+            format!(
+                "{what} Split region {region} where its load is halved, so that two servers share it; the heavier side keeps {} %.",
+                split.heavier_percent
             ),
-            command: Some(format!("terrane admin split {region}")),
-        });
-    }
-    Some(Advice {
-        kind: AdviceKind::SpreadKey,
-        text: format!(
-            "{percent} % of the load of {} is on so few rows of this range that a split does not spread it; `terrane status` names \
-             the row if it is one. Cache it in the application, or write it under several keys.",
-            of.table
+            format!("terrane admin split {region} {}", split.flags),
         ),
-        command: None,
-    })
+        None => (
+            format!(
+                "{what} Split region {region}, so that two servers share it; without a key the split is near the middle of its \
+                 bytes."
+            ),
+            format!("terrane admin split {region}"),
+        ),
+    };
+    Some(Advice { kind: AdviceKind::Split, text, command: Some(command) })
+}
+
+/// What to do about a single row with this share of the table's load; `None`: nothing.
+pub(super) fn advise_row(table: &str, row: &str, is_write: bool, share: f64, per_second: f64) -> Option<Advice> {
+    if share <= ROW_SHARE_MIN || per_second < ROWS_MIN {
+        return None;
+    }
+    let percent = (share * 100.0).round();
+    let (what, next) = match is_write {
+        true => ("writes", "Write it less often, or under several keys that are read together."),
+        false => ("reads", "Cache it in the application."),
+    };
+    let text =
+        format!("{percent} % of the {what} of {table} are of the row {row}, and no split spreads one row. {next}");
+    Some(Advice { kind: AdviceKind::SpreadKey, text, command: None })
 }
 
 /// Whether the hottest range goes through at least a few places in one direction.
@@ -158,6 +184,8 @@ mod tests {
             per_second: 5_000.0,
             region: Some(7),
             splittable: true,
+            split: None,
+            is_one_row: false,
         };
         change(&mut situation);
         advise(&situation).map(|advice| advice.kind)
@@ -174,8 +202,40 @@ mod tests {
     }
 
     #[test]
+    fn a_range_whose_load_no_split_spreads_is_not_split() {
+        assert_eq!(advice(STAYS, 1, None, |of| of.splittable = false), None);
+        assert_eq!(advice(STAYS, 1, None, |of| of.is_one_row = true), None);
+    }
+
+    #[test]
+    fn the_command_names_the_key_where_the_load_is_halved() {
+        let ranges = [RangeLoad { counts: &[90] }];
+        let situation = Situation {
+            table: "t",
+            measure: Measure::Writes,
+            key: None,
+            ranges: &ranges,
+            at: 0,
+            share: 0.9,
+            per_second: 5_000.0,
+            region: Some(7),
+            splittable: true,
+            split: Some(SplitAt { flags: "--at user=5".to_owned(), heavier_percent: 52 }),
+            is_one_row: false,
+        };
+        let advice = advise(&situation).unwrap();
+        assert_eq!(advice.command.as_deref(), Some("terrane admin split 7 --at user=5"));
+        assert!(advice.text.contains("52 %"), "{}", advice.text);
+    }
+
+    #[test]
     fn one_hot_row_is_for_the_application() {
-        assert_eq!(advice(STAYS, 1, None, |of| of.splittable = false), Some(AdviceKind::SpreadKey));
+        let advice = advise_row("t", "user=7", true, 0.5, 200.0).unwrap();
+        assert_eq!((advice.kind, advice.command), (AdviceKind::SpreadKey, None));
+        assert!(advice.text.starts_with("50 % of the writes of t are of the row user=7"), "{}", advice.text);
+        assert!(advise_row("t", "user=7", false, 0.5, 200.0).unwrap().text.contains("Cache it"));
+        assert_eq!(advise_row("t", "user=7", false, 0.1, 200.0), None);
+        assert_eq!(advise_row("t", "user=7", false, 0.5, 99.0), None);
     }
 
     #[test]

@@ -1,16 +1,30 @@
-//! The heat map of a table, from the load history of the leading master.
+//! The heat map of a table, from the load history of the leading master, and its hottest keys, which the leaders of its regions
+//! sample.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use terrane_client::{Client, KeyRange, LoadMeasure, LoadQuery, RegionInfo, TableLoad};
+use terrane_client::{
+    Client, HotRegion, HotRow, KeyRange, LoadMeasure, LoadQuery, RegionInfo, RegionLoad, TableLoad, TableSchema,
+};
 use terrane_console::source::{Failure, Heat, HeatQuery, HeatRow, Hotspot, LoadMinute, Measure, Region};
 
-use super::advice::{self, RangeLoad, Situation};
+use super::advice::{self, RangeLoad, Situation, SplitAt};
 use super::refusal::refused;
 use super::{keys, lookup};
+use crate::hot_keys::{self, HotKey};
+use crate::table_text::TableText;
 
-/// Hot ranges that a map names.
+/// Hot ranges and keys that a map names.
 const HOTTEST_MAX: usize = 10;
+/// A single key with less of the table's load is not named.
+const KEY_SHARE_MIN: f64 = 0.05;
+/// A row with so much of its region's load is the reason why no split spreads it.
+const ONE_ROW_SHARE_MIN: f64 = 0.4;
+/// What servers sampled is of about the last minute.
+const SAMPLED_WITHIN_MS: u64 = 60_000;
+/// How long a map waits for it.
+const SAMPLES_PATIENCE: Duration = Duration::from_secs(2);
 /// The history on the page of a region.
 const HISTORY: Duration = Duration::from_secs(6 * 3_600);
 
@@ -32,7 +46,7 @@ pub(super) async fn map(client: &Client, query: HeatQuery) -> Result<Heat, Failu
         measure: measure(query.measure),
         from_ms,
         to_ms,
-        range,
+        range: range.clone(),
         columns_max: u32::try_from(query.columns_max).unwrap_or(u32::MAX),
         rows_max: u32::try_from(query.rows_max).unwrap_or(u32::MAX),
     };
@@ -44,8 +58,19 @@ pub(super) async fn map(client: &Client, query: HeatQuery) -> Result<Heat, Failu
         region: row.region.map(|region| region.0),
     });
     let rows: Vec<HeatRow> = rows.collect();
+    // Servers know what is hot now. A map of the past has no single keys.
+    let is_now = to_ms.saturating_add(SAMPLED_WITHIN_MS) >= terrane_env::time::wall_ms();
+    let sampled = if is_now { sampled(client, &query.table).await } else { Vec::new() };
+    let map = Map {
+        table: &query.table,
+        measure: query.measure,
+        schema: &described.schema,
+        load: &load,
+        rows: &rows,
+        regions: &regions,
+    };
     Ok(Heat {
-        hottest: hottest(&query.table, query.measure, key, &load, &rows, &regions),
+        hottest: map.hottest(&sampled, &range),
         table: query.table,
         measure: query.measure,
         from_ms: load.from_ms,
@@ -57,6 +82,15 @@ pub(super) async fn map(client: &Client, query: HeatQuery) -> Result<Heat, Failu
     })
 }
 
+/// What servers sampled. Without it a map names only ranges: the absence of a server must not hide the rest.
+async fn sampled(client: &Client, table: &str) -> Vec<HotRegion> {
+    let admin = client.admin().with_timeout(SAMPLES_PATIENCE);
+    match tokio::time::timeout(SAMPLES_PATIENCE, admin.hot_rows(Some(table), HOTTEST_MAX)).await {
+        Ok(Ok(found)) => found.regions,
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
+}
+
 fn measure(measure: Measure) -> LoadMeasure {
     match measure {
         Measure::Reads => LoadMeasure::Reads,
@@ -65,51 +99,110 @@ fn measure(measure: Measure) -> LoadMeasure {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "shares and rates for people")]
-fn hottest(
-    table: &str,
+/// A heat map before it is shown.
+struct Map<'a> {
+    table: &'a str,
     measure: Measure,
-    key: Option<&terrane_types::KeyDeclaration>,
-    load: &TableLoad,
-    rows: &[HeatRow],
-    regions: &[RegionInfo],
-) -> Vec<Hotspot> {
-    let total: u64 = load.rows.iter().flat_map(|row| &row.counts).sum();
-    // What was watched of the map.
-    let from = load.from_ms.max(load.known_from_ms.unwrap_or(load.from_ms));
-    let to = (load.from_ms + u64::from(load.columns) * load.step_ms).min(load.now_ms);
-    let seconds = (to.saturating_sub(from) as f64 / 1_000.0).max(1.0);
-    let ranges: Vec<RangeLoad<'_>> = load.rows.iter().map(|row| RangeLoad { counts: &row.counts }).collect();
-    let mut hot: Vec<(usize, u64)> = ranges.iter().map(|range| range.counts.iter().sum()).enumerate().collect();
-    hot.retain(|(_, count)| *count > 0);
-    hot.sort_by_key(|(at, count)| (std::cmp::Reverse(*count), *at));
-    hot.truncate(HOTTEST_MAX);
-    let spot = |(at, count): (usize, u64)| {
-        let (share, per_second) = (count as f64 / total.max(1) as f64, count as f64 / seconds);
-        let region = rows[at].region;
-        let state =
-            regions.iter().find(|known| Some(known.descriptor.region.0) == region).map(|known| known.state.as_str());
-        let situation = Situation {
-            table,
-            measure,
-            key,
-            ranges: &ranges,
-            at,
-            share,
-            per_second,
-            region,
-            splittable: state == Some("open"),
+    schema: &'a TableSchema,
+    load: &'a TableLoad,
+    rows: &'a [HeatRow],
+    regions: &'a [RegionInfo],
+}
+
+impl Map<'_> {
+    /// The hottest ranges of the map and single keys of `range`, by their load per second.
+    fn hottest(&self, sampled: &[HotRegion], range: &KeyRange) -> Vec<Hotspot> {
+        let mut hottest = self.ranges(sampled);
+        hottest.extend(self.keys(sampled, range));
+        hottest.sort_by(|one, other| other.per_second.total_cmp(&one.per_second));
+        hottest.truncate(HOTTEST_MAX);
+        hottest
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "shares and rates for people")]
+    fn ranges(&self, sampled: &[HotRegion]) -> Vec<Hotspot> {
+        let load = self.load;
+        let total: u64 = load.rows.iter().flat_map(|row| &row.counts).sum();
+        // What was watched of the map.
+        let from = load.from_ms.max(load.known_from_ms.unwrap_or(load.from_ms));
+        let to = (load.from_ms + u64::from(load.columns) * load.step_ms).min(load.now_ms);
+        let seconds = (to.saturating_sub(from) as f64 / 1_000.0).max(1.0);
+        let ranges: Vec<RangeLoad<'_>> = load.rows.iter().map(|row| RangeLoad { counts: &row.counts }).collect();
+        let mut hot: Vec<(usize, u64)> = ranges.iter().map(|range| range.counts.iter().sum()).enumerate().collect();
+        hot.retain(|(_, count)| *count > 0);
+        hot.sort_by_key(|(at, count)| (std::cmp::Reverse(*count), *at));
+        hot.truncate(HOTTEST_MAX);
+        let spot = |(at, count): (usize, u64)| {
+            let (share, per_second) = (count as f64 / total.max(1) as f64, count as f64 / seconds);
+            let region = self.rows[at].region;
+            let known = self.regions.iter().find(|known| Some(known.descriptor.region.0) == region);
+            let sampled = sampled.iter().find(|sampled| Some(sampled.region.0) == region);
+            let situation = Situation {
+                table: self.table,
+                measure: self.measure,
+                key: self.schema.key.as_ref(),
+                ranges: &ranges,
+                at,
+                share,
+                per_second,
+                region,
+                splittable: known.is_some_and(|known| known.state == "open"),
+                split: sampled.and_then(|sampled| self.split_at(sampled)),
+                is_one_row: sampled.is_some_and(|sampled| self.is_one_row(sampled)),
+            };
+            Hotspot {
+                start: self.rows[at].start.clone(),
+                end: Some(self.rows[at].end.clone()),
+                region,
+                share,
+                per_second,
+                advice: advice::advise(&situation),
+            }
         };
-        Hotspot {
-            start: rows[at].start.clone(),
-            end: Some(rows[at].end.clone()),
-            region,
-            share,
-            per_second,
-            advice: advice::advise(&situation),
-        }
-    };
-    hot.into_iter().map(spot).collect()
+        hot.into_iter().map(spot).collect()
+    }
+
+    fn split_at(&self, sampled: &HotRegion) -> Option<SplitAt> {
+        let text = TableText::new(Arc::new(self.schema.clone()), false);
+        let flags = text.boundary_flags(sampled.split_at.as_ref()?);
+        Some(SplitAt { flags, heavier_percent: sampled.heavier_percent })
+    }
+
+    /// Whether no split is known to spread the region's load because of one row.
+    fn is_one_row(&self, sampled: &HotRegion) -> bool {
+        let is_hot = |rows: &[HotRow]| rows.first().is_some_and(|hot| hot.share >= ONE_ROW_SHARE_MIN);
+        let is_one_row = match self.measure {
+            Measure::Reads => is_hot(&sampled.reads),
+            Measure::Writes => is_hot(&sampled.writes),
+            Measure::Bytes => is_hot(&sampled.reads) || is_hot(&sampled.writes),
+        };
+        is_one_row && sampled.split_at.is_none()
+    }
+
+    /// Single keys with a considerable share of the table's load. Bytes are not counted by key.
+    fn keys(&self, sampled: &[HotRegion], range: &KeyRange) -> Vec<Hotspot> {
+        let is_write = match self.measure {
+            Measure::Reads => false,
+            Measure::Writes => true,
+            Measure::Bytes => return Vec::new(),
+        };
+        let loads: Vec<RegionLoad> = self.regions.iter().map(|region| region.load).collect();
+        let found = hot_keys::of_table(sampled, &loads).into_iter();
+        let found = found
+            .filter(|hot| hot.is_write == is_write && hot.table_share >= KEY_SHARE_MIN && range.contains(&hot.row));
+        let spot = |hot: HotKey| {
+            let start = keys::shown(self.schema.key.as_ref(), &hot.row);
+            Hotspot {
+                advice: advice::advise_row(self.table, &start.text, is_write, hot.table_share, hot.per_second),
+                start,
+                end: None,
+                region: Some(hot.region.0),
+                share: hot.table_share,
+                per_second: hot.per_second,
+            }
+        };
+        found.map(spot).collect()
+    }
 }
 
 /// The load of a region's keys per minute.
