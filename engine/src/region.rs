@@ -276,7 +276,9 @@ impl Region {
         self.state.read().stores.values().map(|store| store.active.bytes()).sum()
     }
 
-    pub(crate) fn file_bytes(&self) -> u64 {
+    /// Its part of every file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
         self.state.read().file_bytes()
     }
 

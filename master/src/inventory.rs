@@ -105,6 +105,10 @@ pub struct ServerLoad {
     pub log_held_by: String,
     /// Bytes in its memtables.
     pub memtable_bytes: u64,
+    /// Bytes of its store files; `None`: its build does not say.
+    pub store_bytes: Option<u64>,
+    /// Free bytes of the disk of its data directory; `None`: not known.
+    pub disk_free_bytes: Option<u64>,
     /// Its other health issues.
     pub issues: Vec<String>,
     /// Files on its disk that nothing names, if there are any.

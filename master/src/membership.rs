@@ -393,6 +393,8 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             log_limit: request.log_limit,
             log_held_by: request.log_held_by,
             memtable_bytes: request.memtable_bytes,
+            store_bytes: request.store_bytes,
+            disk_free_bytes: request.disk_free_bytes,
             issues: request.troubles,
             orphans: request.orphans,
             resources: request.resources,

@@ -309,6 +309,8 @@ fn server_info(
         log_held_by: load.log_held_by,
         troubles: load.issues,
         memtable_bytes: load.memtable_bytes,
+        store_bytes: load.store_bytes,
+        disk_free_bytes: load.disk_free_bytes,
         resources: load.resources,
         zone: known.zone.clone(),
         drain: drain_state(catalog, server).to_owned(),

@@ -42,6 +42,7 @@ use self::merge_runs::RunMerges;
 use self::tick::TICK_INTERVAL;
 use crate::addresses::Addresses;
 use crate::admission::Admission;
+use crate::disk_free::DiskFree;
 use crate::health::{HealthIssues, compaction_topic, flush_topic};
 use crate::metrics::Metrics;
 use crate::proposal::GroupHost;
@@ -65,6 +66,7 @@ pub struct Background {
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
     pub health: Arc<HealthIssues>,
+    pub disk_free: Arc<DiskFree>,
     pub memtable_budget: u64,
     pub engine: Arc<Engine>,
     pub data_dir: PathBuf,

@@ -20,6 +20,7 @@ mod check;
 mod config;
 mod consistency;
 mod description;
+mod disk_free;
 pub mod edge;
 mod error_mapping;
 mod evaluate;

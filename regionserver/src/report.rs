@@ -22,6 +22,7 @@ use tonic::transport::Channel;
 
 use crate::addresses::Addresses;
 use crate::admission::{Admission, BYTES_MAX, operations_max};
+use crate::disk_free::DiskFree;
 use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::joining::Joining;
@@ -117,6 +118,7 @@ pub struct Reporter {
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
     pub health: Arc<HealthIssues>,
+    pub disk_free: Arc<DiskFree>,
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
     pub leadership: Arc<NewestLeadership>,
@@ -283,6 +285,8 @@ impl Reporter {
             clock_ms: self.host.wall_ms(),
             resources: resources.into_iter().map(resource_usage).collect(),
             orphans: self.orphans.report(),
+            store_bytes: Some(self.engine.regions().iter().map(|region| region.file_bytes()).sum()),
+            disk_free_bytes: self.disk_free.get(),
         }
     }
 

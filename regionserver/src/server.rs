@@ -38,6 +38,7 @@ use crate::background::Background;
 use crate::background::flush_policy::FLUSHES_MAX;
 use crate::config::ServerConfig;
 use crate::description::Description;
+use crate::disk_free::DiskFree;
 use crate::edge::Edge;
 use crate::evaluate::prefetch::Prefetch;
 use crate::group::machine::GroupMachine;
@@ -173,6 +174,7 @@ impl RegionServer {
             addresses,
             admission: Admission::new(config.memtable_budget),
             health: Arc::new(HealthIssues::default()),
+            disk_free: Arc::default(),
             page_seal: Arc::new(PageSeal::default()),
             budgets: Arc::new(Budgets::default()),
             intake: Intake::new(config.intake),
@@ -357,6 +359,7 @@ struct Parts {
     mending: Arc<Mending>,
     metrics: Arc<Metrics>,
     health: Arc<HealthIssues>,
+    disk_free: Arc<DiskFree>,
     page_seal: Arc<PageSeal>,
     /// Every limited resource of this server.
     budgets: Arc<Budgets>,
@@ -462,6 +465,7 @@ impl Parts {
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
             health: self.health.clone(),
+            disk_free: self.disk_free.clone(),
             memtable_budget: config.memtable_budget,
             engine: engine.clone(),
             data_dir: config.data_dir.clone(),
@@ -492,6 +496,7 @@ impl Parts {
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
             health: self.health.clone(),
+            disk_free: self.disk_free.clone(),
             budgets: self.budgets.clone(),
             engine: engine.clone(),
             leadership: self.leadership.clone(),

@@ -183,6 +183,11 @@ pub(super) struct ServerLine<'a> {
     drain: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced_in_seconds: Option<u64>,
+    memtable_bytes: u64,
+    log_bytes: u64,
+    /// `null`: its build does not say.
+    store_bytes: Option<u64>,
+    disk_free_bytes: Option<u64>,
 }
 
 /// The state of a server with its drain, and when its replicas are replaced.
@@ -195,6 +200,10 @@ fn state_text(server: &ServerInfo) -> String {
         Some(left) => format!(", replaced in {} min {} s", left / 60, left % 60),
     };
     format!("{}{drain}{replaced}", server.state)
+}
+
+fn known_bytes(bytes: Option<u64>) -> String {
+    bytes.map_or_else(|| "?".to_owned(), bytes_rounded)
 }
 
 pub fn print_servers(output: &mut Output, servers: &[ServerInfo]) -> Result<(), Failure> {
@@ -212,9 +221,23 @@ pub fn print_servers(output: &mut Output, servers: &[ServerInfo]) -> Result<(), 
             server.engine.clone(),
             bytes_rounded(server.memtable_bytes),
             bytes_rounded(server.log_bytes),
+            known_bytes(server.store_bytes),
+            known_bytes(server.disk_free_bytes),
         ]
     });
-    let heading = ["server", "address", "state", "leaders", "replicas", "regions", "engine", "memtables", "log"];
+    let heading = [
+        "server",
+        "address",
+        "state",
+        "leaders",
+        "replicas",
+        "regions",
+        "engine",
+        "memtables",
+        "log",
+        "files",
+        "disk free",
+    ];
     output.table(&heading, rows.collect())
 }
 
@@ -229,6 +252,10 @@ pub(super) fn server_line(server: &ServerInfo) -> ServerLine<'_> {
         zone: &server.zone,
         drain: &server.drain,
         replaced_in_seconds: server.replaced_in.map(|left| left.as_secs()),
+        memtable_bytes: server.memtable_bytes,
+        log_bytes: server.log_bytes,
+        store_bytes: server.store_bytes,
+        disk_free_bytes: server.disk_free_bytes,
     }
 }
 
@@ -412,6 +439,8 @@ mod tests {
             log_limit: 0,
             log_held_by: String::new(),
             memtable_bytes: 0,
+            store_bytes: Some(5),
+            disk_free_bytes: None,
             since_report: Duration::ZERO,
             zone: String::new(),
             drain: String::new(),
@@ -421,8 +450,10 @@ mod tests {
             versions: None,
         };
         let line = serde_json::to_string(&server_line(&info)).expect("JSON");
-        let expected =
-            r#"{"server":1,"address":"127.0.0.1:7700","state":"live","leaders":4,"replicas":12,"regions":9}"#;
+        let expected = concat!(
+            r#"{"server":1,"address":"127.0.0.1:7700","state":"live","leaders":4,"replicas":12,"regions":9,"#,
+            r#""memtable_bytes":0,"log_bytes":0,"store_bytes":5,"disk_free_bytes":null}"#
+        );
         assert_eq!(line, expected);
     }
 }

@@ -235,6 +235,8 @@ mod tests {
             log_limit: 10,
             log_held_by: "server 3".to_owned(),
             memtable_bytes: 0,
+            store_bytes: Some(5),
+            disk_free_bytes: None,
             since_report: Duration::from_secs(7),
             zone: String::new(),
             drain: String::new(),

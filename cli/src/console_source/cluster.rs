@@ -72,8 +72,8 @@ fn server(known: &terrane_client::ServerInfo, regions: &[RegionInfo]) -> Server 
         leaders: u64::from(known.leaders),
         replicas: u64::from(known.replicas),
         regions: u64::from(known.regions),
-        bytes: None,
-        disk_free_bytes: None,
+        bytes: known.store_bytes.map(|files| files + known.log_bytes),
+        disk_free_bytes: known.disk_free_bytes,
         load: sum(regions.iter().filter(|region| region.leader == known.address)),
     }
 }

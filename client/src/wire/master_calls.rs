@@ -315,6 +315,8 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
         log_limit: info.log_limit,
         log_held_by: info.log_held_by,
         memtable_bytes: info.memtable_bytes,
+        store_bytes: info.store_bytes,
+        disk_free_bytes: info.disk_free_bytes,
         since_report: Duration::from_millis(info.since_report_ms),
         zone: info.zone,
         drain: info.drain,

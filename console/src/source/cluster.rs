@@ -70,7 +70,7 @@ pub struct Server {
     pub replicas: u64,
     /// How many regions it hosts.
     pub regions: u64,
-    /// How many bytes the replicas on it hold.
+    /// How many bytes its store files and its log have.
     pub bytes: Option<u64>,
     /// The free bytes of its data disk.
     pub disk_free_bytes: Option<u64>,

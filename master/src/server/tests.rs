@@ -501,6 +501,30 @@ async fn callers_of_another_cluster_are_refused() {
 }
 
 #[tokio::test]
+async fn what_a_server_does_not_say_of_its_disk_is_not_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(dir.path()).await;
+    cluster.add_servers().await;
+    // As an older build reports.
+    cluster.report(1, 1, Vec::new()).await;
+    let (store_bytes, disk_free_bytes) = (Some(5), Some(0));
+    let report = v1::ReportRequest {
+        hello: cluster.hello(2),
+        server: 2,
+        boot: 1,
+        store_bytes,
+        disk_free_bytes,
+        ..v1::ReportRequest::default()
+    };
+    cluster.client.report(report).await.unwrap();
+    let request = v1::ClusterRequest { hello: cluster.hello(0) };
+    let listed = cluster.client.list_servers(request).await.unwrap().into_inner().servers;
+    let said = |at: usize| (listed[at].store_bytes, listed[at].disk_free_bytes);
+    assert_eq!((said(0), said(1)), ((None, None), (store_bytes, disk_free_bytes)));
+    cluster.end().await;
+}
+
+#[tokio::test]
 async fn servers_get_one_page_key_which_survives_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;

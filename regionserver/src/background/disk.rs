@@ -33,6 +33,7 @@ impl Background {
 
     /// Acts on the disk's free and total bytes.
     pub(super) fn apply_disk_check(&self, in_flight: &mut InFlight, sizes: std::io::Result<(u64, u64)>) {
+        self.disk_free.set(sizes.as_ref().ok().map(|(free, _)| *free));
         let Assessment { full, refuses_followed_entries, available } = match sizes {
             Ok((free, total)) => in_flight.disk_space.assess(&self.data_dir, free, total),
             Err(error) => {

@@ -13,6 +13,7 @@ mod audit;
 mod deploy;
 mod hot;
 mod metrics;
+mod servers;
 mod slow;
 
 use std::process::Command;

@@ -45,6 +45,10 @@ pub struct ServerInfo {
     pub log_held_by: String,
     /// Bytes in its memtables.
     pub memtable_bytes: u64,
+    /// Bytes of its store files; `None`: its build does not say, or it has not reported to this master.
+    pub store_bytes: Option<u64>,
+    /// Free bytes of the disk of its data directory; `None`: likewise.
+    pub disk_free_bytes: Option<u64>,
     /// How long ago it last reported.
     pub since_report: Duration,
     /// Its zone label; empty: none.
