@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use terrane_proto::v1;
-use terrane_types::{Error, KeyRange, TableId, TableName};
+use terrane_types::{Error, GroupId, KeyRange, ServerId, TableId, TableName};
 
 use crate::catalog::Catalog;
+use crate::catalog::moves::MoveId;
 use crate::context::{MasterContext, Past};
 use crate::events::{EVENTS_MAX, Event, Failover, Place};
 use crate::inventory::Election;
@@ -43,11 +44,31 @@ pub fn look(context: &MasterContext) {
     });
 }
 
-/// A report brought other leaders.
+/// Other servers lead groups than before.
 pub fn elected(context: &MasterContext, elections: &[Election]) {
     let at = (now(), terrane_env::time::wall_ms());
     context.journal.read(|catalog| {
         context.observed.with(|observed| context.past.lock().events.elected(catalog, observed, elections, at));
+    });
+}
+
+/// The leader of a group is about to be ordered to hand over to a server, for this reason.
+pub fn hands_over(context: &MasterContext, group: GroupId, to: ServerId, why: &str) {
+    context.past.lock().events.ordered(group, to, why, now());
+}
+
+/// The leader of a group has followed the order to hand over.
+pub fn handed_over(context: &MasterContext, group: GroupId, to: ServerId) {
+    let election = context.observed.with(|observed| observed.inventory.handed_over(group, to));
+    elected(context, election.as_slice());
+}
+
+/// A move begins, or continues under this master.
+pub fn moving(context: &MasterContext, id: MoveId) {
+    context.journal.read(|catalog| {
+        if let Some(known) = catalog.moves().get(id) {
+            context.past.lock().events.moving(id, known);
+        }
     });
 }
 

@@ -3,17 +3,24 @@
 //!
 //! Most of it happens without a master: regions split and groups elect on their own. So [`Events::look`] compares what the
 //! catalog and the reports say with what they said at the last look, twice a second; elections are taken from the report
-//! that brings the new leader. The reason of a move is in the catalog; of a split or merge, the event says how large and how
-//! busy the regions were.
+//! that brings the new leader, or from the order that it followed. Between two looks a region may split twice, or split and
+//! merge. What the looks compare are therefore the boundaries between regions: each one that appears is a split, and each one
+//! that disappears a merge. Moves are compared by their ids, as they end.
 //!
-//! Invariants: the newest [`EVENTS_MAX`] events and [`FAILOVERS_MAX`] failovers are kept, in memory only. A master that begins
-//! to lead begins without any, and what it sees first is not an event.
+//! Reasons: a move's is in the catalog while it is unfinished; an election's is what is known of the former leader, or the
+//! order; of a split or merge, the event says how large and how busy the regions were at the last look.
+//!
+//! Invariants: each event is noted once, however often it is reported. The newest [`EVENTS_MAX`] events and
+//! [`FAILOVERS_MAX`] failovers are kept, in memory only. A master that begins to lead begins without any, and what it sees
+//! first is not an event.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use bytes::Bytes;
 use terrane_types::{GroupId, RegionDescriptor, RegionId, ServerId, TableId, escape};
 
 use crate::catalog::Catalog;
+use crate::catalog::moves::{EndedMove, MoveEnd, MoveId, RegionMove};
 use crate::inventory::Election;
 use crate::liveness::{Moment, ServerState};
 use crate::observed::Observations;
@@ -43,7 +50,7 @@ pub struct Event {
     pub number: u64,
     /// In milliseconds since 1970.
     pub time_ms: u64,
-    /// `split`, `merge`, `move`, `election`, `failover`, `server`, `master`, `drain` or `table`.
+    /// `split`, `merge`, `move`, `election`, `handover`, `failover`, `server`, `master`, `drain` or `table`.
     pub kind: &'static str,
     /// What happened.
     pub what: String,
@@ -72,13 +79,32 @@ pub struct Failover {
     pub blackout_ms: Option<u64>,
 }
 
+/// A region at a look.
+#[derive(Debug)]
+struct RegionThen {
+    descriptor: RegionDescriptor,
+    /// Its size and its rows per second, as its leader reported them.
+    shape: Option<(u64, u64)>,
+}
+
 /// What the last look saw.
 #[derive(Debug, Default)]
 struct Before {
-    regions: BTreeMap<RegionId, RegionDescriptor>,
+    regions: BTreeMap<RegionId, RegionThen>,
+    /// The ended moves that the catalog remembered.
+    ended: BTreeSet<MoveId>,
     tables: BTreeMap<TableId, (String, u64)>,
     servers: BTreeMap<ServerId, ServerState>,
+    boots: BTreeMap<ServerId, u64>,
     draining: BTreeMap<ServerId, bool>,
+}
+
+/// An order to hand over a leadership.
+#[derive(Debug)]
+struct Ordered {
+    to: ServerId,
+    why: String,
+    at: Moment,
 }
 
 /// The events that a leading master has seen.
@@ -89,6 +115,12 @@ pub struct Events {
     events: VecDeque<Event>,
     failovers: VecDeque<Failover>,
     before: Option<Before>,
+    /// The unfinished moves, each with its region as it was and why it moves: an ended move does not say so any more.
+    moving: BTreeMap<MoveId, (RegionDescriptor, String)>,
+    /// The last order to each group's leader to hand over, until that group has another leader.
+    ordered: BTreeMap<GroupId, Ordered>,
+    /// When each server was last seen with another boot number.
+    restarted_ms: BTreeMap<ServerId, u64>,
 }
 
 impl Events {
@@ -126,7 +158,7 @@ impl Events {
     /// The failovers that have ended, newest first, after those that last.
     pub fn failovers(&self, catalog: &Catalog, observed: &Observations, now: Moment, wall_ms: u64) -> Vec<Failover> {
         let lasting = catalog.groups().iter().filter_map(|(group, entry)| {
-            let from = observed.inventory.leader(group)?;
+            let from = observed.inventory.last_leader(group)?;
             let missed = entry.is_open() && observed.liveness.is_missed(from, now);
             missed.then(|| {
                 self.failover(
@@ -161,128 +193,176 @@ impl Events {
         })
     }
 
-    /// A report brought other leaders.
+    /// The leader of a group is about to be ordered to hand over to a server, for this reason.
+    pub fn ordered(&mut self, group: GroupId, to: ServerId, why: &str, at: Moment) {
+        self.ordered.insert(group, Ordered { to, why: why.to_owned(), at });
+    }
+
+    /// A move begins, or continues under this master.
+    pub fn moving(&mut self, id: MoveId, known: &RegionMove) {
+        self.moving.entry(id).or_insert_with(|| (known.region.clone(), known.why.clone()));
+    }
+
+    /// A report brought other leaders, or an order was followed.
     pub fn elected(&mut self, catalog: &Catalog, observed: &Observations, elections: &[Election], at: (Moment, u64)) {
         if self.since_ms.is_none() {
             return;
         }
         for seen in elections {
+            let ordered = self.ordered.remove(&seen.group);
             let Some(from) = seen.from.filter(|from| *from != seen.to) else { continue };
             let (group, to) = (seen.group, seen.to);
             let places = vec![Place::Group(group), Place::Server(from), Place::Server(to)];
-            let what = format!("server {to} leads group {group} after server {from}, in term {}", seen.term);
+            let term = if seen.term == 0 { String::new() } else { format!(", in term {}", seen.term) };
+            let what = format!("server {to} leads group {group} after server {from}{term}");
             let state = observed.liveness.state(from);
-            let draining = catalog.servers().drain(from).is_some();
             let overdue = observed.liveness.quiet_for(from, at.0) > OVERDUE_AFTER;
-            if state == ServerState::Silent || (state == ServerState::Live && overdue) {
-                if let Some(failover) = self.failover(catalog, observed, *seen, at) {
-                    let reason = failover.reason.clone();
-                    self.failovers.push_back(failover);
-                    while self.failovers.len() > FAILOVERS_MAX {
-                        self.failovers.pop_front();
-                    }
-                    self.note(at.1, "failover", what, reason, places);
+            let is_late = state == ServerState::Silent || (state == ServerState::Live && overdue);
+            if let Some(failover) = self.failover(catalog, observed, *seen, at).filter(|_| is_late) {
+                let reason = failover.reason.clone();
+                self.failovers.push_back(failover);
+                while self.failovers.len() > FAILOVERS_MAX {
+                    self.failovers.pop_front();
                 }
+                self.note(at.1, "failover", what, reason, places);
                 continue;
             }
-            let reason = match state {
-                ServerState::Stopped => format!("server {from} stopped"),
-                _ if draining => format!("server {from} is drained"),
-                _ => String::new(),
+            let followed = |order: &Ordered| order.to == to && at.0.since(order.at) < FOLLOWED_WITHIN;
+            let ordered = ordered.filter(followed).map(|order| order.why);
+            let draining = catalog.servers().drain(from).is_some();
+            let restarted = self.has_restarted(observed, from, at.1);
+            let (kind, reason) = match (state, ordered) {
+                (ServerState::Stopped, _) => ("handover", format!("server {from} stopped")),
+                (_, Some(why)) => ("handover", why),
+                (_, None) if draining => ("handover", format!("server {from} is drained")),
+                (_, None) if restarted => ("election", format!("server {from} was started again")),
+                (_, None) => {
+                    ("election", format!("server {from} gave up the leadership, or lost it; it still reports"))
+                }
             };
-            let kind = if reason.is_empty() { "election" } else { "handover" };
             self.note(at.1, kind, what, reason, places);
         }
     }
 
+    /// Whether a server runs under another boot number than at the last look, or did a moment ago.
+    fn has_restarted(&self, observed: &Observations, server: ServerId, wall_ms: u64) -> bool {
+        let before = self.before.as_ref().and_then(|before| before.boots.get(&server)).copied().unwrap_or(0);
+        let lately = |at: &u64| wall_ms.saturating_sub(*at) < RESTARTED_LATELY_MS;
+        (before != 0 && before != observed.liveness.boot(server)) || self.restarted_ms.get(&server).is_some_and(lately)
+    }
+
     /// Compares the present with the last look.
     pub fn look(&mut self, catalog: &Catalog, observed: &Observations, wall_ms: u64) {
-        let present = Before {
-            regions: catalog
-                .regions()
-                .iter()
-                .map(|entry| (entry.descriptor.region, entry.descriptor.clone()))
-                .collect(),
+        let mut present = Before {
+            regions: catalog.regions().iter().map(|entry| seen_now(&entry.descriptor, observed)).collect(),
+            ended: catalog.moves().ended().map(|ended| ended.id).collect(),
             tables: catalog
                 .tables()
                 .iter()
                 .map(|table| (table.schema.table, (table.schema.name.to_string(), table.schema.version)))
                 .collect(),
             servers: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.state(server))).collect(),
+            boots: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.boot(server))).collect(),
             draining: catalog.servers().iter().map(|(id, _)| (id, catalog.servers().drain(id).is_some())).collect(),
         };
-        let before = self.before.replace(Before::default());
-        if let Some(before) = before {
-            self.compare_regions(catalog, observed, &before, &present, wall_ms);
+        catalog.moves().iter().for_each(|(id, known)| self.moving(id, known));
+        if let Some(before) = self.before.take() {
+            present.fill_shapes(&before);
+            // A region does not split while it moves, but may as soon as it has.
+            self.compare_groups(catalog, &before, &present, wall_ms);
+            self.compare_regions(&before, &present, wall_ms);
             self.compare_tables(&before, &present, wall_ms);
             self.compare_servers(catalog, &before, &present, wall_ms);
         }
+        self.moving.retain(|id, _| catalog.moves().get(*id).is_some());
         self.before = Some(present);
     }
 
-    fn compare_regions(
-        &mut self,
-        catalog: &Catalog,
-        seen: &Observations,
-        before: &Before,
-        present: &Before,
-        wall_ms: u64,
-    ) {
-        let lived = |table: &TableId| before.tables.contains_key(table) && present.tables.contains_key(table);
-        let gone: Vec<&RegionDescriptor> = before
-            .regions
-            .values()
-            .filter(|old| !present.regions.contains_key(&old.region) && lived(&old.table))
-            .collect();
-        let born: Vec<&RegionDescriptor> = present
-            .regions
-            .values()
-            .filter(|new| !before.regions.contains_key(&new.region) && lived(&new.table))
-            .collect();
-        let name = |table: TableId| present.tables.get(&table).map_or_else(String::new, |(name, _)| name.clone());
-        for old in &gone {
-            let daughters: Vec<_> = born.iter().filter(|new| new.table == old.table && is_within(new, old)).collect();
-            let [left, .., right] = daughters[..] else { continue };
-            let (one, other) = (left.region, right.region);
-            let at = daughters.iter().map(|new| &new.range.start).find(|start| **start != old.range.start);
-            let at = at.map_or_else(String::new, |at| format!(" at {}", escape(at)));
-            let what = format!("region {} of {} split into {one} and {other}{at}", old.region, name(old.table));
-            let places = vec![Place::Table(name(old.table)), Place::Region(one), Place::Region(other)];
-            self.note(
-                wall_ms,
-                "split",
-                what,
-                shape(seen, &daughters.iter().map(|new| **new).collect::<Vec<_>>()),
-                places,
-            );
+    fn compare_regions(&mut self, before: &Before, present: &Before, wall_ms: u64) {
+        let changed = |known: &RegionThen, other: &Before| !other.regions.contains_key(&known.descriptor.region);
+        let gone = before.regions.values().filter(|known| changed(known, present));
+        let born = present.regions.values().filter(|known| changed(known, before));
+        let tables: BTreeSet<TableId> = gone.chain(born).map(|known| known.descriptor.table).collect();
+        for table in tables {
+            let Some((name, _)) = before.tables.get(&table).and(present.tables.get(&table)) else { continue };
+            self.compare_boundaries(name, &before.boundaries(table), &present.boundaries(table), wall_ms);
         }
-        for new in &born {
-            let parents: Vec<_> = gone.iter().filter(|old| old.table == new.table && is_within(old, new)).collect();
-            let [left, .., right] = parents[..] else { continue };
-            let what = format!(
-                "regions {} and {} of {} merged into {}",
-                left.region,
-                right.region,
-                name(new.table),
-                new.region
-            );
-            let places = vec![Place::Table(name(new.table)), Place::Region(new.region)];
-            self.note(wall_ms, "merge", what, shape(seen, &[new]), places);
+    }
+
+    fn compare_boundaries(&mut self, table: &str, before: &Boundaries<'_>, present: &Boundaries<'_>, wall_ms: u64) {
+        for (at, right) in present.iter().filter(|(at, _)| !before.contains_key(*at)) {
+            let parent = before.range::<Bytes, _>(..*at).next_back();
+            let left = present.range::<Bytes, _>(..*at).next_back();
+            let (Some((_, parent)), Some((_, left))) = (parent, left) else { continue };
+            let (parent_id, one, other) = (parent.id(), left.id(), right.id());
+            let what = format!("region {parent_id} of {table} split into {one} and {other} at {}", escape(at));
+            let places = vec![Place::Table(table.to_owned()), Place::Region(one), Place::Region(other)];
+            self.note(wall_ms, "split", what, shape("it", &[parent]), places);
         }
-        for new in present.regions.values() {
-            let Some(old) = before.regions.get(&new.region).filter(|old| old.group != new.group) else { continue };
-            let (from, to) = (old.group, new.group);
-            let what = format!("region {} of {} moved from group {from} to group {to}", new.region, name(new.table));
-            let places =
-                vec![Place::Table(name(new.table)), Place::Region(new.region), Place::Group(from), Place::Group(to)];
-            let why = catalog.moves().of_region(new.region).map_or_else(String::new, |(_, known)| known.why.clone());
-            self.note(wall_ms, "move", what, why, places);
+        for (at, right) in before.iter().filter(|(at, _)| !present.contains_key(*at)) {
+            let left = before.range::<Bytes, _>(..*at).next_back();
+            let merged = present.range::<Bytes, _>(..*at).next_back();
+            let (Some((_, left)), Some((_, merged))) = (left, merged) else { continue };
+            let (one, other, into) = (left.id(), right.id(), merged.id());
+            let what = format!("regions {one} and {other} of {table} merged into {into} at {}", escape(at));
+            let places = vec![Place::Table(table.to_owned()), Place::Region(into)];
+            self.note(wall_ms, "merge", what, shape("they", &[left, right]), places);
+        }
+        for (at, new) in present {
+            let is_same = |old: &&&RegionThen| old.descriptor.range == new.descriptor.range && old.id() != new.id();
+            let Some(old) = before.get(at).filter(is_same) else { continue };
+            let (one, other) = (old.id(), new.id());
+            let what =
+                format!("region {other} of {table} took the place of {one}: it split, and its parts merged again");
+            let places = vec![Place::Table(table.to_owned()), Place::Region(other)];
+            self.note(wall_ms, "merge", what, shape("it", &[old]), places);
+        }
+    }
+
+    /// Moves that ended, and regions in other groups that no move explains: a rebuilt catalog may not know it.
+    fn compare_groups(&mut self, catalog: &Catalog, before: &Before, present: &Before, wall_ms: u64) {
+        let moves = catalog.moves();
+        let ended: Vec<&EndedMove> = moves.ended().filter(|ended| !before.ended.contains(&ended.id)).collect();
+        let name = |table: &TableId| {
+            let known = present.tables.get(table).or_else(|| before.tables.get(table));
+            known.map_or_else(|| format!("table {table}"), |(name, _)| name.clone())
+        };
+        for EndedMove { id, region, to, end, .. } in &ended {
+            let (from, why) = match self.moving.remove(id) {
+                Some((from, why)) => (Some(from), why),
+                None => (before.regions.get(region).map(|known| known.descriptor.clone()), String::new()),
+            };
+            let table = from.as_ref().map_or_else(|| "a dropped table".to_owned(), |from| name(&from.table));
+            let group = from.as_ref().map(|from| from.group);
+            let source = group.map_or_else(String::new, |group| format!(" from group {group}"));
+            let (what, reason) = match end {
+                MoveEnd::Moved(_) => (format!("region {region} of {table} moved{source} to group {to}"), why),
+                MoveEnd::Undone(undone) => {
+                    (format!("the move of region {region} of {table}{source} to group {to} was undone"), undone.clone())
+                }
+            };
+            let places = [Place::Table(table), Place::Region(*region)].into_iter();
+            let places = places.chain(group.map(Place::Group)).chain([Place::Group(*to)]);
+            self.note(wall_ms, "move", what, reason, places.collect());
+        }
+        for RegionThen { descriptor: new, .. } in present.regions.values() {
+            let Some(old) = before.regions.get(&new.region).filter(|old| old.descriptor.group != new.group) else {
+                continue;
+            };
+            if moves.of_region(new.region).is_some() || ended.iter().any(|ended| ended.region == new.region) {
+                continue;
+            }
+            let (region, from, to, table) = (new.region, old.descriptor.group, new.group, name(&new.table));
+            let what = format!("region {region} of {table} moved from group {from} to group {to}");
+            let places = vec![Place::Table(table), Place::Region(region), Place::Group(from), Place::Group(to)];
+            self.note(wall_ms, "move", what, "its new leader reports it; no move is recorded".to_owned(), places);
         }
     }
 
     fn compare_tables(&mut self, before: &Before, present: &Before, wall_ms: u64) {
         for (table, (name, version)) in &present.tables {
             let what = match before.tables.get(table) {
+                None if before.has_table(name) => format!("table {name} was truncated"),
                 None => format!("table {name} was created"),
                 Some((_, old)) if old != version => {
                     format!("table {name} was altered: its schema has version {version}")
@@ -292,7 +372,8 @@ impl Events {
             self.note(wall_ms, "table", what, String::new(), vec![Place::Table(name.clone())]);
         }
         for (table, (name, _)) in &before.tables {
-            if !present.tables.contains_key(table) {
+            // A truncated table leaves its name to the one that took its place.
+            if !present.tables.contains_key(table) && !present.has_table(name) {
                 self.note(wall_ms, "table", format!("table {name} was dropped"), String::new(), Vec::new());
             }
         }
@@ -301,9 +382,20 @@ impl Events {
     fn compare_servers(&mut self, catalog: &Catalog, before: &Before, present: &Before, wall_ms: u64) {
         for (server, state) in &present.servers {
             let address = catalog.servers().address(*server);
+            let boot = |look: &Before| look.boots.get(server).copied().unwrap_or(0);
+            let restarted = boot(before) != 0 && boot(before) != boot(present);
+            if restarted {
+                self.restarted_ms.insert(*server, wall_ms);
+            }
             let (what, reason) = match (before.servers.get(server), state) {
                 (None, _) => (format!("server {server} at {address} joined"), ""),
+                (Some(ServerState::Live), ServerState::Live) if restarted => {
+                    (format!("server {server} at {address} was started again"), "another process registered")
+                }
                 (Some(old), new) if old == new => continue,
+                (_, ServerState::Live) if restarted => {
+                    (format!("server {server} at {address} reports again"), "it was started again")
+                }
                 (_, ServerState::Live) => (format!("server {server} at {address} reports again"), ""),
                 (_, ServerState::Silent) => {
                     (format!("server {server} at {address} is silent"), "its reports are overdue")
@@ -312,6 +404,7 @@ impl Events {
             };
             self.note(wall_ms, "server", what, reason.to_owned(), vec![Place::Server(*server)]);
         }
+        self.restarted_ms.retain(|server, _| present.servers.contains_key(server));
         for server in before.servers.keys().filter(|server| !present.servers.contains_key(server)) {
             let reason = "decommissioned by an administrator".to_owned();
             self.note(wall_ms, "server", format!("server {server} left the cluster"), reason, Vec::new());
@@ -329,18 +422,51 @@ impl Events {
 /// A leader whose report is later than this did not hand over: the next one was elected without it.
 const OVERDUE_AFTER: std::time::Duration = std::time::Duration::from_millis(900);
 
-fn is_within(inner: &RegionDescriptor, outer: &RegionDescriptor) -> bool {
-    let ends = outer.range.end.is_empty() || (!inner.range.end.is_empty() && inner.range.end <= outer.range.end);
-    inner.range.start >= outer.range.start && ends
+/// A leader that changes later after an order did not follow it.
+const FOLLOWED_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
+/// A leader that was started again lost its leaderships by that, even if a report says so only later.
+const RESTARTED_LATELY_MS: u64 = 10_000;
+
+/// The regions of a table by their first keys.
+type Boundaries<'a> = BTreeMap<&'a Bytes, &'a RegionThen>;
+
+impl Before {
+    fn boundaries(&self, table: TableId) -> Boundaries<'_> {
+        let own = self.regions.values().filter(|known| known.descriptor.table == table);
+        own.map(|known| (&known.descriptor.range.start, known)).collect()
+    }
+
+    /// A leader reports half of a split at first, and then no longer says how large the parent is.
+    fn fill_shapes(&mut self, before: &Self) {
+        for (region, known) in self.regions.iter_mut().filter(|(_, known)| known.shape.is_none()) {
+            known.shape = before.regions.get(region).and_then(|known| known.shape);
+        }
+    }
+
+    fn has_table(&self, name: &str) -> bool {
+        self.tables.values().any(|(known, _)| known == name)
+    }
 }
 
-/// How large and how busy regions are, as their leaders report them.
-fn shape(observed: &Observations, regions: &[&RegionDescriptor]) -> String {
-    let seen = regions.iter().filter_map(|region| observed.inventory.region(region.group, region.region));
-    let (bytes, rows) = seen.fold((0_u64, 0_u64), |(bytes, rows), view| {
-        (bytes + view.bytes, rows + view.load.rows_read + view.load.rows_written)
-    });
-    format!("{} MiB and {rows} rows per second in it", bytes >> 20)
+impl RegionThen {
+    const fn id(&self) -> RegionId {
+        self.descriptor.region
+    }
+}
+
+fn seen_now(descriptor: &RegionDescriptor, observed: &Observations) -> (RegionId, RegionThen) {
+    let view = observed.inventory.region(descriptor.group, descriptor.region);
+    let shape = view.map(|view| (view.bytes, view.load.rows_read + view.load.rows_written));
+    (descriptor.region, RegionThen { descriptor: descriptor.clone(), shape })
+}
+
+/// How large and how busy regions were, as their leaders reported them.
+fn shape(who: &str, regions: &[&RegionThen]) -> String {
+    let seen = regions.iter().filter_map(|region| region.shape);
+    match seen.reduce(|(bytes, rows), (more, and)| (bytes + more, rows + and)) {
+        Some((bytes, rows)) => format!("{who} had {} MiB and {rows} rows per second", bytes >> 20),
+        None => format!("no report said before how large and busy {who} had become"),
+    }
 }
 
 #[cfg(test)]

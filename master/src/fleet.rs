@@ -203,8 +203,9 @@ async fn transfer(context: &MasterContext, world: &World, step: &Step) -> Result
     let group = world.groups.get(&step.group);
     let Some(replica) = group.and_then(|group| group.members.get(&to).copied().flatten()) else { return Ok(()) };
     tracing::info!(group = %step.group, what = step.describe(), why = step.why, "a leadership is handed over");
+    chronicle::hands_over(context, step.group, to, &step.why);
     context.orders.transfer_leader(step.group, replica).await?;
-    context.observed.with(|observed| observed.inventory.handed_over(step.group, to));
+    chronicle::handed_over(context, step.group, to);
     Ok(())
 }
 

@@ -128,6 +128,9 @@ pub struct GroupView {
     pub applied: u64,
     /// The members as the leader last named them; empty if it has not.
     pub members: Vec<MemberSeen>,
+    /// The leader of the last [`Election`]. It stays while there is none, and an order that finds the next one does not
+    /// change it, so every change of leaders is returned once.
+    elected: Option<ServerId>,
     regions: BTreeMap<RegionId, RegionView>,
 }
 
@@ -180,7 +183,7 @@ pub struct Election {
     pub from: Option<ServerId>,
     /// The leader now.
     pub to: ServerId,
-    /// The term it leads in.
+    /// The term it leads in; 0 if it took over by order and has not reported yet.
     pub term: u64,
 }
 
@@ -214,10 +217,8 @@ impl Inventory {
             let before = self.leader(seen.group);
             absorbed.leaders_changed |= self.see_group(report.server, seen);
             let after = self.leader(seen.group);
-            if let (true, Some(to)) = (before != after, after) {
-                let term = self.group(seen.group).map_or(0, |view| view.term);
-                absorbed.elections.push(Election { group: seen.group, from: before, to, term });
-            }
+            let term = self.group(seen.group).map_or(0, |view| view.term);
+            absorbed.elections.extend(self.elected(seen.group, term));
             absorbed.deposed.extend(before.filter(|before| after.is_some_and(|after| after != *before)));
         }
         for seen in report.regions {
@@ -254,11 +255,19 @@ impl Inventory {
         view.leader != leader_before
     }
 
-    /// The leader has handed over to another server by order; its next reports say so themselves.
-    pub fn handed_over(&mut self, group: GroupId, to: ServerId) {
-        if let Some(view) = self.groups.get_mut(&group) {
-            view.leader = Some(to);
-        }
+    /// Whether the leader is another one than that of the last election.
+    fn elected(&mut self, group: GroupId, term: u64) -> Option<Election> {
+        let view = self.groups.get_mut(&group)?;
+        let to = view.leader?;
+        let from = view.elected.replace(to);
+        (from != Some(to)).then_some(Election { group, from, to, term })
+    }
+
+    /// The leader has handed over to another server by order; its next reports say so themselves. Returns the election,
+    /// unless a report already brought it.
+    pub fn handed_over(&mut self, group: GroupId, to: ServerId) -> Option<Election> {
+        self.groups.get_mut(&group)?.leader = Some(to);
+        self.elected(group, 0)
     }
 
     /// Records that a server followed an order as leader, unless a report has named the leader.
@@ -314,6 +323,11 @@ impl Inventory {
     /// A group's leader in its newest term.
     pub fn leader(&self, group: GroupId) -> Option<ServerId> {
         self.groups.get(&group).and_then(|view| view.leader)
+    }
+
+    /// The leader, or while there is none, the one before.
+    pub fn last_leader(&self, group: GroupId) -> Option<ServerId> {
+        self.groups.get(&group).and_then(|view| view.leader.or(view.elected))
     }
 
     /// A region as its leader reported it.

@@ -58,7 +58,7 @@ fn numbers(list: &str) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// A region as `r1@2[a,m)`; table 1 and group 1 unless `:t2` or `:g2` follows.
-fn region(text: &str) -> RegionDescriptor {
+pub fn region(text: &str) -> RegionDescriptor {
     let mut parts = text.split(':');
     let (id, rest) = parts.next().and_then(|region| region.split_once('@')).expect("r1@2[a,m)");
     let (epoch, range) = rest.split_once('[').expect("r1@2[a,m)");

@@ -1,5 +1,6 @@
 //! Tests of the events: scripts of catalogs and reports, each look's events as text.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use terrane_proto::v1;
@@ -14,13 +15,19 @@ struct Scene {
     observed: Observations,
     events: Events,
     now_ms: u64,
+    /// The boot number of the servers that report.
+    boot: u64,
 }
 
 impl Scene {
-    fn new() -> Self {
+    fn empty() -> Self {
         let liveness = Liveness::new(Duration::from_secs(3), Moment(0));
         let observed = Observations { liveness, inventory: Inventory::default() };
-        let mut scene = Self { catalog: Catalog::default(), observed, events: Events::default(), now_ms: 0 };
+        Self { catalog: Catalog::default(), observed, events: Events::default(), now_ms: 0, boot: 1 }
+    }
+
+    fn new() -> Self {
+        let mut scene = Self::empty();
         let edits = [
             "bootstrap replication=3",
             "add-server a:1",
@@ -35,7 +42,7 @@ impl Scene {
     }
 
     fn edit(&mut self, text: &str) {
-        let edit = scripts::edit(&Line::of(text)).unwrap();
+        let edit = scripts::edit(&Line::of(text)).unwrap_or_else(|| panic!("no such command: {text}"));
         let outcome = self.catalog.apply(&edit, 1);
         assert!(!matches!(outcome, crate::catalog::Outcome::Refused(_)), "{text}: {outcome:?}");
     }
@@ -44,23 +51,41 @@ impl Scene {
         (Moment(self.now_ms), 1_000_000 + self.now_ms)
     }
 
-    /// A report of a server, by which this server leads group 1.
-    fn report(&mut self, server: u64, leader: u64, term: u64) {
-        let server = ServerId(server);
-        self.observed.liveness.heard(server, 1, Moment(self.now_ms)).unwrap();
-        let group = GroupSeen { group: GroupId(1), term, leader: Some(ServerId(leader)), ..GroupSeen::default() };
-        let regions = self.catalog.regions().iter().map(|entry| RegionSeen {
-            descriptor: entry.descriptor.clone(),
-            bytes: 3 << 20,
-            state: "open".to_owned(),
-            term,
-            load: v1::RegionLoad { rows_read: 40, rows_written: 2, bytes: 9 },
-            shape: None,
-        });
-        let regions = if server.0 == leader { regions.collect() } else { Vec::new() };
-        let report = Report { server, groups: vec![group], regions, load: ServerLoad::default() };
+    /// A report as a leading master takes it: what it says of groups, then its regions, which enter the map.
+    fn take(&mut self, report: Report) {
+        self.observed.liveness.heard(report.server, self.boot, Moment(self.now_ms)).unwrap();
         let absorbed = self.observed.inventory.absorb(report);
         self.events.elected(&self.catalog, &self.observed, &absorbed.elections, self.at());
+        self.catalog.apply(&crate::catalog::CatalogEdit::IndexRegions { regions: absorbed.claims }, 1);
+    }
+
+    /// A report of a server, by which a server leads group 1.
+    fn report(&mut self, server: u64, leader: u64, term: u64) {
+        let group = GroupSeen { group: GroupId(1), term, leader: Some(ServerId(leader)), ..GroupSeen::default() };
+        let led = self.catalog.regions().iter().filter(|_| server == leader);
+        let regions = led.map(|entry| region_seen(entry.descriptor.clone(), term, 3)).collect();
+        self.take(Report { server: ServerId(server), groups: vec![group], regions, load: ServerLoad::default() });
+    }
+
+    /// `serve s1 g1@2>s1 g2@3 r1@2[,m) r9@1[m,):g2 mib=64`: group 1 in term 2 under server 1, group 2 in term 3 without a
+    /// leader, and the regions of the groups that the server leads.
+    fn serve(&mut self, line: &Line<'_>) {
+        self.boot = line.argument("boot").map_or(1, scripts::number);
+        let (mut groups, mut regions) = (Vec::new(), Vec::new());
+        let mib = line.argument("mib").map_or(1, scripts::number);
+        for word in &line.words[2..] {
+            if let Some(group) = word.strip_prefix('g') {
+                let (term, leader) = group.split_once('>').map_or((group, None), |(term, leader)| (term, Some(leader)));
+                let (group, term) = term.split_once('@').expect("g1@TERM>sLEADER");
+                let (group, leader) = (GroupId(scripts::number(group)), leader.map(|id| ServerId(scripts::number(id))));
+                groups.push(GroupSeen { group, term: scripts::number(term), leader, ..GroupSeen::default() });
+            } else {
+                let descriptor = scripts::region(word);
+                let term = groups.iter().find(|seen| seen.group == descriptor.group).map_or(0, |seen| seen.term);
+                regions.push(region_seen(descriptor, term, mib));
+            }
+        }
+        self.take(Report { server: ServerId(line.number(1)), groups, regions, load: ServerLoad::default() });
     }
 
     fn look(&mut self) {
@@ -77,6 +102,57 @@ impl Scene {
         };
         self.events.events.drain(..).map(|event| line(&event)).collect()
     }
+
+    fn command(&mut self, text: &str, out: &mut String) {
+        let line = Line::of(text);
+        if let Some(at) = line.argument("at") {
+            self.now_ms = scripts::number(at);
+        }
+        match line.words[0] {
+            "lead" => {
+                let wall_ms = self.at().1;
+                self.observed.liveness.lead(Moment(self.now_ms));
+                self.events.lead(wall_ms, line.words[1], line.argument("term").map_or(5, scripts::number));
+            }
+            "serve" => self.serve(&line),
+            "stopping" => self.observed.liveness.stopped(ServerId(line.number(1))),
+            "order" => {
+                let (group, to) = (GroupId(line.number(1)), ServerId(line.number(2)));
+                self.events.ordered(group, to, "it leads more groups than others", Moment(self.now_ms));
+            }
+            "followed" => {
+                let election = self.observed.inventory.handed_over(GroupId(line.number(1)), ServerId(line.number(2)));
+                self.events.elected(&self.catalog, &self.observed, election.as_slice(), self.at());
+            }
+            "look" => {
+                self.observed.liveness.tick(Moment(self.now_ms));
+                self.news().iter().for_each(|event| writeln!(out, "{event}").unwrap());
+            }
+            "failovers" => {
+                let (now, wall_ms) = self.at();
+                for seen in self.events.failovers(&self.catalog, &self.observed, now, wall_ms) {
+                    let to = seen.to.map_or_else(|| "none".to_owned(), |to| format!("s{to}"));
+                    let blackout = seen.blackout_ms.map_or_else(|| "lasts".to_owned(), |ms| format!("{ms} ms"));
+                    writeln!(out, "g{} s{} to {to} {blackout} ({} regions)", seen.group, seen.from, seen.regions)
+                        .unwrap();
+                }
+            }
+            _ => self.edit(text),
+        }
+    }
+}
+
+fn region_seen(descriptor: RegionDescriptor, term: u64, mib: u64) -> RegionSeen {
+    let load = v1::RegionLoad { rows_read: 40, rows_written: 2, bytes: 9 };
+    RegionSeen { descriptor, bytes: mib << 20, state: "open".to_owned(), term, load, shape: None }
+}
+
+#[test]
+fn events_of_reports_and_edits() {
+    terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/events/testdata"), || {
+        let mut scene = Scene::empty();
+        move |text, out| scene.command(text, out)
+    });
 }
 
 #[test]
@@ -125,7 +201,8 @@ fn a_leader_that_lives_on_has_handed_over_or_lost_an_election() {
     (1..=3).for_each(|server| scene.report(server, 1, 1));
     scene.news();
     scene.report(2, 2, 2);
-    assert_eq!(scene.news(), ["election: server 2 leads group 1 after server 1, in term 2"]);
+    let why = "server 1 gave up the leadership, or lost it; it still reports";
+    assert_eq!(scene.news(), [format!("election: server 2 leads group 1 after server 1, in term 2; {why}")]);
     scene.edit("drain s2");
     scene.report(3, 3, 3);
     let news = scene.news();

@@ -11,6 +11,7 @@ use crate::backoff::Backoff;
 use crate::catalog::CatalogEdit;
 use crate::catalog::changes::MemberChange;
 use crate::catalog::groups::GroupEntry;
+use crate::chronicle;
 use crate::context::{MasterContext, Subject};
 use crate::observed::now;
 
@@ -121,10 +122,11 @@ async fn carry_out(
             run.named = Some(members).filter(|members| !members.is_empty());
         }
         Next::Transfer { to } => {
+            let (server, reason) = (entry.server_of(*to), entry.change.map_or("", |change| change.reason.name()));
+            let why = format!("the members of the group change ({reason}), and the leader leaves");
+            server.iter().for_each(|server| chronicle::hands_over(context, group, *server, &why));
             context.orders.transfer_leader(group, *to).await?;
-            if let Some(server) = entry.server_of(*to) {
-                context.observed.with(|observed| observed.inventory.handed_over(group, server));
-            }
+            server.iter().for_each(|server| chronicle::handed_over(context, group, *server));
         }
         Next::Recover { replica, server } => {
             context.orders.recover_replica(group, entry, *replica, *server).await?;

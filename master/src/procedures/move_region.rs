@@ -9,6 +9,7 @@ use super::region_move::{MoveAnswer, MoveProgress, Next, landing, next};
 use crate::backoff::Backoff;
 use crate::catalog::CatalogEdit;
 use crate::catalog::moves::{MoveEnd, MoveId, MoveReason, RegionMove};
+use crate::chronicle;
 use crate::context::{MasterContext, Subject};
 use crate::liveness::Moment;
 use crate::observed::now;
@@ -27,6 +28,7 @@ pub async fn perform(context: &MasterContext, id: MoveId) -> Result<(), Error> {
     let mut backoff = Backoff::new(ORDER_EVERY, RETRY_MAX);
     let mut answer = None;
     let mut stalled = Stalled::begin();
+    chronicle::moving(context, id);
     while let Some((known, step)) = decide(context, id, answer.take()) {
         terrane_env::buggify_pause!("a move of a region waits between two orders").await;
         context.leadership.confirm().await?;
@@ -103,9 +105,10 @@ async fn hand_over(context: &MasterContext, group: GroupId, server: ServerId) {
             entry.members.iter().find(|(_, on)| **on == server && !is_leading).map(|(replica, _)| *replica)
         });
         let Some(replica) = replica else { return };
+        chronicle::hands_over(context, group, server, "a region was moved to this server");
         match context.orders.transfer_leader(group, replica).await {
             Ok(()) => {
-                context.observed.with(|observed| observed.inventory.handed_over(group, server));
+                chronicle::handed_over(context, group, server);
                 return;
             }
             Err(error) => tracing::warn!(%group, %server, %error, "a leadership was not handed over after a move"),
