@@ -1,7 +1,12 @@
-//! A headless Chromium, driven by the DevTools protocol over pipes.
+//! A headless Chromium, driven by the DevTools protocol over pipes; for tests only.
+//!
+//! The tests of the console use it with an invented cluster, those of the command with a real one. Where there is no
+//! Chromium, a test says so and is skipped.
 //!
 //! Pipes rather than the debugging port: nothing listens, and no WebSocket is needed. Chromium takes messages on descriptor
 //! 3 and answers on 4, each ended by a zero byte; a shell opens two named pipes as those.
+
+#![allow(clippy::unwrap_used, reason = "what a test helper unwraps is what the test claims")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -242,11 +247,11 @@ impl Browser {
         }
     }
 
-    /// A picture of the page, as long as it is, up to a limit.
-    pub async fn picture(&mut self) -> Vec<u8> {
+    /// Keeps a picture of the page, as long as it is, up to a limit, for people: `target/FOLDER/NAME.png`.
+    pub async fn keep_picture(&mut self, folder: &str, name: &str) {
         let parameters = json!({ "format": "png", "captureBeyondViewport": true, "clip": self.clip().await });
         let shot = self.call("Page.captureScreenshot", parameters).await;
-        decoded(shot["data"].as_str().unwrap())
+        write(folder, name, &decoded(shot["data"].as_str().unwrap()));
     }
 
     async fn clip(&mut self) -> Value {
@@ -255,6 +260,15 @@ impl Browser {
             .await;
         json!({ "x": 0, "y": 0, "width": size[0], "height": size[1], "scale": 1 })
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "pictures for people, not files of the database")]
+fn write(folder: &str, name: &str, picture: &[u8]) {
+    // Beside the test's own program: target/debug/deps/web-… .
+    let program = std::env::current_exe().unwrap();
+    let folder = program.ancestors().nth(3).unwrap().join(folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(format!("{name}.png")), picture).unwrap();
 }
 
 /// Base64, as the protocol sends pictures.

@@ -66,3 +66,6 @@ export const count = (value, one, many) => `${number(value)} ${value === 1 ? one
 /** The text of a bound: the empty key is the start or the end of the table. */
 export const startText = (key) => key.text || 'start of table';
 export const endText = (key) => key.text || 'end of table';
+
+/** A word or sentence that begins a line. */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

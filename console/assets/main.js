@@ -2,8 +2,8 @@
 //
 // A page is `{ title, every, load(page), view(page, answer), frame(page), keys }`; the frame is what stays when a request
 // is refused, such as the form that it came from. It is asked again every `every` milliseconds while
-// the tab is visible, and later if showing it took long, so that a viewer costs the machine under 1 % of a core. An answer
-// equal to the last one is not shown again.
+// the tab is visible, and up to three times later if showing it took long, so that a viewer costs the machine under 1 % of a
+// core and still sees a dead server within seconds. An answer equal to the last one is not shown again.
 
 import { h, morphChildren } from './dom.js';
 import { listen } from './keyboard.js';
@@ -25,6 +25,9 @@ const ROUTES = [
 
 /** Reading an answer and showing it takes at most one part in this many of the time. */
 const RESTS = 300;
+
+/** However long that takes, the page is asked again after this many of its usual pauses. */
+const PAUSES_MAX = 3;
 
 /** After this time without an answer the page says that it waits. */
 const WAITING_MS = 250;
@@ -171,7 +174,7 @@ async function load(page) {
     page.failure = null;
     page.texts = page.heard;
     const shown = again ? 0 : show(page);
-    rest = page.every && Math.max(page.every, (page.took + shown) * RESTS);
+    rest = page.every && Math.max(page.every, Math.min((page.took + shown) * RESTS, page.every * PAUSES_MAX));
   } catch (error) {
     if (stale() || page.abort.signal.aborted) return;
     if (!(error instanceof Failed)) throw error;

@@ -106,7 +106,7 @@ export const groupPage = ({ parameters: [id] }) => ({
   load: (page) => page.ask(`groups/${encodeURIComponent(id)}`),
   view: (page, { group, facts: known, regions, events }) => [
     head(`Group ${group.id}`, ['Led by ', serverText(group.leader, group.leader_address), ', ', format.count(group.regions, 'region'), ', ', format.bytes(group.bytes)]),
-    facts([['State', state(group.state, group.healthy)], ['Term', group.term === null ? '–' : format.number(group.term)], ['Reads', format.rate(group.load.reads_per_second)], ['Writes', format.rate(group.load.writes_per_second)], ...known]),
+    facts([['State', state(group.state, group.healthy)], ['Term', group.term === null ? '–' : format.number(group.term)], ['Reads', format.rate(group.load.reads_per_second)], ['Writes', format.rate(group.load.writes_per_second)], ...known.map(([name, value]) => [format.capital(name), value])]),
     panel('Members', memberList(page, group.members)),
     panel('Regions', regionList(page, regions, 'Group')),
     panel('Events', eventList(events)),

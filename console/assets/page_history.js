@@ -21,14 +21,12 @@ export const eventsPage = () => ({
     return [
       head('Events', 'What the cluster did, and why.', link('/procedures', 'All procedures')),
       running.length > 0 && panel('Running now', procedureList(page, running)),
-      choices('Kind', [['', 'All'], ...KINDS.map((name) => [name, capital(name)])], kind, (value) => page.turn({ kind: value, before: null })),
+      choices('Kind', [['', 'All'], ...KINDS.map((name) => [name, format.capital(name)])], kind, (value) => page.turn({ kind: value, before: null })),
       eventList(events),
       h('p', { class: 'pages' }, page.query.has('before') && h('button', { on: { click: () => page.turn({ before: null }) } }, 'Newest'), events.length === PAGE && h('button', { on: { click: () => page.turn({ before: last.time_ms }) } }, 'Older')),
     ];
   },
 });
-
-const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 /** Events as a timeline, a heading per day. */
 export function eventList(events) {

@@ -56,7 +56,7 @@ export const regionPage = ({ parameters: [id] }) => ({
     return [
       head(`Region ${region.id}`, ['of ', tableLink(region.table), ', ', groupLink(region.group), ', hosted by ', serverText(region.leader, region.leader_address)], link(`/heat/${table}?${heat}`, 'Heat map'), link(`/data/${table}${region.start.bytes ? `?${new URLSearchParams({ start_bytes: region.start.bytes })}` : ''}`, 'Browse rows')),
       given.length > 0 && h('section', { class: 'panel' }, given.map(advice)),
-      facts([['First key', h('span', { class: 'key' }, format.startText(region.start))], ['Up to', h('span', { class: 'key' }, format.endText(region.end))], ['State', state(region.state, region.healthy)], ['Epoch', format.number(region.epoch)], ['Data', format.bytes(region.bytes)], ['Reads', format.rate(region.load.reads_per_second)], ['Writes', format.rate(region.load.writes_per_second)], ...known]),
+      facts([['First key', h('span', { class: 'key' }, format.startText(region.start))], ['Up to', h('span', { class: 'key' }, format.endText(region.end))], ['State', state(region.state, region.healthy)], ['Epoch', format.number(region.epoch)], ['Data', format.bytes(region.bytes)], ['Reads', format.rate(region.load.reads_per_second)], ['Writes', format.rate(region.load.writes_per_second)], ...known.map(([name, value]) => [format.capital(name), value])]),
       panel('Load', loadCharts(history)),
       panel('Members of its group', memberList(page, members)),
       panel('Events', eventList(events)),

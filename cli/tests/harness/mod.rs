@@ -36,6 +36,8 @@ const PORTS: u16 = 20_000;
 const PORTS_BETWEEN: u32 = 2_003;
 /// How often a start is retried if one of its ports is taken.
 const START_ATTEMPTS: usize = 10;
+/// Region servers of a cluster.
+const SERVERS: usize = 3;
 
 /// The next port to try.
 static PORT_NEXT: AtomicU16 = AtomicU16::new(0);
@@ -436,9 +438,11 @@ impl Role {
     }
 }
 
-/// A master and three region servers as separate processes.
+/// A master and region servers, three unless a test wants more, as separate processes.
 pub struct Cluster {
     pub client: Client,
+    /// The address of the master's console.
+    pub console: String,
     pub master: Role,
     pub servers: Vec<Role>,
     pub addresses: Vec<String>,
@@ -480,7 +484,7 @@ impl Cluster {
     /// Starts a new cluster; each server gets additional flags made from its address.
     pub fn start_with(engine: &str, flags: &[&str], mut own_flags: impl FnMut(&str) -> Vec<String>) -> Cluster {
         for _ in 0..START_ATTEMPTS {
-            let mut cluster = Cluster::planned(engine, flags);
+            let mut cluster = Cluster::planned(engine, SERVERS, flags);
             for (server, address) in cluster.servers.iter_mut().zip(&cluster.addresses) {
                 server.arguments.extend(own_flags(address));
             }
@@ -492,10 +496,22 @@ impl Cluster {
         panic!("no free ports were found");
     }
 
+    /// Starts a new cluster of so many servers.
+    pub fn start_of(servers: usize, engine: &str) -> Cluster {
+        for _ in 0..START_ATTEMPTS {
+            let mut cluster = Cluster::planned(engine, servers, &[]);
+            match cluster.try_start_all() {
+                Ok(()) => return cluster,
+                Err(ended) => assert!(ended.stderr.contains("in use"), "{ended:?}"),
+            }
+        }
+        panic!("no free ports were found");
+    }
+
     /// Starts a new cluster; every server and the master get `flags`.
     pub fn start_everywhere_with(engine: &str, flags: &[&str]) -> Cluster {
         for _ in 0..START_ATTEMPTS {
-            let mut cluster = Cluster::planned(engine, flags);
+            let mut cluster = Cluster::planned(engine, SERVERS, flags);
             cluster.master.arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
             match cluster.try_start_all() {
                 Ok(()) => return cluster,
@@ -505,17 +521,19 @@ impl Cluster {
         panic!("no free ports were found");
     }
 
-    fn planned(engine: &str, flags: &[&str]) -> Cluster {
+    fn planned(engine: &str, servers: usize, flags: &[&str]) -> Cluster {
         let data = tempfile::tempdir().expect("a directory");
-        let [master, console, ports @ ..] = free_ports::<8>();
+        let [master, console] = free_ports();
         let mut cluster = Cluster {
             client: Client { masters: local(master) },
+            console: local(console),
             master: Role { arguments: master_arguments(&data.path().join("master"), master, console), process: None },
             servers: Vec::new(),
             addresses: Vec::new(),
             data,
         };
-        for (index, port) in ports.chunks(2).enumerate() {
+        for index in 0..servers {
+            let port = free_ports::<2>();
             let directory = cluster.server_directory(index);
             let mut arguments = server_arguments(&directory, port[0], port[1], &cluster.client.masters, engine);
             arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
@@ -529,7 +547,7 @@ impl Cluster {
         self.data.path().join(format!("server-{index}"))
     }
 
-    /// Starts all four processes and waits until they are healthy.
+    /// Starts all processes and waits until they are healthy.
     pub fn start_all(&mut self) {
         self.try_start_all().unwrap_or_else(|ended| panic!("a part did not start: {ended:?}"));
     }

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "what a test helper unwraps is what the test claims")]
 
 mod api;
-mod browser;
 mod example;
 mod http;
 mod measured;

@@ -5,7 +5,8 @@
 
 use serde_json::{Value, json};
 
-use crate::browser::Browser;
+use terrane_browser::Browser;
+
 use crate::console;
 
 /// The most bytes of assets that a viewer loads.

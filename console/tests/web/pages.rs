@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::browser::Browser;
+use terrane_browser::Browser;
+
 use crate::console;
 
 /// What a page shows must hold all of these.

@@ -1,10 +1,10 @@
 //! Pictures of all pages, for people: `target/console-screens/`, light and dark, wide and narrow.
 
-use std::path::PathBuf;
+use terrane_browser::Browser;
 
-use crate::browser::Browser;
 use crate::console;
 
+const FOLDER: &str = "console-screens";
 const PAGES: [(&str, &str); 17] = [
     ("overview", "/"),
     ("tables", "/tables"),
@@ -25,18 +25,6 @@ const PAGES: [(&str, &str); 17] = [
     ("missing", "/tables/actoins"),
 ];
 
-fn folder() -> PathBuf {
-    // Beside the test's own program: target/debug/deps/web-… .
-    let program = std::env::current_exe().unwrap();
-    program.ancestors().nth(3).unwrap().join("console-screens")
-}
-
-#[expect(clippy::disallowed_methods, reason = "pictures for people, not files of the database")]
-fn write(name: &str, picture: &[u8]) {
-    std::fs::create_dir_all(folder()).unwrap();
-    std::fs::write(folder().join(name), picture).unwrap();
-}
-
 /// Each page in light and dark, at 1280 and 390 pixels; none is wider than its window.
 #[tokio::test]
 async fn pages_fit_wide_and_narrow_screens() {
@@ -53,19 +41,16 @@ async fn pages_fit_wide_and_narrow_screens() {
             assert_eq!(content, width, "{path} is wider than {width} pixels");
             let background = browser.value("getComputedStyle(document.documentElement).backgroundColor").await;
             assert_eq!(background, if scheme == "dark" { "rgb(18, 24, 27)" } else { "rgb(250, 249, 246)" });
-            let picture = browser.picture().await;
-            write(&format!("{name}-{width}-{scheme}.png"), &picture);
+            browser.keep_picture(FOLDER, &format!("{name}-{width}-{scheme}")).await;
         }
         if width < 500 {
             browser.click("#menu").await;
             browser.wait("document.querySelector('nav a').getBoundingClientRect().height > 0").await;
-            let picture = browser.picture().await;
-            write(&format!("menu-{width}-{scheme}.png"), &picture);
+            browser.keep_picture(FOLDER, &format!("menu-{width}-{scheme}")).await;
         }
         browser.press(&["?"]).await;
         browser.wait("document.getElementById('keys').open").await;
-        let picture = browser.picture().await;
-        write(&format!("keys-{width}-{scheme}.png"), &picture);
+        browser.keep_picture(FOLDER, &format!("keys-{width}-{scheme}")).await;
     }
     // The page of a table that does not exist is a 404, which the browser logs; nothing else is wrong.
     browser.complaints.retain(|complaint| !complaint.contains("actoins"));

@@ -61,6 +61,7 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-examples", May::Any),
     ("terrane-fuzz", May::Any),
     (TEST_SCRIPTS, May::Only(&[])),
+    (TEST_BROWSER, May::Only(&[])),
     (SHARED_FEATURES, May::Only(&["terrane-env"])),
     ("xtask", May::Only(&["terrane-metrics"])),
 ];
@@ -70,6 +71,9 @@ const SHARED_FEATURES: &str = "terrane-shared-features";
 
 /// The runner of golden scripts, for tests only.
 const TEST_SCRIPTS: &str = "terrane-testscript";
+
+/// The headless browser, for tests only.
+const TEST_BROWSER: &str = "terrane-browser";
 
 /// External crates that only some of our crates may name, so that they remain replaceable. A star matches the rest of a
 /// name.
@@ -154,6 +158,7 @@ fn examine_manifest(file: &str, manifest: &Table, workspace: &Table) -> Vec<Find
                 None
             }
             SHARED_FEATURES => Some("libraries take the shared features for their tests only"),
+            TEST_BROWSER => (section != "dev-dependencies").then_some("the browser is for tests"),
             TEST_SCRIPTS => (section != "dev-dependencies").then_some("golden scripts are for tests"),
             ours if is_ours(ours) => refused_ours(*may, ours),
             _ if name == SHARED_FEATURES => None,

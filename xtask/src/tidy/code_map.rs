@@ -25,6 +25,7 @@ const CRATES: &[&str] = &[
     "cli",
     "tests",
     "testscript",
+    "browser",
     "linearizability",
     "chaos",
     "xtask",
