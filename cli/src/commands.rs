@@ -30,6 +30,7 @@ use terrane_types::closest;
 use crate::args::Command;
 use crate::args::client::Connection;
 use crate::failure::Failure;
+use crate::trace_export;
 
 /// Runs the command.
 pub async fn run(command: Command) -> Result<(), Failure> {
@@ -67,7 +68,8 @@ pub async fn run(command: Command) -> Result<(), Failure> {
 
 /// Connects as the connection flags say.
 pub async fn connect(connection: &Connection) -> Result<Client, Failure> {
-    crate::scope::connect(&connection.masters.to_string(), connection.timeout, &connection.tracing).await
+    let tracer = trace_export::of_command(&connection.tracing)?;
+    crate::scope::connect(&connection.masters.to_string(), connection.timeout, tracer).await
 }
 
 /// A table does not exist; names the nearest one that does.

@@ -7,15 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_client::Client;
-use terrane_client::trace::{TraceContext, Tracer};
+use terrane_client::trace::Tracer;
 use tokio::sync::OnceCell;
 
-use crate::args::client::Tracing;
 use crate::failure::Failure;
-use crate::trace_export;
-
-/// Names the trace that a command belongs to, if no flag does.
-const TRACEPARENT: &str = "TRACEPARENT";
 
 /// The scope of a session.
 #[derive(Clone, Default)]
@@ -42,30 +37,10 @@ pub fn as_records() -> bool {
 }
 
 /// Connects to these masters; within their scope, once.
-pub async fn connect(masters: &str, timeout: Duration, tracing: &Tracing) -> Result<Client, Failure> {
-    let build = || async {
-        let tracer = tracer(tracing)?;
-        Ok(Client::builder().masters(masters).timeout(timeout).tracer(tracer).build().await?)
-    };
+pub async fn connect(masters: &str, timeout: Duration, tracer: Tracer) -> Result<Client, Failure> {
+    let build = || async { Ok(Client::builder().masters(masters).timeout(timeout).tracer(tracer).build().await?) };
     match SCOPE.try_with(Clone::clone) {
         Ok(scope) if scope.masters == masters => scope.client.get_or_try_init(build).await.cloned(),
         Ok(_) | Err(_) => build().await,
     }
-}
-
-/// What the flags say about traces.
-fn tracer(flags: &Tracing) -> Result<Tracer, Failure> {
-    // The standard has malformed contexts from outside ignored: the variable may be for another program.
-    let inherited = || std::env::var(TRACEPARENT).ok().and_then(|text| TraceContext::from_traceparent(&text).ok())?;
-    let around = flags.traceparent.map_or_else(inherited, |given| given.0);
-    let share = flags.trace_share.unwrap_or(1.0);
-    let tracer = match &flags.otlp_endpoint {
-        Some(endpoint) => trace_export::start(endpoint, "terrane", share)?,
-        None => Tracer::default(),
-    };
-    Ok(match around {
-        Some(context) => tracer.inside(context),
-        None if tracer.records() && share >= 1.0 => trace_export::within_one_trace(&tracer),
-        None => tracer,
-    })
 }

@@ -17,14 +17,18 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanExporter as Exporting, SpanProcessor};
 use terrane_env::time::now_ns;
-use terrane_env::trace::{self, Part, Span, SpanSink, SpanValue, Traced, Tracer};
+use terrane_env::trace::{self, Part, Span, SpanSink, SpanValue, TraceContext, Traced, Tracer};
 
+use crate::args::client::Tracing;
 use crate::failure::Failure;
 
 /// How long one export may take.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a process that ends waits for its last spans to leave.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Names the trace that a command belongs to, if no flag does.
+const TRACEPARENT: &str = "TRACEPARENT";
 
 /// The exporter of this process.
 static EXPORTER: OnceLock<BatchSpanProcessor> = OnceLock::new();
@@ -58,8 +62,28 @@ pub fn start(endpoint: &str, name: &'static str, share: f64) -> Result<Tracer, F
     Ok(Tracer::new(Sink(InstrumentationScope::builder("terrane").build()), share))
 }
 
+/// The tracer of a command: its calls belong to the trace that its flags or its environment name, or to one of its own.
+///
+/// # Errors
+/// As for [`start`].
+pub fn of_command(flags: &Tracing) -> Result<Tracer, Failure> {
+    // The standard has malformed contexts from outside ignored: the variable may be for another program.
+    let inherited = || std::env::var(TRACEPARENT).ok().and_then(|text| TraceContext::from_traceparent(&text).ok())?;
+    let around = flags.traceparent.map_or_else(inherited, |given| given.0);
+    let share = flags.trace_share.unwrap_or(1.0);
+    let tracer = match &flags.otlp_endpoint {
+        Some(endpoint) => start(endpoint, "terrane", share)?,
+        None => Tracer::default(),
+    };
+    Ok(match around {
+        Some(context) => tracer.inside(context),
+        None if tracer.records() && share >= 1.0 => within_one_trace(&tracer),
+        None => tracer,
+    })
+}
+
 /// Makes everything that this command does one trace; returns the tracer of its calls.
-pub fn within_one_trace(tracer: &Tracer) -> Tracer {
+fn within_one_trace(tracer: &Tracer) -> Tracer {
     let (_, traced, _) = COMMAND.get_or_init(|| {
         let began = (tracer.clone(), tracer.follow(None), now_ns());
         let traced = began.1.expect("a tracer that begins a trace for every request begins this one");
@@ -175,7 +199,7 @@ impl Exporting for Watched {
 
 #[cfg(test)]
 mod tests {
-    use terrane_env::trace::{SpanKind as Kind, TraceContext};
+    use terrane_env::trace::SpanKind as Kind;
 
     use super::*;
 

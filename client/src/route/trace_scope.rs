@@ -18,7 +18,7 @@ tokio::task_local! {
 /// use terrane_client::trace::{BadTrace, TraceContext, traced};
 ///
 /// # async fn run(table: Table, traceparent: &str) -> Result<(), Box<dyn std::error::Error>> {
-/// // From the header `traceparent` of the request that this program serves. `None`: nobody records that trace.
+/// // From the header `traceparent` of the request that this program serves. `None`: that trace is not recorded.
 /// let row = match TraceContext::from_traceparent(traceparent)? {
 ///     Some(context) => traced(context, async { table.get("user-1").await }).await?,
 ///     None => table.get("user-1").await?,

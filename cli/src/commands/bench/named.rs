@@ -25,6 +25,7 @@ use crate::args::bench::run::{BenchCompare, BenchRun, Operation, ReportFile};
 use crate::failure::Failure;
 use crate::output::{Output, grouped};
 use crate::scope::connect;
+use crate::trace_export;
 use calls::Shared;
 use measure::{Plan, measure};
 use report::{OfOperation, Parameters, Report, Second, Summary};
@@ -36,8 +37,8 @@ const BACKLOG_SHARE_MAX: f64 = 0.01;
 pub async fn run(args: BenchRun) -> Result<(), Failure> {
     let spec = Spec::new(&args)?;
     let name = args.table.as_ref().map_or_else(|| Spec::table_default(spec.known).to_owned(), ToString::to_string);
-    let client =
-        connect(&args.connection.masters.to_string(), args.connection.timeout, &args.connection.tracing).await?;
+    let tracer = trace_export::of_command(&args.connection.tracing)?;
+    let client = connect(&args.connection.masters.to_string(), args.connection.timeout, tracer).await?;
     let table = load::prepare(&client, &args, &spec, &name).await?;
     if args.load_only {
         return Ok(());
