@@ -9,6 +9,8 @@
 //! background work, flush every region, end the sessions, close the log and the engine, and only then stop serving peers,
 //! which may still be answered until the end.
 
+mod parts;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,49 +30,38 @@ use terrane_types::{GroupId, ServerId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 use tonic::Request;
 use tonic::service::interceptor::InterceptedService;
 
+use self::parts::Parts;
 use crate::addresses::{self, Addresses};
 use crate::admission::Admission;
-use crate::background::Background;
 use crate::background::flush_policy::FLUSHES_MAX;
 use crate::config::ServerConfig;
 use crate::description::Description;
-use crate::disk_free::DiskFree;
 use crate::edge::Edge;
-use crate::evaluate::prefetch::Prefetch;
 use crate::group::machine::GroupMachine;
 use crate::group::machine::digest::GroupDigest;
 use crate::health::HealthIssues;
 use crate::identity::Identity;
-use crate::joining::{self, Joining};
+use crate::joining;
 use crate::leadership::NewestLeadership;
-use crate::loads::commit::{Loads, UnderWay};
 use crate::loads::files::LoadFiles;
-use crate::loads::runs::Runs;
-use crate::maintenance::Maintenance;
-use crate::masters::{Masters, REPORT_INTERVAL, Registered};
+use crate::masters::Masters;
 use crate::membership::{self, Membership};
 use crate::mending::Mending;
 use crate::metrics::Metrics;
 use crate::moves::arrivals::Arrivals;
-use crate::moves::departures::{Departures, Moves};
 use crate::moves::peers::Peers;
-use crate::orphans::Orphans;
 use crate::page_token::PageSeal;
 use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
-use crate::report::Reporter;
 use crate::service::admin::AdminService;
 use crate::service::data::DataService;
 use crate::service::diagnostics::DiagnosticsService;
 use crate::signals::Signals;
-use crate::slow::SlowRequests;
 use crate::start_error::StartError;
-use crate::versions::ClusterLevel;
 
 /// How long the handover of leaderships may take when the server stops.
 const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
@@ -346,175 +337,6 @@ impl RegionServer {
             abort.abort();
         }
     }
-}
-
-/// The parts that most tasks of a server share.
-struct Parts {
-    replicas: Arc<Replicas>,
-    signals: Arc<Signals>,
-    region_ids: Arc<RegionIdStock>,
-    addresses: Arc<Addresses>,
-    admission: Arc<Admission>,
-    leadership: Arc<NewestLeadership>,
-    mending: Arc<Mending>,
-    metrics: Arc<Metrics>,
-    health: Arc<HealthIssues>,
-    disk_free: Arc<DiskFree>,
-    page_seal: Arc<PageSeal>,
-    /// Every limited resource of this server.
-    budgets: Arc<Budgets>,
-    intake: Arc<Intake>,
-}
-
-impl Parts {
-    fn edge(
-        &self,
-        identity: HelloIdentity,
-        host: &Arc<GroupHost>,
-        config: &ServerConfig,
-        loads: Arc<Loads>,
-    ) -> Arc<Edge> {
-        Arc::new(Edge {
-            server: identity.server,
-            replicas: self.replicas.clone(),
-            host: host.clone(),
-            addresses: self.addresses.clone(),
-            admission: self.admission.clone(),
-            metrics: self.metrics.clone(),
-            slow: SlowRequests::new(config.slow_request),
-            tracer: config.tracer.at("terrane.server", identity.server.0),
-            level: loads.level.clone(),
-            prefetch: Prefetch::default(),
-            intake: self.intake.clone(),
-            scan_idle: config.scan_idle,
-            page_seal: self.page_seal.clone(),
-            closing: CancellationToken::new(),
-            tasks: TaskTracker::new(),
-            ended: CancellationToken::new(),
-            sessions: TaskTracker::new(),
-            loads,
-        })
-    }
-
-    fn loads(
-        &self,
-        peers: &Arc<Peers>,
-        files: Arc<LoadFiles>,
-        (host, engine): (&Arc<GroupHost>, &Arc<Engine>),
-        (level, stop): (&Arc<ClusterLevel>, &CancellationToken),
-        bytes_per_second: u64,
-    ) -> Arc<Loads> {
-        files.connect(peers.clone(), host);
-        let runs = Runs::new(files.clone(), self.admission.clone(), self.metrics.clone(), bytes_per_second);
-        self.budgets.add(runs.budget().clone());
-        Arc::new(Loads {
-            runs,
-            files,
-            engine: engine.clone(),
-            host: host.clone(),
-            replicas: self.replicas.clone(),
-            addresses: self.addresses.clone(),
-            peers: peers.clone(),
-            level: level.clone(),
-            stop: stop.clone(),
-            under_way: UnderWay::default(),
-        })
-    }
-
-    fn departures(
-        &self,
-        peers: Arc<Peers>,
-        host: &Arc<GroupHost>,
-        engine: &Arc<Engine>,
-        arrivals: Arc<Arrivals>,
-        level: &Arc<ClusterLevel>,
-        stop: &CancellationToken,
-    ) -> Arc<Departures> {
-        let departures = Arc::new(Departures {
-            engine: engine.clone(),
-            host: host.clone(),
-            replicas: self.replicas.clone(),
-            addresses: self.addresses.clone(),
-            peers: peers.clone(),
-            arrivals: arrivals.clone(),
-            level: level.clone(),
-            stop: stop.clone(),
-            moves: Moves::default(),
-        });
-        arrivals.connect(peers, host, &departures);
-        departures
-    }
-
-    fn maintenance(&self, edge: &Edge, engine: &Arc<Engine>) -> Maintenance {
-        Maintenance {
-            replicas: self.replicas.clone(),
-            engine: engine.clone(),
-            signals: self.signals.clone(),
-            health: self.health.clone(),
-            closing: edge.closing.clone(),
-        }
-    }
-
-    fn background(&self, host: &Arc<GroupHost>, engine: &Arc<Engine>, config: &ServerConfig) -> Background {
-        Background {
-            replicas: self.replicas.clone(),
-            host: host.clone(),
-            signals: self.signals.clone(),
-            region_ids: self.region_ids.clone(),
-            addresses: self.addresses.clone(),
-            admission: self.admission.clone(),
-            metrics: self.metrics.clone(),
-            health: self.health.clone(),
-            disk_free: self.disk_free.clone(),
-            memtable_budget: config.memtable_budget,
-            engine: engine.clone(),
-            data_dir: config.data_dir.clone(),
-            disk_reserve: config.disk_reserve,
-            disk_reserve_min: segment_bytes(config) + config.memtable_budget,
-            shape: config.shape.clone(),
-        }
-    }
-
-    fn reporter(
-        &self,
-        host: &Arc<GroupHost>,
-        engine: &Arc<Engine>,
-        masters: Masters,
-        identity: HelloIdentity,
-        level: Arc<ClusterLevel>,
-        (registered, joining): (Option<Registered>, Joining),
-    ) -> Reporter {
-        let reporter = Reporter {
-            masters,
-            identity,
-            every: registered.as_ref().map_or(REPORT_INTERVAL, |registered| registered.report_every),
-            joining: registered.is_none().then_some(joining),
-            replicas: self.replicas.clone(),
-            host: host.clone(),
-            addresses: self.addresses.clone(),
-            region_ids: self.region_ids.clone(),
-            admission: self.admission.clone(),
-            metrics: self.metrics.clone(),
-            health: self.health.clone(),
-            disk_free: self.disk_free.clone(),
-            budgets: self.budgets.clone(),
-            engine: engine.clone(),
-            leadership: self.leadership.clone(),
-            mending: self.mending.clone(),
-            orphans: Arc::new(Orphans::new(engine.clone(), host.clone())),
-            page_seal: self.page_seal.clone(),
-            level,
-        };
-        if let Some(registered) = registered {
-            reporter.take_over(registered);
-        }
-        reporter
-    }
-}
-
-/// The maximal size of a segment of the shared log.
-fn segment_bytes(config: &ServerConfig) -> u64 {
-    config.segment_bytes.min(config.log_limit / LogConfig::SEGMENTS_PER_LIMIT)
 }
 
 /// The address that others use.

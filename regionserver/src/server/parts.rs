@@ -1,0 +1,210 @@
+//! The parts that most tasks of a server share, and how each of its tasks is made of them.
+
+use std::sync::Arc;
+
+use terrane_engine::Engine;
+use terrane_env::budget::Budgets;
+use terrane_env::net::Intake;
+use terrane_proto::hello::Identity as HelloIdentity;
+use terrane_raft::LogConfig;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::addresses::Addresses;
+use crate::admission::Admission;
+use crate::background::Background;
+use crate::config::ServerConfig;
+use crate::disk_free::DiskFree;
+use crate::edge::Edge;
+use crate::evaluate::prefetch::Prefetch;
+use crate::health::HealthIssues;
+use crate::joining::Joining;
+use crate::leadership::NewestLeadership;
+use crate::loads::commit::{Loads, UnderWay};
+use crate::loads::files::LoadFiles;
+use crate::loads::runs::Runs;
+use crate::maintenance::Maintenance;
+use crate::masters::{Masters, REPORT_INTERVAL, Registered};
+use crate::mending::Mending;
+use crate::metrics::Metrics;
+use crate::moves::arrivals::Arrivals;
+use crate::moves::departures::{Departures, Moves};
+use crate::moves::peers::Peers;
+use crate::orphans::Orphans;
+use crate::page_token::PageSeal;
+use crate::proposal::GroupHost;
+use crate::region_ids::RegionIdStock;
+use crate::replicas::Replicas;
+use crate::report::Reporter;
+use crate::signals::Signals;
+use crate::slow::SlowRequests;
+use crate::versions::ClusterLevel;
+
+/// The parts that most tasks of a server share.
+pub(super) struct Parts {
+    pub(super) replicas: Arc<Replicas>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) region_ids: Arc<RegionIdStock>,
+    pub(super) addresses: Arc<Addresses>,
+    pub(super) admission: Arc<Admission>,
+    pub(super) leadership: Arc<NewestLeadership>,
+    pub(super) mending: Arc<Mending>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) health: Arc<HealthIssues>,
+    pub(super) disk_free: Arc<DiskFree>,
+    pub(super) page_seal: Arc<PageSeal>,
+    /// Every limited resource of this server.
+    pub(super) budgets: Arc<Budgets>,
+    pub(super) intake: Arc<Intake>,
+}
+
+impl Parts {
+    pub(super) fn edge(
+        &self,
+        identity: HelloIdentity,
+        host: &Arc<GroupHost>,
+        config: &ServerConfig,
+        loads: Arc<Loads>,
+    ) -> Arc<Edge> {
+        Arc::new(Edge {
+            server: identity.server,
+            replicas: self.replicas.clone(),
+            host: host.clone(),
+            addresses: self.addresses.clone(),
+            admission: self.admission.clone(),
+            metrics: self.metrics.clone(),
+            slow: SlowRequests::new(config.slow_request),
+            tracer: config.tracer.at("terrane.server", identity.server.0),
+            level: loads.level.clone(),
+            prefetch: Prefetch::default(),
+            intake: self.intake.clone(),
+            scan_idle: config.scan_idle,
+            page_seal: self.page_seal.clone(),
+            closing: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            ended: CancellationToken::new(),
+            sessions: TaskTracker::new(),
+            loads,
+        })
+    }
+
+    pub(super) fn loads(
+        &self,
+        peers: &Arc<Peers>,
+        files: Arc<LoadFiles>,
+        (host, engine): (&Arc<GroupHost>, &Arc<Engine>),
+        (level, stop): (&Arc<ClusterLevel>, &CancellationToken),
+        bytes_per_second: u64,
+    ) -> Arc<Loads> {
+        files.connect(peers.clone(), host);
+        let runs = Runs::new(files.clone(), self.admission.clone(), self.metrics.clone(), bytes_per_second);
+        self.budgets.add(runs.budget().clone());
+        Arc::new(Loads {
+            runs,
+            files,
+            engine: engine.clone(),
+            host: host.clone(),
+            replicas: self.replicas.clone(),
+            addresses: self.addresses.clone(),
+            peers: peers.clone(),
+            level: level.clone(),
+            stop: stop.clone(),
+            under_way: UnderWay::default(),
+        })
+    }
+
+    pub(super) fn departures(
+        &self,
+        peers: Arc<Peers>,
+        host: &Arc<GroupHost>,
+        engine: &Arc<Engine>,
+        arrivals: Arc<Arrivals>,
+        level: &Arc<ClusterLevel>,
+        stop: &CancellationToken,
+    ) -> Arc<Departures> {
+        let departures = Arc::new(Departures {
+            engine: engine.clone(),
+            host: host.clone(),
+            replicas: self.replicas.clone(),
+            addresses: self.addresses.clone(),
+            peers: peers.clone(),
+            arrivals: arrivals.clone(),
+            level: level.clone(),
+            stop: stop.clone(),
+            moves: Moves::default(),
+        });
+        arrivals.connect(peers, host, &departures);
+        departures
+    }
+
+    pub(super) fn maintenance(&self, edge: &Edge, engine: &Arc<Engine>) -> Maintenance {
+        Maintenance {
+            replicas: self.replicas.clone(),
+            engine: engine.clone(),
+            signals: self.signals.clone(),
+            health: self.health.clone(),
+            closing: edge.closing.clone(),
+        }
+    }
+
+    pub(super) fn background(&self, host: &Arc<GroupHost>, engine: &Arc<Engine>, config: &ServerConfig) -> Background {
+        Background {
+            replicas: self.replicas.clone(),
+            host: host.clone(),
+            signals: self.signals.clone(),
+            region_ids: self.region_ids.clone(),
+            addresses: self.addresses.clone(),
+            admission: self.admission.clone(),
+            metrics: self.metrics.clone(),
+            health: self.health.clone(),
+            disk_free: self.disk_free.clone(),
+            memtable_budget: config.memtable_budget,
+            engine: engine.clone(),
+            data_dir: config.data_dir.clone(),
+            disk_reserve: config.disk_reserve,
+            disk_reserve_min: segment_bytes(config) + config.memtable_budget,
+            shape: config.shape.clone(),
+        }
+    }
+
+    pub(super) fn reporter(
+        &self,
+        host: &Arc<GroupHost>,
+        engine: &Arc<Engine>,
+        masters: Masters,
+        identity: HelloIdentity,
+        level: Arc<ClusterLevel>,
+        (registered, joining): (Option<Registered>, Joining),
+    ) -> Reporter {
+        let reporter = Reporter {
+            masters,
+            identity,
+            every: registered.as_ref().map_or(REPORT_INTERVAL, |registered| registered.report_every),
+            joining: registered.is_none().then_some(joining),
+            replicas: self.replicas.clone(),
+            host: host.clone(),
+            addresses: self.addresses.clone(),
+            region_ids: self.region_ids.clone(),
+            admission: self.admission.clone(),
+            metrics: self.metrics.clone(),
+            health: self.health.clone(),
+            disk_free: self.disk_free.clone(),
+            budgets: self.budgets.clone(),
+            engine: engine.clone(),
+            leadership: self.leadership.clone(),
+            mending: self.mending.clone(),
+            orphans: Arc::new(Orphans::new(engine.clone(), host.clone())),
+            page_seal: self.page_seal.clone(),
+            level,
+        };
+        if let Some(registered) = registered {
+            reporter.take_over(registered);
+        }
+        reporter
+    }
+}
+
+/// The maximal size of a segment of the shared log.
+fn segment_bytes(config: &ServerConfig) -> u64 {
+    config.segment_bytes.min(config.log_limit / LogConfig::SEGMENTS_PER_LIMIT)
+}
