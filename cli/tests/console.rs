@@ -138,6 +138,21 @@ fn a_hot_range_is_shown_with_advice_and_rows_are_paged() {
 
     let events = json(console, "/api/v1/events");
     assert!(events.to_string().contains("table actions was created"), "{events}");
+    let procedures = json(console, "/api/v1/procedures");
+    let ended = procedures["procedures"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|known| known["what"] == "create table actions" && known["done"] == true);
+    let ended = ended.unwrap_or_else(|| panic!("the create has not ended: {procedures}"));
+    assert_eq!(
+        (&ended["state"], &ended["failed"], &ended["places"][0]["table"]),
+        (&"done".into(), &false.into(), &"actions".into())
+    );
+    assert!(ended["started_ms"].as_u64() <= ended["ended_ms"].as_u64(), "{ended}");
+    let listed = dev.client.json_lines(&["admin", "procedures", "--ended"]);
+    assert!(listed.iter().any(|line| line["subject"] == "table actions" && line["outcome"] == "done"), "{listed:?}");
+    assert!(dev.client.succeed(&["admin", "procedures", "--ended"]).starts_with("ID"));
     for path in ["overview", "tables", "regions", "groups", "procedures", "slow", "settings", "failovers"] {
         json(console, &format!("/api/v1/{path}"));
     }

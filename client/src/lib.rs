@@ -120,8 +120,9 @@ pub mod trace {
 pub use api::admin::Admin;
 pub use api::admin::diagnostics::{HotRows, LogFilter, SlowRequests};
 pub use api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
-    LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, EndedProcedure, GroupRecovery,
+    GroupSurvivor, LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange,
+    ServerChanged,
 };
 pub use api::admin::hot::{HotRegion, HotRow};
 pub use api::admin::info::{

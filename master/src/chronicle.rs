@@ -1,6 +1,6 @@
-//! Feeds the load history and the events from the catalog and the reports, and answers calls from them.
+//! Feeds the load history, the events and the ended procedures from the catalog and the reports, and answers calls from them.
 //!
-//! Both are pure (`load_history`, `events`); time comes from `env` here. Locks are taken in the order catalog, observations,
+//! All are pure (`load_history`, `events`, `procedure_history`); time comes from `env` here. Locks are taken in the order catalog, observations,
 //! past, and none is held across a wait.
 
 use std::collections::BTreeMap;
@@ -13,9 +13,12 @@ use crate::catalog::Catalog;
 use crate::catalog::moves::MoveId;
 use crate::context::{MasterContext, Past};
 use crate::events::{EVENTS_MAX, Event, Failover, Place};
+use crate::fleet::listing;
 use crate::inventory::Election;
 use crate::load_history::{HeatRequest, LoadHistory, MINUTES, RegionRates};
 use crate::observed::{Observations, now};
+use crate::procedure_history::ProcedureHistory;
+use crate::procedures::intents;
 
 const MINUTE_MS: u64 = 60_000;
 /// Rows of a map unless the caller wants fewer or more.
@@ -28,6 +31,7 @@ pub fn begin(context: &MasterContext, term: u64) {
     let wall_ms = terrane_env::time::wall_ms();
     let mut past = context.past.lock();
     past.loads = LoadHistory::default();
+    past.procedures = ProcedureHistory::default();
     past.events.lead(wall_ms, &context.fleet.owner, term);
 }
 
@@ -37,11 +41,40 @@ pub fn look(context: &MasterContext) {
     context.journal.read(|catalog| {
         context.observed.with(|observed| {
             let rates = rates(catalog, observed);
-            let Past { loads, events } = &mut *context.past.lock();
+            let Past { loads, events, .. } = &mut *context.past.lock();
             loads.look(now, wall_ms, &rates);
             events.look(catalog, observed, wall_ms);
         });
     });
+}
+
+/// Notes which procedures have begun and ended. Called after every change of the catalog, so that none is too short to be seen.
+pub fn procedures(context: &MasterContext) {
+    let wall_ms = terrane_env::time::wall_ms();
+    context.journal.read(|catalog| {
+        context.observed.with(|observed| {
+            let describe = |work| listing::describe(context, catalog, observed, work, wall_ms);
+            context.past.lock().procedures.look(catalog, intents(catalog), wall_ms, describe);
+        });
+    });
+}
+
+/// Answers the procedures that have ended, newest first.
+pub fn ended_procedures(context: &MasterContext) -> Vec<v1::EndedProcedure> {
+    let past = context.past.lock();
+    let ended = past.procedures.newest().cloned().map(|ended| v1::EndedProcedure {
+        id: ended.id,
+        kind: ended.kind,
+        subject: ended.subject,
+        owner: ended.owner,
+        reason: ended.reason,
+        failed: ended.failed,
+        outcome: ended.outcome,
+        started_ms: ended.started_ms,
+        ended_ms: ended.ended_ms,
+        places: ended.places.into_iter().map(place).collect(),
+    });
+    ended.collect()
 }
 
 /// Other servers lead groups than before.
@@ -156,18 +189,19 @@ pub fn events(context: &MasterContext, request: &v1::ListEventsRequest) -> v1::L
 
 fn event(event: Event) -> v1::EventInfo {
     let Event { number, time_ms, kind, what, reason, places } = event;
-    let place = |place| {
-        use v1::event_place::Place as Wire;
-        let place = match place {
-            Place::Server(server) => Wire::Server(server.0),
-            Place::Table(name) => Wire::Table(name),
-            Place::Region(region) => Wire::Region(region.0),
-            Place::Group(group) => Wire::Group(group.0),
-        };
-        v1::EventPlace { place: Some(place) }
-    };
     let places = places.into_iter().map(place).collect();
     v1::EventInfo { number, time_ms, kind: kind.to_owned(), what, reason, places }
+}
+
+fn place(place: Place) -> v1::EventPlace {
+    use v1::event_place::Place as Wire;
+    let place = match place {
+        Place::Server(server) => Wire::Server(server.0),
+        Place::Table(name) => Wire::Table(name),
+        Place::Region(region) => Wire::Region(region.0),
+        Place::Group(group) => Wire::Group(group.0),
+    };
+    v1::EventPlace { place: Some(place) }
 }
 
 /// Answers failovers.

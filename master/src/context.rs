@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use terrane_types::{Error, GroupId, TableId};
+use terrane_types::{Error, TableId};
 use tokio::sync::Notify;
 
 use crate::catalog::moves::MoveId;
@@ -19,7 +19,9 @@ use crate::liveness::Moment;
 use crate::load_history::LoadHistory;
 use crate::observed::{Observed, now};
 use crate::orders::Orders;
+use crate::procedure_history::ProcedureHistory;
 use crate::procedures::region_move::MoveProgress;
+pub use crate::subject::Subject;
 use crate::versions::Versions;
 
 /// Unfinished changes of tables that are accepted; also the most procedures of one kind.
@@ -28,21 +30,6 @@ pub const UNFINISHED_MAX: usize = 1_024;
 const FAILURES_MAX: usize = 256;
 /// When a caller whose change was refused should try again.
 const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// What a procedure works on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject {
-    /// A group that is being created.
-    Group(GroupId),
-    /// A table that is being created, altered or dropped.
-    Table(TableId),
-    /// A group whose members are changing.
-    Members(GroupId),
-    /// A region that moves.
-    Move(MoveId),
-    /// The masters, which are being changed.
-    Masters,
-}
 
 /// What an administrator sets for repair and balance.
 #[derive(Clone, Debug)]
@@ -81,6 +68,8 @@ pub struct Past {
     pub loads: LoadHistory,
     /// Splits, moves, elections and the like.
     pub events: Events,
+    /// The procedures that have ended.
+    pub procedures: ProcedureHistory,
 }
 
 /// The shared parts of one master.

@@ -41,7 +41,7 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap, rebuilt: Opt
             biased;
             () = context.leadership.until_deposed(term) => {}
             // Dropped at the end, with the procedures that run.
-            ((), ()) = join(procedures::drive(Arc::clone(&context)), fleet::drive(&context)) => {}
+            ((), ()) = join(procedures::drive(Arc::clone(&context), chronicle::procedures), fleet::drive(&context)) => {}
         }
         context.leadership.set(None);
         context.forget_procedures();

@@ -57,9 +57,9 @@ pub fn intents(catalog: &Catalog) -> Vec<Subject> {
         .collect()
 }
 
-/// Starts a procedure for every intent that has none. Never returns; when it is dropped, the procedures that run are
-/// aborted: the journal has their intents.
-pub async fn drive(context: Arc<MasterContext>) {
+/// Starts a procedure for every intent that has none, and calls `noticed` before it does. Never returns; when it is dropped,
+/// the procedures that run are aborted: the journal has their intents.
+pub async fn drive(context: Arc<MasterContext>, noticed: impl Fn(&MasterContext)) {
     let mut running = RunningProcedures::default();
     let mut changes = context.journal.changes();
     loop {
@@ -67,6 +67,7 @@ pub async fn drive(context: Arc<MasterContext>) {
         create_groups::plan(&context).await;
         let unfinished = context.journal.read(intents);
         context.note_procedures(&unfinished);
+        noticed(&context);
         unfinished.into_iter().for_each(|subject| running.start(&context, subject));
         tokio::select! {
             biased;

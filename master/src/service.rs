@@ -389,11 +389,16 @@ impl v1::master_server::Master for MasterService {
 
     async fn list_procedures(
         &self,
-        request: Request<v1::ClusterRequest>,
+        request: Request<v1::ListProceduresRequest>,
     ) -> Result<Response<v1::ListProceduresReply>, Status> {
         let deadline = deadline::of(request.metadata());
-        self.admit("list_procedures", request.get_ref().hello.as_ref())?;
-        let listed = async { Ok(v1::ListProceduresReply { procedures: listing::procedures(&self.context) }) };
+        let v1::ListProceduresRequest { hello, ended } = request.into_inner();
+        self.admit("list_procedures", hello.as_ref())?;
+        let listed = async {
+            let procedures = listing::procedures(&self.context);
+            let ended = if ended { chronicle::ended_procedures(&self.context) } else { Vec::new() };
+            Ok(v1::ListProceduresReply { procedures, ended })
+        };
         answer(self.leading(deadline, listed).await)
     }
 

@@ -118,6 +118,9 @@ pub enum Admin {
     },
     /// List unfinished changes of tables, groups and servers, and what they wait for.
     Procedures {
+        /// List those that have ended instead, newest first, and how.
+        #[arg(long)]
+        ended: bool,
         #[command(flatten)]
         connection: Connection,
     },

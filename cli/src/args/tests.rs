@@ -51,6 +51,7 @@ fn every_line_of_the_grammar_is_read() {
         "admin groups",
         "admin split 7",
         "admin procedures",
+        "admin procedures --ended --json",
         "admin cancel drain-3",
         "admin drain 3",
         "admin drain 127.0.0.1:7702 --no-wait",

@@ -53,7 +53,8 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             let done = done.during(format!("compact table {table}"))?;
             work.end("compacted", &table, &done, Output::new(connection.json))
         }
-        Admin::Procedures { connection } => fleet::procedures(&connection).await,
+        Admin::Procedures { ended: true, connection } => fleet::ended_procedures(&connection).await,
+        Admin::Procedures { ended: false, connection } => fleet::procedures(&connection).await,
         Admin::Cancel { procedure, connection } => fleet::cancel(&procedure, &connection).await,
         Admin::Drain { server, no_wait, connection } => fleet::drain(&server, no_wait, &connection).await,
         Admin::Undrain { server, connection } => fleet::undrain(&server, &connection).await,

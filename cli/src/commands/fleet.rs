@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 use terrane_client::{
-    Admin, BalanceMode, BalancePlan, MoveState, ProcedureInfo, RegionDescriptor, RegionId, ServerChange, ServerInfo,
+    Admin, BalanceMode, BalancePlan, EndedProcedure, MoveState, ProcedureInfo, RegionDescriptor, RegionId,
+    ServerChange, ServerInfo,
 };
 use tokio::time::Instant;
 
 use super::connect;
 use crate::args::client::{BalanceWord, Connection};
 use crate::failure::{During, Failure};
-use crate::output::{Output, bytes_rounded};
+use crate::output::{Output, bytes_rounded, duration_text};
 use crate::progress::Progress;
 
 /// How often a drain is looked at.
@@ -46,6 +47,61 @@ pub async fn procedures(connection: &Connection) -> Result<(), Failure> {
     let mut output = Output::new(connection.json);
     print_procedures(&mut output, &procedures)?;
     output.flush()
+}
+
+#[derive(Serialize)]
+struct EndedLine<'a> {
+    id: &'a str,
+    kind: &'a str,
+    subject: &'a str,
+    owner: &'a str,
+    reason: &'a str,
+    failed: bool,
+    outcome: &'a str,
+    started_ms: u64,
+    ended_ms: u64,
+}
+
+pub async fn ended_procedures(connection: &Connection) -> Result<(), Failure> {
+    let ended = connect(connection).await?.admin().ended_procedures().await.during("list the ended procedures")?;
+    let mut output = Output::new(connection.json);
+    if output.is_json() {
+        ended.iter().try_for_each(|ended| output.object(&ended_line(ended)))?;
+    } else if ended.is_empty() {
+        output.line("no procedure has ended since the leading master leads")?;
+    } else {
+        let now_ms = terrane_env::time::wall_ms();
+        let rows = ended.iter().map(|ended| ended_row(ended, now_ms)).collect();
+        output.table(&["id", "kind", "subject", "ended", "took", "reason", "outcome"], rows)?;
+    }
+    output.flush()
+}
+
+fn ended_line(ended: &EndedProcedure) -> EndedLine<'_> {
+    EndedLine {
+        id: &ended.id,
+        kind: &ended.kind,
+        subject: &ended.subject,
+        owner: &ended.owner,
+        reason: &ended.reason,
+        failed: ended.failed,
+        outcome: &ended.outcome,
+        started_ms: ended.started_ms,
+        ended_ms: ended.ended_ms,
+    }
+}
+
+fn ended_row(ended: &EndedProcedure, now_ms: u64) -> Vec<String> {
+    let lasted = |from_ms: u64, to_ms: u64| duration_text(Duration::from_millis(to_ms.saturating_sub(from_ms)));
+    vec![
+        ended.id.clone(),
+        ended.kind.clone(),
+        ended.subject.clone(),
+        format!("{} ago", lasted(ended.ended_ms, now_ms)),
+        lasted(ended.started_ms, ended.ended_ms),
+        ended.reason.clone(),
+        ended.outcome.clone(),
+    ]
 }
 
 fn print_procedures(output: &mut Output, procedures: &[ProcedureInfo]) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! Events, procedures and failovers.
 
-use terrane_client::{Client, EventInfo, EventPlace, FailoverInfo, ProcedureInfo};
+use terrane_client::{Client, EndedProcedure, EventInfo, EventPlace, FailoverInfo, ProcedureInfo};
 use terrane_console::source::{Bucket, Event, EventKind, EventQuery, Failover, Failovers, Failure, Place, Procedure};
 
 use super::refusal::refused;
@@ -37,13 +37,6 @@ fn event(event: &EventInfo) -> Event {
         "table" => EventKind::Table,
         _ => EventKind::Other,
     };
-    let place = |place: &EventPlace| match place {
-        EventPlace::Server(server) => Some(Place::Server(server.0)),
-        EventPlace::Table(name) => Some(Place::Table(name.clone())),
-        EventPlace::Region(region) => Some(Place::Region(region.0)),
-        EventPlace::Group(group) => Some(Place::Group(group.0)),
-        _ => None,
-    };
     Event {
         time_ms: event.time_ms,
         kind,
@@ -54,10 +47,53 @@ fn event(event: &EventInfo) -> Event {
     }
 }
 
+fn place(place: &EventPlace) -> Option<Place> {
+    match place {
+        EventPlace::Server(server) => Some(Place::Server(server.0)),
+        EventPlace::Table(name) => Some(Place::Table(name.clone())),
+        EventPlace::Region(region) => Some(Place::Region(region.0)),
+        EventPlace::Group(group) => Some(Place::Group(group.0)),
+        _ => None,
+    }
+}
+
 pub(super) async fn procedures(client: &Client) -> Result<Vec<Procedure>, Failure> {
     let now_ms = terrane_env::time::wall_ms();
     let running = client.admin().procedures().await.map_err(refused)?;
-    Ok(running.iter().map(|known| procedure(known, now_ms)).collect())
+    let ended = client.admin().ended_procedures().await.map_err(refused)?;
+    Ok(running.iter().map(|known| procedure(known, now_ms)).chain(ended.iter().map(ended_procedure)).collect())
+}
+
+/// The number in an id such as `move-12`.
+fn number(id: &str) -> u64 {
+    id.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// `create table` and `table t` as `create table t`, `replace replica` and `group 3 …` as `replace replica of group 3 …`.
+fn what(kind: &str, subject: &str) -> String {
+    match kind.rsplit_once(' ') {
+        Some((verb, noun)) if subject.starts_with(&format!("{noun} ")) => format!("{verb} {subject}"),
+        _ if subject.starts_with("group ") => format!("{kind} of {subject}"),
+        _ => format!("{kind} {subject}"),
+    }
+}
+
+fn reason(given: &str) -> String {
+    if given.is_empty() { "asked by an administrator".to_owned() } else { given.to_owned() }
+}
+
+fn ended_procedure(ended: &EndedProcedure) -> Procedure {
+    Procedure {
+        id: number(&ended.id),
+        what: what(&ended.kind, &ended.subject),
+        state: ended.outcome.clone(),
+        done: true,
+        failed: ended.failed,
+        started_ms: Some(ended.started_ms),
+        ended_ms: Some(ended.ended_ms),
+        reason: reason(&ended.reason),
+        places: ended.places.iter().filter_map(place).collect(),
+    }
 }
 
 fn procedure(known: &ProcedureInfo, now_ms: u64) -> Procedure {
@@ -65,15 +101,14 @@ fn procedure(known: &ProcedureInfo, now_ms: u64) -> Procedure {
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let since = u64::try_from(known.since.as_millis()).unwrap_or(u64::MAX);
     Procedure {
-        // The number in an id such as `move-12`.
-        id: known.id.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0),
-        what: format!("{} {}", known.kind, known.subject),
+        id: number(&known.id),
+        what: what(&known.kind, &known.subject),
         state: parts.join("; "),
         done: false,
         failed: false,
         started_ms: Some(now_ms.saturating_sub(since)),
         ended_ms: None,
-        reason: if known.reason.is_empty() { "asked by an administrator".to_owned() } else { known.reason.clone() },
+        reason: reason(&known.reason),
         places: Vec::new(),
     }
 }
@@ -124,6 +159,14 @@ fn failover(known: &FailoverInfo) -> Failover {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_procedure_is_named_without_repetition() {
+        assert_eq!(what("create table", "table t"), "create table t");
+        assert_eq!(what("move region", "region 7 from group 1 to 2"), "move region 7 from group 1 to 2");
+        assert_eq!(what("replace replica", "group 3 to server 4"), "replace replica of group 3 to server 4");
+        assert_eq!(what("change masters", "from a to b"), "change masters from a to b");
+    }
 
     #[test]
     fn every_blackout_is_in_one_bucket() {

@@ -13,6 +13,7 @@ use crate::catalog::servers::Drain;
 use crate::catalog::tables::TableState;
 use crate::context::{MasterContext, Subject};
 use crate::observed::Observations;
+use crate::procedure_history::Work;
 use crate::procedures::{intents, masters_change, member_change};
 use crate::seats::Seat;
 
@@ -30,6 +31,23 @@ pub fn procedures(context: &MasterContext) -> Vec<v1::ProcedureInfo> {
             listed.chain(drains).collect()
         })
     })
+}
+
+/// One unfinished procedure.
+pub fn describe(
+    context: &MasterContext,
+    catalog: &Catalog,
+    observed: &Observations,
+    work: Work,
+    wall_ms: u64,
+) -> Option<v1::ProcedureInfo> {
+    match work {
+        Work::Intent(subject) => procedure(context, catalog, observed, subject, wall_ms),
+        Work::Drain(server) => {
+            let drain = catalog.servers().drain(server)?;
+            drain_info(catalog, server, drain, &[], &context.fleet.owner, wall_ms)
+        }
+    }
 }
 
 fn procedure(

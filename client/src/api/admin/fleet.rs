@@ -5,6 +5,7 @@ use std::time::Duration;
 use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 use super::Admin;
+use super::past::EventPlace;
 use crate::error::Error;
 
 /// What an administrator intends for a server.
@@ -135,6 +136,32 @@ pub struct ProcedureInfo {
     pub copied_bytes: u64,
     /// What it does now; empty: not known.
     pub detail: String,
+}
+
+/// A change of a table, a group, a server or the masters that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndedProcedure {
+    /// Its id while it ran. Another procedure on the same table or group has the same.
+    pub id: String,
+    /// `create table`, `replace replica`, `drain server` and so on.
+    pub kind: String,
+    /// What it worked on.
+    pub subject: String,
+    /// The address of the master that drove it.
+    pub owner: String,
+    /// Why it was begun; empty: by an administrator's call.
+    pub reason: String,
+    /// Whether it did not reach its aim.
+    pub failed: bool,
+    /// `done`, or what happened instead.
+    pub outcome: String,
+    /// When it began, or since when its owner knew it, in milliseconds since 1970.
+    pub started_ms: u64,
+    /// When it ended.
+    pub ended_ms: u64,
+    /// What it changed.
+    pub places: Vec<EventPlace>,
 }
 
 /// A move of a region that has begun.
@@ -352,6 +379,15 @@ impl Admin {
     /// See [`Error`].
     pub async fn procedures(&self) -> Result<Vec<ProcedureInfo>, Error> {
         self.masters().procedures(self.timeout).await
+    }
+
+    /// The procedures that have ended since the leading master leads, newest first; it keeps the latest 500, in memory. A
+    /// master of an older build answers none.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn ended_procedures(&self) -> Result<Vec<EndedProcedure>, Error> {
+        self.masters().ended_procedures(self.timeout).await
     }
 
     /// Undoes a procedure.

@@ -6,10 +6,12 @@ use futures::future::BoxFuture;
 use terrane_proto::v1;
 use terrane_types::{GroupId, RegionId, ReplicaId, ServerId};
 
+use super::past::event_place;
 use super::timed;
 use crate::api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
-    LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, EndedProcedure, GroupRecovery,
+    GroupSurvivor, LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange,
+    ServerChanged,
 };
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -107,9 +109,29 @@ impl Masters {
 
     pub(crate) fn procedures(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<ProcedureInfo>, Error>> {
         Box::pin(async move {
-            let request = v1::ClusterRequest { hello: self.hello() };
+            let request = v1::ListProceduresRequest { hello: self.hello(), ended: false };
             let reply: v1::ListProceduresReply = ask!(self, Kind::Read, timeout, list_procedures, request)?;
             Ok(reply.procedures.into_iter().map(procedure_info).collect())
+        })
+    }
+
+    pub(crate) fn ended_procedures(&self, timeout: Duration) -> BoxFuture<'_, Result<Vec<EndedProcedure>, Error>> {
+        Box::pin(async move {
+            let request = v1::ListProceduresRequest { hello: self.hello(), ended: true };
+            let reply: v1::ListProceduresReply = ask!(self, Kind::Read, timeout, list_procedures, request)?;
+            let ended = |ended: v1::EndedProcedure| EndedProcedure {
+                id: ended.id,
+                kind: ended.kind,
+                subject: ended.subject,
+                owner: ended.owner,
+                reason: ended.reason,
+                failed: ended.failed,
+                outcome: ended.outcome,
+                started_ms: ended.started_ms,
+                ended_ms: ended.ended_ms,
+                places: ended.places.into_iter().filter_map(event_place).collect(),
+            };
+            Ok(reply.ended.into_iter().map(ended).collect())
         })
     }
 

@@ -94,17 +94,18 @@ fn known(ms: u64) -> Option<u64> {
 
 fn event(event: v1::EventInfo) -> EventInfo {
     let v1::EventInfo { number, time_ms, kind, what, reason, places } = event;
-    // A place of a kind that this build does not know is left out.
-    let place = |place: v1::EventPlace| {
-        use v1::event_place::Place;
-        Some(match place.place? {
-            Place::Server(server) => EventPlace::Server(ServerId(server)),
-            Place::Table(name) => EventPlace::Table(name),
-            Place::Region(region) => EventPlace::Region(RegionId(region)),
-            Place::Group(group) => EventPlace::Group(GroupId(group)),
-        })
-    };
-    EventInfo { number, time_ms, kind, what, reason, places: places.into_iter().filter_map(place).collect() }
+    EventInfo { number, time_ms, kind, what, reason, places: places.into_iter().filter_map(event_place).collect() }
+}
+
+/// What something is about; `None` for a kind of place that this build does not know.
+pub(super) fn event_place(place: v1::EventPlace) -> Option<EventPlace> {
+    use v1::event_place::Place;
+    Some(match place.place? {
+        Place::Server(server) => EventPlace::Server(ServerId(server)),
+        Place::Table(name) => EventPlace::Table(name),
+        Place::Region(region) => EventPlace::Region(RegionId(region)),
+        Place::Group(group) => EventPlace::Group(GroupId(group)),
+    })
 }
 
 fn failover(failover: v1::FailoverInfo) -> FailoverInfo {

@@ -134,8 +134,10 @@ async fn a_region_moves_to_a_server() {
     let split = v1::SplitRegionRequest { hello: cluster.hello(0), region: region.region, at: Bytes::new() };
     let refused = refusal(cluster.client.split_region(split)).await;
     assert!(refused.to_string().contains("is moving to group"), "{refused}");
-    let request = v1::ClusterRequest { hello: cluster.hello(0) };
-    let listed = cluster.client.list_procedures(request).await.unwrap().into_inner().procedures;
+    let request = v1::ListProceduresRequest { hello: cluster.hello(0), ended: false };
+    let listed = cluster.client.list_procedures(request).await.unwrap().into_inner();
+    assert!(listed.ended.is_empty(), "not asked for: {listed:?}");
+    let listed = listed.procedures;
     let listed: Vec<_> = listed.iter().filter(|info| info.kind == "move region").collect();
     assert_eq!((listed.len(), listed[0].id.as_str(), listed[0].copied_bytes, listed[0].bytes), (1, "move-1", 40, 100));
 
@@ -143,6 +145,12 @@ async fn a_region_moves_to_a_server() {
     until(&mut cluster, 1, "moved", |state| state.state == "moved").await;
     let now = cluster.regions().await[0].descriptor.clone().unwrap();
     assert_eq!((now.region, now.epoch, now.group), (region.region, region.epoch + 1, begun.to_group));
+    let request = v1::ListProceduresRequest { hello: cluster.hello(0), ended: true };
+    let ended = cluster.client.list_procedures(request).await.unwrap().into_inner().ended;
+    let moved = ended.iter().find(|ended| ended.kind == "move region").expect("the move has ended");
+    assert_eq!((moved.id.as_str(), moved.outcome.as_str(), moved.failed), ("move-1", "done", false));
+    assert!(moved.started_ms <= moved.ended_ms && moved.reason.contains("operator"), "{moved:?}");
+    assert!(ended.iter().any(|ended| ended.kind == "create table" && ended.subject == "table t"), "{ended:?}");
     let refused = begin(&mut cluster, region.region, &other.to_string()).await.unwrap_err();
     assert!(refused.to_string().contains("already"), "{refused}");
     cluster.end().await;
