@@ -4,6 +4,7 @@
 //! later be started as a separate process.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{join_all, select_all, try_join_all};
@@ -14,6 +15,7 @@ use terrane_master::MasterConfig;
 use terrane_regionserver::ServerConfig;
 use tokio::time::Instant;
 
+use crate::config::UsedSetting;
 use crate::failure::{During, Failure};
 use crate::node::{MasterNode, ServerNode};
 
@@ -59,6 +61,8 @@ pub struct ClusterPlan {
     pub bulk_rate: Option<u64>,
     pub slow_request: Option<Duration>,
     pub tracer: Tracer,
+    /// The settings of the process, for its consoles.
+    pub settings: Arc<[UsedSetting]>,
 }
 
 impl ClusterPlan {
@@ -203,12 +207,12 @@ impl Cluster {
         // In parallel: the masters of a new cluster need each other.
         let masters = try_join_all(plan.master_indexes().map(async |index| {
             let console = plan.ports.console(CONSOLE_OFFSET + index);
-            MasterNode::start(plan.master(index), console.as_deref()).await
+            MasterNode::start(plan.master(index), console.as_deref(), plan.settings.clone()).await
         }))
         .await?;
         let count = u16::try_from(plan.servers).expect("the number of servers was checked");
         let addresses: Vec<String> = masters.iter().map(|node| node.master.address().to_owned()).collect();
-        let starts = (0..count).map(|index| ServerNode::start(plan.server(index, &addresses)));
+        let starts = (0..count).map(|index| ServerNode::start(plan.server(index, &addresses), plan.settings.clone()));
         let servers = if is_new {
             // One after another, so that server ids follow the ports.
             let mut servers = Vec::new();
@@ -294,6 +298,7 @@ mod tests {
             bulk_rate: None,
             slow_request: None,
             tracer: Tracer::default(),
+            settings: Arc::default(),
         }
     }
 

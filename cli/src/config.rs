@@ -10,7 +10,7 @@ pub mod file;
 pub mod list;
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -106,11 +106,39 @@ struct LogSettings {
     audit_file: Option<String>,
 }
 
+/// A setting as a process uses it until it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsedSetting {
+    pub role: Role,
+    pub key: &'static str,
+    /// What is used, as text. A secret is hidden.
+    pub value: String,
+    /// What is used without any setting, as text.
+    pub default: Option<&'static str>,
+    /// A flag, a variable of the environment, a file, or `default`.
+    pub origin: String,
+    pub meaning: &'static str,
+}
+
+impl fmt::Display for UsedSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<16} = {}  ({})", self.key, self.value, self.origin)
+    }
+}
+
+/// What is shown instead of a secret.
+const HIDDEN: &str = "(hidden)";
+
+/// Whether the value of a key is shown to no one: logs and consoles are read by more people than may use it.
+fn is_secret(key: &str) -> bool {
+    ["password", "secret", "token", "private-key"].iter().any(|part| key.contains(part))
+}
+
 /// The settings of a process, for its user.
 #[derive(Debug)]
 pub struct Used {
-    /// One line per setting of the role.
-    pub settings: Vec<String>,
+    /// All settings of the role, in the order of the list.
+    pub settings: Vec<UsedSetting>,
     /// What may not be meant.
     pub warnings: Vec<String>,
     log: LogSettings,
@@ -120,9 +148,8 @@ pub struct Used {
 impl Used {
     /// Prints the settings and the warnings on standard error.
     pub fn print(&self) {
-        for line in self.settings.iter().chain(&self.warnings) {
-            eprintln!("{line}");
-        }
+        self.settings.iter().for_each(|setting| eprintln!("{setting}"));
+        self.warnings.iter().for_each(|warning| eprintln!("{warning}"));
     }
 
     /// The tracer of the settings; with a collector it starts the export.
@@ -239,7 +266,17 @@ impl Settings {
         let settings = list::of(self.role).chain([&FEATURE_LEVEL]).filter_map(|setting| {
             let (value, origin) = self.used.get(setting.key)?;
             let is_hidden = setting.key == FEATURE_LEVEL.key && origin == "default";
-            (!is_hidden).then(|| format!("{:<16} = {value}  ({origin})", setting.key))
+            let unset = setting.unset(self.role).map(|unset| match unset {
+                Unset::Value(value) | Unset::Means(value) => value,
+            });
+            (!is_hidden).then(|| UsedSetting {
+                role: self.role,
+                key: setting.key,
+                value: if is_secret(setting.key) { HIDDEN.to_owned() } else { value.clone() },
+                default: unset.filter(|_| !is_secret(setting.key)),
+                origin: origin.clone(),
+                meaning: setting.meaning,
+            })
         });
         let settings = settings.collect();
         self.warnings.extend(self.sources.environment.keys().filter_map(|name| unknown_variable(name)));
@@ -379,7 +416,9 @@ mod tests {
         assert_eq!(origin("zone"), "file t.toml");
         assert_eq!(origin("data"), "default");
         let used = settings.finish().expect("every name is known");
-        assert_eq!(used.settings[2], "advertise        = the listen address  (default)");
+        assert_eq!(used.settings[2].to_string(), "advertise        = the listen address  (default)");
+        let zone = used.settings.iter().find(|setting| setting.key == "zone").expect("the zone");
+        assert_eq!((zone.value.as_str(), zone.default, zone.role), ("f", Some("none"), Role::Server));
         assert!(used.warnings.is_empty(), "{:?}", used.warnings);
     }
 
@@ -404,6 +443,14 @@ mod tests {
         let bad = settings.pick("log-limit", None, str::parse::<Size>).expect_err("not a size");
         assert!(bad.to_string().contains("t.toml, [server] log-limit"), "{bad}");
         assert_eq!(bad.exit, crate::failure::Exit::Usage);
+    }
+
+    #[test]
+    fn secrets_are_hidden_and_nothing_else_is() {
+        for key in ["console-password", "join-token", "tls-private-key", "secret"] {
+            assert!(is_secret(key), "{key}");
+        }
+        assert!(list::SETTINGS.iter().all(|setting| !is_secret(setting.key)), "none is a secret yet");
     }
 
     #[test]

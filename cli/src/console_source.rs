@@ -16,6 +16,7 @@ mod settings;
 mod slow;
 mod tables;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_client::Client;
@@ -27,6 +28,7 @@ use terrane_console::source::{
 use tokio::sync::OnceCell;
 
 use self::refusal::refused;
+use crate::config::UsedSetting;
 
 /// How long a page waits for the cluster.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,13 +37,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct ClusterSource {
     masters: String,
     seen_from: String,
+    settings: Arc<[UsedSetting]>,
     client: OnceCell<Client>,
 }
 
 impl ClusterSource {
-    /// The source of the node that calls itself `seen_from`, in the cluster with these masters (`HOST:PORT,…`).
-    pub fn new(masters: String, seen_from: String) -> ClusterSource {
-        ClusterSource { masters, seen_from, client: OnceCell::new() }
+    /// The source of the node that calls itself `seen_from`, in a process with these settings, in the cluster with these masters
+    /// (`HOST:PORT,…`).
+    pub fn new(masters: String, seen_from: String, settings: Arc<[UsedSetting]>) -> ClusterSource {
+        ClusterSource { masters, seen_from, settings, client: OnceCell::new() }
     }
 
     async fn client(&self) -> Result<&Client, Failure> {
@@ -115,11 +119,14 @@ impl Source for ClusterSource {
     }
 
     fn settings(&self) -> Answer<'_, Vec<Setting>> {
-        ask!(self, |client| settings::list(client))
+        Box::pin(async move {
+            let live: Answer<'_, Vec<Setting>> = ask!(self, |client| settings::live(client));
+            settings::all(live.await, &self.settings)
+        })
     }
 
     fn change(&self, change: SettingChange) -> Answer<'_, Setting> {
-        ask!(self, |client| settings::change(client, change))
+        ask!(self, |client| settings::change(client, change, &self.settings))
     }
 
     fn failovers(&self) -> Answer<'_, Failovers> {

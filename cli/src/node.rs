@@ -15,6 +15,7 @@ use terrane_types::ServerId;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::config::UsedSetting;
 use crate::console_source::ClusterSource;
 use crate::failure::{Failure, chain};
 
@@ -39,7 +40,12 @@ pub struct ServerNode {
 
 impl MasterNode {
     /// Starts a master, and a console if an address is given.
-    pub async fn start(config: MasterConfig, console: Option<&str>) -> Result<MasterNode, Failure> {
+    /// Its pages show the settings of this process.
+    pub async fn start(
+        config: MasterConfig,
+        console: Option<&str>,
+        settings: Arc<[UsedSetting]>,
+    ) -> Result<MasterNode, Failure> {
         let data = config.data_dir.display().to_string();
         let waits_for = others(&config.peers, &config.join);
         let started: Arc<OnceLock<Arc<Master>>> = Arc::default();
@@ -53,7 +59,7 @@ impl MasterNode {
         let master = Arc::new(master.map_err(|error| start_failure("master", &data, &error))?);
         publish(console.as_ref(), master.registry());
         let address = master.address().to_owned();
-        show(console.as_ref(), address.clone(), format!("the master at {address}"));
+        show(console.as_ref(), ClusterSource::new(address.clone(), format!("the master at {address}"), settings));
         started.get_or_init(|| Arc::clone(&master));
         Ok(MasterNode { master, console })
     }
@@ -71,7 +77,8 @@ impl MasterNode {
 
 impl ServerNode {
     /// Starts a region server, and the console that its settings name.
-    pub async fn start(config: ServerConfig) -> Result<ServerNode, Failure> {
+    /// The pages show the settings of this process.
+    pub async fn start(config: ServerConfig, settings: Arc<[UsedSetting]>) -> Result<ServerNode, Failure> {
         let data = config.data_dir.display().to_string();
         let console = config.console.clone();
         let waits_for = others(&config.masters, &[]);
@@ -90,7 +97,7 @@ impl ServerNode {
         let (address, id) = (running.address().to_string(), running.server_id());
         let refused = running.refused();
         publish(console.as_ref(), running.registry());
-        show(console.as_ref(), masters, format!("server {id} at {address}"));
+        show(console.as_ref(), ClusterSource::new(masters, format!("server {id} at {address}"), settings));
         *server.write() = Some(running);
         has_started.store(true, Ordering::Release);
         Ok(ServerNode { server, address, id, refused, console })
@@ -156,10 +163,10 @@ fn publish(console: Option<&Console>, registry: Arc<Registry>) {
     }
 }
 
-/// Shows the cluster with these masters on the console's pages.
-fn show(console: Option<&Console>, masters: String, seen_from: String) {
+/// Shows the cluster on the console's pages.
+fn show(console: Option<&Console>, source: ClusterSource) {
     if let Some(console) = console {
-        console.show(Arc::new(ClusterSource::new(masters, seen_from)));
+        console.show(Arc::new(source));
     }
 }
 

@@ -153,6 +153,15 @@ fn a_hot_range_is_shown_with_advice_and_rows_are_paged() {
     let listed = dev.client.json_lines(&["admin", "procedures", "--ended"]);
     assert!(listed.iter().any(|line| line["subject"] == "table actions" && line["outcome"] == "done"), "{listed:?}");
     assert!(dev.client.succeed(&["admin", "procedures", "--ended"]).starts_with("ID"));
+    let settings = json(console, "/api/v1/settings");
+    let settings = settings["settings"].as_array().expect("a list");
+    let named =
+        |name: &str| settings.iter().find(|setting| setting["name"] == name).unwrap_or_else(|| panic!("no {name}"));
+    assert_eq!((&named("cluster.balancing")["live"], &settings[0]["live"]), (&true.into(), &true.into()));
+    let engine = named("dev.engine");
+    assert_eq!((&engine["live"], &engine["value"]), (&false.into(), &"lsm".into()));
+    assert_eq!(named("dev.data")["origin"], "flag --data");
+    assert_eq!(named("dev.slow-request")["origin"], "default");
     for path in ["overview", "tables", "regions", "groups", "procedures", "slow", "settings", "failovers"] {
         json(console, &format!("/api/v1/{path}"));
     }

@@ -13,7 +13,7 @@ export const settingsPage = () => ({
     const matches = (setting) => (kept.which === 'all' || (kept.which === 'live' ? setting.live : setting.value !== setting.default)) && `${setting.name} ${setting.help} ${setting.value}`.toLowerCase().includes(kept.text);
     const shown = settings.filter(matches);
     return [
-      head('Settings', 'Those marked live change at once, without a restart.'),
+      head('Settings', 'Those marked live change at once, without a restart. The others are of the process whose console this is, read at its start.'),
       h('div', { class: 'form' }, h('label', null, 'Show those with', h('input', { type: 'search', placeholder: 'name, value or purpose', on: { input: (event) => ((kept.text = event.target.value.toLowerCase()), page.show()) } })),
         choices('Which', [['all', 'All'], ['live', 'Live'], ['changed', 'Not default']], kept.which, (value) => ((kept.which = value), page.show()))),
       shown.length === 0 ? empty('No setting matches.') : h('ul', { class: 'settings' }, shown.map((setting) => one(page, setting, kept))),

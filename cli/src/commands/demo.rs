@@ -4,6 +4,7 @@
 //! `import`, into a table whose regions are small enough to split meanwhile. It then reads as an application does and
 //! pages through user actions by a composite key. Every step is timed, and everything is removed at the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_client::{Client, Desc, KeyRange, KeyedTable, Put, RowData, RowKey, Scan, Table, TableSpec, WriterOptions};
@@ -77,6 +78,7 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         bulk_rate: None,
         slow_request: None,
         tracer: Tracer::default(),
+        settings: Arc::default(),
     };
     let shown = tokio::select! {
         biased;

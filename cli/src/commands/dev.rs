@@ -116,6 +116,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure>
         bulk_rate: Some(bulk_rate.0),
         slow_request: Some(slow_request.0),
         tracer: Tracer::default(),
+        settings: used.settings.clone().into(),
     };
     Ok((plan, used))
 }

@@ -24,7 +24,7 @@ pub async fn master(args: Master) -> Result<(), Failure> {
     let node = tokio::select! {
         biased;
         () = shutdown_signal() => return Ok(()),
-        node = MasterNode::start(config, Some(&console)) => node?,
+        node = MasterNode::start(config, Some(&console), used.settings.into()) => node?,
     };
     let console = node.console().unwrap_or_default();
     print_ready(&format!("ready master={} console=http://{console}", node.master.address()))?;
@@ -47,7 +47,7 @@ pub async fn server(args: Server) -> Result<(), Failure> {
     let node = tokio::select! {
         biased;
         () = shutdown_signal() => return Ok(()),
-        node = ServerNode::start(config) => node?,
+        node = ServerNode::start(config, used.settings.into()) => node?,
     };
     let console = node.console().unwrap_or_default();
     let (id, address) = (node.id(), node.address());
@@ -252,9 +252,10 @@ mod tests {
                 Command::Dev(args) => super::super::dev::plan(args, Sources::default()).expect("settings").1,
                 other => panic!("not a role: {other:?}"),
             };
-            let printed: Vec<&str> = used.settings.iter().filter_map(|line| line.split_whitespace().next()).collect();
+            let printed: Vec<&str> = used.settings.iter().map(|setting| setting.key).collect();
             assert_eq!(printed, list::of(role).map(|setting| setting.key).collect::<Vec<_>>());
-            assert!(used.settings.iter().all(|line| line.ends_with("  (default)")), "{:?}", used.settings);
+            assert!(used.settings.iter().all(|setting| setting.origin == "default"), "{:?}", used.settings);
+            assert!(used.settings.iter().all(|setting| setting.default == Some(&setting.value)), "{:?}", used.settings);
         }
     }
 }

@@ -1,21 +1,62 @@
-//! Settings that change while the cluster runs: those in its catalog, and the log filter of each process.
+//! Settings that change while the cluster runs: those in its catalog, and the log filter of each process. Then those of the
+//! process that the console belongs to, which were read at its start.
+//!
+//! The settings of the process are shown even while the cluster does not answer, which may be because of them.
 
 use terrane_client::{BalanceMode, Client, LogFilter};
 use terrane_console::source::{Failure, Setting, SettingChange};
 
 use super::refusal::{refused, sentence};
+use crate::config::UsedSetting;
+use crate::config::list::variable;
 
 const BALANCING: &str = "cluster.balancing";
 /// Prefix of the log filter's name; the address of the process follows.
 const LOG_FILTER: &str = "log-filter@";
 const REPLICATION: &str = "cluster.replication";
 
-pub(super) async fn list(client: &Client) -> Result<Vec<Setting>, Failure> {
+pub(super) async fn live(client: &Client) -> Result<Vec<Setting>, Failure> {
     let mut settings = vec![balancing(client).await?, replication(client).await?];
     // A process that does not answer has no filter to show.
     let filters = client.admin().log_filters(None, None).await.unwrap_or_default();
     settings.extend(filters.into_iter().filter_map(log_filter));
     Ok(settings)
+}
+
+/// The live settings, then those of this process.
+pub(super) fn all(live: Result<Vec<Setting>, Failure>, own: &[UsedSetting]) -> Result<Vec<Setting>, Failure> {
+    let live = match live {
+        // The overview says that the cluster does not answer.
+        Err(_) if !own.is_empty() => Vec::new(),
+        live => live?,
+    };
+    Ok(live.into_iter().chain(own.iter().map(read_at_start)).collect())
+}
+
+/// The name of a setting of this process: as in a file, with its section.
+fn name_of(own: &UsedSetting) -> String {
+    format!("{}.{}", own.role.name(), own.key)
+}
+
+fn read_at_start(own: &UsedSetting) -> Setting {
+    Setting {
+        name: name_of(own),
+        value: own.value.clone(),
+        default: own.default.map(str::to_owned),
+        origin: own.origin.clone(),
+        live: false,
+        help: sentence(own.meaning),
+        choices: Vec::new(),
+    }
+}
+
+/// Why a setting of this process does not change while it runs.
+fn refuse(own: &UsedSetting) -> Failure {
+    let (key, section) = (own.key, own.role.name());
+    Failure::bad_input(
+        format!("The setting {} is read when the process starts.", name_of(own)),
+        format!("Set --{key}, {} or `{key}` in the section [{section}] of its file, and restart it.", variable(key)),
+    )
 }
 
 fn log_filter(of: LogFilter) -> Option<Setting> {
@@ -55,7 +96,10 @@ fn setting(name: &str, value: &str, default: &str, choices: &[&str], help: &str)
     }
 }
 
-pub(super) async fn change(client: &Client, change: SettingChange) -> Result<Setting, Failure> {
+pub(super) async fn change(client: &Client, change: SettingChange, own: &[UsedSetting]) -> Result<Setting, Failure> {
+    if let Some(own) = own.iter().find(|own| name_of(own) == change.name) {
+        return Err(refuse(own));
+    }
     match change.name.as_str() {
         BALANCING => {
             let mode = match change.value.as_deref() {
@@ -90,10 +134,43 @@ pub(super) async fn change(client: &Client, change: SettingChange) -> Result<Set
             };
             changed.into_iter().find_map(log_filter).ok_or_else(none)
         }
-        other => Err(Failure::unknown("setting", other, [BALANCING, REPLICATION])),
+        other => {
+            let names: Vec<String> = own.iter().map(name_of).collect();
+            let known = [BALANCING, REPLICATION].into_iter().chain(names.iter().map(String::as_str));
+            Err(Failure::unknown("setting", other, known))
+        }
     }
 }
 
 fn bad_value(name: &str, value: &str, choices: &str) -> Failure {
     Failure::bad_input(format!("The setting {name} cannot be {value:?}."), format!("Give {choices}."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::list::Role;
+
+    #[test]
+    fn a_setting_of_the_process_is_shown_and_says_how_to_change_it() {
+        let own = UsedSetting {
+            role: Role::Server,
+            key: "log-limit",
+            value: "1GiB".to_owned(),
+            default: Some("8GiB"),
+            origin: "environment TERRANE_LOG_LIMIT".to_owned(),
+            meaning: "size of a server's log at which writes are rejected until it can be purged",
+        };
+        let shown = read_at_start(&own);
+        assert_eq!(
+            (shown.name.as_str(), shown.live, shown.default.as_deref()),
+            ("server.log-limit", false, Some("8GiB"))
+        );
+        assert!(shown.help.starts_with("Size of a server's log") && shown.help.ends_with('.'), "{}", shown.help);
+        let late = || Failure::unavailable("late", "try again");
+        assert_eq!(all(Err(late()), std::slice::from_ref(&own)), Ok(vec![shown]));
+        assert_eq!(all(Err(late()), &[]), Err(late()));
+        let refused = refuse(&own);
+        assert!(refused.next.contains("--log-limit, TERRANE_LOG_LIMIT or `log-limit`"), "{refused}");
+    }
 }

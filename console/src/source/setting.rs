@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// Its name, with the process or part it belongs to, as `server.compaction_rate`.
+    /// Its name, with the process or part it belongs to, as `server.log-limit`.
     pub name: String,
     /// Its value now, in the form in which it is set.
     pub value: String,
