@@ -172,7 +172,7 @@ impl Master for FakeMaster {
 
     async fn list_procedures(
         &self,
-        _: Request<v1::ClusterRequest>,
+        _: Request<v1::ListProceduresRequest>,
     ) -> Result<Response<v1::ListProceduresReply>, Status> {
         Err(not_here())
     }

@@ -177,7 +177,7 @@ impl Master for IdMaster {
 
     async fn list_procedures(
         &self,
-        _: Request<v1::ClusterRequest>,
+        _: Request<v1::ListProceduresRequest>,
     ) -> Result<Response<v1::ListProceduresReply>, Status> {
         unsupported()
     }
