@@ -163,6 +163,15 @@ impl Catalog {
         self.ids.leadership(term)
     }
 
+    /// How far the drain of a server is, in one word; empty if it is not drained.
+    pub fn drain_state(&self, server: ServerId) -> &'static str {
+        match (self.servers.drain(server), self.groups.replicas_on(server)) {
+            (None, _) => "",
+            (Some(_), 0) => "drained",
+            (Some(_), _) => "draining",
+        }
+    }
+
     /// Whether a replica's id was handed out by this catalog.
     pub fn has_assigned(&self, replica: ReplicaId) -> bool {
         self.ids.has_assigned(replica)

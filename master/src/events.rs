@@ -96,7 +96,7 @@ struct Before {
     tables: BTreeMap<TableId, (String, u64)>,
     servers: BTreeMap<ServerId, ServerState>,
     boots: BTreeMap<ServerId, u64>,
-    draining: BTreeMap<ServerId, bool>,
+    drains: BTreeMap<ServerId, &'static str>,
 }
 
 /// An order to hand over a leadership.
@@ -263,16 +263,17 @@ impl Events {
                 .collect(),
             servers: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.state(server))).collect(),
             boots: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.boot(server))).collect(),
-            draining: catalog.servers().iter().map(|(id, _)| (id, catalog.servers().drain(id).is_some())).collect(),
+            drains: catalog.servers().iter().map(|(id, _)| (id, catalog.drain_state(id))).collect(),
         };
         catalog.moves().iter().for_each(|(id, known)| self.moving(id, known));
-        if let Some(before) = self.before.take() {
-            present.fill_shapes(&before);
+        let before = self.before.take();
+        if let Some(before) = &before {
+            present.fill_shapes(before);
             // A region does not split while it moves, but may as soon as it has.
-            self.compare_groups(catalog, &before, &present, wall_ms);
-            self.compare_regions(&before, &present, wall_ms);
-            self.compare_tables(&before, &present, wall_ms);
-            self.compare_servers(catalog, &before, &present, wall_ms);
+            self.compare_groups(catalog, before, &present, wall_ms);
+            self.compare_regions(before, &present, wall_ms);
+            self.compare_tables(before, &present, wall_ms);
+            self.compare_servers(catalog, before, &present, wall_ms);
         }
         self.moving.retain(|id, _| catalog.moves().get(*id).is_some());
         self.before = Some(present);
@@ -409,12 +410,16 @@ impl Events {
             let reason = "decommissioned by an administrator".to_owned();
             self.note(wall_ms, "server", format!("server {server} left the cluster"), reason, Vec::new());
         }
-        for (server, drains) in &present.draining {
-            if before.draining.get(server).is_some_and(|drained| drained != drains) {
-                let what = if *drains { "is drained" } else { "is no longer drained" };
-                let reason = "asked by an administrator".to_owned();
-                self.note(wall_ms, "drain", format!("server {server} {what}"), reason, vec![Place::Server(*server)]);
-            }
+        for (server, state) in &present.drains {
+            let (what, reason) = match (before.drains.get(server).copied(), *state) {
+                (Some(""), "draining") => ("is being drained", "asked by an administrator"),
+                (Some(""), "drained") => ("is drained", "asked by an administrator; it has no replicas"),
+                (Some("draining"), "drained") => ("is drained", "its last replica is on another server"),
+                (Some("draining" | "drained"), "") => ("is no longer drained", "asked by an administrator"),
+                _ => continue,
+            };
+            let places = vec![Place::Server(*server)];
+            self.note(wall_ms, "drain", format!("server {server} {what}"), reason.to_owned(), places);
         }
     }
 }

@@ -273,15 +273,6 @@ fn replaced_in_ms(
     (catalog.groups().replicas_on(server) > 0).then(|| u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The state of a server's drain; empty if it is not drained.
-fn drain_state(catalog: &Catalog, server: ServerId) -> &'static str {
-    match (catalog.servers().drain(server), catalog.groups().replicas_on(server)) {
-        (None, _) => "",
-        (Some(_), 0) => "drained",
-        (Some(_), _) => "draining",
-    }
-}
-
 fn server_info(
     catalog: &Catalog,
     observed: &Observations,
@@ -313,7 +304,7 @@ fn server_info(
         disk_free_bytes: load.disk_free_bytes,
         resources: load.resources,
         zone: known.zone.clone(),
-        drain: drain_state(catalog, server).to_owned(),
+        drain: catalog.drain_state(server).to_owned(),
         replaced_in_ms: None,
         versions: None,
         since_report_ms: u64::try_from(observed.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),

@@ -207,7 +207,7 @@ fn a_leader_that_lives_on_has_handed_over_or_lost_an_election() {
     scene.report(3, 3, 3);
     let news = scene.news();
     assert_eq!(news[0], "handover: server 3 leads group 1 after server 2, in term 3; server 2 is drained");
-    assert_eq!(news[1], "drain: server 2 is drained; asked by an administrator");
+    assert_eq!(news[1], "drain: server 2 is being drained; asked by an administrator");
     assert!(scene.events.failovers.is_empty());
 }
 
