@@ -13,11 +13,10 @@ use crate::catalog::Catalog;
 use crate::catalog::moves::MoveId;
 use crate::context::{MasterContext, Past};
 use crate::events::{EVENTS_MAX, Event, Failover, Place};
-use crate::fleet::listing;
 use crate::inventory::Election;
 use crate::load_history::{HeatRequest, LoadHistory, MINUTES, RegionRates};
 use crate::observed::{Observations, now};
-use crate::procedure_history::ProcedureHistory;
+use crate::procedure_history::{ProcedureHistory, Work};
 use crate::procedures::intents;
 
 const MINUTE_MS: u64 = 60_000;
@@ -48,12 +47,15 @@ pub fn look(context: &MasterContext) {
     });
 }
 
+/// Tells about a procedure under way, at a time in milliseconds since 1970.
+pub type Describe = fn(&MasterContext, &Catalog, &Observations, Work, u64) -> Option<v1::ProcedureInfo>;
+
 /// Notes which procedures have begun and ended. Called after every change of the catalog, so that none is too short to be seen.
-pub fn procedures(context: &MasterContext) {
+pub fn procedures(context: &MasterContext, describe: Describe) {
     let wall_ms = terrane_env::time::wall_ms();
     context.journal.read(|catalog| {
         context.observed.with(|observed| {
-            let describe = |work| listing::describe(context, catalog, observed, work, wall_ms);
+            let describe = |work| describe(context, catalog, observed, work, wall_ms);
             context.past.lock().procedures.look(catalog, intents(catalog), wall_ms, describe);
         });
     });

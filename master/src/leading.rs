@@ -41,12 +41,17 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap, rebuilt: Opt
             biased;
             () = context.leadership.until_deposed(term) => {}
             // Dropped at the end, with the procedures that run.
-            ((), ()) = join(procedures::drive(Arc::clone(&context), chronicle::procedures), fleet::drive(&context)) => {}
+            ((), ()) = join(procedures::drive(Arc::clone(&context), note_procedures), fleet::drive(&context)) => {}
         }
         context.leadership.set(None);
         context.forget_procedures();
         tracing::info!(term, "this master no longer leads");
     }
+}
+
+/// The procedures that run now are known to the history of this leadership.
+fn note_procedures(context: &MasterContext) {
+    chronicle::procedures(context, fleet::listing::describe);
 }
 
 /// Applies what earlier leaders recorded, bootstraps the cluster if none of them did, and gives servers the time to report here.

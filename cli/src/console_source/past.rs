@@ -78,8 +78,13 @@ fn what(kind: &str, subject: &str) -> String {
     }
 }
 
-fn reason(given: &str) -> String {
-    if given.is_empty() { "asked by an administrator".to_owned() } else { given.to_owned() }
+/// Why a procedure was begun. Masters give no reason for what a caller asked, and for the groups that they create themselves.
+fn reason(kind: &str, given: &str) -> String {
+    match (given, kind) {
+        ("", "create group") => "servers joined".to_owned(),
+        ("", _) => "asked by an administrator".to_owned(),
+        (given, _) => given.to_owned(),
+    }
 }
 
 fn ended_procedure(ended: &EndedProcedure) -> Procedure {
@@ -91,7 +96,7 @@ fn ended_procedure(ended: &EndedProcedure) -> Procedure {
         failed: ended.failed,
         started_ms: Some(ended.started_ms),
         ended_ms: Some(ended.ended_ms),
-        reason: reason(&ended.reason),
+        reason: reason(&ended.kind, &ended.reason),
         places: ended.places.iter().filter_map(place).collect(),
     }
 }
@@ -108,7 +113,7 @@ fn procedure(known: &ProcedureInfo, now_ms: u64) -> Procedure {
         failed: false,
         started_ms: Some(now_ms.saturating_sub(since)),
         ended_ms: None,
-        reason: reason(&known.reason),
+        reason: reason(&known.kind, &known.reason),
         places: Vec::new(),
     }
 }
