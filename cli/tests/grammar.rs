@@ -247,7 +247,7 @@ fn a_missing_row_is_status_three_and_a_missing_table_one() {
 
 const REGION: &str =
     r#"{"table":"","region":0,"start":"","stop":"","epoch":0,"group":0,"leader":"","bytes":0,"state":""}"#;
-const SERVER: &str = r#"{"server":0,"address":"","state":"","leaders":0,"replicas":0,"regions":0}"#;
+const SERVER: &str = r#"{"server":0,"address":"","state":"","leaders":0,"replicas":0,"regions":0,"memtable_bytes":0,"log_bytes":0,"store_bytes":0,"disk_free_bytes":0}"#;
 const WORK: &str = r#"{"table":"","servers":0,"replicas":0,"bytes":0,"seconds":0,"failures":[]}"#;
 const SUMMARY: &str = r#"{"workload":"","operations":0,"rows":0,"seconds":0,"rate":0,"rows_rate":0,"p50_us":0,"p99_us":0,"p999_us":0,"errors":0}"#;
 
@@ -258,8 +258,11 @@ fn lists_of_the_cluster_have_the_documented_format() {
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f", "--split-at", r"k\x00,"]);
     client.succeed(&["table", "create", "ns:u", "--family", "f"]);
-    let servers = client.succeed(&["admin", "servers", "--json"]);
-    assert_eq!(servers.lines().map(shape).collect::<Vec<_>>(), [SERVER; 3]);
+    eventually(Duration::from_secs(20), "every server knows its disk", || {
+        let servers = client.succeed(&["admin", "servers", "--json"]);
+        let shapes: Vec<String> = servers.lines().map(shape).collect();
+        if shapes == [SERVER; 3] { Ok(()) } else { Err(servers) }
+    });
     let regions = client.succeed(&["admin", "regions", "--json"]);
     assert_eq!(regions.lines().map(shape).collect::<Vec<_>>(), [REGION; 3], "{regions}");
 
