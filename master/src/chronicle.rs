@@ -4,6 +4,7 @@
 //! past, and none is held across a wait.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_proto::v1;
@@ -14,11 +15,16 @@ use crate::catalog::moves::MoveId;
 use crate::context::{MasterContext, Past};
 use crate::events::{EVENTS_MAX, Event, Failover, Place};
 use crate::inventory::Election;
+use crate::liveness::Moment;
 use crate::load_history::{HeatRequest, LoadHistory, MINUTES, RegionRates};
 use crate::observed::{Observations, now};
 use crate::procedure_history::{ProcedureHistory, Work};
 use crate::procedures::intents;
 
+/// How often the master looks.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// For how long the load of a report counts: three reports.
+const REPORT_COUNTS_FOR: Duration = Duration::from_millis(1_500);
 const MINUTE_MS: u64 = 60_000;
 /// Rows of a map unless the caller wants fewer or more.
 const ROWS_DEFAULT: u32 = 1_000;
@@ -34,12 +40,23 @@ pub fn begin(context: &MasterContext, term: u64) {
     past.events.lead(wall_ms, &context.fleet.owner, term);
 }
 
+/// Looks again and again while this master leads. Never returns. Nothing else runs in this loop, because what happens
+/// between two looks is known only as far as the last reports tell it.
+pub async fn watch(context: &MasterContext) {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        looks.tick().await;
+        look(context);
+    }
+}
+
 /// Notes the present loads, and what has changed since the last look.
-pub fn look(context: &MasterContext) {
+fn look(context: &MasterContext) {
     let (now, wall_ms) = (now(), terrane_env::time::wall_ms());
     context.journal.read(|catalog| {
         context.observed.with(|observed| {
-            let rates = rates(catalog, observed);
+            let rates = rates(catalog, observed, now);
             let Past { loads, events, .. } = &mut *context.past.lock();
             loads.look(now, wall_ms, &rates);
             events.look(catalog, observed, wall_ms);
@@ -107,10 +124,14 @@ pub fn moving(context: &MasterContext, id: MoveId) {
     });
 }
 
-fn rates(catalog: &Catalog, observed: &Observations) -> BTreeMap<TableId, Vec<RegionRates>> {
+/// The rates that leaders report. What a leader said that has been quiet since is not its load any more.
+fn rates(catalog: &Catalog, observed: &Observations, now: Moment) -> BTreeMap<TableId, Vec<RegionRates>> {
     let mut tables: BTreeMap<TableId, Vec<RegionRates>> = BTreeMap::new();
     for known in catalog.regions().iter().map(|entry| &entry.descriptor) {
-        let load = observed.inventory.region(known.group, known.region).map(|seen| seen.load).unwrap_or_default();
+        let leader = observed.inventory.leader(known.group);
+        let counts = leader.is_some_and(|leader| observed.liveness.quiet_for(leader, now) <= REPORT_COUNTS_FOR);
+        let seen = observed.inventory.region(known.group, known.region).filter(|_| counts);
+        let load = seen.map(|seen| seen.load).unwrap_or_default();
         let rates = [load.rows_read, load.rows_written, load.bytes];
         tables.entry(known.table).or_default().push(RegionRates { start: known.range.start.clone(), rates });
     }
@@ -232,3 +253,6 @@ fn failover(failover: Failover) -> v1::FailoverInfo {
         blackout_ms: failover.blackout_ms,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,7 +70,6 @@ pub async fn drive(context: &MasterContext) {
     loop {
         looks.tick().await;
         watch_loads(context);
-        chronicle::look(context);
         if context.leadership.confirm().await.is_err() {
             continue;
         }

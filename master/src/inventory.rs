@@ -250,6 +250,9 @@ impl Inventory {
             view.members.clone_from(&seen.members);
             // The leader reports all regions of the group: others no longer exist.
             view.regions.clear();
+        } else if view.leader == Some(server) && seen.term >= view.term {
+            // It no longer leads, and no other server does yet: no region of the group is asked for anything.
+            view.regions.values_mut().for_each(|region| region.load = v1::RegionLoad::default());
         }
         debug_assert!(view.term >= term_before, "group {} went back from term {term_before}", seen.group);
         view.leader != leader_before

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::future::join;
+use futures::future::join3;
 use terrane_types::Error;
 
 use crate::catalog::{Bootstrap, Catalog, CatalogEdit};
@@ -41,7 +41,11 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap, rebuilt: Opt
             biased;
             () = context.leadership.until_deposed(term) => {}
             // Dropped at the end, with the procedures that run.
-            ((), ()) = join(procedures::drive(Arc::clone(&context), note_procedures), fleet::drive(&context)) => {}
+            ((), (), ()) = join3(
+                procedures::drive(Arc::clone(&context), note_procedures),
+                fleet::drive(&context),
+                chronicle::watch(&context),
+            ) => {}
         }
         context.leadership.set(None);
         context.forget_procedures();

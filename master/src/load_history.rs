@@ -27,7 +27,7 @@ pub const MINUTES: usize = 24 * 60;
 /// The most strips. Each takes at most [`MINUTES`] × 3 × 4 bytes.
 pub const STRIPS_MAX: usize = 1_800;
 /// A look that is later than this counts only so much: what happened meanwhile is not known.
-const LOOK_GAP_MAX: Duration = Duration::from_secs(10);
+const LOOK_GAP_MAX: Duration = Duration::from_secs(2);
 /// Bytes are kept in this unit, rounded up, so that a minute's fit 32 bits.
 const BYTES_UNIT: u64 = 1 << 10;
 /// Sums of the unfinished minute are in thousandths, because rates per second are multiplied by milliseconds.

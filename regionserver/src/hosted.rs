@@ -73,7 +73,7 @@ impl HostedRegion {
             state: RwLock::new(Arc::new(state)),
             in_manifest: AtomicBool::new(true),
             unsplittable_bytes: AtomicU64::new(0),
-            load: LoadMeter::default(),
+            load: LoadMeter::since(terrane_env::time::now_ns()),
             held_snapshots: HeldSnapshots::default(),
             damage: Damage::default(),
             full: AtomicBool::new(false),

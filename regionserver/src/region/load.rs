@@ -5,7 +5,10 @@
 //! and never waits for. A unit is one row, or one KiB of it: so the samples are weighted by what requests cost. Fewer rows are
 //! sampled all the time, to say which are hot ([`super::hot_sampler`]).
 //!
-//! The rates are read by the background task once per second ([`LoadMeter::turn`]), and by reports.
+//! The rates are computed by the background task once per second ([`LoadMeter::turn`]), and read by reports. The leading
+//! master adds them up to a history, so an average keeps what was counted: over the time that it takes to fade, it sums up to
+//! the rows that went into it, also if a turn is late, and also if the region splits or merges meanwhile
+//! ([`LoadMeter::inherit`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,8 +28,9 @@ pub const SAMPLES_MAX: usize = 256;
 const PER_REQUEST_MAX: u64 = 4;
 /// Of a longer row, this prefix is sampled. It separates rows as well as the row does.
 const SAMPLE_BYTES_MAX: usize = 1 << 10;
-/// Seconds over which reported rates are averaged, approximately.
-const AVERAGED_SECONDS: u64 = 5;
+const SECOND_NS: u64 = 1_000_000_000;
+/// Over this time reported rates are averaged, approximately.
+const AVERAGED_NS: u64 = 5 * SECOND_NS;
 
 /// The load of a region, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +46,35 @@ impl Load {
     pub fn units(&self) -> u64 {
         self.rows_read + self.rows_written + self.bytes / UNIT_BYTES
     }
+
+    fn combine(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            rows_read: with(self.rows_read, other.rows_read),
+            rows_written: with(self.rows_written, other.rows_written),
+            bytes: with(self.bytes, other.bytes),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        self.combine(other, u64::saturating_add)
+    }
+
+    /// The growth of counters. Another thread may have noted later ones.
+    fn less(self, other: Self) -> Self {
+        self.combine(other, u64::saturating_sub)
+    }
+}
+
+fn per_second(count: u64, elapsed_ns: u64) -> u64 {
+    u64::try_from(u128::from(count) * u128::from(SECOND_NS) / u128::from(elapsed_ns)).unwrap_or(u64::MAX)
+}
+
+/// An average in thousandths after `elapsed_ns` in which `count` was counted. While the average held, its share of what it
+/// stands for was reported, so that much of it goes; what is new joins so that it will be reported in full.
+fn faded(average: u64, elapsed_ns: u64, count: u64) -> u64 {
+    let left = u128::from(AVERAGED_NS.saturating_sub(elapsed_ns)) * u128::from(average) / u128::from(AVERAGED_NS);
+    let joins = u128::from(count) * 1_000 * u128::from(SECOND_NS) / u128::from(AVERAGED_NS.max(elapsed_ns));
+    u64::try_from(left + joins).unwrap_or(u64::MAX)
 }
 
 /// Counts what is requested of one region.
@@ -63,11 +96,18 @@ pub struct LoadMeter {
 struct Rates {
     at_ns: u64,
     counted: Load,
+    /// What the region's parents had counted since their last turn.
+    inherited: Load,
     /// In thousandths.
     average: Load,
 }
 
 impl LoadMeter {
+    /// The meter of a region that exists since this time.
+    pub fn since(now_ns: u64) -> Self {
+        Self { rates: Mutex::new(Rates { at_ns: now_ns, ..Rates::default() }), ..Self::default() }
+    }
+
     /// Counts rows that were read; `row` gives one of them, by its place. It is asked for ascending places, from the start more
     /// than once.
     pub fn read<'r>(&self, rows: u64, bytes: u64, row: impl FnMut(usize) -> Option<&'r [u8]>) {
@@ -130,28 +170,33 @@ impl LoadMeter {
         let mut rates = self.rates.lock();
         let elapsed_ns = now_ns.saturating_sub(std::mem::replace(&mut rates.at_ns, now_ns)).max(1);
         let before = std::mem::replace(&mut rates.counted, counted);
-        let per_second = |now: u64, before: u64| {
-            let rate = u128::from(now - before) * 1_000_000_000 / u128::from(elapsed_ns);
-            u64::try_from(rate).unwrap_or(u64::MAX)
-        };
-        let smooth = |average: u64, last: u64| {
-            average.saturating_mul(AVERAGED_SECONDS - 1).saturating_add(last.saturating_mul(1_000)) / AVERAGED_SECONDS
-        };
-        let last = Load {
-            rows_read: per_second(counted.rows_read, before.rows_read),
-            rows_written: per_second(counted.rows_written, before.rows_written),
-            bytes: per_second(counted.bytes, before.bytes),
-        };
+        let inherited = std::mem::take(&mut rates.inherited);
+        let news = counted.less(before).plus(inherited);
+        let average = rates.average;
+        rates.average = news.combine(average, |news, average| faded(average, elapsed_ns, news));
+        let last = news.combine(Load::default(), |news, _| per_second(news, elapsed_ns));
         if last.units() == 0 {
             self.hot.forget_if_cold(now_ns);
         }
-        let average = rates.average;
-        rates.average = Load {
-            rows_read: smooth(average.rows_read, last.rows_read),
-            rows_written: smooth(average.rows_written, last.rows_written),
-            bytes: smooth(average.bytes, last.bytes),
-        };
         last
+    }
+
+    /// What is counted and not yet in the average, and the average.
+    fn recent(&self) -> (Load, Load, u64) {
+        let counted = self.total();
+        let rates = self.rates.lock();
+        (counted.less(rates.counted).plus(rates.inherited), rates.average, rates.at_ns)
+    }
+
+    /// Takes over a share of the load of a parent, before anything is counted here: half of it after a split, since nothing
+    /// says how it is spread, and all of both after a merge.
+    pub fn inherit(&self, parent: &Self, share: u64) {
+        let (news, average, at_ns) = parent.recent();
+        let mut rates = self.rates.lock();
+        rates.inherited = rates.inherited.plus(news.combine(news, |news, _| news / share));
+        rates.average = rates.average.plus(average.combine(average, |average, _| average / share));
+        // The next turn looks back to the parent's last one.
+        rates.at_ns = rates.at_ns.min(at_ns);
     }
 
     /// The load over the last few seconds.
@@ -191,11 +236,52 @@ mod tests {
         meter.turn(SECOND);
         meter.written(100, 4_096, |_| None);
         assert_eq!(meter.turn(3 * SECOND), Load { rows_read: 0, rows_written: 50, bytes: 2_048 });
-        assert_eq!(meter.average().rows_written, 10);
+        assert_eq!(meter.average().rows_written, 20);
         for second in 4..60 {
             meter.turn(second * SECOND);
         }
         assert_eq!(meter.average(), Load::default());
+    }
+
+    /// Rows written as the average tells them over this many seconds, a turn in each.
+    fn told(meters: &[&LoadMeter], from: u64, seconds: u64) -> u64 {
+        let average = |meter: &&LoadMeter| meter.rates.lock().average.rows_written;
+        let second = |second| {
+            meters.iter().for_each(|meter| _ = meter.turn((from + second) * SECOND));
+            meters.iter().map(average).sum::<u64>()
+        };
+        (1..=seconds).map(second).sum::<u64>() / 1_000
+    }
+
+    #[test]
+    fn the_average_tells_what_was_counted_also_after_late_turns() {
+        for late in [1, 2, 4] {
+            let meter = LoadMeter::since(SECOND);
+            meter.written(1_000, 0, |_| None);
+            meter.turn((1 + late) * SECOND);
+            let first = meter.average().rows_written;
+            let told = told(&[&meter], 1 + late, 60) + first;
+            assert!((990..=1_000).contains(&told), "{told}, {late} s late");
+        }
+    }
+
+    #[test]
+    fn the_load_of_a_parent_goes_on_in_its_daughters_and_in_a_merged_region_once() {
+        let parent = LoadMeter::since(SECOND);
+        parent.written(1_000, 0, |_| None);
+        parent.turn(2 * SECOND);
+        // Counted, and not in the average yet.
+        parent.written(500, 0, |_| None);
+        let [left, right, merged] = [(); 3].map(|()| LoadMeter::since(5 * SECOND / 2));
+        left.inherit(&parent, 2);
+        right.inherit(&parent, 2);
+        assert_eq!(left.total(), Load::default(), "totals are those of the region itself");
+        merged.inherit(&left, 1);
+        merged.inherit(&right, 1);
+        let rest = told(&[&parent], 2, 60);
+        assert!((1_250..=1_300).contains(&rest), "500 and what is left of 1,000: {rest}");
+        assert!(rest.abs_diff(told(&[&left, &right], 2, 60)) <= 2);
+        assert!(rest.abs_diff(told(&[&merged], 2, 60)) <= 2);
     }
 
     #[test]

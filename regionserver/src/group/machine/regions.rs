@@ -21,6 +21,9 @@ use crate::window::Window;
 pub(super) const FULL_DISK_PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const FULL_DISK_RETRY: Duration = Duration::from_millis(100);
 
+/// A daughter takes over one part in so many of its parent's load.
+const SHARE_OF_A_DAUGHTER: u64 = 2;
+
 impl GroupMachine {
     pub(super) fn change_tables(&self, inner: &mut Inner, entry: &AppliedEntry, change: &ChangeTables) {
         let is_recorded = entry.index <= inner.recorded;
@@ -102,6 +105,7 @@ impl GroupMachine {
         for (state, half) in [(left, left_half), (right, right_half)] {
             let hosted = HostedRegion::new(state, half, 0);
             hosted.set_in_manifest(false);
+            hosted.load.inherit(&parent.load, SHARE_OF_A_DAUGHTER);
             // A retry of what was applied to the parent goes to either of the two.
             if !terrane_env::planted!("a split forgets the window") {
                 inner.windows.insert(hosted.region, window.clone());
@@ -165,6 +169,7 @@ impl GroupMachine {
         let descriptor = state.descriptor.clone();
         let hosted = HostedRegion::new(state, region, 0);
         hosted.set_in_manifest(false);
+        [&left, &right].iter().for_each(|parent| hosted.load.inherit(&parent.load, 1));
         inner.windows.insert(merge.into, of_left);
         inner.hosted.insert(merge.into, hosted.clone());
         self.regions.insert(hosted);
