@@ -38,4 +38,4 @@ pub mod time;
 pub mod trace;
 
 #[doc(hidden)]
-pub use points::{bug_is_planted, fault_point, limit, pause_point, witnessed};
+pub use points::{bug_is_planted, fault_point, limit, pause_point, tallied, witnessed};

@@ -64,10 +64,19 @@ macro_rules! witness {
     };
 }
 
+/// A sum that only the simulation keeps: `tally!("rows that clients sent", 3)`. A check compares it with what the system
+/// under test says by itself. In production the number is not computed.
+#[macro_export]
+macro_rules! tally {
+    ($name:literal, $more:expr) => {
+        $crate::tallied($name, || $more)
+    };
+}
+
 #[cfg(not(feature = "sim"))]
-pub use production::{bug_is_planted, fault_point, limit, pause_point, witnessed};
+pub use production::{bug_is_planted, fault_point, limit, pause_point, tallied, witnessed};
 #[cfg(feature = "sim")]
-pub use simulated::{bug_is_planted, fault_point, limit, pause_point, witnessed};
+pub use simulated::{bug_is_planted, fault_point, limit, pause_point, tallied, witnessed};
 
 #[cfg(not(feature = "sim"))]
 mod production {
@@ -96,6 +105,10 @@ mod production {
     pub const fn limit<T: Copy>(_name: &'static str, value: T, _small: RangeInclusive<T>) -> T {
         value
     }
+
+    /// What [`tally!`](crate::tally!) expands to.
+    #[inline(always)]
+    pub fn tallied(_name: &'static str, _more: impl FnOnce() -> u64) {}
 
     /// What [`witness!`](crate::witness!) expands to.
     #[inline(always)]
@@ -146,6 +159,11 @@ mod simulated {
         let wide = |number: T| number.try_into().expect("a limit is an unsigned number");
         sim::small_limit(name, wide(*small.start())..=wide(*small.end()))
             .map_or(value, |small| T::try_from(small).expect("the number is between two of this type"))
+    }
+
+    /// What [`tally!`](crate::tally!) expands to.
+    pub fn tallied(name: &'static str, more: impl FnOnce() -> u64) {
+        sim::add_to_tally(name, more());
     }
 
     /// What [`witness!`](crate::witness!) expands to.

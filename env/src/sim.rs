@@ -38,11 +38,11 @@ use hosts::Hosts;
 pub use hosts::{ProcessExit, allow_exits, boot_host, host, is_exiting, process, take_exits};
 pub(crate) use hosts::{exit_process, has_exited};
 use points::Points;
+pub(crate) use points::{add_to_tally, bug_is_planted, compares_witnesses, fault_point, first_witness, small_limit};
 pub use points::{
     aim_fault_point, aim_limit, compare_witnesses, fault_points, plant, set_fault_points, set_small_limits,
-    small_limits,
+    small_limits, tally_of,
 };
-pub(crate) use points::{bug_is_planted, compares_witnesses, fault_point, first_witness, small_limit};
 use steps::Steps;
 pub(crate) use steps::{HOLD, reach_step};
 pub use steps::{held_step, hold_step};

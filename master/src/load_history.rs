@@ -196,6 +196,9 @@ impl LoadHistory {
                 for (sum, rate) in strip.running.iter_mut().zip(region.rates) {
                     *sum = sum.saturating_add(rate.saturating_mul(elapsed));
                 }
+                if terrane_env::planted!("a report counts twice") {
+                    (0..WHATS).for_each(|what| strip.running[what] += region.rates[what] * elapsed);
+                }
             }
         }
     }

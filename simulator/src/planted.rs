@@ -86,6 +86,7 @@ const NEEDS: &[(&str, Needed)] = &[
     ("an adopted region forgets its window", Needed::Moves),
     ("the id of a move is used again", Needed::Moves),
     ("a frozen region takes writes", Needed::Moves),
+    ("one split of a look is listed", Needed::Merges),
     ("a merge forgets the window of one side", Needed::Merges),
     ("a merge leaves the memtables of one side", Needed::Merges),
     ("a merge judges both sides by one history", Needed::Merges),
@@ -119,6 +120,7 @@ const AGREE: &str = "members of a group agree on leaders, entries and rows";
 const LEVEL: &str = "a process works at the level of its cluster";
 const STATUS: &str = "`status` names a server that is away";
 const TRACED: &str = "a traced write carries its trace to every replica";
+const SEEN: &str = "the master lists what happened once, with its reason, and counts each row about once";
 const MAP: &str = "regions tile their table, and each has an id of its own";
 
 /// All planted bugs, in the order of a write: log and reads, region server, engine, master, client.
@@ -213,6 +215,11 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a region without a report is not listed", MAP, Kind::Rows, true),
     bug("the map gives daughters the epoch of their parent", MAP, Kind::Rows, true),
     bug("a silent server is not reported", STATUS, Kind::Rows, true),
+    bug("a report counts twice", SEEN, Kind::Rows, true),
+    bug("a split's load is counted for both daughters", SEEN, Kind::Rows, true),
+    bug("an event is listed again at every look", SEEN, Kind::Rows, true),
+    bug("one split of a look is listed", SEEN, Kind::Rows, true),
+    bug("an election loses its reason", SEEN, Kind::Rows, true),
     bug("a retry takes a new number", ONCE, Kind::Counters, true),
     bug("an unknown outcome is reported as a failure", ERROR, Kind::Registers, false),
     bug("a scan goes on behind a region that changed", SCAN, Kind::Scans, true),

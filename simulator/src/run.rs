@@ -26,7 +26,7 @@ use crate::verdict::{Failure, Verdict};
 use crate::watch::{damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status};
 
 /// How long the two readings after the first phase may take each, with everything healed.
-const READING_MAX: Duration = Duration::from_secs(30);
+const READING_MAX: Duration = Duration::from_secs(45);
 /// How long the tables may take to be created.
 const START_MAX: Duration = Duration::from_secs(30);
 /// How long clients may take to end after the first phase: their last calls have deadlines.

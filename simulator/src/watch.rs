@@ -3,6 +3,7 @@
 //! - While faults occur, a client asks the master again and again ([`status`]): the map of regions is right in every answer
 //!   ([`crate::check::meta`]), and a server that has been down or cut off from the master for long is
 //!   named.
+//! - The events that the master lists follow from each other, and it counts no more load than there was ([`chronicle`]).
 //! - After everything is healed, and after the power cut of all nodes, the cluster works again within a stated time
 //!   ([`liveness`]): the master finds nothing wrong, and every region takes a read and a write.
 //! - Then the replicas of every group reach the same applied index and hold the same ([`digests`]), and the servers have
@@ -15,6 +16,7 @@
 //! - No node takes more memory than any legal run needs ([`crate::memory`]), and no limited resource exceeds its limit.
 //! - Leaders per term and log entries are compared where they occur (`terrane_env::witness!`).
 
+pub mod chronicle;
 pub mod damaged;
 mod digests;
 mod ended;
@@ -33,7 +35,9 @@ use std::time::Duration;
 
 use terrane_regionserver::GroupDigest;
 
+use crate::check::events::Events;
 use crate::check::held::Held;
+use crate::check::load_history::LoadHistory;
 use crate::check::meta::RegionMap;
 use crate::check::resources;
 use crate::memory;
@@ -66,6 +70,10 @@ struct Inner {
     down: RefCell<BTreeMap<Host, Duration>>,
     /// Since when the master hears nothing from each host that it cannot hear.
     cut_off: RefCell<BTreeMap<Host, Duration>>,
+    events: RefCell<Events>,
+    counted: RefCell<LoadHistory>,
+    /// A known load was put on a table of its own.
+    load_was_known: Cell<bool>,
     digests: RefCell<Digests>,
     digests_wanted: Cell<bool>,
     held: RefCell<Held>,

@@ -78,7 +78,9 @@ impl RowWriteExtra {
 
 /// The request for rows of one region. `atomic`: all of them or none; otherwise each by itself.
 pub(crate) fn request<'a>(rows: impl Iterator<Item = &'a RowWrite>, atomic: bool) -> Request {
-    Request(request::Body::Mutate(v1::Mutate { rows: rows.map(RowWrite::to_wire).collect(), atomic }))
+    let rows: Vec<_> = rows.map(RowWrite::to_wire).collect();
+    terrane_env::tally!("rows that clients sent to write", rows.len() as u64);
+    Request(request::Body::Mutate(v1::Mutate { rows, atomic }))
 }
 
 /// The reply to a request of many rows. Rows are named by their place in the request.

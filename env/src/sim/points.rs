@@ -30,6 +30,8 @@ pub(super) struct Points {
     limits: BTreeMap<&'static str, Option<u64>>,
     /// The planted bug, if any.
     planted: Option<String>,
+    /// The sums of `tally!`.
+    tallies: BTreeMap<&'static str, u64>,
     /// What was seen first of everything that must be the same everywhere, if that is compared.
     witnessed: Option<BTreeMap<(&'static str, [u64; 2]), u64>>,
 }
@@ -110,6 +112,15 @@ pub(crate) fn first_witness(name: &'static str, of: [u64; 2], is: u64) -> u64 {
         }
         first
     })
+}
+
+pub(crate) fn add_to_tally(name: &'static str, more: u64) {
+    with_state(|state| *state.points.tallies.entry(name).or_default() += more);
+}
+
+/// A sum of `tally!`; 0 if nothing was added yet.
+pub fn tally_of(name: &str) -> u64 {
+    with_state(|state| state.points.tallies.get(name).copied().unwrap_or(0))
 }
 
 pub(crate) fn bug_is_planted(name: &'static str) -> bool {
@@ -196,6 +207,16 @@ mod tests {
         assert!(see(5).is_ok() && see(5).is_ok());
         assert!(see(6).is_err());
         crate::witness!("the leader of a term", [1, 3], 6);
+    }
+
+    #[test]
+    fn a_tally_adds_up_and_starts_over_with_the_seed() {
+        seed(1);
+        crate::tally!("rows", 2);
+        crate::tally!("rows", 3);
+        assert_eq!((tally_of("rows"), tally_of("bytes")), (5, 0));
+        seed(1);
+        assert_eq!(tally_of("rows"), 0);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use terrane_client::{
 use terrane_types::GroupId;
 use terrane_types::limits::ROW_BYTES_MAX;
 
-use super::{ended, masters_change, now, returned};
+use super::{chronicle, ended, masters_change, now, returned};
 use crate::context::Context;
 use crate::nodes::address;
 use crate::scenario::passes;
@@ -108,7 +108,8 @@ async fn works(client: &Client, context: &Context) -> Result<(), String> {
     replicas_are_equal(client, context).await?;
     check_is_clean(client, context).await?;
     ended::procedures(client, context).await?;
-    returned::everything(context).await
+    returned::everything(context).await?;
+    chronicle::of_a_known_load(client, context).await
 }
 
 /// Reads and writes in every region.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use terrane_client::{Client, ClusterStatus, Error, RegionInfo};
 
-use super::{Host, Watch, now};
+use super::{Host, Watch, chronicle, now};
 use crate::context::Context;
 use crate::nodes::{REPORT_EVERY, address};
 
@@ -15,6 +15,8 @@ use crate::verdict::Failure;
 
 /// How often it asks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// It asks for events and loads less often.
+const LOOKS_PER_CHRONICLE: u32 = 2;
 /// How long it waits for an answer.
 const PATIENCE: Duration = Duration::from_millis(800);
 /// A server down or cut off for longer must be named: six reports are missing, which the master sees within half a second, and the
@@ -30,8 +32,13 @@ const PARTIAL: [&str; 2] = ["creating", "dropping"];
 /// Asks until the faults are over.
 pub async fn look_on(context: Context) -> Result<(), Error> {
     let client = context.connect(PATIENCE).await?;
+    let mut looks = 0_u32;
     while !context.state.is_over() {
         look(&client, &context).await;
+        if looks.is_multiple_of(LOOKS_PER_CHRONICLE) {
+            chronicle::look(&client, &context).await;
+        }
+        looks += 1;
         tokio::time::sleep(LOOK_EVERY).await;
     }
     Ok(())

@@ -106,6 +106,9 @@ impl GroupMachine {
             let hosted = HostedRegion::new(state, half, 0);
             hosted.set_in_manifest(false);
             hosted.load.inherit(&parent.load, SHARE_OF_A_DAUGHTER);
+            if terrane_env::planted!("a split's load is counted for both daughters") {
+                hosted.load.inherit(&parent.load, SHARE_OF_A_DAUGHTER);
+            }
             // A retry of what was applied to the parent goes to either of the two.
             if !terrane_env::planted!("a split forgets the window") {
                 inner.windows.insert(hosted.region, window.clone());
