@@ -3,7 +3,7 @@
 //! A list begins with the term of a leading master, so each is judged by itself. What is known is the list, looked at again and
 //! again, and the map of regions. Then:
 //! - an event keeps its number and its words, and no number is left out;
-//! - splits and merges alternate at a key: a boundary that is there does not come again, and one that is gone does not go;
+//! - splits and merges alternate at a key: a boundary that is there does not appear, and one that is gone does not disappear;
 //! - a region moves out of the group that it moved into, and a leader follows the one that led, in a later term;
 //! - a server, a drain or a table does not do twice in a row what it can do only once;
 //! - a boundary of the map that was not there at the first look, or is not there any more, has its event.
