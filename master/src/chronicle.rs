@@ -12,14 +12,13 @@ use terrane_types::{Error, GroupId, KeyRange, ServerId, TableId, TableName};
 
 use crate::catalog::Catalog;
 use crate::catalog::moves::MoveId;
-use crate::context::{MasterContext, Past};
+use crate::context::{MasterContext, Past, Subject};
 use crate::events::{EVENTS_MAX, Event, Failover, Place};
 use crate::inventory::Election;
 use crate::liveness::Moment;
 use crate::load_history::{HeatRequest, LoadHistory, MINUTES, RegionRates};
 use crate::observed::{Observations, now};
 use crate::procedure_history::{ProcedureHistory, Work};
-use crate::procedures::intents;
 
 /// How often the master looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -68,7 +67,7 @@ fn look(context: &MasterContext) {
 pub type Describe = fn(&MasterContext, &Catalog, &Observations, Work, u64) -> Option<v1::ProcedureInfo>;
 
 /// Notes which procedures have begun and ended. Called after every change of the catalog, so that none is too short to be seen.
-pub fn procedures(context: &MasterContext, describe: Describe) {
+pub fn procedures(context: &MasterContext, intents: fn(&Catalog) -> Vec<Subject>, describe: Describe) {
     let wall_ms = terrane_env::time::wall_ms();
     context.journal.read(|catalog| {
         context.observed.with(|observed| {

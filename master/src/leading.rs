@@ -55,7 +55,7 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap, rebuilt: Opt
 
 /// The procedures that run now are known to the history of this leadership.
 fn note_procedures(context: &MasterContext) {
-    chronicle::procedures(context, fleet::listing::describe);
+    chronicle::procedures(context, procedures::intents, fleet::listing::describe);
 }
 
 /// Applies what earlier leaders recorded, bootstraps the cluster if none of them did, and gives servers the time to report here.
