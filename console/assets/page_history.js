@@ -112,7 +112,7 @@ export const slowPage = () => ({
     const table = page.query.get('table');
     const tables = [...new Set(requests.map((request) => request.table))].sort();
     return [
-      head('Slow requests', `${total === 0 ? 'No request' : total === 1 ? 'One request' : `${format.number(total)} requests`} took ${format.duration(threshold)} or longer since the processes started.`),
+      head('Slow requests', threshold === 0 ? 'No server says from when on a request is slow.' : `${total === 0 ? 'No request' : total === 1 ? 'One request' : `${format.number(total)} requests`} took ${format.duration(threshold)} or longer since the processes started.`),
       h('div', { class: 'tools' },
         choices('Order', [['newest', 'Newest'], ['slowest', 'Slowest']], order, (value) => page.turn({ order: value })),
         (tables.length > 1 || table) && choices('Table', [['', 'All tables'], ...tables.map((name) => [name, name])], table || '', (value) => page.turn({ table: value })),

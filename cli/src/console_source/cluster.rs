@@ -89,6 +89,9 @@ fn problems(status: &ClusterStatus) -> Vec<Problem> {
 fn problem(issue: &str) -> Problem {
     let says = |words: &[&str]| words.iter().any(|word| issue.contains(word));
     let (what, next) = match issue.split_once("; ") {
+        Some((what, next)) if next.starts_with("replaced in ") => {
+            (what, format!("start it again; if it does not come back, its replicas are {next}"))
+        }
         Some((what, next)) => (what, next.to_owned()),
         None if says(&["silent", "stopped"]) => {
             (issue, "start it again; if it does not come back, its replicas are replaced after the grace time".to_owned())

@@ -52,9 +52,7 @@ pub(super) async fn requests(client: &Client, query: SlowQuery) -> Result<SlowRe
         }
     });
     let requests = shown.collect();
-    // The default; a server may have another one.
-    let threshold = terrane_regionserver::ServerConfig::default().slow_request;
-    Ok(SlowRequests { threshold_us: micros(threshold), total: found.requests.len() as u64, requests })
+    Ok(SlowRequests { threshold_us: micros(found.threshold.unwrap_or_default()), total: found.total, requests })
 }
 
 fn micros(time: Duration) -> u64 {

@@ -12,6 +12,7 @@ use tonic::{Code, Response, Status};
 
 use crate::api::admin::hot::{HotRegion, HotRow};
 use crate::api::admin::info::RegionLoad;
+use crate::api::admin::diagnostics::SlowRequests;
 use crate::api::admin::slow::{SlowRequest, SlowStage};
 use crate::wire::masters::Masters;
 
@@ -24,11 +25,13 @@ pub(crate) async fn slow_requests(
     address: &str,
     limit: u32,
     patience: Duration,
-) -> Result<Vec<SlowRequest>, String> {
+) -> Result<SlowRequests, String> {
     let mut client = client(address)?;
     let request = v1::SlowRequestsRequest { hello: masters.hello(), limit };
     let reply = answer(address, patience, client.slow_requests(request)).await?;
-    Ok(reply.requests.into_iter().map(|slow| decode(address, slow)).collect())
+    let requests = reply.requests.into_iter().map(|slow| decode(address, slow)).collect();
+    let threshold = Some(Duration::from_micros(reply.threshold_us)).filter(|time| !time.is_zero());
+    Ok(SlowRequests { requests, total: reply.total, threshold, failures: Vec::new() })
 }
 
 /// The hottest rows of the regions that the region server at `address` leads, of a table or of all; at most so many of each.

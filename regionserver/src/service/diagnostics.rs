@@ -32,7 +32,8 @@ impl v1::diagnostics_server::Diagnostics for DiagnosticsService {
         self.check(hello.as_ref())?;
         let limit = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
         let requests = self.edge.slow.newest(limit).into_iter().map(|slow| self.encode(slow)).collect();
-        Ok(Response::new(v1::SlowRequestsReply { requests, threshold_us: self.edge.slow.threshold_us() }))
+        let (threshold_us, total) = (self.edge.slow.threshold_us(), self.edge.metrics.slow_requests.get());
+        Ok(Response::new(v1::SlowRequestsReply { requests, threshold_us, total }))
     }
 
     async fn hot_rows(&self, request: Request<v1::HotRowsRequest>) -> Result<Response<v1::HotRowsReply>, Status> {

@@ -3,6 +3,8 @@
 //! Each process is called separately. One that does not answer is a failure among the results; the others answer all the
 //! same.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 
 use super::Admin;
@@ -17,6 +19,10 @@ use crate::wire::diagnostics;
 pub struct SlowRequests {
     /// The newest first.
     pub requests: Vec<SlowRequest>,
+    /// How many there were since the servers started.
+    pub total: u64,
+    /// The time above which a request is kept: the least of the servers that answered. `None`: no server keeps any.
+    pub threshold: Option<Duration>,
     /// Servers that did not answer, a sentence each.
     pub failures: Vec<String>,
 }
@@ -59,7 +65,11 @@ impl Admin {
         let mut all = SlowRequests::default();
         for answer in join_all(calls).await {
             match answer {
-                Ok(requests) => all.requests.extend(requests),
+                Ok(of_server) => {
+                    all.requests.extend(of_server.requests);
+                    all.total += of_server.total;
+                    all.threshold = all.threshold.into_iter().chain(of_server.threshold).min();
+                }
                 Err(failure) => all.failures.push(failure),
             }
         }
