@@ -118,7 +118,7 @@ pub mod trace {
 }
 
 pub use api::admin::Admin;
-pub use api::admin::diagnostics::{HotRows, LogFilter, SlowRequests};
+pub use api::admin::diagnostics::{HotRows, LogFilter};
 pub use api::admin::fleet::{
     BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, EndedProcedure, GroupRecovery,
     GroupSurvivor, LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange,
@@ -133,7 +133,7 @@ pub use api::admin::past::{
     ClusterLoad, EventInfo, EventList, EventPlace, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery,
     LoadRow, TableLoad,
 };
-pub use api::admin::slow::{SlowRequest, SlowStage};
+pub use api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
 pub use api::admin::spec::{TableChange, TableSpec};
 /// The version of this build, and the protocol versions that it speaks.
 pub use terrane_proto::PROTOCOL_VERSIONS;

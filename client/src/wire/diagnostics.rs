@@ -12,8 +12,7 @@ use tonic::{Code, Response, Status};
 
 use crate::api::admin::hot::{HotRegion, HotRow};
 use crate::api::admin::info::RegionLoad;
-use crate::api::admin::diagnostics::SlowRequests;
-use crate::api::admin::slow::{SlowRequest, SlowStage};
+use crate::api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
 use crate::wire::masters::Masters;
 
 /// The slow requests of the region server at `address`, the newest first; at most `limit`, 0: all that it keeps.

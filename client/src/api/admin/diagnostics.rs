@@ -3,29 +3,13 @@
 //! Each process is called separately. One that does not answer is a failure among the results; the others answer all the
 //! same.
 
-use std::time::Duration;
-
 use futures::future::join_all;
 
 use super::Admin;
 use super::hot::HotRegion;
-use super::slow::SlowRequest;
+use super::slow::SlowRequests;
 use crate::error::Error;
 use crate::wire::diagnostics;
-
-/// The slow requests of all region servers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SlowRequests {
-    /// The newest first.
-    pub requests: Vec<SlowRequest>,
-    /// How many there were since the servers started.
-    pub total: u64,
-    /// The time above which a request is kept: the least of the servers that answered. `None`: no server keeps any.
-    pub threshold: Option<Duration>,
-    /// Servers that did not answer, a sentence each.
-    pub failures: Vec<String>,
-}
 
 /// The hottest rows of all regions, or of one table's.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,6 +6,20 @@ use bytes::Bytes;
 use terrane_env::trace::TraceId;
 use terrane_types::{RegionId, TableId};
 
+/// The slow requests of all region servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlowRequests {
+    /// The newest first.
+    pub requests: Vec<SlowRequest>,
+    /// How many there were since the servers started.
+    pub total: u64,
+    /// The time above which a request is kept: the least of the servers that answered. `None`: no server keeps any.
+    pub threshold: Option<Duration>,
+    /// Servers that did not answer, a sentence each.
+    pub failures: Vec<String>,
+}
+
 /// A request that took longer than the setting `slow-request` of its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
