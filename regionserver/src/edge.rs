@@ -145,9 +145,7 @@ impl Edge {
             atomic: mutation.atomic,
             exact_schema: header.exact_schema,
             families_checked: false,
-            trace: trace.filter(|_| {
-                self.level.logs_traces() && !terrane_env::planted!("a traced write is logged without its trace")
-            }),
+            trace: trace.filter(|_| self.level.logs_traces()),
         };
         let state = hosted.state();
         let grounds = || Grounds::new(header, state.schema.version, &group);
