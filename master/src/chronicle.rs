@@ -66,13 +66,16 @@ fn look(context: &MasterContext) {
 /// Tells about a procedure under way, at a time in milliseconds since 1970.
 pub type Describe = fn(&MasterContext, &Catalog, &Observations, Work, u64) -> Option<v1::ProcedureInfo>;
 
-/// Notes which procedures have begun and ended. Called after every change of the catalog, so that none is too short to be seen.
-pub fn procedures(context: &MasterContext, intents: fn(&Catalog) -> Vec<Subject>, describe: Describe) {
+/// Notes which procedures have begun and ended, and which tables have changed. Called after every change of the catalog, so
+/// that none is too short to be seen.
+pub fn catalog_changed(context: &MasterContext, intents: fn(&Catalog) -> Vec<Subject>, describe: Describe) {
     let wall_ms = terrane_env::time::wall_ms();
     context.journal.read(|catalog| {
         context.observed.with(|observed| {
             let describe = |work| describe(context, catalog, observed, work, wall_ms);
-            context.past.lock().procedures.look(catalog, intents(catalog), wall_ms, describe);
+            let Past { procedures, events, .. } = &mut *context.past.lock();
+            procedures.look(catalog, intents(catalog), wall_ms, describe);
+            events.look_at_tables(catalog, wall_ms);
         });
     });
 }

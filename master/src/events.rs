@@ -21,6 +21,7 @@ use terrane_types::{GroupId, RegionDescriptor, RegionId, ServerId, TableId, esca
 
 use crate::catalog::Catalog;
 use crate::catalog::moves::{EndedMove, MoveEnd, MoveId, RegionMove};
+use crate::catalog::tables::TableState;
 use crate::inventory::Election;
 use crate::liveness::{Moment, ServerState};
 use crate::observed::Observations;
@@ -93,7 +94,7 @@ struct Before {
     regions: BTreeMap<RegionId, RegionThen>,
     /// The ended moves that the catalog remembered.
     ended: BTreeSet<MoveId>,
-    tables: BTreeMap<TableId, (String, u64)>,
+    tables: BTreeMap<TableId, String>,
     servers: BTreeMap<ServerId, ServerState>,
     boots: BTreeMap<ServerId, u64>,
     drains: BTreeMap<ServerId, &'static str>,
@@ -115,6 +116,8 @@ pub struct Events {
     events: VecDeque<Event>,
     failovers: VecDeque<Failover>,
     before: Option<Before>,
+    /// The newest table of each name with the version of its schema, at the last look at tables.
+    tables: Option<BTreeMap<String, (TableId, u64)>>,
     /// The unfinished moves, each with its region as it was and why it moves: an ended move does not say so any more.
     moving: BTreeMap<MoveId, (RegionDescriptor, String)>,
     /// The last order to each group's leader to hand over, until that group has another leader.
@@ -257,23 +260,22 @@ impl Events {
         let mut present = Before {
             regions: catalog.regions().iter().map(|entry| seen_now(&entry.descriptor, observed)).collect(),
             ended: catalog.moves().ended().map(|ended| ended.id).collect(),
-            tables: catalog
-                .tables()
-                .iter()
-                .map(|table| (table.schema.table, (table.schema.name.to_string(), table.schema.version)))
-                .collect(),
+            tables: catalog.tables().iter().map(|table| (table.schema.table, table.schema.name.to_string())).collect(),
             servers: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.state(server))).collect(),
             boots: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.boot(server))).collect(),
             drains: catalog.servers().iter().map(|(id, _)| (id, catalog.drain_state(id))).collect(),
         };
         catalog.moves().iter().for_each(|(id, known)| self.moving(id, known));
         let before = self.before.take();
+        if before.is_none() {
+            self.look_at_tables(catalog, wall_ms);
+        }
         if let Some(before) = &before {
             present.fill_shapes(before);
             // A region does not split while it moves, but may as soon as it has.
             self.compare_groups(catalog, before, &present, wall_ms);
             self.compare_regions(before, &present, wall_ms);
-            self.compare_tables(before, &present, wall_ms);
+            self.look_at_tables(catalog, wall_ms);
             self.compare_servers(catalog, before, &present, wall_ms);
         }
         self.moving.retain(|id, _| catalog.moves().get(*id).is_some());
@@ -287,7 +289,7 @@ impl Events {
         let born = present.regions.values().filter(|known| changed(known, before));
         let tables: BTreeSet<TableId> = gone.chain(born).map(|known| known.descriptor.table).collect();
         for table in tables {
-            let Some((name, _)) = before.tables.get(&table).and(present.tables.get(&table)) else { continue };
+            let Some(name) = before.tables.get(&table).and(present.tables.get(&table)) else { continue };
             self.compare_boundaries(name, &before.boundaries(table), &present.boundaries(table), wall_ms);
         }
     }
@@ -329,7 +331,7 @@ impl Events {
         let ended: Vec<&EndedMove> = moves.ended().filter(|ended| !before.ended.contains(&ended.id)).collect();
         let name = |table: &TableId| {
             let known = present.tables.get(table).or_else(|| before.tables.get(table));
-            known.map_or_else(|| format!("table {table}"), |(name, _)| name.clone())
+            known.cloned().unwrap_or_else(|| format!("table {table}"))
         };
         for EndedMove { id, region, to, end, .. } in &ended {
             let (from, why) = match self.moving.remove(id) {
@@ -363,23 +365,46 @@ impl Events {
         }
     }
 
-    fn compare_tables(&mut self, before: &Before, present: &Before, wall_ms: u64) {
-        for (table, (name, version)) in &present.tables {
-            let what = match before.tables.get(table) {
-                None if before.has_table(name) => format!("table {name} was truncated"),
-                None => format!("table {name} was created"),
-                Some((_, old)) if old != version => {
-                    format!("table {name} was altered: its schema has version {version}")
-                }
-                Some(_) => continue,
-            };
-            self.note(wall_ms, "table", what, String::new(), vec![Place::Table(name.clone())]);
+    /// Compares the tables with the last look at them. A table that was truncated stays in the catalog, under the name of the
+    /// one that took its place, until a procedure has removed it: so it is told from one that was dropped.
+    pub fn look_at_tables(&mut self, catalog: &Catalog, wall_ms: u64) {
+        if self.since_ms.is_none() {
+            return;
         }
-        for (table, (name, _)) in &before.tables {
-            // A truncated table leaves its name to the one that took its place.
-            if !present.tables.contains_key(table) && !present.has_table(name) {
-                self.note(wall_ms, "table", format!("table {name} was dropped"), String::new(), Vec::new());
+        let mut present = BTreeMap::new();
+        for entry in catalog.tables().iter() {
+            let name = entry.schema.name.to_string();
+            let table = entry.schema.table;
+            let is_known =
+                |known: &BTreeMap<_, (TableId, u64)>| known.get(&name).is_some_and(|(known, _)| *known == table);
+            // What is left of a truncated table may outlive the table that took its place.
+            if entry.state != TableState::Dropping || self.tables.as_ref().is_none_or(is_known) {
+                present.insert(name, (table, entry.schema.version));
             }
+        }
+        let Some(before) = self.tables.replace(present.clone()) else { return };
+        let mut note = |name: &str, what: &str, exists: bool| {
+            let places = if exists { vec![Place::Table(name.to_owned())] } else { Vec::new() };
+            self.note(wall_ms, "table", format!("table {name} {what}"), String::new(), places);
+        };
+        for (name, (table, version)) in &present {
+            match before.get(name) {
+                None => note(name, "was created", true),
+                Some((old, _)) if old != table && catalog.tables().get(*old).is_some() => {
+                    note(name, "was truncated", true);
+                }
+                Some((old, _)) if old != table => {
+                    note(name, "was dropped", false);
+                    note(name, "was created", true);
+                }
+                Some((_, old)) if old != version => {
+                    note(name, &format!("was altered: its schema has version {version}"), true);
+                }
+                Some(_) => {}
+            }
+        }
+        for name in before.keys().filter(|name| !present.contains_key(*name)) {
+            note(name, "was dropped", false);
         }
     }
 
@@ -449,10 +474,6 @@ impl Before {
         for (region, known) in self.regions.iter_mut().filter(|(_, known)| known.shape.is_none()) {
             known.shape = before.regions.get(region).and_then(|known| known.shape);
         }
-    }
-
-    fn has_table(&self, name: &str) -> bool {
-        self.tables.values().any(|(known, _)| known == name)
     }
 }
 

@@ -42,7 +42,7 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap, rebuilt: Opt
             () = context.leadership.until_deposed(term) => {}
             // Dropped at the end, with the procedures that run.
             ((), (), ()) = join3(
-                procedures::drive(Arc::clone(&context), note_procedures),
+                procedures::drive(Arc::clone(&context), note_changes),
                 fleet::drive(&context),
                 chronicle::watch(&context),
             ) => {}
@@ -53,9 +53,9 @@ pub async fn run(context: Arc<MasterContext>, bootstrap: Bootstrap, rebuilt: Opt
     }
 }
 
-/// The procedures that run now are known to the history of this leadership.
-fn note_procedures(context: &MasterContext) {
-    chronicle::procedures(context, procedures::intents, fleet::listing::describe);
+/// The procedures that run now, and the tables, are known to the history of this leadership.
+fn note_changes(context: &MasterContext) {
+    chronicle::catalog_changed(context, procedures::intents, fleet::listing::describe);
 }
 
 /// Applies what earlier leaders recorded, bootstraps the cluster if none of them did, and gives servers the time to report here.

@@ -137,7 +137,13 @@ impl Scene {
                         .unwrap();
                 }
             }
-            _ => self.edit(text),
+            // A change that is followed by another before the tables are looked at.
+            "unseen" => self.edit(text.trim_start().trim_start_matches("unseen ")),
+            _ => {
+                self.edit(text);
+                let wall_ms = self.at().1;
+                self.events.look_at_tables(&self.catalog, wall_ms);
+            }
         }
     }
 }
