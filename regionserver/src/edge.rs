@@ -145,7 +145,9 @@ impl Edge {
             atomic: mutation.atomic,
             exact_schema: header.exact_schema,
             families_checked: false,
-            trace: trace.filter(|_| self.level.logs_traces()),
+            trace: trace.filter(|_| {
+                self.level.logs_traces() && !terrane_env::planted!("a traced write is logged without its trace")
+            }),
         };
         let state = hosted.state();
         let grounds = || Grounds::new(header, state.schema.version, &group);

@@ -15,6 +15,7 @@ pub mod registers;
 pub mod resources;
 pub mod settings;
 pub mod staleness;
+pub mod traced;
 pub mod versions;
 
 pub use terrane_linearizability as linearizability;

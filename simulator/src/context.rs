@@ -1,7 +1,11 @@
 //! What the parts of a run share: its plan and its state.
 
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
+use terrane_types::versions::LEVEL_OF_TRACES;
+
+use crate::check::traced::Traces;
 use crate::plan::Plan;
 use crate::run_state::RunState;
 use crate::watch::Watch;
@@ -12,10 +16,21 @@ pub struct Context {
     pub plan: Rc<Plan>,
     pub state: RunState,
     pub watch: Watch,
+    /// Shared with the servers, which hand their spans to a sink that any thread could call.
+    pub traces: Arc<Mutex<Traces>>,
 }
 
+/// The feature level that a server knows, in its metrics.
+const FEATURE_LEVEL: &str = "terrane_server_feature_level";
+
 impl Context {
+    /// Whether every server knows that traces may be logged.
+    pub fn logs_traces(&self) -> bool {
+        let knows = |host: &&'static str| self.state.most(host, FEATURE_LEVEL) >= f64::from(LEVEL_OF_TRACES);
+        !self.plan.rolls_out && self.plan.server_hosts().iter().all(|host| knows(&host))
+    }
+
     pub fn new(plan: Plan) -> Context {
-        Context { plan: Rc::new(plan), state: RunState::new(), watch: Watch::default() }
+        Context { plan: Rc::new(plan), state: RunState::new(), watch: Watch::default(), traces: Arc::default() }
     }
 }

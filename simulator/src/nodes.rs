@@ -7,13 +7,17 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use terrane_env::trace::{Span, SpanSink, Tracer};
 use terrane_master::{Master, MasterConfig, Rebuild, StartError};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError as ServerStartError};
 use terrane_types::versions::{FEATURE_LEVEL_OLDEST, LEVEL_OF_MOVES, Levels};
 
+use crate::check::traced::Traces;
 use crate::context::Context;
+use crate::kind::Kind;
 use crate::numbers;
 use crate::plan::{Plan, master_address};
 use crate::run_state::CatalogIs;
@@ -169,7 +173,7 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
     let has_lost_its_disk = context.state.degraded() == Some(host);
     let known = if has_lost_its_disk { 0.0 } else { context.state.most(host, FEATURE_LEVEL) };
     let is_outdated = falls_back(boot, &context.plan) && known >= f64::from(LEVEL_OF_MOVES);
-    let server = match start_server(host, boot, &context.plan).await {
+    let server = match start_server(host, boot, &context).await {
         Err(error @ (ServerStartError::Register(_) | ServerStartError::Identity(_)))
             if falls_back(boot, &context.plan) =>
         {
@@ -222,7 +226,22 @@ async fn exit(host: &'static str, context: &Context, error: &dyn std::error::Err
     std::future::pending().await
 }
 
-async fn start_server(host: &str, boot: u32, plan: &Plan) -> Result<RegionServer, ServerStartError> {
+/// Takes the spans of servers, which only the scenario `rows` begins traces for.
+struct Recorded(Arc<Mutex<Traces>>);
+
+impl SpanSink for Recorded {
+    fn take(&self, span: Span) {
+        self.0.lock().expect("checks do not panic").recorded(&span);
+    }
+}
+
+async fn start_server(host: &str, boot: u32, context: &Context) -> Result<RegionServer, ServerStartError> {
+    let plan = &context.plan;
+    let tracer = if plan.scenario == Kind::Rows {
+        Tracer::new(Recorded(Arc::clone(&context.traces)), 0.0)
+    } else {
+        Tracer::default()
+    };
     let config = ServerConfig {
         data_dir: PathBuf::from(DATA),
         listen: address(host),
@@ -236,6 +255,7 @@ async fn start_server(host: &str, boot: u32, plan: &Plan) -> Result<RegionServer
         segment_bytes: plan.segment_bytes,
         register_timeout: REGISTER_TIMEOUT,
         levels: levels(boot, plan),
+        tracer,
         ..ServerConfig::default()
     };
     loop {

@@ -119,6 +119,7 @@ const ALTER: &str = "a change of a table is complete when it is acknowledged";
 const AGREE: &str = "members of a group agree on leaders, entries and rows";
 const LEVEL: &str = "a process works at the level of its cluster";
 const STATUS: &str = "`status` names a server that is away";
+const TRACED: &str = "a traced write carries its trace to every replica";
 const SEEN: &str = "the master lists what happened once, with its reason, and counts each row about once";
 const MAP: &str = "regions tile their table, and each has an id of its own";
 
@@ -222,6 +223,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a retry takes a new number", ONCE, Kind::Counters, true),
     bug("an unknown outcome is reported as a failure", ERROR, Kind::Registers, false),
     bug("a scan goes on behind a region that changed", SCAN, Kind::Scans, true),
+    bug("a traced write is logged without its trace", TRACED, Kind::Rows, true),
     bug("a stale location stays", LIVE, Kind::Rows, true),
     bug("two clients share an identity", ONCE, Kind::Counters, true),
     bug("rows held back count as written", ERROR, Kind::List, true),

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use terrane_client::trace::{SpanId, TraceContext, TraceId, traced};
 use terrane_client::{Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
 use terrane_types::escape;
 
@@ -44,6 +45,8 @@ const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest pauses between two calls.
 const WRITER_PAUSE_MS: u64 = 160;
 const READER_PAUSE_MS: u64 = 120;
+/// One of so many writes is traced.
+const TRACED_ONE_IN: usize = 4;
 const SCAN_LIMIT: u64 = 20;
 /// One of so many reads is a scan of the whole table.
 const FULL_SCAN_ONE_IN: usize = 64;
@@ -161,7 +164,7 @@ impl Writer {
     async fn write(&self, key: &[u8]) -> Result<(), Error> {
         let number = self.rows.history.borrow_mut().attempt(key);
         let put = put(key, number, self.context.plan.value_bytes);
-        while let Err(error) = self.table.put(put.clone()).await {
+        while let Err(error) = self.put(key, &put).await {
             if !passes(&error) {
                 return Err(error);
             }
@@ -173,6 +176,30 @@ impl Writer {
         self.rows.acknowledge(&self.context, &self.who, key, number);
         Ok(())
     }
+}
+
+impl Writer {
+    /// Writes once; some of the writes are traced.
+    async fn put(&self, key: &[u8], put: &Put) -> Result<(), Error> {
+        let Some(context) = (below(TRACED_ONE_IN) == 0).then(begin_trace).flatten() else {
+            return self.table.put(put.clone()).await.map(drop);
+        };
+        let traces = || self.context.traces.lock().expect("checks do not panic");
+        traces().begin(context.trace);
+        let is_logged = self.context.logs_traces();
+        let done = traced(context, self.table.put(put.clone()).into_future()).await;
+        let seen = traces().verdict();
+        let verdict = if done.is_ok() && is_logged { seen.and(traces().acknowledged(context.trace)) } else { seen };
+        if let Err(what) = verdict {
+            self.context.state.fail(Failure { what, about: vec![escape(key).to_string()] });
+        }
+        done.map(drop)
+    }
+}
+
+fn begin_trace() -> Option<TraceContext> {
+    let trace = TraceId::new(u128::from_be_bytes(terrane_env::rand::bytes()))?;
+    Some(TraceContext { trace, span: SpanId::new(terrane_env::rand::u64())? })
 }
 
 fn put(key: &[u8], number: u64, value_bytes: usize) -> Put {
