@@ -49,6 +49,17 @@ const ARROWS: &[(&str, May)] = &[
         "terrane-master",
         May::Only(&["terrane-raft", "terrane-metrics", "terrane-proto", "terrane-types", "terrane-env"]),
     ),
+    (
+        "terrane-hbase",
+        May::Only(&[
+            "terrane-regionserver",
+            "terrane-master",
+            "terrane-filter",
+            "terrane-proto",
+            "terrane-types",
+            "terrane-env",
+        ]),
+    ),
     ("terrane-client", May::Only(&["terrane-filter", "terrane-proto", "terrane-types", "terrane-env"])),
     ("terrane-console", May::Only(&["terrane-metrics", "terrane-types", "terrane-env"])),
     ("terrane-bench-engine", May::Only(&["terrane-engine", "terrane-types", "terrane-env"])),
@@ -87,8 +98,9 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("rustix", &["terrane-env"]),
     ("axum", &["terrane-console"]),
     // The benchmark's null server decodes less of each message than the generated code.
-    ("prost*", &["terrane-proto", "terrane-bench-client"]),
-    ("protox", &["terrane-proto"]),
+    // `terrane-hbase` has protos of its own: HBase's, which nothing else speaks.
+    ("prost*", &["terrane-proto", "terrane-hbase", "terrane-bench-client"]),
+    ("protox", &["terrane-proto", "terrane-hbase"]),
     // The binary exports spans; the others hand them to it as values.
     ("opentelemetry*", &[BINARY]),
     (

@@ -1,0 +1,32 @@
+//! HBase's RPC, as values: what HBase's own clients send and expect, translated to Terrane's types and back.
+//!
+//! A program written for HBase finds regions, reads and writes through a protocol of its own. This crate speaks it, so that
+//! the program moves by changing an address. It is one more edge over the same regions and adds nothing to the data model;
+//! what the model lacks is refused with the exception class that HBase's clients understand.
+//!
+//! So far the crate is the wire layer: pure code without I/O. [`connection`] turns received bytes into calls ([`frame`])
+//! and answers; [`cell_block`] reads and writes cells; [`exception`] is the one mapping of errors; [`region_name`] and
+//! [`meta`] are what clients locate regions by; [`discovery`] and [`zookeeper`] are how they find the cluster. Listeners and
+//! services come on top.
+//!
+//! Invariants:
+//! - Bytes from outside never panic and never set the size of an allocation: each length is compared with the bytes that
+//!   have arrived, or with a named limit.
+//! - Nothing that is not understood is ignored. A call that asks for more than this crate can do is refused.
+//! - Protobuf messages stay at the border: [`proto`] holds HBase's messages only, none of Terrane's.
+
+pub mod cell_block;
+pub mod connection;
+pub mod discovery;
+pub mod exception;
+pub mod frame;
+pub mod meta;
+pub mod place;
+pub mod region_name;
+pub mod zookeeper;
+
+/// HBase's messages, generated from `proto/`.
+pub mod proto {
+    #![allow(missing_docs, clippy::all, reason = "generated code")]
+    include!(concat!(env!("OUT_DIR"), "/hbase.pb.rs"));
+}

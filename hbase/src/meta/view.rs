@@ -1,0 +1,118 @@
+//! A catalog's regions and tables as rows, and what one read of `hbase:meta` takes of them.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+
+use super::cells::Row;
+use super::order::MetaRow;
+use super::rows::{RegionRow, StateRow};
+
+/// Which rows a scan wants, in the direction of the scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// Where it begins; empty: at the first row, or the last one of a reversed scan.
+    pub start: Bytes,
+    /// Whether the row at `start` belongs to it.
+    pub include_start: bool,
+    /// Where it ends; empty: at the end.
+    pub stop: Bytes,
+    /// Whether the row at `stop` belongs to it.
+    pub include_stop: bool,
+    /// Whether it goes down.
+    pub reversed: bool,
+}
+
+impl Span {
+    /// The single row with this key.
+    #[must_use]
+    pub fn row(key: Bytes) -> Self {
+        Self { start: key.clone(), include_start: true, stop: key, include_stop: true, reversed: false }
+    }
+
+    fn contains(&self, key: &[u8]) -> bool {
+        let ahead = |order: Ordering| if self.reversed { order.reverse() } else { order };
+        let from_start = if self.start.is_empty() {
+            true
+        } else {
+            match ahead(MetaRow::compare(key, &self.start)) {
+                Ordering::Greater => true,
+                Ordering::Equal => self.include_start,
+                Ordering::Less => false,
+            }
+        };
+        let to_stop = || match ahead(MetaRow::compare(key, &self.stop)) {
+            Ordering::Less => true,
+            Ordering::Equal => self.include_stop,
+            Ordering::Greater => false,
+        };
+        from_start && (self.stop.is_empty() || to_stop())
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Entry {
+    Region(RegionRow),
+    State(StateRow),
+}
+
+/// All rows of `hbase:meta` at one time. Rows are rendered only when they are read.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// In the order of the keys.
+    entries: Vec<(Bytes, Entry)>,
+    timestamp: i64,
+}
+
+impl View {
+    /// The view of a complete catalog, as of a time in milliseconds since 1970.
+    #[must_use]
+    pub fn new(regions: Vec<RegionRow>, tables: Vec<StateRow>, timestamp: i64) -> Self {
+        let regions = regions.into_iter().map(|region| (region.key(), Entry::Region(region)));
+        let tables = tables.into_iter().map(|table| (Bytes::from(table.table.to_string()), Entry::State(table)));
+        let mut entries: Vec<(Bytes, Entry)> = regions.chain(tables).collect();
+        entries.sort_by(|(one, _), (other, _)| MetaRow::compare(one, other));
+        Self { entries, timestamp }
+    }
+
+    /// The rows of a scan, in its direction. Rows without a wanted cell are left out.
+    pub fn scan(&self, span: Span, rows: Rows) -> impl Iterator<Item = Row> {
+        // The rows of a span are contiguous.
+        let first = self.entries.iter().position(|(key, _)| span.contains(key)).unwrap_or(self.entries.len());
+        let count = self.entries[first..].iter().take_while(|(key, _)| span.contains(key)).count();
+        let mut inside = self.entries[first..first + count].iter();
+        std::iter::from_fn(move || if span.reversed { inside.next_back() } else { inside.next() })
+            .filter_map(move |(_, entry)| rows.of(self.render(entry)))
+    }
+
+    fn render(&self, entry: &Entry) -> Row {
+        match entry {
+            Entry::Region(region) => region.render(self.timestamp),
+            Entry::State(state) => state.render(self.timestamp),
+        }
+    }
+}
+
+/// Which columns a read wants: families, each with some qualifiers or with all. No family at all means every column.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// The families with their qualifiers; without qualifiers: all of the family.
+    pub columns: Vec<(Bytes, Vec<Bytes>)>,
+}
+
+impl Rows {
+    fn of(&self, mut row: Row) -> Option<Row> {
+        if !self.columns.is_empty() {
+            row.cells.retain(|cell| {
+                self.columns.iter().any(|(family, qualifiers)| {
+                    &family[..] == cell.family
+                        && (qualifiers.is_empty() || qualifiers.iter().any(|name| &name[..] == cell.qualifier))
+                })
+            });
+        }
+        (!row.cells.is_empty()).then_some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests;
