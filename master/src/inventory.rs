@@ -113,6 +113,10 @@ pub struct ServerLoad {
     pub issues: Vec<String>,
     /// Files on its disk that nothing names, if there are any.
     pub orphans: Option<v1::OrphanFiles>,
+    /// Where it serves HBase's clients; empty: nowhere.
+    pub hbase: String,
+    /// The number of its present life: it rises with each start.
+    pub boot: u64,
     /// Its limited resources, kept in the wire's form because they are only passed on.
     pub resources: Vec<v1::ResourceUsage>,
 }

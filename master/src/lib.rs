@@ -24,6 +24,7 @@ mod config;
 mod context;
 mod deadline;
 mod diagnostics;
+pub mod edge;
 mod enrolment;
 mod events;
 mod fleet;

@@ -397,6 +397,8 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             disk_free_bytes: request.disk_free_bytes,
             issues: request.troubles,
             orphans: request.orphans,
+            hbase: request.hbase,
+            boot: request.boot,
             resources: request.resources,
         },
     })

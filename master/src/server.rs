@@ -25,6 +25,7 @@ use crate::catalog::{Bootstrap, Catalog};
 use crate::config::MasterConfig;
 use crate::context::{FleetSettings, MasterContext};
 use crate::diagnostics::DiagnosticsService;
+use crate::edge::Edge;
 use crate::enrolment::enrol;
 use crate::identity::Identity;
 use crate::joining::Joining;
@@ -179,6 +180,11 @@ impl Master {
     /// Its metrics.
     pub fn registry(&self) -> Arc<Registry> {
         Arc::clone(&self.registry)
+    }
+
+    /// Its calls, for another protocol in front of the same catalog.
+    pub fn edge(&self) -> Edge {
+        Edge::new(self.identity.cluster, Arc::clone(&self.context))
     }
 
     /// Whether it is ready, or why not.

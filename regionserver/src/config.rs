@@ -23,6 +23,8 @@ pub struct ServerConfig {
     pub advertise: Option<String>,
     /// The address of the console, which `status` shows.
     pub console: Option<String>,
+    /// The address at which it serves HBase's clients, which the masters tell them; `None`: nowhere.
+    pub hbase: Option<String>,
     /// The zone of this server: those of one zone may fail together. `None`: no label.
     pub zone: Option<String>,
     /// The masters to register with, in the order in which they are tried.
@@ -70,6 +72,7 @@ impl Default for ServerConfig {
             listen: "127.0.0.1:7700".to_owned(),
             advertise: None,
             console: None,
+            hbase: None,
             zone: None,
             masters: vec!["127.0.0.1:7600".to_owned()],
             engine: BackendKind::default(),

@@ -26,7 +26,7 @@ use terrane_env::net::Intake;
 use terrane_env::time::now_ns;
 use terrane_env::trace::{TraceContext, Tracer};
 use terrane_raft::ProposeError;
-use terrane_types::{Error, GroupId, RegionId, ServerId};
+use terrane_types::{Error, GroupId, RegionDescriptor, RegionId, ServerId, TableSchema};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -210,6 +210,13 @@ impl Edge {
         let hosted = self.find_region(header)?;
         let group = self.host.group(hosted.group).ok_or_else(stopping)?;
         Ok((hosted, group))
+    }
+
+    /// A region with a replica here and its table's schema, by the region's id alone: what a protocol needs whose requests carry
+    /// neither table nor epoch. It may be outdated by the time a request is made from it, which is then refused.
+    pub fn region(&self, region: RegionId) -> Option<(RegionDescriptor, Arc<TableSchema>)> {
+        let state = self.replicas.regions.get(region)?.state();
+        Some((state.descriptor.clone(), state.schema.clone()))
     }
 
     fn find_region(&self, header: &Header) -> Result<Arc<HostedRegion>, Error> {

@@ -126,6 +126,8 @@ pub struct Reporter {
     pub orphans: Arc<Orphans>,
     pub page_seal: Arc<PageSeal>,
     pub level: Arc<ClusterLevel>,
+    /// Where HBase's clients are served; empty: nowhere.
+    pub hbase: String,
     /// A registration that no master has answered yet, if any.
     pub joining: Option<Joining>,
 }
@@ -287,6 +289,7 @@ impl Reporter {
             orphans: self.orphans.report(),
             store_bytes: Some(self.engine.regions().iter().map(|region| region.file_bytes()).sum()),
             disk_free_bytes: self.disk_free.get(),
+            hbase: self.hbase.clone(),
         }
     }
 

@@ -26,7 +26,7 @@ use terrane_env::trace::Tracer;
 use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, leadership, v1};
 use terrane_raft::{Abstention, Factory, GroupSpec, GroupStatus, HostConfig, LogConfig, Weight};
-use terrane_types::{GroupId, ServerId};
+use terrane_types::{ClusterId, GroupId, ServerId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -212,7 +212,8 @@ impl RegionServer {
         };
         let serving = serve(&edge, (admin, parts.leadership.clone()), &host, listener, stop_serving.clone()).await?;
         let pending = (joined.registered, joined.joining);
-        let reporter = parts.reporter(&host, &engine, masters, identity, joined.level, pending);
+        let hbase = config.hbase.clone().unwrap_or_default();
+        let reporter = parts.reporter(&host, &engine, masters, (identity, hbase), joined.level, pending);
         let orphans = reporter.orphans.clone();
         let background = vec![
             terrane_env::task::spawn_named(
@@ -256,6 +257,12 @@ impl RegionServer {
     #[must_use]
     pub fn server_id(&self) -> ServerId {
         self.identity.server
+    }
+
+    /// Its cluster.
+    #[must_use]
+    pub fn cluster_id(&self) -> ClusterId {
+        self.identity.cluster
     }
 
     /// The data path, for another protocol in front of the same regions. A translator opens sessions on it and never names

@@ -172,7 +172,7 @@ impl Parts {
         host: &Arc<GroupHost>,
         engine: &Arc<Engine>,
         masters: Masters,
-        identity: HelloIdentity,
+        (identity, hbase): (HelloIdentity, String),
         level: Arc<ClusterLevel>,
         (registered, joining): (Option<Registered>, Joining),
     ) -> Reporter {
@@ -196,6 +196,7 @@ impl Parts {
             orphans: Arc::new(Orphans::new(engine.clone(), host.clone())),
             page_seal: self.page_seal.clone(),
             level,
+            hbase,
         };
         if let Some(registered) = registered {
             reporter.take_over(registered);

@@ -43,6 +43,13 @@ pub struct Cursor {
     pub sequence: Option<u64>,
 }
 
+impl Cursor {
+    /// The beginning of a plain scan: rows as they are, neither grouped nor added up.
+    pub const fn start(limit: Option<u64>) -> Self {
+        Self { limit_left: limit, offset_left: 0, position: Position::Start, group: None, totals: None, sequence: None }
+    }
+}
+
 /// A part of the answer.
 pub struct Block {
     pub rows: Vec<u8>,
