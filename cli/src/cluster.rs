@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::config::UsedSetting;
 use crate::failure::{During, Failure};
+use crate::hbase_ports::{HbasePorts, ServedPorts};
 use crate::node::{MasterNode, ServerNode};
 
 /// The numbers of masters that make sense.
@@ -63,7 +64,14 @@ pub struct ClusterPlan {
     pub tracer: Tracer,
     /// The settings of the process, for its consoles.
     pub settings: Arc<[UsedSetting]>,
+    /// Whether HBase's clients are served, at HBase's own ports.
+    pub hbase: bool,
 }
+
+/// HBase's ports, which its clients know: those of the first master, the first region server and ZooKeeper.
+const HBASE_MASTER: u16 = 16_000;
+const HBASE_SERVER: u16 = 16_020;
+const ZOOKEEPER: u16 = 2_181;
 
 impl ClusterPlan {
     /// Replicas of every region.
@@ -130,6 +138,22 @@ impl ClusterPlan {
             tracer: self.tracer.clone(),
             ..defaults
         }
+    }
+
+    fn hbase_of_master(&self, index: u16) -> Option<HbasePorts> {
+        self.hbase.then(|| HbasePorts {
+            listen: format!("127.0.0.1:{}", HBASE_MASTER + index),
+            advertise: None,
+            zookeeper: Some(format!("127.0.0.1:{}", ZOOKEEPER + index)),
+        })
+    }
+
+    fn hbase_of_server(&self, index: u16) -> Option<HbasePorts> {
+        self.hbase.then(|| HbasePorts {
+            listen: format!("127.0.0.1:{}", HBASE_SERVER + index),
+            advertise: None,
+            zookeeper: None,
+        })
     }
 
     /// The groups of a new cluster; an existing cluster keeps those it has.
@@ -207,12 +231,15 @@ impl Cluster {
         // In parallel: the masters of a new cluster need each other.
         let masters = try_join_all(plan.master_indexes().map(async |index| {
             let console = plan.ports.console(CONSOLE_OFFSET + index);
-            MasterNode::start(plan.master(index), console.as_deref(), plan.settings.clone()).await
+            let hbase = plan.hbase_of_master(index);
+            MasterNode::start(plan.master(index), console.as_deref(), plan.settings.clone(), hbase.as_ref()).await
         }))
         .await?;
         let count = u16::try_from(plan.servers).expect("the number of servers was checked");
         let addresses: Vec<String> = masters.iter().map(|node| node.master.address().to_owned()).collect();
-        let starts = (0..count).map(|index| ServerNode::start(plan.server(index, &addresses), plan.settings.clone()));
+        let starts = (0..count).map(|index| {
+            ServerNode::start(plan.server(index, &addresses), plan.settings.clone(), plan.hbase_of_server(index))
+        });
         let servers = if is_new {
             // One after another, so that server ids follow the ports.
             let mut servers = Vec::new();
@@ -238,6 +265,19 @@ impl Cluster {
     /// The addresses of the region servers.
     pub fn server_addresses(&self) -> Vec<String> {
         self.servers.iter().map(|node| node.address().to_owned()).collect()
+    }
+
+    /// Where HBase's clients find the cluster, if they are served: the ZooKeeper's addresses, those of the masters and those
+    /// of the servers.
+    pub fn hbase(&self) -> Option<String> {
+        let of = |ports: Vec<&str>| ports.join(",");
+        let masters: Option<Vec<&ServedPorts>> = self.masters.iter().map(MasterNode::hbase).collect();
+        let servers: Option<Vec<&ServedPorts>> = self.servers.iter().map(ServerNode::hbase).collect();
+        let (masters, servers) = (masters?, servers?);
+        let zookeeper = of(masters.iter().filter_map(|ports| ports.zookeeper()).collect());
+        let masters = of(masters.iter().map(|ports| ports.advertised()).collect());
+        let servers = of(servers.iter().map(|ports| ports.advertised()).collect());
+        Some(format!("hbase={servers} hbase-masters={masters} zookeeper={zookeeper}"))
     }
 
     /// The address of the first master's console, if it has one.
@@ -299,6 +339,7 @@ mod tests {
             slow_request: None,
             tracer: Tracer::default(),
             settings: Arc::default(),
+            hbase: false,
         }
     }
 

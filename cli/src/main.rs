@@ -15,6 +15,7 @@ mod config;
 mod console_source;
 mod failure;
 mod formats;
+mod hbase_ports;
 mod hot_keys;
 mod input;
 mod logging;

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::config::UsedSetting;
 use crate::console_source::ClusterSource;
 use crate::failure::{Failure, chain};
+use crate::hbase_ports::{BoundPorts, HbasePorts, ServedPorts};
 
 /// Interval of progress lines while a stopping server flushes.
 const SAY_EVERY: Duration = Duration::from_secs(1);
@@ -26,6 +27,7 @@ const SAY_EVERY: Duration = Duration::from_secs(1);
 pub struct MasterNode {
     pub master: Arc<Master>,
     console: Option<Console>,
+    hbase: Option<ServedPorts>,
 }
 
 /// A running region server.
@@ -36,6 +38,7 @@ pub struct ServerNode {
     id: ServerId,
     refused: watch::Receiver<Option<String>>,
     console: Option<Console>,
+    hbase: Option<ServedPorts>,
 }
 
 impl MasterNode {
@@ -45,7 +48,9 @@ impl MasterNode {
         config: MasterConfig,
         console: Option<&str>,
         settings: Arc<[UsedSetting]>,
+        hbase: Option<&HbasePorts>,
     ) -> Result<MasterNode, Failure> {
+        let hbase = bind(hbase).await?;
         let data = config.data_dir.display().to_string();
         let waits_for = others(&config.peers, &config.join);
         let started: Arc<OnceLock<Arc<Master>>> = Arc::default();
@@ -61,7 +66,8 @@ impl MasterNode {
         let address = master.address().to_owned();
         show(console.as_ref(), ClusterSource::new(address.clone(), format!("the master at {address}"), settings));
         started.get_or_init(|| Arc::clone(&master));
-        Ok(MasterNode { master, console })
+        let hbase = hbase.map(|bound| bound.serve_tables(&master)).transpose()?;
+        Ok(MasterNode { master, console, hbase })
     }
 
     /// The address of its console, if it has one.
@@ -69,7 +75,13 @@ impl MasterNode {
         self.console.as_ref().map(|console| console.address().to_string())
     }
 
+    /// Where it serves HBase's clients, if it does.
+    pub fn hbase(&self) -> Option<&ServedPorts> {
+        self.hbase.as_ref()
+    }
+
     pub async fn shutdown(self) {
+        drop(self.hbase);
         self.master.shutdown().await;
         close_console(self.console).await;
     }
@@ -78,7 +90,13 @@ impl MasterNode {
 impl ServerNode {
     /// Starts a region server, and the console that its settings name.
     /// The pages show the settings of this process.
-    pub async fn start(config: ServerConfig, settings: Arc<[UsedSetting]>) -> Result<ServerNode, Failure> {
+    pub async fn start(
+        mut config: ServerConfig,
+        settings: Arc<[UsedSetting]>,
+        hbase: Option<HbasePorts>,
+    ) -> Result<ServerNode, Failure> {
+        let hbase = bind(hbase.as_ref()).await?;
+        config.hbase = hbase.as_ref().map(|bound| bound.advertised().to_owned());
         let data = config.data_dir.display().to_string();
         let console = config.console.clone();
         let waits_for = others(&config.masters, &[]);
@@ -96,11 +114,12 @@ impl ServerNode {
         let running = running.map_err(|error| start_failure("region server", &data, &error))?;
         let (address, id) = (running.address().to_string(), running.server_id());
         let refused = running.refused();
+        let hbase = hbase.map(|bound| bound.serve_data(&running));
         publish(console.as_ref(), running.registry());
         show(console.as_ref(), ClusterSource::new(masters, format!("server {id} at {address}"), settings));
         *server.write() = Some(running);
         has_started.store(true, Ordering::Release);
-        Ok(ServerNode { server, address, id, refused, console })
+        Ok(ServerNode { server, address, id, refused, console, hbase })
     }
 
     /// Its address.
@@ -118,6 +137,11 @@ impl ServerNode {
         self.console.as_ref().map(|console| console.address().to_string())
     }
 
+    /// Where it serves HBase's clients, if it does.
+    pub fn hbase(&self) -> Option<&ServedPorts> {
+        self.hbase.as_ref()
+    }
+
     /// Returns the reason once a master permanently rejects the server; the process should then exit.
     pub async fn refused(&self) -> Failure {
         let mut refused = self.refused.clone();
@@ -131,6 +155,7 @@ impl ServerNode {
 
     /// Stops serving and flushes all memtables, with progress on standard error if it takes long.
     pub async fn shutdown(self) {
+        drop(self.hbase);
         let server = self.server.write().take();
         if let Some(server) = server {
             let id = self.id;
@@ -144,6 +169,13 @@ impl ServerNode {
             server.shutdown(progress).await;
         }
         close_console(self.console).await;
+    }
+}
+
+async fn bind(hbase: Option<&HbasePorts>) -> Result<Option<BoundPorts>, Failure> {
+    match hbase {
+        Some(ports) => ports.bind().await.map(Some),
+        None => Ok(None),
     }
 }
 

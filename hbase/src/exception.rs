@@ -71,6 +71,8 @@ classes! {
     REGION_TOO_BUSY = "RegionTooBusyException", Here;
     /// The server takes no more requests for now.
     CALL_QUEUE_TOO_BIG = "CallQueueTooBigException", Here;
+    /// The rest of a batch is to be sent again at once.
+    RETRY_IMMEDIATELY = "RetryImmediatelyException", Here;
     /// The server could not do it in time.
     TIMEOUT = "exceptions.TimeoutIOException", Here;
     /// The master cannot answer yet.

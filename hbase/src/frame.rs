@@ -89,21 +89,22 @@ pub fn decode_parameter<M: Message + Default>(parameter: Bytes) -> Result<M, Exc
     M::decode(parameter).map_err(|error| Exception::bad_request(&format!("the parameter cannot be read: {error}")))
 }
 
-/// The frame of an answer.
+/// The frame of an answer with this encoded message.
 #[must_use]
-pub fn encode_answer(call: u32, message: &impl Message, cells: &[u8]) -> Bytes {
+pub fn encode_answer(call: u32, message: &[u8], cells: &[u8]) -> Bytes {
     let cell_block_meta = match u32::try_from(cells.len()) {
         Ok(0) => None,
         Ok(length) => Some(proto::CellBlockMeta { length: Some(length) }),
         Err(_) => return encode_exception(call, &Exception::too_large_an_answer(cells.len())),
     };
     let header = proto::ResponseHeader { call_id: Some(call), exception: None, cell_block_meta };
-    let length = delimited_len(&header) + delimited_len(message) + cells.len();
+    let length = delimited_len(&header) + prost::length_delimiter_len(message.len()) + message.len() + cells.len();
     let Some(mut frame) = begin(length) else {
         return encode_exception(call, &Exception::too_large_an_answer(length));
     };
     append_delimited(&mut frame, &header);
-    append_delimited(&mut frame, message);
+    prost::encode_length_delimiter(message.len(), &mut frame).expect("a vector grows as needed");
+    frame.extend_from_slice(message);
     frame.extend_from_slice(cells);
     frame.into()
 }
@@ -160,7 +161,7 @@ pub mod tests {
 
     #[test]
     fn the_answer_to_is_master_running_has_the_bytes_of_hbase() {
-        let answer = encode_answer(0, &proto::IsMasterRunningResponse { is_master_running: true }, &[]);
+        let answer = encode_answer(0, &proto::IsMasterRunningResponse { is_master_running: true }.encode_to_vec(), &[]);
         assert_eq!(&answer[..], [0, 0, 0, 6, 2, 8, 0, 2, 8, 1]);
     }
 

@@ -4,10 +4,10 @@
 //! the program moves by changing an address. It is one more edge over the same regions and adds nothing to the data model;
 //! what the model lacks is refused with the exception class that HBase's clients understand.
 //!
-//! So far the crate is the wire layer: pure code without I/O. [`connection`] turns received bytes into calls ([`frame`])
-//! and answers; [`cell_block`] reads and writes cells; [`exception`] is the one mapping of errors; [`region_name`] and
-//! [`meta`] are what clients locate regions by; [`discovery`] and [`zookeeper`] are how they find the cluster. Listeners and
-//! services come on top.
+//! The wire layer is pure code without I/O. [`connection`] turns received bytes into calls ([`frame`]) and answers;
+//! [`cell_block`] reads and writes cells; [`exception`] is the one mapping of errors; [`region_name`] and [`meta`] are what
+//! clients locate regions by; [`discovery`] and [`zookeeper`] are how they find the cluster. On top of it, [`serve`] is a port
+//! with connections and calls, behind which is a region server ([`data`]) or a master ([`tables`]).
 //!
 //! Invariants:
 //! - Bytes from outside never panic and never set the size of an allocation: each length is compared with the bytes that
@@ -17,12 +17,16 @@
 
 pub mod cell_block;
 pub mod connection;
+pub mod data;
 pub mod discovery;
 pub mod exception;
 pub mod frame;
 pub mod meta;
 pub mod place;
 pub mod region_name;
+pub mod serve;
+pub mod tables;
+pub mod time_range;
 pub mod zookeeper;
 
 /// HBase's messages, generated from `proto/`.

@@ -11,7 +11,9 @@
 
 mod nodes;
 mod packet;
+mod port;
 mod session;
 
 pub use nodes::Nodes;
+pub use port::serve;
 pub use session::{Session, Step, WATCHES_MAX};

@@ -95,6 +95,9 @@ pub struct Dev {
     /// (default: 7600).
     #[arg(long, value_name = "PORT")]
     pub listen_base: Option<u16>,
+    /// Serve HBase's clients, too: region servers from port 16020 on, masters from 16000 on, a ZooKeeper from 2181 on.
+    #[arg(long)]
+    pub hbase: bool,
     #[command(flatten)]
     pub storage: Storage,
     #[command(flatten)]
@@ -151,6 +154,15 @@ pub struct Master {
     /// How long a server may be away before its replicas are replaced on others (default: 5m).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub replace_after: Option<Duration>,
+    /// Serve HBase's clients at this address (default: not).
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    pub hbase: Option<String>,
+    /// Address at which HBase's clients connect (default: that of --hbase).
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    pub hbase_advertise: Option<String>,
+    /// Answer at this address as a read-only ZooKeeper, by which HBase's clients find the cluster (default: not).
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    pub hbase_zookeeper: Option<String>,
 }
 
 #[derive(Debug, Default, Args)]
@@ -163,6 +175,12 @@ pub struct Server {
     /// Label of the zone (rack, data center) that this server is in; replicas go to distinct zones where possible.
     #[arg(long, value_name = "NAME")]
     pub zone: Option<String>,
+    /// Serve HBase's clients at this address (default: not).
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    pub hbase: Option<String>,
+    /// Address at which HBase's clients connect (default: that of --hbase).
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    pub hbase_advertise: Option<String>,
     #[command(flatten)]
     pub storage: Storage,
     #[command(flatten)]

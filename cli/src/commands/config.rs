@@ -169,12 +169,12 @@ async fn judge(role: Role, file: &str, values: BTreeMap<String, String>) -> Resu
     let sources = Sources::of_section(file, given);
     let (mut notes, binds) = match role {
         Role::Master => {
-            let (config, console, used) = role::master_config(Master::default(), sources)?;
+            let ((config, _), console, used) = role::master_config(Master::default(), sources)?;
             config.check().map_err(Invalid::new)?;
             (used.warnings, vec![config.listen, console])
         }
         Role::Server => {
-            let (config, used) = role::server_config(Server::default(), sources)?;
+            let ((config, _), used) = role::server_config(Server::default(), sources)?;
             (used.warnings, [Some(config.listen), config.console].into_iter().flatten().collect())
         }
         Role::Dev => {

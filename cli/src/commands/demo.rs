@@ -79,6 +79,7 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         slow_request: None,
         tracer: Tracer::default(),
         settings: Arc::default(),
+        hbase: false,
     };
     let shown = tokio::select! {
         biased;

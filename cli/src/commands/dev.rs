@@ -31,9 +31,10 @@ pub async fn run(args: Dev) -> Result<(), Failure> {
         cluster = Cluster::start(&plan) => cluster.map_err(other_ports)?,
     };
     let mut output = Output::new(false);
+    let hbase = cluster.hbase().map(|hbase| format!(" {hbase}")).unwrap_or_default();
     let console = cluster.console().map(|console| format!(" console=http://{console}")).unwrap_or_default();
     output.line(&format!(
-        "ready master={} servers={}{console}",
+        "ready master={} servers={}{console}{hbase}",
         cluster.masters(),
         cluster.server_addresses().join(",")
     ))?;
@@ -86,6 +87,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure>
     let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size)?;
     let time = |text: &str| duration(text).map(Time);
     let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time)?;
+    let hbase = settings.pick("hbase", args.hbase.then_some(true), str::parse)?;
     trace_settings(&mut settings, args.traces)?;
     log_settings(&mut settings, args.log)?;
     let used = settings.finish()?;
@@ -117,6 +119,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure>
         slow_request: Some(slow_request.0),
         tracer: Tracer::default(),
         settings: used.settings.clone().into(),
+        hbase,
     };
     Ok((plan, used))
 }

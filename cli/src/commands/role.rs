@@ -13,21 +13,23 @@ use crate::args::values::{Size, Time, address, addresses, duration};
 use crate::config::list;
 use crate::config::{Settings, Sources, Used, check_exposure, log_settings, trace_settings};
 use crate::failure::Failure;
+use crate::hbase_ports::{HbasePorts, ServedPorts};
 use crate::node::{MasterNode, ServerNode};
 use crate::output::Output;
 
 pub async fn master(args: Master) -> Result<(), Failure> {
     let sources = Sources::open(list::Role::Master, args.role.config.as_deref()).await?;
-    let (config, console, used) = master_config(args, sources)?;
+    let ((config, hbase), console, used) = master_config(args, sources)?;
     used.print();
     used.apply()?;
     let node = tokio::select! {
         biased;
         () = shutdown_signal() => return Ok(()),
-        node = MasterNode::start(config, Some(&console), used.settings.into()) => node?,
+        node = MasterNode::start(config, Some(&console), used.settings.into(), hbase.as_ref()) => node?,
     };
     let console = node.console().unwrap_or_default();
-    print_ready(&format!("ready master={} console=http://{console}", node.master.address()))?;
+    let hbase = shown(node.hbase());
+    print_ready(&format!("ready master={} console=http://{console}{hbase}", node.master.address()))?;
     tokio::select! {
         biased;
         () = shutdown_signal() => {}
@@ -40,18 +42,19 @@ pub async fn master(args: Master) -> Result<(), Failure> {
 
 pub async fn server(args: Server) -> Result<(), Failure> {
     let sources = Sources::open(list::Role::Server, args.role.config.as_deref()).await?;
-    let (mut config, used) = server_config(args, sources)?;
+    let ((mut config, hbase), used) = server_config(args, sources)?;
     used.print();
     used.apply()?;
     config.tracer = used.tracer()?;
     let node = tokio::select! {
         biased;
         () = shutdown_signal() => return Ok(()),
-        node = ServerNode::start(config, used.settings.into()) => node?,
+        node = ServerNode::start(config, used.settings.into(), hbase) => node?,
     };
     let console = node.console().unwrap_or_default();
     let (id, address) = (node.id(), node.address());
-    print_ready(&format!("ready server={address} id={id} console=http://{console}"))?;
+    let hbase = shown(node.hbase());
+    print_ready(&format!("ready server={address} id={id} console=http://{console}{hbase}"))?;
     let ended = tokio::select! {
         biased;
         () = shutdown_signal() => Ok(()),
@@ -59,6 +62,13 @@ pub async fn server(args: Server) -> Result<(), Failure> {
     };
     stop("stopping: flushing memtables", node.shutdown()).await;
     ended
+}
+
+/// The part of the ready line about HBase's clients.
+fn shown(hbase: Option<&ServedPorts>) -> String {
+    let Some(ports) = hbase else { return String::new() };
+    let zookeeper = ports.zookeeper().map(|address| format!(" zookeeper={address}")).unwrap_or_default();
+    format!(" hbase={}{zookeeper}", ports.advertised())
 }
 
 fn print_ready(line: &str) -> Result<(), Failure> {
@@ -73,6 +83,7 @@ struct RoleSettings {
     listen: String,
     advertise: Option<String>,
     console: String,
+    insecure: bool,
     levels: Levels,
 }
 
@@ -88,7 +99,7 @@ fn role_settings(settings: &mut Settings, role: Role) -> Result<RoleSettings, Fa
     }
     let levels = settings.pick_optional("feature-level", role.feature_level, str::parse::<u32>)?;
     let levels = levels.map_or(Ok(Levels::BUILD), levels_as_of)?;
-    Ok(RoleSettings { data: PathBuf::from(data), listen, advertise, console, levels })
+    Ok(RoleSettings { data: PathBuf::from(data), listen, advertise, console, insecure, levels })
 }
 
 /// The levels of a build of this level.
@@ -99,13 +110,40 @@ fn levels_as_of(level: u32) -> Result<Levels, Failure> {
     })
 }
 
+/// A process's settings, and its ports for HBase's clients.
+pub type WithHbase<C> = (C, Option<HbasePorts>);
+
+/// The ports for HBase's clients: no more exposed than the others.
+fn hbase_ports(
+    settings: &mut Settings,
+    (listen, advertise): (Option<String>, Option<String>),
+    zookeeper: Option<String>,
+    insecure: bool,
+) -> Result<Option<HbasePorts>, Failure> {
+    let listen = settings.pick_optional("hbase", listen, address)?;
+    let advertise = settings.pick_optional("hbase-advertise", advertise, address)?;
+    let Some(listen) = listen else {
+        if advertise.is_some() || zookeeper.is_some() {
+            return Err(Failure::usage("HBase's clients are served only with --hbase HOST:PORT"));
+        }
+        return Ok(None);
+    };
+    let other = zookeeper.as_deref().unwrap_or(&listen);
+    if let Some(warning) = check_exposure(&listen, other, advertise.as_deref(), insecure)? {
+        settings.warn(warning);
+    }
+    Ok(Some(HbasePorts { listen, advertise, zookeeper }))
+}
+
 /// The settings of a master, the address of its console, and what was used.
-pub fn master_config(args: Master, sources: Sources) -> Result<(MasterConfig, String, Used), Failure> {
+pub fn master_config(args: Master, sources: Sources) -> Result<(WithHbase<MasterConfig>, String, Used), Failure> {
     let mut settings = Settings::new(list::Role::Master, sources);
     let role = role_settings(&mut settings, args.role)?;
     let peers = settings.pick_optional("peers", args.peers, addresses)?;
     let join = settings.pick_optional("join", args.join, addresses)?;
     let replication = settings.pick("replication", args.replication, str::parse)?;
+    let zookeeper = settings.pick_optional("hbase-zookeeper", args.hbase_zookeeper, address)?;
+    let hbase = hbase_ports(&mut settings, (args.hbase, args.hbase_advertise), zookeeper, role.insecure)?;
     let replace_after =
         settings.pick("replace-after", args.replace_after.map(Time), |text| duration(text).map(Time))?;
     let used = settings.finish()?;
@@ -120,15 +158,16 @@ pub fn master_config(args: Master, sources: Sources) -> Result<(MasterConfig, St
         levels: role.levels,
         ..MasterConfig::default()
     };
-    Ok((config, role.console, used))
+    Ok(((config, hbase), role.console, used))
 }
 
 /// The settings of a server, and what was used.
-pub fn server_config(args: Server, sources: Sources) -> Result<(ServerConfig, Used), Failure> {
+pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<ServerConfig>, Used), Failure> {
     let mut settings = Settings::new(list::Role::Server, sources);
     let role = role_settings(&mut settings, args.role)?;
     let masters = settings.pick("masters", args.masters, addresses)?;
     let zone = settings.pick_optional("zone", args.zone, text)?;
+    let hbase = hbase_ports(&mut settings, (args.hbase, args.hbase_advertise), None, role.insecure)?;
     let engine = settings.pick("engine", args.storage.engine, text)?;
     let size = str::parse::<Size>;
     let budget = settings.pick("memtable-budget", args.storage.memtable_budget, size)?;
@@ -157,7 +196,7 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(ServerConfig, Us
         levels: role.levels,
         ..ServerConfig::default()
     };
-    Ok((config, used))
+    Ok(((config, hbase), used))
 }
 
 #[cfg(test)]
@@ -180,7 +219,7 @@ mod tests {
     fn every_flag_of_a_server_reaches_it() {
         let line = "server --data d --listen 127.0.0.1:1 --advertise h:1 --console 127.0.0.1:2 --masters a:1,b:2 \
                     --engine memory --log-limit 64MiB --memtable-budget 1MiB";
-        let (config, _) = server_config(server_args(line), Sources::default()).expect("settings");
+        let ((config, _), _) = server_config(server_args(line), Sources::default()).expect("settings");
         assert_eq!(config.data_dir, PathBuf::from("d"));
         assert_eq!((config.listen.as_str(), config.advertise.as_deref()), ("127.0.0.1:1", Some("h:1")));
         assert_eq!(config.console.as_deref(), Some("127.0.0.1:2"));
@@ -197,7 +236,7 @@ mod tests {
         terrane_env::fs::write_durable(&path, toml).await.expect("written");
         let sources = Sources::open(list::Role::Server, Some(&path)).await.expect("a file");
         let args = server_args(&format!("server --listen 127.0.0.1:6 --config {}", path.display()));
-        let (config, _) = server_config(args, sources).expect("settings");
+        let ((config, _), _) = server_config(args, sources).expect("settings");
         assert_eq!((config.listen.as_str(), config.engine), ("127.0.0.1:6", BackendKind::Memory));
     }
 
@@ -211,13 +250,13 @@ mod tests {
     /// A process that embeds a role, such as a test, gets what `terrane` gets.
     #[test]
     fn the_defaults_of_the_list_are_those_of_the_roles() {
-        let (server, _) = server_config(server_args("server"), Sources::default()).expect("settings");
+        let ((server, _), _) = server_config(server_args("server"), Sources::default()).expect("settings");
         let defaults = ServerConfig { console: server.console.clone(), ..ServerConfig::default() };
         assert_eq!(format!("{server:?}"), format!("{defaults:?}"));
         let Command::Master(args) = Cli::try_parse_from(["terrane", "master"]).expect("a good line").command else {
             panic!("not a master")
         };
-        let (master, ..) = master_config(args, Sources::default()).expect("settings");
+        let ((master, _), ..) = master_config(args, Sources::default()).expect("settings");
         assert_eq!(format!("{master:?}"), format!("{:?}", MasterConfig::default()));
     }
 

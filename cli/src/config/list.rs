@@ -264,6 +264,30 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "requests that take longer are kept for `terrane admin slow`, the latest 256",
     },
     Setting {
+        key: "hbase",
+        kind: Kind::Address,
+        roles: &[(Master, Means("HBase's clients are not served")), (Server, Means("HBase's clients are not served"))],
+        meaning: "the address at which HBase's clients are served",
+    },
+    Setting {
+        key: "hbase",
+        kind: Kind::Switch,
+        roles: &[(Dev, Value("false"))],
+        meaning: "serves HBase's clients, too: region servers from port 16020 on, masters from 16000 on, a ZooKeeper from 2181 on",
+    },
+    Setting {
+        key: "hbase-advertise",
+        kind: Kind::Address,
+        roles: &[(Master, Means("the address of `hbase`")), (Server, Means("the address of `hbase`"))],
+        meaning: "the address at which HBase's clients connect",
+    },
+    Setting {
+        key: "hbase-zookeeper",
+        kind: Kind::Address,
+        roles: &[(Master, Means("none"))],
+        meaning: "the address that answers as a read-only ZooKeeper, by which HBase's clients find the cluster",
+    },
+    Setting {
         key: "otlp-endpoint",
         kind: Kind::Collector,
         roles: &[(Server, Means("no export")), (Dev, Means("no export"))],

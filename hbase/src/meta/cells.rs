@@ -12,7 +12,7 @@ pub struct Cell {
     pub family: &'static [u8],
     /// The qualifier.
     pub qualifier: &'static [u8],
-    /// When the view was made.
+    /// Some time before the read.
     pub timestamp: i64,
     /// The value.
     pub value: Bytes,

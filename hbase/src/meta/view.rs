@@ -65,7 +65,7 @@ pub struct View {
 }
 
 impl View {
-    /// The view of a complete catalog, as of a time in milliseconds since 1970.
+    /// The view of a complete catalog, whose cells have this timestamp.
     #[must_use]
     pub fn new(regions: Vec<RegionRow>, tables: Vec<StateRow>, timestamp: i64) -> Self {
         let regions = regions.into_iter().map(|region| (region.key(), Entry::Region(region)));
@@ -93,15 +93,24 @@ impl View {
     }
 }
 
-/// Which columns a read wants: families, each with some qualifiers or with all. No family at all means every column.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Which cells a read wants: families, each with some qualifiers or with all. No family at all means every column.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
+    /// The lowest timestamp, and the first one above those wanted.
+    pub times: (i64, i64),
     /// The families with their qualifiers; without qualifiers: all of the family.
     pub columns: Vec<(Bytes, Vec<Bytes>)>,
 }
 
+impl Default for Rows {
+    fn default() -> Self {
+        Self { times: (0, i64::MAX), columns: Vec::new() }
+    }
+}
+
 impl Rows {
     fn of(&self, mut row: Row) -> Option<Row> {
+        row.cells.retain(|cell| (self.times.0..self.times.1).contains(&cell.timestamp));
         if !self.columns.is_empty() {
             row.cells.retain(|cell| {
                 self.columns.iter().any(|(family, qualifiers)| {

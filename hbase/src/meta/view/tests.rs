@@ -31,7 +31,9 @@ fn view() -> View {
 
 fn ids(view: &View, span: Span, columns: &[&'static [u8]]) -> Vec<u64> {
     let columns = columns.iter().map(|family| (Bytes::from_static(family), Vec::new())).collect();
-    view.scan(span, Rows { columns }).map(|row| parse(&row.key).map_or(0, |parts| parts.region.0)).collect()
+    view.scan(span, Rows { columns, ..Rows::default() })
+        .map(|row| parse(&row.key).map_or(0, |parts| parts.region.0))
+        .collect()
 }
 
 fn located(view: &View, table: &str, row: &[u8]) -> Option<u64> {
@@ -86,10 +88,12 @@ fn the_whole_table_is_read_in_both_directions() {
 fn a_get_of_a_state_returns_the_wanted_column_only() {
     let get = |qualifier: &'static [u8]| {
         let columns = vec![(Bytes::from_static(b"table"), vec![Bytes::from_static(qualifier)])];
-        view().scan(Span::row(Bytes::from_static(b"t")), Rows { columns }).collect::<Vec<_>>()
+        view().scan(Span::row(Bytes::from_static(b"t")), Rows { columns, ..Rows::default() }).collect::<Vec<_>>()
     };
     assert_eq!(get(b"state").len(), 1);
     assert_eq!(get(b"other"), []);
+    let of_later = Rows { times: (2, i64::MAX), ..Rows::default() };
+    assert_eq!(view().scan(Span::row(Bytes::from_static(b"t")), of_later).count(), 0);
 }
 
 proptest! {

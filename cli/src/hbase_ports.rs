@@ -1,0 +1,104 @@
+//! The ports at which a process serves HBase's clients: bound before the process starts, so that a port in use fails at once
+//! and its address can be told to the masters, and served once it runs.
+
+use std::sync::Arc;
+
+use terrane_env::net::{Listener, listen};
+use terrane_env::time::wall_ms;
+use terrane_hbase::data::DataFront;
+use terrane_hbase::place::Place;
+use terrane_hbase::serve::{Front, serve};
+use terrane_hbase::tables::TablesFront;
+use terrane_hbase::zookeeper;
+use terrane_master::Master;
+use terrane_regionserver::RegionServer;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::failure::Failure;
+
+/// Where HBase's clients are served.
+#[derive(Clone, Debug, Default)]
+pub struct HbasePorts {
+    /// The address of HBase's RPC.
+    pub listen: String,
+    /// The address at which clients connect; `None`: the listen address.
+    pub advertise: Option<String>,
+    /// Of a master: the address that answers as a read-only ZooKeeper.
+    pub zookeeper: Option<String>,
+}
+
+/// Ports that are bound and not served yet.
+pub struct BoundPorts {
+    rpc: Listener,
+    advertised: String,
+    zookeeper: Option<Listener>,
+}
+
+/// Ports that are served until this is dropped.
+pub struct ServedPorts {
+    advertised: String,
+    zookeeper: Option<String>,
+    _stop: DropGuard,
+}
+
+impl HbasePorts {
+    /// Binds the ports.
+    pub async fn bind(&self) -> Result<BoundPorts, Failure> {
+        let failed = |error: std::io::Error| Failure::new(format!("cannot serve HBase's clients: {error}"));
+        let rpc = listen(&self.listen).await.map_err(failed)?;
+        let port = rpc.local_addr().map_err(failed)?.port();
+        // A host name is lost when binding.
+        let host = self.listen.rsplit_once(':').map_or(self.listen.as_str(), |(host, _)| host);
+        let advertised = self.advertise.clone().unwrap_or_else(|| format!("{host}:{port}"));
+        let zookeeper = match &self.zookeeper {
+            Some(address) => Some(listen(address).await.map_err(failed)?),
+            None => None,
+        };
+        Ok(BoundPorts { rpc, advertised, zookeeper })
+    }
+}
+
+impl BoundPorts {
+    /// The address at which clients connect.
+    pub fn advertised(&self) -> &str {
+        &self.advertised
+    }
+
+    /// Serves a region server's data.
+    pub fn serve_data(self, server: &RegionServer) -> ServedPorts {
+        let front = DataFront::new(server.cluster_id(), server.data_path());
+        self.serve(Arc::new(front))
+    }
+
+    /// Serves a master's tables, and how they are found.
+    pub fn serve_tables(self, master: &Master) -> Result<ServedPorts, Failure> {
+        let place = self.advertised.rsplit_once(':').and_then(|(host, port)| {
+            Some(Place { host: host.to_owned(), port: port.parse().ok()?, start_code: wall_ms() })
+        });
+        let place = place.ok_or_else(|| Failure::usage(format!("{} is not HOST:PORT", self.advertised)))?;
+        Ok(self.serve(Arc::new(TablesFront::new(master.edge(), place))))
+    }
+
+    fn serve(self, front: Arc<dyn Front>) -> ServedPorts {
+        let stop = CancellationToken::new();
+        terrane_env::task::spawn_named("hbase", serve(self.rpc, front.clone(), stop.clone()));
+        let zookeeper = self.zookeeper.map(|listener| {
+            let address = listener.local_addr().map(|address| address.to_string()).unwrap_or_default();
+            terrane_env::task::spawn_named("zookeeper", zookeeper::serve(listener, front, stop.clone()));
+            address
+        });
+        ServedPorts { advertised: self.advertised, zookeeper, _stop: stop.drop_guard() }
+    }
+}
+
+impl ServedPorts {
+    /// The address at which clients connect.
+    pub fn advertised(&self) -> &str {
+        &self.advertised
+    }
+
+    /// The address that answers as a ZooKeeper, if there is one.
+    pub fn zookeeper(&self) -> Option<&str> {
+        self.zookeeper.as_deref()
+    }
+}

@@ -1,0 +1,105 @@
+//! A region server for HBase's clients: `ClientService` over the server's data path.
+//!
+//! Calls become requests of one [`Session`](terrane_regionserver::edge::Session) per connection, so limits, admission, read
+//! points and deadlines are those of the gRPC edge. A region is found by the id in its name; table, epoch and schema come from
+//! what is hosted. What the model lacks is refused.
+
+mod actions;
+mod mutation;
+mod reading;
+mod requests;
+mod results;
+mod scanners;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use terrane_regionserver::edge::Edge;
+use terrane_types::ClusterId;
+
+use self::requests::Requests;
+use self::scanners::Scanners;
+use crate::connection::{Opened, Service};
+use crate::discovery::Discovery;
+use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL, UNKNOWN_SERVICE};
+use crate::frame::{Call, decode_parameter};
+use crate::proto;
+use crate::serve::{Answer, Calls, Front, Outcome};
+
+/// The front of one region server.
+pub struct DataFront {
+    cluster: ClusterId,
+    edge: Arc<Edge>,
+}
+
+impl DataFront {
+    /// A front over a server's data path.
+    #[must_use]
+    pub const fn new(cluster: ClusterId, edge: Arc<Edge>) -> Self {
+        Self { cluster, edge }
+    }
+}
+
+impl Front for DataFront {
+    /// A region server knows its cluster. Masters know the rest.
+    fn discovery(&self) -> Discovery {
+        Discovery { cluster: Some(self.cluster), ..Discovery::default() }
+    }
+
+    fn open(&self, opened: Opened, _peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception> {
+        if opened.service != Service::Client {
+            let why = format!("a region server serves ClientService, not {:?}Service; ask a master", opened.service);
+            return Err(Exception::new(UNKNOWN_SERVICE, why));
+        }
+        let requests = Requests::open(self.edge.clone());
+        Ok(Arc::new(DataCalls { requests, scanners: Scanners::default(), opened }))
+    }
+}
+
+/// The calls of one connection.
+struct DataCalls {
+    requests: Requests,
+    scanners: Scanners,
+    opened: Opened,
+}
+
+impl Calls for DataCalls {
+    fn carry_out(self: Arc<Self>, call: Call) -> BoxFuture<'static, Outcome> {
+        async move {
+            match call.method.as_str() {
+                "Get" => self.get(call).await,
+                "Mutate" => self.mutate(call).await,
+                "Multi" => self.multi(call).await,
+                "Scan" => self.scan(call).await,
+                "ExecService" | "ExecRegionServerService" => {
+                    Err(Exception::new(UNKNOWN_PROTOCOL, "this server has no coprocessors"))
+                }
+                other => Err(Exception::new(DO_NOT_RETRY, format!("ClientService has no method {other:?} here"))),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl DataCalls {
+    async fn get(&self, call: Call) -> Outcome {
+        let request: proto::GetRequest = decode_parameter(call.parameter)?;
+        let region = self.requests.region(Some(&request.region), call.timeout)?;
+        let (result, cells) = self.read_row(&region, request.get).await?;
+        Ok(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells))
+    }
+
+    async fn read_row(
+        &self,
+        region: &requests::Region,
+        get: proto::Get,
+    ) -> Result<(proto::Result, Vec<u8>), Exception> {
+        let exists_only = get.existence_only();
+        let body = reading::get(region, get)?;
+        let rows = self.requests.rows(region, body).await?;
+        results::of_row(self.opened.codec, Bytes::from(rows), exists_only)
+    }
+}

@@ -1,0 +1,129 @@
+//! Gets and scans as reads of the data path: which columns, versions and times, of which rows. What our reads cannot express
+//! is refused.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use terrane_regionserver::edge::{GetRequest, Lookup, ScanRequest};
+use terrane_types::limits::ROW_BYTES_MAX;
+use terrane_types::{FamilyName, KeyRange, Projection};
+
+use super::requests::Region;
+use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL};
+use crate::proto;
+use crate::time_range::bounds;
+
+/// Bytes of a block of a scan, whatever more the client would take at once.
+const BLOCK_BYTES_MAX: usize = 2 << 20;
+
+/// What a get asks for.
+pub(super) fn get(region: &Region, get: proto::Get) -> Result<GetRequest, Exception> {
+    if get.closest_row_before() {
+        return Err(Exception::new(UNKNOWN_PROTOCOL, "gets of the closest row before were removed in HBase 2"));
+    }
+    region.check_row(&get.row)?;
+    refuse_attributes(&get.attribute)?;
+    refuse(get.filter.is_some(), "filters")?;
+    refuse(get.store_limit.is_some_and(|limit| limit != 0), "limits of cells per family")?;
+    refuse(get.store_offset.is_some_and(|offset| offset != 0), "offsets of cells per family")?;
+    refuse(!get.cf_time_range.is_empty(), "time ranges of families")?;
+    let projection = projection(region, &get.column, get.max_versions(), get.time_range.as_ref())?;
+    let exists_only = get.existence_only();
+    let lookup = if exists_only { Lookup::exists(projection, None) } else { Lookup::new(projection, None) };
+    Ok(GetRequest { rows: vec![get.row], lookup, exists_only })
+}
+
+/// What a scan asks of one region.
+pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanRequest>, Exception> {
+    refuse_attributes(&scan.attribute)?;
+    refuse(scan.filter.is_some(), "filters")?;
+    refuse(scan.store_limit.is_some_and(|limit| limit != 0), "limits of cells per family")?;
+    refuse(scan.store_offset.is_some_and(|offset| offset != 0), "offsets of cells per family")?;
+    refuse(scan.batch_size.is_some_and(|size| size != 0), "batches of cells")?;
+    refuse(!scan.cf_time_range.is_empty(), "time ranges of families")?;
+    let projection = projection(region, &scan.column, scan.max_versions(), scan.time_range.as_ref())?;
+    let wanted = range(scan)?;
+    // An empty range, not the whole region.
+    let nothing = || KeyRange { start: Bytes::from_static(&[0]), end: Bytes::from_static(&[0]) };
+    let block_bytes = scan.max_result_size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
+    Ok(Arc::new(ScanRequest {
+        range: wanted.intersect(&region.descriptor.range).unwrap_or_else(nothing),
+        reverse: scan.reversed(),
+        lookup: Lookup::new(projection, None),
+        block_bytes: block_bytes.unwrap_or(BLOCK_BYTES_MAX).min(BLOCK_BYTES_MAX),
+        count_only: false,
+        aggregate: None,
+        latest: None,
+        fills_cache: scan.cache_blocks(),
+        snapshot: false,
+    }))
+}
+
+/// The rows of a scan, which names them in its direction.
+fn range(scan: &proto::Scan) -> Result<KeyRange, Exception> {
+    let (start, stop) = (scan.start_row.clone().unwrap_or_default(), scan.stop_row.clone().unwrap_or_default());
+    // A scan from a row to the same row is a read of that row, unless it says otherwise.
+    let is_row = scan.include_stop_row.is_none() && !start.is_empty() && start == stop;
+    let include_stop = is_row || scan.include_stop_row();
+    let at_or_after = |row: Bytes, inclusive: bool| {
+        if row.is_empty() || inclusive { Ok(row) } else { next_row(&row) }
+    };
+    let up_to = |row: Bytes, inclusive: bool| {
+        if row.is_empty() || !inclusive { Ok(row) } else { next_row(&row) }
+    };
+    let (first, end) = if scan.reversed() {
+        (at_or_after(stop, include_stop)?, up_to(start, scan.include_start_row())?)
+    } else {
+        (at_or_after(start, scan.include_start_row())?, up_to(stop, include_stop)?)
+    };
+    if !end.is_empty() && end < first {
+        return Ok(KeyRange { start: first.clone(), end: first });
+    }
+    KeyRange::new(first, end).map_err(|invalid| Exception::bad_request(&invalid.what))
+}
+
+fn next_row(row: &[u8]) -> Result<Bytes, Exception> {
+    if row.len() > ROW_BYTES_MAX {
+        return Err(Exception::bad_request(&format!("a row has {} bytes; the limit is {ROW_BYTES_MAX}", row.len())));
+    }
+    Ok([row, &[0]].concat().into())
+}
+
+fn projection(
+    region: &Region,
+    columns: &[proto::Column],
+    versions: u32,
+    times: Option<&proto::TimeRange>,
+) -> Result<Projection, Exception> {
+    let mut projection = Projection::all().with_versions(versions.clamp(1, terrane_types::limits::VERSIONS_MAX));
+    for column in columns {
+        region.check_family(&column.family)?;
+        let family = FamilyName::try_from(&column.family[..]).map_err(|bad| Exception::bad_request(&bad.what))?;
+        if column.qualifier.is_empty() {
+            projection = projection.with_family(family);
+            continue;
+        }
+        for qualifier in &column.qualifier {
+            projection = projection.with_column(family.clone(), qualifier.clone());
+        }
+    }
+    (projection.time_min, projection.time_max) = bounds(times);
+    projection.checked().map_err(|bad| Exception::bad_request(&bad.what))
+}
+
+pub(super) fn refuse(asked: bool, what: &str) -> Result<(), Exception> {
+    if !asked {
+        return Ok(());
+    }
+    Err(Exception::new(DO_NOT_RETRY, format!("{what} are not supported yet; leave them out")))
+}
+
+/// Attributes that change what an operation means. Others are the program's own, or hints.
+pub(super) fn refuse_attributes(attributes: &[proto::NameBytesPair]) -> Result<(), Exception> {
+    const MEANINGFUL: [&str; 4] = ["VISIBILITY", "acl", "_ttl", "_raw_"];
+    for attribute in attributes {
+        let off = attribute.name == "_raw_" && attribute.value.as_deref() == Some(&[0]);
+        refuse(!off && MEANINGFUL.contains(&attribute.name.as_str()), &format!("attributes {}", attribute.name))?;
+    }
+    Ok(())
+}

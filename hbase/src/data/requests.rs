@@ -1,0 +1,191 @@
+//! Requests of a connection's session, and the answers that belong to them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use terrane_regionserver::edge::{
+    Answer, Body, Consistency, Cursor, DEADLINE_DEFAULT, Edge, GetRequest, Header, Mutated, Mutation, Request,
+    ScanRequest, Session,
+};
+use terrane_types::{Error, RegionDescriptor, TableSchema, escape};
+use tokio::sync::oneshot;
+
+use crate::exception::{Context, Exception, NO_SUCH_FAMILY, NOT_SERVING_REGION, WRONG_REGION};
+use crate::proto;
+use crate::region_name::parse;
+
+/// A region that a call names, as it is here.
+#[derive(Clone)]
+pub(super) struct Region {
+    pub descriptor: RegionDescriptor,
+    pub schema: Arc<TableSchema>,
+    pub deadline: Duration,
+}
+
+impl Region {
+    pub fn header(&self) -> Header {
+        Header {
+            table: self.descriptor.table,
+            region: self.descriptor.region,
+            epoch: self.descriptor.epoch,
+            schema_version: self.schema.version,
+            exact_schema: false,
+            deadline: self.deadline,
+            client: Default::default(),
+            lowest_unsettled: 0,
+            consistency: Consistency::Linearizable,
+            trace: None,
+        }
+    }
+
+    /// The client looks for the row's region again.
+    pub fn check_row(&self, row: &[u8]) -> Result<(), Exception> {
+        if self.descriptor.range.contains(row) {
+            return Ok(());
+        }
+        let text = format!("row {} is not in region {}", escape(row), self.descriptor.region);
+        Err(Exception::new(WRONG_REGION, text))
+    }
+
+    pub fn check_family(&self, family: &[u8]) -> Result<(), Exception> {
+        match self.schema.known_family(family) {
+            Ok(_) => Ok(()),
+            Err(unknown) => Err(Exception::new(NO_SUCH_FAMILY, unknown.what)),
+        }
+    }
+}
+
+/// The requests whose answers are awaited, by their numbers.
+type Awaited = Mutex<HashMap<u64, oneshot::Sender<Result<Answer, Error>>>>;
+
+/// A connection's session.
+pub(super) struct Requests {
+    edge: Arc<Edge>,
+    session: Session,
+    next: AtomicU64,
+    waiting: Arc<Awaited>,
+}
+
+/// A request that may be abandoned: then nothing waits for its answer any more.
+struct Waiting<'a> {
+    requests: &'a Requests,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.requests.waiting.lock().remove(&self.id);
+    }
+}
+
+impl Requests {
+    pub fn open(edge: Arc<Edge>) -> Self {
+        let (session, mut answers) = Session::open(edge.clone());
+        let waiting: Arc<Awaited> = Arc::default();
+        let theirs = waiting.clone();
+        // Ends with the session.
+        terrane_env::task::spawn_named("hbase answers", async move {
+            while let Some(outgoing) = answers.recv().await {
+                let (id, answer, _schema_news) = outgoing.take();
+                let waiting = theirs.lock().remove(&id);
+                // A call that has gone needs no answer.
+                waiting.map(|waiting| waiting.send(answer));
+            }
+        });
+        Self { edge, session, next: AtomicU64::new(1), waiting }
+    }
+
+    /// The region of a call.
+    pub fn region(
+        &self,
+        named: Option<&proto::RegionSpecifier>,
+        timeout: Option<Duration>,
+    ) -> Result<Region, Exception> {
+        let named = named.ok_or_else(|| Exception::bad_request("the request names no region"))?;
+        let unknown =
+            || Exception::new(NOT_SERVING_REGION, format!("region {} is not served here", escape(&named.value)));
+        let parts = parse(&named.value).ok_or_else(unknown)?;
+        let (descriptor, schema) = self.edge.region(parts.region).ok_or_else(unknown)?;
+        if parts.start != &descriptor.range.start[..] || parts.table != schema.name.to_string().as_bytes() {
+            return Err(unknown());
+        }
+        Ok(Region { descriptor, schema, deadline: timeout.unwrap_or(DEADLINE_DEFAULT) })
+    }
+
+    /// Carries requests out; the answers come in the same order.
+    async fn carry_out(&self, requests: Vec<Request>) -> Vec<Result<Answer, Error>> {
+        let (mut batch, mut receivers) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
+        for request in requests {
+            let id = self.next.fetch_add(1, Ordering::Relaxed);
+            let (sender, receiver) = oneshot::channel();
+            self.waiting.lock().insert(id, sender);
+            batch.push((id, Ok(request)));
+            receivers.push((Waiting { requests: self, id }, receiver));
+        }
+        self.session.start(batch).await;
+        let mut answers = Vec::with_capacity(receivers.len());
+        for (_waiting, receiver) in receivers {
+            let lost = || Err(Error::Uncertain { not_tried: false });
+            answers.push(receiver.await.unwrap_or_else(|_| lost()));
+        }
+        answers
+    }
+
+    async fn one(&self, region: &Region, body: Body) -> Result<Answer, Error> {
+        let request = Request { header: region.header(), body, messages: false };
+        self.carry_out(vec![request]).await.pop().unwrap_or(Err(Error::Uncertain { not_tried: true }))
+    }
+
+    /// Rows by key, packed.
+    pub async fn rows(&self, region: &Region, get: GetRequest) -> Result<Vec<u8>, Exception> {
+        match self.one(region, Body::Get(get)).await {
+            Ok(Answer::Rows { rows, .. }) => Ok(rows),
+            other => Err(unexpected(other, true)),
+        }
+    }
+
+    /// The next block of a scan.
+    pub async fn block(
+        &self,
+        region: &Region,
+        scan: Arc<ScanRequest>,
+        cursor: Cursor,
+    ) -> Result<Box<terrane_regionserver::edge::Block>, Exception> {
+        match self.one(region, Body::Scan(Box::new((scan, cursor)))).await {
+            Ok(Answer::Block { block, .. }) => Ok(block),
+            other => Err(unexpected(other, true)),
+        }
+    }
+
+    /// A write. `exact` makes it depend on the schema that it was made for.
+    pub async fn write(
+        &self,
+        region: &Region,
+        mutation: Mutation,
+        exact: bool,
+        repeatable: bool,
+    ) -> Result<Mutated, Exception> {
+        let header = Header { exact_schema: exact, ..region.header() };
+        let request = Request { header, body: Body::Mutate(mutation), messages: false };
+        match self.carry_out(vec![request]).await.pop() {
+            Some(Ok(Answer::Mutated { mutated, .. })) => Ok(mutated),
+            Some(other) => Err(unexpected(other, repeatable)),
+            None => Err(unexpected(Err(Error::Uncertain { not_tried: true }), repeatable)),
+        }
+    }
+}
+
+/// The exception of an error of the data path.
+pub(super) fn exception(error: &Error, repeatable: bool) -> Exception {
+    Exception::of(error, &Context { repeatable, master: false, place: &|_| None })
+}
+
+fn unexpected(answer: Result<Answer, Error>, repeatable: bool) -> Exception {
+    match answer {
+        Err(error) => exception(&error, repeatable),
+        Ok(_) => Exception::bad_request("the server answered another kind of request"),
+    }
+}

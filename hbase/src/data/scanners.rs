@@ -1,0 +1,251 @@
+//! `Scan`: scanners of a connection, each of which holds a cursor and no rows.
+//!
+//! Invariants:
+//! - A connection has at most [`SCANNERS_MAX`] scanners; one that is silent for [`LEASE`] is closed when room is needed or it
+//!   is asked for.
+//! - A call that comes out of order is refused before anything is read, so that no row is skipped or repeated.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use terrane_regionserver::edge::{Cursor, ScanRequest};
+use terrane_types::PackedRows;
+use tokio::time::Instant;
+
+use super::DataCalls;
+use super::reading;
+use super::requests::Region;
+use super::results;
+use crate::exception::{Exception, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, SCANNER_RESET, UNKNOWN_SCANNER};
+use crate::frame::{Call, decode_parameter};
+use crate::proto;
+use crate::serve::{Answer, Outcome};
+
+/// Most open scanners of a connection.
+pub const SCANNERS_MAX: usize = 1_024;
+/// How long a scanner waits for its next call.
+pub const LEASE: Duration = Duration::from_secs(60);
+/// Closed scanners that are remembered, because clients close them once more.
+const CLOSED_MAX: usize = 256;
+/// Most bytes of rows in one answer, whatever the client allows.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// An answer leaves after this time, with the rows that are there.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// The scanners of one connection.
+#[derive(Default)]
+pub(super) struct Scanners {
+    open: Mutex<HashMap<u64, Scanner>>,
+    closed: Mutex<VecDeque<u64>>,
+}
+
+struct Scanner {
+    region: Bytes,
+    scan: Arc<ScanRequest>,
+    cursor: Cursor,
+    answer_bytes: usize,
+    whole_rows: bool,
+    next_seq: u64,
+    heard: Instant,
+}
+
+/// The next scanner's number. Numbers of an earlier life of the process are not given again: they begin with the time.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let least = terrane_env::time::wall_ms() << 20;
+    NEXT.fetch_max(least, Ordering::Relaxed);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Scanners {
+    fn take(&self, id: u64) -> Result<Scanner, Exception> {
+        let unknown =
+            || Exception::new(UNKNOWN_SCANNER, format!("scanner {id} is unknown or has expired; open it again"));
+        let scanner = self.open.lock().remove(&id).ok_or_else(unknown)?;
+        if scanner.heard.elapsed() > LEASE { Err(unknown()) } else { Ok(scanner) }
+    }
+
+    fn keep(&self, id: u64, scanner: Scanner) -> Result<(), Exception> {
+        let mut open = self.open.lock();
+        if open.len() >= SCANNERS_MAX {
+            open.retain(|_, scanner| scanner.heard.elapsed() <= LEASE);
+        }
+        if open.len() >= SCANNERS_MAX {
+            let text = format!("this connection has {SCANNERS_MAX} open scanners; close some");
+            return Err(Exception::new(REGION_TOO_BUSY, text));
+        }
+        open.insert(id, scanner);
+        Ok(())
+    }
+
+    fn note_closed(&self, id: u64) {
+        let mut closed = self.closed.lock();
+        closed.push_back(id);
+        if closed.len() > CLOSED_MAX {
+            closed.pop_front();
+        }
+    }
+
+    fn was_closed(&self, id: u64) -> bool {
+        self.closed.lock().contains(&id)
+    }
+}
+
+/// The rows of one answer.
+#[derive(Default)]
+struct Collected {
+    response: proto::ScanResponse,
+    cells: Vec<u8>,
+    bytes: usize,
+    rows: u64,
+    /// The region has no further row for the scan.
+    exhausted: bool,
+    /// The last row continues in the next answer.
+    continues: bool,
+}
+
+impl DataCalls {
+    pub(super) async fn scan(&self, call: Call) -> Outcome {
+        let request: proto::ScanRequest = decode_parameter(call.parameter)?;
+        let closes = request.close_scanner();
+        let (id, scanner) = match (request.scanner_id, &request.scan) {
+            (Some(id), None) if closes && self.scanners.was_closed(id) => return Ok(closed(id)),
+            (Some(id), None) => (id, self.scanners.take(id)?),
+            (None, Some(scan)) => {
+                let region = self.requests.region(request.region.as_ref(), call.timeout)?;
+                (next_id(), open(&region, &request, scan)?)
+            }
+            _ => return Err(Exception::bad_request("a scan is opened with a description or continued with a number")),
+        };
+        let mut scanner = scanner;
+        if let Some(seq) = request.next_call_seq {
+            if seq != scanner.next_seq {
+                let text = format!("scanner {id} expects call {} and got {seq}; open it again", scanner.next_seq);
+                return Err(Exception::new(OUT_OF_ORDER_SCANNER, text));
+            }
+            scanner.next_seq += 1;
+        }
+        scanner.heard = Instant::now();
+        if request.renew() {
+            self.scanners.keep(id, scanner)?;
+            return Ok(Answer::of(&proto::ScanResponse { ttl: ttl(), scanner_id: Some(id), ..Default::default() }));
+        }
+        let wanted = request.number_of_rows.unwrap_or(u32::from(!closes)).into();
+        if closes && wanted == 0 {
+            self.scanners.note_closed(id);
+            return Ok(closed(id));
+        }
+        let specifier = proto::RegionSpecifier { r#type: 1, value: scanner.region.clone() };
+        let region = self.requests.region(Some(&specifier), call.timeout)?;
+        let limit = Some(u64::from(request.limit_of_rows())).filter(|&limit| limit > 0);
+        let rows = limit.map_or(wanted, |limit| limit.min(wanted));
+        let collected = self.collect(&region, &mut scanner, rows).await?;
+        let Collected { mut response, cells, rows, exhausted, continues, .. } = collected;
+        let limit_met = limit.is_some_and(|limit| rows >= limit) && !continues;
+        response.scanner_id = Some(id);
+        response.ttl = ttl();
+        response.more_results = Some(!limit_met);
+        response.more_results_in_region = Some(!exhausted && !limit_met);
+        if closes || limit_met || exhausted {
+            self.scanners.note_closed(id);
+        } else {
+            scanner.heard = Instant::now();
+            self.scanners.keep(id, scanner)?;
+        }
+        Ok(Answer::with_cells(&response, cells))
+    }
+
+    async fn collect(&self, region: &Region, scanner: &mut Scanner, rows: u64) -> Result<Collected, Exception> {
+        let (mut all, began) = (Collected::default(), Instant::now());
+        let time_max = (region.deadline / 2).min(ANSWER_TIME_MAX);
+        // A row in parts counts when it is complete.
+        while all.rows < rows {
+            scanner.cursor.limit_left = Some(rows - all.rows);
+            let block = self.requests.block(region, scanner.scan.clone(), scanner.cursor.clone()).await?;
+            if block.row_restarted {
+                // Parts of the row have left already, as of an earlier time.
+                return Err(Exception::new(
+                    SCANNER_RESET,
+                    "a large row changed while it was read; open the scan again",
+                ));
+            }
+            scanner.cursor = block.cursor.clone();
+            let limit_reached = scanner.cursor.limit_left == Some(0);
+            all.continues = block.row_continues;
+            self.add(&mut all, Bytes::from(block.rows), block.row_continues)?;
+            if block.done && !limit_reached {
+                all.exhausted = true;
+                break;
+            }
+            if limit_reached {
+                break;
+            }
+            let row_is_whole = !(all.continues && scanner.whole_rows);
+            if row_is_whole && all.bytes >= scanner.answer_bytes {
+                break;
+            }
+            if all.bytes >= ANSWER_BYTES_MAX && !row_is_whole {
+                return Err(Exception::bad_request(
+                    "a row is larger than an answer; let the client take partial results",
+                ));
+            }
+            if began.elapsed() >= time_max && row_is_whole {
+                all.response.heartbeat_message = Some(true);
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    fn add(&self, all: &mut Collected, block: Bytes, row_continues: bool) -> Result<(), Exception> {
+        let mut rows = PackedRows::new(block).peekable();
+        while let Some(row) = rows.next() {
+            let row = row.map_err(|malformed| Exception::bad_request(&malformed.what))?;
+            let partial = row_continues && rows.peek().is_none();
+            let (result, cells) = results::of_cells(self.opened.codec, row.row.as_ref(), &row.cells)?;
+            all.bytes += row.row.as_ref().len() + row.cells.as_bytes().len();
+            all.rows += u64::from(!partial);
+            match result.associated_cell_count {
+                Some(count) => {
+                    all.response.cells_per_result.push(count.cast_unsigned());
+                    all.response.partial_flag_per_result.push(partial);
+                    all.cells.extend_from_slice(&cells);
+                }
+                None => all.response.results.push(proto::Result { partial: Some(partial), ..result }),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open(region: &Region, request: &proto::ScanRequest, scan: &proto::Scan) -> Result<Scanner, Exception> {
+    let name = request.region.as_ref().map(|region| region.value.clone()).unwrap_or_default();
+    let size = scan.max_result_size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
+    Ok(Scanner {
+        region: name,
+        scan: reading::scan(region, scan)?,
+        cursor: Cursor::start(None),
+        answer_bytes: size.unwrap_or(ANSWER_BYTES_MAX).min(ANSWER_BYTES_MAX),
+        whole_rows: !request.client_handles_partials(),
+        next_seq: 0,
+        heard: Instant::now(),
+    })
+}
+
+fn ttl() -> Option<u32> {
+    u32::try_from(LEASE.as_millis()).ok()
+}
+
+/// The answer to a close.
+fn closed(id: u64) -> Answer {
+    Answer::of(&proto::ScanResponse {
+        scanner_id: Some(id),
+        more_results: Some(false),
+        more_results_in_region: Some(false),
+        ..proto::ScanResponse::default()
+    })
+}

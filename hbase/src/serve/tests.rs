@@ -1,0 +1,145 @@
+//! A port from end to end: a connection in memory, and a front that answers with what it was asked.
+
+use proptest::prelude::*;
+use terrane_types::ClusterId;
+use tokio::io::DuplexStream;
+
+use super::*;
+use crate::exception::UNKNOWN_SERVICE;
+use crate::frame::tests::request;
+use crate::proto;
+
+struct Echo;
+
+impl Front for Echo {
+    fn discovery(&self) -> Discovery {
+        Discovery { cluster: Some(ClusterId([1; 16])), ..Discovery::default() }
+    }
+
+    fn open(&self, opened: Opened, _peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception> {
+        if opened.user == "refused" {
+            return Err(Exception::new(UNKNOWN_SERVICE, "refused"));
+        }
+        Ok(Arc::new(Echo))
+    }
+}
+
+impl Calls for Echo {
+    fn carry_out(self: Arc<Self>, call: Call) -> BoxFuture<'static, Outcome> {
+        Box::pin(async move {
+            match call.method.as_str() {
+                "Never" => std::future::pending().await,
+                "Fail" => Err(Exception::bad_request("no")),
+                _ => Ok(Answer::with_cells(
+                    &proto::GetClusterIdResponse { cluster_id: Some(call.method) },
+                    call.cells.to_vec(),
+                )),
+            }
+        })
+    }
+}
+
+fn framed(content: &[u8]) -> Vec<u8> {
+    [&i32::try_from(content.len()).unwrap().to_be_bytes()[..], content].concat()
+}
+
+fn hello(user: &str) -> Vec<u8> {
+    let header = proto::ConnectionHeader {
+        service_name: Some("ClientService".to_owned()),
+        user_info: Some(proto::UserInformation { effective_user: user.to_owned(), real_user: None }),
+        ..proto::ConnectionHeader::default()
+    };
+    [&b"HBas\x00\x50"[..], &framed(&header.encode_to_vec())].concat()
+}
+
+fn connect() -> DuplexStream {
+    let (client, server) = tokio::io::duplex(1 << 20);
+    let room = Arc::new(Semaphore::new(RECEIVING_KIB_MAX as usize));
+    terrane_env::task::spawn_named("test", connection(server, "127.0.0.1:1".parse().unwrap(), Arc::new(Echo), room));
+    client
+}
+
+/// The header and the rest of the next answer.
+async fn answer(client: &mut DuplexStream) -> (proto::ResponseHeader, Bytes) {
+    let length = client.read_i32().await.unwrap();
+    let mut frame = vec![0; usize::try_from(length).unwrap()];
+    client.read_exact(&mut frame).await.unwrap();
+    let mut frame = Bytes::from(frame);
+    let header = proto::ResponseHeader::decode_length_delimited(&mut frame).unwrap();
+    (header, frame)
+}
+
+#[tokio::test]
+async fn a_call_is_answered_with_its_number_its_message_and_its_cells() {
+    let mut client = connect();
+    let bytes = [hello("alice"), framed(&request(9, "Echo", b"", b"cells", Some(5)))].concat();
+    client.write_all(&bytes).await.unwrap();
+    let (header, mut rest) = answer(&mut client).await;
+    assert_eq!((header.call_id, header.cell_block_meta.unwrap().length), (Some(9), Some(5)));
+    let message = proto::GetClusterIdResponse::decode_length_delimited(&mut rest).unwrap();
+    assert_eq!((message.cluster_id.as_deref(), &rest[..]), (Some("Echo"), &b"cells"[..]));
+}
+
+#[tokio::test]
+async fn a_call_that_fails_or_never_ends_holds_up_no_other() {
+    let mut client = connect();
+    let calls = [(1, "Never"), (2, "Fail"), (3, "Echo")];
+    let calls: Vec<u8> = calls.iter().flat_map(|(id, method)| framed(&request(*id, method, b"", b"", None))).collect();
+    client.write_all(&[hello("alice"), calls].concat()).await.unwrap();
+    let mut answered = Vec::new();
+    for _ in 0..2 {
+        let (header, _) = answer(&mut client).await;
+        answered.push((header.call_id.unwrap(), header.exception.is_some()));
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, [(2, true), (3, false)]);
+}
+
+#[tokio::test]
+async fn the_registry_probe_and_a_refused_connection_get_one_answer_and_the_end() {
+    for (bytes, refused) in [(b"Regist".to_vec(), false), (hello("refused"), true), (b"GET / HTTP".to_vec(), true)] {
+        let mut client = connect();
+        client.write_all(&bytes).await.unwrap();
+        let (header, _) = answer(&mut client).await;
+        assert_eq!((header.call_id, header.exception.is_some()), (Some(NO_CALL), refused));
+        assert_eq!(client.read(&mut [0; 8]).await.unwrap(), 0, "the connection has ended");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_reads_no_answers_is_soon_not_read_from() {
+    let (mut client, server) = tokio::io::duplex(1 << 10);
+    let room = Arc::new(Semaphore::new(RECEIVING_KIB_MAX as usize));
+    terrane_env::task::spawn_named("test", connection(server, "127.0.0.1:1".parse().unwrap(), Arc::new(Echo), room));
+    client.write_all(&hello("alice")).await.unwrap();
+    let call = framed(&request(1, "Echo", b"", b"", None));
+    let flood = async {
+        for sent in 0..100 * CALLS_MAX {
+            let written = tokio::time::timeout(Duration::from_millis(500), client.write_all(&call)).await;
+            if written.is_err() {
+                return sent;
+            }
+        }
+        usize::MAX
+    };
+    // What fits the buffers of both directions, and the calls in flight.
+    assert!(flood.await < 10 * CALLS_MAX);
+}
+
+proptest! {
+    #[test]
+    fn the_room_that_a_call_holds_follows_its_size(sizes in prop::collection::vec(0usize..4 << 20, 1..20)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let room = Arc::new(Semaphore::new(RECEIVING_KIB_MAX as usize));
+            let (mut held, mut most) = (None, 0);
+            for size in sizes {
+                assert!(hold(&room, &mut held, size).await);
+                most = most.max(size >> 10);
+                assert_eq!(RECEIVING_KIB_MAX as usize - room.available_permits(), most);
+            }
+            drop(held);
+            assert_eq!(room.available_permits(), RECEIVING_KIB_MAX as usize);
+        });
+    }
+}

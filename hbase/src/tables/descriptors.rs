@@ -1,0 +1,303 @@
+//! Descriptors of tables and families as HBase's clients write them: upper-case names with values as text.
+//!
+//! What we have in like meaning becomes ours. An attribute that would change what the table does and that we lack is refused.
+//! The rest (hints about caches and files, and names that HBase does not know either) is kept as metadata under `hbase.NAME`
+//! and returned, so that a program that changes a descriptor finds it as it left it.
+
+use bytes::Bytes;
+use terrane_types::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, VERSIONS_MAX};
+use terrane_types::{Bloom, Compression, FamilyName, FamilySchema, SplitPolicy, TableName, TableSchema};
+
+use crate::cell_block::FAMILY_BYTES_MAX;
+use crate::exception::{Exception, SANITY_CHECK};
+use crate::proto;
+use crate::region_name::table_name;
+
+/// Where attributes without a meaning here are kept.
+const KEPT: &str = "hbase.";
+/// "Cells do not expire", in seconds.
+const FOREVER: &str = "2147483647";
+
+/// A table's name in a message.
+pub(super) fn read_name(name: &proto::TableName) -> Result<TableName, Exception> {
+    let part = |part: &Bytes| String::from_utf8_lossy(part).into_owned();
+    let name = TableName::new(&format!("{}:{}", part(&name.namespace), part(&name.qualifier)));
+    name.map_err(|refused| Exception::bad_request(&refused.what))
+}
+
+/// A table that is to be created.
+pub(super) fn read_table(table: &proto::TableSchema) -> Result<TableSchema, Exception> {
+    let name = table.table_name.as_ref().ok_or_else(|| refuse("the descriptor has no name"))?;
+    let name = read_name(name)?;
+    if name.namespace() == "hbase" || name.is_meta() {
+        return Err(refuse(&format!("the name {name} is reserved")));
+    }
+    let mut schema = TableSchema::new(name);
+    if let Some(setting) = table.configuration.first() {
+        return Err(refuse(&format!("the setting {} of a table is not supported; leave it out", setting.name)));
+    }
+    for attribute in &table.attributes {
+        let (name, value) = text_of(attribute)?;
+        set_of_table(&mut schema, &name, &value)?;
+    }
+    for family in &table.column_families {
+        schema.add_family(read_family(family)?).map_err(|refused| refuse(&refused.what))?;
+    }
+    if schema.families.is_empty() {
+        return Err(refuse("a table has at least one family"));
+    }
+    Ok(schema)
+}
+
+fn read_family(family: &proto::ColumnFamilySchema) -> Result<FamilySchema, Exception> {
+    let name = FamilyName::try_from(&family.name[..]).map_err(|refused| refuse(&refused.what))?;
+    if name.as_bytes().len() > FAMILY_BYTES_MAX {
+        return Err(refuse(&format!("family names have at most {FAMILY_BYTES_MAX} bytes")));
+    }
+    let mut schema = FamilySchema::new(name);
+    if let Some(setting) = family.configuration.first() {
+        return Err(refuse(&format!("the setting {} of a family is not supported; leave it out", setting.name)));
+    }
+    for attribute in &family.attributes {
+        let (name, value) = text_of(attribute)?;
+        set_of_family(&mut schema, &name, &value)?;
+    }
+    schema.rules.check().map_err(|refused| refuse(&refused.what))?;
+    Ok(schema)
+}
+
+fn set_of_table(schema: &mut TableSchema, name: &str, value: &str) -> Result<(), Exception> {
+    match name {
+        "MAX_FILESIZE" => schema.region_size = number(name, value, 0, u64::MAX)?,
+        "MEMSTORE_FLUSHSIZE" => schema.flush_size = number(name, value, 0, u64::MAX)?,
+        "READONLY" => schema.read_only = flag(name, value)?,
+        "SPLIT_ENABLED" => {
+            schema.split_policy = if flag(name, value)? { SplitPolicy::Size } else { SplitPolicy::None };
+        }
+        "REGION_REPLICATION" => only(name, value, "1")?,
+        "IS_META" | "IS_ROOT" => only(name, &value.to_lowercase(), "false")?,
+        "SPLIT_POLICY" | "FLUSH_POLICY" | "REGION_MEMSTORE_REPLICATION" => {
+            return Err(refuse(&format!("the attribute {name} is not supported; leave it out")));
+        }
+        _ if name.to_lowercase().starts_with("coprocessor") => {
+            return Err(refuse("servers run no coprocessors; leave them out"));
+        }
+        _ => {
+            schema.metadata.insert(format!("{KEPT}{name}"), value.to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn set_of_family(schema: &mut FamilySchema, name: &str, value: &str) -> Result<(), Exception> {
+    match name {
+        "VERSIONS" => schema.rules.versions = number(name, value, 1, VERSIONS_MAX)?,
+        "MIN_VERSIONS" => schema.rules.min_versions = number(name, value, 0, VERSIONS_MAX)?,
+        "TTL" if matches!(value, FOREVER | "FOREVER") => schema.rules.ttl_ms = None,
+        "TTL" => schema.rules.ttl_ms = Some(number(name, value, 1, u64::MAX / 1_000)? * 1_000),
+        "KEEP_DELETED_CELLS" => schema.rules.keep_deleted_cells = flag(name, value)?,
+        "COMPRESSION" => {
+            schema.storage.compression = match value.to_uppercase().as_str() {
+                "NONE" => Compression::None,
+                "LZ4" => Compression::Lz4,
+                "ZSTD" => Compression::Zstd,
+                _ => return Err(refuse(&format!("COMPRESSION={value} is not supported; use LZ4, ZSTD or NONE"))),
+            };
+        }
+        "BLOOMFILTER" => {
+            schema.storage.bloom = match value.to_uppercase().as_str() {
+                "NONE" => Bloom::None,
+                "ROW" => Bloom::Row,
+                "ROWCOL" => Bloom::RowCol,
+                _ => return Err(refuse(&format!("BLOOMFILTER={value} is not supported; use ROW, ROWCOL or NONE"))),
+            };
+        }
+        "BLOCKSIZE" => schema.storage.block_size = number(name, value, BLOCK_SIZE_MIN, BLOCK_SIZE_MAX)?,
+        "IN_MEMORY" => schema.storage.in_memory = flag(name, value)?,
+        "REPLICATION_SCOPE" => only(name, value, "0")?,
+        "IS_MOB" => only(name, &value.to_lowercase(), "false")?,
+        // Deletes and versions act in write order here, whatever the descriptor says.
+        "NEW_VERSION_BEHAVIOR" => {
+            flag(name, value)?;
+        }
+        "ENCRYPTION" | "ENCRYPTION_KEY" => return Err(refuse("families are not encrypted; leave ENCRYPTION out")),
+        _ => {
+            schema.metadata.insert(format!("{KEPT}{name}"), value.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// A table's descriptor for clients.
+pub(super) fn show_table(schema: &TableSchema) -> proto::TableSchema {
+    let mut attributes = vec![
+        pair("MAX_FILESIZE", schema.region_size.to_string()),
+        pair("MEMSTORE_FLUSHSIZE", schema.flush_size.to_string()),
+        pair("IS_META", "false".to_owned()),
+    ];
+    if schema.read_only {
+        attributes.push(pair("READONLY", "true".to_owned()));
+    }
+    if schema.split_policy == SplitPolicy::None {
+        attributes.push(pair("SPLIT_ENABLED", "false".to_owned()));
+    }
+    attributes.extend(kept(&schema.metadata));
+    proto::TableSchema {
+        table_name: Some(table_name(&schema.name)),
+        attributes,
+        column_families: schema.families.iter().map(show_family).collect(),
+        configuration: Vec::new(),
+    }
+}
+
+fn show_family(family: &FamilySchema) -> proto::ColumnFamilySchema {
+    let compression = match family.storage.compression {
+        Compression::None => "NONE",
+        Compression::Lz4 => "LZ4",
+        Compression::Zstd => "ZSTD",
+    };
+    let bloom = match family.storage.bloom {
+        Bloom::None => "NONE",
+        Bloom::Row => "ROW",
+        Bloom::RowCol => "ROWCOL",
+    };
+    // HBase counts in seconds.
+    let ttl = family.rules.ttl_ms.map_or_else(|| FOREVER.to_owned(), |ms| ms.div_ceil(1_000).to_string());
+    let mut attributes = vec![
+        pair("VERSIONS", family.rules.versions.to_string()),
+        pair("MIN_VERSIONS", family.rules.min_versions.to_string()),
+        pair("TTL", ttl),
+        pair("KEEP_DELETED_CELLS", family.rules.keep_deleted_cells.to_string().to_uppercase()),
+        pair("COMPRESSION", compression.to_owned()),
+        pair("BLOOMFILTER", bloom.to_owned()),
+        pair("BLOCKSIZE", family.storage.block_size.to_string()),
+        pair("IN_MEMORY", family.storage.in_memory.to_string()),
+        pair("REPLICATION_SCOPE", "0".to_owned()),
+        pair("NEW_VERSION_BEHAVIOR", "true".to_owned()),
+    ];
+    attributes.extend(kept(&family.metadata));
+    let name = Bytes::copy_from_slice(family.name.as_bytes());
+    proto::ColumnFamilySchema { name, attributes, configuration: Vec::new() }
+}
+
+fn kept(metadata: &std::collections::BTreeMap<String, String>) -> impl Iterator<Item = proto::BytesBytesPair> {
+    metadata.iter().filter_map(|(name, value)| Some(pair(name.strip_prefix(KEPT)?, value.clone())))
+}
+
+fn pair(name: &str, value: String) -> proto::BytesBytesPair {
+    proto::BytesBytesPair { first: Bytes::copy_from_slice(name.as_bytes()), second: value.into() }
+}
+
+fn text_of(attribute: &proto::BytesBytesPair) -> Result<(String, String), Exception> {
+    let text = |bytes: &Bytes| {
+        String::from_utf8(bytes.to_vec()).map_err(|_| refuse("names and values of attributes are UTF-8 text here"))
+    };
+    Ok((text(&attribute.first)?, text(&attribute.second)?))
+}
+
+fn number<N: std::str::FromStr + PartialOrd + std::fmt::Display>(
+    name: &str,
+    value: &str,
+    least: N,
+    most: N,
+) -> Result<N, Exception> {
+    match value.parse::<N>() {
+        Ok(number) if number >= least && number <= most => Ok(number),
+        _ => Err(refuse(&format!("{name}={value} is not a number from {least} to {most}"))),
+    }
+}
+
+fn flag(name: &str, value: &str) -> Result<bool, Exception> {
+    match value.to_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(refuse(&format!("{name}={value} is neither true nor false"))),
+    }
+}
+
+fn only(name: &str, value: &str, supported: &str) -> Result<(), Exception> {
+    if value == supported {
+        return Ok(());
+    }
+    Err(refuse(&format!("{name}={value} is not supported; use {supported}")))
+}
+
+fn refuse(what: &str) -> Exception {
+    Exception::new(SANITY_CHECK, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(attributes: &[(&str, &str)]) -> proto::TableSchema {
+        let family = proto::ColumnFamilySchema {
+            name: Bytes::from_static(b"cf"),
+            attributes: attributes.iter().map(|(name, value)| pair(name, (*value).to_owned())).collect(),
+            configuration: Vec::new(),
+        };
+        proto::TableSchema {
+            table_name: Some(table_name(&"n:t".parse().unwrap())),
+            column_families: vec![family],
+            ..proto::TableSchema::default()
+        }
+    }
+
+    #[test]
+    fn a_descriptor_of_ours_is_read_back() {
+        let mut schema = TableSchema::new("n:t".parse().unwrap());
+        let mut cf = FamilySchema::new("cf".parse().unwrap());
+        cf.rules.versions = 3;
+        cf.rules.ttl_ms = Some(60_000);
+        cf.rules.keep_deleted_cells = true;
+        cf.storage.bloom = Bloom::RowCol;
+        cf.metadata.insert("hbase.DATA_BLOCK_ENCODING".to_owned(), "FAST_DIFF".to_owned());
+        schema.add_family(cf).unwrap();
+        schema.read_only = true;
+        schema.split_policy = SplitPolicy::None;
+        assert_eq!(read_table(&show_table(&schema)).unwrap(), schema);
+    }
+
+    #[test]
+    fn the_attributes_that_the_java_client_sends_by_default_are_taken() {
+        let read = read_table(&family(&[
+            ("BLOOMFILTER", "ROW"),
+            ("IN_MEMORY", "false"),
+            ("VERSIONS", "1"),
+            ("KEEP_DELETED_CELLS", "FALSE"),
+            ("DATA_BLOCK_ENCODING", "NONE"),
+            ("COMPRESSION", "NONE"),
+            ("TTL", "2147483647"),
+            ("MIN_VERSIONS", "0"),
+            ("BLOCKCACHE", "true"),
+            ("BLOCKSIZE", "65536"),
+            ("REPLICATION_SCOPE", "0"),
+        ]))
+        .unwrap();
+        let cf = &read.families[0];
+        assert_eq!((cf.rules.ttl_ms, cf.storage.block_size), (None, 65_536));
+        assert_eq!(cf.metadata.get("hbase.BLOCKCACHE").map(String::as_str), Some("true"));
+    }
+
+    #[test]
+    fn attributes_with_a_meaning_that_is_lacking_are_refused() {
+        for (name, value) in [
+            ("REPLICATION_SCOPE", "1"),
+            ("KEEP_DELETED_CELLS", "TTL"),
+            ("COMPRESSION", "SNAPPY"),
+            ("IS_MOB", "true"),
+            ("VERSIONS", "0"),
+            ("MIN_VERSIONS", "2"),
+            ("TTL", "0"),
+        ] {
+            let refused = read_table(&family(&[(name, value)])).unwrap_err();
+            assert!(refused.class.ends_with("FailedSanityCheckException"), "{name}={value}");
+        }
+        let mut coprocessor = family(&[]);
+        coprocessor.attributes.push(pair("coprocessor$1", "|a.B|1|".to_owned()));
+        assert!(read_table(&coprocessor).is_err());
+        let mut reserved = family(&[]);
+        reserved.table_name = Some(table_name(&"hbase:x".parse().unwrap()));
+        assert!(read_table(&reserved).is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! `MasterService`: tables created, described, listed, disabled, enabled and deleted.
+
+use bytes::Bytes;
+use regex::Regex;
+use terrane_master::edge::{Order, Table};
+use terrane_types::{Error, TableName};
+use tokio::time::Instant;
+
+use super::descriptors::{read_name, read_table, show_table};
+use super::procedures::Nonce;
+use super::{Master, TableCalls, deadline, exception, unknown_method};
+use crate::exception::{Exception, NAMESPACE_NOT_FOUND, TABLE_NOT_DISABLED, TABLE_NOT_ENABLED, TABLE_NOT_FOUND};
+use crate::frame::{Call, decode_parameter};
+use crate::meta::table_state;
+use crate::proto;
+use crate::region_name::table_name;
+use crate::serve::{Answer, Outcome};
+
+/// How long the master works on an order before it says that it continues without an answer.
+const ORDER_TIME: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// Longest pattern of table names.
+const PATTERN_BYTES_MAX: usize = 1_024;
+
+impl TableCalls {
+    pub(super) async fn administer(&self, call: Call) -> Outcome {
+        let until = deadline(&call);
+        let parameter = call.parameter;
+        match call.method.as_str() {
+            "IsMasterRunning" => {
+                let is_master_running = self.master.edge.leads();
+                Ok(Answer::of(&proto::IsMasterRunningResponse { is_master_running }))
+            }
+            "CreateTable" => self.create(&decode_parameter(parameter)?),
+            "DeleteTable" => self.change(Change::Delete, decode_parameter(parameter)?, until).await,
+            "DisableTable" => self.change(Change::Disable, decode_parameter(parameter)?, until).await,
+            "EnableTable" => self.change(Change::Enable, decode_parameter(parameter)?, until).await,
+            "getProcedureResult" => {
+                let request: proto::GetProcedureResultRequest = decode_parameter(parameter)?;
+                Ok(Answer::of(&self.master.procedures.result(request.proc_id)))
+            }
+            "GetTableDescriptors" => self.describe(decode_parameter(parameter)?, until).await,
+            "GetTableNames" => self.names(decode_parameter(parameter)?, until).await,
+            "GetTableState" => {
+                let request: proto::GetTableStateRequest = decode_parameter(parameter)?;
+                let table = self.table(&read_name(&request.table_name)?, until).await?;
+                let table_state = table_state(table.schema.disabled);
+                Ok(Answer::of(&proto::GetTableStateResponse { table_state }))
+            }
+            other => Err(unknown_method("MasterService", other)),
+        }
+    }
+
+    async fn table(&self, name: &TableName, until: Instant) -> Result<Table, Exception> {
+        let found = self.master.map(until).await?.tables.into_iter().find(|table| table.schema.name == *name);
+        found.ok_or_else(|| Exception::new(TABLE_NOT_FOUND, name.to_string()))
+    }
+
+    fn order(&self, nonce: Option<Nonce>) -> Order {
+        let id = nonce.map(|(group, nonce)| {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&group.to_be_bytes());
+            id[8..].copy_from_slice(&nonce.to_be_bytes());
+            id
+        });
+        Order { id, deadline: Instant::now() + ORDER_TIME, peer: self.peer.clone() }
+    }
+
+    fn create(&self, request: &proto::CreateTableRequest) -> Outcome {
+        let schema = read_table(&request.table_schema)?;
+        let mut split_at: Vec<Bytes> = request.split_keys.clone();
+        split_at.sort();
+        let nonce = nonce(request.nonce_group(), request.nonce());
+        let order = self.order(nonce);
+        let master = self.master.clone();
+        // An order that is repeated finds its own table: the catalog knows it by its nonce.
+        let create = async move { master.edge.create_table(schema, split_at, &order).await };
+        Ok(Answer::of(&begin(&self.master, nonce, create)?))
+    }
+
+    async fn change(&self, change: Change, request: proto::TableRequest, until: Instant) -> Outcome {
+        let name = read_name(&request.table_name)?;
+        let nonce = nonce(request.nonce_group(), request.nonce());
+        if !self.master.procedures.knows(nonce) {
+            let is_disabled = self.table(&name, until).await?.schema.disabled;
+            match change {
+                Change::Disable if is_disabled => return Err(Exception::new(TABLE_NOT_ENABLED, name.to_string())),
+                Change::Delete | Change::Enable if !is_disabled => {
+                    return Err(Exception::new(TABLE_NOT_DISABLED, name.to_string()));
+                }
+                _ => {}
+            }
+        }
+        let order = self.order(nonce);
+        let master = self.master.clone();
+        let change = async move {
+            match change {
+                Change::Delete => master.edge.drop_table(&name, &order).await,
+                Change::Disable => master.edge.set_disabled(&name, true, &order).await,
+                Change::Enable => master.edge.set_disabled(&name, false, &order).await,
+            }
+        };
+        Ok(Answer::of(&begin(&self.master, nonce, change)?))
+    }
+
+    async fn describe(&self, request: proto::GetTableDescriptorsRequest, until: Instant) -> Outcome {
+        let wanted = request.table_names.iter().map(read_name).collect::<Result<Vec<_>, _>>()?;
+        let chosen = Chosen::new(request.regex.as_deref(), request.namespace.as_deref())?;
+        let tables = self.master.map(until).await?.tables.into_iter();
+        let tables = tables.filter(|table| {
+            let name = &table.schema.name;
+            if wanted.is_empty() { chosen.has(name) } else { wanted.contains(name) }
+        });
+        let table_schema = tables.map(|table| show_table(&table.schema)).collect();
+        Ok(Answer::of(&proto::GetTableDescriptorsResponse { table_schema }))
+    }
+
+    async fn names(&self, request: proto::GetTableNamesRequest, until: Instant) -> Outcome {
+        let chosen = Chosen::new(request.regex.as_deref(), request.namespace.as_deref())?;
+        let tables = self.master.map(until).await?.tables.into_iter();
+        let tables = tables.filter(|table| chosen.has(&table.schema.name));
+        let table_names = tables.map(|table| table_name(&table.schema.name)).collect();
+        Ok(Answer::of(&proto::GetTableNamesResponse { table_names }))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Change {
+    Delete,
+    Disable,
+    Enable,
+}
+
+fn nonce(group: u64, nonce: u64) -> Option<Nonce> {
+    (nonce != 0).then_some((group, nonce))
+}
+
+/// Begins an order, which runs on when its caller has gone.
+fn begin(
+    master: &Master,
+    nonce: Option<Nonce>,
+    order: impl Future<Output = Result<(), Error>> + Send + 'static,
+) -> Result<proto::ProcedureResponse, Exception> {
+    let run = async move { order.await.map_err(|error| no_namespace(&error)) };
+    Ok(proto::ProcedureResponse { proc_id: Some(master.procedures.begin(nonce, run)?) })
+}
+
+/// A missing namespace is invalid input to us, and has a class of its own in HBase.
+fn no_namespace(error: &Error) -> Exception {
+    let text = error.to_string();
+    if matches!(error, Error::Invalid(_)) && text.contains("namespace") && text.contains("not exist") {
+        return Exception::new(NAMESPACE_NOT_FOUND, text);
+    }
+    exception(error)
+}
+
+/// Which tables a call asks for.
+struct Chosen {
+    pattern: Option<Regex>,
+    namespace: Option<String>,
+}
+
+impl Chosen {
+    fn new(pattern: Option<&str>, namespace: Option<&str>) -> Result<Self, Exception> {
+        let pattern = pattern.filter(|pattern| !matches!(*pattern, "" | ".*"));
+        if pattern.is_some_and(|pattern| pattern.len() > PATTERN_BYTES_MAX) {
+            let what = format!("a pattern of table names has at most {PATTERN_BYTES_MAX} bytes");
+            return Err(Exception::bad_request(&what));
+        }
+        // The pattern matches the whole name.
+        let pattern = pattern.map(|pattern| Regex::new(&format!("^(?:{pattern})$"))).transpose();
+        let pattern = pattern
+            .map_err(|error| Exception::bad_request(&format!("the pattern of table names cannot be read: {error}")))?;
+        Ok(Self { pattern, namespace: namespace.filter(|name| !name.is_empty()).map(str::to_owned) })
+    }
+
+    fn has(&self, name: &TableName) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(&name.to_string()))
+            && self.namespace.as_deref().is_none_or(|namespace| namespace == name.namespace())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_matches_whole_names() {
+        let has = |pattern: Option<&str>, namespace: Option<&str>, name: &str| {
+            Chosen::new(pattern, namespace).unwrap().has(&name.parse().unwrap())
+        };
+        assert!(has(None, None, "t") && has(Some(".*"), None, "n:t") && has(Some("t|u"), None, "u"));
+        assert!(!has(Some("t"), None, "tt") && !has(None, Some("n"), "t") && has(None, Some("n"), "n:t"));
+        assert!(Chosen::new(Some("("), None).is_err());
+        assert!(Chosen::new(Some(&"a".repeat(PATTERN_BYTES_MAX + 1)), None).is_err());
+    }
+}
