@@ -14,7 +14,6 @@ mod scanners;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use terrane_regionserver::edge::Edge;
@@ -88,18 +87,11 @@ impl DataCalls {
     async fn get(&self, call: Call) -> Outcome {
         let request: proto::GetRequest = decode_parameter(call.parameter)?;
         let region = self.requests.region(Some(&request.region), call.timeout)?;
-        let (result, cells) = self.read_row(&region, request.get).await?;
+        let exists_only = request.get.existence_only();
+        let body = reading::get(&region, request.get)?;
+        let rows = requests::rows(self.requests.one(region.read(body)).await)?;
+        let mut cells = Vec::new();
+        let result = results::of_row(self.opened.codec, rows, exists_only, &mut cells)?;
         Ok(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells))
-    }
-
-    async fn read_row(
-        &self,
-        region: &requests::Region,
-        get: proto::Get,
-    ) -> Result<(proto::Result, Vec<u8>), Exception> {
-        let exists_only = get.existence_only();
-        let body = reading::get(region, get)?;
-        let rows = self.requests.rows(region, body).await?;
-        results::of_row(self.opened.codec, Bytes::from(rows), exists_only)
     }
 }

@@ -89,24 +89,21 @@ pub fn decode_parameter<M: Message + Default>(parameter: Bytes) -> Result<M, Exc
     M::decode(parameter).map_err(|error| Exception::bad_request(&format!("the parameter cannot be read: {error}")))
 }
 
-/// The frame of an answer with this encoded message.
-#[must_use]
-pub fn encode_answer(call: u32, message: &[u8], cells: &[u8]) -> Bytes {
-    let cell_block_meta = match u32::try_from(cells.len()) {
-        Ok(0) => None,
-        Ok(length) => Some(proto::CellBlockMeta { length: Some(length) }),
-        Err(_) => return encode_exception(call, &Exception::too_large_an_answer(cells.len())),
-    };
+/// The frame of an answer with this encoded message, up to its cells, which have so many bytes.
+///
+/// # Errors
+/// An exception for the client if no frame can hold the answer.
+pub fn begin_answer(call: u32, message: &[u8], cells: usize) -> Result<Bytes, Exception> {
+    let too_large = || Exception::too_large_an_answer(message.len().saturating_add(cells));
+    let length = u32::try_from(cells).map_err(|_| too_large())?;
+    let cell_block_meta = (length > 0).then_some(proto::CellBlockMeta { length: Some(length) });
     let header = proto::ResponseHeader { call_id: Some(call), exception: None, cell_block_meta };
-    let length = delimited_len(&header) + prost::length_delimiter_len(message.len()) + message.len() + cells.len();
-    let Some(mut frame) = begin(length) else {
-        return encode_exception(call, &Exception::too_large_an_answer(length));
-    };
+    let own = delimited_len(&header) + prost::length_delimiter_len(message.len()) + message.len();
+    let mut frame = begin(own, own + cells).ok_or_else(too_large)?;
     append_delimited(&mut frame, &header);
     prost::encode_length_delimiter(message.len(), &mut frame).expect("a vector grows as needed");
     frame.extend_from_slice(message);
-    frame.extend_from_slice(cells);
-    frame.into()
+    Ok(frame.into())
 }
 
 /// The frame of an answer that carries an exception.
@@ -114,15 +111,17 @@ pub fn encode_answer(call: u32, message: &[u8], cells: &[u8]) -> Bytes {
 pub fn encode_exception(call: u32, exception: &Exception) -> Bytes {
     let header =
         proto::ResponseHeader { call_id: Some(call), exception: Some(exception.to_response()), cell_block_meta: None };
-    let mut frame = begin(delimited_len(&header)).expect("the text of an exception is bounded");
+    let length = delimited_len(&header);
+    let mut frame = begin(length, length).expect("the text of an exception is bounded");
     append_delimited(&mut frame, &header);
     frame.into()
 }
 
-/// A frame that will have this many bytes after its length; `None` if no frame can.
-fn begin(length: usize) -> Option<Vec<u8>> {
+/// The beginning of a frame that will have so many bytes after its length, of which so many are written here; `None` if no
+/// frame can.
+fn begin(own: usize, length: usize) -> Option<Vec<u8>> {
     let total = i32::try_from(length).ok()?;
-    let mut frame = Vec::with_capacity(4 + length);
+    let mut frame = Vec::with_capacity(4 + own);
     frame.extend_from_slice(&total.to_be_bytes());
     Some(frame)
 }
@@ -161,7 +160,8 @@ pub mod tests {
 
     #[test]
     fn the_answer_to_is_master_running_has_the_bytes_of_hbase() {
-        let answer = encode_answer(0, &proto::IsMasterRunningResponse { is_master_running: true }.encode_to_vec(), &[]);
+        let answer = begin_answer(0, &proto::IsMasterRunningResponse { is_master_running: true }.encode_to_vec(), 0);
+        let answer = answer.unwrap();
         assert_eq!(&answer[..], [0, 0, 0, 6, 2, 8, 0, 2, 8, 1]);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! One task reads a connection, one writes it, and each call runs in a task of its own. What arrives is counted against one
 //! budget of the port while it is incomplete; a call holds a permit until its answer has been written, so a client that does
-//! not read its answers is soon not read from.
+//! not read its answers is soon not read from. Answers that are ready at the same time leave in one write.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::{Connection, Event, Opened};
 use crate::discovery::Discovery;
 use crate::exception::Exception;
-use crate::frame::{Call, NO_CALL, encode_answer, encode_exception};
+use crate::frame::{Call, NO_CALL, begin_answer, encode_exception};
 
 /// Most connections of a port.
 pub const CONNECTIONS_MAX: usize = 1_024;
@@ -29,6 +29,13 @@ pub const CALLS_MAX: usize = 256;
 const RECEIVING_KIB_MAX: u32 = 256 << 10;
 /// How much of a call a connection receives without counting it.
 const FREE_BYTES: usize = 64 << 10;
+/// Bytes that a connection makes room for before it reads: the least, which an idle connection keeps, and the most.
+const READ_BYTES_MIN: usize = 4 << 10;
+const READ_BYTES_MAX: usize = 256 << 10;
+/// Bytes of small answers that leave together.
+const TOGETHER_BYTES_MAX: usize = 64 << 10;
+/// Cells of an answer that are not copied to leave together with others.
+const APART_BYTES_MIN: usize = 16 << 10;
 /// How long a connection waits for room for its call.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 /// How long a connection may take to send its header.
@@ -102,8 +109,46 @@ pub async fn serve(listener: Listener, front: Arc<dyn Front>, stop: Cancellation
     }
 }
 
-/// An answer on its way out, with what its call occupies.
-type Outgoing = (Bytes, Option<OwnedSemaphorePermit>);
+/// An answer on its way out: a frame up to its cells, the cells, and what its call occupies.
+struct Outgoing {
+    beginning: Bytes,
+    cells: Vec<u8>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Writes answers in their order, as many at a time as are ready. Ends when no more can come, or when the client takes none.
+async fn write_answers(mut writes: impl tokio::io::AsyncWrite + Unpin, mut queue: mpsc::Receiver<Outgoing>) {
+    let mut together = Vec::new();
+    let mut permits = Vec::new();
+    while let Some(first) = queue.recv().await {
+        let mut next = Some(first);
+        let mut apart = Vec::new();
+        while let Some(Outgoing { beginning, cells, permit }) = next.take() {
+            together.extend_from_slice(&beginning);
+            permits.extend(permit);
+            if cells.len() < APART_BYTES_MIN {
+                together.extend_from_slice(&cells);
+            } else {
+                apart = cells;
+            }
+            if apart.is_empty() && together.len() < TOGETHER_BYTES_MAX {
+                next = queue.try_recv().ok();
+            }
+        }
+        let write = async {
+            writes.write_all(&together).await?;
+            writes.write_all(&apart).await
+        };
+        let written = tokio::time::timeout(WRITE_WAIT, write).await;
+        permits.clear();
+        if !matches!(written, Ok(Ok(()))) {
+            return;
+        }
+        together.clear();
+        together.shrink_to(READ_BYTES_MIN);
+    }
+    writes.shutdown().await.ok();
+}
 
 async fn connection(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
@@ -111,22 +156,14 @@ async fn connection(
     front: Arc<dyn Front>,
     room: Arc<Semaphore>,
 ) {
-    let (mut reads, mut writes) = tokio::io::split(stream);
-    let (answers, mut queue) = mpsc::channel::<Outgoing>(CALLS_MAX + 1);
-    let writer = async move {
-        while let Some((bytes, permit)) = queue.recv().await {
-            let written = tokio::time::timeout(WRITE_WAIT, writes.write_all(&bytes)).await;
-            drop(permit);
-            if !matches!(written, Ok(Ok(()))) {
-                return;
-            }
-        }
-        writes.shutdown().await.ok();
-    };
+    let (mut reads, writes) = tokio::io::split(stream);
+    let (answers, queue) = mpsc::channel::<Outgoing>(CALLS_MAX + 1);
+    let writer = write_answers(writes, queue);
     let reader = async move {
         let mut link = Link { front, peer, calls: None, answers, units: Arc::new(Semaphore::new(CALLS_MAX)) };
         let (mut connection, mut received) = (Connection::default(), BytesMut::new());
         let mut held: Option<OwnedSemaphorePermit> = None;
+        let mut room_to_read = READ_BYTES_MIN;
         loop {
             while let Some(event) = connection.receive(&mut received) {
                 if !link.take(event).await {
@@ -138,7 +175,8 @@ async fn connection(
             } else if !hold(&room, &mut held, received.len()).await {
                 return;
             }
-            received.reserve(8 << 10);
+            received.reserve(room_to_read);
+            let offered = received.capacity() - received.len();
             let read = async {
                 if connection.is_open() {
                     return reads.read_buf(&mut received).await.ok();
@@ -147,6 +185,9 @@ async fn connection(
             };
             match read.await {
                 None | Some(0) => return,
+                // A client that fills the buffer sends more than that at a time.
+                Some(bytes) if bytes == offered => room_to_read = (room_to_read * 4).min(READ_BYTES_MAX),
+                Some(bytes) if bytes < room_to_read / 4 => room_to_read = READ_BYTES_MIN,
                 Some(_) => {}
             }
         }
@@ -195,7 +236,7 @@ impl Link {
         match event {
             Event::Registry => {
                 let frame = match self.front.discovery().registry() {
-                    Ok(answer) => encode_answer(NO_CALL, &answer.encode_to_vec(), &[]),
+                    Ok(answer) => frame(NO_CALL, &answer.encode_to_vec(), Vec::new()).0,
                     Err(exception) => encode_exception(NO_CALL, &exception),
                 };
                 self.send(frame).await;
@@ -222,7 +263,7 @@ impl Link {
     }
 
     async fn send(&self, bytes: Bytes) -> bool {
-        self.answers.send((bytes, None)).await.is_ok()
+        self.answers.send(Outgoing { beginning: bytes, cells: Vec::new(), permit: None }).await.is_ok()
     }
 
     async fn start(&self, call: Call) -> bool {
@@ -235,13 +276,21 @@ impl Link {
         terrane_env::task::spawn_named("hbase call", async move {
             let id = call.id;
             let outcome = calls.carry_out(call).await;
-            let frame = match outcome {
-                Ok(Answer { message, cells }) => encode_answer(id, &message, &cells),
-                Err(exception) => encode_exception(id, &exception),
+            let (beginning, cells) = match outcome {
+                Ok(Answer { message, cells }) => frame(id, &message, cells),
+                Err(exception) => (encode_exception(id, &exception), Vec::new()),
             };
-            answers.send((frame, Some(permit))).await.ok();
+            answers.send(Outgoing { beginning, cells, permit: Some(permit) }).await.ok();
         });
         true
+    }
+}
+
+/// The frame of an answer, up to its cells, and the cells.
+fn frame(call: u32, message: &[u8], cells: Vec<u8>) -> (Bytes, Vec<u8>) {
+    match begin_answer(call, message, cells.len()) {
+        Ok(beginning) => (beginning, cells),
+        Err(too_large) => (encode_exception(call, &too_large), Vec::new()),
     }
 }
 

@@ -1,18 +1,20 @@
 //! `Mutate` and `Multi`: mutations one by one, in batches, and several of one row at once.
 //!
 //! A region's action is answered for itself: what is wrong with one leaves the others alone, and its cells are taken from the
-//! cell block all the same.
+//! cell block all the same. The actions of a batch, of all its regions, are started together, so a batch takes as long as its
+//! slowest part and not as long as all of them. As in HBase, reads and writes of one batch have no order among them; writes of
+//! a region have theirs.
 
-use terrane_regionserver::edge::{Mutated, Mutation};
+use bytes::Bytes;
+use terrane_regionserver::edge::{Answer as Answered, Mutated, Mutation, ReceivedRow, Request};
 use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
-use terrane_types::{Error, RowOutcome};
+use terrane_types::{Error, PackedCells, RowOutcome};
 
-use super::DataCalls;
 use super::mutation::{Prepared, condition, join, prepare, take_cells};
-use super::requests::{Region, exception};
-use super::results;
-use crate::cell_block::BlockReader;
-use crate::exception::Exception;
+use super::requests::{Region, exception, mutated, rows};
+use super::{DataCalls, reading, results};
+use crate::cell_block::{BlockReader, KeyValue};
+use crate::exception::{Exception, RETRY_IMMEDIATELY};
 use crate::frame::{Call, decode_parameter};
 use crate::proto;
 use crate::serve::{Answer, Outcome};
@@ -24,15 +26,9 @@ const WRITE_BYTES_MAX: usize = BATCH_BYTES_MAX / 4;
 /// Bytes of cells in one answer to a batch, after which the client asks for the rest again.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// What one action of a batch came to: a result, the cells it refers to, or why not.
-type Done = Result<(proto::Result, Vec<u8>), Exception>;
-
-/// An action, before it is carried out.
-enum Step {
-    Get(Box<proto::Get>),
-    Write(Box<Prepared>),
-    Refused(Exception),
-}
+/// Requests, and bytes of writes, that a batch has under way: what they read or write is in memory until they end.
+const ROUND_REQUESTS_MAX: usize = 128;
+const ROUND_BYTES_MAX: usize = BATCH_BYTES_MAX;
 
 /// The outcome of one row of a write.
 fn row_outcome(mutated: &mut Mutated, row: u32, repeatable: bool) -> Result<RowOutcome, Exception> {
@@ -62,21 +58,18 @@ impl DataCalls {
         }
         let is_conditional = request.condition.is_some();
         let condition = request.condition.map(|tests| condition(&region, &tests)).transpose()?;
-        let prepared = prepare(&region, request.mutation, &cells, condition)?;
+        let prepared = prepare(&region, &request.mutation, &cells, condition)?;
         drop((cells, reader));
         let row = prepared.row.row.clone();
-        let outcome = self.write_one(&region, prepared).await?;
-        let (result, block) = results::of_cells(self.opened.codec, &row, &outcome.cells)?;
+        let Prepared { row: received, exact, repeatable } = prepared;
+        let mutation = Mutation { rows: vec![received], ..Mutation::default() };
+        let answer = self.requests.one(region.write(mutation, exact)).await;
+        let outcome = row_outcome(&mut mutated(answer, repeatable)?, 0, repeatable)?;
+        let mut block = Vec::new();
+        let result = results::of_cells(self.opened.codec, &row, &outcome.cells, &mut block)?;
         let processed = is_conditional.then_some(!outcome.condition_failed);
         let result = (!outcome.cells.is_empty()).then_some(result);
         Ok(Answer::with_cells(&proto::MutateResponse { result, processed, metrics: None }, block))
-    }
-
-    async fn write_one(&self, region: &Region, prepared: Prepared) -> Result<RowOutcome, Exception> {
-        let Prepared { row, exact, repeatable } = prepared;
-        let mutation = Mutation { rows: vec![row], ..Mutation::default() };
-        let mut mutated = self.requests.write(region, mutation, exact, repeatable).await?;
-        row_outcome(&mut mutated, 0, repeatable)
     }
 
     pub(super) async fn multi(&self, call: Call) -> Outcome {
@@ -85,7 +78,7 @@ impl DataCalls {
             return Err(Exception::bad_request("a condition of the whole batch needs exactly one region action"));
         }
         let mut reader = self.reader(&call.cells)?;
-        let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::new());
+        let mut batch = Batch { calls: self, round: Round::default(), results: Vec::new(), answer_bytes: 0 };
         for mut action in request.region_action {
             action.condition = action.condition.or_else(|| request.condition.clone());
             // Cells are taken first and for every action: those of the next region follow them.
@@ -96,161 +89,247 @@ impl DataCalls {
                     None => Vec::new(),
                 });
             }
-            let region = self.requests.region(Some(&action.region), call.timeout);
-            let result = match region {
-                Err(refused) => failed(&refused),
+            match self.requests.region(Some(&action.region), call.timeout) {
+                Err(refused) => batch.results.push(RegionResult::refused(refused)),
                 Ok(region) if action.atomic() || action.condition.is_some() => {
-                    self.atomic(&region, action, &taken).await
+                    batch.atomic(&region, &action, &taken).await;
                 }
-                Ok(region) => self.independent(&region, action, &taken, &mut cells).await,
-            };
-            if result.processed.is_some() {
-                response.processed = result.processed;
+                Ok(region) => batch.independent(&region, action, &taken).await,
             }
-            response.region_action_result.push(result);
         }
         if let Some(reader) = reader {
             reader.finish().map_err(|left| Exception::bad_request(&left.what))?;
         }
+        batch.send().await;
+        let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::new());
+        for result in batch.results {
+            response.processed = result.processed.or(response.processed);
+            response.region_action_result.push(result.encode(self, &mut cells));
+        }
         Ok(Answer::with_cells(&response, cells))
     }
+}
 
-    /// Several mutations of one row, all or none.
-    async fn atomic(
-        &self,
-        region: &Region,
-        action: proto::RegionAction,
-        taken: &[Vec<crate::cell_block::KeyValue<'_>>],
-    ) -> proto::RegionActionResult {
-        // The Java client leaves the numbers out here, and expects places.
-        let indices: Vec<Option<u32>> =
-            action.action.iter().zip(0..).map(|(one, place)| Some(one.index.unwrap_or(place))).collect();
-        let prepared = || {
-            let condition = action.condition.as_ref().map(|tests| condition(region, tests)).transpose()?;
-            let mut rows = Vec::with_capacity(taken.len());
-            for (one, cells) in action.action.iter().zip(taken) {
-                let mutation = one.mutation.clone();
-                let mutation = mutation.ok_or_else(|| Exception::bad_request("an atomic batch has only mutations"))?;
-                rows.push(prepare(region, mutation, cells, None)?);
-            }
-            join(rows, condition)
-        };
-        let outcome = match prepared() {
-            Ok(prepared) => self.write_one(region, prepared).await,
-            Err(refused) => Err(refused),
-        };
-        match outcome {
-            Err(refused) => failed(&refused),
-            Ok(outcome) => proto::RegionActionResult {
-                result_or_exception: indices
-                    .into_iter()
-                    .map(|index| done(index, results::empty(self.opened.codec)))
-                    .collect(),
-                exception: None,
-                processed: Some(!outcome.condition_failed),
-            },
-        }
+/// What one action of a batch came to.
+enum Came {
+    /// It was done, and has nothing to show.
+    Done,
+    /// The row that was read, packed.
+    Read { rows: Bytes, exists_only: bool },
+    /// What a write returns of its row.
+    Written { row: Bytes, cells: PackedCells },
+}
+
+/// The answer to one region's actions, each by its place. It is encoded when all are known, because cells stand in their order.
+#[derive(Default)]
+struct RegionResult {
+    indices: Vec<Option<u32>>,
+    came: Vec<Option<Result<Came, Exception>>>,
+    refused: Option<Exception>,
+    processed: Option<bool>,
+}
+
+impl RegionResult {
+    fn refused(exception: Exception) -> Self {
+        Self { refused: Some(exception), ..Self::default() }
     }
 
-    /// Actions that succeed or fail each for itself. Mutations keep their order.
-    async fn independent(
-        &self,
-        region: &Region,
-        action: proto::RegionAction,
-        taken: &[Vec<crate::cell_block::KeyValue<'_>>],
-        cells: &mut Vec<u8>,
-    ) -> proto::RegionActionResult {
-        let mut indices = Vec::with_capacity(taken.len());
-        let mut steps = Vec::with_capacity(taken.len());
-        for (one, cells) in action.action.into_iter().zip(taken) {
-            indices.push(one.index);
-            steps.push(match (one.mutation, one.get) {
-                (Some(mutation), None) => match prepare(region, mutation, cells, None) {
-                    Ok(prepared) => Step::Write(Box::new(prepared)),
-                    Err(refused) => Step::Refused(refused),
-                },
-                (None, Some(get)) => Step::Get(Box::new(get)),
-                _ => Step::Refused(Exception::bad_request("an action is a mutation or a get here")),
-            });
+    fn encode(self, calls: &DataCalls, cells: &mut Vec<u8>) -> proto::RegionActionResult {
+        let mut result = proto::RegionActionResult { processed: self.processed, ..Default::default() };
+        if let Some(refused) = self.refused {
+            result.exception = Some(refused.to_pair());
+            return result;
         }
-        let outcomes = self.carry_out(region, steps, cells.len()).await;
-        let mut result = proto::RegionActionResult::default();
-        for (index, outcome) in indices.into_iter().zip(outcomes) {
-            result.result_or_exception.push(match outcome {
-                Ok((found, block)) => {
-                    cells.extend_from_slice(&block);
-                    done(index, found)
-                }
+        let codec = calls.opened.codec;
+        for (index, came) in self.indices.into_iter().zip(self.came) {
+            let missing = || Err(exception(&Error::Uncertain { not_tried: true }, true));
+            let encoded = came.unwrap_or_else(missing).and_then(|came| match came {
+                Came::Done => Ok(results::empty(codec)),
+                Came::Read { rows, exists_only } => results::of_row(codec, rows, exists_only, cells),
+                Came::Written { row, cells: written } => results::of_cells(codec, &row, &written, cells),
+            });
+            result.result_or_exception.push(match encoded {
+                Ok(result) => proto::ResultOrException { index, result: Some(result), exception: None },
                 Err(refused) => proto::ResultOrException { index, result: None, exception: Some(refused.to_pair()) },
             });
         }
         result
     }
+}
 
-    /// Writes first, in parts that the data path takes; then reads.
-    async fn carry_out(&self, region: &Region, steps: Vec<Step>, mut bytes: usize) -> Vec<Done> {
-        let mut outcomes: Vec<Option<Done>> = steps.iter().map(|_| None).collect();
-        let (mut part, mut part_bytes) = (Vec::new(), 0);
-        let mut gets = Vec::new();
-        for (at, step) in steps.into_iter().enumerate() {
-            match step {
-                Step::Refused(refused) => outcomes[at] = Some(Err(refused)),
-                Step::Get(get) => gets.push((at, get)),
-                Step::Write(prepared) => {
-                    part_bytes += prepared.row.memory_bytes();
-                    part.push((at, *prepared));
-                    if part.len() >= WRITE_ROWS_MAX || part_bytes >= WRITE_BYTES_MAX {
-                        self.write_part(region, std::mem::take(&mut part), &mut outcomes).await;
-                        part_bytes = 0;
+/// Which actions the answer to a request is about.
+enum About {
+    /// A read: the region's place among the results, and the action's in it.
+    Read { region: usize, at: usize, exists_only: bool },
+    /// A write of rows, each with its action's place and its key; and which of them may be applied twice.
+    Write { region: usize, rows: Vec<(usize, Bytes, bool)> },
+    /// A write of one row by all actions.
+    Atomic { region: usize, repeatable: bool },
+}
+
+/// Requests that are started together.
+#[derive(Default)]
+struct Round {
+    requests: Vec<Request>,
+    about: Vec<About>,
+    /// Bytes of the writes.
+    bytes: usize,
+}
+
+/// A batch under way.
+struct Batch<'a> {
+    calls: &'a DataCalls,
+    round: Round,
+    results: Vec<RegionResult>,
+    /// Bytes of the answers so far.
+    answer_bytes: usize,
+}
+
+impl Batch<'_> {
+    /// Adds a request; starts the round and waits for it once it is full.
+    async fn add(&mut self, request: Request, about: About, bytes: usize) {
+        self.round.requests.push(request);
+        self.round.about.push(about);
+        self.round.bytes += bytes;
+        if self.round.requests.len() >= ROUND_REQUESTS_MAX || self.round.bytes >= ROUND_BYTES_MAX {
+            self.send().await;
+        }
+    }
+
+    /// Carries the round out.
+    async fn send(&mut self) {
+        let Round { requests, about, .. } = std::mem::take(&mut self.round);
+        let answers = self.calls.requests.carry_out(requests).await;
+        for (about, answer) in about.into_iter().zip(answers) {
+            self.take(about, answer);
+        }
+    }
+
+    fn take(&mut self, about: About, answer: Result<Answered, Error>) {
+        match about {
+            About::Read { region, at, exists_only } => {
+                let came = rows(answer).map(|rows| Came::Read { rows, exists_only });
+                if let Ok(Came::Read { rows, .. }) = &came {
+                    self.answer_bytes += rows.len();
+                }
+                self.results[region].came[at] = Some(came);
+            }
+            About::Write { region, rows } => {
+                let all_repeatable = rows.iter().all(|(_, _, repeatable)| *repeatable);
+                let came = &mut self.results[region].came;
+                match mutated(answer, all_repeatable) {
+                    Err(refused) => rows.iter().for_each(|(at, ..)| came[*at] = Some(Err(refused.clone()))),
+                    Ok(mut mutated) => {
+                        for ((at, row, repeatable), place) in rows.into_iter().zip(0u32..) {
+                            let outcome = row_outcome(&mut mutated, place, repeatable);
+                            came[at] = Some(outcome.map(|outcome| Came::Written { row, cells: outcome.cells }));
+                        }
+                    }
+                }
+            }
+            About::Atomic { region, repeatable } => {
+                let outcome = mutated(answer, repeatable);
+                let result = &mut self.results[region];
+                match outcome.and_then(|mut mutated| row_outcome(&mut mutated, 0, repeatable)) {
+                    Err(refused) => result.refused = Some(refused),
+                    Ok(outcome) => {
+                        result.processed = Some(!outcome.condition_failed);
+                        result.came.iter_mut().for_each(|came| *came = Some(Ok(Came::Done)));
                     }
                 }
             }
         }
-        self.write_part(region, part, &mut outcomes).await;
-        for (at, get) in gets {
-            let outcome = if bytes > ANSWER_BYTES_MAX {
-                Err(Exception::new(crate::exception::RETRY_IMMEDIATELY, "the answer is full; ask for the rest again"))
-            } else {
-                self.read_row(region, *get).await
-            };
-            bytes += outcome.as_ref().map_or(0, |(_, block)| block.len());
-            outcomes[at] = Some(outcome);
-        }
-        let missing = || Err(exception(&Error::Uncertain { not_tried: true }, true));
-        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
     }
 
-    async fn write_part(&self, region: &Region, part: Vec<(usize, Prepared)>, outcomes: &mut [Option<Done>]) {
-        if part.is_empty() {
+    /// Several mutations of one row, all or none.
+    async fn atomic(&mut self, region: &Region, action: &proto::RegionAction, taken: &[Vec<KeyValue<'_>>]) {
+        let prepared = || {
+            let condition = action.condition.as_ref().map(|tests| condition(region, tests)).transpose()?;
+            let mut rows = Vec::with_capacity(taken.len());
+            for (one, cells) in action.action.iter().zip(taken) {
+                let mutation = one.mutation.as_ref();
+                let mutation = mutation.ok_or_else(|| Exception::bad_request("an atomic batch has only mutations"))?;
+                rows.push(prepare(region, mutation, cells, None)?);
+            }
+            join(rows, condition)
+        };
+        let Prepared { row, exact, repeatable } = match prepared() {
+            Ok(prepared) => prepared,
+            Err(refused) => return self.results.push(RegionResult::refused(refused)),
+        };
+        let at = self.results.len();
+        // The Java client leaves the numbers out here, and expects places.
+        let indices = action.action.iter().zip(0..).map(|(one, place)| Some(one.index.unwrap_or(place))).collect();
+        let came = action.action.iter().map(|_| None).collect();
+        self.results.push(RegionResult { indices, came, ..RegionResult::default() });
+        let bytes = row.memory_bytes();
+        let mutation = Mutation { rows: vec![row], ..Mutation::default() };
+        self.add(region.write(mutation, exact), About::Atomic { region: at, repeatable }, bytes).await;
+    }
+
+    /// Actions that succeed or fail each for itself. Mutations keep their order.
+    async fn independent(&mut self, region: &Region, action: proto::RegionAction, taken: &[Vec<KeyValue<'_>>]) {
+        let place = self.results.len();
+        let indices = action.action.iter().map(|one| one.index).collect();
+        let came = action.action.iter().map(|_| None).collect();
+        self.results.push(RegionResult { indices, came, ..RegionResult::default() });
+        let mut part = Part::default();
+        for ((one, cells), at) in action.action.into_iter().zip(taken).zip(0..) {
+            let refused = match (one.mutation, one.get) {
+                (Some(mutation), None) => match prepare(region, &mutation, cells, None) {
+                    Ok(prepared) => {
+                        part.add(at, prepared);
+                        if part.rows.len() >= WRITE_ROWS_MAX || part.bytes >= WRITE_BYTES_MAX {
+                            self.add_part(region, place, std::mem::take(&mut part)).await;
+                        }
+                        continue;
+                    }
+                    Err(refused) => refused,
+                },
+                (None, Some(get)) if self.answer_bytes <= ANSWER_BYTES_MAX => {
+                    let exists_only = get.existence_only();
+                    match reading::get(region, get) {
+                        Ok(get) => {
+                            let about = About::Read { region: place, at, exists_only };
+                            self.add(region.read(get), about, 0).await;
+                            continue;
+                        }
+                        Err(refused) => refused,
+                    }
+                }
+                (None, Some(_)) => Exception::new(RETRY_IMMEDIATELY, "the answer is full; ask for the rest again"),
+                _ => Exception::bad_request("an action is a mutation or a get here"),
+            };
+            self.results[place].came[at] = Some(Err(refused));
+        }
+        self.add_part(region, place, part).await;
+    }
+
+    async fn add_part(&mut self, region: &Region, place: usize, part: Part) {
+        if part.rows.is_empty() {
             return;
         }
-        let exact = part.iter().any(|(_, prepared)| prepared.exact);
-        let (mut rows, mut about) = (Vec::with_capacity(part.len()), Vec::with_capacity(part.len()));
-        for (at, Prepared { row, repeatable, .. }) in part {
-            about.push((at, row.row.clone(), repeatable));
-            rows.push(row);
-        }
-        let all_repeatable = about.iter().all(|(_, _, repeatable)| *repeatable);
+        let Part { rows, about, exact, bytes } = part;
         let mutation = Mutation { rows, ..Mutation::default() };
-        let mut mutated = match self.requests.write(region, mutation, exact, all_repeatable).await {
-            Ok(mutated) => mutated,
-            Err(refused) => {
-                about.into_iter().for_each(|(at, ..)| outcomes[at] = Some(Err(refused.clone())));
-                return;
-            }
-        };
-        for ((at, row, repeatable), place) in about.into_iter().zip(0u32..) {
-            let outcome = row_outcome(&mut mutated, place, repeatable);
-            let done = outcome.and_then(|outcome| results::of_cells(self.opened.codec, &row, &outcome.cells));
-            outcomes[at] = Some(done);
-        }
+        self.add(region.write(mutation, exact), About::Write { region: place, rows: about }, bytes).await;
     }
 }
 
-fn done(index: Option<u32>, result: proto::Result) -> proto::ResultOrException {
-    proto::ResultOrException { index, result: Some(result), exception: None }
+/// Rows of one write.
+#[derive(Default)]
+struct Part {
+    rows: Vec<ReceivedRow>,
+    about: Vec<(usize, Bytes, bool)>,
+    exact: bool,
+    bytes: usize,
 }
 
-fn failed(refused: &Exception) -> proto::RegionActionResult {
-    proto::RegionActionResult { exception: Some(refused.to_pair()), ..proto::RegionActionResult::default() }
+impl Part {
+    fn add(&mut self, at: usize, prepared: Prepared) {
+        let Prepared { row, exact, repeatable } = prepared;
+        self.bytes += row.memory_bytes();
+        self.exact |= exact;
+        self.about.push((at, row.row.clone(), repeatable));
+        self.rows.push(row);
+    }
 }

@@ -24,12 +24,12 @@ pub(super) struct Prepared {
 }
 
 /// One cell of a mutation, wherever it came from.
-struct Change {
-    family: Bytes,
-    qualifier: Bytes,
+struct Change<'a> {
+    family: &'a [u8],
+    qualifier: &'a [u8],
     timestamp: i64,
     kind: CellKind,
-    value: Bytes,
+    value: &'a [u8],
 }
 
 /// The cells of a mutation. What it has in the cell block is taken even if the mutation is refused, so that the next one finds
@@ -51,7 +51,7 @@ pub(super) fn take_cells<'a>(
 /// A mutation, checked against its region.
 pub(super) fn prepare(
     region: &Region,
-    mutation: MutationProto,
+    mutation: &MutationProto,
     cells: &[KeyValue<'_>],
     condition: Option<Condition>,
 ) -> Result<Prepared, Exception> {
@@ -68,14 +68,14 @@ pub(super) fn prepare(
         return Err(Exception::bad_request(&format!("a mutation of one row has a cell of row {other}")));
     }
     region.check_row(&row)?;
-    let changes = changes(&mutation, cells)?;
+    let changes = changes(mutation, cells)?;
     for change in &changes {
-        region.check_family(&change.family)?;
+        region.check_family(change.family)?;
     }
     let is_conditional = condition.is_some();
     let prepared = match kind {
         MutationType::Put => plain(row, &changes, condition, |kind| kind == CellKind::Put)?,
-        MutationType::Delete if changes.is_empty() => delete_row(region, row, &mutation, condition),
+        MutationType::Delete if changes.is_empty() => delete_row(region, row, mutation, condition),
         MutationType::Delete => plain(row, &changes, condition, CellKind::is_delete)?,
         MutationType::Increment | MutationType::Append => {
             let returns = mutation
@@ -88,15 +88,15 @@ pub(super) fn prepare(
     Ok(Prepared { repeatable: prepared.repeatable && !is_conditional, ..prepared })
 }
 
-fn changes(mutation: &MutationProto, cells: &[KeyValue<'_>]) -> Result<Vec<Change>, Exception> {
+fn changes<'a>(mutation: &'a MutationProto, cells: &[KeyValue<'a>]) -> Result<Vec<Change<'a>>, Exception> {
     let of_block = cells.iter().map(|KeyValue { cell, .. }| {
         refuse(!cell.tags.is_empty(), "tags of cells")?;
         Ok(Change {
-            family: Bytes::copy_from_slice(cell.family),
-            qualifier: Bytes::copy_from_slice(cell.qualifier),
+            family: cell.family,
+            qualifier: cell.qualifier,
             timestamp: cell.timestamp,
             kind: cell.kind,
-            value: Bytes::copy_from_slice(cell.value),
+            value: cell.value,
         })
     });
     let default = mutation.timestamp;
@@ -113,11 +113,11 @@ fn changes(mutation: &MutationProto, cells: &[KeyValue<'_>]) -> Result<Vec<Chang
                 Some(DeleteType::DeleteFamilyVersion) => CellKind::DeleteFamilyVersion,
             };
             Ok(Change {
-                family: column.family.clone(),
-                qualifier: value.qualifier.clone().unwrap_or_default(),
+                family: &column.family,
+                qualifier: value.qualifier.as_deref().unwrap_or_default(),
                 timestamp,
                 kind,
-                value: value.value.clone().unwrap_or_default(),
+                value: value.value.as_deref().unwrap_or_default(),
             })
         })
     });
@@ -125,21 +125,30 @@ fn changes(mutation: &MutationProto, cells: &[KeyValue<'_>]) -> Result<Vec<Chang
 }
 
 /// A row whose cells are packed as they are.
-fn plain(
+fn plain<'a>(
     row: Bytes,
-    changes: &[Change],
+    changes: &[Change<'a>],
     condition: Option<Condition>,
     allowed: impl Fn(CellKind) -> bool,
 ) -> Result<Prepared, Exception> {
     if changes.is_empty() {
         return Err(Exception::bad_request("the mutation has no cells"));
     }
-    let mut packed = Vec::new();
-    for Change { family, qualifier, timestamp, kind, value } in changes {
-        if !allowed(*kind) {
-            return Err(Exception::bad_request(&format!("the mutation has a cell of another kind: {kind:?}")));
+    let cell_of = |change: &Change<'a>| CellRef {
+        family: change.family,
+        qualifier: change.qualifier,
+        timestamp: change.timestamp,
+        kind: change.kind,
+        tags: &[],
+        value: change.value,
+    };
+    let mut packed = Vec::with_capacity(changes.iter().map(|change| cell_of(change).packed_len()).sum());
+    for change in changes {
+        if !allowed(change.kind) {
+            let text = format!("the mutation has a cell of another kind: {:?}", change.kind);
+            return Err(Exception::bad_request(&text));
         }
-        let cell = CellRef { family, qualifier, timestamp: *timestamp, kind: *kind, tags: &[], value };
+        let cell = cell_of(change);
         // Packing needs lengths within the limits.
         cell.check().map_err(|refused| Exception::bad_request(&refused.what))?;
         pack(&mut packed, cell);
@@ -165,7 +174,7 @@ fn delete_row(region: &Region, row: Bytes, mutation: &MutationProto, condition: 
 
 fn merge(
     row: Bytes,
-    changes: Vec<Change>,
+    changes: Vec<Change<'_>>,
     kind: MutationType,
     (condition, returns): (Option<Condition>, bool),
 ) -> Result<Prepared, Exception> {
@@ -174,9 +183,9 @@ fn merge(
         refuse(timestamp != LATEST, "timestamps of increments and appends")?;
         refuse(cell != CellKind::Put, "deletes in increments and appends")?;
         let what = if kind == MutationType::Append {
-            ReadModifyWriteKind::Append(value)
+            ReadModifyWriteKind::Append(Bytes::copy_from_slice(value))
         } else {
-            let by = <[u8; 8]>::try_from(&value[..]).map_err(|_| {
+            let by = <[u8; 8]>::try_from(value).map_err(|_| {
                 Exception::bad_request(&format!(
                     "an increment has 8 bytes, a big-endian number; this has {}",
                     value.len()
@@ -184,7 +193,8 @@ fn merge(
             })?;
             ReadModifyWriteKind::Increment(i64::from_be_bytes(by))
         };
-        let merge = ReadModifyWrite { family: family_name(&family)?, qualifier, what };
+        let qualifier = Bytes::copy_from_slice(qualifier);
+        let merge = ReadModifyWrite { family: family_name(family)?, qualifier, what };
         merge.check().map_err(|refused| Exception::bad_request(&refused.what))?;
         read_modify_writes.push(merge);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use terrane_regionserver::edge::{
     Answer, Body, Consistency, Cursor, DEADLINE_DEFAULT, Edge, GetRequest, Header, Mutated, Mutation, Request,
@@ -26,7 +27,18 @@ pub(super) struct Region {
 }
 
 impl Region {
-    pub fn header(&self) -> Header {
+    /// A write of this region. `exact` makes it depend on the schema that it was made for.
+    pub fn write(&self, mutation: Mutation, exact: bool) -> Request {
+        let header = Header { exact_schema: exact, ..self.header() };
+        Request { header, body: Body::Mutate(mutation), messages: false }
+    }
+
+    /// A read of rows of this region by key.
+    pub fn read(&self, get: GetRequest) -> Request {
+        Request { header: self.header(), body: Body::Get(get), messages: false }
+    }
+
+    fn header(&self) -> Header {
         Header {
             table: self.descriptor.table,
             region: self.descriptor.region,
@@ -67,6 +79,15 @@ pub(super) struct Requests {
     session: Session,
     next: AtomicU64,
     waiting: Arc<Awaited>,
+    pending: Mutex<Pending>,
+}
+
+/// Requests of calls that have arrived together. The first of these calls starts them all, so that they share read points.
+#[derive(Default)]
+struct Pending {
+    batch: Vec<(u64, Result<Request, Error>)>,
+    /// A call is about to start them.
+    is_taken_care_of: bool,
 }
 
 /// A request that may be abandoned: then nothing waits for its answer any more.
@@ -95,7 +116,7 @@ impl Requests {
                 waiting.map(|waiting| waiting.send(answer));
             }
         });
-        Self { edge, session, next: AtomicU64::new(1), waiting }
+        Self { edge, session, next: AtomicU64::new(1), waiting, pending: Mutex::default() }
     }
 
     /// The region of a call.
@@ -115,17 +136,20 @@ impl Requests {
         Ok(Region { descriptor, schema, deadline: timeout.unwrap_or(DEADLINE_DEFAULT) })
     }
 
-    /// Carries requests out; the answers come in the same order.
-    async fn carry_out(&self, requests: Vec<Request>) -> Vec<Result<Answer, Error>> {
+    /// Carries requests out; the answers come in the same order. Writes are made in their order.
+    pub async fn carry_out(&self, requests: Vec<Request>) -> Vec<Result<Answer, Error>> {
         let (mut batch, mut receivers) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
-        for request in requests {
-            let id = self.next.fetch_add(1, Ordering::Relaxed);
-            let (sender, receiver) = oneshot::channel();
-            self.waiting.lock().insert(id, sender);
-            batch.push((id, Ok(request)));
-            receivers.push((Waiting { requests: self, id }, receiver));
+        {
+            let mut waiting = self.waiting.lock();
+            for request in requests {
+                let id = self.next.fetch_add(1, Ordering::Relaxed);
+                let (sender, receiver) = oneshot::channel();
+                waiting.insert(id, sender);
+                batch.push((id, Ok(request)));
+                receivers.push((Waiting { requests: self, id }, receiver));
+            }
         }
-        self.session.start(batch).await;
+        self.start(batch).await;
         let mut answers = Vec::with_capacity(receivers.len());
         for (_waiting, receiver) in receivers {
             let lost = || Err(Error::Uncertain { not_tried: false });
@@ -134,17 +158,28 @@ impl Requests {
         answers
     }
 
-    async fn one(&self, region: &Region, body: Body) -> Result<Answer, Error> {
-        let request = Request { header: region.header(), body, messages: false };
-        self.carry_out(vec![request]).await.pop().unwrap_or(Err(Error::Uncertain { not_tried: true }))
+    /// Starts requests together with those of the calls that run before this one does again.
+    async fn start(&self, batch: Vec<(u64, Result<Request, Error>)>) {
+        {
+            let mut pending = self.pending.lock();
+            pending.batch.extend(batch);
+            if std::mem::replace(&mut pending.is_taken_care_of, true) {
+                return;
+            }
+        }
+        // A call's task runs to its end, so what is pending is always started.
+        tokio::task::yield_now().await;
+        let batch = {
+            let mut pending = self.pending.lock();
+            pending.is_taken_care_of = false;
+            std::mem::take(&mut pending.batch)
+        };
+        self.session.start(batch).await;
     }
 
-    /// Rows by key, packed.
-    pub async fn rows(&self, region: &Region, get: GetRequest) -> Result<Vec<u8>, Exception> {
-        match self.one(region, Body::Get(get)).await {
-            Ok(Answer::Rows { rows, .. }) => Ok(rows),
-            other => Err(unexpected(other, true)),
-        }
+    /// Carries one request out.
+    pub async fn one(&self, request: Request) -> Result<Answer, Error> {
+        self.carry_out(vec![request]).await.pop().unwrap_or(Err(Error::Uncertain { not_tried: true }))
     }
 
     /// The next block of a scan.
@@ -154,26 +189,10 @@ impl Requests {
         scan: Arc<ScanRequest>,
         cursor: Cursor,
     ) -> Result<Box<terrane_regionserver::edge::Block>, Exception> {
-        match self.one(region, Body::Scan(Box::new((scan, cursor)))).await {
+        let request = Request { header: region.header(), body: Body::Scan(Box::new((scan, cursor))), messages: false };
+        match self.one(request).await {
             Ok(Answer::Block { block, .. }) => Ok(block),
             other => Err(unexpected(other, true)),
-        }
-    }
-
-    /// A write. `exact` makes it depend on the schema that it was made for.
-    pub async fn write(
-        &self,
-        region: &Region,
-        mutation: Mutation,
-        exact: bool,
-        repeatable: bool,
-    ) -> Result<Mutated, Exception> {
-        let header = Header { exact_schema: exact, ..region.header() };
-        let request = Request { header, body: Body::Mutate(mutation), messages: false };
-        match self.carry_out(vec![request]).await.pop() {
-            Some(Ok(Answer::Mutated { mutated, .. })) => Ok(mutated),
-            Some(other) => Err(unexpected(other, repeatable)),
-            None => Err(unexpected(Err(Error::Uncertain { not_tried: true }), repeatable)),
         }
     }
 }
@@ -181,6 +200,22 @@ impl Requests {
 /// The exception of an error of the data path.
 pub(super) fn exception(error: &Error, repeatable: bool) -> Exception {
     Exception::of(error, &Context { repeatable, master: false, place: &|_| None })
+}
+
+/// The packed rows of an answer to a read.
+pub(super) fn rows(answer: Result<Answer, Error>) -> Result<Bytes, Exception> {
+    match answer {
+        Ok(Answer::Rows { rows, .. }) => Ok(rows.into()),
+        other => Err(unexpected(other, true)),
+    }
+}
+
+/// What an answer to a write says.
+pub(super) fn mutated(answer: Result<Answer, Error>, repeatable: bool) -> Result<Mutated, Exception> {
+    match answer {
+        Ok(Answer::Mutated { mutated, .. }) => Ok(mutated),
+        other => Err(unexpected(other, repeatable)),
+    }
 }
 
 fn unexpected(answer: Result<Answer, Error>, repeatable: bool) -> Exception {

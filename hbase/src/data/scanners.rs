@@ -206,14 +206,13 @@ impl DataCalls {
         while let Some(row) = rows.next() {
             let row = row.map_err(|malformed| Exception::bad_request(&malformed.what))?;
             let partial = row_continues && rows.peek().is_none();
-            let (result, cells) = results::of_cells(self.opened.codec, row.row.as_ref(), &row.cells)?;
+            let result = results::of_cells(self.opened.codec, row.row.as_ref(), &row.cells, &mut all.cells)?;
             all.bytes += row.row.as_ref().len() + row.cells.as_bytes().len();
             all.rows += u64::from(!partial);
             match result.associated_cell_count {
                 Some(count) => {
                     all.response.cells_per_result.push(count.cast_unsigned());
                     all.response.partial_flag_per_result.push(partial);
-                    all.cells.extend_from_slice(&cells);
                 }
                 None => all.response.results.push(proto::Result { partial: Some(partial), ..result }),
             }
