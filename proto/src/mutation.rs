@@ -112,6 +112,7 @@ impl From<&ReadModifyWrite> for v1::ReadModifyWrite {
         let what = match &rmw.what {
             ReadModifyWriteKind::Increment(by) => v1::read_modify_write::What::Increment(*by),
             ReadModifyWriteKind::Append(value) => v1::read_modify_write::What::Append(value.clone()),
+            ReadModifyWriteKind::DeleteNewest => v1::read_modify_write::What::DeleteNewest(true),
         };
         Self { family: rmw.family.to_string(), qualifier: rmw.qualifier.clone(), what: Some(what) }
     }
@@ -125,7 +126,12 @@ impl TryFrom<v1::ReadModifyWrite> for ReadModifyWrite {
         let what = match rmw.what {
             Some(v1::read_modify_write::What::Increment(by)) => ReadModifyWriteKind::Increment(by),
             Some(v1::read_modify_write::What::Append(value)) => ReadModifyWriteKind::Append(value),
-            None => return Err(invalid("a read-modify-write is neither an increment nor an append".to_owned())),
+            Some(v1::read_modify_write::What::DeleteNewest(true)) => ReadModifyWriteKind::DeleteNewest,
+            Some(v1::read_modify_write::What::DeleteNewest(false)) | None => {
+                let what =
+                    "a read-modify-write is neither an increment, nor an append, nor a delete of a newest version";
+                return Err(invalid(what.to_owned()));
+            }
         };
         let rmw = Self { family: FamilyName::new(&rmw.family)?, qualifier: rmw.qualifier, what };
         rmw.check()?;
@@ -231,7 +237,12 @@ mod tests {
 
     #[test]
     fn read_modify_writes_and_outcomes_come_back_as_they_went() {
-        for what in [ReadModifyWriteKind::Increment(-5), ReadModifyWriteKind::Append("more".into())] {
+        let kinds = [
+            ReadModifyWriteKind::Increment(-5),
+            ReadModifyWriteKind::Append("more".into()),
+            ReadModifyWriteKind::DeleteNewest,
+        ];
+        for what in kinds {
             let rmw = ReadModifyWrite { family: "f".parse().unwrap(), qualifier: "q".into(), what };
             assert_eq!(ReadModifyWrite::try_from(v1::ReadModifyWrite::from(&rmw)).unwrap(), rmw);
         }

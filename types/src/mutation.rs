@@ -29,6 +29,8 @@ pub enum ReadModifyWriteKind {
     Increment(i64),
     /// Appends bytes to the present value; an absent column counts as empty.
     Append(Bytes),
+    /// Deletes the newest version, so that the one before it shows; an absent column stays absent.
+    DeleteNewest,
 }
 
 impl ReadModifyWrite {
@@ -50,16 +52,18 @@ impl ReadModifyWrite {
                 self.column(),
                 value.len()
             ))),
-            ReadModifyWriteKind::Append(_) | ReadModifyWriteKind::Increment(_) => Ok(()),
+            ReadModifyWriteKind::Append(_) | ReadModifyWriteKind::Increment(_) | ReadModifyWriteKind::DeleteNewest => {
+                Ok(())
+            }
         }
     }
 
-    /// The column's new value, computed from its newest version.
+    /// The column's new value, computed from its newest version; `None` if that version is deleted.
     ///
     /// # Errors
     /// [`Invalid`] that names the column and the rule: an incremented value has 8 bytes and does not overflow; an
     /// appended one stays within the limit of a value.
-    pub fn apply(&self, newest: Option<&[u8]>) -> Result<Vec<u8>, Invalid> {
+    pub fn apply(&self, newest: Option<&[u8]>) -> Result<Option<Vec<u8>>, Invalid> {
         match &self.what {
             ReadModifyWriteKind::Increment(by) => {
                 let now = newest.map_or(Ok(0), |value| self.counter(value))?;
@@ -67,7 +71,7 @@ impl ReadModifyWrite {
                     let column = self.column();
                     Invalid::new(format!("column {column} holds {now}; adding {by} would overflow its 64 bits"))
                 })?;
-                Ok(sum.to_be_bytes().to_vec())
+                Ok(Some(sum.to_be_bytes().to_vec()))
             }
             ReadModifyWriteKind::Append(more) => {
                 let now = newest.unwrap_or_default();
@@ -78,8 +82,9 @@ impl ReadModifyWrite {
                         self.column()
                     )));
                 }
-                Ok([now, more].concat())
+                Ok(Some([now, more].concat()))
             }
+            ReadModifyWriteKind::DeleteNewest => Ok(None),
         }
     }
 
@@ -133,8 +138,8 @@ mod tests {
     #[test]
     fn an_increment_adds_and_begins_at_zero() {
         let by = rmw(ReadModifyWriteKind::Increment(-3));
-        assert_eq!(by.apply(None).unwrap(), (-3i64).to_be_bytes());
-        assert_eq!(by.apply(Some(&10i64.to_be_bytes())).unwrap(), 7i64.to_be_bytes());
+        assert_eq!(by.apply(None).unwrap().unwrap(), (-3i64).to_be_bytes());
+        assert_eq!(by.apply(Some(&10i64.to_be_bytes())).unwrap().unwrap(), 7i64.to_be_bytes());
     }
 
     #[test]
@@ -149,8 +154,8 @@ mod tests {
     #[test]
     fn an_append_stays_within_the_limit_of_a_value() {
         let more = rmw(ReadModifyWriteKind::Append("cd".into()));
-        assert_eq!(more.apply(Some(b"ab")).unwrap(), b"abcd");
-        assert_eq!(more.apply(None).unwrap(), b"cd");
+        assert_eq!(more.apply(Some(b"ab")).unwrap().unwrap(), b"abcd");
+        assert_eq!(more.apply(None).unwrap().unwrap(), b"cd");
         let refused = more.apply(Some(&vec![0; VALUE_BYTES_MAX - 1])).unwrap_err().to_string();
         assert!(refused.contains("10485761 bytes after the append"), "{refused}");
     }

@@ -107,6 +107,13 @@ impl RowMutation {
         self.rmw(family, qualifier.as_ref(), ReadModifyWriteKind::Append(Bytes::copy_from_slice(value.as_ref())))
     }
 
+    /// Deletes the newest version of a column, whatever its timestamp, so that the one before it shows. An absent column stays
+    /// absent. A repeated call deletes the next version; a retry of the client does not.
+    #[must_use]
+    pub fn delete_newest(self, family: &str, qualifier: impl AsRef<[u8]>) -> Self {
+        self.rmw(family, qualifier.as_ref(), ReadModifyWriteKind::DeleteNewest)
+    }
+
     /// Applies the mutation only if this condition holds for the row. With several conditions, all must hold.
     #[must_use]
     pub fn when(mut self, condition: impl Into<Condition>) -> Self {

@@ -141,6 +141,9 @@ fn evaluate(world: &mut World, row: &v1::RowMutation) -> Result<RowOutcome, Erro
         let rmw = ReadModifyWrite::try_from(rmw)?;
         let family = Bytes::copy_from_slice(rmw.family.as_bytes());
         let value = rmw.apply(before.get(&(family.clone(), rmw.qualifier.clone())).map(|(_, value)| &value[..]))?;
+        let value = value.ok_or_else(|| {
+            Error::Invalid(terrane_types::Invalid { what: "the fake server deletes no newest versions".to_owned() })
+        })?;
         cell::pack(&mut cells, CellRef::put(&family, &rmw.qualifier, stamp, &value));
     }
     world.applied += 1;

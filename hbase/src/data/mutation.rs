@@ -24,6 +24,7 @@ pub(super) struct Prepared {
 }
 
 /// One cell of a mutation, wherever it came from.
+#[derive(Clone, Copy)]
 struct Change<'a> {
     family: &'a [u8],
     qualifier: &'a [u8],
@@ -76,7 +77,7 @@ pub(super) fn prepare(
     let prepared = match kind {
         MutationType::Put => plain(row, &changes, condition, |kind| kind == CellKind::Put)?,
         MutationType::Delete if changes.is_empty() => delete_row(region, row, mutation, condition),
-        MutationType::Delete => plain(row, &changes, condition, CellKind::is_delete)?,
+        MutationType::Delete => delete(row, &changes, condition)?,
         MutationType::Increment | MutationType::Append => {
             let returns = mutation
                 .attribute
@@ -158,6 +159,30 @@ fn plain<'a>(
     Ok(Prepared { row: received(row, packed, request, false), exact: false, repeatable: true })
 }
 
+/// Deletes, of which those of one version without a timestamp mean the newest one, whatever its timestamp.
+fn delete(row: Bytes, changes: &[Change<'_>], condition: Option<Condition>) -> Result<Prepared, Exception> {
+    let is_newest = |change: &&Change<'_>| change.kind == CellKind::Delete && change.timestamp == LATEST;
+    let newest: Vec<_> = changes.iter().filter(is_newest).collect();
+    if newest.is_empty() {
+        return plain(row, changes, condition, CellKind::is_delete);
+    }
+    let mut read_modify_writes = Vec::with_capacity(newest.len());
+    for change in newest {
+        let (family, qualifier) = (family_name(change.family)?, Bytes::copy_from_slice(change.qualifier));
+        read_modify_writes.push(ReadModifyWrite { family, qualifier, what: ReadModifyWriteKind::DeleteNewest });
+    }
+    let others: Vec<_> = changes.iter().filter(|change| !is_newest(change)).copied().collect();
+    let mut prepared = if others.is_empty() {
+        Prepared { row: received(row, Vec::new(), RowRequest::default(), false), exact: false, repeatable: false }
+    } else {
+        plain(row, &others, None, CellKind::is_delete)?
+    };
+    prepared.row.request = Ok(RowRequest { condition, read_modify_writes, ..RowRequest::default() }.boxed());
+    // Applied again, it would delete the version before.
+    prepared.repeatable = false;
+    Ok(prepared)
+}
+
 /// Everything in the row: up to now, or up to a time in every family that the table has.
 fn delete_row(region: &Region, row: Bytes, mutation: &MutationProto, condition: Option<Condition>) -> Prepared {
     let time = mutation.timestamp.map_or(LATEST, u64::cast_signed);
@@ -214,9 +239,16 @@ fn received(row: Bytes, packed: Vec<u8>, request: RowRequest, delete_row: bool) 
 /// Several mutations of one row as one, under one condition: puts and deletes.
 pub(super) fn join(rows: Vec<Prepared>, condition: Option<Condition>) -> Result<Prepared, Exception> {
     let mut joined: Option<Prepared> = None;
-    for (at, mutation) in rows.into_iter().enumerate() {
-        let is_plain = matches!(mutation.row.request, Ok(None));
-        refuse(!is_plain, "increments and appends in a RowMutations")?;
+    let mut read_modify_writes = Vec::new();
+    for (at, mut mutation) in rows.into_iter().enumerate() {
+        if let Ok(request) = &mut mutation.row.request
+            && let Some(request) = request.take()
+        {
+            let mut merges = request.read_modify_writes;
+            let deletes = |merge: &ReadModifyWrite| merge.what == ReadModifyWriteKind::DeleteNewest;
+            refuse(!merges.iter().all(deletes), "increments and appends in a RowMutations")?;
+            read_modify_writes.append(&mut merges);
+        }
         // The delete of the row comes before the cells of its mutation.
         refuse(mutation.row.delete_row && at > 0, "row deletes after other mutations in a RowMutations")?;
         match &mut joined {
@@ -229,12 +261,13 @@ pub(super) fn join(rows: Vec<Prepared>, condition: Option<Condition>) -> Result<
                     *cells = [&cells[..], more].concat().into();
                 }
                 all.exact |= mutation.exact;
+                all.repeatable &= mutation.repeatable;
             }
         }
     }
     let mut joined = joined.ok_or_else(|| Exception::bad_request("an atomic batch has no mutations"))?;
     joined.repeatable &= condition.is_none();
-    joined.row.request = Ok(RowRequest { condition, ..RowRequest::default() }.boxed());
+    joined.row.request = Ok(RowRequest { condition, read_modify_writes, ..RowRequest::default() }.boxed());
     Ok(joined)
 }
 

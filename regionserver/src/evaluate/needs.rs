@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use terrane_types::{CellKind, Condition, FamilyName, Projection, Returns};
+use terrane_types::{CellKind, Condition, FamilyName, Projection, ReadModifyWriteKind, Returns};
 
 use super::overlay::Column;
 use crate::proposal::{CheckedRow, RowRequest};
@@ -28,8 +28,11 @@ impl Needs {
             return Self { columns, whole: None };
         }
         let takes_more = |kind| !matches!(kind, CellKind::Put | CellKind::DeleteColumn);
-        if row.cells.iter().any(|cell| takes_more(cell.kind)) {
-            let whole = whole(row, &columns);
+        let deletes_newest =
+            request.read_modify_writes.iter().filter(|rmw| rmw.what == ReadModifyWriteKind::DeleteNewest);
+        let deletes_newest = deletes_newest.count();
+        if deletes_newest > 0 || row.cells.iter().any(|cell| takes_more(cell.kind)) {
+            let whole = whole(row, &columns, deletes_newest);
             return Self { columns, whole };
         }
         columns.extend(row.cells.iter().map(|cell| Column::new(cell.family, cell.qualifier)));
@@ -52,9 +55,9 @@ pub fn tested(condition: &Condition) -> Vec<Column> {
 
 /// Everything that a mutation with deletes of versions or families names, with enough versions that each column has one left
 /// after the deletes of single versions.
-fn whole(row: &CheckedRow, read: &BTreeSet<Column>) -> Option<Projection> {
+fn whole(row: &CheckedRow, read: &BTreeSet<Column>, deletes_newest: usize) -> Option<Projection> {
     let exact = |kind| matches!(kind, CellKind::Delete | CellKind::DeleteFamilyVersion);
-    let versions = 1 + row.cells.iter().filter(|cell| exact(cell.kind)).count();
+    let versions = 1 + deletes_newest + row.cells.iter().filter(|cell| exact(cell.kind)).count();
     let versions = u32::try_from(versions).unwrap_or(u32::MAX).min(terrane_types::limits::VERSIONS_MAX);
     let mut projection = Projection::all().with_versions(versions);
     let (mut families, mut columns) = (BTreeSet::new(), read.clone());

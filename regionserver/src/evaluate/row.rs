@@ -130,7 +130,7 @@ impl Row<'_> {
         Ok(Evaluated::Applied { cells, returned })
     }
 
-    /// The cells of the mutation, with the results of increments and appends.
+    /// The cells of the mutation, with the results of increments, appends and deletes of newest versions.
     fn final_cells(&self) -> Result<Bytes, Invalid> {
         if self.request.read_modify_writes.is_empty() {
             return Ok(self.row.cells.as_bytes().clone());
@@ -141,7 +141,14 @@ impl Row<'_> {
             let value = rmw.apply(newest.map(|version| &version.value[..]))?;
             // Not below the cell that it replaces, whatever timestamp a client gave that one.
             let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
-            pack(&mut cells, CellRef::put(rmw.family.as_bytes(), &rmw.qualifier, timestamp, &value));
+            let cell = match (&value, newest) {
+                (Some(value), _) => CellRef::put(rmw.family.as_bytes(), &rmw.qualifier, timestamp, value),
+                (None, Some(newest)) => {
+                    CellRef::delete(CellKind::Delete, rmw.family.as_bytes(), &rmw.qualifier, newest.timestamp)
+                }
+                (None, None) => continue,
+            };
+            pack(&mut cells, cell);
         }
         Ok(cells.into())
     }

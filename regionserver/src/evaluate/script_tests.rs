@@ -2,7 +2,7 @@
 //!
 //! - `write [atomic] ROW [; ROW]...` prepares a write as the only one of its entry and prints what becomes of it. A row is
 //!   `NUMBER KEY PART...`, where a part is `f:q=v` (put), `f:q+=5` (increment), `f:q.=x` (append), `-f:q` (delete of a
-//!   column), `-f:q@9` (of one version), `-f:` (of a family), `if f:q absent|exists|=v|version 9`, `returns old|new` or
+//!   column), `-f:q@9` (of one version), `--f:q` (of the newest one), `-f:` (of a family), `if f:q absent|exists|=v|version 9`, `returns old|new` or
 //!   `found`. Values are text, `#5` (a counter) or `*9` (nine bytes).
 //! - `read` waits for the reads of the last write and prepares it again; `again` prepares it again without.
 //! - `land` applies the oldest entry in flight; `lost` takes all of them back; `time 5` passes five milliseconds; `cold`
@@ -220,6 +220,15 @@ fn parse_row(text: &str, now_ms: u64) -> CheckedRow {
             "returns" if words.next() == Some("old") => request.returns = Returns::Old,
             "returns" => request.returns = Returns::New,
             "found" => request.return_found = true,
+            _ if word.starts_with("--") => {
+                let (family, qualifier) = column(&word[2..]);
+                let qualifier = qualifier.into();
+                request.read_modify_writes.push(ReadModifyWrite {
+                    family,
+                    qualifier,
+                    what: ReadModifyWriteKind::DeleteNewest,
+                });
+            }
             _ if word.starts_with('-') => cells.push(parse_delete(&word[1..])),
             _ => match word.split_once("+=").or_else(|| word.split_once(".=")) {
                 Some((name, value)) => {

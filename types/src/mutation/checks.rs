@@ -70,7 +70,8 @@ impl MutationParts<'_> {
         let count = self.read_modify_writes.len();
         if count > READ_MODIFY_WRITES_MAX {
             return Err(Invalid::new(format!(
-                "the mutation of row {} has {count} increments and appends; the limit is {READ_MODIFY_WRITES_MAX}",
+                "the mutation of row {} has {count} increments, appends and deletes of newest versions; the limit is \
+                 {READ_MODIFY_WRITES_MAX}",
                 escape(self.row)
             )));
         }
@@ -79,8 +80,8 @@ impl MutationParts<'_> {
         match self.read_modify_writes.iter().find(|rmw| !named.insert((rmw.family.as_bytes(), &rmw.qualifier))) {
             None => Ok(()),
             Some(twice) => Err(Invalid::new(format!(
-                "the mutation of row {} names column {} more than once; a column takes one increment or append, and then \
-                 no cell",
+                "the mutation of row {} names column {} more than once; a column takes one increment, append or \
+                 delete of its newest version, and then no cell",
                 escape(self.row),
                 twice.column()
             ))),
@@ -113,7 +114,7 @@ impl MutationParts<'_> {
 /// Bytes that an increment or append adds to a mutation.
 fn rmw_bytes(rmw: &ReadModifyWrite) -> usize {
     let value = match &rmw.what {
-        ReadModifyWriteKind::Increment(_) => 8,
+        ReadModifyWriteKind::Increment(_) | ReadModifyWriteKind::DeleteNewest => 8,
         ReadModifyWriteKind::Append(value) => value.len(),
     };
     rmw.family.as_bytes().len() + rmw.qualifier.len() + value
