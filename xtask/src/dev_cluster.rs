@@ -50,9 +50,23 @@ pub fn build(root: &Path) -> anyhow::Result<PathBuf> {
 impl DevCluster {
     /// Starts the binary in the directory `programs` and waits until it serves.
     pub fn start(programs: &Path) -> anyhow::Result<Self> {
+        Self::start_with(&programs.join("terrane"), &[])
+    }
+
+    /// Starts a binary that also serves HBase's clients, on the ports that they expect.
+    pub fn start_for_hbase(binary: &Path) -> anyhow::Result<Self> {
+        Self::start_with(binary, &["--hbase"])
+    }
+
+    /// The id of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn start_with(binary: &Path, flags: &[&str]) -> anyhow::Result<Self> {
         for attempt in 0..START_ATTEMPTS {
             let directory = tempfile::tempdir().context("creating a directory for the cluster")?;
-            match start_at(programs, directory, free_base(attempt)?)? {
+            match start_at(binary, flags, directory, free_base(attempt)?)? {
                 Started::Serves(cluster) => return Ok(cluster),
                 Started::PortTaken => {}
             }
@@ -94,12 +108,13 @@ enum Started {
     PortTaken,
 }
 
-fn start_at(programs: &Path, directory: tempfile::TempDir, base: u16) -> anyhow::Result<Started> {
+fn start_at(binary: &Path, flags: &[&str], directory: tempfile::TempDir, base: u16) -> anyhow::Result<Started> {
     // A file: a pipe that is not read while the process runs would fill up and block it.
     let errors = File::create(errors_file(directory.path())).context("creating a file for the cluster's messages")?;
-    let mut child = Command::new(programs.join("terrane"))
+    let mut child = Command::new(binary)
         .args(["dev", "--listen-base", &base.to_string(), "--data"])
         .arg(directory.path().join("data"))
+        .args(flags)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(errors)

@@ -30,6 +30,7 @@ mod examples;
 mod failover;
 mod faults;
 mod fuzz;
+mod hbase;
 mod interleavings;
 mod markdown;
 mod package;
@@ -63,6 +64,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                    meanwhile, and the processor time per call (--seconds N: of each load, --regions N, --tasks N,
                    --binary FILE, --json)
   fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/fuzzing.md)
+  hbase [PART ..]  HBase's own clients against a cluster: `smoke` (a program that checks what it reads), `evaluation`
+                   (HBase's PerformanceEvaluation), `bench` (--rows N, --seconds N: of each workload); default: the first
+                   two (--binary FILE: this build). They need java and mvn
   book             the documents as a book, in target/book/html, with every link checked (needs mdbook)
   dist             the stripped release binary and its debug information, in target/dist; prints the size
   package          the client's packages, compiled from what they contain, and the number of its dependencies
@@ -82,6 +86,7 @@ fn main() -> ExitCode {
         ("chaos", rest) => chaos::run(&root(), rest),
         ("scale", rest) => scale::run(&root(), rest),
         ("fuzz", rest) => fuzz::run(&root(), rest),
+        ("hbase", rest) => hbase::run(&root(), rest),
         ("check", []) => steps::check(&root()),
         ("book", []) => steps::book_alone(&root()),
         ("dist", []) => dist::run(&root()),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::processes::{cargo, succeeds};
-use crate::{book, chaos, examples, interleavings, package, python, simulator, tidy};
+use crate::{book, chaos, examples, hbase, interleavings, package, python, simulator, tidy};
 
 /// One step: its name, and a function that returns whether it succeeded.
 type Step<'a> = (&'static str, Box<dyn Fn() -> bool + 'a>);
@@ -29,6 +29,7 @@ pub fn check(root: &Path) -> ExitCode {
         // After the tests, which build what these run.
         ("examples", Box::new(move || examples::succeed(root))),
         ("python", Box::new(move || python::check_succeeds(root))),
+        ("HBase's client", Box::new(move || hbase::check_succeeds(root))),
         ("chaos", Box::new(move || chaos::ci_succeeds(root))),
     ])
 }
