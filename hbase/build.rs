@@ -1,7 +1,13 @@
 //! Compiles the `.proto` files with protox, so that a checkout builds without protoc.
 
-const FILES: [&str; 5] =
-    ["hbase/client.proto", "hbase/master.proto", "hbase/names.proto", "hbase/registry.proto", "hbase/rpc.proto"];
+const FILES: [&str; 6] = [
+    "hbase/client.proto",
+    "hbase/filters.proto",
+    "hbase/master.proto",
+    "hbase/names.proto",
+    "hbase/registry.proto",
+    "hbase/rpc.proto",
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");

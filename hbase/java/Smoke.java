@@ -3,6 +3,8 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hbase.Cell;
+import org.apache.hadoop.hbase.CompareOperator;
 import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.TableName;
@@ -22,7 +24,25 @@ import org.apache.hadoop.hbase.client.RowMutations;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
+import org.apache.hadoop.hbase.filter.BinaryComparator;
+import org.apache.hadoop.hbase.filter.ColumnPrefixFilter;
+import org.apache.hadoop.hbase.filter.Filter;
+import org.apache.hadoop.hbase.filter.FilterBase;
+import org.apache.hadoop.hbase.filter.FilterList;
+import org.apache.hadoop.hbase.filter.FirstKeyOnlyFilter;
+import org.apache.hadoop.hbase.filter.FuzzyRowFilter;
+import org.apache.hadoop.hbase.filter.InclusiveStopFilter;
+import org.apache.hadoop.hbase.filter.KeyOnlyFilter;
+import org.apache.hadoop.hbase.filter.MultiRowRangeFilter;
+import org.apache.hadoop.hbase.filter.PageFilter;
 import org.apache.hadoop.hbase.filter.PrefixFilter;
+import org.apache.hadoop.hbase.filter.RegexStringComparator;
+import org.apache.hadoop.hbase.filter.RowFilter;
+import org.apache.hadoop.hbase.filter.SingleColumnValueFilter;
+import org.apache.hadoop.hbase.filter.SubstringComparator;
+import org.apache.hadoop.hbase.filter.ValueFilter;
+import org.apache.hadoop.hbase.filter.WhileMatchFilter;
+import org.apache.hadoop.hbase.util.Pair;
 
 /** What a first program does with HBase's unmodified client. Every step checks what it reads. */
 public final class Smoke {
@@ -59,6 +79,7 @@ public final class Smoke {
       try (Table table = connection.getTable(name)) {
         write(connection, name);
         read(table);
+        filter(table);
         change(table);
         refuse(table);
       }
@@ -135,12 +156,76 @@ public final class Smoke {
     } catch (DoNotRetryIOException | org.apache.hadoop.hbase.client.RetriesExhaustedWithDetailsException expected) {
       check(expected.toString().contains("NoSuchColumnFamily"), "an unknown family: " + expected);
     }
-    try (ResultScanner scanner = table.getScanner(new Scan().setFilter(new PrefixFilter(bytes("row"))))) {
+    refuses(table, new ParseOnly(), "unknown here");
+    refuses(table, new ValueFilter(CompareOperator.EQUAL, new RegexStringComparator("a(?=b)")), "look-aheads");
+    check(count(table, new Scan()) == 899, "other calls go on");
+  }
+
+  private static void refuses(Table table, Filter filter, String why) throws Exception {
+    try (ResultScanner scanner = table.getScanner(new Scan().setFilter(filter))) {
       scanner.next();
-      throw new AssertionError("a filter was ignored");
+      throw new AssertionError("a filter was ignored: " + filter);
     } catch (DoNotRetryIOException expected) {
-      check(expected.toString().contains("filters are not supported yet"), "a filter: " + expected);
+      check(expected.toString().contains(why), "a filter: " + expected);
     }
+  }
+
+  /** A filter that servers do not know. */
+  public static final class ParseOnly extends FilterBase {
+    @Override
+    public ReturnCode filterCell(Cell cell) {
+      return ReturnCode.INCLUDE;
+    }
+
+    @Override
+    public byte[] toByteArray() {
+      return new byte[0];
+    }
+  }
+
+  /** Rows 0 to 999 are in four regions of 250; each has the column n with value-N. */
+  private static void filter(Table table) throws Exception {
+    check(filtered(table, new PageFilter(10)) == 40, "a page of each region");
+    check(count(table, new Scan().setFilter(new PageFilter(10)).setCaching(10)) == 40, "pages as large as an answer");
+    check(count(table, new Scan().setFilter(new PageFilter(10)).setCaching(3)) == 40, "pages in parts");
+    check(count(table, new Scan().setFilter(new PageFilter(10)).setLimit(10)) == 10, "a page and a limit");
+    check(count(table, new Scan().setFilter(new PageFilter(10)).setReversed(true)) == 40, "pages down");
+    check(filtered(table, new WhileMatchFilter(new PageFilter(25))) == 100, "pages while they match");
+    check(filtered(table, new PageFilter(0)) == 0, "an empty page");
+    check(filtered(table, new PrefixFilter(bytes("row-03"))) == 100, "a prefix");
+    check(filtered(table, new InclusiveStopFilter(row(299))) == 300, "up to a row");
+    FilterList keys = new FilterList(new FirstKeyOnlyFilter(), new KeyOnlyFilter());
+    try (ResultScanner scanner = table.getScanner(new Scan().setFilter(keys))) {
+      int rows = 0;
+      for (Result result : scanner) {
+        check(result.size() == 1 && result.value().length == 0, "one key of each row");
+        rows++;
+      }
+      check(rows == ROWS, "the keys of all rows");
+    }
+    SingleColumnValueFilter value =
+        new SingleColumnValueFilter(F, bytes("n"), CompareOperator.EQUAL, new RegexStringComparator("^value-\\d*7$"));
+    value.setFilterIfMissing(true);
+    check(filtered(table, value) == 100, "the value of a column");
+    check(filtered(table, new FilterList(value, new PageFilter(5))) == 20, "a page of such rows");
+    FilterList either = new FilterList(FilterList.Operator.MUST_PASS_ONE, new PrefixFilter(bytes("row-000")),
+        new RowFilter(CompareOperator.EQUAL, new SubstringComparator("99")));
+    check(filtered(table, either) == 10 + 19, "one of two");
+    check(filtered(table, new MultiRowRangeFilter(Arrays.asList(new MultiRowRangeFilter.RowRange(row(10), true, row(12), true),
+        new MultiRowRangeFilter.RowRange(row(600), false, row(610), false)))) == 3 + 9, "ranges of rows");
+    byte[] open = {0, 0, 0, 0, 1, 1, 0, 0};
+    check(filtered(table, new FuzzyRowFilter(List.of(new Pair<>(bytes("row-??42"), open)))) == 10, "a fuzzy key");
+    check(filtered(table, new WhileMatchFilter(new RowFilter(CompareOperator.NOT_EQUAL, new BinaryComparator(row(5))))) == 5 + 750,
+        "while rows match, in each region");
+    Get get = new Get(row(7));
+    check(table.get(get.setFilter(new ValueFilter(CompareOperator.EQUAL, new BinaryComparator(bytes("value-8"))))).isEmpty(),
+        "a get of another value");
+    check(table.exists(get.setFilter(new ColumnPrefixFilter(bytes("n")))), "a get of a prefix");
+    check(count(table, new Scan().setMaxResultsPerColumnFamily(1).setRowOffsetPerColumnFamily(1)) == 0, "cells per family");
+  }
+
+  private static int filtered(Table table, Filter filter) throws Exception {
+    return count(table, new Scan().setFilter(filter));
   }
 
   private static int count(Table table, Scan scan) throws Exception {

@@ -6,8 +6,9 @@
 //!
 //! The wire layer is pure code without I/O. [`connection`] turns received bytes into calls ([`frame`]) and answers;
 //! [`cell_block`] reads and writes cells; [`exception`] is the one mapping of errors; [`region_name`] and [`meta`] are what
-//! clients locate regions by; [`discovery`] and [`zookeeper`] are how they find the cluster. On top of it, [`serve`] is a port
-//! with connections and calls, behind which is a region server ([`data`]) or a master ([`tables`]).
+//! clients locate regions by; `filter` evaluates filters; [`discovery`] and [`zookeeper`] are how clients find the cluster. On
+//! top of it, [`serve`] is a port with connections and calls, behind which is a region server ([`data`]) or a master
+//! ([`tables`]).
 //!
 //! Invariants:
 //! - Bytes from outside never panic and never set the size of an allocation: each length is compared with the bytes that
@@ -20,6 +21,7 @@ pub mod connection;
 pub mod data;
 pub mod discovery;
 pub mod exception;
+mod filter;
 pub mod frame;
 pub mod meta;
 pub mod place;

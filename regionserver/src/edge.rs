@@ -52,7 +52,7 @@ pub use crate::page_token::{Binding as PageBinding, Position as PagePosition};
 pub use crate::proposal::RowRequest;
 use crate::proposal::{Group, GroupHost, Proposal, Write};
 pub use crate::region::aggregate::Aggregate;
-pub use crate::region::filter::Lookup;
+pub use crate::region::filter::{Lookup, RowJudge};
 pub use crate::region::latest::{Cut, Latest, PrefixProgress};
 pub use crate::region::read::{GetRequest, Got};
 pub use crate::region::scan::{Begun, Block, Cursor, ScanRequest, Unfinished};

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_regionserver::edge::{GetRequest, Lookup, ScanRequest};
-use terrane_types::limits::ROW_BYTES_MAX;
+use terrane_types::limits::{ROW_BYTES_MAX, VERSIONS_MAX};
 use terrane_types::{FamilyName, KeyRange, Projection};
 
 use super::requests::Region;
 use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL};
+use crate::filter::{Evaluator, StoreLimits};
 use crate::proto;
 use crate::time_range::bounds;
 
@@ -23,25 +24,39 @@ pub(super) fn get(region: &Region, get: proto::Get) -> Result<GetRequest, Except
     }
     region.check_row(&get.row)?;
     refuse_attributes(&get.attribute)?;
-    refuse(get.filter.is_some(), "filters")?;
-    refuse(get.store_limit.is_some_and(|limit| limit != 0), "limits of cells per family")?;
-    refuse(get.store_offset.is_some_and(|offset| offset != 0), "offsets of cells per family")?;
     refuse(!get.cf_time_range.is_empty(), "time ranges of families")?;
     let projection = projection(region, &get.column, get.max_versions(), get.time_range.as_ref())?;
     let exists_only = get.existence_only();
-    let lookup = if exists_only { Lookup::exists(projection, None) } else { Lookup::new(projection, None) };
+    let judging = Judging {
+        filter: get.filter.as_ref(),
+        limits: StoreLimits { limit: get.store_limit, offset: get.store_offset() },
+        defers: get.load_column_families_on_demand.unwrap_or(true),
+        reverse: false,
+    };
+    let lookup = match judging.evaluator(region, &projection)? {
+        Some(evaluator) => judged(projection, evaluator),
+        None if exists_only => Lookup::exists(projection, None),
+        None => Lookup::new(projection, None),
+    };
     Ok(GetRequest { rows: vec![get.row], lookup, exists_only })
 }
 
 /// What a scan asks of one region.
 pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanRequest>, Exception> {
     refuse_attributes(&scan.attribute)?;
-    refuse(scan.filter.is_some(), "filters")?;
-    refuse(scan.store_limit.is_some_and(|limit| limit != 0), "limits of cells per family")?;
-    refuse(scan.store_offset.is_some_and(|offset| offset != 0), "offsets of cells per family")?;
     refuse(scan.batch_size.is_some_and(|size| size != 0), "batches of cells")?;
     refuse(!scan.cf_time_range.is_empty(), "time ranges of families")?;
     let projection = projection(region, &scan.column, scan.max_versions(), scan.time_range.as_ref())?;
+    let judging = Judging {
+        filter: scan.filter.as_ref(),
+        limits: StoreLimits { limit: scan.store_limit, offset: scan.store_offset() },
+        defers: scan.load_column_families_on_demand.unwrap_or(true),
+        reverse: scan.reversed(),
+    };
+    let lookup = match judging.evaluator(region, &projection)? {
+        Some(evaluator) => judged(projection, evaluator),
+        None => Lookup::new(projection, None),
+    };
     let wanted = range(scan)?;
     // An empty range, not the whole region.
     let nothing = || KeyRange { start: Bytes::from_static(&[0]), end: Bytes::from_static(&[0]) };
@@ -49,7 +64,7 @@ pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanReques
     Ok(Arc::new(ScanRequest {
         range: wanted.intersect(&region.descriptor.range).unwrap_or_else(nothing),
         reverse: scan.reversed(),
-        lookup: Lookup::new(projection, None),
+        lookup,
         block_bytes: block_bytes.unwrap_or(BLOCK_BYTES_MAX).min(BLOCK_BYTES_MAX),
         count_only: false,
         aggregate: None,
@@ -57,6 +72,39 @@ pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanReques
         fills_cache: scan.cache_blocks(),
         snapshot: false,
     }))
+}
+
+/// What of a read needs an evaluator.
+struct Judging<'a> {
+    filter: Option<&'a proto::Filter>,
+    limits: StoreLimits,
+    /// Families that the filter does not need are read for rows that pass.
+    defers: bool,
+    reverse: bool,
+}
+
+impl Judging<'_> {
+    fn evaluator(self, region: &Region, projection: &Projection) -> Result<Option<Evaluator>, Exception> {
+        if self.filter.is_none() && self.limits == StoreLimits::default() {
+            return Ok(None);
+        }
+        let evaluator = Evaluator::new(self.filter, projection.versions, self.limits);
+        let evaluator = evaluator.map_err(|refused| Exception::bad_request(&refused.what))?;
+        let named = projection.families.iter().map(|(family, _)| family);
+        let all = region.schema.families.iter().map(|family| &family.name).filter(|_| projection.families.is_empty());
+        let families = named.chain(all).map(|family| family.as_bytes().to_vec());
+        Ok(Some(evaluator.deferring(self.defers).reversed(self.reverse).reading(families)))
+    }
+}
+
+/// A lookup that reads what an evaluator needs.
+fn judged(mut projection: Projection, evaluator: Evaluator) -> Lookup {
+    if evaluator.needs_all_versions() {
+        projection.versions = VERSIONS_MAX;
+    }
+    projection.first_cell_only = evaluator.needs_first_cell_only();
+    projection.keys_only = evaluator.needs_keys_only();
+    Lookup::judged(projection, Box::new(evaluator))
 }
 
 /// The rows of a scan, which names them in its direction.
@@ -95,7 +143,7 @@ fn projection(
     versions: u32,
     times: Option<&proto::TimeRange>,
 ) -> Result<Projection, Exception> {
-    let mut projection = Projection::all().with_versions(versions.clamp(1, terrane_types::limits::VERSIONS_MAX));
+    let mut projection = Projection::all().with_versions(versions.clamp(1, VERSIONS_MAX));
     for column in columns {
         region.check_family(&column.family)?;
         let family = FamilyName::try_from(&column.family[..]).map_err(|bad| Exception::bad_request(&bad.what))?;

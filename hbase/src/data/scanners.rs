@@ -104,6 +104,8 @@ struct Collected {
     rows: u64,
     /// The region has no further row for the scan.
     exhausted: bool,
+    /// The scan's filter lets no further row pass.
+    over: bool,
     /// The last row continues in the next answer.
     continues: bool,
 }
@@ -144,11 +146,13 @@ impl DataCalls {
         let limit = Some(u64::from(request.limit_of_rows())).filter(|&limit| limit > 0);
         let rows = limit.map_or(wanted, |limit| limit.min(wanted));
         let collected = self.collect(&region, &mut scanner, rows).await?;
-        let Collected { mut response, cells, rows, exhausted, continues, .. } = collected;
+        let Collected { mut response, cells, rows, exhausted, over, continues, .. } = collected;
         let limit_met = limit.is_some_and(|limit| rows >= limit) && !continues;
         response.scanner_id = Some(id);
         response.ttl = ttl();
-        response.more_results = Some(!limit_met);
+        // With rows in the answer, a filter ends the region only: the next one begins with a filter of its own.
+        let scan_ends = limit_met || (over && rows == 0);
+        response.more_results = Some(!scan_ends);
         response.more_results_in_region = Some(!exhausted && !limit_met);
         if closes || limit_met || exhausted {
             self.scanners.note_closed(id);
@@ -177,8 +181,8 @@ impl DataCalls {
             let limit_reached = scanner.cursor.limit_left == Some(0);
             all.continues = block.row_continues;
             self.add(&mut all, Bytes::from(block.rows), block.row_continues)?;
-            if block.done && !limit_reached {
-                all.exhausted = true;
+            if (block.done && !limit_reached) || block.ended {
+                (all.exhausted, all.over) = (true, block.ended);
                 break;
             }
             if limit_reached {

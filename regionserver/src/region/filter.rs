@@ -5,6 +5,7 @@
 //! clipped, and that is all. A filter on the row key alone decides by the first part of a row. Any other filter sees whole
 //! rows, so a row is assembled up to [`FILTERED_ROW_BYTES_MAX`] whatever the size of a block, and a larger one is refused.
 
+use parking_lot::Mutex;
 use terrane_filter::{Filter, RowFilter, Seek, Verdict};
 use terrane_types::rows::ROW_HEADER_BYTES;
 use terrane_types::{Error, FamilyName, Invalid, KeyRange, Projection, escape};
@@ -16,10 +17,61 @@ pub const FILTERED_ROW_BYTES_MAX: usize = 32 << 20;
 /// as reading a few small rows, and often the target is among them.
 const ROWS_BEFORE_SEEK: u32 = 4;
 
+/// A filter that another protocol brings along. Unlike [`RowFilter`], it has state: it sees the rows of one scan of one region
+/// in their order, each of them once and whole.
+pub trait RowJudge: Send + Sync {
+    /// A copy in its present state.
+    fn copy(&self) -> Box<dyn RowJudge>;
+
+    /// Judges the packed row from `from` to the end of the block, and reduces it to the cells to return. If the row is not
+    /// returned, the caller truncates the block.
+    fn judge(&mut self, block: &mut Vec<u8>, from: usize) -> Result<bool, Invalid>;
+
+    /// Whether no further row of this region is returned.
+    fn is_done(&self) -> bool;
+
+    /// Whether it ends the scan in all regions.
+    fn is_over(&self) -> bool;
+
+    /// A row before which no row is returned, in the direction of the scan; taken after a row was judged.
+    fn target(&mut self) -> Option<Vec<u8>>;
+
+    /// The part of a range outside of which no row is returned; `None` if none is.
+    fn clip(&self, range: KeyRange) -> Option<KeyRange>;
+}
+
+/// What evaluates rows: Terrane's filter, or another protocol's.
+pub enum Evaluation {
+    Filter(RowFilter),
+    Judge(Box<dyn RowJudge>),
+}
+
+impl Evaluation {
+    /// Whether a row can pass, judging by its key.
+    pub fn may_pass(&self, row: &[u8]) -> bool {
+        match self {
+            Self::Filter(filter) => filter.may_pass(row),
+            Self::Judge(_) => true,
+        }
+    }
+
+    /// Judges the packed row from `from` to the end of the block, and reduces it to the cells to return. If it is not shown, the
+    /// caller truncates the block.
+    pub fn judge(&mut self, block: &mut Vec<u8>, from: usize) -> Result<Verdict, Invalid> {
+        match self {
+            Self::Filter(filter) => Ok(filter.judge(block, from)),
+            Self::Judge(judge) => Ok(if judge.judge(block, from)? { Verdict::Shown } else { Verdict::Hidden }),
+        }
+    }
+}
+
 /// What a read looks for: a projection and a filter, prepared once per request.
 pub struct Lookup {
     projection: Projection,
     filter: Option<RowFilter>,
+    /// Instead of a filter. In a scan, its state moves on with each completed block, so that a request with one belongs to one
+    /// scan.
+    judge: Option<Box<Mutex<Box<dyn RowJudge>>>>,
     reads: Projection,
     page: Option<u64>,
     /// Families that the filter tests by name.
@@ -33,7 +85,13 @@ impl Lookup {
         let tested = filter.map(Filter::families).unwrap_or_default();
         let filter = filter.map(|filter| RowFilter::new(&projection, filter));
         let reads = filter.as_ref().map_or_else(|| projection.clone(), |filter| filter.reads().clone());
-        Self { projection, filter, reads, page, tested }
+        Self { projection, filter, judge: None, reads, page, tested }
+    }
+
+    /// A lookup whose rows are judged by another protocol's filter. It sees what `reads` selects, and returns what it makes of
+    /// that.
+    pub fn judged(reads: Projection, judge: Box<dyn RowJudge>) -> Self {
+        Self { judge: Some(Box::new(Mutex::new(judge))), ..Self::new(reads, None) }
     }
 
     /// A lookup of whether rows exist: without a filter, a single cell decides.
@@ -56,22 +114,38 @@ impl Lookup {
         &self.reads
     }
 
-    /// A copy of the filter for one reader.
-    pub fn filter(&self) -> Option<RowFilter> {
-        self.filter.clone()
+    /// What evaluates rows, for one reader.
+    pub fn evaluation(&self) -> Option<Evaluation> {
+        match &self.judge {
+            Some(judge) => Some(Evaluation::Judge(judge.lock().copy())),
+            None => self.filter.clone().map(Evaluation::Filter),
+        }
     }
 
     /// The filter as a scan applies it; `None` if clipping the range is all there is to do.
     pub fn filtering(&self) -> Option<Filtering> {
-        let filter = self.filter.clone().filter(|filter| !filter.is_range())?;
-        Some(Filtering { filter, target: None, waited: 0, over: false })
+        let evaluation = self.evaluation()?;
+        if let Evaluation::Filter(filter) = &evaluation
+            && filter.is_range()
+        {
+            return None;
+        }
+        Some(Filtering { evaluation, target: None, waited: 0, over: false })
+    }
+
+    /// Keeps the state in which a completed block leaves a filter that has one.
+    pub fn keep(&self, filtering: Filtering) {
+        if let (Some(kept), Evaluation::Judge(judge)) = (&self.judge, filtering.evaluation) {
+            *kept.lock() = judge;
+        }
     }
 
     /// The part of the range in which rows can pass.
     pub fn clip(&self, range: KeyRange) -> Option<KeyRange> {
-        match &self.filter {
-            Some(filter) => filter.clip(&range),
-            None => Some(range),
+        match (&self.filter, &self.judge) {
+            (Some(filter), _) => filter.clip(&range),
+            (None, Some(judge)) => judge.lock().clip(range),
+            (None, None) => Some(range),
         }
     }
 
@@ -88,7 +162,7 @@ impl Lookup {
 
 /// A filter as a scan applies it.
 pub struct Filtering {
-    filter: RowFilter,
+    evaluation: Evaluation,
     /// No row before this one can pass.
     target: Option<Vec<u8>>,
     /// Rows read since that was known.
@@ -108,48 +182,78 @@ pub enum Hop {
 impl Filtering {
     /// Whether rows must be whole to be judged.
     pub fn needs_whole_rows(&self) -> bool {
-        !self.filter.is_about_key()
+        match &self.evaluation {
+            Evaluation::Filter(filter) => !filter.is_about_key(),
+            Evaluation::Judge(_) => true,
+        }
     }
 
     /// Whether the filter ended the scan, in all regions.
     pub fn is_over(&self) -> bool {
-        self.over
+        match &self.evaluation {
+            Evaluation::Filter(_) => self.over,
+            Evaluation::Judge(judge) => judge.is_over(),
+        }
+    }
+
+    /// Whether no further row of the region passes.
+    pub fn is_done(&self) -> bool {
+        match &self.evaluation {
+            Evaluation::Filter(_) => self.over,
+            Evaluation::Judge(judge) => judge.is_done(),
+        }
+    }
+
+    /// Whether no row behind a range passes, in the direction of the scan: then no other region has one either.
+    pub fn ends_within(&self, range: &KeyRange, reverse: bool) -> bool {
+        match &self.evaluation {
+            Evaluation::Filter(_) => false,
+            Evaluation::Judge(judge) => match judge.clip(range.clone()) {
+                Some(clipped) if reverse => clipped.start != range.start,
+                Some(clipped) => clipped.end != range.end,
+                None => false,
+            },
+        }
     }
 
     /// Evaluates the row, or part of a row, that begins at `from` and ends the block. Removes it if it does not pass.
-    pub fn judge(&mut self, block: &mut Vec<u8>, from: usize, reverse: bool) -> bool {
+    pub fn judge(&mut self, block: &mut Vec<u8>, from: usize, reverse: bool) -> Result<bool, Invalid> {
         if let Some(target) = &self.target {
             let row = key_of(&block[from..]);
             if if reverse { row > &target[..] } else { row < &target[..] } {
                 block.truncate(from);
-                return false;
+                return Ok(false);
             }
             self.target = None;
         }
-        match self.filter.judge(block, from) {
-            Verdict::Shown => return true,
+        match self.evaluation.judge(block, from)? {
+            Verdict::Shown => return Ok(true),
             Verdict::Hidden => {}
             Verdict::End => self.over = true,
         }
         block.truncate(from);
-        false
+        Ok(false)
     }
 
     /// Where to continue after a row that was read.
     pub fn hop(&mut self, row: &[u8], reverse: bool) -> Hop {
-        if self.over {
+        if self.is_done() {
             return Hop::Leave;
-        }
-        if !self.filter.may_seek() {
-            return Hop::Next;
         }
         if self.target.is_none() {
             self.waited = 0;
-            match self.filter.seek(row, reverse) {
-                Seek::Next => return Hop::Next,
-                Seek::Nothing => return Hop::Leave,
-                Seek::To(target) => self.target = Some(target),
-            }
+            self.target = match &mut self.evaluation {
+                Evaluation::Filter(filter) if !filter.may_seek() => return Hop::Next,
+                Evaluation::Filter(filter) => match filter.seek(row, reverse) {
+                    Seek::Next => return Hop::Next,
+                    Seek::Nothing => return Hop::Leave,
+                    Seek::To(target) => Some(target),
+                },
+                Evaluation::Judge(judge) => match judge.target() {
+                    Some(target) => Some(target),
+                    None => return Hop::Next,
+                },
+            };
         }
         self.waited += 1;
         if self.waited < ROWS_BEFORE_SEEK {

@@ -14,13 +14,13 @@ use terrane_engine::{Patience, RowRead, Snapshot};
 use terrane_env::budget::Share;
 use terrane_env::net::Intake;
 use terrane_env::task::run_read;
-use terrane_filter::{RowFilter, Verdict};
+use terrane_filter::Verdict;
 use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::row::check_row;
 use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{Error, Invalid, Projection};
 
-use super::filter::{FILTERED_ROW_BYTES_MAX, Lookup, too_large};
+use super::filter::{Evaluation, FILTERED_ROW_BYTES_MAX, Lookup, too_large};
 use crate::group::region_state::RegionState;
 use crate::hosted::HostedRegion;
 
@@ -42,9 +42,28 @@ pub struct GetRequest {
 /// How each row is read.
 struct RowReader {
     projection: Projection,
-    filter: Option<RowFilter>,
+    filter: Option<Evaluation>,
     exists_only: bool,
     now_ms: i64,
+}
+
+/// Why a row cannot be read.
+enum Failure {
+    Engine(terrane_engine::Error),
+    /// The filter cannot evaluate it.
+    Refused(Invalid),
+}
+
+impl From<terrane_engine::Error> for Failure {
+    fn from(error: terrane_engine::Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<Invalid> for Failure {
+    fn from(refused: Invalid) -> Self {
+        Self::Refused(refused)
+    }
 }
 
 /// The result of reading from memory.
@@ -75,7 +94,7 @@ pub fn get(hosted: &Arc<HostedRegion>, request: &GetRequest, now_ms: i64) -> Res
     check_families(&request.lookup, &state)?;
     let snapshot = hosted.engine.snapshot();
     let GetRequest { lookup, exists_only, .. } = request;
-    let filter = lookup.filter();
+    let filter = lookup.evaluation();
     let mut reader = RowReader { projection: lookup.reads().clone(), filter, exists_only: *exists_only, now_ms };
     let mut found = Vec::new();
     let mut missing = VecDeque::new();
@@ -93,8 +112,8 @@ pub fn get(hosted: &Arc<HostedRegion>, request: &GetRequest, now_ms: i64) -> Res
         }
         match reader.read(hosted, &snapshot, row, Patience::MemoryOnly, &mut found) {
             Ok(()) => check_size(&found)?,
-            Err(terrane_engine::Error::NeedsDisk) => missing.push_back((place, row.clone())),
-            Err(error) => return Err(reader.error(hosted, row, error)),
+            Err(Failure::Engine(terrane_engine::Error::NeedsDisk)) => missing.push_back((place, row.clone())),
+            Err(failure) => return Err(reader.error(hosted, row, failure)),
         }
     }
     if missing.is_empty() {
@@ -140,7 +159,7 @@ impl DiskGet {
             self.copy_up_to(place);
             let (hosted, snapshot) = (&self.hosted, &self.snapshot);
             let read = self.reader.read(hosted, snapshot, &row, Patience::MayBlock, &mut self.out);
-            read.map_err(|error| self.reader.error(hosted, &row, error))?;
+            read.map_err(|failure| self.reader.error(hosted, &row, failure))?;
             check_size(&self.out)?;
             let spent = terrane_env::time::now_ns().saturating_sub(began_ns);
             if Duration::from_nanos(spent) >= SLICE_TIME && !self.missing.is_empty() {
@@ -167,7 +186,7 @@ impl RowReader {
         row: &[u8],
         patience: Patience,
         out: &mut Vec<u8>,
-    ) -> Result<(), terrane_engine::Error> {
+    ) -> Result<(), Failure> {
         if self.filter.as_ref().is_some_and(|filter| !filter.may_pass(row)) {
             return Ok(());
         }
@@ -181,11 +200,11 @@ impl RowReader {
         let read = hosted.engine.get_row(snapshot, row, read, out);
         if read.is_err() || out.len() == start.cells_start() {
             out.truncate(start.start());
-            return read.map(drop);
+            return Ok(read.map(drop)?);
         }
         end_row(out, start);
         if let Some(filter) = &mut self.filter
-            && filter.judge(out, start.start()) != Verdict::Shown
+            && filter.judge(out, start.start())? != Verdict::Shown
         {
             out.truncate(start.start());
             return Ok(());
@@ -197,11 +216,12 @@ impl RowReader {
         Ok(())
     }
 
-    fn error(&self, hosted: &HostedRegion, row: &[u8], error: terrane_engine::Error) -> Error {
-        match error {
-            terrane_engine::Error::RowTooLarge { .. } if self.filter.is_some() => too_large(row),
-            terrane_engine::Error::RowTooLarge { .. } => too_much(),
-            other => hosted.read_error(other),
+    fn error(&self, hosted: &HostedRegion, row: &[u8], failure: Failure) -> Error {
+        match failure {
+            Failure::Engine(terrane_engine::Error::RowTooLarge { .. }) if self.filter.is_some() => too_large(row),
+            Failure::Engine(terrane_engine::Error::RowTooLarge { .. }) => too_much(),
+            Failure::Engine(other) => hosted.read_error(other),
+            Failure::Refused(refused) => refused.into(),
         }
     }
 }

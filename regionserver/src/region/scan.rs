@@ -490,6 +490,12 @@ impl Filler {
     /// The finished block.
     fn complete(mut self) -> Block {
         self.leave_source();
+        if let Some(filtering) = self.filtering.take() {
+            let is_read = self.block.done && self.block.cursor.limit_left != Some(0);
+            let ends_here = || filtering.ends_within(&self.request.range, self.request.reverse);
+            self.block.ended |= filtering.is_over() || (is_read && ends_here());
+            self.request.lookup.keep(filtering);
+        }
         self.place_cursor();
         let (rows, load) = (&self.block.rows, &self.hosted.load);
         if rows.is_empty() {

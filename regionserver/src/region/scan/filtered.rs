@@ -13,6 +13,11 @@ impl Filler {
             return Ok(false);
         };
         let (sequence, reverse) = (*sequence, self.request.reverse);
+        if filtering.is_done() {
+            // An earlier block ended with the filter's last row.
+            self.leave_source();
+            return Ok(false);
+        }
         let is_whole = filtering.needs_whole_rows() || self.request.aggregate.is_some();
         let before = self.block.rows.len();
         let row_bytes_max = if is_whole { FILTERED_ROW_BYTES_MAX } else { self.request.block_bytes };
@@ -22,19 +27,21 @@ impl Filler {
             Step::Part { .. } if is_whole => return Err(too_large(scanner.row()).into()),
             // The rest of a row that does not pass arrives as further parts, which do not pass either. No token can express
             // that, so the block continues to the end of the row.
-            Step::Part { .. } if !filtering.judge(&mut self.block.rows, before, reverse) => {
+            Step::Part { .. } => {
+                if filtering.judge(&mut self.block.rows, before, reverse)? {
+                    return Ok(self.sent(step, sequence, before));
+                }
                 self.within_hidden = true;
                 return Ok(false);
             }
-            Step::Part { .. } | Step::Hidden | Step::HiddenPart | Step::End => {
+            Step::Hidden | Step::HiddenPart | Step::End => {
                 return Ok(self.sent(step, sequence, before));
             }
         }
         self.last_row.clear();
         self.last_row.extend_from_slice(scanner.row());
-        let shown = filtering.judge(&mut self.block.rows, before, reverse);
+        let shown = filtering.judge(&mut self.block.rows, before, reverse)?;
         let hop = filtering.hop(&self.last_row, reverse);
-        let is_over = filtering.is_over();
         if let Hop::Seek(target) = &hop {
             // The scanner is at its target even if this fails, so what was read is not read again.
             let sought = scanner.seek(target, patience);
@@ -47,7 +54,6 @@ impl Filler {
         }
         if matches!(hop, Hop::Leave) {
             self.leave_source();
-            self.block.ended |= is_over;
         }
         Ok(self.block.rows.len() >= self.request.block_bytes)
     }

@@ -1,0 +1,77 @@
+//! Where a reader continues: places between cells, in the order of cells.
+
+use std::cmp::{Ordering, Reverse};
+
+use crate::cell_block::KeyValue;
+
+/// The place of a cell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At<'a> {
+    pub row: &'a [u8],
+    pub family: &'a [u8],
+    pub qualifier: &'a [u8],
+    pub timestamp: i64,
+}
+
+impl<'a> At<'a> {
+    pub const fn of(cell: &KeyValue<'a>) -> Self {
+        let KeyValue { row, cell } = *cell;
+        Self { row, family: cell.family, qualifier: cell.qualifier, timestamp: cell.timestamp }
+    }
+}
+
+/// A place in front of the versions of a column, between them, or behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Version {
+    First,
+    /// Before the version with this timestamp.
+    At(Reverse<i64>),
+    Last,
+}
+
+/// A place between two cells.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Position {
+    pub row: Vec<u8>,
+    family: Vec<u8>,
+    qualifier: Vec<u8>,
+    version: Version,
+}
+
+impl Position {
+    /// Before the row.
+    pub const fn row(row: Vec<u8>) -> Self {
+        Self { row, family: Vec::new(), qualifier: Vec::new(), version: Version::First }
+    }
+
+    /// Before a column of the same row and family.
+    pub fn column(at: At<'_>, qualifier: &[u8]) -> Self {
+        Self {
+            row: at.row.to_vec(),
+            family: at.family.to_vec(),
+            qualifier: qualifier.to_vec(),
+            version: Version::First,
+        }
+    }
+
+    /// Before the version of the same column with this timestamp.
+    pub fn version(at: At<'_>, timestamp: i64) -> Self {
+        Self { version: Version::At(Reverse(timestamp)), ..Self::column(at, at.qualifier) }
+    }
+
+    /// Behind the column.
+    pub fn behind_column(at: At<'_>) -> Self {
+        Self { version: Version::Last, ..Self::column(at, at.qualifier) }
+    }
+
+    /// Where this place is, seen from a cell: never [`Ordering::Equal`].
+    pub fn seen_from(&self, at: At<'_>) -> Ordering {
+        let column = (&self.row[..], &self.family[..], &self.qualifier[..]).cmp(&(at.row, at.family, at.qualifier));
+        column.then_with(|| match self.version {
+            Version::First => Ordering::Less,
+            Version::Last => Ordering::Greater,
+            Version::At(Reverse(timestamp)) if timestamp < at.timestamp => Ordering::Greater,
+            Version::At(_) => Ordering::Less,
+        })
+    }
+}
