@@ -21,7 +21,7 @@ use crate::write::condition::Condition;
 ///
 /// Everything takes effect at one moment: the condition, increments and appends see the row as it was before. If a mutation
 /// both deletes and puts a column, the delete hides only what was there *before* the mutation. A column may be named by at most
-/// one increment or append, and then by no cell.
+/// one increment, append or delete of its newest version, and then by no cell.
 ///
 /// ```
 /// use terrane_client::{Returns, RowMutation, column};

@@ -90,9 +90,10 @@ impl Judging<'_> {
         }
         let evaluator = Evaluator::new(self.filter, projection.versions, self.limits);
         let evaluator = evaluator.map_err(|refused| Exception::bad_request(&refused.what))?;
-        let named = projection.families.iter().map(|(family, _)| family);
-        let all = region.schema.families.iter().map(|family| &family.name).filter(|_| projection.families.is_empty());
-        let families = named.chain(all).map(|family| family.as_bytes().to_vec());
+        let named = projection.families.iter().map(|(family, columns)| (family, !columns.is_whole_family()));
+        let is_all = projection.families.is_empty();
+        let all = region.schema.families.iter().filter(|_| is_all).map(|family| (&family.name, false));
+        let families = named.chain(all).map(|(family, is_explicit)| (family.as_bytes().to_vec(), is_explicit));
         Ok(Some(evaluator.deferring(self.defers).reversed(self.reverse).reading(families)))
     }
 }

@@ -45,8 +45,8 @@ pub(crate) struct Evaluator {
     /// Families that the filter does not need are read for rows that pass.
     defers: bool,
     reverse: bool,
-    /// The families that are read.
-    families: Vec<Vec<u8>>,
+    /// The families that are read, and whether only named columns of them are.
+    families: Vec<(Vec<u8>, bool)>,
     progress: Progress,
     /// A buffer for the row to return.
     buffer: Vec<u8>,
@@ -101,8 +101,8 @@ impl Evaluator {
         self
     }
 
-    /// Names the families that are read, so that a read ends when all of them have.
-    pub fn reading(mut self, families: impl IntoIterator<Item = Vec<u8>>) -> Self {
+    /// Names the families that are read, and says whether only named columns of them are. A read ends when all of them have.
+    pub fn reading(mut self, families: impl IntoIterator<Item = (Vec<u8>, bool)>) -> Self {
         self.families = families.into_iter().collect();
         self
     }
@@ -259,6 +259,10 @@ impl Evaluator {
         let family = store[0].family;
         let sought = self.progress.sought.iter().position(|(sought, _)| sought == family);
         let mut place = sought.map(|at| self.progress.sought.swap_remove(at).1);
+        // HBase does not seek past a column without a name, because deletes of the family may be there, too: its filter is asked
+        // about further versions, unless columns are named.
+        let is_explicit = self.families.iter().any(|(name, is_explicit)| *is_explicit && name == family);
+        let passes = |qualifier: &[u8]| is_explicit || !qualifier.is_empty();
         let (mut column, mut versions, mut column_done, mut included) = (None, 0, false, 0_u32);
         for &cell in store {
             let cell = KeyValue { row, cell };
@@ -276,11 +280,12 @@ impl Evaluator {
                 return Ok(None);
             }
             let code = self.filter.cell(&cell)?;
-            column_done = matches!(code, Code::IncludeAndNextColumn | Code::NextColumn);
+            let passes = passes(cell.cell.qualifier);
+            column_done = passes && matches!(code, Code::IncludeAndNextColumn | Code::NextColumn);
             if code.includes() {
                 versions += 1;
                 if versions > self.versions {
-                    column_done = true;
+                    column_done = passes;
                     continue;
                 }
                 let StoreLimits { limit, offset } = self.limits;
@@ -294,7 +299,7 @@ impl Evaluator {
                 }
             }
             match code {
-                Code::NextRow => return Ok(None),
+                Code::NextRow => break,
                 Code::Seek => {
                     let hint = self.filter.hint(At::of(&cell));
                     // A reader that goes down stays in the row only to take the next cell.
@@ -302,6 +307,11 @@ impl Evaluator {
                 }
                 _ => {}
             }
+        }
+        if self.filter.is_over() {
+            // The reader asks about the family's next cell, wherever that is, and learns that there is none for it.
+            self.progress.ended.push(family.to_vec());
+            return Ok(None);
         }
         let Some(place) = place.filter(|place| place.row != row) else { return Ok(None) };
         let target = place.row.clone();
@@ -311,7 +321,7 @@ impl Evaluator {
 
     /// The filter lets no further row of the region pass.
     fn is_done(&self) -> bool {
-        let ended = |family: &Vec<u8>| self.progress.ended.contains(family);
+        let ended = |(family, _): &(Vec<u8>, bool)| self.progress.ended.contains(family);
         self.progress.over || (!self.families.is_empty() && self.families.iter().all(ended))
     }
 }

@@ -107,7 +107,7 @@ async fn an_increment_that_fails_is_an_error_of_its_row_alone() {
     let twice = v1::RowMutation { cells: packed(b"n", b""), ..increment("twice", 1) };
     let reply = mutate(&mut client, &region, vec![twice]).await;
     assert!(
-        refused(&reply, 0).to_string().contains("more than once; a column takes one increment or append"),
+        refused(&reply, 0).to_string().contains("more than once; a column takes one increment, append or"),
         "{reply:?}"
     );
     bench.stop_server().await;
