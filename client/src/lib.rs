@@ -126,7 +126,8 @@ pub use api::admin::fleet::{
 };
 pub use api::admin::hot::{HotRegion, HotRow};
 pub use api::admin::info::{
-    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+    ClusterStatus, GroupInfo, HbaseAddresses, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage,
+    ServerInfo, TableInfo,
 };
 pub use api::admin::maintenance::Maintained;
 pub use api::admin::past::{

@@ -282,6 +282,12 @@ impl Region {
         self.state.read().file_bytes()
     }
 
+    /// How many files it has, those that it shares with the other daughter of a split included.
+    #[must_use]
+    pub fn file_count(&self) -> usize {
+        self.state.read().file_count()
+    }
+
     /// The region's size: memtables and its part of every file.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {

@@ -14,6 +14,17 @@ pub const REPLACE_AFTER_DEFAULT: Duration = Duration::from_secs(5 * 60);
 /// Missed reports after which a server counts as silent.
 const REPORTS_MISSED_MAX: u32 = 6;
 
+/// Where a master serves HBase's clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HbaseAddresses {
+    /// `host:port` of HBase's RPC.
+    pub address: String,
+    /// When it began to, in milliseconds since 1970.
+    pub start_code: u64,
+    /// `host:port` that answers as a ZooKeeper.
+    pub zookeeper: Option<String>,
+}
+
 /// The settings of a [`crate::Master`].
 #[derive(Clone, Debug)]
 pub struct MasterConfig {
@@ -35,6 +46,8 @@ pub struct MasterConfig {
     pub report_every: Duration,
     /// How long a server may be away before its replicas are replaced.
     pub replace_after: Duration,
+    /// Where it serves HBase's clients, which servers and other masters tell them; `None`: nowhere.
+    pub hbase: Option<HbaseAddresses>,
     /// The feature levels of clusters that it works in: those of the build, unless a test has it behave as an older one.
     pub levels: Levels,
 }
@@ -51,6 +64,7 @@ impl Default for MasterConfig {
             groups_per_server: 4,
             report_every: REPORT_EVERY_DEFAULT,
             replace_after: REPLACE_AFTER_DEFAULT,
+            hbase: None,
             levels: Levels::BUILD,
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use terrane_proto::v1;
 use terrane_types::{Error, TableId};
 use tokio::sync::Notify;
 
@@ -91,6 +92,8 @@ pub struct MasterContext {
     pub fleet: FleetSettings,
     /// The versions of this master and of the servers.
     pub versions: Versions,
+    /// Where this master serves HBase's clients.
+    pub hbase: Option<v1::HbaseMaster>,
     /// Why a create was undone, by table.
     failures: Mutex<BTreeMap<TableId, Error>>,
     /// What regions were asked for lately.
@@ -116,6 +119,7 @@ impl MasterContext {
         groups_per_server: usize,
         fleet: FleetSettings,
         versions: Versions,
+        hbase: Option<v1::HbaseMaster>,
     ) -> Self {
         let leadership = Leadership::new(journal.clone());
         let (failures, waits, seen, moves) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
@@ -129,6 +133,7 @@ impl MasterContext {
             groups_per_server,
             fleet,
             versions,
+            hbase,
             failures,
             loads,
             past,
@@ -137,6 +142,21 @@ impl MasterContext {
             moves,
             waiting,
         }
+    }
+
+    /// The live servers that serve HBase's clients.
+    pub fn hbase_servers(&self) -> Vec<v1::HbaseServer> {
+        self.journal.read(|catalog| {
+            let known = catalog.servers().iter().map(|(server, _)| server);
+            self.observed.with(|observed| {
+                let live = known.filter(|server| observed.liveness.is_live(*server));
+                let serving = live.filter_map(|server| {
+                    let load = observed.inventory.load(server).filter(|load| !load.hbase.is_empty())?;
+                    Some(v1::HbaseServer { server: server.0, address: load.hbase.clone(), boot: load.boot })
+                });
+                serving.collect()
+            })
+        })
     }
 
     /// Why a table's create was undone; returned once.

@@ -2,28 +2,31 @@
 //!
 //! The gRPC service is one translator of calls; this is the master's face for another that keeps its own messages. Only the
 //! leading master answers: any other refuses with a redirect, as the gRPC service does. Everything is as of the call's arrival.
+//!
+//! `changes` are the orders, each of which leaves its line in the audit stream; `standing` is how servers and masters stand.
+
+mod changes;
+mod standing;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use terrane_types::{ClusterId, Error, RegionDescriptor, ServerId, TableName, TableSchema};
+use terrane_types::{ClusterId, Error, NamespaceName, RegionDescriptor, ServerId, TableSchema};
 use tokio::time::Instant;
 
-use crate::catalog::requests::RequestId;
+pub use self::changes::Order;
+pub use self::standing::{Balance, Master, Server};
 use crate::catalog::tables::TableState;
 use crate::context::MasterContext;
-use crate::schemas::TableChange;
+use crate::membership::Membership;
+use crate::regions::RegionCalls;
 use crate::tables::TableCalls;
-
-/// How long a caller waits before it repeats a change that another master continues.
-const REPEAT_AFTER: Duration = Duration::from_millis(50);
 
 /// The master's calls for another protocol.
 pub struct Edge {
     cluster: ClusterId,
     context: Arc<MasterContext>,
     tables: TableCalls,
+    regions: RegionCalls,
 }
 
 /// A table.
@@ -33,6 +36,8 @@ pub struct Table {
     pub schema: TableSchema,
     /// Whether its regions are still being created or are being removed.
     pub is_changing: bool,
+    /// Whether some of its regions may not have its newest schema yet.
+    pub is_altering: bool,
 }
 
 /// A region, and where it is served.
@@ -44,6 +49,27 @@ pub struct Region {
     pub leader: Option<ServerId>,
     /// The term of that leader.
     pub term: u64,
+    /// What its leader has counted.
+    pub counts: RegionCounts,
+    /// Rows read and written per second, lately.
+    pub requests_per_second: u64,
+}
+
+/// What the leader of a region's group has counted since it opened the region, and what the region occupies there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionCounts {
+    /// Rows read.
+    pub rows_read: u64,
+    /// Rows written.
+    pub rows_written: u64,
+    /// Bytes in memtables.
+    pub memtable_bytes: u64,
+    /// Bytes in files.
+    pub file_bytes: u64,
+    /// Files.
+    pub files: u32,
+    /// Families.
+    pub families: u32,
 }
 
 /// A live server that serves HBase's clients.
@@ -66,22 +92,14 @@ pub struct Map {
     pub regions: Vec<Region>,
     /// The live servers that serve HBase's clients.
     pub servers: Vec<HbaseServer>,
-}
-
-/// A change of tables: who asks, until when, and the number that makes a repetition harmless.
-#[derive(Clone, Debug)]
-pub struct Order {
-    /// The same in every attempt; `None`: the change is made once per attempt.
-    pub id: Option<[u8; 16]>,
-    /// When the caller gives up. The master continues with what it has accepted.
-    pub deadline: Instant,
-    /// The caller, for the audit stream.
-    pub peer: String,
+    /// All namespaces, sorted.
+    pub namespaces: Vec<NamespaceName>,
 }
 
 impl Edge {
-    pub(crate) fn new(cluster: ClusterId, context: Arc<MasterContext>) -> Self {
-        Self { cluster, tables: TableCalls::new(Arc::clone(&context)), context }
+    pub(crate) fn new(cluster: ClusterId, context: Arc<MasterContext>, membership: Arc<Membership>) -> Self {
+        let regions = RegionCalls::new(Arc::clone(&context), membership);
+        Self { cluster, tables: TableCalls::new(Arc::clone(&context)), regions, context }
     }
 
     /// The cluster.
@@ -96,17 +114,10 @@ impl Edge {
 
     /// The live servers that serve HBase's clients, as far as this master knows.
     pub fn servers(&self) -> Vec<HbaseServer> {
-        self.context.journal.read(|catalog| {
-            let known = catalog.servers().iter().map(|(server, _)| server);
-            self.context.observed.with(|observed| {
-                let live = known.filter(|server| observed.liveness.is_live(*server));
-                let serving = live.filter_map(|server| {
-                    let load = observed.inventory.load(server).filter(|load| !load.hbase.is_empty())?;
-                    Some(HbaseServer { server, address: load.hbase.clone(), boot: load.boot })
-                });
-                serving.collect()
-            })
-        })
+        let serving = self.context.hbase_servers().into_iter();
+        serving
+            .map(|seen| HbaseServer { server: ServerId(seen.server), address: seen.address, boot: seen.boot })
+            .collect()
     }
 
     /// All tables, regions and servers.
@@ -124,72 +135,38 @@ impl Edge {
                 .map(|entry| Table {
                     schema: entry.schema.clone(),
                     is_changing: matches!(entry.state, TableState::Creating | TableState::Dropping),
+                    is_altering: entry.state == TableState::Altering,
                 })
                 .collect();
             let regions = self.context.observed.with(|observed| {
                 let known = |table| catalog.tables().get(table).is_some_and(|entry| kept(entry.state));
                 let regions = catalog.regions().iter().filter(|region| known(region.descriptor.table));
-                let place = |region: &RegionDescriptor| Region {
-                    leader: observed.leader(region.group),
-                    term: observed.inventory.group(region.group).map_or(0, |view| view.term),
-                    descriptor: region.clone(),
+                let place = |region: &RegionDescriptor| {
+                    let seen = observed.inventory.region(region.group, region.region);
+                    Region {
+                        leader: observed.leader(region.group),
+                        term: observed.inventory.group(region.group).map_or(0, |view| view.term),
+                        counts: seen.map_or_else(RegionCounts::default, |view| (&view.counts).into()),
+                        requests_per_second: seen.map_or(0, |view| view.load.rows_read + view.load.rows_written),
+                        descriptor: region.clone(),
+                    }
                 };
                 regions.map(|region| place(&region.descriptor)).collect()
             });
-            Map { tables, regions, servers }
+            Map { tables, regions, servers, namespaces: catalog.namespaces().list() }
         }))
     }
+}
 
-    /// Creates a table; its regions are usable when this returns.
-    ///
-    /// # Errors
-    /// Why it was not created, or that the master continues with it.
-    pub async fn create_table(&self, schema: TableSchema, split_at: Vec<Bytes>, order: &Order) -> Result<(), Error> {
-        let name = schema.name.clone();
-        let created = self.tables.create(schema, split_at, order.id.map(RequestId), order.deadline);
-        self.lead("create table", &name, order, async { created.await.map(drop) }).await
-    }
-
-    /// Drops a table; all groups have removed it when this returns.
-    ///
-    /// # Errors
-    /// Why it was not dropped, or that the master continues with it.
-    pub async fn drop_table(&self, name: &TableName, order: &Order) -> Result<(), Error> {
-        let dropped = self.tables.drop(name, order.id.map(RequestId), order.deadline);
-        self.lead("drop table", name, order, dropped).await
-    }
-
-    /// Disables a table, so that it takes neither reads nor writes, or enables it again.
-    ///
-    /// # Errors
-    /// Why it was not changed, or that the master continues with it.
-    pub async fn set_disabled(&self, name: &TableName, disabled: bool, order: &Order) -> Result<(), Error> {
-        let set = [("disabled".to_owned(), disabled.to_string())].into();
-        let change = TableChange { set, ..TableChange::default() };
-        let altered = self.tables.alter(name, &change, order.id.map(RequestId), order.deadline);
-        self.lead(if disabled { "disable table" } else { "enable table" }, name, order, altered).await
-    }
-
-    /// A change that only the leader makes, with its line in the audit stream. If this master loses the leadership meanwhile,
-    /// the next one continues.
-    async fn lead(
-        &self,
-        action: &'static str,
-        subject: &TableName,
-        order: &Order,
-        change: impl Future<Output = Result<(), Error>>,
-    ) -> Result<(), Error> {
-        self.context.leadership.admit(order.deadline).await?;
-        let result = tokio::select! {
-            biased;
-            result = change => result,
-            () = self.context.leadership.lost() => {
-                let message = "another master leads now; it continues with what was accepted".to_owned();
-                Err(Error::InProgress { message, retry_after: REPEAT_AFTER })
-            }
-        };
-        let outcome = result.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
-        tracing::info!(target: "audit", action, %subject, peer = order.peer, outcome);
-        result
+impl From<&terrane_proto::v1::RegionCounts> for RegionCounts {
+    fn from(counts: &terrane_proto::v1::RegionCounts) -> Self {
+        Self {
+            rows_read: counts.rows_read,
+            rows_written: counts.rows_written,
+            memtable_bytes: counts.memtable_bytes,
+            file_bytes: counts.file_bytes,
+            files: counts.files,
+            families: counts.families,
+        }
     }
 }

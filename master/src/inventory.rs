@@ -92,6 +92,8 @@ pub struct RegionSeen {
     pub load: v1::RegionLoad,
     /// What decides whether it merges with a neighbour; not known while it changes.
     pub shape: Option<v1::RegionShape>,
+    /// What its leader has counted, and what it occupies there.
+    pub counts: v1::RegionCounts,
 }
 
 /// A server's load and health issues.
@@ -176,6 +178,8 @@ pub struct RegionView {
     pub load: v1::RegionLoad,
     /// What decides whether it merges with a neighbour; not known while it changes.
     pub shape: Option<v1::RegionShape>,
+    /// What its leader has counted, and what it occupies there.
+    pub counts: v1::RegionCounts,
 }
 
 /// A group whose leader changed, as a report says.
@@ -232,7 +236,14 @@ impl Inventory {
                 continue;
             }
             let (descriptor, state) = (seen.descriptor.clone(), seen.state);
-            let region = RegionView { descriptor, bytes: seen.bytes, state, load: seen.load, shape: seen.shape };
+            let region = RegionView {
+                descriptor,
+                bytes: seen.bytes,
+                state,
+                load: seen.load,
+                shape: seen.shape,
+                counts: seen.counts,
+            };
             view.regions.insert(seen.descriptor.region, region);
             absorbed.claims.push(seen.descriptor);
         }
@@ -370,7 +381,15 @@ mod tests {
             let (region, bytes) = region.split_once(':').expect("REGION:BYTES");
             let descriptor = RegionDescriptor { group: GROUP, ..descriptor(number(region), "", "", 1) };
             let load = v1::RegionLoad::default();
-            RegionSeen { descriptor, bytes: number(bytes), state: "open".into(), term, load, shape: None }
+            RegionSeen {
+                descriptor,
+                bytes: number(bytes),
+                state: "open".into(),
+                term,
+                load,
+                shape: None,
+                counts: Default::default(),
+            }
         });
         let leader = line.argument("leader").map(|leader| ServerId(number(leader)));
         Report {

@@ -56,6 +56,7 @@ mod planner;
 mod procedure_history;
 mod procedures;
 mod rebuild;
+mod regions;
 mod replacing;
 mod schemas;
 mod seats;
@@ -69,7 +70,7 @@ mod views;
 
 pub use catalog::checkpoint::CheckpointError;
 pub use check::{check, is_data_directory};
-pub use config::MasterConfig;
+pub use config::{HbaseAddresses, MasterConfig};
 pub use founding::FoundingError;
 pub use identity::IdentityError;
 pub use rebuild::{Rebuild, Rebuilt, rebuild};

@@ -6,6 +6,8 @@ use terrane_proto::v1;
 use crate::context::MasterContext;
 use crate::peer_calls::state;
 
+/// The state of the master that leads.
+pub const LEADER: &str = "leader";
 /// The state of a master that does not answer.
 pub const UNREACHABLE: &str = "unreachable";
 
@@ -53,7 +55,7 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
         view.masters.push(v1::MasterInfo {
             address: address.clone(),
             state: match (leads, state.is_learner) {
-                (true, _) => "leader",
+                (true, _) => LEADER,
                 (false, true) => "joining",
                 (false, false) => "follower",
             }
@@ -61,6 +63,7 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
             term: state.term,
             applied: state.applied,
             lag: committed.saturating_sub(state.applied),
+            hbase: state.hbase,
             versions: state.versions,
         });
     }

@@ -174,6 +174,8 @@ impl Membership {
             recovered: self.recovered(|group, term| terms.get(&group.0).is_some_and(|own| is_lost(*own, term))),
             is_follower: false,
             feature_level: self.context.journal.read(Catalog::level),
+            hbase: self.context.hbase.clone(),
+            hbase_servers: self.context.hbase_servers(),
         })
     }
 
@@ -197,7 +199,8 @@ impl Membership {
             self.context.observed.with(|observed| observed.inventory.absorb(report));
         }
         let cluster_time_ms = terrane_env::time::wall_ms();
-        Ok(v1::ReportReply { cluster_time_ms, is_follower: true, ..v1::ReportReply::default() })
+        let hbase = self.context.hbase.clone();
+        Ok(v1::ReportReply { cluster_time_ms, is_follower: true, hbase, ..v1::ReportReply::default() })
     }
 
     fn note(&self, server: ServerId, request: &v1::ReportRequest) {
@@ -382,6 +385,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             term: seen.group_term,
             load: seen.load.unwrap_or_default(),
             shape: seen.shape,
+            counts: seen.counts.unwrap_or_default(),
         })
     });
     Ok(Report {

@@ -20,6 +20,7 @@ use terrane_raft::RECOVERY_TERMS;
 use terrane_types::{
     Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
+use tokio::time::Instant;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
@@ -163,6 +164,26 @@ impl Orders {
         })
         .await
         .map(|_| ())
+    }
+
+    /// Flushes a server's replicas of a table; returns once they are flushed.
+    pub async fn flush_table(&self, server: ServerId, table: TableId, deadline: Instant) -> Result<(), Error> {
+        let (mut client, hello) = self.called(server)?;
+        let flushed = async {
+            let request = v1::MaintainTableRequest { hello, table: table.0 };
+            let mut progress =
+                client.flush_table(request).await.map_err(|status| error::from_status(&status))?.into_inner();
+            while let Some(progress) = progress.message().await.map_err(|status| error::from_status(&status))? {
+                if progress.done {
+                    return match progress.failures.into_iter().next() {
+                        Some(failure) => Err(Error::Internal { message: format!("on server {server}, {failure}") }),
+                        None => Ok(()),
+                    };
+                }
+            }
+            Err(unavailable(format!("server {server} ended before the flush was done")))
+        };
+        tokio::time::timeout_at(deadline, flushed).await.unwrap_or(Err(Error::DeadlineExceeded))
     }
 
     /// What a server's replica of a group has.

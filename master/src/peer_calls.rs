@@ -92,6 +92,7 @@ pub fn state(context: &MasterContext) -> v1::MasterStateReply {
         versions: Some(context.versions.said()),
         is_learner: !status.voters.contains(&status.replica),
         leader: context.journal.leader_address().unwrap_or_default(),
+        hbase: context.hbase.clone(),
     }
 }
 

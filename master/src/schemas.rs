@@ -130,6 +130,26 @@ pub fn altered<'a>(
     Ok(next)
 }
 
+/// The next version of a schema that is given as a whole; its version is that of the schema it was made from.
+pub fn modified<'a>(
+    schema: &TableSchema,
+    wanted: &TableSchema,
+    boundaries: impl Iterator<Item = &'a Bytes>,
+) -> Result<TableSchema, Error> {
+    if wanted.version != schema.version {
+        return Err(Error::SchemaChanged { table: schema.table, version: schema.version });
+    }
+    let (table, name) = (schema.table, schema.name.clone());
+    let mut next = TableSchema { table, name, version: schema.version + 1, ..wanted.clone() };
+    next.families.sort_by(|a, b| a.name.cmp(&b.name));
+    check_key(schema, &next)?;
+    next.check()?;
+    for boundary in boundaries.filter(|boundary| !boundary.is_empty()) {
+        check_boundary(&next, boundary)?;
+    }
+    Ok(next)
+}
+
 /// Rejects a change of the key declaration. Clients that opened the table split row keys by the old declaration, and so
 /// do region bounds and the filters of store files. Declaring the key of a table that has none is fine.
 fn check_key(schema: &TableSchema, next: &TableSchema) -> Result<(), Invalid> {
@@ -188,6 +208,20 @@ mod tests {
 
     fn refusal(schema: TableSchema, split_at: &[Bytes]) -> String {
         new_table(schema, split_at).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_whole_schema_replaces_only_the_version_it_was_made_from() {
+        let current = schema(None, 0);
+        let mut wanted = current.clone();
+        wanted.read_only = true;
+        wanted.add_family(FamilySchema::new("e".parse().unwrap())).unwrap();
+        let next = modified(&current, &wanted, [].iter()).unwrap();
+        assert_eq!((next.version, next.read_only, next.families.len()), (2, true, 2));
+        wanted.version = 7;
+        assert!(matches!(modified(&current, &wanted, [].iter()), Err(Error::SchemaChanged { version: 1, .. })));
+        let keyed = schema(Some("user:text"), 0);
+        assert!(modified(&keyed, &current, [].iter()).is_err(), "the key declaration stays");
     }
 
     #[test]

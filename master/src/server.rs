@@ -72,6 +72,7 @@ pub struct Master {
     address: String,
     identity: Identity,
     context: Arc<MasterContext>,
+    membership: Arc<Membership>,
     machine: Arc<CatalogMachine>,
     host: Arc<GroupHost>,
     registry: Arc<Registry>,
@@ -144,7 +145,12 @@ impl Master {
         };
         let groups_per_server = config.groups_per_server;
         let versions = Versions::new(config.levels);
-        let context = MasterContext::new(journal.clone(), observed, orders, groups_per_server, fleet, versions);
+        let hbase = config.hbase.clone().map(|hbase| v1::HbaseMaster {
+            address: hbase.address,
+            start_code: hbase.start_code,
+            zookeeper: hbase.zookeeper.unwrap_or_default(),
+        });
+        let context = MasterContext::new(journal.clone(), observed, orders, groups_per_server, fleet, versions, hbase);
         let context = Arc::new(context);
         port.calls.begin(Arc::clone(&context));
         first_election(&host, &group, &peers).await?;
@@ -157,14 +163,17 @@ impl Master {
         let ((metrics, registry), stop) = (Metrics::new(Arc::clone(&host)), CancellationToken::new());
         let background = background(&context, bootstrap, rebuilt, &machine, &membership, &metrics, &stop);
         port.diagnostics.begin(v1::diagnostics_server::DiagnosticsServer::new(DiagnosticsService::new(hello)));
-        port.begin(MasterService::new(hello, Arc::clone(&context), membership, metrics));
+        port.begin(MasterService::new(hello, Arc::clone(&context), Arc::clone(&membership), metrics));
         until_led(config, &context).await?;
         warn_of_other_peers(config, &context.journal);
         port.health.set_serving::<v1::master_server::MasterServer<MasterService>>().await;
         tracing::info!(cluster = %identity.cluster, address, boot = identity.boot, "master is serving");
         let (stop_calls, running) = (CancellationToken::new(), Mutex::default());
         let address = address.to_owned();
-        Ok((Self { address, identity, context, machine, host, registry, stop_calls, stop, running }, background))
+        Ok((
+            Self { address, identity, context, membership, machine, host, registry, stop_calls, stop, running },
+            background,
+        ))
     }
 
     /// The address that others use.
@@ -184,7 +193,7 @@ impl Master {
 
     /// Its calls, for another protocol in front of the same catalog.
     pub fn edge(&self) -> Edge {
-        Edge::new(self.identity.cluster, Arc::clone(&self.context))
+        Edge::new(self.identity.cluster, Arc::clone(&self.context), Arc::clone(&self.membership))
     }
 
     /// Whether it is ready, or why not.

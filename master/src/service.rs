@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures::{Stream, stream};
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::{OUTDATED, error, leadership, v1};
-use terrane_types::{Error, FamilyName, Invalid, NamespaceName, RegionDescriptor, RegionId, TableName, range};
+use terrane_types::{Error, FamilyName, Invalid, NamespaceName, RegionId, TableName};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
@@ -30,6 +30,7 @@ use crate::fleet::{intents, listing, masters, recovery, region_moves};
 use crate::masters_view;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
+use crate::regions::RegionCalls;
 use crate::schemas::{FamilyChange, TableChange};
 use crate::tables::TableCalls;
 use crate::views::Views;
@@ -45,6 +46,7 @@ pub struct MasterService {
     context: Arc<MasterContext>,
     tables: TableCalls,
     views: Views,
+    regions: RegionCalls,
     membership: Arc<Membership>,
     metrics: Arc<Metrics>,
 }
@@ -58,7 +60,8 @@ impl MasterService {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (tables, views) = (TableCalls::new(Arc::clone(&context)), Views::new(Arc::clone(&context)));
-        Self { identity, context, tables, views, membership, metrics }
+        let regions = RegionCalls::new(Arc::clone(&context), Arc::clone(&membership));
+        Self { identity, context, tables, views, regions, membership, metrics }
     }
 
     /// Checks a call's hello and counts the call.
@@ -114,42 +117,6 @@ impl MasterService {
             Err(Error::NotFound { .. }) => Err(error::status(&no_leader)),
             Err(refused) => Err(error::status(&refused)),
         }
-    }
-
-    async fn split(&self, request: v1::SplitRegionRequest) -> Result<v1::SplitRegionReply, Error> {
-        if !request.at.is_empty() {
-            range::check_boundary(&request.at)?;
-        }
-        let region = self.views.region(RegionId(request.region))?;
-        region_moves::refuse_moving(&self.context, &region)?;
-        let daughters = self.context.orders.split(region.group, region.region, region.epoch, request.at).await?;
-        let claims: Vec<RegionDescriptor> =
-            daughters.iter().cloned().map(TryInto::try_into).collect::<Result<_, Error>>()?;
-        // The leader will report them, too, but the caller may read the map right after this call.
-        self.membership.index_regions(&claims).await?;
-        Ok(v1::SplitRegionReply { daughters })
-    }
-
-    async fn merge(&self, request: v1::MergeRegionsRequest, deadline: Instant) -> Result<v1::MergeRegionsReply, Error> {
-        let both = || {
-            let one = self.views.region(RegionId(request.region))?;
-            let other = self.views.region(RegionId(request.other))?;
-            Ok::<_, Error>((one, other))
-        };
-        let (mut one, mut other) = both()?;
-        let (left, right) = RegionDescriptor::in_order(&one, &other);
-        // Of two groups, one region moves first.
-        left.range_with(&RegionDescriptor { group: left.group, ..right.clone() })?;
-        if one.group != other.group {
-            region_moves::bring_together(&self.context, &one, &other, deadline).await?;
-            (one, other) = both()?;
-        }
-        region_moves::refuse_moving(&self.context, &one)?;
-        region_moves::refuse_moving(&self.context, &other)?;
-        let merged = self.context.orders.merge(&one, &other).await?;
-        // As after a split.
-        self.membership.index_regions(std::slice::from_ref(&merged)).await?;
-        Ok(v1::MergeRegionsReply { region: Some((&merged).into()) })
     }
 }
 
@@ -265,7 +232,7 @@ impl v1::master_server::Master for MasterService {
         self.admit("truncate_table", request.hello.as_ref())?;
         let (name, id) = (table_name(&request.name)?, request_id(&request.request_id)?);
         let truncated = async {
-            self.tables.truncate(&name, id, deadline).await?;
+            self.tables.truncate(&name, true, id, deadline).await?;
             self.views.table(&name)
         };
         audit.outcome(subject, answer(self.leading(deadline, truncated).await))
@@ -351,7 +318,11 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         let subject = request.region;
         self.admit("split_region", request.hello.as_ref())?;
-        audit.outcome(subject, answer(self.leading_once(deadline, self.split(request)).await))
+        let split = async {
+            let daughters = self.regions.split(RegionId(request.region), request.at).await?;
+            Ok(v1::SplitRegionReply { daughters: daughters.iter().map(Into::into).collect() })
+        };
+        audit.outcome(subject, answer(self.leading_once(deadline, split).await))
     }
 
     async fn merge_regions(
@@ -363,7 +334,11 @@ impl v1::master_server::Master for MasterService {
         let request = request.into_inner();
         let subject = format!("{} and {}", request.region, request.other);
         self.admit("merge_regions", request.hello.as_ref())?;
-        audit.outcome(subject, answer(self.leading_once(deadline, self.merge(request, deadline)).await))
+        let merged = async {
+            let merged = self.regions.merge(RegionId(request.region), RegionId(request.other), deadline).await?;
+            Ok(v1::MergeRegionsReply { region: Some((&merged).into()) })
+        };
+        audit.outcome(subject, answer(self.leading_once(deadline, merged).await))
     }
 
     async fn begin_move(&self, request: Request<v1::BeginMoveRequest>) -> Result<Response<v1::BeginMoveReply>, Status> {

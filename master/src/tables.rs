@@ -17,7 +17,7 @@ use crate::catalog::{Catalog, CatalogEdit, NewTable, Outcome};
 use crate::context::MasterContext;
 use crate::observed::Observations;
 use crate::planner::{Candidate, place_regions};
-use crate::schemas::{TableChange, altered, new_table};
+use crate::schemas::{TableChange, altered, modified, new_table};
 
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
@@ -115,6 +115,28 @@ impl TableCalls {
         request: Option<RequestId>,
         deadline: Instant,
     ) -> Result<(), Error> {
+        self.change(name, request, deadline, |schema, boundaries| altered(schema, change, boundaries)).await
+    }
+
+    /// Gives a table another schema as a whole. It names the version that it was made from, and is refused once there is a newer
+    /// one.
+    pub async fn modify(
+        &self,
+        name: &TableName,
+        wanted: &TableSchema,
+        request: Option<RequestId>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        self.change(name, request, deadline, |schema, boundaries| modified(schema, wanted, boundaries)).await
+    }
+
+    async fn change(
+        &self,
+        name: &TableName,
+        request: Option<RequestId>,
+        deadline: Instant,
+        next: impl FnOnce(&TableSchema, &mut dyn Iterator<Item = &Bytes>) -> Result<TableSchema, Error>,
+    ) -> Result<(), Error> {
         refuse_meta(name)?;
         if let Some(table) = self.changed_by(request) {
             return self.wait_until_enabled(name, table, deadline, || not_found(name)).await;
@@ -123,8 +145,8 @@ impl TableCalls {
         self.context.admit_change()?;
         let table = entry.schema.table;
         let schema = self.context.journal.read(|catalog| {
-            let boundaries = catalog.regions().of_table(table).map(|region| &region.descriptor.range.start);
-            altered(&entry.schema, change, boundaries)
+            let mut boundaries = catalog.regions().of_table(table).map(|region| &region.descriptor.range.start);
+            next(&entry.schema, &mut boundaries)
         })?;
         self.record(request, CatalogEdit::AlterTable { schema }).await?;
         self.answer(name, table, request)?;
@@ -149,9 +171,15 @@ impl TableCalls {
         self.until_gone(name, table, deadline).await
     }
 
-    /// Empties a table: one of the same name, schema and regions takes its place, and is usable when this returns. Handles of
-    /// clients that opened the table before find that it does not exist.
-    pub async fn truncate(&self, name: &TableName, request: Option<RequestId>, deadline: Instant) -> Result<(), Error> {
+    /// Empties a table: one of the same name and schema takes its place, and is usable when this returns. It has the same
+    /// regions, or a single one. Handles of clients that opened the table before find that it does not exist.
+    pub async fn truncate(
+        &self,
+        name: &TableName,
+        keep_splits: bool,
+        request: Option<RequestId>,
+        deadline: Instant,
+    ) -> Result<(), Error> {
         refuse_meta(name)?;
         if let Some(table) = self.changed_by(request) {
             return self.until_created(name, table, deadline).await.map(drop);
@@ -164,7 +192,8 @@ impl TableCalls {
         let table = entry.schema.table;
         let mut split_at: Vec<Bytes> = self.context.journal.read(|catalog| {
             let regions = catalog.regions().of_table(table);
-            regions.map(|region| region.descriptor.range.start.clone()).filter(|start| !start.is_empty()).collect()
+            let starts = regions.map(|region| region.descriptor.range.start.clone());
+            starts.filter(|start| keep_splits && !start.is_empty()).collect()
         });
         split_at.sort();
         let groups = self.groups_for(split_at.len() + 1, deadline).await?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_proto::v1;
-use terrane_types::{Error, GroupId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableName};
+use terrane_types::{Error, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableName};
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
@@ -143,13 +143,6 @@ impl Views {
             let regions = catalog.regions().of_table(entry.schema.table);
             Ok(regions.map(|region| region_info(catalog, observed, region)).collect())
         })
-    }
-
-    /// A region of the map.
-    pub fn region(&self, region: RegionId) -> Result<RegionDescriptor, Error> {
-        let known =
-            self.context.journal.read(|catalog| catalog.regions().get(region).map(|entry| entry.descriptor.clone()));
-        known.ok_or_else(|| Error::NotFound { what: format!("region {region}") })
     }
 
     /// The state of the cluster and its health issues.
@@ -468,6 +461,7 @@ mod tests {
                 term: 3,
                 load: v1::RegionLoad::default(),
                 shape: None,
+                counts: v1::RegionCounts::default(),
             }],
             load: ServerLoad { issues: vec!["a file is damaged".into()], ..ServerLoad::default() },
         });

@@ -93,6 +93,7 @@ pub(crate) trait Machine: Send + Sync {
     fn durable(&self) -> Durable;
     fn relieve(&self, index: u64);
     fn came_back(&self);
+    fn gained_leadership(&self);
     fn lost_leadership(&self);
     fn can_be_copied(&self) -> bool;
     fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>>;
@@ -127,6 +128,10 @@ impl<M: StateMachine> Machine for M {
 
     fn came_back(&self) {
         StateMachine::came_back(self);
+    }
+
+    fn gained_leadership(&self) {
+        StateMachine::gained_leadership(self);
     }
 
     fn lost_leadership(&self) {

@@ -117,6 +117,7 @@ impl Proposer {
         }
         if leads.is_some() && leads != self.backlog.leads() {
             self.metrics.leaderships.inc();
+            self.machine.gained_leadership();
         }
         if self.backlog.set_leads(leads) {
             self.machine.lost_leadership();

@@ -54,6 +54,9 @@ pub trait StateMachine: Send + Sync + 'static {
     /// Nothing is in flight, and what had no effect will be prepared again.
     fn came_back(&self) {}
 
+    /// This replica leads from now on, in another term than before. It may not have applied what it has to yet.
+    fn gained_leadership(&self) {}
+
     /// This replica no longer leads: drops what only a leader keeps.
     fn lost_leadership(&self) {}
 

@@ -4,7 +4,7 @@
 //! found. If the region is split meanwhile, a read continues over the parent's frozen cells, which are the state at a
 //! moment within the read's own time, and a write is refused when it is applied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use terrane_engine::Patience;
 use terrane_types::{Error, GroupId, Invalid, Projection, RegionDescriptor, RegionEpoch, RegionId};
+use tokio::sync::Notify;
 
 use crate::error_mapping::engine_error;
 use crate::evaluate::Columns;
@@ -257,11 +258,32 @@ impl Columns for HostedRegion {
 #[derive(Default)]
 pub struct HostedRegions {
     regions: RwLock<BTreeMap<(RegionId, GroupId), Arc<HostedRegion>>>,
+    /// Groups whose regions or leader have changed since the masters were told. At most one entry per group of this server.
+    changed: Mutex<BTreeSet<GroupId>>,
+    news: Notify,
 }
 
 impl HostedRegions {
     pub fn insert(&self, hosted: Arc<HostedRegion>) {
-        self.regions.write().insert((hosted.region, hosted.group), hosted);
+        let group = hosted.group;
+        self.regions.write().insert((hosted.region, group), hosted);
+        self.note_change(group);
+    }
+
+    /// Notes that the masters should hear of a group: it has other regions, or another leader.
+    pub fn note_change(&self, group: GroupId) {
+        self.changed.lock().insert(group);
+        self.news.notify_one();
+    }
+
+    /// Returns when a group has changed.
+    pub async fn changed(&self) {
+        self.news.notified().await;
+    }
+
+    /// The groups that have changed since the last call.
+    pub fn take_changed(&self) -> BTreeSet<GroupId> {
+        std::mem::take(&mut self.changed.lock())
     }
 
     pub fn remove(&self, region: RegionId, group: GroupId) {

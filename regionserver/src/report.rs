@@ -3,7 +3,8 @@
 //! Reports keep the masters' index of regions current. Every master gets each report, so that one that is elected knows the
 //! servers at once, and any of them knows the leaders of groups. The leader's answer carries addresses, region ids for
 //! splits, page keys and the ids of dropped tables. A master that does not answer gets no further report meanwhile and holds
-//! up nothing. While no master is reachable the server continues to serve.
+//! up nothing. When a group led here has another leader or other regions, a report follows at once: clients of the masters'
+//! map find out within [`CHANGES_EVERY`] and a call, and many changes at a time are one report. While no master is reachable the server continues to serve.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use tonic::transport::Channel;
 use crate::addresses::Addresses;
 use crate::admission::{Admission, BYTES_MAX, operations_max};
 use crate::disk_free::DiskFree;
+use crate::hbase_places::HbasePlaces;
 use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::joining::Joining;
@@ -36,11 +38,15 @@ use crate::orphans::Orphans;
 use crate::page_token::PageSeal;
 use crate::proposal::{GroupHost, Proposal};
 use crate::region_ids::RegionIdStock;
+use crate::region_orders::RegionCounts;
 use crate::replicas::Replicas;
 use crate::versions::{ClusterLevel, said};
 
 /// The server says so when no leading master has accepted a report for so long.
 const SILENT_AFTER: Duration = Duration::from_secs(3);
+
+/// A change of leaders or regions is reported after this time, together with those that follow it meanwhile.
+const CHANGES_EVERY: Duration = Duration::from_millis(20);
 
 /// A report without an answer of use.
 enum Unaccepted {
@@ -58,6 +64,17 @@ type Answer = (u64, v1::ReportReply);
 struct Sending {
     calls: JoinSet<(String, Result<Answer, Unaccepted>)>,
     masters: BTreeSet<String>,
+    /// Those of them that have not been told the latest change.
+    lagging: BTreeSet<String>,
+}
+
+/// An answer to a report.
+struct Answered {
+    master: String,
+    /// If it is the leader's.
+    by_leader: Option<Answer>,
+    /// Whether something has changed since that report.
+    is_lagging: bool,
 }
 
 impl Sending {
@@ -85,20 +102,25 @@ impl Sending {
         });
     }
 
-    /// The next answer; `None` if there is none, or it is not the leader's. A refusal for good is passed on to `level`. Never
-    /// returns while no report is under way.
-    async fn answer(&mut self, level: &ClusterLevel) -> Option<Answer> {
+    /// The next answer. What it says of HBase's clients is noted, a refusal for good is passed on to `level`. Never returns while
+    /// no report is under way.
+    async fn answer(&mut self, level: &ClusterLevel, places: &HbasePlaces) -> Option<Answered> {
         let Some(ended) = self.calls.join_next().await else { return std::future::pending().await };
         let (master, reply) = ended.ok()?;
         self.masters.remove(&master);
-        match reply {
-            Ok(answer) => Some(answer).filter(|(_, reply)| !reply.is_follower),
+        let is_lagging = self.lagging.remove(&master);
+        let by_leader = match reply {
+            Ok((number, reply)) => {
+                places.heard(&master, number, &reply);
+                (!reply.is_follower).then_some((number, reply))
+            }
             Err(Unaccepted::ForNow) => None,
             Err(Unaccepted::Forever(why)) => {
                 level.refuse(format!("the master at {master} refused this server: {why}"));
                 None
             }
-        }
+        };
+        Some(Answered { master, by_leader, is_lagging })
     }
 
     async fn all_answered(&mut self) {
@@ -122,6 +144,7 @@ pub struct Reporter {
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
     pub leadership: Arc<NewestLeadership>,
+    pub hbase_places: Arc<HbasePlaces>,
     pub mending: Arc<Mending>,
     pub orphans: Arc<Orphans>,
     pub page_seal: Arc<PageSeal>,
@@ -149,12 +172,19 @@ impl Reporter {
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut sending = Sending::default();
         let (mut accepted, mut silent) = (Instant::now(), false);
+        // When a change is reported, if there is one.
+        let mut due: Option<Instant> = None;
+        let regions = self.replicas.regions.clone();
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                answer = sending.answer(&self.level) => {
-                    let Some((number, reply)) = answer else { continue };
+                answered = sending.answer(&self.level, &self.hbase_places) => {
+                    let Some(Answered { master, by_leader, is_lagging }) = answered else { continue };
+                    if is_lagging {
+                        self.report_to(&mut sending, |known| known == master).await;
+                    }
+                    let Some((number, reply)) = by_leader else { continue };
                     self.leadership.heard(number);
                     accepted = Instant::now();
                     if std::mem::take(&mut silent) {
@@ -164,7 +194,19 @@ impl Reporter {
                         self.take(reply).await;
                     }
                 }
+                () = until(due) => {
+                    due = None;
+                    regions.take_changed();
+                    self.report_to(&mut sending, |_| true).await;
+                }
+                () = regions.changed(), if due.is_none() => {
+                    let changed = regions.take_changed();
+                    let is_led = |group: &GroupId| self.host.group(*group).is_some_and(|group| group.leads());
+                    due = changed.iter().any(is_led).then(|| Instant::now() + CHANGES_EVERY);
+                }
                 _ = turn.tick() => {
+                    due = None;
+                    regions.take_changed();
                     self.report(&mut sending, false).await;
                     if !silent && accepted.elapsed() > SILENT_AFTER {
                         silent = true;
@@ -214,6 +256,21 @@ impl Reporter {
         let request = self.compose(stopping);
         for (master, client) in self.masters.all() {
             if stopping || !sending.is_under_way(master) {
+                sending.send(master, client.clone(), request.clone());
+            }
+        }
+    }
+
+    /// Reports a change to these masters. Those whose last answer has not arrived are told once it has.
+    async fn report_to(&self, sending: &mut Sending, is_told: impl Fn(&str) -> bool) {
+        let request = self.compose(false);
+        for (master, client) in self.masters.all() {
+            if !is_told(master) {
+                continue;
+            }
+            if sending.is_under_way(master) {
+                sending.lagging.insert(master.clone());
+            } else {
                 sending.send(master, client.clone(), request.clone());
             }
         }
@@ -331,6 +388,7 @@ impl Reporter {
 
     async fn take(&mut self, reply: v1::ReportReply) {
         self.masters.renew(&reply.masters);
+        self.hbase_places.retain_masters(|master| self.masters.all().iter().any(|(known, _)| known == master));
         self.level.learn(reply.feature_level).await;
         self.metrics.feature_level.set(i64::from(self.level.level()));
         self.addresses.set(addresses(reply.servers));
@@ -407,6 +465,20 @@ fn region_report(hosted: &HostedRegion, term: u64) -> v1::RegionReport {
         group_term: term,
         load: Some(v1::RegionLoad { rows_read: load.rows_read, rows_written: load.rows_written, bytes: load.bytes }),
         shape: region_shape(hosted),
+        counts: Some(region_counts(RegionCounts::of(hosted))),
+    }
+}
+
+fn region_counts(counts: RegionCounts) -> v1::RegionCounts {
+    let RegionCounts { rows_read, rows_written, memtable_bytes, file_bytes, files, families } = counts;
+    v1::RegionCounts { rows_read, rows_written, memtable_bytes, file_bytes, files, families }
+}
+
+/// Returns at a time; never if there is none.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -42,6 +42,7 @@ use crate::description::Description;
 use crate::edge::Edge;
 use crate::group::machine::GroupMachine;
 use crate::group::machine::digest::GroupDigest;
+use crate::hbase_places::HbasePlaces;
 use crate::health::HealthIssues;
 use crate::identity::Identity;
 use crate::joining;
@@ -56,6 +57,7 @@ use crate::moves::peers::Peers;
 use crate::page_token::PageSeal;
 use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
+use crate::region_orders::RegionOrders;
 use crate::replicas::Replicas;
 use crate::service::admin::AdminService;
 use crate::service::data::DataService;
@@ -86,6 +88,8 @@ pub struct RegionServer {
     host: Arc<GroupHost>,
     engine: Arc<Engine>,
     edge: Arc<Edge>,
+    orders: Arc<RegionOrders>,
+    hbase_places: Arc<HbasePlaces>,
     /// Ends the background work and the reports.
     stop: CancellationToken,
     /// Ends the gRPC server, last of all.
@@ -170,6 +174,7 @@ impl RegionServer {
             budgets: Arc::new(Budgets::default()),
             intake: Intake::new(config.intake),
             leadership: Arc::new(NewestLeadership::default()),
+            hbase_places: Arc::default(),
             mending: Arc::new(Mending::new(metrics.clone())),
             metrics,
         };
@@ -201,11 +206,15 @@ impl RegionServer {
             mending: parts.mending.clone(),
             changing: tokio::sync::Mutex::default(),
         });
-        let admin = AdminService {
-            identity,
+        let orders = Arc::new(RegionOrders {
             edge: edge.clone(),
             region_ids: parts.region_ids.clone(),
             maintenance: parts.maintenance(&edge, &engine),
+        });
+        let admin = AdminService {
+            identity,
+            edge: edge.clone(),
+            orders: orders.clone(),
             membership: membership.clone(),
             departures: departures.clone(),
             description,
@@ -237,6 +246,8 @@ impl RegionServer {
             host,
             engine,
             edge,
+            orders,
+            hbase_places: parts.hbase_places,
             stop,
             stop_serving,
             background,
@@ -270,6 +281,24 @@ impl RegionServer {
     #[must_use]
     pub fn data_path(&self) -> Arc<Edge> {
         self.edge.clone()
+    }
+
+    /// Orders about its regions, for the same purpose.
+    #[must_use]
+    pub fn region_orders(&self) -> Arc<RegionOrders> {
+        self.orders.clone()
+    }
+
+    /// Where the masters and the other servers serve HBase's clients, as far as this server knows.
+    #[must_use]
+    pub fn hbase_places(&self) -> Arc<HbasePlaces> {
+        self.hbase_places.clone()
+    }
+
+    /// The number of its present life.
+    #[must_use]
+    pub fn boot(&self) -> u64 {
+        self.identity.boot
     }
 
     /// Why a master refuses this server permanently; `None`: none does. With a reason, the process must end.

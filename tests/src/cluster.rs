@@ -37,6 +37,8 @@ pub struct Settings {
     pub log_limit: u64,
     pub log_purge_budget: u64,
     pub segment_bytes: u64,
+    /// How often servers report.
+    pub report_every: Duration,
     /// How long a server may be away before its replicas are replaced.
     pub replace_after: Duration,
     /// When regions are split for their load and merged.
@@ -59,6 +61,7 @@ impl Default for Settings {
             log_limit: 1 << 30,
             log_purge_budget: 64 << 20,
             segment_bytes: 4 << 20,
+            report_every: REPORT_EVERY,
             replace_after: MasterConfig::default().replace_after,
             shape: ShapeLimits::default(),
             slow_request: ServerConfig::default().slow_request,
@@ -160,7 +163,7 @@ impl Cluster {
             listen: self.master.listen(),
             replication: self.settings.replication,
             groups_per_server: self.settings.groups_per_server,
-            report_every: REPORT_EVERY,
+            report_every: self.settings.report_every,
             replace_after: self.settings.replace_after,
             ..MasterConfig::default()
         };

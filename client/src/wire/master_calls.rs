@@ -11,7 +11,8 @@ use terrane_proto::{hello, v1};
 use terrane_types::{ClusterId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
 
 use crate::api::admin::info::{
-    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+    ClusterStatus, GroupInfo, HbaseAddresses, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage,
+    ServerInfo, TableInfo,
 };
 use crate::api::admin::spec::{TableChange, TableSpec};
 use crate::error::Error;
@@ -328,8 +329,12 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
 }
 
 fn master_info(info: v1::MasterInfo) -> MasterInfo {
-    let v1::MasterInfo { address, state, term, applied, lag, versions } = info;
-    MasterInfo { address, state, term, applied, lag, versions: versions.map(process_versions) }
+    let v1::MasterInfo { address, state, term, applied, lag, hbase, versions } = info;
+    let hbase = hbase.map(|v1::HbaseMaster { address, zookeeper, .. }| HbaseAddresses {
+        rpc: address,
+        zookeeper: Some(zookeeper).filter(|zookeeper| !zookeeper.is_empty()),
+    });
+    MasterInfo { address, state, term, applied, lag, hbase, versions: versions.map(process_versions) }
 }
 
 fn process_versions(said: v1::Versions) -> ProcessVersions {

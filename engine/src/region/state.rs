@@ -80,6 +80,10 @@ impl State {
         self.stores.values().map(|store| store.files.bytes()).sum()
     }
 
+    pub(super) fn file_count(&self) -> usize {
+        self.stores.values().map(|store| store.files.iter().count()).sum()
+    }
+
     /// Puts files in place. Families that were removed meanwhile take none.
     pub(super) fn set_files(&mut self, files: RegionFiles) {
         for (name, files) in files {

@@ -46,6 +46,7 @@ impl Scene {
             term,
             load: v1::RegionLoad { rows_read: 0, rows_written: 70, bytes: 0 },
             shape: None,
+            counts: v1::RegionCounts::default(),
         };
         let regions = if leader == Some(server) { vec![led(region("r1@1[,)"))] } else { Vec::new() };
         self.observed.inventory.absorb(Report { server, groups, regions, load: ServerLoad::default() });

@@ -150,7 +150,15 @@ impl Scene {
 
 fn region_seen(descriptor: RegionDescriptor, term: u64, mib: u64) -> RegionSeen {
     let load = v1::RegionLoad { rows_read: 40, rows_written: 2, bytes: 9 };
-    RegionSeen { descriptor, bytes: mib << 20, state: "open".to_owned(), term, load, shape: None }
+    RegionSeen {
+        descriptor,
+        bytes: mib << 20,
+        state: "open".to_owned(),
+        term,
+        load,
+        shape: None,
+        counts: Default::default(),
+    }
 }
 
 #[test]

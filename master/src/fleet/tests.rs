@@ -50,7 +50,15 @@ impl Scene {
         let regions = list("regions").map(|region| {
             let (region, epoch) = region.split_once('@').expect("REGION@EPOCH");
             let descriptor = crate::catalog::tests::descriptor(number(region), "", "", number(epoch));
-            RegionSeen { descriptor, bytes: 1, state: "open".into(), term, load: Default::default(), shape: None }
+            RegionSeen {
+                descriptor,
+                bytes: 1,
+                state: "open".into(),
+                term,
+                load: Default::default(),
+                shape: None,
+                counts: Default::default(),
+            }
         });
         let orphans = line.argument("orphans").map(|bytes| {
             let first = "engine/incoming/9/1".to_owned();

@@ -119,6 +119,7 @@ impl Cluster {
             group_term: term,
             load: None,
             shape: None,
+            counts: None,
         };
         let request = v1::ReportRequest {
             hello: self.hello(server),

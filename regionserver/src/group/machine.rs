@@ -426,6 +426,10 @@ impl StateMachine for GroupMachine {
         self.evaluator.lock().forget();
     }
 
+    fn gained_leadership(&self) {
+        self.regions.note_change(self.group);
+    }
+
     fn lost_leadership(&self) {
         self.evaluator.lock().forget();
     }

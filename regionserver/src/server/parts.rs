@@ -17,6 +17,7 @@ use crate::config::ServerConfig;
 use crate::disk_free::DiskFree;
 use crate::edge::Edge;
 use crate::evaluate::prefetch::Prefetch;
+use crate::hbase_places::HbasePlaces;
 use crate::health::HealthIssues;
 use crate::joining::Joining;
 use crate::leadership::NewestLeadership;
@@ -48,6 +49,7 @@ pub(super) struct Parts {
     pub(super) addresses: Arc<Addresses>,
     pub(super) admission: Arc<Admission>,
     pub(super) leadership: Arc<NewestLeadership>,
+    pub(super) hbase_places: Arc<HbasePlaces>,
     pub(super) mending: Arc<Mending>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) health: Arc<HealthIssues>,
@@ -192,6 +194,7 @@ impl Parts {
             budgets: self.budgets.clone(),
             engine: engine.clone(),
             leadership: self.leadership.clone(),
+            hbase_places: self.hbase_places.clone(),
             mending: self.mending.clone(),
             orphans: Arc::new(Orphans::new(engine.clone(), host.clone())),
             page_seal: self.page_seal.clone(),

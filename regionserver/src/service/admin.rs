@@ -16,22 +16,19 @@ use tonic::{Request, Response, Status};
 
 use crate::description::Description;
 use crate::edge::Edge;
-use crate::error_mapping::{not_leader, propose_error, stopping};
-use crate::hosted::HostedRegion;
-use crate::maintenance::{Maintenance, Progress};
+use crate::error_mapping::{propose_error, stopping};
+use crate::maintenance::Progress;
 use crate::membership::{self, Membership, raft_error};
 use crate::moves::departures::Departures;
 use crate::operation::{ChangeTables, Source, StagingId};
-use crate::proposal::{Group, Proposal};
-use crate::region::{merge, split};
-use crate::region_ids::RegionIdStock;
+use crate::proposal::Proposal;
+use crate::region_orders::RegionOrders;
 
 /// The edge for commands.
 pub struct AdminService {
     pub identity: Identity,
     pub edge: Arc<Edge>,
-    pub region_ids: Arc<RegionIdStock>,
-    pub maintenance: Maintenance,
+    pub orders: Arc<RegionOrders>,
     pub membership: Arc<Membership>,
     pub description: Description,
     pub departures: Arc<Departures>,
@@ -91,7 +88,7 @@ impl v1::region_server_server::RegionServer for AdminService {
     ) -> Result<Response<v1::DescribeServerReply>, Status> {
         let hello = request.into_inner().hello;
         hello::check_cluster(hello.as_ref(), self.identity, true).map_err(|error| error::status(&error))?;
-        Ok(Response::new(self.description.describe(self.identity, &self.edge, &self.region_ids)))
+        Ok(Response::new(self.description.describe(self.identity, &self.edge, &self.orders.region_ids)))
     }
 
     async fn inspect_replica(
@@ -134,7 +131,7 @@ impl v1::region_server_server::RegionServer for AdminService {
         let request = request.into_inner();
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
         tracing::info!(target: "audit", action = "flush table", subject = request.table, peer, outcome = "begun");
-        Ok(Response::new(Box::pin(encode_progress(self.maintenance.clone().flush(TableId(request.table))))))
+        Ok(Response::new(Box::pin(encode_progress(self.orders.maintenance.clone().flush(TableId(request.table))))))
     }
 
     async fn compact_table(
@@ -145,7 +142,7 @@ impl v1::region_server_server::RegionServer for AdminService {
         let request = request.into_inner();
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
         tracing::info!(target: "audit", action = "compact table", subject = request.table, peer, outcome = "begun");
-        Ok(Response::new(Box::pin(encode_progress(self.maintenance.clone().compact(TableId(request.table))))))
+        Ok(Response::new(Box::pin(encode_progress(self.orders.maintenance.clone().compact(TableId(request.table))))))
     }
 
     async fn split(&self, request: Request<v1::SplitRequest>) -> Result<Response<v1::SplitReply>, Status> {
@@ -262,7 +259,7 @@ impl AdminService {
 
     async fn change(&self, request: v1::ChangeTablesRequest) -> Result<u64, Error> {
         self.check(request.hello.as_ref())?;
-        let group = self.group(GroupId(request.group))?;
+        let group = self.orders.group(GroupId(request.group))?;
         let change = self.decode_change(request)?;
         let reply = group.propose(Proposal::ChangeTables(Box::new(change))).await;
         reply.map_err(|error| propose_error(error, &group, &self.edge.addresses))?.applied()?;
@@ -297,40 +294,14 @@ impl AdminService {
 
     async fn split_region(&self, request: v1::SplitRequest) -> Result<Vec<RegionDescriptor>, Error> {
         self.check(request.hello.as_ref())?;
-        let hosted = self.region(RegionId(request.region), RegionEpoch(request.epoch))?;
-        let group = self.group(hosted.group)?;
         let at = (!request.at.is_empty()).then_some(request.at);
-        split::split(&hosted, &group, at, &self.region_ids, &self.edge.addresses).await
+        self.orders.split(RegionId(request.region), RegionEpoch(request.epoch), at).await
     }
 
     async fn merge_regions(&self, request: v1::MergeRequest) -> Result<RegionDescriptor, Error> {
         self.check(request.hello.as_ref())?;
-        let one = self.region(RegionId(request.region), RegionEpoch(request.epoch))?;
-        let other = self.region(RegionId(request.other), RegionEpoch(request.other_epoch))?;
-        let group = self.group(one.group)?;
-        merge::merge(&one, &other, &group, &self.region_ids, &self.edge.addresses).await
-    }
-
-    /// A region that an order names, at its epoch unless that is 0.
-    fn region(&self, region: RegionId, epoch: RegionEpoch) -> Result<Arc<HostedRegion>, Error> {
-        let hosted = self.edge.replicas.regions.get(region);
-        let hosted =
-            hosted.ok_or_else(|| Error::StaleEpoch { region, current: self.edge.replicas.successors(region) })?;
-        let now = hosted.state().descriptor.clone();
-        if epoch != RegionEpoch(0) && now.epoch != epoch {
-            return Err(Error::StaleEpoch { region, current: vec![now] });
-        }
-        Ok(hosted)
-    }
-
-    /// A group that this server leads. A follower names the leader.
-    fn group(&self, id: GroupId) -> Result<Group, Error> {
-        let group = self.edge.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })?;
-        let status = group.status();
-        if status.is_leader {
-            return Ok(group);
-        }
-        Err(not_leader(&group, status.term, status.leader.map(|(_, server)| server), &self.edge.addresses))
+        let one = (RegionId(request.region), RegionEpoch(request.epoch));
+        self.orders.merge(one, (RegionId(request.other), RegionEpoch(request.other_epoch))).await
     }
 }
 

@@ -17,6 +17,7 @@ mod orphans;
 mod placement;
 mod rebuild;
 mod repair;
+mod reports;
 mod routing;
 mod schema;
 mod splits;

@@ -194,6 +194,18 @@ pub struct MasterInfo {
     pub applied: u64,
     /// The committed entries that it has not applied yet.
     pub lag: u64,
+    /// Where it serves HBase's clients; `None`: nowhere, or it does not answer.
+    pub hbase: Option<HbaseAddresses>,
     /// Its versions; `None`: it does not answer, or does not say.
     pub versions: Option<ProcessVersions>,
+}
+
+/// Where a master serves HBase's clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HbaseAddresses {
+    /// `host:port` of HBase's RPC.
+    pub rpc: String,
+    /// `host:port` that answers as a ZooKeeper.
+    pub zookeeper: Option<String>,
 }

@@ -68,7 +68,15 @@ impl Scene {
                     ..v1::RegionShape::default()
                 };
                 let (descriptor, bytes, load) = (region.clone(), told.kib << 10, v1::RegionLoad::default());
-                RegionSeen { descriptor, bytes, state: "open".into(), term: 1, load, shape: Some(shape) }
+                RegionSeen {
+                    descriptor,
+                    bytes,
+                    state: "open".into(),
+                    term: 1,
+                    load,
+                    shape: Some(shape),
+                    counts: Default::default(),
+                }
             });
             let group = GroupSeen {
                 group,

@@ -55,6 +55,7 @@ async fn report_all_in(cluster: &mut Cluster, term: u64) {
             group_term: term,
             load: None,
             shape: None,
+            counts: None,
         };
         let request = v1::ReportRequest {
             hello: cluster.hello(server),
