@@ -1,12 +1,14 @@
 //! Compiles the `.proto` files with protox, so that a checkout builds without protoc.
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 8] = [
+    "hbase/admin.proto",
     "hbase/client.proto",
     "hbase/filters.proto",
     "hbase/master.proto",
     "hbase/names.proto",
     "hbase/registry.proto",
     "hbase/rpc.proto",
+    "hbase/status.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -9,6 +9,7 @@ pub mod dev;
 mod diagnostics;
 pub mod export;
 pub mod fleet;
+mod hbase_site;
 mod hot;
 pub mod import;
 pub mod man;

@@ -10,7 +10,7 @@ use terrane_hbase::place::Place;
 use terrane_hbase::serve::{Front, serve};
 use terrane_hbase::tables::TablesFront;
 use terrane_hbase::zookeeper;
-use terrane_master::Master;
+use terrane_master::{HbaseAddresses, Master};
 use terrane_regionserver::RegionServer;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -30,6 +30,7 @@ pub struct HbasePorts {
 /// Ports that are bound and not served yet.
 pub struct BoundPorts {
     rpc: Listener,
+    place: Place,
     advertised: String,
     zookeeper: Option<Listener>,
 }
@@ -50,11 +51,13 @@ impl HbasePorts {
         // A host name is lost when binding.
         let host = self.listen.rsplit_once(':').map_or(self.listen.as_str(), |(host, _)| host);
         let advertised = self.advertise.clone().unwrap_or_else(|| format!("{host}:{port}"));
+        let place = Place::at(&advertised, wall_ms());
+        let place = place.ok_or_else(|| Failure::usage(format!("{advertised} is not HOST:PORT")))?;
         let zookeeper = match &self.zookeeper {
             Some(address) => Some(listen(address).await.map_err(failed)?),
             None => None,
         };
-        Ok(BoundPorts { rpc, advertised, zookeeper })
+        Ok(BoundPorts { rpc, place, advertised, zookeeper })
     }
 }
 
@@ -64,19 +67,29 @@ impl BoundPorts {
         &self.advertised
     }
 
+    /// What a master tells servers and other masters of them. The ZooKeeper is reached at the host of the RPC.
+    pub fn of_master(&self) -> HbaseAddresses {
+        let port =
+            self.zookeeper.as_ref().and_then(|listener| listener.local_addr().ok()).map(|address| address.port());
+        HbaseAddresses {
+            address: self.advertised.clone(),
+            start_code: self.place.start_code,
+            zookeeper: port.map(|port| format!("{}:{port}", self.place.host)),
+        }
+    }
+
     /// Serves a region server's data.
     pub fn serve_data(self, server: &RegionServer) -> ServedPorts {
-        let front = DataFront::new(server.cluster_id(), server.data_path());
+        // The masters name it by its present life.
+        let place = Place { start_code: server.boot(), ..self.place.clone() };
+        let front = DataFront::new(server, place);
         self.serve(Arc::new(front))
     }
 
     /// Serves a master's tables, and how they are found.
-    pub fn serve_tables(self, master: &Master) -> Result<ServedPorts, Failure> {
-        let place = self.advertised.rsplit_once(':').and_then(|(host, port)| {
-            Some(Place { host: host.to_owned(), port: port.parse().ok()?, start_code: wall_ms() })
-        });
-        let place = place.ok_or_else(|| Failure::usage(format!("{} is not HOST:PORT", self.advertised)))?;
-        Ok(self.serve(Arc::new(TablesFront::new(master.edge(), place))))
+    pub fn serve_tables(self, master: &Master) -> ServedPorts {
+        let front = TablesFront::new(master.edge(), self.place.clone());
+        self.serve(Arc::new(front))
     }
 
     fn serve(self, front: Arc<dyn Front>) -> ServedPorts {

@@ -45,12 +45,13 @@ impl MasterNode {
     /// Starts a master, and a console if an address is given.
     /// Its pages show the settings of this process.
     pub async fn start(
-        config: MasterConfig,
+        mut config: MasterConfig,
         console: Option<&str>,
         settings: Arc<[UsedSetting]>,
         hbase: Option<&HbasePorts>,
     ) -> Result<MasterNode, Failure> {
         let hbase = bind(hbase).await?;
+        config.hbase = hbase.as_ref().map(BoundPorts::of_master);
         let data = config.data_dir.display().to_string();
         let waits_for = others(&config.peers, &config.join);
         let started: Arc<OnceLock<Arc<Master>>> = Arc::default();
@@ -66,7 +67,7 @@ impl MasterNode {
         let address = master.address().to_owned();
         show(console.as_ref(), ClusterSource::new(address.clone(), format!("the master at {address}"), settings));
         started.get_or_init(|| Arc::clone(&master));
-        let hbase = hbase.map(|bound| bound.serve_tables(&master)).transpose()?;
+        let hbase = hbase.map(|bound| bound.serve_tables(&master));
         Ok(MasterNode { master, console, hbase })
     }
 

@@ -2,27 +2,39 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.hbase.Cell;
 import org.apache.hadoop.hbase.CompareOperator;
+import org.apache.hadoop.hbase.ClusterMetrics;
 import org.apache.hadoop.hbase.DoNotRetryIOException;
 import org.apache.hadoop.hbase.HBaseConfiguration;
+import org.apache.hadoop.hbase.HRegionLocation;
+import org.apache.hadoop.hbase.NamespaceDescriptor;
+import org.apache.hadoop.hbase.RegionMetrics;
+import org.apache.hadoop.hbase.ServerMetrics;
+import org.apache.hadoop.hbase.ServerName;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
 import org.apache.hadoop.hbase.client.Append;
 import org.apache.hadoop.hbase.client.BufferedMutator;
 import org.apache.hadoop.hbase.client.CheckAndMutate;
 import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
+import org.apache.hadoop.hbase.client.CompactionState;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.Delete;
 import org.apache.hadoop.hbase.client.Get;
 import org.apache.hadoop.hbase.client.Put;
+import org.apache.hadoop.hbase.client.RegionInfo;
+import org.apache.hadoop.hbase.client.RegionLocator;
 import org.apache.hadoop.hbase.client.Result;
 import org.apache.hadoop.hbase.client.ResultScanner;
 import org.apache.hadoop.hbase.client.RowMutations;
 import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
+import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.filter.BinaryComparator;
 import org.apache.hadoop.hbase.filter.ColumnPrefixFilter;
@@ -43,6 +55,8 @@ import org.apache.hadoop.hbase.filter.SubstringComparator;
 import org.apache.hadoop.hbase.filter.ValueFilter;
 import org.apache.hadoop.hbase.filter.WhileMatchFilter;
 import org.apache.hadoop.hbase.util.Pair;
+import org.apache.hadoop.hbase.quotas.QuotaSettingsFactory;
+import org.apache.hadoop.hbase.quotas.ThrottleType;
 
 /** What a first program does with HBase's unmodified client. Every step checks what it reads. */
 public final class Smoke {
@@ -56,8 +70,10 @@ public final class Smoke {
       if (registry.startsWith("rpc:")) {
         conf.set("hbase.client.registry.impl", "org.apache.hadoop.hbase.client.RpcConnectionRegistry");
         conf.set("hbase.client.bootstrap.servers", registry.substring(4));
-      } else {
+      } else if (registry.startsWith("zk:")) {
         conf.set("hbase.zookeeper.quorum", registry.substring(3));
+      } else {
+        check(conf.get("hbase.client.bootstrap.servers") != null, "hbase-site.xml is read");
       }
       try (Connection connection = ConnectionFactory.createConnection(conf)) {
         run(connection, TableName.valueOf("smoke_" + registry.substring(0, 2) + "_" + ProcessHandle.current().pid()));
@@ -83,12 +99,200 @@ public final class Smoke {
         change(table);
         refuse(table);
       }
+      administer(admin, name);
+      regions(connection, admin, name);
+      status(admin, name);
+      namespaces(admin);
+      features(admin);
       admin.disableTable(name);
       check(admin.isTableDisabled(name), "the table is disabled");
       admin.enableTable(name);
       admin.disableTable(name);
+      truncate(connection, admin, name);
       admin.deleteTable(name);
       check(!admin.tableExists(name), "the table is gone");
+    }
+  }
+
+  private static void administer(Admin admin, TableName name) throws Exception {
+    byte[] g = bytes("g");
+    admin.addColumnFamily(name, ColumnFamilyDescriptorBuilder.newBuilder(g).setMaxVersions(2).build());
+    check(admin.getDescriptor(name).getColumnFamily(g).getMaxVersions() == 2, "a family is added");
+    admin.modifyColumnFamily(name, ColumnFamilyDescriptorBuilder.newBuilder(g).setMaxVersions(5).setTimeToLive(60).build());
+    check(admin.getDescriptor(name).getColumnFamily(g).getTimeToLive() == 60, "a family is changed");
+    refused("InvalidFamilyOperationException", () -> admin.addColumnFamily(name, ColumnFamilyDescriptorBuilder.of(g)));
+    TableDescriptor whole = TableDescriptorBuilder.newBuilder(admin.getDescriptor(name)).setMaxFileSize(1L << 30)
+        .setValue("OWNER", "smoke").removeColumnFamily(g).build();
+    admin.modifyTable(whole);
+    TableDescriptor read = admin.getDescriptor(name);
+    check(read.getMaxFileSize() == 1L << 30 && read.getValue("OWNER").equals("smoke"), "a table is changed");
+    check(read.getColumnFamilyCount() == 1 && read.getColumnFamily(F).getMaxVersions() == 3, "a family is left out");
+    refused("InvalidFamilyOperationException", () -> admin.deleteColumnFamily(name, g));
+    refused("InvalidFamilyOperationException", () -> admin.deleteColumnFamily(name, F));
+    refused("FailedSanityCheckException", () -> admin.modifyTable(TableDescriptorBuilder.newBuilder(read)
+        .setRegionReplication(3).build()));
+    check(admin.listTableDescriptors(Pattern.compile("smoke_.*"), false).size() >= 1, "tables are described by pattern");
+    check(Arrays.asList(admin.listTableNames(Pattern.compile(".*"), true)).contains(TableName.META_TABLE_NAME), "meta is listed");
+    check(admin.getDescriptor(TableName.META_TABLE_NAME).hasColumnFamily(bytes("info")), "meta is described");
+    check(admin.listTableDescriptorsByState(true).stream().anyMatch(table -> table.getTableName().equals(name)), "by state");
+  }
+
+  private static void regions(Connection connection, Admin admin, TableName name) throws Exception {
+    admin.flush(name);
+    List<RegionInfo> regions = admin.getRegions(name);
+    check(regions.size() == 4, "regions are listed");
+    admin.flushRegion(regions.get(0).getRegionName());
+    admin.compact(name);
+    admin.majorCompact(name);
+    until("the compaction ends", () -> admin.getCompactionState(name) == CompactionState.NONE);
+    RegionLocator locator = connection.getRegionLocator(name);
+    ServerName server = locator.getRegionLocation(regions.get(0).getStartKey(), true).getServerName();
+    check(admin.getRegions(server).contains(regions.get(0)), "a server lists its regions");
+    check(admin.getRegionMetrics(server, name).stream().anyMatch(load -> load.getStoreCount() == 1), "families are counted");
+
+    admin.split(name, bytes("row-0600"));
+    until("the split shows", () -> locator.getAllRegionLocations().size() == 5);
+    RegionInfo left = locator.getRegionLocation(bytes("row-0550"), true).getRegion();
+    RegionInfo right = locator.getRegionLocation(bytes("row-0650"), true).getRegion();
+    check(text(right.getStartKey()).equals("row-0600"), "the daughter begins where the split was asked for");
+    admin.mergeRegionsAsync(new byte[][] {left.getEncodedNameAsBytes(), right.getEncodedNameAsBytes()}, false).get();
+    until("the merge shows", () -> locator.getAllRegionLocations().size() == 4);
+    List<RegionInfo> now = admin.getRegions(name);
+    byte[][] apart = {now.get(0).getEncodedNameAsBytes(), now.get(2).getEncodedNameAsBytes()};
+    refused("MergeRegionException", () -> admin.mergeRegionsAsync(apart, false).get());
+    try (Table table = connection.getTable(name)) {
+      check(count(table, new Scan()) == 899, "nothing is lost by splits and merges");
+    }
+    move(connection, admin, name);
+  }
+
+  /** To another server, and to the one that it is on. */
+  private static void move(Connection connection, Admin admin, TableName name) throws Exception {
+    RegionLocator locator = connection.getRegionLocator(name);
+    HRegionLocation before = locator.getRegionLocation(bytes("row-0100"), true);
+    admin.move(before.getRegion().getEncodedNameAsBytes(), before.getServerName());
+    for (ServerName other : admin.getRegionServers()) {
+      if (other.equals(before.getServerName())) {
+        continue;
+      }
+      admin.move(before.getRegion().getEncodedNameAsBytes(), other);
+      until("the move shows", () -> locator.getRegionLocation(bytes("row-0100"), true).getServerName().equals(other));
+      break;
+    }
+    try (Table table = connection.getTable(name)) {
+      check(!table.get(new Get(row(100))).isEmpty(), "a moved region is read");
+    }
+    check(admin.getRegionServers().size() == 1 || !locator.getRegionLocation(bytes("row-0100"), true).getServerName()
+        .equals(before.getServerName()), "a region is moved if there is another server");
+  }
+
+  private static void status(Admin admin, TableName name) throws Exception {
+    ClusterMetrics metrics = admin.getClusterMetrics();
+    check(metrics.getHBaseVersion().startsWith("2."), "a version");
+    check(metrics.getMasterName() != null && metrics.getMasterName().getPort() > 0, "a master");
+    check(metrics.getClusterId() != null && metrics.getBalancerOn() != null, "an id and a balancer");
+    check(!metrics.getLiveServerMetrics().isEmpty() && metrics.getDeadServerNames().isEmpty(), "servers live");
+    check(metrics.getRegionStatesInTransition().isEmpty(), "no region is in transition");
+    check(metrics.getTableRegionStatesCount().get(name).getOpenRegions() == 4, "regions of the table are open");
+    until("rows are counted", () -> {
+      long read = 0;
+      for (ServerMetrics server : admin.getClusterMetrics().getLiveServerMetrics().values()) {
+        for (RegionMetrics region : server.getRegionMetrics().values()) {
+          read += region.getNameAsString().startsWith(name.getNameAsString() + ",") ? region.getReadRequestCount() : 0;
+        }
+      }
+      return read > 0;
+    });
+    for (ServerName server : admin.getRegionServers()) {
+      check(metrics.getLiveServerMetrics().containsKey(server), "servers have one name");
+      admin.updateConfiguration(server);
+    }
+    check(admin.getMaster().equals(metrics.getMasterName()), "the master has one name");
+    check(admin.getBackupMasters().size() == metrics.getBackupMasterNames().size(), "backup masters");
+  }
+
+  private static void namespaces(Admin admin) throws Exception {
+    String name = "ns_" + System.nanoTime();
+    admin.createNamespace(NamespaceDescriptor.create(name).build());
+    check(Arrays.asList(admin.listNamespaces()).containsAll(Arrays.asList("default", "hbase", name)), "namespaces are listed");
+    refused("NamespaceExistException", () -> admin.createNamespace(NamespaceDescriptor.create(name).build()));
+    TableName table = TableName.valueOf(name, "t");
+    admin.createTable(TableDescriptorBuilder.newBuilder(table).setColumnFamily(ColumnFamilyDescriptorBuilder.of(F)).build());
+    check(admin.listTableNamesByNamespace(name).length == 1, "tables of a namespace are listed");
+    check(admin.listTableDescriptorsByNamespace(bytes(name)).size() == 1, "tables of a namespace are described");
+    refused("drop them first", () -> admin.deleteNamespace(name));
+    admin.disableTable(table);
+    admin.deleteTable(table);
+    check(admin.getNamespaceDescriptor(name).getName().equals(name), "a namespace is described");
+    admin.modifyNamespace(NamespaceDescriptor.create(name).build());
+    refused("namespaces have no properties", () -> admin.modifyNamespace(NamespaceDescriptor.create(name)
+        .addConfiguration("hbase.namespace.quota.maxtables", "5").build()));
+    admin.deleteNamespace(name);
+    refused("NamespaceNotFoundException", () -> admin.getNamespaceDescriptor(name));
+    refused("NamespaceNotFoundException", () -> admin.deleteNamespace(name));
+    refused("is reserved", () -> admin.deleteNamespace("default"));
+  }
+
+  /** What is always on, always off or not there. */
+  private static void features(Admin admin) throws Exception {
+    boolean balances = admin.balancerSwitch(false, true);
+    check(!admin.isBalancerEnabled() && !admin.balancerSwitch(balances, true), "the balancer is switched");
+    admin.balance();
+    check(admin.isCatalogJanitorEnabled() && admin.isSplitEnabled() && admin.isMergeEnabled(), "what is always on");
+    check(!admin.isNormalizerEnabled() && !admin.isSnapshotCleanupEnabled() && !admin.isMasterInMaintenanceMode(), "off");
+    check(admin.listSnapshots().isEmpty() && admin.listReplicationPeers().isEmpty(), "what there is none of");
+    check(admin.listDecommissionedRegionServers().isEmpty(), "no server is decommissioned");
+    check(admin.getProcedures().contains("CreateTableProcedure") && admin.getLocks().equals("[]"), "procedures are listed");
+    check(admin.getSecurityCapabilities().size() == 1, "capabilities");
+    refused("snapshots are not supported", () -> admin.snapshot("s", TableName.valueOf("t")));
+    refused("quota support disabled", () -> admin.setQuota(
+        QuotaSettingsFactory.throttleUser("u", ThrottleType.REQUEST_NUMBER, 1, TimeUnit.SECONDS)));
+    refused("ReplicationPeerNotFoundException", () -> admin.getReplicationPeerConfig("p"));
+    refused("always on", () -> admin.catalogJanitorSwitch(false));
+  }
+
+  private static void truncate(Connection connection, Admin admin, TableName name) throws Exception {
+    admin.truncateTable(name, true);
+    check(admin.isTableEnabled(name), "a truncated table is enabled");
+    check(connection.getRegionLocator(name).getAllRegionLocations().size() == 4, "a truncated table keeps its splits");
+    try (Table table = connection.getTable(name)) {
+      check(count(table, new Scan()) == 0, "a truncated table is empty");
+    }
+    refused("TableNotDisabledException", () -> admin.truncateTable(name, false));
+    admin.disableTable(name);
+    admin.truncateTable(name, false);
+    check(connection.getRegionLocator(name).getAllRegionLocations().size() == 1, "a truncated table has one region");
+    admin.disableTable(name);
+  }
+
+  private interface Step {
+    void run() throws Exception;
+  }
+
+  private interface Condition {
+    boolean holds() throws Exception;
+  }
+
+  /** The step fails with this text in its exception, its class included. */
+  private static void refused(String text, Step step) throws Exception {
+    try {
+      step.run();
+    } catch (Exception expected) {
+      for (Throwable cause = expected; cause != null; cause = cause.getCause()) {
+        if (cause.toString().contains(text)) {
+          return;
+        }
+      }
+      throw new AssertionError("expected " + text, expected);
+    }
+    throw new AssertionError("not refused: " + text);
+  }
+
+  private static void until(String what, Condition condition) throws Exception {
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+    while (!condition.holds()) {
+      check(System.nanoTime() < end, what);
+      Thread.sleep(20);
     }
   }
 

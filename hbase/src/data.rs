@@ -1,4 +1,5 @@
-//! A region server for HBase's clients: `ClientService` over the server's data path.
+//! A region server for HBase's clients: `ClientService` over the server's data path. Its other services are those of
+//! [`crate::regions`] and [`crate::discovery`].
 //!
 //! Calls become requests of one [`Session`](terrane_regionserver::edge::Session) per connection, so limits, admission, read
 //! points and deadlines are those of the gRPC edge. A region is found by the id in its name; table, epoch and schema come from
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use terrane_regionserver::edge::Edge;
+use terrane_regionserver::{HbasePlaces, RegionOrders, RegionServer};
 use terrane_types::ClusterId;
 
 use self::requests::Requests;
@@ -25,36 +27,54 @@ use crate::connection::{Opened, Service};
 use crate::discovery::Discovery;
 use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL, UNKNOWN_SERVICE};
 use crate::frame::{Call, decode_parameter};
+use crate::place::Place;
 use crate::proto;
+use crate::regions::{RegionCalls, discovery};
 use crate::serve::{Answer, Calls, Front, Outcome};
 
 /// The front of one region server.
 pub struct DataFront {
     cluster: ClusterId,
     edge: Arc<Edge>,
+    orders: Arc<RegionOrders>,
+    places: Arc<HbasePlaces>,
+    own: Place,
 }
 
 impl DataFront {
-    /// A front over a server's data path.
+    /// A front over a server that HBase's clients reach at this address.
     #[must_use]
-    pub const fn new(cluster: ClusterId, edge: Arc<Edge>) -> Self {
-        Self { cluster, edge }
+    pub fn new(server: &RegionServer, own: Place) -> Self {
+        let (edge, orders, places) = (server.data_path(), server.region_orders(), server.hbase_places());
+        Self { cluster: server.cluster_id(), edge, orders, places, own }
     }
 }
 
 impl Front for DataFront {
-    /// A region server knows its cluster. Masters know the rest.
+    /// What the masters have told this server.
     fn discovery(&self) -> Discovery {
-        Discovery { cluster: Some(self.cluster), ..Discovery::default() }
+        discovery(self.cluster, &self.places)
     }
 
-    fn open(&self, opened: Opened, _peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception> {
-        if opened.service != Service::Client {
-            let why = format!("a region server serves ClientService, not {:?}Service; ask a master", opened.service);
-            return Err(Exception::new(UNKNOWN_SERVICE, why));
+    fn open(&self, opened: Opened, peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception> {
+        match opened.service {
+            Service::Client => {
+                let requests = Requests::open(self.edge.clone(), self.places.clone());
+                Ok(Arc::new(DataCalls { requests, scanners: Scanners::default(), opened }))
+            }
+            Service::Admin | Service::ClientMeta => Ok(Arc::new(RegionCalls {
+                cluster: self.cluster,
+                orders: self.orders.clone(),
+                places: self.places.clone(),
+                own: self.own.clone(),
+                service: opened.service,
+                peer: peer.to_string(),
+            })),
+            Service::Master => {
+                let why = "a region server serves no MasterService; ask a master";
+                Err(Exception::new(UNKNOWN_SERVICE, why))
+            }
         }
-        let requests = Requests::open(self.edge.clone());
-        Ok(Arc::new(DataCalls { requests, scanners: Scanners::default(), opened }))
     }
 }
 
@@ -89,7 +109,8 @@ impl DataCalls {
         let region = self.requests.region(Some(&request.region), call.timeout)?;
         let exists_only = request.get.existence_only();
         let body = reading::get(&region, request.get)?;
-        let rows = requests::rows(self.requests.one(region.read(body)).await)?;
+        let answer = self.requests.one(region.read(body)).await;
+        let rows = self.requests.rows(region.descriptor.epoch, answer)?;
         let mut cells = Vec::new();
         let result = results::of_row(self.opened.codec, rows, exists_only, &mut cells)?;
         Ok(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells))

@@ -10,6 +10,7 @@ use crate::exception::{Exception, PLEASE_HOLD};
 use crate::place::Place;
 use crate::proto;
 use crate::region_name::meta_region_info;
+use crate::serve::{Answer, Outcome};
 
 /// Most servers in the answer to a client that asks for some to ask next time.
 pub const BOOTSTRAP_NODES_MAX: usize = 16;
@@ -38,6 +39,21 @@ pub struct Discovery {
 }
 
 impl Discovery {
+    /// The answer to a call of `ClientMetaService`.
+    ///
+    /// # Errors
+    /// [`Exception`] while it is not known, and for a method that does not exist.
+    pub fn answer(&self, method: &str) -> Outcome {
+        Ok(match method {
+            "GetClusterId" => Answer::of(&self.cluster_id()?),
+            "GetActiveMaster" => Answer::of(&self.active_master()?),
+            "GetMasters" => Answer::of(&self.masters()?),
+            "GetMetaRegionLocations" => Answer::of(&self.meta_locations()?),
+            "GetBootstrapNodes" => Answer::of(&self.bootstrap_nodes()?),
+            other => return Err(Exception::bad_request(&format!("ClientMetaService has no method {other:?} here"))),
+        })
+    }
+
     /// The answer to the probe that clients since 2.6 send before they connect.
     ///
     /// # Errors

@@ -107,6 +107,18 @@ classes! {
     NAMESPACE_NOT_FOUND = "NamespaceNotFoundException", Never;
     /// The namespace exists already.
     NAMESPACE_EXISTS = "NamespaceExistException", Never;
+    /// A family exists already, does not exist, or is the last one.
+    INVALID_FAMILY = "InvalidFamilyOperationException", Never;
+    /// A rule of namespaces forbids it.
+    CONSTRAINT = "constraint.ConstraintException", Never;
+    /// The region does not exist.
+    UNKNOWN_REGION = "UnknownRegionException", Never;
+    /// The regions cannot be merged.
+    MERGE_REGION = "exceptions.MergeRegionException", Never;
+    /// The snapshot does not exist.
+    NO_SUCH_SNAPSHOT = "snapshot.SnapshotDoesNotExistException", Never;
+    /// The replication peer does not exist.
+    NO_SUCH_PEER = "ReplicationPeerNotFoundException", Never;
     /// The connection does not begin as one of HBase's.
     FATAL_CONNECTION = "ipc.FatalConnectionException", Never;
     /// The connection's version is unknown.

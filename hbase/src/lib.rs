@@ -7,7 +7,7 @@
 //! The wire layer is pure code without I/O. [`connection`] turns received bytes into calls ([`frame`]) and answers;
 //! [`cell_block`] reads and writes cells; [`exception`] is the one mapping of errors; [`region_name`] and [`meta`] are what
 //! clients locate regions by; `filter` evaluates filters; [`discovery`] and [`zookeeper`] are how clients find the cluster. On
-//! top of it, [`serve`] is a port with connections and calls, behind which is a region server ([`data`]) or a master
+//! top of it, [`serve`] is a port with connections and calls, behind which is a region server ([`data`], `regions`) or a master
 //! ([`tables`]).
 //!
 //! Invariants:
@@ -23,9 +23,11 @@ pub mod discovery;
 pub mod exception;
 mod filter;
 pub mod frame;
+pub mod load;
 pub mod meta;
 pub mod place;
 pub mod region_name;
+mod regions;
 pub mod serve;
 pub mod tables;
 pub mod time_range;

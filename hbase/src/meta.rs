@@ -14,5 +14,5 @@ mod view;
 
 pub use cells::{Cell, Row};
 pub use order::MetaRow;
-pub use rows::{RegionRow, State, StateRow, region_info, table_state};
+pub use rows::{REGION_FAMILY, RegionRow, State, StateRow, TABLE_FAMILY, news_order, region_info, table_state};
 pub use view::{Rows, Span, View};

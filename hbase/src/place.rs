@@ -16,6 +16,13 @@ pub struct Place {
 }
 
 impl Place {
+    /// The place at `host:port`.
+    #[must_use]
+    pub fn at(address: &str, start_code: u64) -> Option<Self> {
+        let (host, port) = address.rsplit_once(':')?;
+        Some(Self { host: host.to_owned(), port: port.parse().ok()?, start_code })
+    }
+
     /// The place as a message.
     #[must_use]
     pub fn to_proto(&self) -> proto::ServerName {

@@ -77,6 +77,25 @@ pub fn parse(name: &[u8]) -> Option<NameParts<'_>> {
     Some(NameParts { table, start, region: RegionId(region.parse().ok()?), encoded })
 }
 
+/// Whether a region specifier names this region; `name` is its name, which is made only if it may be the one.
+#[must_use]
+pub fn named(wanted: &proto::RegionSpecifier, region: RegionId, name: impl FnOnce() -> Bytes) -> bool {
+    match wanted.r#type() {
+        proto::region_specifier::RegionSpecifierType::RegionName => {
+            parse(&wanted.value).is_some_and(|parts| parts.region == region) && wanted.value == name()
+        }
+        proto::region_specifier::RegionSpecifierType::EncodedRegionName => {
+            parse(&name()).is_some_and(|parts| parts.encoded == &wanted.value[..])
+        }
+    }
+}
+
+/// A region specifier with a whole name.
+#[must_use]
+pub fn specifier(name: Bytes) -> proto::RegionSpecifier {
+    proto::RegionSpecifier { r#type: proto::region_specifier::RegionSpecifierType::RegionName.into(), value: name }
+}
+
 /// Whether a region specifier names the region of `hbase:meta`.
 #[must_use]
 pub fn is_meta(region: &proto::RegionSpecifier) -> bool {
@@ -122,6 +141,20 @@ mod tests {
         let parts = parse(&name).unwrap();
         assert_eq!(parts.region, RegionId(1_700_000_000_000));
         assert_eq!(parts.encoded, b"43ae7364b4a555b93267937f9bc49ec1");
+    }
+
+    #[test]
+    fn a_region_is_named_by_its_whole_name_or_by_its_hash() {
+        let name = region_name(&"t1".parse().unwrap(), b"", RegionId(1_700_000_000_000));
+        let encoded = proto::RegionSpecifier {
+            r#type: proto::region_specifier::RegionSpecifierType::EncodedRegionName.into(),
+            value: Bytes::from_static(b"43ae7364b4a555b93267937f9bc49ec1"),
+        };
+        for wanted in [specifier(name.clone()), encoded] {
+            assert!(named(&wanted, RegionId(1_700_000_000_000), || name.clone()));
+            let other = region_name(&"t1".parse().unwrap(), b"a", RegionId(1_700_000_000_000));
+            assert!(!named(&wanted, RegionId(1_700_000_000_000), || other));
+        }
     }
 
     #[test]

@@ -2,10 +2,16 @@
 //!
 //! Only the leading master knows where things are; another answers that it does not know yet, and clients ask the next one.
 
+mod altering;
 mod descriptors;
 mod meta_reads;
+mod namespaces;
 mod procedures;
+mod refusals;
+mod regions;
 mod service;
+mod status;
+mod switches;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,9 +29,9 @@ use crate::connection::{Opened, Service};
 use crate::discovery::Discovery;
 use crate::exception::{Context, DO_NOT_RETRY, Exception, UNKNOWN_SERVICE};
 use crate::frame::Call;
-use crate::meta::{RegionRow, State, StateRow, View};
+use crate::meta::{RegionRow, State, StateRow, View, news_order};
 use crate::place::Place;
-use crate::serve::{Answer, Calls, Front, Outcome};
+use crate::serve::{Calls, Front, Outcome};
 
 /// How long a call waits if its client does not say.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
@@ -70,9 +76,25 @@ impl Master {
             return Discovery { cluster, ..Discovery::default() };
         }
         let own = || Some(self.own.clone());
-        // Region servers know only their own regions, so clients ask this process again.
-        let nodes = vec![self.own.clone()];
-        Discovery { cluster, active_master: own(), masters: nodes.clone(), meta: own(), servers: nodes }
+        let servers = self.edge.servers();
+        let servers = servers.iter().filter_map(|server| Place::at(&server.address, server.boot)).collect();
+        Discovery { cluster, active_master: own(), masters: vec![self.own.clone()], meta: own(), servers }
+    }
+
+    /// The same with the other masters, if the call needs them: each knows which one leads.
+    async fn discover(&self, method: &str) -> Discovery {
+        let mut known = self.discovery();
+        if known.active_master.is_some() && method != "GetMasters" {
+            return known;
+        }
+        let seen = self.edge.masters().await;
+        let place = |master: &terrane_master::edge::Master| Place::at(&master.address, master.start_code);
+        known.masters.extend(seen.iter().filter_map(place).filter(|master| *master != self.own));
+        if known.active_master.is_none() {
+            known.active_master = seen.iter().find(|master| master.leads).and_then(place);
+            known.meta = known.active_master.clone();
+        }
+        known
     }
 
     async fn map(&self, deadline: Instant) -> Result<Map, Exception> {
@@ -84,8 +106,7 @@ impl Master {
         let map = self.map(deadline).await?;
         let place = |server: ServerId| {
             let known = map.servers.iter().find(|known| known.server == server)?;
-            let (host, port) = known.address.rsplit_once(':')?;
-            Some(Place { host: host.to_owned(), port: port.parse().ok()?, start_code: known.boot })
+            Place::at(&known.address, known.boot)
         };
         let tables = map.tables.iter().filter(|table| !table.is_changing).map(|table| &table.schema);
         let states = tables.map(|schema| StateRow { table: schema.name.clone(), disabled: schema.disabled }).collect();
@@ -103,7 +124,7 @@ impl Master {
                 region: descriptor.region,
                 range: descriptor.range.clone(),
                 place,
-                order: (descriptor.epoch.0 << 32) | (region.term & u64::from(u32::MAX)),
+                order: news_order(descriptor.epoch, region.term),
                 state,
             })
         });
@@ -138,27 +159,13 @@ impl Calls for TableCalls {
     fn carry_out(self: Arc<Self>, call: Call) -> BoxFuture<'static, Outcome> {
         async move {
             match self.opened.service {
-                Service::ClientMeta => self.find(&call),
+                Service::ClientMeta => self.master.discover(&call.method).await.answer(&call.method),
                 Service::Client => self.read_meta(call).await,
                 Service::Master => self.administer(call).await,
                 Service::Admin => Err(unknown_method("AdminService", &call.method)),
             }
         }
         .boxed()
-    }
-}
-
-impl TableCalls {
-    fn find(&self, call: &Call) -> Outcome {
-        let known = self.master.discovery();
-        Ok(match call.method.as_str() {
-            "GetClusterId" => Answer::of(&known.cluster_id()?),
-            "GetActiveMaster" => Answer::of(&known.active_master()?),
-            "GetMasters" => Answer::of(&known.masters()?),
-            "GetMetaRegionLocations" => Answer::of(&known.meta_locations()?),
-            "GetBootstrapNodes" => Answer::of(&known.bootstrap_nodes()?),
-            other => return Err(unknown_method("ClientMetaService", other)),
-        })
     }
 }
 

@@ -189,6 +189,11 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Print the hbase-site.xml with which HBase's clients find the cluster.
+    HbaseSite {
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Change which masters the cluster has: add, remove or replace some; shows what changes, and asks.
     SetMasters {
         /// The addresses of all 1, 3 or 5 masters that the cluster is to have. New ones run with --join and wait.

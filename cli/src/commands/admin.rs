@@ -7,7 +7,7 @@ use terrane_client::{Client, GroupInfo, Maintained, RegionDescriptor, RegionId, 
 use terrane_types::escape;
 use tokio::time::Instant;
 
-use super::{connect, diagnostics, fleet, hot, masters, recover_group};
+use super::{connect, diagnostics, fleet, hbase_site, hot, masters, recover_group};
 use crate::args::client::{Admin, Raw};
 use crate::args::values::TableWord;
 use crate::failure::{During, Failure};
@@ -65,6 +65,7 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
         Admin::Balance { mode, dry_run, connection } => fleet::balance(mode, dry_run, &connection).await,
         Admin::Replication { replicas, connection } => fleet::replication(replicas, &connection).await,
         Admin::Masters { connection } => masters::list(&connection).await,
+        Admin::HbaseSite { connection } => hbase_site::run(&connection).await,
         Admin::SetMasters { list, yes, connection } => masters::set(&list.0, yes, &connection).await,
         Admin::RecoverGroup { group, yes, connection } => recover_group::run(group, yes, &connection).await,
         Admin::Check { connection } => fleet::check(&connection).await,

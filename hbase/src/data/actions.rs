@@ -8,10 +8,10 @@
 use bytes::Bytes;
 use terrane_regionserver::edge::{Answer as Answered, Mutated, Mutation, ReceivedRow, Request};
 use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
-use terrane_types::{Error, PackedCells, RowOutcome};
+use terrane_types::{Error, PackedCells, RegionEpoch, RowOutcome};
 
 use super::mutation::{Prepared, condition, join, prepare, take_cells};
-use super::requests::{Region, exception, mutated, rows};
+use super::requests::{Region, exception};
 use super::{DataCalls, reading, results};
 use crate::cell_block::{BlockReader, KeyValue};
 use crate::exception::{Exception, RETRY_IMMEDIATELY};
@@ -64,7 +64,8 @@ impl DataCalls {
         let Prepared { row: received, exact, repeatable } = prepared;
         let mutation = Mutation { rows: vec![received], ..Mutation::default() };
         let answer = self.requests.one(region.write(mutation, exact)).await;
-        let outcome = row_outcome(&mut mutated(answer, repeatable)?, 0, repeatable)?;
+        let mut mutated = self.requests.mutated(region.descriptor.epoch, answer, repeatable)?;
+        let outcome = row_outcome(&mut mutated, 0, repeatable)?;
         let mut block = Vec::new();
         let result = results::of_cells(self.opened.codec, &row, &outcome.cells, &mut block)?;
         let processed = is_conditional.then_some(!outcome.condition_failed);
@@ -171,7 +172,8 @@ enum About {
 #[derive(Default)]
 struct Round {
     requests: Vec<Request>,
-    about: Vec<About>,
+    /// With the epoch that the request's region had.
+    about: Vec<(About, RegionEpoch)>,
     /// Bytes of the writes.
     bytes: usize,
 }
@@ -188,8 +190,8 @@ struct Batch<'a> {
 impl Batch<'_> {
     /// Adds a request; starts the round and waits for it once it is full.
     async fn add(&mut self, request: Request, about: About, bytes: usize) {
+        self.round.about.push((about, request.header.epoch));
         self.round.requests.push(request);
-        self.round.about.push(about);
         self.round.bytes += bytes;
         if self.round.requests.len() >= ROUND_REQUESTS_MAX || self.round.bytes >= ROUND_BYTES_MAX {
             self.send().await;
@@ -200,15 +202,16 @@ impl Batch<'_> {
     async fn send(&mut self) {
         let Round { requests, about, .. } = std::mem::take(&mut self.round);
         let answers = self.calls.requests.carry_out(requests).await;
-        for (about, answer) in about.into_iter().zip(answers) {
-            self.take(about, answer);
+        for ((about, epoch), answer) in about.into_iter().zip(answers) {
+            self.take(about, epoch, answer);
         }
     }
 
-    fn take(&mut self, about: About, answer: Result<Answered, Error>) {
+    fn take(&mut self, about: About, epoch: RegionEpoch, answer: Result<Answered, Error>) {
+        let requests = &self.calls.requests;
         match about {
             About::Read { region, at, exists_only } => {
-                let came = rows(answer).map(|rows| Came::Read { rows, exists_only });
+                let came = requests.rows(epoch, answer).map(|rows| Came::Read { rows, exists_only });
                 if let Ok(Came::Read { rows, .. }) = &came {
                     self.answer_bytes += rows.len();
                 }
@@ -217,7 +220,7 @@ impl Batch<'_> {
             About::Write { region, rows } => {
                 let all_repeatable = rows.iter().all(|(_, _, repeatable)| *repeatable);
                 let came = &mut self.results[region].came;
-                match mutated(answer, all_repeatable) {
+                match requests.mutated(epoch, answer, all_repeatable) {
                     Err(refused) => rows.iter().for_each(|(at, ..)| came[*at] = Some(Err(refused.clone()))),
                     Ok(mut mutated) => {
                         for ((at, row, repeatable), place) in rows.into_iter().zip(0u32..) {
@@ -228,7 +231,7 @@ impl Batch<'_> {
                 }
             }
             About::Atomic { region, repeatable } => {
-                let outcome = mutated(answer, repeatable);
+                let outcome = requests.mutated(epoch, answer, repeatable);
                 let result = &mut self.results[region];
                 match outcome.and_then(|mut mutated| row_outcome(&mut mutated, 0, repeatable)) {
                     Err(refused) => result.refused = Some(refused),

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use terrane_regionserver::HbasePlaces;
 use terrane_regionserver::edge::{
     Answer, Body, Consistency, Cursor, DEADLINE_DEFAULT, Edge, GetRequest, Header, Mutated, Mutation, Request,
     ScanRequest, Session,
 };
-use terrane_types::{Error, RegionDescriptor, TableSchema, escape};
+use terrane_types::{Error, RegionDescriptor, RegionEpoch, TableSchema, escape};
 use tokio::sync::oneshot;
 
 use crate::exception::{Context, Exception, NO_SUCH_FAMILY, NOT_SERVING_REGION, WRONG_REGION};
 use crate::proto;
 use crate::region_name::parse;
+use crate::regions::exception as redirect;
 
 /// A region that a call names, as it is here.
 #[derive(Clone)]
@@ -80,6 +82,7 @@ pub(super) struct Requests {
     next: AtomicU64,
     waiting: Arc<Awaited>,
     pending: Mutex<Pending>,
+    places: Arc<HbasePlaces>,
 }
 
 /// Requests of calls that have arrived together. The first of these calls starts them all, so that they share read points.
@@ -103,7 +106,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl Requests {
-    pub fn open(edge: Arc<Edge>) -> Self {
+    pub fn open(edge: Arc<Edge>, places: Arc<HbasePlaces>) -> Self {
         let (session, mut answers) = Session::open(edge.clone());
         let waiting: Arc<Awaited> = Arc::default();
         let theirs = waiting.clone();
@@ -116,7 +119,7 @@ impl Requests {
                 waiting.map(|waiting| waiting.send(answer));
             }
         });
-        Self { edge, session, next: AtomicU64::new(1), waiting, pending: Mutex::default() }
+        Self { edge, session, next: AtomicU64::new(1), waiting, pending: Mutex::default(), places }
     }
 
     /// The region of a call.
@@ -182,6 +185,35 @@ impl Requests {
         self.carry_out(vec![request]).await.pop().unwrap_or(Err(Error::Uncertain { not_tried: true }))
     }
 
+    /// The packed rows of an answer to a read.
+    pub fn rows(&self, epoch: RegionEpoch, answer: Result<Answer, Error>) -> Result<Bytes, Exception> {
+        match answer {
+            Ok(Answer::Rows { rows, .. }) => Ok(rows.into()),
+            other => Err(self.unexpected(epoch, other, true)),
+        }
+    }
+
+    /// What an answer to a write says.
+    pub fn mutated(
+        &self,
+        epoch: RegionEpoch,
+        answer: Result<Answer, Error>,
+        repeatable: bool,
+    ) -> Result<Mutated, Exception> {
+        match answer {
+            Ok(Answer::Mutated { mutated, .. }) => Ok(mutated),
+            other => Err(self.unexpected(epoch, other, repeatable)),
+        }
+    }
+
+    /// A redirect names the place of the leader of the region, which the client has seen at this epoch.
+    fn unexpected(&self, epoch: RegionEpoch, answer: Result<Answer, Error>, repeatable: bool) -> Exception {
+        match answer {
+            Err(error) => redirect(&error, repeatable, &self.places, Some(epoch)),
+            Ok(_) => Exception::bad_request("the server answered another kind of request"),
+        }
+    }
+
     /// The next block of a scan.
     pub async fn block(
         &self,
@@ -192,35 +224,12 @@ impl Requests {
         let request = Request { header: region.header(), body: Body::Scan(Box::new((scan, cursor))), messages: false };
         match self.one(request).await {
             Ok(Answer::Block { block, .. }) => Ok(block),
-            other => Err(unexpected(other, true)),
+            other => Err(self.unexpected(region.descriptor.epoch, other, true)),
         }
     }
 }
 
-/// The exception of an error of the data path.
+/// The exception of an error of the data path that no redirect is.
 pub(super) fn exception(error: &Error, repeatable: bool) -> Exception {
     Exception::of(error, &Context { repeatable, master: false, place: &|_| None })
-}
-
-/// The packed rows of an answer to a read.
-pub(super) fn rows(answer: Result<Answer, Error>) -> Result<Bytes, Exception> {
-    match answer {
-        Ok(Answer::Rows { rows, .. }) => Ok(rows.into()),
-        other => Err(unexpected(other, true)),
-    }
-}
-
-/// What an answer to a write says.
-pub(super) fn mutated(answer: Result<Answer, Error>, repeatable: bool) -> Result<Mutated, Exception> {
-    match answer {
-        Ok(Answer::Mutated { mutated, .. }) => Ok(mutated),
-        other => Err(unexpected(other, repeatable)),
-    }
-}
-
-fn unexpected(answer: Result<Answer, Error>, repeatable: bool) -> Exception {
-    match answer {
-        Err(error) => exception(&error, repeatable),
-        Ok(_) => Exception::bad_request("the server answered another kind of request"),
-    }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use prost::Message as _;
-use terrane_types::{KeyRange, RegionId, TableName};
+use terrane_types::{KeyRange, RegionEpoch, RegionId, TableName};
 
 use super::cells::{Cell, Row};
 use crate::place::Place;
@@ -54,6 +54,12 @@ pub struct RegionRow {
     pub order: u64,
     /// Its state.
     pub state: State,
+}
+
+/// Orders the news of a region's place: a client believes the higher one.
+#[must_use]
+pub const fn news_order(epoch: RegionEpoch, term: u64) -> u64 {
+    (epoch.0 << 32) | (term & u32::MAX as u64)
 }
 
 /// A region as a message.

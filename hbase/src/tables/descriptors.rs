@@ -6,12 +6,13 @@
 
 use bytes::Bytes;
 use terrane_types::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, VERSIONS_MAX};
-use terrane_types::{Bloom, Compression, FamilyName, FamilySchema, SplitPolicy, TableName, TableSchema};
+use terrane_types::{Bloom, Compression, FamilyName, FamilySchema, SplitPolicy, TableName, TableSchema, escape};
 
 use crate::cell_block::FAMILY_BYTES_MAX;
-use crate::exception::{Exception, SANITY_CHECK};
+use crate::exception::{Exception, INVALID_FAMILY, SANITY_CHECK};
+use crate::meta::{REGION_FAMILY, TABLE_FAMILY};
 use crate::proto;
-use crate::region_name::table_name;
+use crate::region_name::{meta_region_info, table_name};
 
 /// Where attributes without a meaning here are kept.
 const KEPT: &str = "hbase.";
@@ -32,7 +33,88 @@ pub(super) fn read_table(table: &proto::TableSchema) -> Result<TableSchema, Exce
     if name.namespace() == "hbase" || name.is_meta() {
         return Err(refuse(&format!("the name {name} is reserved")));
     }
-    let mut schema = TableSchema::new(name);
+    let schema = TableSchema::new(name);
+    with_attributes(schema, table, |name| FamilySchema::new(name.clone()))
+}
+
+/// The whole descriptor of a table that is to replace the present one. What HBase's descriptors do not express stays.
+pub(super) fn modified(current: &TableSchema, table: &proto::TableSchema) -> Result<TableSchema, Exception> {
+    let defaults = TableSchema::new(current.name.clone());
+    let bare = TableSchema {
+        families: Vec::new(),
+        region_size: defaults.region_size,
+        flush_size: defaults.flush_size,
+        read_only: defaults.read_only,
+        split_policy: defaults.split_policy,
+        metadata: own_metadata(&current.metadata),
+        ..current.clone()
+    };
+    with_attributes(bare, table, |name| bare_family(current, name))
+}
+
+/// A schema with another family.
+pub(super) fn with_family(current: &TableSchema, family: &proto::ColumnFamilySchema) -> Result<TableSchema, Exception> {
+    if current.family(&family.name).is_some() {
+        return Err(no_such(family, "exists already, so it cannot be added"));
+    }
+    let mut schema = current.clone();
+    schema
+        .add_family(read_family(family, &|name| FamilySchema::new(name.clone()))?)
+        .map_err(|refused| refuse(&refused.what))?;
+    Ok(schema)
+}
+
+/// A schema with a changed family.
+pub(super) fn with_changed_family(
+    current: &TableSchema,
+    family: &proto::ColumnFamilySchema,
+) -> Result<TableSchema, Exception> {
+    let place = current.families.iter().position(|known| known.name.as_bytes() == &family.name[..]);
+    let place = place.ok_or_else(|| no_such(family, "does not exist, so it cannot be modified"))?;
+    let mut schema = current.clone();
+    schema.families[place] = read_family(family, &|name| bare_family(current, name))?;
+    Ok(schema)
+}
+
+/// A schema without a family.
+pub(super) fn without_family(current: &TableSchema, family: &[u8]) -> Result<TableSchema, Exception> {
+    let named = |what: &str| Exception::new(INVALID_FAMILY, format!("family {} {what}", escape(family)));
+    if current.family(family).is_none() {
+        return Err(named("does not exist, so it cannot be deleted"));
+    }
+    if current.families.len() == 1 {
+        return Err(named("is the only one of the table, so it cannot be deleted"));
+    }
+    let mut schema = current.clone();
+    schema.families.retain(|known| known.name.as_bytes() != family);
+    Ok(schema)
+}
+
+fn no_such(family: &proto::ColumnFamilySchema, what: &str) -> Exception {
+    Exception::new(INVALID_FAMILY, format!("family {} {what}", escape(&family.name)))
+}
+
+/// The family that a descriptor is applied to: as it is, without what descriptors express.
+fn bare_family(current: &TableSchema, name: &FamilyName) -> FamilySchema {
+    let bare = FamilySchema::new(name.clone());
+    let Some(known) = current.family(name.as_bytes()) else { return bare };
+    let mut rules = bare.rules;
+    // Descriptors count in seconds. Unless one says otherwise below, the time to live stays exact.
+    rules.ttl_ms = known.rules.ttl_ms;
+    FamilySchema { rules, metadata: own_metadata(&known.metadata), types: known.types.clone(), ..bare }
+}
+
+/// The metadata that HBase's clients did not set.
+fn own_metadata(metadata: &std::collections::BTreeMap<String, String>) -> std::collections::BTreeMap<String, String> {
+    let own = metadata.iter().filter(|(name, _)| !name.starts_with(KEPT));
+    own.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn with_attributes(
+    mut schema: TableSchema,
+    table: &proto::TableSchema,
+    bare: impl Fn(&FamilyName) -> FamilySchema,
+) -> Result<TableSchema, Exception> {
     if let Some(setting) = table.configuration.first() {
         return Err(refuse(&format!("the setting {} of a table is not supported; leave it out", setting.name)));
     }
@@ -41,7 +123,7 @@ pub(super) fn read_table(table: &proto::TableSchema) -> Result<TableSchema, Exce
         set_of_table(&mut schema, &name, &value)?;
     }
     for family in &table.column_families {
-        schema.add_family(read_family(family)?).map_err(|refused| refuse(&refused.what))?;
+        schema.add_family(read_family(family, &bare)?).map_err(|refused| refuse(&refused.what))?;
     }
     if schema.families.is_empty() {
         return Err(refuse("a table has at least one family"));
@@ -49,18 +131,25 @@ pub(super) fn read_table(table: &proto::TableSchema) -> Result<TableSchema, Exce
     Ok(schema)
 }
 
-fn read_family(family: &proto::ColumnFamilySchema) -> Result<FamilySchema, Exception> {
+fn read_family(
+    family: &proto::ColumnFamilySchema,
+    bare: &impl Fn(&FamilyName) -> FamilySchema,
+) -> Result<FamilySchema, Exception> {
     let name = FamilyName::try_from(&family.name[..]).map_err(|refused| refuse(&refused.what))?;
     if name.as_bytes().len() > FAMILY_BYTES_MAX {
         return Err(refuse(&format!("family names have at most {FAMILY_BYTES_MAX} bytes")));
     }
-    let mut schema = FamilySchema::new(name);
+    let mut schema = bare(&name);
+    let present_ttl_ms = schema.rules.ttl_ms.take();
     if let Some(setting) = family.configuration.first() {
         return Err(refuse(&format!("the setting {} of a family is not supported; leave it out", setting.name)));
     }
     for attribute in &family.attributes {
         let (name, value) = text_of(attribute)?;
         set_of_family(&mut schema, &name, &value)?;
+    }
+    if shown_ttl(schema.rules.ttl_ms) == shown_ttl(present_ttl_ms) {
+        schema.rules.ttl_ms = present_ttl_ms;
     }
     schema.rules.check().map_err(|refused| refuse(&refused.what))?;
     Ok(schema)
@@ -128,6 +217,25 @@ fn set_of_family(schema: &mut FamilySchema, name: &str, value: &str) -> Result<(
     Ok(())
 }
 
+/// The descriptor of `hbase:meta`.
+pub(super) fn show_meta() -> proto::TableSchema {
+    let family = |name: &'static [u8]| proto::ColumnFamilySchema {
+        name: Bytes::from_static(name),
+        attributes: vec![
+            pair("VERSIONS", "1".to_owned()),
+            pair("TTL", FOREVER.to_owned()),
+            pair("IN_MEMORY", "true".to_owned()),
+        ],
+        configuration: Vec::new(),
+    };
+    proto::TableSchema {
+        table_name: Some(meta_region_info().table_name),
+        attributes: vec![pair("IS_META", "true".to_owned()), pair("READONLY", "true".to_owned())],
+        column_families: vec![family(REGION_FAMILY), family(TABLE_FAMILY)],
+        configuration: Vec::new(),
+    }
+}
+
 /// A table's descriptor for clients.
 pub(super) fn show_table(schema: &TableSchema) -> proto::TableSchema {
     let mut attributes = vec![
@@ -161,12 +269,10 @@ fn show_family(family: &FamilySchema) -> proto::ColumnFamilySchema {
         Bloom::Row => "ROW",
         Bloom::RowCol => "ROWCOL",
     };
-    // HBase counts in seconds.
-    let ttl = family.rules.ttl_ms.map_or_else(|| FOREVER.to_owned(), |ms| ms.div_ceil(1_000).to_string());
     let mut attributes = vec![
         pair("VERSIONS", family.rules.versions.to_string()),
         pair("MIN_VERSIONS", family.rules.min_versions.to_string()),
-        pair("TTL", ttl),
+        pair("TTL", shown_ttl(family.rules.ttl_ms)),
         pair("KEEP_DELETED_CELLS", family.rules.keep_deleted_cells.to_string().to_uppercase()),
         pair("COMPRESSION", compression.to_owned()),
         pair("BLOOMFILTER", bloom.to_owned()),
@@ -178,6 +284,11 @@ fn show_family(family: &FamilySchema) -> proto::ColumnFamilySchema {
     attributes.extend(kept(&family.metadata));
     let name = Bytes::copy_from_slice(family.name.as_bytes());
     proto::ColumnFamilySchema { name, attributes, configuration: Vec::new() }
+}
+
+/// HBase counts in seconds.
+fn shown_ttl(ttl_ms: Option<u64>) -> String {
+    ttl_ms.map_or_else(|| FOREVER.to_owned(), |ms| ms.div_ceil(1_000).to_string())
 }
 
 fn kept(metadata: &std::collections::BTreeMap<String, String>) -> impl Iterator<Item = proto::BytesBytesPair> {
@@ -256,6 +367,59 @@ mod tests {
         schema.read_only = true;
         schema.split_policy = SplitPolicy::None;
         assert_eq!(read_table(&show_table(&schema)).unwrap(), schema);
+    }
+
+    #[test]
+    fn a_whole_descriptor_replaces_what_it_expresses_and_nothing_else() {
+        let mut current = TableSchema::new("n:t".parse().unwrap());
+        current.version = 4;
+        current.disabled = true;
+        current.read_only = true;
+        current.metadata.insert("hbase.OWNER".to_owned(), "me".to_owned());
+        current.metadata.insert("note".to_owned(), "ours".to_owned());
+        for name in ["cf", "gone"] {
+            let mut family = FamilySchema::new(name.parse().unwrap());
+            family.rules.versions = 5;
+            family.rules.ttl_ms = Some(1_500);
+            family.types.insert(Bytes::from_static(b"q"), terrane_types::ValueType::Text);
+            current.add_family(family).unwrap();
+        }
+        let shown = show_table(&current);
+        let same = modified(&current, &shown).unwrap();
+        assert_eq!(same, current, "a descriptor that was read and not changed changes nothing");
+        let next = modified(&current, &family(&[("VERSIONS", "3"), ("TTL", "2")])).unwrap();
+        assert_eq!((next.version, next.disabled, next.read_only, next.families.len()), (4, true, false, 1));
+        assert_eq!((next.metadata.len(), next.metadata["note"].as_str()), (1, "ours"));
+        let cf = &next.families[0];
+        assert_eq!((cf.rules.versions, cf.rules.ttl_ms, cf.types.len()), (3, Some(1_500), 1));
+        let other = modified(&current, &family(&[("TTL", "3")])).unwrap();
+        assert_eq!((other.families[0].rules.ttl_ms, other.families[0].rules.versions), (Some(3_000), 1));
+        let forever = modified(&current, &family(&[])).unwrap();
+        assert_eq!(forever.families[0].rules.ttl_ms, None);
+    }
+
+    #[test]
+    fn families_are_added_changed_and_deleted_one_by_one() {
+        let current = read_table(&family(&[("VERSIONS", "2")])).unwrap();
+        let named = |name: &'static [u8]| proto::ColumnFamilySchema {
+            name: Bytes::from_static(name),
+            attributes: vec![pair("VERSIONS", "7".to_owned())],
+            configuration: Vec::new(),
+        };
+        let versions = |schema: &TableSchema, name: &[u8]| schema.family(name).map(|family| family.rules.versions);
+        let changed = with_changed_family(&current, &named(b"cf")).unwrap();
+        assert_eq!(versions(&changed, b"cf"), Some(7));
+        let added = with_family(&current, &named(b"more")).unwrap();
+        assert_eq!((versions(&added, b"cf"), versions(&added, b"more")), (Some(2), Some(7)));
+        assert_eq!(without_family(&added, b"cf").unwrap().families.len(), 1);
+        for refused in [
+            with_family(&current, &named(b"cf")),
+            with_changed_family(&current, &named(b"more")),
+            without_family(&current, b"more"),
+            without_family(&current, b"cf"),
+        ] {
+            assert!(refused.unwrap_err().class.ends_with("InvalidFamilyOperationException"));
+        }
     }
 
     #[test]

@@ -29,6 +29,8 @@ struct Known {
 }
 
 struct Procedure {
+    /// The class of HBase's that does the like.
+    kind: &'static str,
     nonce: Option<Nonce>,
     submitted_ms: u64,
     outcome: Option<(u64, Result<(), Exception>)>,
@@ -39,6 +41,7 @@ impl Procedures {
     pub fn begin(
         &self,
         nonce: Option<Nonce>,
+        kind: &'static str,
         order: impl Future<Output = Result<(), Exception>> + Send + 'static,
     ) -> Result<u64, Exception> {
         let id = {
@@ -58,7 +61,7 @@ impl Procedures {
             // Above the numbers of an earlier life of the process.
             let id = known.next.max(submitted_ms);
             known.next = id + 1;
-            known.by_id.insert(id, Procedure { nonce, submitted_ms, outcome: None });
+            known.by_id.insert(id, Procedure { kind, nonce, submitted_ms, outcome: None });
             id
         };
         let known = self.0.clone();
@@ -86,21 +89,46 @@ impl Procedures {
             None => (State::Running, procedure.submitted_ms, None),
             Some((ended_ms, outcome)) => (State::Finished, *ended_ms, outcome.as_ref().err()),
         };
-        let generic = |exception: &Exception| proto::GenericExceptionMessage {
-            class_name: Some(exception.class.to_owned()),
-            message: Some(exception.text.clone()),
-            error_info: None,
-        };
         proto::GetProcedureResultResponse {
             state: state.into(),
             submitted_time: Some(procedure.submitted_ms),
             last_update: Some(last_update),
             result: None,
-            exception: exception.map(|exception| proto::ForeignExceptionMessage {
-                source: Some("master".to_owned()),
-                generic_exception: Some(generic(exception)),
-            }),
+            exception: exception.map(foreign),
         }
+    }
+
+    /// All that are remembered, oldest first.
+    pub fn list(&self) -> proto::GetProceduresResponse {
+        use proto::procedure::ProcedureState;
+        let known = self.0.lock();
+        let entry = |(id, procedure): (&u64, &Procedure)| {
+            let (state, last_update, exception) = match &procedure.outcome {
+                None => (ProcedureState::Runnable, procedure.submitted_ms, None),
+                Some((ended_ms, Ok(()))) => (ProcedureState::Success, *ended_ms, None),
+                Some((ended_ms, Err(exception))) => (ProcedureState::Failed, *ended_ms, Some(foreign(exception))),
+            };
+            proto::Procedure {
+                class_name: format!("org.apache.hadoop.hbase.master.procedure.{}", procedure.kind),
+                proc_id: *id,
+                submitted_time: procedure.submitted_ms,
+                state: state.into(),
+                last_update,
+                exception,
+            }
+        };
+        proto::GetProceduresResponse { procedure: known.by_id.iter().map(entry).collect() }
+    }
+}
+
+fn foreign(exception: &Exception) -> proto::ForeignExceptionMessage {
+    proto::ForeignExceptionMessage {
+        source: Some("master".to_owned()),
+        generic_exception: Some(proto::GenericExceptionMessage {
+            class_name: Some(exception.class.to_owned()),
+            message: Some(exception.text.clone()),
+            error_info: None,
+        }),
     }
 }
 
@@ -122,26 +150,30 @@ mod tests {
     async fn an_order_is_followed_to_its_outcome_and_repeated_under_its_nonce() {
         let procedures = Procedures::default();
         let refused = Exception::bad_request("no");
-        let id = procedures.begin(Some((1, 2)), async move { Err(refused) }).unwrap();
-        assert_eq!(procedures.begin(Some((1, 2)), async { Ok(()) }).unwrap(), id);
+        let id = procedures.begin(Some((1, 2)), "TestProcedure", async move { Err(refused) }).unwrap();
+        assert_eq!(procedures.begin(Some((1, 2)), "TestProcedure", async { Ok(()) }).unwrap(), id);
         let result = ended(&procedures, id).await;
         assert_eq!(result.state(), State::Finished);
         let class = result.exception.unwrap().generic_exception.unwrap().class_name.unwrap();
         assert!(class.ends_with("DoNotRetryIOException"));
         assert_eq!(procedures.result(id + 1).state(), State::NotFound);
-        let other = procedures.begin(None, async { Ok(()) }).unwrap();
+        let other = procedures.begin(None, "TestProcedure", async { Ok(()) }).unwrap();
         assert!(ended(&procedures, other).await.exception.is_none() && other > id);
+        let listed = procedures.list().procedure;
+        let states: Vec<_> = listed.iter().map(|one| (one.proc_id, one.exception.is_some())).collect();
+        assert_eq!(states, [(id, true), (other, false)]);
+        assert!(listed[0].class_name.ends_with(".TestProcedure"));
     }
 
     #[tokio::test]
     async fn only_the_latest_outcomes_are_kept_and_unfinished_orders_are_bounded() {
         let procedures = Procedures::default();
-        let first = procedures.begin(None, async { Ok(()) }).unwrap();
+        let first = procedures.begin(None, "TestProcedure", async { Ok(()) }).unwrap();
         ended(&procedures, first).await;
         for _ in 1..=PROCEDURES_MAX {
-            procedures.begin(None, std::future::pending()).unwrap();
+            procedures.begin(None, "TestProcedure", std::future::pending()).unwrap();
         }
         assert_eq!(procedures.result(first).state(), State::NotFound);
-        assert!(procedures.begin(None, async { Ok(()) }).is_err());
+        assert!(procedures.begin(None, "TestProcedure", async { Ok(()) }).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `MasterService`: tables created, described, listed, disabled, enabled and deleted.
+//! `MasterService`: where its calls go, and tables created, described, listed, disabled, enabled and deleted.
 
 use bytes::Bytes;
 use regex::Regex;
@@ -6,14 +6,16 @@ use terrane_master::edge::{Order, Table};
 use terrane_types::{Error, TableName};
 use tokio::time::Instant;
 
-use super::descriptors::{read_name, read_table, show_table};
+use super::descriptors::{read_name, read_table, show_meta, show_table};
 use super::procedures::Nonce;
-use super::{Master, TableCalls, deadline, exception, unknown_method};
+use super::refusals::refused;
+use super::regions::procedure_done;
+use super::{Master, TableCalls, deadline, exception};
 use crate::exception::{Exception, NAMESPACE_NOT_FOUND, TABLE_NOT_DISABLED, TABLE_NOT_ENABLED, TABLE_NOT_FOUND};
 use crate::frame::{Call, decode_parameter};
 use crate::meta::table_state;
 use crate::proto;
-use crate::region_name::table_name;
+use crate::region_name::{meta_region_info, table_name};
 use crate::serve::{Answer, Outcome};
 
 /// How long the master works on an order before it says that it continues without an answer.
@@ -39,24 +41,54 @@ impl TableCalls {
                 let request: proto::GetProcedureResultRequest = decode_parameter(parameter)?;
                 Ok(Answer::of(&self.master.procedures.result(request.proc_id)))
             }
+            "GetProcedures" => Ok(Answer::of(&self.master.procedures.list())),
             "GetTableDescriptors" => self.describe(decode_parameter(parameter)?, until).await,
             "GetTableNames" => self.names(decode_parameter(parameter)?, until).await,
+            "ListTableDescriptorsByState" => self.describe_by_state(&decode_parameter(parameter)?, until).await,
+            "ListTableNamesByState" => self.names_by_state(&decode_parameter(parameter)?, until).await,
+            "ListTableDescriptorsByNamespace" => self.describe_namespace(decode_parameter(parameter)?, until).await,
+            "ListTableNamesByNamespace" => self.names_of_namespace(decode_parameter(parameter)?, until).await,
             "GetTableState" => {
                 let request: proto::GetTableStateRequest = decode_parameter(parameter)?;
-                let table = self.table(&read_name(&request.table_name)?, until).await?;
-                let table_state = table_state(table.schema.disabled);
-                Ok(Answer::of(&proto::GetTableStateResponse { table_state }))
+                let disabled = match request.table_name == meta_region_info().table_name {
+                    true => false,
+                    false => self.table(&read_name(&request.table_name)?, until).await?.schema.disabled,
+                };
+                Ok(Answer::of(&proto::GetTableStateResponse { table_state: table_state(disabled) }))
             }
-            other => Err(unknown_method("MasterService", other)),
+            "ModifyTable" => self.modify(decode_parameter(parameter)?, until).await,
+            "AddColumn" => self.add_column(decode_parameter(parameter)?, until).await,
+            "ModifyColumn" => self.modify_column(decode_parameter(parameter)?, until).await,
+            "DeleteColumn" => self.delete_column(decode_parameter(parameter)?, until).await,
+            "truncateTable" => self.truncate(&decode_parameter(parameter)?, until).await,
+            "GetSchemaAlterStatus" => self.alter_status(&decode_parameter(parameter)?, until).await,
+            "CreateNamespace" => self.create_namespace(&decode_parameter(parameter)?, until).await,
+            "ModifyNamespace" => self.modify_namespace(&decode_parameter(parameter)?, until).await,
+            "DeleteNamespace" => self.delete_namespace(&decode_parameter(parameter)?, until).await,
+            "GetNamespaceDescriptor" => self.describe_one_namespace(&decode_parameter(parameter)?, until).await,
+            "ListNamespaces" => self.list_namespaces(until).await,
+            "ListNamespaceDescriptors" => self.describe_namespaces(until).await,
+            "SplitRegion" => self.split(&decode_parameter(parameter)?, until).await,
+            "MergeTableRegions" => self.merge(&decode_parameter(parameter)?, until).await,
+            "MoveRegion" => self.move_region(&decode_parameter(parameter)?, until).await,
+            "AssignRegion" => self.assign(&decode_parameter(parameter)?, until).await,
+            "FlushTable" => self.flush(&decode_parameter(parameter)?, until).await,
+            "ExecProcedure" => self.run_procedure(&decode_parameter(parameter)?, until).await,
+            "IsProcedureDone" => procedure_done(decode_parameter(parameter)?),
+            "GetClusterStatus" => self.status(&decode_parameter(parameter)?, until).await,
+            method => match self.switch(method, parameter, until).await? {
+                Some(answer) => Ok(answer),
+                None => refused(method),
+            },
         }
     }
 
-    async fn table(&self, name: &TableName, until: Instant) -> Result<Table, Exception> {
+    pub(super) async fn table(&self, name: &TableName, until: Instant) -> Result<Table, Exception> {
         let found = self.master.map(until).await?.tables.into_iter().find(|table| table.schema.name == *name);
         found.ok_or_else(|| Exception::new(TABLE_NOT_FOUND, name.to_string()))
     }
 
-    fn order(&self, nonce: Option<Nonce>) -> Order {
+    pub(super) fn order(&self, nonce: Option<Nonce>) -> Order {
         let id = nonce.map(|(group, nonce)| {
             let mut id = [0; 16];
             id[..8].copy_from_slice(&group.to_be_bytes());
@@ -64,6 +96,16 @@ impl TableCalls {
             id
         });
         Order { id, deadline: Instant::now() + ORDER_TIME, peer: self.peer.clone() }
+    }
+
+    /// An order that has no procedure: its call waits for it.
+    pub(super) fn order_until(&self, deadline: Instant) -> Order {
+        Order { id: None, deadline, peer: self.peer.clone() }
+    }
+
+    /// Whether an order is an earlier one again, which may have taken effect: then its conditions are not checked another time.
+    pub(super) fn is_repeated(&self, nonce: Option<Nonce>) -> bool {
+        self.master.procedures.knows(nonce) || self.master.edge.has_made(&self.order(nonce))
     }
 
     fn create(&self, request: &proto::CreateTableRequest) -> Outcome {
@@ -74,14 +116,15 @@ impl TableCalls {
         let order = self.order(nonce);
         let master = self.master.clone();
         // An order that is repeated finds its own table: the catalog knows it by its nonce.
-        let create = async move { master.edge.create_table(schema, split_at, &order).await };
-        Ok(Answer::of(&begin(&self.master, nonce, create)?))
+        let create =
+            async move { master.edge.create_table(schema, split_at, &order).await.map_err(|e| no_namespace(&e)) };
+        Ok(Answer::of(&begin(&self.master, nonce, "CreateTableProcedure", create)?))
     }
 
     async fn change(&self, change: Change, request: proto::TableRequest, until: Instant) -> Outcome {
         let name = read_name(&request.table_name)?;
         let nonce = nonce(request.nonce_group(), request.nonce());
-        if !self.master.procedures.knows(nonce) {
+        if !self.is_repeated(nonce) {
             let is_disabled = self.table(&name, until).await?.schema.disabled;
             match change {
                 Change::Disable if is_disabled => return Err(Exception::new(TABLE_NOT_ENABLED, name.to_string())),
@@ -92,34 +135,63 @@ impl TableCalls {
             }
         }
         let order = self.order(nonce);
-        let master = self.master.clone();
+        let (master, kind) = (self.master.clone(), change);
         let change = async move {
             match change {
                 Change::Delete => master.edge.drop_table(&name, &order).await,
                 Change::Disable => master.edge.set_disabled(&name, true, &order).await,
                 Change::Enable => master.edge.set_disabled(&name, false, &order).await,
             }
+            .map_err(|error| exception(&error))
         };
-        Ok(Answer::of(&begin(&self.master, nonce, change)?))
+        let kind = match kind {
+            Change::Delete => "DeleteTableProcedure",
+            Change::Disable => "DisableTableProcedure",
+            Change::Enable => "EnableTableProcedure",
+        };
+        Ok(Answer::of(&begin(&self.master, nonce, kind, change)?))
     }
 
     async fn describe(&self, request: proto::GetTableDescriptorsRequest, until: Instant) -> Outcome {
-        let wanted = request.table_names.iter().map(read_name).collect::<Result<Vec<_>, _>>()?;
+        let is_meta = |name: &&proto::TableName| **name == meta_region_info().table_name;
+        let wanted = request.table_names.iter().filter(|name| !is_meta(name)).map(read_name);
+        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
         let chosen = Chosen::new(request.regex.as_deref(), request.namespace.as_deref())?;
         let tables = self.master.map(until).await?.tables.into_iter();
         let tables = tables.filter(|table| {
             let name = &table.schema.name;
-            if wanted.is_empty() { chosen.has(name) } else { wanted.contains(name) }
+            if request.table_names.is_empty() { chosen.has(name) } else { wanted.contains(name) }
         });
+        let mut table_schema: Vec<_> = tables.map(|table| show_table(&table.schema)).collect();
+        let names_meta = request.table_names.contains(&meta_region_info().table_name);
+        if names_meta || (request.include_sys_tables() && request.table_names.is_empty() && chosen.has_meta()) {
+            table_schema.push(show_meta());
+        }
+        Ok(Answer::of(&proto::GetTableDescriptorsResponse { table_schema }))
+    }
+
+    async fn describe_by_state(&self, request: &proto::TablesByStateRequest, until: Instant) -> Outcome {
+        let tables = self.master.map(until).await?.tables.into_iter();
+        let tables = tables.filter(|table| table.schema.disabled != request.is_enabled);
         let table_schema = tables.map(|table| show_table(&table.schema)).collect();
         Ok(Answer::of(&proto::GetTableDescriptorsResponse { table_schema }))
+    }
+
+    async fn names_by_state(&self, request: &proto::TablesByStateRequest, until: Instant) -> Outcome {
+        let tables = self.master.map(until).await?.tables.into_iter();
+        let tables = tables.filter(|table| table.schema.disabled != request.is_enabled);
+        let table_names = tables.map(|table| table_name(&table.schema.name)).collect();
+        Ok(Answer::of(&proto::GetTableNamesResponse { table_names }))
     }
 
     async fn names(&self, request: proto::GetTableNamesRequest, until: Instant) -> Outcome {
         let chosen = Chosen::new(request.regex.as_deref(), request.namespace.as_deref())?;
         let tables = self.master.map(until).await?.tables.into_iter();
         let tables = tables.filter(|table| chosen.has(&table.schema.name));
-        let table_names = tables.map(|table| table_name(&table.schema.name)).collect();
+        let mut table_names: Vec<_> = tables.map(|table| table_name(&table.schema.name)).collect();
+        if request.include_sys_tables() && chosen.has_meta() {
+            table_names.push(meta_region_info().table_name);
+        }
         Ok(Answer::of(&proto::GetTableNamesResponse { table_names }))
     }
 }
@@ -131,18 +203,18 @@ enum Change {
     Enable,
 }
 
-fn nonce(group: u64, nonce: u64) -> Option<Nonce> {
+pub(super) fn nonce(group: u64, nonce: u64) -> Option<Nonce> {
     (nonce != 0).then_some((group, nonce))
 }
 
 /// Begins an order, which runs on when its caller has gone.
-fn begin(
+pub(super) fn begin(
     master: &Master,
     nonce: Option<Nonce>,
-    order: impl Future<Output = Result<(), Error>> + Send + 'static,
+    kind: &'static str,
+    order: impl Future<Output = Result<(), Exception>> + Send + 'static,
 ) -> Result<proto::ProcedureResponse, Exception> {
-    let run = async move { order.await.map_err(|error| no_namespace(&error)) };
-    Ok(proto::ProcedureResponse { proc_id: Some(master.procedures.begin(nonce, run)?) })
+    Ok(proto::ProcedureResponse { proc_id: Some(master.procedures.begin(nonce, kind, order)?) })
 }
 
 /// A missing namespace is invalid input to us, and has a class of its own in HBase.
@@ -175,8 +247,16 @@ impl Chosen {
     }
 
     fn has(&self, name: &TableName) -> bool {
-        self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(&name.to_string()))
-            && self.namespace.as_deref().is_none_or(|namespace| namespace == name.namespace())
+        self.matches(&name.to_string(), name.namespace())
+    }
+
+    fn has_meta(&self) -> bool {
+        self.matches("hbase:meta", "hbase")
+    }
+
+    fn matches(&self, name: &str, namespace: &str) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(name))
+            && self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
     }
 }
 
