@@ -49,7 +49,6 @@ const EMPTY: &[&str] = &[
     "GetReplicationPeerModificationProcedures",
     "GetSpaceQuotaRegionSizes",
     "GetQuotaStates",
-    "getReplicationPeers",
 ];
 
 impl TableCalls {
