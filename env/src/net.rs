@@ -31,8 +31,8 @@ pub use self::intake::{ConnectInfo, Intake, IntakeLimits, peer_of};
 pub use self::port::resolve;
 #[cfg(feature = "server")]
 pub use self::port::{
-    Accepted, CALL_WINDOW_BYTES, CALLS_WINDOW_BYTES, Listener, Router, STREAMS_PER_CONNECTION_MAX, Server, listen,
-    server,
+    Accepted, CALL_WINDOW_BYTES, CALLS_WINDOW_BYTES, Listener, Outbound, Router, STREAMS_PER_CONNECTION_MAX, Server,
+    connect_to, listen, server,
 };
 
 #[cfg(feature = "sim")]

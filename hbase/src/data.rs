@@ -6,6 +6,7 @@
 //! what is hosted. What the model lacks is refused.
 
 mod actions;
+mod condition;
 mod mutation;
 mod reading;
 mod requests;

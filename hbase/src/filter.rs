@@ -35,7 +35,8 @@ mod tests;
 
 use terrane_types::{Invalid, KeyRange};
 
-pub(crate) use self::evaluator::{Evaluator, StoreLimits};
+pub(crate) use self::compare::ValueTest;
+pub(crate) use self::evaluator::{Evaluator, StoreLimits, parts_of};
 use self::position::{At, Position};
 use crate::cell_block::KeyValue;
 

@@ -49,7 +49,7 @@ use crate::metrics::Metrics;
 use crate::operation::{Settle, WriteHeader};
 use crate::page_token::PageSeal;
 pub use crate::page_token::{Binding as PageBinding, Position as PagePosition};
-pub use crate::proposal::RowRequest;
+pub use crate::proposal::{Extras, RowCondition, RowRequest};
 use crate::proposal::{Group, GroupHost, Proposal, Write};
 pub use crate::region::aggregate::Aggregate;
 pub use crate::region::filter::{Lookup, RowJudge};
@@ -62,7 +62,7 @@ use crate::replicas::Replicas;
 use crate::reply::{Applied, Reply};
 use crate::slow::SlowRequests;
 use crate::versions::ClusterLevel;
-pub use crate::window::{ClientId, UnderWay};
+pub use crate::window::{ClientId, NONCE_CLIENT, UnderWay, nonce_number};
 
 /// How long a caller with a newer epoch or schema than this replica's waits: the entry is on its way.
 const BEHIND_RETRY: Duration = Duration::from_millis(10);
@@ -217,6 +217,11 @@ impl Edge {
     pub fn region(&self, region: RegionId) -> Option<(RegionDescriptor, Arc<TableSchema>)> {
         let state = self.replicas.regions.get(region)?.state();
         Some((state.descriptor.clone(), state.schema.clone()))
+    }
+
+    /// Whether a write of [`NONCE_CLIENT`] that was applied is known when it is tried again.
+    pub fn keeps_nonces(&self) -> bool {
+        self.level.keeps_nonces()
     }
 
     fn find_region(&self, header: &Header) -> Result<Arc<HostedRegion>, Error> {

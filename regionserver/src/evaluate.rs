@@ -36,7 +36,7 @@ use terrane_raft::{Packing, Prepared};
 use terrane_types::{ColumnTest, Error, Invalid, Projection, RegionId, TableSchema, Test};
 
 use self::in_flight::InFlight;
-use self::needs::Needs;
+use self::needs::{Needs, Part};
 use self::overlay::{Look, Overlay};
 use self::packer::Packer;
 use crate::operation::{LoggedRow, ResultKind, RowResult, WriteEncoder};
@@ -97,15 +97,15 @@ type Fetching = Arc<Mutex<Option<Result<Fetched, Error>>>>;
 /// What was read for a write.
 #[derive(Default)]
 struct Fetched {
-    /// What was read and the cells, by the row's place in the write and whether it is all that the mutation names.
-    cells: BTreeMap<(usize, bool), (Projection, Vec<u8>)>,
+    /// What was read and the cells, by the row's place in the write and what they are for.
+    cells: BTreeMap<(usize, Part), (Projection, Vec<u8>)>,
     /// From this row on nothing was read, because it was enough.
     cut: Option<usize>,
 }
 
 /// A read to be done.
 struct Read {
-    at: (usize, bool),
+    at: (usize, Part),
     row: Bytes,
     projection: Projection,
 }
@@ -278,31 +278,31 @@ impl Evaluator {
                     Look::Unknown => missing.push(column.clone()),
                 }
             }
-            if needs.whole.is_some() && self.overlay.is_row_in_flight(region, &item.row.row) {
+            if needs.reads_whole() && self.overlay.is_row_in_flight(region, &item.row.row) {
                 return Gathered::WhenLanded;
             }
             if !missing.is_empty() {
                 let projection = needs::columns(&missing);
-                match read(target.columns, &mut fetched, (at, false), &item.row.row, &projection, now_ms) {
+                match read(target.columns, &mut fetched, (at, Part::Newest), &item.row.row, &projection, now_ms) {
                     Ok(cells) => {
                         read_bytes += cells.len();
                         self.overlay.insert(region, &item.row.row, &missing, &cells, target.schema, now_ms);
                     }
                     Err(terrane_engine::Error::NeedsDisk) => {
-                        reads.push(Read { at: (at, false), row: item.row.row.clone(), projection });
+                        reads.push(Read { at: (at, Part::Newest), row: item.row.row.clone(), projection });
                     }
                     Err(error) => return Gathered::Failed(target.columns.failure(error)),
                 }
             }
-            if let Some(projection) = &needs.whole {
-                match read(target.columns, &mut fetched, (at, true), &item.row.row, projection, now_ms) {
+            for (part, projection) in needs.whole_parts() {
+                match read(target.columns, &mut fetched, (at, part), &item.row.row, projection, now_ms) {
                     Ok(cells) => {
                         read_bytes += cells.len();
-                        whole.insert(at, cells);
+                        whole.insert((at, part), cells);
                     }
                     Err(terrane_engine::Error::NeedsDisk) => {
                         let projection = projection.clone();
-                        reads.push(Read { at: (at, true), row: item.row.row.clone(), projection });
+                        reads.push(Read { at: (at, part), row: item.row.row.clone(), projection });
                     }
                     Err(error) => return Gathered::Failed(target.columns.failure(error)),
                 }
@@ -312,9 +312,10 @@ impl Evaluator {
             return Gathered::Until(until, whole);
         }
         // Memory may not have the next time what it has now, and then this would never end.
-        let had = whole.into_iter().filter_map(|(at, cells)| {
-            let projection = rows[at].request.as_ref()?.1.whole.clone()?;
-            Some(((at, true), (projection, cells)))
+        let had = whole.into_iter().filter_map(|((at, part), cells)| {
+            let needs = &rows[at].request.as_ref()?.1;
+            let (_, projection) = needs.whole_parts().find(|(of, _)| *of == part)?;
+            Some(((at, part), (projection.clone(), cells)))
         });
         let had = Fetched { cells: had.collect(), cut: (until < rows.len()).then_some(until) };
         Gathered::NeedsDisk(reads, had)
@@ -417,8 +418,8 @@ struct Answer {
 }
 
 enum Gathered {
-    /// Everything is there for the rows before this place; for some of them all that they have, by their place.
-    Until(usize, BTreeMap<usize, Vec<u8>>),
+    /// Everything is there for the rows before this place; for some of them more than newest versions, by their place.
+    Until(usize, BTreeMap<(usize, Part), Vec<u8>>),
     WhenLanded,
     /// What is to be read, and what was read for the same write already.
     NeedsDisk(Vec<Read>, Fetched),
@@ -434,7 +435,7 @@ fn repeated(rows: &[Item<'_>]) -> BTreeSet<usize> {
 fn read(
     columns: &Arc<dyn Columns>,
     fetched: &mut Fetched,
-    at: (usize, bool),
+    at: (usize, Part),
     row: &[u8],
     projection: &Projection,
     now_ms: i64,

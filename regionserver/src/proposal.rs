@@ -10,11 +10,13 @@
 //! | checked at the edge and proposed | [`CheckedRow`]                                                  |
 //! | in the log                       | [`LoggedRow`](crate::operation::LoggedRow): final cells, result |
 
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use terrane_types::mutation::checks::MutationParts;
-use terrane_types::{ColumnTest, Condition, PackedCells, ReadModifyWrite, Returns};
+use terrane_types::{ColumnTest, Condition, Invalid, PackedCells, Projection, ReadModifyWrite, Returns};
 
 use crate::operation::{
     Adopt, ChangeTables, Depart, Freeze, Load, Merge, ROW_HEADER_BYTES, Refuse, Settle, Split, Unfreeze, WriteHeader,
@@ -118,7 +120,52 @@ pub struct RowRequest {
     pub returns: Returns,
     /// If the condition does not hold: return the columns it names.
     pub return_found: bool,
+    /// What only another protocol asks.
+    pub extras: Extras,
 }
+
+/// What only another protocol than ours asks of a row.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// Nothing of the row is applied unless it holds, too.
+    pub condition: Option<Arc<dyn RowCondition>>,
+    /// Cells without a timestamp get none below that of the first cell that the conditions saw.
+    pub follows_condition: bool,
+    /// Increments and appends see the newest version from the first of these times on and below the second one.
+    pub merge_times: Option<(i64, i64)>,
+    /// Where among the bytes of the row's cells the results of increments, appends and deletes of newest versions go, each
+    /// by itself and ascending; at the end without. With it a column may be named more than once: each of them sees the row
+    /// as it was before, and of several changes to a column the last one counts.
+    pub places: Option<Vec<usize>>,
+    /// What is returned is what increments and appends made, and nothing else.
+    pub returns_merged: bool,
+}
+
+/// A condition that another protocol brings along.
+pub trait RowCondition: fmt::Debug + Send + Sync {
+    /// The cells of the row that it judges.
+    fn reads(&self) -> &Projection;
+
+    /// Judges the packed cells that were read of a row. If it holds: the timestamp of the first cell that it saw, or
+    /// `i64::MIN` if it saw none.
+    ///
+    /// # Errors
+    /// [`Invalid`] if these cells cannot be judged.
+    fn judge(&self, row: &[u8], cells: &[u8]) -> Result<Option<i64>, Invalid>;
+}
+
+impl PartialEq for Extras {
+    fn eq(&self, other: &Self) -> bool {
+        let conditions = match (&self.condition, &other.condition) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
+        };
+        let rest = |of: &Self| (of.follows_condition, of.merge_times, of.returns_merged);
+        conditions && rest(self) == rest(other) && self.places == other.places
+    }
+}
+
+impl Eq for Extras {}
 
 impl Write {
     #[must_use]
@@ -157,8 +204,10 @@ impl RowRequest {
     /// The request as rows carry it: `None` if there is nothing to evaluate.
     #[must_use]
     pub fn boxed(self) -> Option<Box<Self>> {
-        let evaluates =
-            self.condition.is_some() || !self.read_modify_writes.is_empty() || self.returns != Returns::Nothing;
+        let evaluates = self.condition.is_some()
+            || self.extras.condition.is_some()
+            || !self.read_modify_writes.is_empty()
+            || self.returns != Returns::Nothing;
         evaluates.then(|| Box::new(self))
     }
 

@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use terrane_env::task::run_io;
 use terrane_proto::{v1, versions};
 use terrane_types::Error;
-use terrane_types::versions::{FormatVersions, LEVEL_OF_LOADS, LEVEL_OF_MOVES, LEVEL_OF_TRACES, Levels};
+use terrane_types::versions::{
+    FormatVersions, LEVEL_OF_LOADS, LEVEL_OF_MOVES, LEVEL_OF_NONCES, LEVEL_OF_TRACES, Levels,
+};
 use tokio::sync::watch;
 
 use crate::identity::Identity;
@@ -107,6 +109,11 @@ impl ClusterLevel {
         self.level() >= LEVEL_OF_TRACES
     }
 
+    /// Whether regions keep nonces: a server that does not know them could not read the record.
+    pub fn keeps_nonces(&self) -> bool {
+        self.level() >= LEVEL_OF_NONCES
+    }
+
     /// Refuses a bulk load before every server knows loads: one that does not could not read the entry.
     ///
     /// # Errors
@@ -153,8 +160,8 @@ mod tests {
         let identity =
             Identity { cluster: ClusterId([1; 16]), server: ServerId(1), engine: "memory".into(), boot: 2, level: 3 };
         let level = ClusterLevel::new(Levels::BUILD, directory.path().to_owned(), identity, watch::channel(None).0);
-        assert!(!level.logs_traces());
+        assert!(!level.logs_traces() && !level.keeps_nonces());
         level.learn(LEVEL_OF_TRACES).await;
-        assert!(level.logs_traces());
+        assert!(level.logs_traces() && level.keeps_nonces());
     }
 }

@@ -17,6 +17,9 @@
 //! over its share loses its oldest results first; those operations are still known to have been applied. It loses numbers
 //! only if they alone exceed the share, which takes a client that does not report what it waits for.
 //!
+//! Callers of another protocol have no numbers but random nonces, whose record is of its own ([`nonces`]). To the log, they
+//! are all one client, [`NONCE_CLIENT`].
+//!
 //! Invariants:
 //! - Only [`Window::update`] and [`Window::united`] change windows, by what the log says: all replicas of a region have the same one, and a
 //!   replay after a restart rebuilds it.
@@ -24,6 +27,7 @@
 //! - The floor and a client's settled mark only rise.
 
 mod codec;
+mod nonces;
 mod ranges;
 mod under_way;
 mod united;
@@ -32,6 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+pub use self::nonces::{NONCE_CLIENT, Nonces, nonce_number};
 pub use self::ranges::Ranges;
 pub use self::under_way::UnderWay;
 
@@ -85,7 +90,9 @@ pub struct Window {
     clients: BTreeMap<ClientId, Client>,
     /// The same clients by when they were last active, longest idle first.
     by_time: BTreeSet<(u64, ClientId)>,
+    /// What the clients take as encoded.
     bytes: usize,
+    nonces: Nonces,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,6 +202,9 @@ impl Window {
         if operation == 0 || *client == NO_CLIENT || terrane_env::planted!("a retry is applied again") {
             return Known::New;
         }
+        if *client == NONCE_CLIENT {
+            return if self.nonces.contains(operation) { Known::Applied(Kept::Gone) } else { Known::New };
+        }
         match self.clients.get(client) {
             Some(client) => client.look_up(operation, first_try_ms),
             None if self.floor > 0 && first_try_ms <= self.floor => Known::TooOld,
@@ -211,9 +221,10 @@ impl Window {
     /// that were idle for too long are evicted first, possibly this one, which then starts a new record.
     pub fn update(&mut self, client: ClientId, lowest_unsettled: u64, stamp: u64) -> WindowUpdate<'_> {
         self.evict_idle(stamp);
+        self.nonces.expire(stamp);
         let lowest_unsettled = lowest_unsettled + u64::from(terrane_env::planted!("a number under way is settled"));
-        if client == NO_CLIENT {
-            return WindowUpdate { window: self, client };
+        if client == NO_CLIENT || client == NONCE_CLIENT {
+            return WindowUpdate { window: self, client, stamp };
         }
         if !self.clients.contains_key(&client) {
             self.insert(client, Client::new(stamp, self.floor, 0));
@@ -231,7 +242,7 @@ impl Window {
                 self.bytes += of.bytes();
             }
         }
-        WindowUpdate { window: self, client }
+        WindowUpdate { window: self, client, stamp }
     }
 
     fn evict_idle(&mut self, stamp: u64) {
@@ -330,11 +341,17 @@ impl Client {
 pub struct WindowUpdate<'a> {
     window: &'a mut Window,
     client: ClientId,
+    /// Of the entry.
+    stamp: u64,
 }
 
 impl WindowUpdate<'_> {
     /// Records that an operation is applied. Returns false if it was applied before: it must not be applied again.
     pub fn applied(&mut self, operation: u64, result: Option<&Bytes>) -> bool {
+        if self.client == NONCE_CLIENT && operation != 0 {
+            return self.window.nonces.insert(self.stamp, operation)
+                || terrane_env::planted!("a retry is applied again");
+        }
         // `NO_CLIENT` is never among the clients.
         let Some(client) = self.window.clients.get_mut(&self.client).filter(|_| operation != 0) else { return true };
         if client.is_settled(operation) {

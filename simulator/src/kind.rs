@@ -25,13 +25,15 @@ pub enum Kind {
     Schema,
     /// Load rows in bulk, and delete some of them.
     Loads,
+    /// Increment, append, and check and mutate over the port for HBase's clients, and lose answers.
+    Hbase,
     /// Misuse the cluster in every way, beside normal clients.
     Hostile,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Rows,
         Kind::Counters,
         Kind::Scans,
@@ -43,6 +45,7 @@ impl Kind {
         Kind::Wide,
         Kind::Schema,
         Kind::Loads,
+        Kind::Hbase,
         Kind::Hostile,
     ];
 
@@ -61,6 +64,7 @@ impl Kind {
             Kind::Wide => "wide",
             Kind::Schema => "schema",
             Kind::Loads => "loads",
+            Kind::Hbase => "hbase",
             Kind::Hostile => "hostile",
         }
     }

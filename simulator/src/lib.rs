@@ -10,6 +10,7 @@
 
 pub mod check;
 pub mod fault;
+pub mod hbase_client;
 pub mod kind;
 pub mod memory;
 pub mod numbers;

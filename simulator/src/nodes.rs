@@ -11,9 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use terrane_env::trace::{Span, SpanSink, Tracer};
+use terrane_hbase::data::DataFront;
+use terrane_hbase::place::Place;
+use terrane_hbase::serve::serve;
 use terrane_master::{Master, MasterConfig, Rebuild, StartError};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError as ServerStartError};
 use terrane_types::versions::{FEATURE_LEVEL_OLDEST, LEVEL_OF_MOVES, Levels};
+use tokio_util::sync::CancellationToken;
 
 use crate::check::traced::Traces;
 use crate::context::Context;
@@ -43,6 +47,11 @@ pub const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// The address of a region server.
 pub fn address(host: &str) -> String {
     format!("{host}:7700")
+}
+
+/// The address at which a region server serves HBase's clients.
+pub fn hbase_address(host: &str) -> String {
+    format!("{host}:16020")
 }
 
 /// Adds the masters and the region servers to the simulation.
@@ -192,6 +201,9 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
         Ok(server) => server,
         Err(error) => return exit(host, &context, &error).await,
     };
+    if context.plan.scenario == Kind::Hbase {
+        serve_hbase(host, &server).await?;
+    }
     let is_former = levels(boot, &context.plan) != Levels::BUILD;
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     context.state.serves(host);
@@ -218,6 +230,16 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
         context.state.show_segments(host, boot, terrane_env::fs::list(&Path::new(DATA).join("log")).await?);
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// Serves HBase's clients until the host crashes.
+async fn serve_hbase(host: &str, server: &RegionServer) -> std::io::Result<()> {
+    let address = hbase_address(host);
+    let place = Place::at(&address, server.boot()).ok_or_else(|| std::io::Error::other("not HOST:PORT"))?;
+    let listener = terrane_env::net::listen(&address).await?;
+    let front = Arc::new(DataFront::new(server, place));
+    terrane_env::task::spawn_named("hbase", serve(listener, front, CancellationToken::new()));
+    Ok(())
 }
 
 /// A process that does not start exits with the reason; the nemesis decides whether it may, and restarts it.

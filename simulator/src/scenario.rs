@@ -7,6 +7,8 @@ mod cluster_clock;
 #[cfg(feature = "sim")]
 pub mod counters;
 #[cfg(feature = "sim")]
+pub mod hbase;
+#[cfg(feature = "sim")]
 pub mod hostile;
 #[cfg(feature = "sim")]
 pub mod list;
@@ -54,6 +56,7 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
         Kind::Wide => Box::new(wide::Wide::default()),
         Kind::Schema => Box::new(schema::Schema::default()),
         Kind::Loads => Box::new(loads::Loads::default()),
+        Kind::Hbase => Box::new(hbase::Hbase::default()),
         Kind::Hostile => Box::new(hostile::Hostile::default()),
     }
 }

@@ -10,7 +10,8 @@
 //! - 3: servers report to every master; groups change their members and merge their regions.
 //! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced; masters
 //!   are added and removed; columns declare the types of their values; tables are disabled and truncated; sorted rows are
-//!   loaded as store files; traced writes carry their trace in the log.
+//!   loaded as store files; traced writes carry their trace in the log; regions keep the nonces
+//!   of HBase's clients.
 
 use std::fmt;
 
@@ -35,6 +36,8 @@ pub const LEVEL_OF_TRUNCATION: u32 = 4;
 pub const LEVEL_OF_LOADS: u32 = 4;
 /// The level from which writes carry their trace in the log.
 pub const LEVEL_OF_TRACES: u32 = 4;
+/// The level from which regions keep the nonces of operations.
+pub const LEVEL_OF_NONCES: u32 = 4;
 
 /// The levels of clusters in which a process can work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

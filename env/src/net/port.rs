@@ -107,6 +107,41 @@ fn explain_bind(address: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
+/// A connection to a port, for protocols of their own.
+pub struct Outbound {
+    stream: TcpStream,
+}
+
+/// Connects to `address` (`HOST:PORT`).
+///
+/// # Errors
+/// Those of the network.
+pub async fn connect_to(address: &str) -> io::Result<Outbound> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(Outbound { stream })
+}
+
+impl AsyncRead for Outbound {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Outbound {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
 impl Listener {
     /// The bound address, with the actual port if port 0 was requested.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {

@@ -6,11 +6,12 @@
 //! a region have theirs.
 
 use bytes::Bytes;
-use terrane_regionserver::edge::{Answer as Answered, Mutated, Mutation, ReceivedRow, Request};
+use terrane_regionserver::edge::{Answer as Answered, Mutated, Mutation, ReceivedRow, Request, RowRequest};
 use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
-use terrane_types::{Error, PackedCells, RegionEpoch, RowOutcome};
+use terrane_types::{Error, FamilyName, PackedCells, RegionEpoch, RowOutcome};
 
-use super::mutation::{Prepared, condition, join, prepare, take_cells};
+use super::condition::condition;
+use super::mutation::{Nonces, Prepared, join, number_of, prepare, take_cells};
 use super::requests::{Region, exception};
 use super::{DataCalls, reading, results};
 use crate::cell_block::{BlockReader, KeyValue};
@@ -30,13 +31,16 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const ROUND_REQUESTS_MAX: usize = 128;
 const ROUND_BYTES_MAX: usize = BATCH_BYTES_MAX;
 
-/// The outcome of one row of a write.
-fn row_outcome(mutated: &mut Mutated, row: u32, repeatable: bool) -> Result<RowOutcome, Exception> {
+/// The outcome of one row of a write; `None`: an earlier try was applied.
+fn row_outcome(mutated: &mut Mutated, row: u32, repeatable: bool) -> Result<Option<RowOutcome>, Exception> {
     if let Some(failure) = mutated.errors.iter().find(|failure| failure.row == row) {
-        return Err(exception(&failure.error, repeatable));
+        return match &failure.error {
+            Error::AlreadyApplied => Ok(None),
+            error => Err(exception(error, repeatable)),
+        };
     }
     let found = mutated.results.iter().position(|(at, _)| *at == row);
-    Ok(found.map(|at| mutated.results.swap_remove(at).1).unwrap_or_default())
+    Ok(Some(found.map(|at| mutated.results.swap_remove(at).1).unwrap_or_default()))
 }
 
 impl DataCalls {
@@ -57,19 +61,29 @@ impl DataCalls {
             reader.finish().map_err(|left| Exception::bad_request(&left.what))?;
         }
         let is_conditional = request.condition.is_some();
-        let condition = request.condition.map(|tests| condition(&region, &tests)).transpose()?;
-        let prepared = prepare(&region, &request.mutation, &cells, condition)?;
+        let condition = request.condition.map(|tests| condition(&region, &tests)).transpose()?.unwrap_or_default();
+        let nonces = self.requests.nonces(request.nonce_group);
+        let prepared = prepare(&region, &request.mutation, &cells, condition, nonces)?;
         drop((cells, reader));
         let row = prepared.row.row.clone();
-        let Prepared { row: received, exact, repeatable } = prepared;
+        let Prepared { row: received, exact, repeatable, again, .. } = prepared;
         let mutation = Mutation { rows: vec![received], ..Mutation::default() };
         let answer = self.requests.one(region.write(mutation, exact)).await;
         let mut mutated = self.requests.mutated(region.descriptor.epoch, answer, repeatable)?;
-        let outcome = row_outcome(&mut mutated, 0, repeatable)?;
         let mut block = Vec::new();
-        let result = results::of_cells(self.opened.codec, &row, &outcome.cells, &mut block)?;
-        let processed = is_conditional.then_some(!outcome.condition_failed);
-        let result = (!outcome.cells.is_empty()).then_some(result);
+        let (result, holds) = match row_outcome(&mut mutated, 0, repeatable)? {
+            Some(outcome) => {
+                let result = results::of_cells(self.opened.codec, &row, &outcome.cells, &mut block)?;
+                ((!outcome.cells.is_empty()).then_some(result), !outcome.condition_failed)
+            }
+            None if again.is_empty() => (None, true),
+            None => {
+                let answer = self.requests.one(region.read(reading::columns(row, again))).await;
+                let rows = self.requests.rows(region.descriptor.epoch, answer)?;
+                (Some(results::of_row(self.opened.codec, rows, false, &mut block)?), true)
+            }
+        };
+        let processed = is_conditional.then_some(holds);
         Ok(Answer::with_cells(&proto::MutateResponse { result, processed, metrics: None }, block))
     }
 
@@ -79,7 +93,9 @@ impl DataCalls {
             return Err(Exception::bad_request("a condition of the whole batch needs exactly one region action"));
         }
         let mut reader = self.reader(&call.cells)?;
-        let mut batch = Batch { calls: self, round: Round::default(), results: Vec::new(), answer_bytes: 0 };
+        let nonces = self.requests.nonces(request.nonce_group);
+        let (round, results) = (Round::default(), Vec::new());
+        let mut batch = Batch { calls: self, nonces, round, results, again: Vec::new(), answer_bytes: 0 };
         for mut action in request.region_action {
             action.condition = action.condition.or_else(|| request.condition.clone());
             // Cells are taken first and for every action: those of the next region follow them.
@@ -102,6 +118,7 @@ impl DataCalls {
             reader.finish().map_err(|left| Exception::bad_request(&left.what))?;
         }
         batch.send().await;
+        batch.read_again().await;
         let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::new());
         for result in batch.results {
             response.processed = result.processed.or(response.processed);
@@ -162,10 +179,35 @@ impl RegionResult {
 enum About {
     /// A read: the region's place among the results, and the action's in it.
     Read { region: usize, at: usize, exists_only: bool },
-    /// A write of rows, each with its action's place and its key; and which of them may be applied twice.
-    Write { region: usize, rows: Vec<(usize, Bytes, bool)> },
-    /// A write of one row by all actions.
-    Atomic { region: usize, repeatable: bool },
+    /// A write of rows.
+    Write { region: usize, rows: Vec<Written> },
+    /// A write of one row by all actions. Its result is that of the first one.
+    Atomic { region: usize, row: Written },
+}
+
+/// A row of a write.
+struct Written {
+    /// Its action's place.
+    at: usize,
+    row: Bytes,
+    /// It may be tried again.
+    repeatable: bool,
+    /// What to read, if it turns out to have been applied before.
+    again: Option<Box<Again>>,
+}
+
+/// The columns of an increment or append, and where to read them.
+struct Again {
+    region: Region,
+    columns: Vec<(FamilyName, Bytes)>,
+}
+
+impl Written {
+    fn of(at: usize, region: &Region, prepared: &mut Prepared) -> Self {
+        let columns = std::mem::take(&mut prepared.again);
+        let again = (!columns.is_empty()).then(|| Box::new(Again { region: region.clone(), columns }));
+        Self { at, row: prepared.row.row.clone(), repeatable: prepared.repeatable, again }
+    }
 }
 
 /// Requests that are started together.
@@ -181,8 +223,12 @@ struct Round {
 /// A batch under way.
 struct Batch<'a> {
     calls: &'a DataCalls,
+    nonces: Nonces,
     round: Round,
     results: Vec<RegionResult>,
+    /// Increments and appends that were applied by an earlier try: their columns are read for the answer to the action at the
+    /// second place, of the region at the first one.
+    again: Vec<(usize, usize, Bytes, Box<Again>)>,
     /// Bytes of the answers so far.
     answer_bytes: usize,
 }
@@ -218,45 +264,78 @@ impl Batch<'_> {
                 self.results[region].came[at] = Some(came);
             }
             About::Write { region, rows } => {
-                let all_repeatable = rows.iter().all(|(_, _, repeatable)| *repeatable);
+                let all_repeatable = rows.iter().all(|row| row.repeatable);
                 let came = &mut self.results[region].came;
                 match requests.mutated(epoch, answer, all_repeatable) {
-                    Err(refused) => rows.iter().for_each(|(at, ..)| came[*at] = Some(Err(refused.clone()))),
+                    Err(refused) => rows.iter().for_each(|row| came[row.at] = Some(Err(refused.clone()))),
                     Ok(mut mutated) => {
-                        for ((at, row, repeatable), place) in rows.into_iter().zip(0u32..) {
-                            let outcome = row_outcome(&mut mutated, place, repeatable);
-                            came[at] = Some(outcome.map(|outcome| Came::Written { row, cells: outcome.cells }));
+                        for (row, place) in rows.into_iter().zip(0u32..) {
+                            match row_outcome(&mut mutated, place, row.repeatable) {
+                                Ok(None) => match row.again {
+                                    Some(again) => self.again.push((region, row.at, row.row, again)),
+                                    None => came[row.at] = Some(Ok(Came::Done)),
+                                },
+                                Ok(Some(RowOutcome { cells, .. })) => {
+                                    came[row.at] = Some(Ok(Came::Written { row: row.row, cells }));
+                                }
+                                Err(refused) => came[row.at] = Some(Err(refused)),
+                            }
                         }
                     }
                 }
             }
-            About::Atomic { region, repeatable } => {
-                let outcome = requests.mutated(epoch, answer, repeatable);
+            About::Atomic { region, row } => {
+                let outcome = requests.mutated(epoch, answer, row.repeatable);
                 let result = &mut self.results[region];
-                match outcome.and_then(|mut mutated| row_outcome(&mut mutated, 0, repeatable)) {
+                match outcome.and_then(|mut mutated| row_outcome(&mut mutated, 0, row.repeatable)) {
                     Err(refused) => result.refused = Some(refused),
                     Ok(outcome) => {
-                        result.processed = Some(!outcome.condition_failed);
+                        result.processed = Some(outcome.as_ref().is_none_or(|outcome| !outcome.condition_failed));
                         result.came.iter_mut().for_each(|came| *came = Some(Ok(Came::Done)));
+                        match (outcome, row.again) {
+                            (Some(RowOutcome { cells, .. }), _) if !cells.is_empty() => {
+                                result.came[0] = Some(Ok(Came::Written { row: row.row, cells }));
+                            }
+                            (None, Some(again)) => self.again.push((region, 0, row.row, again)),
+                            _ => {}
+                        }
                     }
                 }
             }
         }
     }
 
+    /// Reads the columns of increments and appends that an earlier try has applied.
+    async fn read_again(&mut self) {
+        for (place, at, row, again) in std::mem::take(&mut self.again) {
+            let Again { region, columns } = *again;
+            let about = About::Read { region: place, at, exists_only: false };
+            self.add(region.read(reading::columns(row, columns)), about, 0).await;
+        }
+        self.send().await;
+    }
+
     /// Several mutations of one row, all or none.
     async fn atomic(&mut self, region: &Region, action: &proto::RegionAction, taken: &[Vec<KeyValue<'_>>]) {
         let prepared = || {
             let condition = action.condition.as_ref().map(|tests| condition(region, tests)).transpose()?;
+            if action.action.is_empty() {
+                return Err(Exception::bad_request("an atomic batch has no mutations"));
+            }
             let mut rows = Vec::with_capacity(taken.len());
             for (one, cells) in action.action.iter().zip(taken) {
                 let mutation = one.mutation.as_ref();
                 let mutation = mutation.ok_or_else(|| Exception::bad_request("an atomic batch has only mutations"))?;
-                rows.push(prepare(region, mutation, cells, None)?);
+                rows.push(prepare(region, mutation, cells, RowRequest::default(), self.nonces)?);
             }
-            join(rows, condition)
+            let mut joined = join(region, rows, condition.unwrap_or_default())?;
+            if !joined.repeatable {
+                joined.row.operation = number_of(&action.action, self.nonces);
+                joined.repeatable = joined.row.operation != 0;
+            }
+            Ok(joined)
         };
-        let Prepared { row, exact, repeatable } = match prepared() {
+        let mut prepared = match prepared() {
             Ok(prepared) => prepared,
             Err(refused) => return self.results.push(RegionResult::refused(refused)),
         };
@@ -265,9 +344,10 @@ impl Batch<'_> {
         let indices = action.action.iter().zip(0..).map(|(one, place)| Some(one.index.unwrap_or(place))).collect();
         let came = action.action.iter().map(|_| None).collect();
         self.results.push(RegionResult { indices, came, ..RegionResult::default() });
-        let bytes = row.memory_bytes();
-        let mutation = Mutation { rows: vec![row], ..Mutation::default() };
-        self.add(region.write(mutation, exact), About::Atomic { region: at, repeatable }, bytes).await;
+        let bytes = prepared.row.memory_bytes();
+        let row = Written::of(0, region, &mut prepared);
+        let mutation = Mutation { rows: vec![prepared.row], ..Mutation::default() };
+        self.add(region.write(mutation, prepared.exact), About::Atomic { region: at, row }, bytes).await;
     }
 
     /// Actions that succeed or fail each for itself. Mutations keep their order.
@@ -279,10 +359,14 @@ impl Batch<'_> {
         let mut part = Part::default();
         for ((one, cells), at) in action.action.into_iter().zip(taken).zip(0..) {
             let refused = match (one.mutation, one.get) {
-                (Some(mutation), None) => match prepare(region, &mutation, cells, None) {
+                (Some(mutation), None) => match prepare(region, &mutation, cells, RowRequest::default(), self.nonces) {
                     Ok(prepared) => {
-                        part.add(at, prepared);
-                        if part.rows.len() >= WRITE_ROWS_MAX || part.bytes >= WRITE_BYTES_MAX {
+                        let alone = prepared.alone;
+                        if alone {
+                            self.add_part(region, place, std::mem::take(&mut part)).await;
+                        }
+                        part.add(at, region, prepared);
+                        if alone || part.rows.len() >= WRITE_ROWS_MAX || part.bytes >= WRITE_BYTES_MAX {
                             self.add_part(region, place, std::mem::take(&mut part)).await;
                         }
                         continue;
@@ -322,17 +406,16 @@ impl Batch<'_> {
 #[derive(Default)]
 struct Part {
     rows: Vec<ReceivedRow>,
-    about: Vec<(usize, Bytes, bool)>,
+    about: Vec<Written>,
     exact: bool,
     bytes: usize,
 }
 
 impl Part {
-    fn add(&mut self, at: usize, prepared: Prepared) {
-        let Prepared { row, exact, repeatable } = prepared;
-        self.bytes += row.memory_bytes();
-        self.exact |= exact;
-        self.about.push((at, row.row.clone(), repeatable));
-        self.rows.push(row);
+    fn add(&mut self, at: usize, region: &Region, mut prepared: Prepared) {
+        self.bytes += prepared.row.memory_bytes();
+        self.exact |= prepared.exact;
+        self.about.push(Written::of(at, region, &mut prepared));
+        self.rows.push(prepared.row);
     }
 }

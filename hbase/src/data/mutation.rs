@@ -1,10 +1,10 @@
-//! A mutation of one row as the data path takes it: cells from messages or from the cell block, increments, appends, deletes
-//! and conditions.
+//! A mutation of one row as the data path takes it: cells from messages or from the cell block, increments, appends and
+//! deletes, and several of them as one.
 
 use bytes::Bytes;
-use terrane_regionserver::edge::{ReceivedRow, RowRequest};
+use terrane_regionserver::edge::{Extras, ReceivedRow, RowRequest, nonce_number};
 use terrane_types::cell::{CellKind, CellRef, LATEST, pack};
-use terrane_types::{ColumnTest, Condition, FamilyName, ReadModifyWrite, ReadModifyWriteKind, Returns, Test};
+use terrane_types::{FamilyName, ReadModifyWrite, ReadModifyWriteKind, Returns};
 
 use super::reading::{refuse, refuse_attributes};
 use super::requests::Region;
@@ -12,15 +12,36 @@ use crate::cell_block::{BlockReader, KeyValue};
 use crate::exception::Exception;
 use crate::proto::mutation_proto::{DeleteType, MutationType};
 use crate::proto::{self, MutationProto};
-use crate::time_range::is_limited;
+use crate::time_range::{bounds, is_limited};
 
 /// A mutation, ready to be sent.
 pub(super) struct Prepared {
     pub row: ReceivedRow,
     /// It depends on the families that the table has now.
     pub exact: bool,
-    /// Whether applying it twice is the same as once.
+    /// Whether it may be tried again: applying it twice is the same as once, or its nonce is recorded.
     pub repeatable: bool,
+    /// It reads more of its row than newest versions, so that no other change of the row goes into its request.
+    pub alone: bool,
+    /// The columns to read for the caller, if it turns out to have been applied before.
+    pub again: Vec<(FamilyName, Bytes)>,
+}
+
+/// How the nonces of a call are recorded.
+#[derive(Clone, Copy)]
+pub(super) struct Nonces {
+    /// `None`: they are not.
+    pub group: Option<u64>,
+}
+
+impl Nonces {
+    /// The number of an operation with this nonce; 0: it has none.
+    fn number(self, nonce: Option<u64>) -> u64 {
+        match (self.group, nonce) {
+            (Some(group), Some(nonce)) if nonce != 0 => nonce_number(group, nonce),
+            _ => 0,
+        }
+    }
 }
 
 /// One cell of a mutation, wherever it came from.
@@ -49,15 +70,15 @@ pub(super) fn take_cells<'a>(
     }
 }
 
-/// A mutation, checked against its region.
+/// A mutation, checked against its region, in addition to what `request` asks of its row.
 pub(super) fn prepare(
     region: &Region,
     mutation: &MutationProto,
     cells: &[KeyValue<'_>],
-    condition: Option<Condition>,
+    request: RowRequest,
+    nonces: Nonces,
 ) -> Result<Prepared, Exception> {
     refuse_attributes(&mutation.attribute)?;
-    refuse(is_limited(mutation.time_range.as_ref()), "time ranges of mutations")?;
     let kind = mutation.mutate_type();
     let row = match (&mutation.row, cells.first()) {
         (Some(row), _) => row.clone(),
@@ -73,20 +94,18 @@ pub(super) fn prepare(
     for change in &changes {
         region.check_family(change.family)?;
     }
-    let is_conditional = condition.is_some();
-    let prepared = match kind {
-        MutationType::Put => plain(row, &changes, condition, |kind| kind == CellKind::Put)?,
-        MutationType::Delete if changes.is_empty() => delete_row(region, row, mutation, condition),
-        MutationType::Delete => delete(row, &changes, condition)?,
-        MutationType::Increment | MutationType::Append => {
-            let returns = mutation
-                .attribute
-                .iter()
-                .all(|attribute| attribute.name != "_rr_" || attribute.value.as_deref() != Some(&[0]));
-            merge(row, changes, kind, (condition, returns))?
-        }
+    let is_conditional = request.condition.is_some() || request.extras.condition.is_some();
+    let mut prepared = match kind {
+        MutationType::Put => plain(row, &changes, request, |kind| kind == CellKind::Put)?,
+        MutationType::Delete if changes.is_empty() => delete_row(region, row, mutation, request),
+        MutationType::Delete => delete(row, &changes, request)?,
+        MutationType::Increment | MutationType::Append => merge(row, changes, mutation, request)?,
     };
-    Ok(Prepared { repeatable: prepared.repeatable && !is_conditional, ..prepared })
+    if !prepared.repeatable || is_conditional {
+        prepared.row.operation = nonces.number(mutation.nonce);
+        prepared.repeatable = prepared.row.operation != 0;
+    }
+    Ok(prepared)
 }
 
 fn changes<'a>(mutation: &'a MutationProto, cells: &[KeyValue<'a>]) -> Result<Vec<Change<'a>>, Exception> {
@@ -129,7 +148,7 @@ fn changes<'a>(mutation: &'a MutationProto, cells: &[KeyValue<'a>]) -> Result<Ve
 fn plain<'a>(
     row: Bytes,
     changes: &[Change<'a>],
-    condition: Option<Condition>,
+    request: RowRequest,
     allowed: impl Fn(CellKind) -> bool,
 ) -> Result<Prepared, Exception> {
     if changes.is_empty() {
@@ -154,17 +173,16 @@ fn plain<'a>(
         cell.check().map_err(|refused| Exception::bad_request(&refused.what))?;
         pack(&mut packed, cell);
     }
-    let request = RowRequest { condition, ..RowRequest::default() };
     // A stamp that the leader fills in makes a second application another version.
-    Ok(Prepared { row: received(row, packed, request, false), exact: false, repeatable: true })
+    Ok(prepared(received(row, packed, request, false), true))
 }
 
 /// Deletes, of which those of one version without a timestamp mean the newest one, whatever its timestamp.
-fn delete(row: Bytes, changes: &[Change<'_>], condition: Option<Condition>) -> Result<Prepared, Exception> {
+fn delete(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Prepared, Exception> {
     let is_newest = |change: &&Change<'_>| change.kind == CellKind::Delete && change.timestamp == LATEST;
     let newest: Vec<_> = changes.iter().filter(is_newest).collect();
     if newest.is_empty() {
-        return plain(row, changes, condition, CellKind::is_delete);
+        return plain(row, changes, request, CellKind::is_delete);
     }
     let mut read_modify_writes = Vec::with_capacity(newest.len());
     for change in newest {
@@ -173,36 +191,42 @@ fn delete(row: Bytes, changes: &[Change<'_>], condition: Option<Condition>) -> R
     }
     let others: Vec<_> = changes.iter().filter(|change| !is_newest(change)).copied().collect();
     let mut prepared = if others.is_empty() {
-        Prepared { row: received(row, Vec::new(), RowRequest::default(), false), exact: false, repeatable: false }
+        prepared(received(row, Vec::new(), RowRequest::default(), false), false)
     } else {
-        plain(row, &others, None, CellKind::is_delete)?
+        plain(row, &others, RowRequest::default(), CellKind::is_delete)?
     };
-    prepared.row.request = Ok(RowRequest { condition, read_modify_writes, ..RowRequest::default() }.boxed());
+    prepared.alone = request.extras.condition.is_some();
+    prepared.row.request = Ok(RowRequest { read_modify_writes, ..request }.boxed());
     // Applied again, it would delete the version before.
     prepared.repeatable = false;
     Ok(prepared)
 }
 
-/// Everything in the row: up to now, or up to a time in every family that the table has.
-fn delete_row(region: &Region, row: Bytes, mutation: &MutationProto, condition: Option<Condition>) -> Prepared {
+/// Everything in the row: up to now, or up to a time, in every family that the table has.
+fn delete_row(region: &Region, row: Bytes, mutation: &MutationProto, request: RowRequest) -> Prepared {
     let time = mutation.timestamp.map_or(LATEST, u64::cast_signed);
-    let mut packed = Vec::new();
-    if time != LATEST {
-        for family in &region.schema.families {
-            pack(&mut packed, CellRef::delete(CellKind::DeleteFamily, family.name.as_bytes(), &[], time));
-        }
-    }
-    let request = RowRequest { condition, ..RowRequest::default() };
+    let packed = if time == LATEST { Vec::new() } else { delete_of_families(region, time) };
     let exact = time != LATEST;
-    Prepared { row: received(row, packed, request, !exact), exact, repeatable: true }
+    Prepared { exact, ..prepared(received(row, packed, request, !exact), true) }
+}
+
+fn delete_of_families(region: &Region, time: i64) -> Vec<u8> {
+    let mut packed = Vec::new();
+    for family in &region.schema.families {
+        pack(&mut packed, CellRef::delete(CellKind::DeleteFamily, family.name.as_bytes(), &[], time));
+    }
+    packed
 }
 
 fn merge(
     row: Bytes,
     changes: Vec<Change<'_>>,
-    kind: MutationType,
-    (condition, returns): (Option<Condition>, bool),
+    mutation: &MutationProto,
+    request: RowRequest,
 ) -> Result<Prepared, Exception> {
+    let kind = mutation.mutate_type();
+    let hides = |attribute: &proto::NameBytesPair| attribute.name == "_rr_" && attribute.value.as_deref() == Some(&[0]);
+    let returns = !mutation.attribute.iter().any(hides);
     let mut read_modify_writes = Vec::new();
     for Change { family, qualifier, timestamp, kind: cell, value } in changes {
         refuse(timestamp != LATEST, "timestamps of increments and appends")?;
@@ -226,9 +250,19 @@ fn merge(
     if read_modify_writes.is_empty() {
         return Err(Exception::bad_request("the mutation has no cells"));
     }
+    let column = |merge: &ReadModifyWrite| (merge.family.clone(), merge.qualifier.clone());
+    let again = if returns { read_modify_writes.iter().map(column).collect() } else { Vec::new() };
+    let merge_times = is_limited(mutation.time_range.as_ref()).then(|| bounds(mutation.time_range.as_ref()));
+    let extras = Extras { merge_times, returns_merged: true, ..request.extras };
     let returns = if returns { Returns::New } else { Returns::Nothing };
-    let request = RowRequest { condition, read_modify_writes, returns, ..RowRequest::default() };
-    Ok(Prepared { row: received(row, Vec::new(), request, false), exact: false, repeatable: false })
+    let request = RowRequest { read_modify_writes, returns, extras, ..request };
+    Ok(Prepared { again, ..prepared(received(row, Vec::new(), request, false), false) })
+}
+
+fn prepared(row: ReceivedRow, repeatable: bool) -> Prepared {
+    let reads = |request: &RowRequest| request.extras.condition.is_some() || request.extras.merge_times.is_some();
+    let alone = row.request.as_ref().is_ok_and(|request| request.as_deref().is_some_and(reads));
+    Prepared { row, exact: false, repeatable, alone, again: Vec::new() }
 }
 
 fn received(row: Bytes, packed: Vec<u8>, request: RowRequest, delete_row: bool) -> ReceivedRow {
@@ -236,88 +270,54 @@ fn received(row: Bytes, packed: Vec<u8>, request: RowRequest, delete_row: bool) 
     ReceivedRow { operation: 0, first_try_ms: 0, row, delete_row, cells, request: Ok(request.boxed()) }
 }
 
-/// Several mutations of one row as one, under one condition: puts and deletes.
-pub(super) fn join(rows: Vec<Prepared>, condition: Option<Condition>) -> Result<Prepared, Exception> {
-    let mut joined: Option<Prepared> = None;
-    let mut read_modify_writes = Vec::new();
-    for (at, mut mutation) in rows.into_iter().enumerate() {
-        if let Ok(request) = &mut mutation.row.request
-            && let Some(request) = request.take()
-        {
-            let mut merges = request.read_modify_writes;
-            let deletes = |merge: &ReadModifyWrite| merge.what == ReadModifyWriteKind::DeleteNewest;
-            refuse(!merges.iter().all(deletes), "increments and appends in a RowMutations")?;
-            read_modify_writes.append(&mut merges);
+/// Several mutations of one row as one, in addition to what `request` asks of the row. Each increment and append sees the row as
+/// it was before; of several changes to a column the last one counts.
+pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) -> Result<Prepared, Exception> {
+    let first = rows.first().ok_or_else(|| Exception::bad_request("an atomic batch has no mutations"))?;
+    let row = first.row.row.clone();
+    let (mut packed, mut places) = (Vec::new(), Vec::new());
+    let mut all = RowRequest { extras: Extras { returns_merged: true, ..request.extras }, ..request };
+    let is_conditional = all.condition.is_some() || all.extras.condition.is_some();
+    let mut joined = prepared(received(row, Vec::new(), RowRequest::default(), false), !is_conditional);
+    let mut times = None;
+    for one in rows {
+        if one.row.row != joined.row.row {
+            return Err(Exception::bad_request("an atomic batch changes more than one row"));
         }
-        // The delete of the row comes before the cells of its mutation.
-        refuse(mutation.row.delete_row && at > 0, "row deletes after other mutations in a RowMutations")?;
-        match &mut joined {
-            None => joined = Some(mutation),
-            Some(all) if all.row.row != mutation.row.row => {
-                return Err(Exception::bad_request("an atomic batch changes more than one row"));
-            }
-            Some(all) => {
-                if let (Ok(cells), Ok(more)) = (&mut all.row.cells, &mutation.row.cells) {
-                    *cells = [&cells[..], more].concat().into();
-                }
-                all.exact |= mutation.exact;
-                all.repeatable &= mutation.repeatable;
+        if one.row.delete_row {
+            packed.extend(delete_of_families(region, LATEST));
+        }
+        joined.exact |= one.exact || one.row.delete_row;
+        let cells = one.row.cells.map_err(|refused| Exception::bad_request(&refused.to_string()))?;
+        packed.extend_from_slice(&cells);
+        let merges = one.row.request.map_err(|refused| Exception::bad_request(&refused.to_string()))?;
+        if let Some(merges) = merges.filter(|request| !request.read_modify_writes.is_empty()) {
+            // Deletes of newest versions have no times, and see all.
+            let differ = *times.get_or_insert(merges.extras.merge_times) != merges.extras.merge_times;
+            refuse(differ, "increments, appends and deletes of different time ranges in a RowMutations")?;
+            places.resize(places.len() + merges.read_modify_writes.len(), packed.len());
+            all.read_modify_writes.extend(merges.read_modify_writes);
+            if merges.returns != Returns::Nothing {
+                all.returns = merges.returns;
             }
         }
+        joined.again.extend(one.again);
+        joined.repeatable &= one.repeatable || one.row.operation != 0;
+        joined.row.operation = if joined.row.operation == 0 { one.row.operation } else { joined.row.operation };
     }
-    let mut joined = joined.ok_or_else(|| Exception::bad_request("an atomic batch has no mutations"))?;
-    joined.repeatable &= condition.is_none();
-    joined.row.request = Ok(RowRequest { condition, read_modify_writes, ..RowRequest::default() }.boxed());
+    all.extras.merge_times = times.flatten();
+    all.extras.places = Some(places);
+    joined.repeatable |= joined.row.operation != 0;
+    joined.alone = all.extras.condition.is_some() || all.extras.merge_times.is_some();
+    joined.row.cells = Ok(packed.into());
+    joined.row.request = Ok(all.boxed());
     Ok(joined)
 }
 
-/// A condition on one column. HBase compares the given value with the stored one, and we the stored one with the given.
-pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result<Condition, Exception> {
-    region.check_row(&condition.row)?;
-    refuse(condition.filter.is_some(), "conditions with filters")?;
-    refuse(is_limited(condition.time_range.as_ref()), "time ranges of conditions")?;
-    let (Some(family), Some(comparator)) = (&condition.family, &condition.comparator) else {
-        return Err(Exception::bad_request("the condition names no family or no comparator"));
-    };
-    region.check_family(family)?;
-    let operator = condition.compare_type();
-    let given = comparator_value(comparator)?;
-    let test = |test| {
-        let test = ColumnTest::new(family_name(family)?, condition.qualifier.clone().unwrap_or_default(), test);
-        Ok(Condition::Column(test))
-    };
-    use proto::CompareType as Compare;
-    if given.is_empty() {
-        return match operator {
-            Compare::NoOp => Err(Exception::bad_request("the condition compares with NO_OP")),
-            Compare::NotEqual => test(Test::NotEqual(given)),
-            _ => Ok(Condition::Any(vec![test(Test::Absent)?, test(Test::Equal(given))?])),
-        };
-    }
-    test(match operator {
-        Compare::Equal => Test::Equal(given),
-        Compare::NotEqual => Test::NotEqual(given),
-        Compare::Less => Test::Greater(given),
-        Compare::LessOrEqual => Test::GreaterOrEqual(given),
-        Compare::Greater => Test::Less(given),
-        Compare::GreaterOrEqual => Test::LessOrEqual(given),
-        Compare::NoOp => return Err(Exception::bad_request("the condition compares with NO_OP")),
-    })
-}
-
-/// The value that a comparator compares with; empty: nothing.
-fn comparator_value(comparator: &proto::Comparator) -> Result<Bytes, Exception> {
-    use prost::Message as _;
-    match comparator.name.as_str() {
-        "org.apache.hadoop.hbase.filter.NullComparator" => Ok(Bytes::new()),
-        "org.apache.hadoop.hbase.filter.BinaryComparator" => {
-            let bytes = comparator.serialized_comparator.clone().unwrap_or_default();
-            let decoded = proto::BinaryComparator::decode(bytes);
-            let decoded = decoded.map_err(|_| Exception::bad_request("the comparator cannot be read"))?;
-            Ok(decoded.comparable.value.unwrap_or_default())
-        }
-        other => Err(Exception::bad_request(&format!("conditions with {other} are not supported yet"))),
-    }
+/// The number of a batch of mutations that has none of its own.
+pub(super) fn number_of(mutations: &[proto::Action], nonces: Nonces) -> u64 {
+    let nonce = |action: &proto::Action| action.mutation.as_ref().and_then(|mutation| mutation.nonce);
+    nonces.number(mutations.iter().find_map(nonce))
 }
 
 fn family_name(family: &[u8]) -> Result<FamilyName, Exception> {

@@ -41,6 +41,13 @@ pub(super) fn get(region: &Region, get: proto::Get) -> Result<GetRequest, Except
     Ok(GetRequest { rows: vec![get.row], lookup, exists_only })
 }
 
+/// The newest versions of some columns of a row.
+pub(super) fn columns(row: Bytes, columns: Vec<(FamilyName, Bytes)>) -> GetRequest {
+    let add = |projection: Projection, (family, qualifier)| projection.with_column(family, qualifier);
+    let projection = columns.into_iter().fold(Projection::all(), add);
+    GetRequest { rows: vec![row], lookup: Lookup::new(projection, None), exists_only: false }
+}
+
 /// What a scan asks of one region.
 pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanRequest>, Exception> {
     refuse_attributes(&scan.attribute)?;
@@ -98,14 +105,31 @@ impl Judging<'_> {
     }
 }
 
+/// What a filter judges a row by, and its evaluator: the newest versions of all columns within some times.
+pub(super) fn judged_row(
+    region: &Region,
+    filter: &proto::Filter,
+    times: Option<&proto::TimeRange>,
+) -> Result<(Projection, Evaluator), Exception> {
+    let projection = projection(region, &[], 1, times)?;
+    let judging = Judging { filter: Some(filter), limits: StoreLimits::default(), defers: true, reverse: false };
+    let evaluator = judging.evaluator(region, &projection)?;
+    let evaluator = evaluator.ok_or_else(|| Exception::bad_request("the condition has no filter"))?;
+    Ok((needed(projection, &evaluator), evaluator))
+}
+
 /// A lookup that reads what an evaluator needs.
-fn judged(mut projection: Projection, evaluator: Evaluator) -> Lookup {
+fn judged(projection: Projection, evaluator: Evaluator) -> Lookup {
+    Lookup::judged(needed(projection, &evaluator), Box::new(evaluator))
+}
+
+fn needed(mut projection: Projection, evaluator: &Evaluator) -> Projection {
     if evaluator.needs_all_versions() {
         projection.versions = VERSIONS_MAX;
     }
     projection.first_cell_only = evaluator.needs_first_cell_only();
     projection.keys_only = evaluator.needs_keys_only();
-    Lookup::judged(projection, Box::new(evaluator))
+    projection
 }
 
 /// The rows of a scan, which names them in its direction.

@@ -9,12 +9,13 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use terrane_regionserver::HbasePlaces;
 use terrane_regionserver::edge::{
-    Answer, Body, Consistency, Cursor, DEADLINE_DEFAULT, Edge, GetRequest, Header, Mutated, Mutation, Request,
-    ScanRequest, Session,
+    Answer, Body, ClientId, Consistency, Cursor, DEADLINE_DEFAULT, Edge, GetRequest, Header, Mutated, Mutation,
+    NONCE_CLIENT, Request, ScanRequest, Session,
 };
 use terrane_types::{Error, RegionDescriptor, RegionEpoch, TableSchema, escape};
 use tokio::sync::oneshot;
 
+use super::mutation::Nonces;
 use crate::exception::{Context, Exception, NO_SUCH_FAMILY, NOT_SERVING_REGION, WRONG_REGION};
 use crate::proto;
 use crate::region_name::parse;
@@ -31,7 +32,9 @@ pub(super) struct Region {
 impl Region {
     /// A write of this region. `exact` makes it depend on the schema that it was made for.
     pub fn write(&self, mutation: Mutation, exact: bool) -> Request {
-        let header = Header { exact_schema: exact, ..self.header() };
+        let is_numbered = mutation.rows.iter().any(|row| row.operation != 0);
+        let client = if is_numbered { NONCE_CLIENT } else { ClientId::default() };
+        let header = Header { exact_schema: exact, client, ..self.header() };
         Request { header, body: Body::Mutate(mutation), messages: false }
     }
 
@@ -120,6 +123,11 @@ impl Requests {
             }
         });
         Self { edge, session, next: AtomicU64::new(1), waiting, pending: Mutex::default(), places }
+    }
+
+    /// How the nonces of a call of this group are recorded.
+    pub fn nonces(&self, group: Option<u64>) -> Nonces {
+        Nonces { group: self.edge.keeps_nonces().then(|| group.unwrap_or(0)) }
     }
 
     /// The region of a call.

@@ -31,6 +31,29 @@ pub(super) fn decode(filter: &proto::Filter) -> Result<Box<dyn CellFilter>, Inva
     Decoder::default().filter(filter, 0)
 }
 
+/// Reads a comparator by itself, and whether what it was given has no bytes.
+pub(super) fn comparator(given: &proto::Comparator) -> Result<(Comparator, bool), Invalid> {
+    let bytes = given.encoded_len();
+    if bytes > FILTER_BYTES_MAX {
+        return Err(Invalid::new(format!("the comparator has {bytes} bytes; the limit is {FILTER_BYTES_MAX}")));
+    }
+    let comparator = Decoder::default().comparator(given)?;
+    let is_empty = match &comparator {
+        Comparator::Null => true,
+        Comparator::Binary(given)
+        | Comparator::BinaryPrefix(given)
+        | Comparator::Component(given, _)
+        | Comparator::Bit(given, _) => given.is_empty(),
+        Comparator::Substring(given) => given.is_empty(),
+        Comparator::Pattern(_) => {
+            let bytes = given.serialized_comparator.as_ref();
+            message::<proto::RegexStringComparator>("RegexStringComparator", bytes)?.pattern.is_empty()
+        }
+        Comparator::Long(_) | Comparator::Decimal(_) => false,
+    };
+    Ok((comparator, is_empty))
+}
+
 /// Counts what a filter holds.
 #[derive(Default)]
 struct Decoder {

@@ -334,7 +334,7 @@ enum Reduced {
 }
 
 /// The key and the packed cells of one packed row.
-pub(super) fn parts_of(packed: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn parts_of(packed: &[u8]) -> (&[u8], &[u8]) {
     let length = packed.first_chunk::<2>().map_or(0, |length| usize::from(u16::from_le_bytes(*length)));
     let behind = packed.get(ROW_HEADER_BYTES..).unwrap_or_default();
     behind.split_at_checked(length).unwrap_or_default()

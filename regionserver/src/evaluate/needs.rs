@@ -15,6 +15,21 @@ pub struct Needs {
     pub columns: BTreeSet<Column>,
     /// What is to be returned takes more than newest versions: all of this has to be read.
     pub whole: Option<Projection>,
+    /// What a [`RowCondition`](crate::proposal::RowCondition) judges.
+    judged: Option<Projection>,
+    /// The columns to merge with, where they are not read as they are now.
+    merged: Option<Projection>,
+}
+
+/// What cells of a row are read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The newest versions of columns.
+    Newest,
+    /// What is to be returned.
+    Whole,
+    Judged,
+    Merged,
 }
 
 impl Needs {
@@ -23,9 +38,19 @@ impl Needs {
         if let Some(condition) = &request.condition {
             columns.extend(tested(condition));
         }
-        columns.extend(request.read_modify_writes.iter().map(|rmw| Column::new(rmw.family.as_bytes(), &rmw.qualifier)));
-        if request.returns == Returns::Nothing {
-            return Self { columns, whole: None };
+        let extras = &request.extras;
+        let judged = extras.condition.as_ref().map(|condition| condition.reads().clone());
+        let merges = request.read_modify_writes.iter().map(|rmw| Column::new(rmw.family.as_bytes(), &rmw.qualifier));
+        let merged = extras.merge_times.map(|(time_min, time_max)| Projection {
+            time_min,
+            time_max,
+            ..self::columns(&merges.clone().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>())
+        });
+        if merged.is_none() {
+            columns.extend(merges);
+        }
+        if request.returns == Returns::Nothing || extras.returns_merged {
+            return Self { columns, whole: None, judged, merged };
         }
         let takes_more = |kind| !matches!(kind, CellKind::Put | CellKind::DeleteColumn);
         let deletes_newest =
@@ -33,10 +58,21 @@ impl Needs {
         let deletes_newest = deletes_newest.count();
         if deletes_newest > 0 || row.cells.iter().any(|cell| takes_more(cell.kind)) {
             let whole = whole(row, &columns, deletes_newest);
-            return Self { columns, whole };
+            return Self { columns, whole, judged, merged };
         }
         columns.extend(row.cells.iter().map(|cell| Column::new(cell.family, cell.qualifier)));
-        Self { columns, whole: None }
+        Self { columns, whole: None, judged, merged }
+    }
+
+    /// Everything that takes more than newest versions.
+    pub fn whole_parts(&self) -> impl Iterator<Item = (Part, &Projection)> {
+        let parts = [(Part::Whole, &self.whole), (Part::Judged, &self.judged), (Part::Merged, &self.merged)];
+        parts.into_iter().filter_map(|(part, projection)| Some((part, projection.as_ref()?)))
+    }
+
+    /// Whether there is any of it.
+    pub fn reads_whole(&self) -> bool {
+        self.whole_parts().next().is_some()
     }
 }
 

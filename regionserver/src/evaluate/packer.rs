@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use terrane_raft::Packing;
 
+use super::needs::Part;
 use super::overlay::Look;
 use super::row::{Evaluated, Row};
 use super::{Answer, Evaluator, Item, Target, logged, stamp_of};
 use crate::operation::{LoggedRow, ResultKind, RowResult, WriteEncoder};
 use crate::proposal::Write;
-use crate::window::{Known, NO_CLIENT};
+use crate::window::{Known, NO_CLIENT, NONCE_CLIENT};
 
 /// Bytes that one write may take in the log once it is evaluated. Together with the largest entry before it, it still fits
 /// one frame to a follower.
@@ -26,7 +27,7 @@ pub(super) struct Packer<'a> {
     pub(super) write: &'a Write,
     pub(super) target: &'a Target<'a>,
     pub(super) rows: &'a [Item<'a>],
-    pub(super) whole: &'a BTreeMap<usize, Vec<u8>>,
+    pub(super) whole: &'a BTreeMap<(usize, Part), Vec<u8>>,
     /// The places of rows whose key came before, if that matters.
     pub(super) repeated: BTreeSet<usize>,
     /// New rows from this place on are postponed.
@@ -131,19 +132,34 @@ impl Packer<'_> {
             };
             columns.insert(column.clone(), newest);
         }
-        let whole = self.whole.get(&at).map(Vec::as_slice);
-        if whole.is_some() && self.repeated.contains(&at) {
+        let part = |part| self.whole.get(&(at, part)).map(Vec::as_slice);
+        if needs.reads_whole() && self.repeated.contains(&at) {
             return Evaluated::refused(format!(
-                "row {} comes twice in the batch, and what is asked to be returned needs all of it: send the two apart",
+                "row {} comes twice in the batch, and what is asked of it needs more than its newest cells: send the two \
+                 apart",
                 terrane_types::escape(&item.row.row)
             ));
         }
-        Row { row: item.row, request, columns: &columns, whole, schema, stamp: now_ms }.evaluate()
+        Row {
+            row: item.row,
+            request,
+            columns: &columns,
+            whole: part(Part::Whole),
+            judged: part(Part::Judged),
+            merged: part(Part::Merged),
+            schema,
+            stamp: now_ms,
+        }
+        .evaluate()
     }
 
     fn put(&mut self, encoder: &mut WriteEncoder<'_>, item: &Item<'_>, evaluated: &Evaluated) {
         let (header, packing) = (&self.write.header, self.packing);
         let result = evaluated.result(packing.stamp).map(|result| result.encode());
+        if header.client == NONCE_CLIENT && !matches!(evaluated, Evaluated::Applied { .. }) {
+            // The record of nonces has no results, so what took no effect is evaluated again when it is tried again.
+            return self.put_answer(encoder, item, Answer { result: result.map(Into::into) });
+        }
         let stamped = encoder.push(&logged(item.row, evaluated.cells(), result.as_deref()));
         if self.evaluator.overlay.is_active() && !stamped.is_empty() {
             self.evaluator.overlay.note(packing.ordinal, header.region, &item.row.row, stamped, self.target.schema);

@@ -51,9 +51,10 @@ impl Prefetch {
                 continue;
             }
             let needs = Needs::of(row, request);
-            let newest: Vec<_> = needs.columns.into_iter().collect();
+            let newest: Vec<_> = needs.columns.iter().cloned().collect();
             let newest = (!newest.is_empty()).then(|| needs::columns(&newest));
-            for projection in newest.into_iter().chain(needs.whole) {
+            let whole = needs.whole_parts().map(|(_, projection)| projection.clone());
+            for projection in newest.into_iter().chain(whole) {
                 let read = columns.read(&row.row, &projection, now_ms, Patience::MemoryOnly, &mut Vec::new());
                 if let Err(terrane_engine::Error::NeedsDisk) = read {
                     cold.push((row.row.clone(), projection));

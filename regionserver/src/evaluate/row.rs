@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use terrane_types::cell::{Cells, LATEST, pack};
-use terrane_types::limits::{RETURNED_BYTES_MAX, ROW_MUTATION_BYTES_MAX};
-use terrane_types::{CellKind, CellRef, Invalid, Returns, TableSchema, escape};
+use terrane_types::cell::{Cells, LATEST, pack, stamp_in_place};
+use terrane_types::limits::{RETURNED_BYTES_MAX, ROW_MUTATION_BYTES_MAX, VALUE_BYTES_MAX};
+use terrane_types::{CellKind, CellRef, Invalid, ReadModifyWrite, Returns, TableSchema, escape};
 
 use super::needs::tested;
 use super::overlay::{Column, Newest, Version, is_expired, rules_of};
@@ -16,6 +16,9 @@ use crate::proposal::{CheckedRow, RowRequest};
 /// keeps.
 const REFUSAL_BYTES_MAX: usize = 2 << 10;
 
+/// Bytes of what increments and appends return by themselves: the largest value, with its column.
+const MERGED_BYTES_MAX: usize = VALUE_BYTES_MAX + RETURNED_BYTES_MAX;
+
 /// A row with all that its request needs.
 pub struct Row<'a> {
     pub row: &'a CheckedRow,
@@ -24,6 +27,9 @@ pub struct Row<'a> {
     pub columns: &'a BTreeMap<Column, Newest>,
     /// Versions of everything that the mutation names, where newest ones are not enough.
     pub whole: Option<&'a [u8]>,
+    /// What the condition of another protocol judges, and what is merged with, where newest versions are not enough.
+    pub judged: Option<&'a [u8]>,
+    pub merged: Option<&'a [u8]>,
     pub schema: &'a TableSchema,
     /// The entry's stamp, which is also the time of reading.
     pub stamp: i64,
@@ -95,6 +101,45 @@ fn shorten(what: &mut String) {
 /// Versions of columns, newest first.
 type Versions = BTreeMap<Column, Vec<Version>>;
 
+fn versions_of(cells: &[u8]) -> Versions {
+    let mut versions = Versions::new();
+    for cell in Cells::new(cells) {
+        let version = Version { timestamp: cell.timestamp, value: Bytes::copy_from_slice(cell.value) };
+        versions.entry(Column::new(cell.family, cell.qualifier)).or_default().push(version);
+    }
+    versions
+}
+
+/// What an increment, an append or a delete of a newest version becomes.
+struct Merged<'a> {
+    rmw: &'a ReadModifyWrite,
+    timestamp: i64,
+    /// `None`: the version of this timestamp is deleted.
+    value: Option<Vec<u8>>,
+}
+
+impl Merged<'_> {
+    fn cell(&self) -> CellRef<'_> {
+        let (family, qualifier) = (self.rmw.family.as_bytes(), &self.rmw.qualifier);
+        match &self.value {
+            Some(value) => CellRef::put(family, qualifier, self.timestamp, value),
+            None => CellRef::delete(CellKind::Delete, family, qualifier, self.timestamp),
+        }
+    }
+}
+
+/// What increments and appends made, by column: the last one of each.
+fn returned_merged(merged: &[Option<Merged<'_>>]) -> Result<Vec<u8>, Invalid> {
+    let mut last = BTreeMap::new();
+    for merged in merged.iter().flatten() {
+        if let Some(value) = &merged.value {
+            let version = Version { timestamp: merged.timestamp, value: Bytes::copy_from_slice(value) };
+            last.insert(Column::new(merged.rmw.family.as_bytes(), &merged.rmw.qualifier), version);
+        }
+    }
+    packed_within("the columns that are incremented or appended to", MERGED_BYTES_MAX, last.iter())
+}
+
 impl Row<'_> {
     pub fn evaluate(&self) -> Evaluated {
         match self.try_evaluate() {
@@ -105,6 +150,8 @@ impl Row<'_> {
 
     fn try_evaluate(&self) -> Result<Evaluated, Invalid> {
         self.check_families()?;
+        // The newest timestamp that the conditions saw, if they decide what the new cells get.
+        let mut seen = i64::MIN;
         if let Some(condition) = &self.request.condition {
             let newest = |family: &terrane_types::FamilyName, qualifier: &[u8]| {
                 let version = self.newest(&Column::new(family.as_bytes(), qualifier))?;
@@ -114,8 +161,22 @@ impl Row<'_> {
                 let found = if self.request.return_found { self.found(tested(condition))? } else { Vec::new() };
                 return Ok(Evaluated::ConditionFailed { found });
             }
+            let timestamps = tested(condition).into_iter().filter_map(|column| Some(self.newest(&column)?.timestamp));
+            seen = timestamps.max().unwrap_or(seen);
         }
-        let cells = self.final_cells()?;
+        if let Some(condition) = &self.request.extras.condition {
+            match condition.judge(&self.row.row, self.judged.unwrap_or_default())? {
+                None => return Ok(Evaluated::ConditionFailed { found: Vec::new() }),
+                Some(first) => seen = seen.max(first),
+            }
+        }
+        let merged = self.merged()?;
+        let mut cells = self.final_cells(&merged);
+        if self.request.extras.follows_condition && seen > self.stamp {
+            let mut stamped = cells.to_vec();
+            stamp_in_place(&mut stamped, seen);
+            cells = stamped.into();
+        }
         if cells.len() > ROW_MUTATION_BYTES_MAX {
             let bytes = cells.len();
             return Err(Invalid::new(format!(
@@ -124,33 +185,56 @@ impl Row<'_> {
         }
         let returned = match self.request.returns {
             Returns::Nothing => None,
+            _ if self.request.extras.returns_merged => Some(returned_merged(&merged)?),
             Returns::Old => Some(self.returned(&self.before(), &cells)?),
             Returns::New => Some(self.returned(&self.after(&cells), &cells)?),
         };
         Ok(Evaluated::Applied { cells, returned })
     }
 
-    /// The cells of the mutation, with the results of increments, appends and deletes of newest versions.
-    fn final_cells(&self) -> Result<Bytes, Invalid> {
-        if self.request.read_modify_writes.is_empty() {
-            return Ok(self.row.cells.as_bytes().clone());
-        }
-        let mut cells = self.row.cells.as_bytes().to_vec();
+    /// What increments, appends and deletes of newest versions become; `None` where there is nothing to delete.
+    fn merged(&self) -> Result<Vec<Option<Merged<'_>>>, Invalid> {
+        let ranged = self.request.extras.merge_times.is_some();
+        let read = self.merged.filter(|_| ranged).map(versions_of);
+        let mut merged = Vec::with_capacity(self.request.read_modify_writes.len());
         for rmw in &self.request.read_modify_writes {
-            let newest = self.newest(&Column::new(rmw.family.as_bytes(), &rmw.qualifier));
-            let value = rmw.apply(newest.map(|version| &version.value[..]))?;
-            // Not below the cell that it replaces, whatever timestamp a client gave that one.
-            let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
-            let cell = match (&value, newest) {
-                (Some(value), _) => CellRef::put(rmw.family.as_bytes(), &rmw.qualifier, timestamp, value),
-                (None, Some(newest)) => {
-                    CellRef::delete(CellKind::Delete, rmw.family.as_bytes(), &rmw.qualifier, newest.timestamp)
-                }
-                (None, None) => continue,
+            let column = Column::new(rmw.family.as_bytes(), &rmw.qualifier);
+            let newest = match &read {
+                Some(read) => read.get(&column).and_then(|versions| versions.first()),
+                None => self.newest(&column),
             };
-            pack(&mut cells, cell);
+            let value = rmw.apply(newest.map(|version| &version.value[..]))?;
+            merged.push(match (value, newest) {
+                (Some(value), newest) => {
+                    // Not below the cell that it replaces, whatever timestamp a client gave that one.
+                    let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
+                    Some(Merged { rmw, timestamp, value: Some(value) })
+                }
+                (None, Some(newest)) => Some(Merged { rmw, timestamp: newest.timestamp, value: None }),
+                (None, None) => None,
+            });
         }
-        Ok(cells.into())
+        Ok(merged)
+    }
+
+    /// The cells of the mutation, with what was merged in its places.
+    fn final_cells(&self, merged: &[Option<Merged<'_>>]) -> Bytes {
+        let own = self.row.cells.as_bytes();
+        if merged.is_empty() {
+            return own.clone();
+        }
+        let places = self.request.extras.places.as_deref().unwrap_or_default();
+        let (mut cells, mut done) = (Vec::with_capacity(own.len()), 0);
+        for (at, merged) in merged.iter().enumerate() {
+            let place = places.get(at).map_or(own.len(), |place| (*place).clamp(done, own.len()));
+            cells.extend_from_slice(&own[done..place]);
+            done = place;
+            if let Some(merged) = merged {
+                pack(&mut cells, merged.cell());
+            }
+        }
+        cells.extend_from_slice(&own[done..]);
+        cells.into()
     }
 
     /// The edge has checked, but the table may have been altered since.
@@ -194,12 +278,7 @@ impl Row<'_> {
         }
         if let Some(whole) = self.whole {
             // It goes deeper than the columns do.
-            let mut deeper = Versions::new();
-            for cell in Cells::new(whole) {
-                let version = Version { timestamp: cell.timestamp, value: Bytes::copy_from_slice(cell.value) };
-                deeper.entry(Column::new(cell.family, cell.qualifier)).or_default().push(version);
-            }
-            versions.extend(deeper);
+            versions.extend(versions_of(whole));
         }
         versions
     }
@@ -253,12 +332,20 @@ fn delete(versions: &mut Vec<Version>, kind: CellKind, timestamp: i64) {
 }
 
 fn packed<'a>(what: &str, versions: impl Iterator<Item = (&'a Column, &'a Version)>) -> Result<Vec<u8>, Invalid> {
+    packed_within(what, RETURNED_BYTES_MAX, versions)
+}
+
+fn packed_within<'a>(
+    what: &str,
+    bytes_max: usize,
+    versions: impl Iterator<Item = (&'a Column, &'a Version)>,
+) -> Result<Vec<u8>, Invalid> {
     let mut out = Vec::new();
     for (column, version) in versions {
         let cell = CellRef::put(column.family(), column.qualifier(), version.timestamp, &version.value);
-        if out.len() + cell.packed_len() > RETURNED_BYTES_MAX {
+        if out.len() + cell.packed_len() > bytes_max {
             return Err(Invalid::new(format!(
-                "{what} take more than the {RETURNED_BYTES_MAX} bytes that can be returned; nothing was applied"
+                "{what} take more than the {bytes_max} bytes that can be returned; nothing was applied"
             )));
         }
         pack(&mut out, cell);

@@ -1,9 +1,11 @@
 //! The leader's decisions as scripts: what becomes of each write that is packed, while others are in flight.
 //!
-//! - `write [atomic] ROW [; ROW]...` prepares a write as the only one of its entry and prints what becomes of it. A row is
-//!   `NUMBER KEY PART...`, where a part is `f:q=v` (put), `f:q+=5` (increment), `f:q.=x` (append), `-f:q` (delete of a
+//! - `write [atomic|nonces] ROW [; ROW]...` prepares a write as the only one of its entry and prints what becomes of it. A row is
+//!   `NUMBER KEY PART...`, where a part is `f:q=v` or `f:q=v@9` (put), `f:q+=5` (increment), `f:q.=x` (append), `-f:q` (delete of a
 //!   column), `-f:q@9` (of one version), `--f:q` (of the newest one), `-f:` (of a family), `if f:q absent|exists|=v|version 9`, `returns old|new` or
-//!   `found`. Values are text, `#5` (a counter) or `*9` (nine bytes).
+//!   `found`. For what only other protocols ask: `when f:q=v` (a condition that is judged from cells that are read), `times 5 9`
+//!   (merges see these times only), `follows` (the newest cell that a condition saw), `merged` (returns nothing else), `ordered`
+//!   (changes count in this order). With `nonces`, numbers are nonces. Values are text, `#5` (a counter) or `*9` (nine bytes).
 //! - `read` waits for the reads of the last write and prepares it again; `again` prepares it again without.
 //! - `land` applies the oldest entry in flight; `lost` takes all of them back; `time 5` passes five milliseconds; `cold`
 //!   and `warm` say whether reads need the disk; `settled 3` settles the numbers below 3; `overlay` says whether it watches.
@@ -24,7 +26,8 @@ use terrane_types::{
 use super::tests::{Applied, schema};
 use super::*;
 use crate::operation::{Operation, WriteHeader};
-use crate::window::Window;
+use crate::proposal::RowCondition;
+use crate::window::{NONCE_CLIENT, Window};
 
 const CLIENT: [u8; 16] = [3; 16];
 
@@ -41,7 +44,7 @@ struct Leader {
     window: Window,
     evaluator: Evaluator,
     /// Ordinal, stamp and bytes of the entries in flight.
-    in_flight: VecDeque<(u64, u64, Bytes)>,
+    in_flight: VecDeque<(u64, u64, Bytes, [u8; 16])>,
     last: Option<Write>,
     reading: Option<BoxFuture<'static, ()>>,
     landed: u64,
@@ -99,6 +102,7 @@ impl Leader {
             Numbers::Plain => self.evaluator.pack_plain(&packing, &write, Some(&target), &mut entry),
             Numbers::Each(known) => self.evaluator.pack(&packing, &write, &target, known, &mut entry),
         };
+        let client = write.header.client;
         self.last = Some(write);
         match prepared {
             Prepared::Packed => {
@@ -106,7 +110,7 @@ impl Leader {
                 for row in logged(&entry) {
                     print(out, &format!("entry {}: {}", self.ordinal, shown(&row)));
                 }
-                self.in_flight.push_back((self.ordinal, self.stamp, entry));
+                self.in_flight.push_back((self.ordinal, self.stamp, entry, client));
                 self.ordinal += 1;
             }
             Prepared::WhenLanded => print(out, "waits for what is in flight"),
@@ -121,8 +125,8 @@ impl Leader {
     }
 
     fn land(&mut self) {
-        let (ordinal, stamp, entry) = self.in_flight.pop_front().expect("an entry is in flight");
-        let mut window = self.window.update(CLIENT, 0, stamp);
+        let (ordinal, stamp, entry, client) = self.in_flight.pop_front().expect("an entry is in flight");
+        let mut window = self.window.update(client, 0, stamp);
         for row in logged(&entry).filter(|row| !row.untracked) {
             assert!(window.applied(row.operation, row.result.as_ref()), "number {} applied twice", row.operation);
             self.applied.rows.lock().push((row.row.to_vec(), row.cells.to_vec()));
@@ -186,11 +190,12 @@ fn shown_value(value: &[u8]) -> String {
 
 fn parse_write(text: &str, now_ms: u64) -> Write {
     let (atomic, rows) = text.strip_prefix("atomic ").map_or((false, text), |rows| (true, rows));
+    let (client, rows) = rows.strip_prefix("nonces ").map_or((CLIENT, rows), |rows| (NONCE_CLIENT, rows));
     let header = WriteHeader {
         region: RegionId(7),
         epoch: RegionEpoch(1),
         schema_version: 0,
-        client: CLIENT,
+        client,
         lowest_unsettled: 0,
         atomic,
         exact_schema: false,
@@ -204,7 +209,9 @@ fn parse_row(text: &str, now_ms: u64) -> CheckedRow {
     let mut words = text.split_whitespace();
     let operation = words.next().expect("a number").parse().expect("a number");
     let row = Bytes::copy_from_slice(words.next().expect("a key").as_bytes());
-    let (mut cells, mut request) = (Vec::new(), RowRequest::default());
+    let (mut cells, mut request) = (Vec::<Cell>::new(), RowRequest::default());
+    // How many cells come before each merge.
+    let mut before = Vec::new();
     while let Some(word) = words.next() {
         match word {
             "if" => {
@@ -220,14 +227,24 @@ fn parse_row(text: &str, now_ms: u64) -> CheckedRow {
             "returns" if words.next() == Some("old") => request.returns = Returns::Old,
             "returns" => request.returns = Returns::New,
             "found" => request.return_found = true,
+            "when" => {
+                let (name, value) = words.next().expect("a column").split_once('=').expect("f:q=v");
+                let (family, qualifier) = column(name);
+                let reads = Projection::all().with_column(family, qualifier);
+                request.extras.condition = Some(Arc::new(Holds { reads, value: parse_value(value) }));
+            }
+            "times" => {
+                let mut time = || words.next().expect("a time").parse().expect("a time");
+                request.extras.merge_times = Some((time(), time()));
+            }
+            "follows" => request.extras.follows_condition = true,
+            "merged" => request.extras.returns_merged = true,
+            "ordered" => request.extras.places = Some(Vec::new()),
             _ if word.starts_with("--") => {
                 let (family, qualifier) = column(&word[2..]);
-                let qualifier = qualifier.into();
-                request.read_modify_writes.push(ReadModifyWrite {
-                    family,
-                    qualifier,
-                    what: ReadModifyWriteKind::DeleteNewest,
-                });
+                let (qualifier, what) = (qualifier.into(), ReadModifyWriteKind::DeleteNewest);
+                before.push(cells.len());
+                request.read_modify_writes.push(ReadModifyWrite { family, qualifier, what });
             }
             _ if word.starts_with('-') => cells.push(parse_delete(&word[1..])),
             _ => match word.split_once("+=").or_else(|| word.split_once(".=")) {
@@ -238,11 +255,14 @@ fn parse_row(text: &str, now_ms: u64) -> CheckedRow {
                     };
                     let (family, qualifier) = column(name);
                     let qualifier = qualifier.into();
+                    before.push(cells.len());
                     request.read_modify_writes.push(ReadModifyWrite { family, qualifier, what });
                 }
                 None => {
                     let (name, value) = word.split_once('=').expect("a part of a row");
-                    cells.push((CellKind::Put, column(name), LATEST, parse_value(value)));
+                    let (value, at) = value.split_once('@').unwrap_or((value, ""));
+                    let timestamp = at.parse().unwrap_or(LATEST);
+                    cells.push((CellKind::Put, column(name), timestamp, parse_value(value)));
                 }
             },
         }
@@ -255,8 +275,30 @@ fn parse_row(text: &str, now_ms: u64) -> CheckedRow {
         tags: &[],
         value,
     });
+    if let Some(places) = &mut request.extras.places {
+        let bytes = |count| cells.clone().take(count).map(|cell| cell.packed_len()).sum();
+        *places = before.into_iter().map(bytes).collect();
+    }
     let cells = PackedCells::from_cells(cells).expect("cells within their limits");
     CheckedRow { operation, first_try_ms: now_ms, row, cells, request: request.boxed() }
+}
+
+/// A condition as another protocol has them: a column has this value.
+#[derive(Debug)]
+struct Holds {
+    reads: Projection,
+    value: Vec<u8>,
+}
+
+impl RowCondition for Holds {
+    fn reads(&self) -> &Projection {
+        &self.reads
+    }
+
+    fn judge(&self, _row: &[u8], cells: &[u8]) -> Result<Option<i64>, Invalid> {
+        let cell = Cells::new(cells).next().filter(|cell| cell.value == self.value);
+        Ok(cell.map(|cell| cell.timestamp))
+    }
 }
 
 type Cell = (CellKind, (FamilyName, Vec<u8>), i64, Vec<u8>);

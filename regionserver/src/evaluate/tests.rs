@@ -89,7 +89,9 @@ impl Applied {
         let mut out = Vec::new();
         for (column, versions) in self.versions(row, now_ms) {
             if projection.selects(column.family(), column.qualifier()) {
-                for version in versions.iter().take(projection.versions as usize) {
+                let times = projection.time_min..projection.time_max;
+                let shown = versions.iter().filter(|version| times.contains(&version.timestamp));
+                for version in shown.take(projection.versions as usize) {
                     pack(
                         &mut out,
                         CellRef::put(column.family(), column.qualifier(), version.timestamp, &version.value),
@@ -407,8 +409,16 @@ impl World {
         let newest = |column: &Column| (column.clone(), self.applied.newest(&submitted.row, column, stamp));
         let columns: BTreeMap<Column, Newest> = needs.columns.iter().map(newest).collect();
         let whole = needs.whole.map(|projection| self.applied.packed(&submitted.row, &projection, stamp));
-        let row =
-            Row { row: submitted, request, columns: &columns, whole: whole.as_deref(), schema: &self.schema, stamp };
+        let row = Row {
+            row: submitted,
+            request,
+            columns: &columns,
+            whole: whole.as_deref(),
+            judged: None,
+            merged: None,
+            schema: &self.schema,
+            stamp,
+        };
         row.evaluate()
     }
 
@@ -495,6 +505,7 @@ fn request() -> impl Strategy<Value = RowRequest> {
         read_modify_writes: rmw.into_iter().collect(),
         returns,
         return_found,
+        extras: Default::default(),
     })
 }
 

@@ -162,7 +162,10 @@ fn check_received(received: ReceivedRow, delete: &Bytes, region: &RegionState) -
         Some(request) => {
             let cells = if cells.is_empty() { PackedCells::default() } else { check_cells(cells, &region.schema)? };
             let parts = parts(&row, cells.as_bytes(), request);
-            parts.check()?;
+            match request.extras.places {
+                None => parts.check()?,
+                Some(_) => parts.check_repeating()?,
+            }
             parts.check_request_families(&region.schema)?;
             cells
         }

@@ -1,29 +1,39 @@
 //! The encoding of the window in a region's durable point (`docs/formats/operations.md`).
 //!
 //! ```text
-//! window = version u8 (1, 2) | floor u64 | clients u32 | client ...                    no bytes at all: an empty window
+//! window = version u8 (1 to 3) | floor u64 | clients u32 | client ...                    no bytes at all: an empty window
 //! client = id [16] | last u64 | since u64 | settled u64 | ranges u32 | (first u64 | last u64) ...
 //!        | results u32 | (operation u64 | result u32-length) ...
 //!        | from version 2 on: results gone below u64 | settled ranges u32 | (first u64 | last u64) ...
+//!        | from version 3 on, after all clients: batches of nonces u32 | (stamp u64 | nonces u32 | number u64 ...) ...
 //! ```
 //!
-//! Clients, ranges and results are ascending. The manifest's record carries the checksum. A window is written in the
+//! Clients, ranges, results and stamps are ascending. The manifest's record carries the checksum. A window is written in the
 //! lowest version that can express it.
 
 use bytes::Bytes;
 
-use super::{CLIENT_BYTES, Client, RANGE_BYTES, RESULT_OVERHEAD_BYTES, Ranges, Window};
+use super::{CLIENT_BYTES, Client, Nonces, RANGE_BYTES, RESULT_OVERHEAD_BYTES, Ranges, Window};
 use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
 
 const VERSION_PLAIN: u8 = 1;
-const VERSION: u8 = 2;
+const VERSION_EXTENDED: u8 = 2;
+const VERSION: u8 = 3;
+
+/// Encoded size of a batch of nonces without them.
+const BATCH_BYTES: usize = 8 + 4;
 
 impl Window {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(1 + 8 + 4 + self.bytes);
-        let extended = self.clients.values().any(Client::is_extended);
-        out.push(if extended { VERSION } else { VERSION_PLAIN });
+        let has_nonces = !self.nonces.is_empty();
+        let extended = has_nonces || self.clients.values().any(Client::is_extended);
+        out.push(match (has_nonces, extended) {
+            (true, _) => VERSION,
+            (false, true) => VERSION_EXTENDED,
+            (false, false) => VERSION_PLAIN,
+        });
         put_u64(&mut out, self.floor);
         put_count(&mut out, self.clients.len());
         for (id, client) in &self.clients {
@@ -41,6 +51,9 @@ impl Window {
                 put_u64(&mut out, client.gone_below);
                 put_ranges(&mut out, &client.settled_above);
             }
+        }
+        if has_nonces {
+            put_nonces(&mut out, &self.nonces);
         }
         out.into()
     }
@@ -60,9 +73,51 @@ impl Window {
             let client = read_client(&mut reader, version)?;
             window.insert(id, client);
         }
+        if version >= VERSION {
+            window.nonces = read_nonces(&mut reader)?;
+        }
         reader.finish()?;
         Ok(window)
     }
+}
+
+fn put_nonces(out: &mut Vec<u8>, nonces: &Nonces) {
+    let batches_at = out.len();
+    put_count(out, 0);
+    // The stamp of the last batch, where its count is, and the count.
+    let (mut last, mut batches) = (None, 0u32);
+    for (stamp, number) in nonces.iter() {
+        let (at, count) = match last {
+            Some((of, at, count)) if of == stamp => (at, count + 1),
+            _ => {
+                batches += 1;
+                put_u64(out, stamp);
+                put_count(out, 0);
+                (out.len() - 4, 1u32)
+            }
+        };
+        put_u64(out, number);
+        out[at..at + 4].copy_from_slice(&count.to_le_bytes());
+        last = Some((stamp, at, count));
+    }
+    out[batches_at..batches_at + 4].copy_from_slice(&batches.to_le_bytes());
+}
+
+fn read_nonces(reader: &mut Reader) -> Result<Nonces, Malformed> {
+    let (mut nonces, mut last) = (Nonces::default(), None);
+    for _ in 0..reader.count(BATCH_BYTES)? {
+        let stamp = reader.u64()?;
+        if last.is_some_and(|last| stamp <= last) {
+            return Err(Malformed("the nonces of a window are not ascending in time"));
+        }
+        last = Some(stamp);
+        for _ in 0..reader.count(8)? {
+            if !nonces.insert(stamp, reader.u64()?) {
+                return Err(Malformed("a nonce is in a window twice"));
+            }
+        }
+    }
+    Ok(nonces)
 }
 
 fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
@@ -95,7 +150,7 @@ fn read_client(reader: &mut Reader, version: u8) -> Result<Client, Malformed> {
         // Copied, because a slice would keep the whole record in memory.
         client.keep(operation, Bytes::copy_from_slice(&reader.bytes()?));
     }
-    if version >= VERSION {
+    if version >= VERSION_EXTENDED {
         client.gone_below = reader.u64()?;
         client.settled_above = read_ranges(reader)?;
     }

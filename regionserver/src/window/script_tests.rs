@@ -1,7 +1,7 @@
 //! The window as scripts.
 //!
 //! ```text
-//! apply CLIENT NUMBERS at=MS [lowest=N] [result=BYTES]    numbers are `7` or `7-9`
+//! apply CLIENT NUMBERS at=MS [lowest=N] [result=BYTES]    numbers are `7` or `7-9`; client `nonces`: they are nonces
 //! settle CLIENT at=MS below=N [waits=A-B,C-D]             the client reports what it waits for
 //! look CLIENT NUMBER first=MS                             what is known of a number first tried then
 //! aside                                                   exchanges the window with the one of the right neighbour
@@ -17,7 +17,11 @@ use terrane_testscript::check_scripts;
 use super::*;
 
 fn client(name: &str) -> ClientId {
-    if name == "-" { NO_CLIENT } else { [name.as_bytes()[0]; 16] }
+    match name {
+        "-" => NO_CLIENT,
+        "nonces" => NONCE_CLIENT,
+        name => [name.as_bytes()[0]; 16],
+    }
 }
 
 fn option<'l>(words: &[&'l str], name: &str) -> Option<&'l str> {
@@ -80,6 +84,10 @@ fn command(window: &mut Window, aside: &mut Window, line: &str, out: &mut String
         "restart" => *window = Window::decode(window.encode()).expect("a window decodes"),
         "show" => {
             writeln!(out, "floor={} bytes={}", window.floor, window.bytes).expect("writing to a string");
+            if !window.nonces.is_empty() {
+                let nonces: Vec<_> = window.nonces.iter().map(|(stamp, number)| format!("{number}@{stamp}")).collect();
+                writeln!(out, "nonces {}", nonces.join(" ")).expect("writing to a string");
+            }
             for (id, client) in &window.clients {
                 let Client { last, since, settled, gone_below, .. } = client;
                 let (name, applied) = (char::from(id[0]), ranges(&client.applied));

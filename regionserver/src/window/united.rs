@@ -4,14 +4,15 @@
 //! one side applied or settled, the other does not know. Where the sides know differently much, the merged record is as
 //! cautious as the more forgetful one: an unknown number is only new if *neither* side can have forgotten it.
 
-use super::{Client, NO_CLIENT, SHARE_BYTES_MAX, WINDOW_BYTES_MAX, Window};
+use super::{Client, NO_CLIENT, Nonces, SHARE_BYTES_MAX, WINDOW_BYTES_MAX, Window};
 
 impl Window {
     /// What two neighbours know together.
     #[must_use]
     pub fn united(left: Self, right: Self) -> Self {
         let floors = (left.floor, right.floor);
-        let mut united = Self { floor: floors.0.max(floors.1), ..Self::default() };
+        let nonces = Nonces::united(left.nonces, right.nonces);
+        let mut united = Self { floor: floors.0.max(floors.1), nonces, ..Self::default() };
         let mut others = right.clients;
         for (id, mut client) in left.clients {
             match others.remove(&id) {

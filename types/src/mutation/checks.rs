@@ -48,6 +48,16 @@ impl MutationParts<'_> {
     /// # Errors
     /// [`Invalid`] that names the row and the rule.
     pub fn check(&self) -> Result<(), Invalid> {
+        self.check_repeating()?;
+        if self.read_modify_writes.is_empty() { Ok(()) } else { self.check_read_modify_writes() }
+    }
+
+    /// As [`MutationParts::check`], for a mutation that says in which order changes to one column count: it may name a
+    /// column more than once.
+    ///
+    /// # Errors
+    /// [`Invalid`] that names the row and the rule.
+    pub fn check_repeating(&self) -> Result<(), Invalid> {
         if self.cells.is_empty() && !self.delete_row && self.read_modify_writes.is_empty() {
             return Err(Invalid::new(format!(
                 "the mutation of row {} changes nothing: it holds no cell, no increment and no append",
@@ -62,11 +72,6 @@ impl MutationParts<'_> {
                 escape(self.row)
             )));
         }
-        if self.read_modify_writes.is_empty() { Ok(()) } else { self.check_read_modify_writes() }
-    }
-
-    /// The order of two changes to one column would be undefined if one of them reads the column.
-    fn check_read_modify_writes(&self) -> Result<(), Invalid> {
         let count = self.read_modify_writes.len();
         if count > READ_MODIFY_WRITES_MAX {
             return Err(Invalid::new(format!(
@@ -75,6 +80,11 @@ impl MutationParts<'_> {
                 escape(self.row)
             )));
         }
+        Ok(())
+    }
+
+    /// The order of two changes to one column would be undefined if one of them reads the column.
+    fn check_read_modify_writes(&self) -> Result<(), Invalid> {
         let cells = Cells::new(self.cells).filter(|cell| !cell.kind.is_family_tombstone());
         let mut named: BTreeSet<(&[u8], &[u8])> = cells.map(|cell| (cell.family, cell.qualifier)).collect();
         match self.read_modify_writes.iter().find(|rmw| !named.insert((rmw.family.as_bytes(), &rmw.qualifier))) {

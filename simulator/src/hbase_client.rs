@@ -1,0 +1,329 @@
+//! A small client of HBase's protocol: enough to increment, append, put, read and check-and-mutate over the port that a
+//! region server has for HBase's clients, with the nonces and retries of HBase's own client.
+//!
+//! It shares no code with the server but the messages. Regions are looked up with Terrane's client, and servers are tried one
+//! after another, so it depends on redirects only to be fast.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use prost::Message;
+use terrane_client::{Client, Error};
+use terrane_env::net::{Outbound, connect_to};
+use terrane_hbase::proto::mutation_proto::column_value::QualifierValue;
+use terrane_hbase::proto::mutation_proto::{ColumnValue, MutationType};
+use terrane_hbase::proto::{self, MutationProto, RegionSpecifier};
+use terrane_hbase::region_name::{region_name, specifier};
+use terrane_types::TableName;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
+
+/// How long one try waits for its answer.
+const TRY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The pause before a call is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// The largest answer that it reads.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Why a try failed.
+#[derive(Debug)]
+pub enum Failed {
+    /// It may be tried again; the text says why it failed.
+    Again(String),
+    /// It must not be tried again.
+    Finally(String),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Again(error.to_string())
+    }
+}
+
+/// The outcome of a call.
+#[derive(Debug)]
+pub struct Outcome<T> {
+    /// What the server answered.
+    pub answer: T,
+    /// An earlier try may have been the one that was applied: then the answer is what the row had later.
+    pub was_retried: bool,
+}
+
+/// A client, with one connection to each server.
+pub struct HbaseClient {
+    client: Client,
+    table: TableName,
+    /// Addresses of the servers' ports.
+    servers: Vec<String>,
+    connections: BTreeMap<usize, Outbound>,
+    /// Start keys and names of regions, and the place of the server that answered for it last.
+    regions: Vec<(Bytes, Bytes)>,
+    leaders: BTreeMap<Bytes, usize>,
+    nonce_group: u64,
+    calls: u32,
+    loses_answer: bool,
+}
+
+/// A column: family and qualifier.
+pub type Column<'a> = (&'a [u8], &'a [u8]);
+
+/// A change of one column.
+#[derive(Clone, Debug)]
+pub struct Change<'a> {
+    /// What is done.
+    pub kind: MutationType,
+    /// The column.
+    pub column: Column<'a>,
+    /// The value, the number to add in 8 bytes, or what is appended.
+    pub value: Vec<u8>,
+}
+
+impl HbaseClient {
+    /// A client of a table. `client` finds its regions.
+    #[must_use]
+    pub fn new(client: Client, table: TableName, servers: Vec<String>) -> Self {
+        let nonce_group = terrane_env::rand::u64();
+        let (connections, regions, leaders) = Default::default();
+        Self { client, table, servers, connections, regions, leaders, nonce_group, calls: 0, loses_answer: false }
+    }
+
+    /// Changes a row by one mutation, under a condition if there is one: a column has this value, or is absent if it is
+    /// empty. Tries again with the same nonce until it is answered or `gives_up` says so.
+    ///
+    /// # Errors
+    /// Why it must not be tried again, or why the last try failed.
+    pub async fn mutate(
+        &mut self,
+        row: &[u8],
+        changes: &[Change<'_>],
+        condition: Option<(Column<'_>, Vec<u8>)>,
+        gives_up: impl Fn() -> bool,
+    ) -> Result<Outcome<proto::MutateResponse>, String> {
+        let request = proto::MutateRequest {
+            region: RegionSpecifier::default(),
+            mutation: mutation(row, changes),
+            condition: condition.map(|(column, value)| equals(row, column, value)),
+            nonce_group: Some(self.nonce_group),
+        };
+        let encode = |region| proto::MutateRequest { region, ..request.clone() }.encode_to_vec();
+        self.call(row, "Mutate", encode, gives_up).await
+    }
+
+    /// Several mutations of one row at once, in their order.
+    ///
+    /// # Errors
+    /// As for [`HbaseClient::mutate`].
+    pub async fn mutate_row(
+        &mut self,
+        row: &[u8],
+        mutations: &[Vec<Change<'_>>],
+        gives_up: impl Fn() -> bool,
+    ) -> Result<Outcome<proto::MultiResponse>, String> {
+        let nonce = nonce();
+        let action = |(index, changes): (u32, &Vec<Change<'_>>)| proto::Action {
+            index: Some(index),
+            mutation: Some(MutationProto { nonce: Some(nonce), ..mutation(row, changes) }),
+            ..proto::Action::default()
+        };
+        let actions: Vec<_> = (0u32..).zip(mutations).map(action).collect();
+        let nonce_group = Some(self.nonce_group);
+        let encode = |region| {
+            let atomic = Some(true);
+            let action = proto::RegionAction { region, atomic, action: actions.clone(), condition: None };
+            proto::MultiRequest { region_action: vec![action], nonce_group, condition: None }.encode_to_vec()
+        };
+        self.call(row, "Multi", encode, gives_up).await
+    }
+
+    /// Reads one column of a row.
+    ///
+    /// # Errors
+    /// As for [`HbaseClient::mutate`].
+    pub async fn get(
+        &mut self,
+        row: &[u8],
+        (family, qualifier): Column<'_>,
+        gives_up: impl Fn() -> bool,
+    ) -> Result<Option<Bytes>, String> {
+        let column = proto::Column {
+            family: Bytes::copy_from_slice(family),
+            qualifier: vec![Bytes::copy_from_slice(qualifier)],
+        };
+        let get = proto::Get { row: Bytes::copy_from_slice(row), column: vec![column], ..proto::Get::default() };
+        let encode = |region| proto::GetRequest { region, get: get.clone() }.encode_to_vec();
+        let outcome: Outcome<proto::GetResponse> = self.call(row, "Get", encode, gives_up).await?;
+        Ok(outcome.answer.result.and_then(|result| result.cell.into_iter().next()?.value))
+    }
+
+    /// The next call loses its connection once it is sent.
+    pub fn lose_next_answer(&mut self) {
+        self.loses_answer = true;
+    }
+
+    async fn call<A: Message + Default>(
+        &mut self,
+        row: &[u8],
+        method: &str,
+        encode: impl Fn(RegionSpecifier) -> Vec<u8>,
+        gives_up: impl Fn() -> bool,
+    ) -> Result<Outcome<A>, String> {
+        let mut tries = 0;
+        loop {
+            let why = match self.try_once(row, method, &encode, tries).await {
+                Ok(answer) => return Ok(Outcome { answer, was_retried: tries > 0 }),
+                Err(Failed::Finally(why)) => return Err(why),
+                Err(Failed::Again(why)) => why,
+            };
+            if gives_up() {
+                return Err(why);
+            }
+            tries += 1;
+            tokio::time::sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    async fn try_once<A: Message + Default>(
+        &mut self,
+        row: &[u8],
+        method: &str,
+        encode: &impl Fn(RegionSpecifier) -> Vec<u8>,
+        tries: usize,
+    ) -> Result<A, Failed> {
+        let name = self.region_of(row).await?;
+        let server = self.leaders.get(&name).copied().unwrap_or(tries % self.servers.len());
+        let answered = timeout(TRY_TIMEOUT, self.exchange(server, method, &encode(specifier(name.clone())))).await;
+        let answered = answered.unwrap_or_else(|_| Err(Failed::Again("no answer in time".to_owned())));
+        if matches!(answered, Ok(_) | Err(Failed::Finally(_))) {
+            self.leaders.insert(name, server);
+        } else {
+            // Its region may have been split or moved, and the connection may be dead.
+            self.leaders.remove(&name);
+            self.connections.remove(&server);
+            self.regions.clear();
+        }
+        let answer = answered?;
+        A::decode_length_delimited(answer).map_err(|error| Failed::Finally(format!("a malformed answer: {error}")))
+    }
+
+    /// The name of the region that has a row.
+    async fn region_of(&mut self, row: &[u8]) -> Result<Bytes, Failed> {
+        if self.regions.is_empty() {
+            let regions = self.client.admin().regions(Some(&self.table.to_string())).await;
+            let regions = regions.map_err(|error: Error| Failed::Again(error.to_string()))?;
+            let named = regions.into_iter().map(|region| {
+                let start = region.descriptor.range.start.clone();
+                (start.clone(), region_name(&self.table, &start, region.descriptor.region))
+            });
+            self.regions = named.collect();
+            self.regions.sort();
+        }
+        let at = self.regions.partition_point(|(start, _)| start[..] <= *row);
+        let found = at.checked_sub(1).and_then(|at| self.regions.get(at));
+        found.map(|(_, name)| name.clone()).ok_or_else(|| Failed::Again("the row has no region".to_owned()))
+    }
+
+    /// Sends one call and reads its answer.
+    async fn exchange(&mut self, server: usize, method: &str, parameter: &[u8]) -> Result<Bytes, Failed> {
+        self.calls += 1;
+        let id = self.calls;
+        if !self.connections.contains_key(&server) {
+            let mut connection = connect_to(&self.servers[server]).await?;
+            connection.write_all(&preamble()).await?;
+            self.connections.insert(server, connection);
+        }
+        let Some(connection) = self.connections.get_mut(&server) else { return Err(io::Error::other("gone").into()) };
+        connection.write_all(&request(id, method, parameter)).await?;
+        connection.flush().await?;
+        if std::mem::take(&mut self.loses_answer) {
+            return Err(Failed::Again("the connection was given up".to_owned()));
+        }
+        loop {
+            let length = usize::try_from(connection.read_u32().await?).unwrap_or(usize::MAX);
+            if length > ANSWER_BYTES_MAX {
+                return Err(Failed::Finally(format!("an answer of {length} bytes")));
+            }
+            let mut answer = vec![0; length];
+            connection.read_exact(&mut answer).await?;
+            let mut answer = Bytes::from(answer);
+            let malformed = |error: prost::DecodeError| Failed::Finally(format!("a malformed header: {error}"));
+            let header = proto::ResponseHeader::decode_length_delimited(&mut answer).map_err(malformed)?;
+            if header.call_id != Some(id) {
+                // The answer to a call that was given up.
+                continue;
+            }
+            let Some(exception) = header.exception else { return Ok(answer.copy_to_bytes(answer.remaining())) };
+            let why = format!("{}: {}", exception.exception_class_name(), exception.stack_trace());
+            return Err(if exception.do_not_retry() { Failed::Finally(why) } else { Failed::Again(why) });
+        }
+    }
+}
+
+/// A nonce: any number but 0, which is none.
+fn nonce() -> u64 {
+    terrane_env::rand::u64().max(1)
+}
+
+fn mutation(row: &[u8], changes: &[Change<'_>]) -> MutationProto {
+    let kind = changes.first().map_or(MutationType::Put, |change| change.kind);
+    let column_value = changes.iter().map(|change| {
+        let (family, qualifier) = change.column;
+        let value = QualifierValue {
+            qualifier: Some(Bytes::copy_from_slice(qualifier)),
+            value: Some(change.value.clone().into()),
+            ..QualifierValue::default()
+        };
+        ColumnValue { family: Bytes::copy_from_slice(family), qualifier_value: vec![value] }
+    });
+    MutationProto {
+        row: Some(Bytes::copy_from_slice(row)),
+        mutate_type: Some(kind.into()),
+        column_value: column_value.collect(),
+        nonce: Some(nonce()),
+        ..MutationProto::default()
+    }
+}
+
+/// The condition that a column has a value; an empty one: that it has none.
+fn equals(row: &[u8], (family, qualifier): Column<'_>, value: Vec<u8>) -> proto::Condition {
+    let comparable = proto::ByteArrayComparable { value: Some(value.into()) };
+    let comparator = proto::Comparator {
+        name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_owned(),
+        serialized_comparator: Some(proto::BinaryComparator { comparable }.encode_to_vec().into()),
+    };
+    proto::Condition {
+        row: Bytes::copy_from_slice(row),
+        family: Some(Bytes::copy_from_slice(family)),
+        qualifier: Some(Bytes::copy_from_slice(qualifier)),
+        compare_type: Some(proto::CompareType::Equal.into()),
+        comparator: Some(comparator),
+        ..proto::Condition::default()
+    }
+}
+
+/// What opens a connection: simple authentication, cells in messages.
+fn preamble() -> Vec<u8> {
+    let header = proto::ConnectionHeader {
+        user_info: Some(proto::UserInformation { effective_user: "client".to_owned(), real_user: None }),
+        service_name: Some("ClientService".to_owned()),
+        ..proto::ConnectionHeader::default()
+    };
+    let header = header.encode_to_vec();
+    let length = u32::try_from(header.len()).unwrap_or(u32::MAX);
+    [&b"HBas\x00\x50"[..], &length.to_be_bytes(), &header].concat()
+}
+
+fn request(id: u32, method: &str, parameter: &[u8]) -> Vec<u8> {
+    let header = proto::RequestHeader {
+        call_id: Some(id),
+        method_name: Some(method.to_owned()),
+        request_param: Some(true),
+        ..proto::RequestHeader::default()
+    };
+    let mut frame = header.encode_length_delimited_to_vec();
+    prost::encode_length_delimiter(parameter.len(), &mut frame).expect("a vector grows as needed");
+    frame.extend_from_slice(parameter);
+    let length = u32::try_from(frame.len()).expect("requests of the simulator are small");
+    [&length.to_be_bytes()[..], &frame].concat()
+}
