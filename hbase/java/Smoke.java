@@ -64,7 +64,10 @@ public final class Smoke {
   private static final int ROWS = 1_000;
 
   public static void main(String[] args) throws Exception {
-    for (String registry : args) {
+    for (String argument : args) {
+      // REGISTRY or REGISTRY/CODEC: how the client finds the cluster, and how cell blocks are compressed.
+      String[] parts = argument.split("/");
+      String registry = parts[0];
       Configuration conf = HBaseConfiguration.create();
       conf.setInt("hbase.client.retries.number", 6);
       if (registry.startsWith("rpc:")) {
@@ -75,10 +78,13 @@ public final class Smoke {
       } else {
         check(conf.get("hbase.client.bootstrap.servers") != null, "hbase-site.xml is read");
       }
+      if (parts.length > 1) {
+        conf.set("hbase.client.rpc.compressor", parts[1]);
+      }
       try (Connection connection = ConnectionFactory.createConnection(conf)) {
         run(connection, TableName.valueOf("smoke_" + registry.substring(0, 2) + "_" + ProcessHandle.current().pid()));
       }
-      System.out.println("ok " + registry);
+      System.out.println("ok " + argument);
     }
   }
 

@@ -19,6 +19,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use prost::Message as _;
 
 use crate::cell_block::Codec;
+use crate::compression::Compression;
 use crate::exception::{
     BAD_AUTH, Class, Exception, FATAL_CONNECTION, REQUEST_TOO_BIG, SECURITY_NOT_ENABLED, UNKNOWN_SERVICE,
     UNSUPPORTED_CODEC, UNSUPPORTED_COMPRESSION, UNSUPPORTED_CRYPTO, WRONG_VERSION,
@@ -77,6 +78,8 @@ pub struct Opened {
     pub user: String,
     /// How cell blocks are laid out; `None`: cells travel in messages.
     pub codec: Option<Codec>,
+    /// How cell blocks are compressed, in both directions.
+    pub compression: Option<Compression>,
     /// The client's major and minor version, if it says so.
     pub version: Option<(u32, u32)>,
 }
@@ -271,10 +274,18 @@ fn open(header: BytesMut) -> Result<Opened, (Class, String)> {
             Some(Codec::of_class(class).ok_or_else(refusal)?)
         }
     };
-    if let Some(class) = header.cell_block_compressor_class.filter(|class| !class.is_empty()) {
-        let why = format!("cell blocks are not compressed with {class:?}; leave hbase.client.rpc.compressor out");
-        return Err((UNSUPPORTED_COMPRESSION, why));
-    }
+    let compression = match header.cell_block_compressor_class.as_deref() {
+        None | Some("") => None,
+        // Without a codec there are no cell blocks, and HBase does not look at the class.
+        Some(_) if codec.is_none() => None,
+        Some(class) => {
+            let refusal = || {
+                let known = "SnappyCodec, Lz4Codec, ZStandardCodec, GzipCodec and DefaultCodec";
+                (UNSUPPORTED_COMPRESSION, format!("the compression {class:?} is unknown; {known} are known"))
+            };
+            Some(Compression::of_class(class).ok_or_else(refusal)?)
+        }
+    };
     if let Some(cipher) = header.rpc_crypto_cipher_transformation.filter(|cipher| !cipher.is_empty()) {
         let why =
             format!("connections are not encrypted with {cipher:?}; leave hbase.rpc.crypto.encryption.aes.enabled out");
@@ -282,7 +293,7 @@ fn open(header: BytesMut) -> Result<Opened, (Class, String)> {
     }
     let version = header.version_info.and_then(|version| version.version_major.zip(version.version_minor));
     let user = header.user_info.map(|user| user.effective_user).unwrap_or_default();
-    Ok(Opened { service, user, codec, version })
+    Ok(Opened { service, user, codec, compression, version })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! what the model lacks is refused with the exception class that HBase's clients understand.
 //!
 //! The wire layer is pure code without I/O. [`connection`] turns received bytes into calls ([`frame`]) and answers;
-//! [`cell_block`] reads and writes cells; [`exception`] is the one mapping of errors; [`region_name`] and [`meta`] are what
+//! [`cell_block`] reads and writes cells, [`compression`] their blocks; [`exception`] is the one mapping of errors; [`region_name`] and [`meta`] are what
 //! clients locate regions by; `filter` evaluates filters; [`discovery`] and [`zookeeper`] are how clients find the cluster. On
 //! top of it, [`serve`] is a port with connections and calls, behind which is a region server ([`data`], `regions`) or a master
 //! ([`tables`]).
@@ -17,6 +17,7 @@
 //! - Protobuf messages stay at the border: [`proto`] holds HBase's messages only, none of Terrane's.
 
 pub mod cell_block;
+pub mod compression;
 pub mod connection;
 pub mod data;
 pub mod discovery;

@@ -2,7 +2,8 @@
 //!
 //! One task reads a connection, one writes it, and each call runs in a task of its own. What arrives is counted against one
 //! budget of the port while it is incomplete; a call holds a permit until its answer has been written, so a client that does
-//! not read its answers is soon not read from. Answers that are ready at the same time leave in one write.
+//! not read its answers is soon not read from. Answers that are ready at the same time leave in one write. Cell blocks are
+//! decompressed and compressed here; what is behind the port sees plain ones.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,9 +17,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use crate::compression::{BLOCK_BYTES_MAX, Compression};
 use crate::connection::{Connection, Event, Opened};
 use crate::discovery::Discovery;
-use crate::exception::Exception;
+use crate::exception::{CALL_QUEUE_TOO_BIG, Exception};
 use crate::frame::{Call, NO_CALL, begin_answer, encode_exception};
 
 /// Most connections of a port.
@@ -27,6 +29,11 @@ pub const CONNECTIONS_MAX: usize = 1_024;
 pub const CALLS_MAX: usize = 256;
 /// Most KiB of calls of a port that have not arrived whole.
 const RECEIVING_KIB_MAX: u32 = 256 << 10;
+/// Most KiB of cell blocks of a port that are decompressed and whose calls run.
+const DECOMPRESSED_KIB_MAX: u32 = 256 << 10;
+/// Largest cell block that is decompressed or compressed on a thread of the runtime. It takes well below a millisecond,
+/// unless it is made to expand.
+const IN_PLACE_BYTES_MAX: usize = 32 << 10;
 /// How much of a call a connection receives without counting it.
 const FREE_BYTES: usize = 64 << 10;
 /// Bytes that a connection makes room for before it reads: the least, which an idle connection keeps, and the most.
@@ -88,7 +95,7 @@ pub trait Calls: Send + Sync + 'static {
 /// Serves a port until it is told to stop.
 pub async fn serve(listener: Listener, front: Arc<dyn Front>, stop: CancellationToken) {
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let room = Arc::new(Semaphore::new(RECEIVING_KIB_MAX as usize));
+    let room = Room::default();
     loop {
         let (stream, peer) = tokio::select! {
             biased;
@@ -106,6 +113,22 @@ pub async fn serve(listener: Listener, front: Arc<dyn Front>, stop: Cancellation
             }
             drop(permit);
         });
+    }
+}
+
+/// What the calls of a port may occupy together.
+#[derive(Clone)]
+struct Room {
+    /// KiB of calls that have not arrived whole.
+    receiving: Arc<Semaphore>,
+    /// KiB of decompressed cell blocks.
+    decompressed: Arc<Semaphore>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        let kib = |most: u32| Arc::new(Semaphore::new(most as usize));
+        Self { receiving: kib(RECEIVING_KIB_MAX), decompressed: kib(DECOMPRESSED_KIB_MAX) }
     }
 }
 
@@ -154,13 +177,15 @@ async fn connection(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
     peer: SocketAddr,
     front: Arc<dyn Front>,
-    room: Arc<Semaphore>,
+    room: Room,
 ) {
     let (mut reads, writes) = tokio::io::split(stream);
     let (answers, queue) = mpsc::channel::<Outgoing>(CALLS_MAX + 1);
     let writer = write_answers(writes, queue);
     let reader = async move {
-        let mut link = Link { front, peer, calls: None, answers, units: Arc::new(Semaphore::new(CALLS_MAX)) };
+        let receiving = room.receiving.clone();
+        let units = Arc::new(Semaphore::new(CALLS_MAX));
+        let mut link = Link { front, peer, calls: None, compression: None, room, answers, units };
         let (mut connection, mut received) = (Connection::default(), BytesMut::new());
         let mut held: Option<OwnedSemaphorePermit> = None;
         let mut room_to_read = READ_BYTES_MIN;
@@ -172,7 +197,7 @@ async fn connection(
             }
             if received.len() <= FREE_BYTES {
                 held = None;
-            } else if !hold(&room, &mut held, received.len()).await {
+            } else if !hold(&receiving, &mut held, received.len()).await {
                 return;
             }
             received.reserve(room_to_read);
@@ -226,6 +251,8 @@ struct Link {
     front: Arc<dyn Front>,
     peer: SocketAddr,
     calls: Option<Arc<dyn Calls>>,
+    compression: Option<Compression>,
+    room: Room,
     answers: mpsc::Sender<Outgoing>,
     units: Arc<Semaphore>,
 }
@@ -247,16 +274,19 @@ impl Link {
                 self.send(bytes).await;
                 false
             }
-            Event::Opened(opened) => match self.front.open(opened, self.peer) {
-                Ok(calls) => {
-                    self.calls = Some(calls);
-                    true
+            Event::Opened(opened) => {
+                self.compression = opened.compression;
+                match self.front.open(opened, self.peer) {
+                    Ok(calls) => {
+                        self.calls = Some(calls);
+                        true
+                    }
+                    Err(exception) => {
+                        self.send(encode_exception(NO_CALL, &exception)).await;
+                        false
+                    }
                 }
-                Err(exception) => {
-                    self.send(encode_exception(NO_CALL, &exception)).await;
-                    false
-                }
-            },
+            }
             Event::Malformed(malformed) => self.send(encode_exception(malformed.call, &malformed.exception)).await,
             Event::Call(call) => self.start(call).await,
         }
@@ -273,9 +303,13 @@ impl Link {
             return false;
         }
         let answers = self.answers.clone();
+        let compressed = self.compression.map(|compression| (compression, self.room.decompressed.clone()));
         terrane_env::task::spawn_named("hbase call", async move {
             let id = call.id;
-            let outcome = calls.carry_out(call).await;
+            let outcome = match compressed {
+                None => calls.carry_out(call).await,
+                Some((compression, room)) => carry_out_compressed(calls, call, compression, room).await,
+            };
             let (beginning, cells) = match outcome {
                 Ok(Answer { message, cells }) => frame(id, &message, cells),
                 Err(exception) => (encode_exception(id, &exception), Vec::new()),
@@ -284,6 +318,64 @@ impl Link {
         });
         true
     }
+}
+
+/// Carries a call of a connection with compressed cell blocks out.
+async fn carry_out_compressed(
+    calls: Arc<dyn Calls>,
+    mut call: Call,
+    compression: Compression,
+    room: Arc<Semaphore>,
+) -> Outcome {
+    // Held until the answer is there.
+    let mut held = None;
+    if !call.cells.is_empty() {
+        let cells = std::mem::take(&mut call.cells);
+        let decompressed = in_place_or_apart(cells.len(), move || {
+            let mut held = None;
+            let cells = compression.decompress(&cells, BLOCK_BYTES_MAX, |more| grow(&room, &mut held, more))?;
+            Ok((cells, held))
+        });
+        let (cells, permit) = decompressed.await?;
+        (call.cells, held) = (cells.into(), permit);
+    }
+    let mut answer = calls.carry_out(call).await?;
+    drop(held);
+    if !answer.cells.is_empty() {
+        let cells = std::mem::take(&mut answer.cells);
+        answer.cells = in_place_or_apart(cells.len(), move || compression.compress(&cells)).await;
+    }
+    Ok(answer)
+}
+
+/// Runs a step over a cell block of so many bytes, a large one off the threads of the runtime.
+async fn in_place_or_apart<T: Send + 'static>(bytes: usize, step: impl FnOnce() -> T + Send + 'static) -> T {
+    if bytes <= IN_PLACE_BYTES_MAX { step() } else { terrane_env::task::run_read(step).await }
+}
+
+/// Counts more decompressed bytes, if there is room: a call that waited for more while it holds some could wait for itself.
+fn grow(room: &Arc<Semaphore>, held: &mut Option<Decompressed>, more: usize) -> Result<(), Exception> {
+    let held = held.get_or_insert_default();
+    held.bytes += more;
+    let wanted = held.bytes.div_ceil(1 << 10) - held.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+    let full = || {
+        let text = "the server decompresses as many cells as it has room for; send the request again later";
+        Exception::new(CALL_QUEUE_TOO_BIG, text)
+    };
+    let permits = u32::try_from(wanted).map_err(|_| full())?;
+    let permit = room.clone().try_acquire_many_owned(permits).map_err(|_| full())?;
+    match &mut held.permit {
+        Some(held) => held.merge(permit),
+        None => held.permit = Some(permit),
+    }
+    Ok(())
+}
+
+/// What the decompressed cells of a call occupy.
+#[derive(Default)]
+struct Decompressed {
+    bytes: usize,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// The frame of an answer, up to its cells, and the cells.

@@ -41,8 +41,13 @@ fn the_hello_of_a_client_opens_a_connection_and_calls_follow() {
     let bytes = [HELLO, &call, &call].concat();
     let all = events(&mut Connection::default(), &bytes);
     let [Event::Opened(opened), Event::Call(first), Event::Call(second)] = &all[..] else { panic!("{all:?}") };
-    let expected =
-        Opened { service: Service::Client, user: "alice".to_owned(), codec: Some(Codec::KeyValue), version: None };
+    let expected = Opened {
+        service: Service::Client,
+        user: "alice".to_owned(),
+        codec: Some(Codec::KeyValue),
+        compression: None,
+        version: None,
+    };
     assert_eq!(opened, &expected);
     assert_eq!((first.id, first.method.as_str()), (3, "Get"));
     assert_eq!(first, second);
@@ -84,11 +89,28 @@ fn other_beginnings_are_refused_with_the_class_of_hbase() {
     assert_eq!(refused(&header(|header| header.service_name = None)).0, "UnknownServiceException");
     let codec = header(|header| header.cell_block_codec_class = Some("a.Codec".to_owned()));
     assert_eq!(refused(&codec).0, "UnsupportedCellCodecException");
-    let compressor = header(|header| header.cell_block_compressor_class = Some("a.Compressor".to_owned()));
+    let compressor = header(|header| {
+        header.cell_block_codec_class = Some("org.apache.hadoop.hbase.codec.KeyValueCodec".to_owned());
+        header.cell_block_compressor_class = Some("a.Compressor".to_owned());
+    });
     assert_eq!(refused(&compressor).0, "UnsupportedCompressionCodecException");
     let cipher = header(|header| header.rpc_crypto_cipher_transformation = Some("AES".to_owned()));
     assert_eq!(refused(&cipher).0, "UnsupportedCryptoException");
     assert_eq!(refused(b"HBas\x00\x50\xff\xff\xff\xff").0, "FatalConnectionException");
+}
+
+#[test]
+fn a_connection_names_how_its_cell_blocks_are_compressed() {
+    let opened = |codec: Option<&str>| {
+        let bytes = header(|header| {
+            header.cell_block_codec_class = codec.map(str::to_owned);
+            header.cell_block_compressor_class = Some("org.apache.hadoop.io.compress.GzipCodec".to_owned());
+        });
+        let Some(Event::Opened(opened)) = events(&mut Connection::default(), &bytes).pop() else { panic!("opened") };
+        opened.compression
+    };
+    assert_eq!(opened(Some("org.apache.hadoop.hbase.codec.KeyValueCodec")), Some(Compression::Gzip));
+    assert_eq!(opened(None), None, "a connection without a codec has no cell blocks");
 }
 
 #[test]

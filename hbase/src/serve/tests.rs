@@ -44,9 +44,15 @@ fn framed(content: &[u8]) -> Vec<u8> {
 }
 
 fn hello(user: &str) -> Vec<u8> {
+    hello_compressed(user, None)
+}
+
+fn hello_compressed(user: &str, compressor: Option<&str>) -> Vec<u8> {
     let header = proto::ConnectionHeader {
         service_name: Some("ClientService".to_owned()),
         user_info: Some(proto::UserInformation { effective_user: user.to_owned(), real_user: None }),
+        cell_block_codec_class: Some("org.apache.hadoop.hbase.codec.KeyValueCodec".to_owned()),
+        cell_block_compressor_class: compressor.map(|name| format!("org.apache.hadoop.io.compress.{name}")),
         ..proto::ConnectionHeader::default()
     };
     [&b"HBas\x00\x50"[..], &framed(&header.encode_to_vec())].concat()
@@ -54,8 +60,8 @@ fn hello(user: &str) -> Vec<u8> {
 
 fn connect() -> DuplexStream {
     let (client, server) = tokio::io::duplex(1 << 20);
-    let room = Arc::new(Semaphore::new(RECEIVING_KIB_MAX as usize));
-    terrane_env::task::spawn_named("test", connection(server, "127.0.0.1:1".parse().unwrap(), Arc::new(Echo), room));
+    let peer = "127.0.0.1:1".parse().unwrap();
+    terrane_env::task::spawn_named("test", connection(server, peer, Arc::new(Echo), Room::default()));
     client
 }
 
@@ -78,6 +84,49 @@ async fn a_call_is_answered_with_its_number_its_message_and_its_cells() {
     assert_eq!((header.call_id, header.cell_block_meta.unwrap().length), (Some(9), Some(5)));
     let message = proto::GetClusterIdResponse::decode_length_delimited(&mut rest).unwrap();
     assert_eq!((message.cluster_id.as_deref(), &rest[..]), (Some("Echo"), &b"cells"[..]));
+}
+
+#[tokio::test]
+async fn cells_travel_compressed_in_both_directions_and_a_damaged_block_fails_its_call_alone() {
+    for compressor in ["GzipCodec", "DefaultCodec", "ZStandardCodec", "SnappyCodec", "Lz4Codec"] {
+        let compression = Compression::of_class(&format!("org.apache.hadoop.io.compress.{compressor}")).unwrap();
+        for cells in [b"cells".repeat(3), b"many cells".repeat(20_000)] {
+            let block = compression.compress(&cells);
+            let length = Some(u32::try_from(block.len()).unwrap());
+            let mut client = connect();
+            let damaged = framed(&request(1, "Echo", b"", &block[..block.len() - 1], length.map(|length| length - 1)));
+            let whole = framed(&request(2, "Echo", b"", &block, length));
+            client.write_all(&[hello_compressed("alice", Some(compressor)), damaged, whole].concat()).await.unwrap();
+            for _ in 0..2 {
+                let (header, mut rest) = answer(&mut client).await;
+                if header.call_id == Some(1) {
+                    let class = header.exception.unwrap().exception_class_name.unwrap();
+                    assert_eq!(class, "org.apache.hadoop.hbase.DoNotRetryIOException");
+                    continue;
+                }
+                proto::GetClusterIdResponse::decode_length_delimited(&mut rest).unwrap();
+                assert_eq!(usize::try_from(header.cell_block_meta.unwrap().length()).unwrap(), rest.len());
+                assert!(rest.starts_with(&compression.compress(&cells)[..4]), "{compressor}");
+                assert_eq!(compression.decompress(&rest, 1 << 20, |_| Ok(())).unwrap(), cells);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn cells_that_are_decompressed_when_there_is_no_room_are_refused_and_the_client_comes_back() {
+    let room = Arc::new(Semaphore::new(100));
+    let compression = Compression::Zstd;
+    let carry_out = |cells: usize| {
+        let block = compression.compress(&vec![1; cells]);
+        let call =
+            Call { id: 1, method: "Echo".to_owned(), parameter: Bytes::new(), cells: block.into(), timeout: None };
+        carry_out_compressed(Arc::new(Echo), call, compression, room.clone())
+    };
+    assert!(carry_out(100 << 10).await.is_ok());
+    let refused = carry_out((100 << 10) + 1).await.unwrap_err();
+    assert!(refused.class.ends_with("CallQueueTooBigException") && !refused.do_not_retry);
+    assert_eq!(room.available_permits(), 100, "a call that has ended occupies nothing");
 }
 
 #[tokio::test]
@@ -109,8 +158,8 @@ async fn the_registry_probe_and_a_refused_connection_get_one_answer_and_the_end(
 #[tokio::test]
 async fn a_client_that_reads_no_answers_is_soon_not_read_from() {
     let (mut client, server) = tokio::io::duplex(1 << 10);
-    let room = Arc::new(Semaphore::new(RECEIVING_KIB_MAX as usize));
-    terrane_env::task::spawn_named("test", connection(server, "127.0.0.1:1".parse().unwrap(), Arc::new(Echo), room));
+    let peer = "127.0.0.1:1".parse().unwrap();
+    terrane_env::task::spawn_named("test", connection(server, peer, Arc::new(Echo), Room::default()));
     client.write_all(&hello("alice")).await.unwrap();
     let call = framed(&request(1, "Echo", b"", b"", None));
     let flood = async {
