@@ -54,6 +54,10 @@ pub const PATTERNS_MAX: usize = 16;
 pub const PATTERN_BYTES_MAX: usize = 4_096;
 /// Largest regular expression once compiled.
 pub const PATTERN_SIZE_MAX: usize = 512 << 10;
+/// Most steps back of a search for a regular expression that cannot be run in linear time.
+pub const PATTERN_STEPS_MAX: usize = 100_000;
+/// Most bytes in which such an expression is searched for.
+pub const PATTERN_TEXT_BYTES_MAX: usize = 16 << 10;
 /// Most bytes of a number that a decimal comparator reads.
 pub const DECIMAL_BYTES_MAX: usize = 1_024;
 

@@ -21,7 +21,7 @@ fn why(compression: Compression, block: &[u8]) -> String {
     decompress(compression, block).unwrap_err().text
 }
 
-/// What the codecs of Hadoop 3.4 wrote for the cell of the wire notes, row `r1`, column `cf:a`, time 1, value `v`.
+/// Row `r1`, column `cf:a`, time 1, value `v`.
 const CELL: &[u8] = b"\0\0\0\x1a\0\0\0\x11\0\0\0\x01\0\x02r1\x02cfa\0\0\0\0\0\0\0\x01\x04v";
 
 #[test]
@@ -36,6 +36,25 @@ fn blocks_hold_an_uncompressed_length_and_chunks() {
     let parts = [&[0, 0, 0, 3, 0, 0, 0, 3, 1, 0, b'a', 0, 0, 0, 4, 2, 4, b'b', b'c'][..]];
     let more = [&parts.concat()[..], &[0, 0, 0, 1, 0, 0, 0, 3, 1, 0, b'd', 0, 0, 0, 0]].concat();
     assert_eq!(decompress(Compression::Blocks(Chunk::Snappy), &more).unwrap(), b"abcd");
+}
+
+#[test]
+fn what_hadoop_compresses_is_read() {
+    // Written by the codecs of Hadoop 3.4.2.
+    for (class, hex) in [
+        ("SnappyCodec", "0000001e000000201e740000001a0000001100000001000272310263666100000000000000010476"),
+        ("Lz4Codec", "0000001e00000020f00f0000001a0000001100000001000272310263666100000000000000010476"),
+        ("DefaultCodec", "789c636060906260601004624606a62243a6e4b444060860642903001d2e0279"),
+        ("GzipCodec", "1f8b0800000000000000636060906260601004624606a62243a6e4b44406086064290300bb6c052d1e000000"),
+    ] {
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        let block: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+        let compression = Compression::of_class(&format!("org.apache.hadoop.io.compress.{class}")).unwrap();
+        assert_eq!(decompress(compression, &block).unwrap(), CELL, "{class}");
+        if let Compression::Blocks(_) = compression {
+            assert_eq!(compression.compress(CELL), block, "{class}");
+        }
+    }
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Comparator {
             Self::Decimal(given) => given.compare(&Decimal::read(stored)?),
             Self::Null => Ordering::Greater,
             Self::Substring(given) => matched(String::from_utf8_lossy(stored).to_lowercase().contains(given)),
-            Self::Pattern(pattern) => matched(pattern.is_match(stored)),
+            Self::Pattern(pattern) => matched(pattern.is_match(stored)?),
         })
     }
 }

@@ -1,15 +1,17 @@
-//! Regular expressions in Java's syntax, run by an engine whose time is linear in what it reads.
+//! Regular expressions in Java's syntax.
 //!
 //! An expression is rewritten: what both engines write the same way stays, what they write differently is translated, and what
-//! ours does not have is refused: look-around, back-references, atomic groups and possessive quantifiers. As in HBase, bytes are
-//! decoded before they are searched, and a match anywhere is a match.
+//! ours do not have is refused. An engine whose time is linear in what it reads runs what it can. Look-around,
+//! back-references, atomic groups and possessive quantifiers need one that goes back: it runs within a limit of steps, and
+//! the read fails at the limit. As in HBase, bytes are decoded before they are searched, and a match anywhere is a match.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 use terrane_types::Invalid;
 
-use super::{PATTERN_BYTES_MAX, PATTERN_SIZE_MAX};
+use super::{PATTERN_BYTES_MAX, PATTERN_SIZE_MAX, PATTERN_STEPS_MAX, PATTERN_TEXT_BYTES_MAX};
 
 /// Flags of `java.util.regex.Pattern`.
 const UNIX_LINES: i32 = 1;
@@ -38,8 +40,16 @@ enum Charset {
 /// A compiled expression. Copies share it.
 #[derive(Clone)]
 pub(super) struct Pattern {
-    regex: Regex,
+    engine: Engine,
     charset: Charset,
+}
+
+#[derive(Clone)]
+enum Engine {
+    /// Its time is linear in what it reads.
+    Linear(Regex),
+    /// It goes back, within a limit.
+    Backtracking(Arc<fancy_regex::Regex>),
 }
 
 impl Pattern {
@@ -63,52 +73,123 @@ impl Pattern {
                 )));
             }
         };
-        let rewritten =
-            if flags & LITERAL != 0 { regex::escape(java) } else { Rewriter::new(java, flags).rewrite()? };
-        let regex = RegexBuilder::new(&rewritten)
-            .case_insensitive(flags & CASE_INSENSITIVE != 0)
-            .multi_line(flags & MULTILINE != 0)
-            .dot_matches_new_line(flags & DOTALL != 0)
-            .ignore_whitespace(flags & COMMENTS != 0 && flags & LITERAL == 0)
-            .size_limit(PATTERN_SIZE_MAX)
-            .dfa_size_limit(PATTERN_SIZE_MAX)
-            .build()
-            .map_err(|refused| Invalid::new(format!("regular expression {java:?} is refused: {refused}")))?;
-        Ok(Self { regex, charset })
+        let rewritten = match flags & LITERAL {
+            0 => Rewriter::new(java, flags).rewrite()?,
+            _ => Rewritten { expression: regex::escape(java), goes_back: false },
+        };
+        let refused =
+            |why: &dyn std::fmt::Display| Invalid::new(format!("regular expression {java:?} is refused: {why}"));
+        let ignores_whitespace = flags & COMMENTS != 0 && flags & LITERAL == 0;
+        let engine = if rewritten.goes_back {
+            let built = fancy_regex::RegexBuilder::new(&rewritten.expression)
+                .case_insensitive(flags & CASE_INSENSITIVE != 0)
+                .multi_line(flags & MULTILINE != 0)
+                .dot_matches_new_line(flags & DOTALL != 0)
+                .ignore_whitespace(ignores_whitespace)
+                .delegate_size_limit(PATTERN_SIZE_MAX)
+                .delegate_dfa_size_limit(PATTERN_SIZE_MAX)
+                .max_prog_size(PATTERN_SIZE_MAX)
+                .backtrack_limit(PATTERN_STEPS_MAX)
+                .seek(false)
+                .build()
+                .map_err(|why| refused(&why))?;
+            Engine::Backtracking(Arc::new(built))
+        } else {
+            let built = RegexBuilder::new(&rewritten.expression)
+                .case_insensitive(flags & CASE_INSENSITIVE != 0)
+                .multi_line(flags & MULTILINE != 0)
+                .dot_matches_new_line(flags & DOTALL != 0)
+                .ignore_whitespace(ignores_whitespace)
+                .size_limit(PATTERN_SIZE_MAX)
+                .dfa_size_limit(PATTERN_SIZE_MAX)
+                .build()
+                .map_err(|why| refused(&why))?;
+            Engine::Linear(built)
+        };
+        Ok(Self { engine, charset })
     }
 
-    pub fn is_match(&self, bytes: &[u8]) -> bool {
+    /// Whether the expression is found in these bytes.
+    ///
+    /// # Errors
+    /// [`Invalid`] if that takes more steps than a search may.
+    pub fn is_match(&self, bytes: &[u8]) -> Result<bool, Invalid> {
         match self.charset {
-            Charset::Utf8 => self.regex.is_match(&String::from_utf8_lossy(bytes)),
-            Charset::Latin1 => self.regex.is_match(&bytes.iter().map(|byte| char::from(*byte)).collect::<String>()),
+            Charset::Utf8 => self.finds(&String::from_utf8_lossy(bytes)),
+            Charset::Latin1 => self.finds(&bytes.iter().map(|byte| char::from(*byte)).collect::<String>()),
             Charset::Ascii => {
                 let decoded = |byte: &u8| if byte.is_ascii() { char::from(*byte) } else { char::REPLACEMENT_CHARACTER };
-                self.regex.is_match(&bytes.iter().map(decoded).collect::<String>())
+                self.finds(&bytes.iter().map(decoded).collect::<String>())
             }
         }
     }
+
+    fn finds(&self, text: &str) -> Result<bool, Invalid> {
+        let engine = match &self.engine {
+            Engine::Linear(regex) => return Ok(regex.is_match(text)),
+            Engine::Backtracking(engine) => engine,
+        };
+        if text.len() > PATTERN_TEXT_BYTES_MAX {
+            return Err(Invalid::new(format!(
+                "regular expression {:?} with look-around, back-references, atomic groups or possessive quantifiers met {} \
+                 bytes; it is searched for in at most {PATTERN_TEXT_BYTES_MAX}",
+                engine.as_str(),
+                text.len()
+            )));
+        }
+        engine.is_match(text).map_err(|stopped| {
+            Invalid::new(format!(
+                "regular expression {:?} takes more than {PATTERN_STEPS_MAX} steps back in {} bytes ({stopped}); make it \
+                 unambiguous, or do without look-around, back-references, atomic groups and possessive quantifiers",
+                engine.as_str(),
+                text.len()
+            ))
+        })
+    }
+}
+
+/// An expression for our engines.
+struct Rewritten {
+    expression: String,
+    /// Only the engine that goes back can run it.
+    goes_back: bool,
 }
 
 /// Rewrites an expression, character by character.
 struct Rewriter<'a> {
     java: &'a str,
+    /// The flags that are on here.
     flags: i32,
+    /// The flags around each group that is open.
+    around: Vec<i32>,
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     out: String,
     /// How many classes are open.
     classes: usize,
+    /// How many capturing groups have begun.
+    groups: u32,
+    goes_back: bool,
 }
 
 impl<'a> Rewriter<'a> {
     fn new(java: &'a str, flags: i32) -> Self {
-        Self { java, flags, rest: java.chars().peekable(), out: String::new(), classes: 0 }
+        Self {
+            java,
+            flags,
+            around: Vec::new(),
+            rest: java.chars().peekable(),
+            out: String::new(),
+            classes: 0,
+            groups: 0,
+            goes_back: false,
+        }
     }
 
     fn refuse<T>(&self, what: &str) -> Result<T, Invalid> {
         Err(Invalid::new(format!("regular expression {:?} is refused: {what} are not supported", self.java)))
     }
 
-    fn rewrite(mut self) -> Result<String, Invalid> {
+    fn rewrite(mut self) -> Result<Rewritten, Invalid> {
         while let Some(next) = self.rest.next() {
             match next {
                 '\\' => self.escaped()?,
@@ -131,17 +212,29 @@ impl<'a> Rewriter<'a> {
                 '~' if self.classes > 0 => self.out.push_str("\\~"),
                 other if self.classes > 0 => self.out.push(other),
                 '(' if self.rest.next_if_eq(&'?').is_some() => self.group()?,
+                ')' => {
+                    self.flags = self.around.pop().unwrap_or(self.flags);
+                    self.out.push(')');
+                }
+                '#' if self.flags & COMMENTS != 0 => while self.rest.next_if(|next| *next != '\n').is_some() {},
                 '.' if self.flags & DOTALL == 0 => {
                     let _always = write!(self.out, "[^{}]", self.line_ends());
                 }
                 '$' if self.flags & MULTILINE == 0 => self.end_of_text(),
-                '*' | '+' | '?' | '}' if self.rest.peek() == Some(&'+') => {
-                    return self.refuse("possessive quantifiers");
+                '(' if self.rest.peek() != Some(&'*') => {
+                    self.groups += 1;
+                    self.open("(");
+                }
+                '(' => return self.refuse("quantifiers of nothing"),
+                '*' | '+' | '?' | '}' if self.rest.next_if_eq(&'+').is_some() => {
+                    self.goes_back = true;
+                    self.out.push(next);
+                    self.out.push('+');
                 }
                 other => self.out.push(other),
             }
         }
-        Ok(self.out)
+        Ok(Rewritten { expression: self.out, goes_back: self.goes_back })
     }
 
     fn line_ends(&self) -> &'static str {
@@ -153,35 +246,66 @@ impl<'a> Rewriter<'a> {
         let _always = write!(self.out, r"(?:(?:\r\n|[{}])?\z)", self.line_ends());
     }
 
+    fn open(&mut self, begin: &str) {
+        self.around.push(self.flags);
+        self.out.push_str(begin);
+    }
+
     fn group(&mut self) -> Result<(), Invalid> {
         match self.rest.peek() {
-            Some('=' | '!') => return self.refuse("look-aheads"),
-            Some('>') => return self.refuse("atomic groups"),
+            Some('=' | '!' | '>') => {
+                self.goes_back = true;
+                self.open("(?");
+            }
             Some('<') => {
                 self.rest.next();
-                if matches!(self.rest.peek(), Some('=' | '!')) {
-                    return self.refuse("look-behinds");
+                match self.rest.peek() {
+                    Some('=' | '!') => self.goes_back = true,
+                    _ => self.groups += 1,
                 }
-                self.out.push_str("(?<");
+                self.open("(?<");
             }
-            Some(':') => self.out.push_str("(?"),
-            _ => {
-                self.out.push_str("(?");
-                while let Some(flag) = self.rest.next_if(|flag| !matches!(flag, ':' | ')')) {
-                    match flag {
-                        'i' | 'm' | 's' | 'x' | '-' => self.out.push(flag),
-                        // Letters are compared by Unicode's rules in any case.
-                        'u' => {}
-                        _ => return self.refuse("flags other than i, m, s, u and x"),
-                    }
-                }
-                if self.out.ends_with("(?") {
-                    // Only flags that change nothing.
-                    self.out.push_str(if self.rest.next_if_eq(&')').is_some() { ":)" } else { "" });
-                }
-            }
+            _ => return self.flags_and_group(),
         }
         Ok(())
+    }
+
+    /// Flags up to a colon are those of a group, flags up to the bracket those of the rest of the group around them.
+    fn flags_and_group(&mut self) -> Result<(), Invalid> {
+        let (mut flags, mut on, mut ours) = (self.flags, true, String::new());
+        loop {
+            let Some(next) = self.rest.next() else { return self.refuse("groups without an end") };
+            let flag = match next {
+                ':' | ')' => {
+                    // Only flags that change nothing here leave a minus alone.
+                    let ours = ours.trim_end_matches('-');
+                    if next == ':' {
+                        self.open(&format!("(?{ours}:"));
+                    } else if !ours.is_empty() {
+                        let _always = write!(self.out, "(?{ours})");
+                    }
+                    self.flags = flags;
+                    return Ok(());
+                }
+                '-' if on => {
+                    on = false;
+                    ours.push('-');
+                    continue;
+                }
+                'i' => CASE_INSENSITIVE,
+                'm' => MULTILINE,
+                's' => DOTALL,
+                'x' => COMMENTS,
+                'd' => UNIX_LINES,
+                // Letters are compared by Unicode's rules in any case.
+                'u' => UNICODE_CASE,
+                _ => return self.refuse("flags other than d, i, m, s, u and x"),
+            };
+            flags = if on { flags | flag } else { flags & !flag };
+            if !matches!(next, 'd' | 'u') {
+                ours.push(next);
+            }
+        }
     }
 
     /// A class by what it holds: as it is inside of another class, in brackets otherwise.
@@ -220,12 +344,31 @@ impl<'a> Rewriter<'a> {
             },
             '0' => self.octal()?,
             'p' | 'P' => self.property(negated)?,
-            '1'..='9' | 'k' => return self.refuse("back-references"),
+            '1'..='9' => self.back_reference(escaped),
+            'k' => {
+                self.goes_back = true;
+                self.out.push_str(r"\k");
+            }
             'G' | 'X' => return self.refuse("\\G and \\X"),
             other if other.is_ascii_alphabetic() => return self.refuse("such escapes"),
             other => self.literal(other),
         }
         Ok(())
+    }
+
+    /// Java takes digits as long as there are that many groups before.
+    fn back_reference(&mut self, first: char) {
+        self.goes_back = true;
+        let mut group = first.to_digit(10).expect("it is a digit");
+        while let Some(digit) = self.rest.peek().and_then(|next| next.to_digit(10)) {
+            if group * 10 + digit > self.groups {
+                break;
+            }
+            group = group * 10 + digit;
+            self.rest.next();
+        }
+        // The group keeps a digit that follows apart.
+        let _always = write!(self.out, r"(?:\{group})");
     }
 
     fn literal(&mut self, literal: char) {
@@ -291,7 +434,55 @@ mod tests {
 
     #[track_caller]
     fn finds(java: &str, flags: i32, text: &str) -> bool {
-        Pattern::new(java, flags, "UTF-8").unwrap_or_else(|refused| panic!("{refused}")).is_match(text.as_bytes())
+        Pattern::new(java, flags, "UTF-8")
+            .unwrap_or_else(|refused| panic!("{refused}"))
+            .is_match(text.as_bytes())
+            .unwrap()
+    }
+
+    fn text(hex: &str) -> Vec<u8> {
+        if hex == "-" {
+            return Vec::new();
+        }
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(byte).collect()
+    }
+
+    /// `hbase/java/PatternGolden.java` prints the file and describes its form.
+    #[test]
+    fn expressions_that_go_back_find_what_java_finds() {
+        let (mut pattern, mut checked) = (None, 0);
+        for line in include_str!("testdata/patterns.txt").lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["pattern", flags, expression] => {
+                    let java = String::from_utf8(text(expression)).unwrap();
+                    let flags = flags.parse().unwrap();
+                    pattern = Some(Pattern::new(&java, flags, "").unwrap_or_else(|refused| panic!("{refused}")));
+                }
+                [found @ ("found" | "not"), ref texts @ ..] => {
+                    for hex in texts {
+                        let (text, found) = (text(hex), found == "found");
+                        let ours = pattern.as_ref().unwrap().is_match(&text).unwrap();
+                        assert_eq!(ours, found, "{line}: {:?}", String::from_utf8_lossy(&text));
+                        checked += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert!(checked > 6_000, "{checked}");
+    }
+
+    #[test]
+    fn a_search_that_goes_back_too_often_ends_with_an_error() {
+        let ambiguous = Pattern::new("^(?:(a|aa)+)(?!.)(?<=b)", 0, "").unwrap();
+        let refused = ambiguous.is_match(&[b'a'; 200]).unwrap_err();
+        assert!(refused.what.contains("takes more than 100000 steps"), "{}", refused.what);
+        let long = vec![b'a'; PATTERN_TEXT_BYTES_MAX + 1];
+        assert!(ambiguous.is_match(&long).unwrap_err().what.contains("at most 16384"));
+        let linear = Pattern::new("^(?:(a|aa)+)b", 0, "").unwrap();
+        assert!(!linear.is_match(&long).unwrap());
     }
 
     #[test]
@@ -314,17 +505,20 @@ mod tests {
         assert!(!finds("a$", UNIX_LINES, "a\r") && finds("a$", UNIX_LINES, "a\n"));
         assert!(!finds("a.b", 0, "a\rb") && finds("a.b", UNIX_LINES, "a\rb") && finds("a.b", DOTALL, "a\nb"));
         assert!(finds("^b$", MULTILINE, "a\nb\nc"));
+        assert!(finds("(?s)a.b", 0, "a\nb") && !finds("(?-s)a.b", DOTALL, "a\nb"));
+        assert!(finds("(?s:a.)b", 0, "a\nb") && !finds("(?s:a).b", 0, "a\nb") && !finds("((?s)a).b", 0, "a\nb"));
+        assert!(finds("(?m)^b$", 0, "a\nb\nc") && finds("(?d)a.b", 0, "a\rb") && finds("(?u-u)a", 0, "a"));
+        assert!(finds("(?x)a # ( a comment\nb", 0, "ab"));
         assert!(finds(r"a\Z", 0, "a\n") && !finds(r"a\z", 0, "a\n"));
     }
 
     #[test]
     fn what_the_engine_lacks_is_refused_with_its_name() {
         for (java, what) in [
-            ("a(?=b)", "look-aheads"),
-            ("(?<!a)b", "look-behinds"),
-            (r"(a)\1", "back-references"),
-            ("a++b", "possessive"),
-            ("(?>a)b", "atomic"),
+            (r"(a)\2", "back reference"),
+            (r"\Ga", "\\G"),
+            ("(*FAIL)a(?=b)", "quantifiers of nothing"),
+            ("(?~a)", "flags"),
             (r"\p{L}", "Unicode"),
             ("(a", "unclosed"),
             (&"a".repeat(PATTERN_BYTES_MAX + 1), "limit"),
@@ -338,7 +532,7 @@ mod tests {
 
     #[test]
     fn bytes_are_decoded_by_the_charset() {
-        let found = |charset, bytes: &[u8]| Pattern::new("^.é$", DOTALL, charset).unwrap().is_match(bytes);
+        let found = |charset, bytes: &[u8]| Pattern::new("^.é$", DOTALL, charset).unwrap().is_match(bytes).unwrap();
         assert!(found("UTF-8", "aé".as_bytes()) && found("UTF-8", b"\xFF\xC3\xA9"));
         assert!(found("ISO-8859-1", b"\xFF\xE9") && !found("US-ASCII", b"a\xE9"));
     }
