@@ -17,6 +17,9 @@ use crate::proto;
 /// Most bytes of an exception's text: it may quote what the client sent.
 pub const TEXT_BYTES_MAX: usize = 4_096;
 
+/// Why a get of the closest row before is refused. asynchbase learns from the class that it talks to HBase 2.
+pub(crate) const NO_CLOSEST_ROW: &str = "gets of the closest row before were removed in HBase 2";
+
 /// An exception as it travels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {

@@ -79,6 +79,11 @@ pub trait Front: Send + Sync + 'static {
     /// What this process knows about the cluster.
     fn discovery(&self) -> Discovery;
 
+    /// The same, after asking others for what this process does not know.
+    fn discover(&self) -> BoxFuture<'_, Discovery> {
+        Box::pin(std::future::ready(self.discovery()))
+    }
+
     /// Begins a connection.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! A master for HBase's clients: how they find the cluster, `hbase:meta`, and changes of tables.
 //!
-//! Only the leading master knows where things are; another answers that it does not know yet, and clients ask the next one.
+//! Only the leading master knows where things are. Another names the one that leads; while none does, it answers that it does
+//! not know yet. A client's ZooKeeper session stays with one master, so it must hear of the leader there.
 
 mod altering;
 mod descriptors;
@@ -21,6 +22,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use terrane_master::edge::{Edge, Map};
 use terrane_types::{Error, ServerId};
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use self::meta_reads::MetaScanners;
@@ -35,6 +37,8 @@ use crate::serve::{Calls, Front, Outcome};
 
 /// How long a call waits if its client does not say.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
+/// How long it holds what the masters said of each other, so that many sessions ask once.
+const SEEN_FOR: Duration = Duration::from_millis(100);
 
 /// The front of one master.
 pub struct TablesFront {
@@ -45,19 +49,24 @@ struct Master {
     edge: Edge,
     own: Place,
     procedures: Procedures,
+    seen: Mutex<Option<(Instant, Vec<terrane_master::edge::Master>)>>,
 }
 
 impl TablesFront {
     /// A front over a master that HBase's clients reach at this place.
     #[must_use]
     pub fn new(edge: Edge, own: Place) -> Self {
-        Self { master: Arc::new(Master { edge, own, procedures: Procedures::default() }) }
+        Self { master: Arc::new(Master { edge, own, procedures: Procedures::default(), seen: Mutex::default() }) }
     }
 }
 
 impl Front for TablesFront {
     fn discovery(&self) -> Discovery {
         self.master.discovery()
+    }
+
+    fn discover(&self) -> BoxFuture<'_, Discovery> {
+        self.master.discover("GetActiveMaster").boxed()
     }
 
     fn open(&self, opened: Opened, peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception> {
@@ -87,7 +96,7 @@ impl Master {
         if known.active_master.is_some() && method != "GetMasters" {
             return known;
         }
-        let seen = self.edge.masters().await;
+        let seen = self.masters().await;
         let place = |master: &terrane_master::edge::Master| Place::at(&master.address, master.start_code);
         known.masters.extend(seen.iter().filter_map(place).filter(|master| *master != self.own));
         if known.active_master.is_none() {
@@ -95,6 +104,18 @@ impl Master {
             known.meta = known.active_master.clone();
         }
         known
+    }
+
+    async fn masters(&self) -> Vec<terrane_master::edge::Master> {
+        let mut seen = self.seen.lock().await;
+        match &*seen {
+            Some((at, masters)) if at.elapsed() < SEEN_FOR => masters.clone(),
+            _ => {
+                let masters = self.edge.masters().await;
+                *seen = Some((Instant::now(), masters.clone()));
+                masters
+            }
+        }
     }
 
     async fn map(&self, deadline: Instant) -> Result<Map, Exception> {

@@ -18,6 +18,7 @@ use crate::cell_block::{BlockReader, KeyValue};
 use crate::exception::{Exception, RETRY_IMMEDIATELY};
 use crate::frame::{Call, decode_parameter};
 use crate::proto;
+use crate::proto::mutation_proto::MutationType;
 use crate::serve::{Answer, Outcome};
 
 /// Rows and bytes of one write of a batch: a batch is cut between rows below the limits of the data path.
@@ -60,7 +61,9 @@ impl DataCalls {
         if let Some(reader) = &reader {
             reader.finish().map_err(|left| Exception::bad_request(&left.what))?;
         }
-        let is_conditional = request.condition.is_some();
+        // As HBase does: increments and appends alone show only what they return.
+        let says_processed = request.condition.is_some()
+            || matches!(request.mutation.mutate_type(), MutationType::Put | MutationType::Delete);
         let condition = request.condition.map(|tests| condition(&region, &tests)).transpose()?.unwrap_or_default();
         let nonces = self.requests.nonces(request.nonce_group);
         let prepared = prepare(&region, &request.mutation, &cells, condition, nonces)?;
@@ -83,7 +86,7 @@ impl DataCalls {
                 (Some(results::of_row(self.opened.codec, rows, false, &mut block)?), true)
             }
         };
-        let processed = is_conditional.then_some(holds);
+        let processed = says_processed.then_some(holds);
         Ok(Answer::with_cells(&proto::MutateResponse { result, processed, metrics: None }, block))
     }
 

@@ -9,7 +9,7 @@ use terrane_types::limits::{ROW_BYTES_MAX, VERSIONS_MAX};
 use terrane_types::{FamilyName, KeyRange, Projection};
 
 use super::requests::Region;
-use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL};
+use crate::exception::{DO_NOT_RETRY, Exception, NO_CLOSEST_ROW, UNKNOWN_PROTOCOL};
 use crate::filter::{Evaluator, StoreLimits};
 use crate::proto;
 use crate::time_range::bounds;
@@ -20,7 +20,7 @@ const BLOCK_BYTES_MAX: usize = 2 << 20;
 /// What a get asks for.
 pub(super) fn get(region: &Region, get: proto::Get) -> Result<GetRequest, Exception> {
     if get.closest_row_before() {
-        return Err(Exception::new(UNKNOWN_PROTOCOL, "gets of the closest row before were removed in HBase 2"));
+        return Err(Exception::new(UNKNOWN_PROTOCOL, NO_CLOSEST_ROW));
     }
     region.check_row(&get.row)?;
     refuse_attributes(&get.attribute)?;

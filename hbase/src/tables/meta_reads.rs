@@ -9,7 +9,10 @@ use terrane_types::escape;
 
 use super::{TableCalls, deadline, unknown_method};
 use crate::cell_block::Codec;
-use crate::exception::{Exception, NOT_SERVING_REGION, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, UNKNOWN_SCANNER};
+use crate::exception::{
+    Exception, NO_CLOSEST_ROW, NOT_SERVING_REGION, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, UNKNOWN_PROTOCOL,
+    UNKNOWN_SCANNER,
+};
 use crate::frame::{Call, decode_parameter};
 use crate::meta::{Row, Rows, Span};
 use crate::proto;
@@ -56,6 +59,9 @@ impl TableCalls {
         let request: proto::GetRequest = decode_parameter(call.parameter)?;
         check_region(&request.region)?;
         let get = request.get;
+        if get.closest_row_before() {
+            return Err(Exception::new(UNKNOWN_PROTOCOL, NO_CLOSEST_ROW));
+        }
         refuse(get.filter.is_some(), "filters")?;
         let view = self.master.view(deadline).await?;
         let row = view.scan(Span::row(get.row.clone()), rows(&get.column, get.time_range.as_ref())).next();

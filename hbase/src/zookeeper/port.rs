@@ -54,7 +54,7 @@ async fn session(
     let (mut session, mut received) = (Session::new(id), BytesMut::new());
     let mut heard = tokio::time::Instant::now();
     loop {
-        let nodes = Nodes::new(&front.discovery());
+        let nodes = Nodes::new(&front.discover().await);
         while let Some(step) = session.receive(&mut received, &nodes) {
             let (bytes, closes) = match step {
                 Step::Send(bytes) => (bytes, false),
