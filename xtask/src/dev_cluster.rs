@@ -76,13 +76,7 @@ impl DevCluster {
 
     /// Runs a program against the cluster, for at most `limit`.
     pub fn run(&self, command: &mut Command, limit: Duration) -> anyhow::Result<Output> {
-        let name = command.get_program().to_string_lossy().into_owned();
-        command.env("TERRANE_MASTERS", &self.master).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().with_context(|| format!("starting {name}"))?;
-        let watchdog = Watchdog::over(child.id(), limit);
-        let output = child.wait_with_output().with_context(|| format!("waiting for {name}"))?;
-        ensure!(!watchdog.has_bitten(), "{name} did not end within {} s", limit.as_secs());
-        Ok(output)
+        run(command.env("TERRANE_MASTERS", &self.master), limit)
     }
 
     /// Stops the cluster with SIGTERM; an error if it does not exit with success.
@@ -93,6 +87,17 @@ impl DevCluster {
         ensure!(status.success(), "the cluster ended with {status}: {}", errors_in(self.directory.path()));
         Ok(())
     }
+}
+
+/// Runs a program for at most `limit`.
+pub fn run(command: &mut Command, limit: Duration) -> anyhow::Result<Output> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().with_context(|| format!("starting {name}"))?;
+    let watchdog = Watchdog::over(child.id(), limit);
+    let output = child.wait_with_output().with_context(|| format!("waiting for {name}"))?;
+    ensure!(!watchdog.has_bitten(), "{name} did not end within {} s", limit.as_secs());
+    Ok(output)
 }
 
 impl Drop for DevCluster {

@@ -187,6 +187,8 @@ pub struct Cluster {
     pub master_addresses: Vec<String>,
     pub servers: Vec<Role>,
     pub addresses: Vec<String>,
+    /// Ports for what a process serves besides.
+    spare_ports: Vec<u16>,
     terrane: PathBuf,
     /// Last, so that it is removed after the processes end.
     pub data: tempfile::TempDir,
@@ -216,7 +218,7 @@ impl Cluster {
     ) -> anyhow::Result<Self> {
         let data = tempfile::tempdir().context("creating a directory")?;
         let masters = usize::from(masters);
-        let mut ports = free_ports(2 * (masters + server_hosts.len()))?.into_iter();
+        let mut ports = free_ports(4 * (masters + server_hosts.len()))?.into_iter();
         let mut plan = Plan { terrane, data: data.path(), ports: &mut ports };
         let mut master_addresses = Vec::new();
         let mut roles = Vec::new();
@@ -237,7 +239,25 @@ impl Cluster {
             servers.push(role);
             addresses.push(address);
         }
-        Ok(Self { masters: roles, master_addresses, servers, addresses, terrane: terrane.to_owned(), data })
+        let (spare_ports, terrane) = (ports.collect(), terrane.to_owned());
+        Ok(Self { masters: roles, master_addresses, servers, addresses, spare_ports, terrane, data })
+    }
+
+    /// Has every process serve HBase's clients once it starts. Returns their `hbase.zookeeper.quorum`.
+    pub fn serve_hbase(&mut self) -> anyhow::Result<String> {
+        let mut port = || self.spare_ports.pop().context("a spare port");
+        let mut quorum = Vec::new();
+        for master in &mut self.masters {
+            let zookeeper = format!("127.0.0.1:{}", port()?);
+            let words = ["--hbase".to_owned(), format!("127.0.0.1:{}", port()?), "--hbase-zookeeper".to_owned()];
+            master.arguments.extend(words);
+            master.arguments.push(zookeeper.clone());
+            quorum.push(zookeeper);
+        }
+        for server in &mut self.servers {
+            server.arguments.extend(["--hbase".to_owned(), format!("127.0.0.1:{}", port()?)]);
+        }
+        Ok(quorum.join(","))
     }
 
     /// Changes the data directory or a flag of one server before it starts.

@@ -1,0 +1,167 @@
+//! `hbase bench`: rates, and the processor time of servers and client for each row; alone, or beside another cluster that
+//! speaks HBase's protocol, with the same program in the same run.
+//!
+//! The other cluster is started by its owner, is measured first and can be stopped by a command before ours starts, so that
+//! neither takes processor time or ports from the other. Figures of two runs are not compared: machines differ from hour to
+//! hour.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+
+use super::SOURCES;
+use crate::dev_cluster::{self, DevCluster};
+
+/// Time limit of all workloads on one cluster.
+const BENCH_MAX: Duration = Duration::from_secs(1_800);
+
+/// What is measured.
+pub struct Asked {
+    pub rows: u64,
+    /// Of each workload.
+    pub seconds: u64,
+    /// Names of workloads; empty: all.
+    pub workloads: Vec<String>,
+    pub beside: Option<Beside>,
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self { rows: 300_000, seconds: 20, workloads: Vec::new(), beside: None }
+    }
+}
+
+/// Another cluster, which runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// The directory of its `hbase-site.xml`.
+    pub site: PathBuf,
+    /// The ids of its processes, separated by commas.
+    pub processes: String,
+    /// Stops it, for a shell.
+    pub stop: Option<String>,
+}
+
+/// One line of the program.
+#[derive(Clone, Debug, PartialEq)]
+struct Line {
+    workload: String,
+    rate: f64,
+    /// Microseconds of the servers' and of the client's processor time for each row, and of the median call.
+    server: f64,
+    client: f64,
+    median: f64,
+}
+
+pub fn run(root: &Path, binary: &Path, jars: &Path, asked: &Asked) -> anyhow::Result<()> {
+    let theirs = asked.beside.as_ref().map(|beside| measure_theirs(root, jars, asked, beside)).transpose()?;
+    let cluster = DevCluster::start_for_hbase(binary)?;
+    let mut java = program(root, jars, None, asked, &cluster.process().to_string());
+    let output = cluster.run(&mut java, BENCH_MAX)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    print!("{said}");
+    ensure!(output.status.success(), "the benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
+    cluster.stop()?;
+    if let Some(theirs) = theirs {
+        print!("{}", compared(&lines(&said), &theirs));
+    }
+    Ok(())
+}
+
+fn measure_theirs(root: &Path, jars: &Path, asked: &Asked, beside: &Beside) -> anyhow::Result<Vec<Line>> {
+    ensure!(beside.site.join("hbase-site.xml").is_file(), "{} has no hbase-site.xml", beside.site.display());
+    ensure!(!beside.processes.is_empty(), "--beside needs --beside-processes, whose processor time is measured");
+    println!("beside, with {}", beside.site.display());
+    let mut java = program(root, jars, Some(&beside.site), asked, &beside.processes);
+    let output = dev_cluster::run(&mut java, BENCH_MAX)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    print!("{said}");
+    ensure!(output.status.success(), "the benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
+    if let Some(stop) = &beside.stop {
+        let stopped = Command::new("sh").args(["-c", stop]).status().context("stopping the other cluster")?;
+        ensure!(stopped.success(), "{stop:?} ended with {stopped}");
+    }
+    Ok(lines(&said))
+}
+
+fn program(root: &Path, jars: &Path, site: Option<&Path>, asked: &Asked, processes: &str) -> Command {
+    let mut java = Command::new("java");
+    let site = site.map_or(String::new(), |site| format!("{}:", site.display()));
+    java.args(["-Xmx1500m", "-cp"]).arg(format!("{site}{}/*", jars.display()));
+    java.arg(root.join(SOURCES).join("Bench.java"));
+    java.args([asked.rows.to_string(), asked.seconds.to_string(), processes.to_owned()]).args(&asked.workloads);
+    java
+}
+
+/// The flags of the command line that are about this part; whether the word is one of them.
+pub fn flag(asked: &mut Asked, word: &str, value: &str) -> anyhow::Result<()> {
+    let beside = || anyhow::anyhow!("{word} needs --beside before it");
+    match word {
+        "--rows" => asked.rows = value.parse().context("--rows takes a number")?,
+        "--seconds" => asked.seconds = value.parse().context("--seconds takes a number")?,
+        "--workloads" => asked.workloads = value.split(',').map(str::to_owned).collect(),
+        "--beside" => asked.beside = Some(Beside { site: value.into(), ..Beside::default() }),
+        "--beside-processes" => value.clone_into(&mut asked.beside.as_mut().ok_or_else(beside)?.processes),
+        "--beside-stop" => asked.beside.as_mut().ok_or_else(beside)?.stop = Some(value.to_owned()),
+        _ => bail!("{word} is no flag of bench"),
+    }
+    Ok(())
+}
+
+/// The lines of the program's table.
+fn lines(said: &str) -> Vec<Line> {
+    let line = |text: &str| {
+        let mut words = text.split_whitespace();
+        let workload = words.next()?.to_owned();
+        let numbers: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
+        let &[rate, server, client, median] = &numbers[..] else { return None };
+        Some(Line { workload, rate, server, client, median })
+    };
+    said.lines().filter_map(line).collect()
+}
+
+/// Both tables side by side. A ratio of rates above 1 is in our favour, one of processor time below 1.
+fn compared(ours: &[Line], theirs: &[Line]) -> String {
+    let mut text = String::from(
+        "\n| workload | beside /s | ours /s | ratio | server us: beside | ours | ratio | p50 us: beside | ours |\n",
+    );
+    text.push_str("|---|---|---|---|---|---|---|---|---|\n");
+    for our in ours {
+        let Some(their) = theirs.iter().find(|their| their.workload == our.workload) else { continue };
+        let (rates, times) = (our.rate / their.rate, our.server / their.server);
+        text.push_str(&format!(
+            "| {} | {:.0} | {:.0} | {rates:.2} | {:.2} | {:.2} | {times:.2} | {:.0} | {:.0} |\n",
+            our.workload, their.rate, our.rate, their.server, our.server, their.median, our.median
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_tables_become_one_with_ratios() {
+        let heading = "workload         rows/s  server us/row  client us/row     p50 us\n";
+        let ours = lines(&format!("{heading}get64             42000          15.50          28.00       1200\n"));
+        let theirs =
+            lines(&format!("{heading}get64             21000          62.00          28.00       2400\nx 1 2 3 4\n"));
+        assert_eq!((ours.len(), theirs.len()), (1, 2));
+        let text = compared(&ours, &theirs);
+        assert!(text.ends_with("| get64 | 21000 | 42000 | 2.00 | 62.00 | 15.50 | 0.25 | 2400 | 1200 |\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_about_another_cluster_follows_its_site() {
+        let mut asked = Asked::default();
+        assert!(flag(&mut asked, "--beside-stop", "true").is_err());
+        flag(&mut asked, "--beside", "conf").unwrap();
+        flag(&mut asked, "--beside-processes", "1,2").unwrap();
+        flag(&mut asked, "--workloads", "get64,put64").unwrap();
+        assert_eq!(asked.beside.unwrap().processes, "1,2");
+        assert_eq!(asked.workloads, ["get64", "put64"]);
+    }
+}
