@@ -110,10 +110,46 @@ public final class First {
     table.put(new Put(row).addColumn(F, Q, 10, bytes("ten")));
     table.put(new Put(row).addColumn(F, Q, 20, bytes("twenty")));
     check(table.get(new Get(row).addColumn(F, Q).readVersions(2)).size() == 2, "versions");
+    batches(table);
     check(text(table.get(new Get(row).addColumn(F, Q).setTimestamp(10)).value()).equals("ten"), "a version");
     Object[] results = new Object[3];
     table.batch(Arrays.asList(new Get(row(3)), new Put(row(4)).addColumn(F, Q, bytes("batch")), new Delete(row(5))), results);
     check(text(((Result) results[0]).getValue(F, Q)).equals("value-3") && results[1] instanceof Result, "a batch");
+  }
+
+  /** Rows of seven cells in results of three, and of one more row than fits the caching. */
+  private static void batches(Table table) throws Exception {
+    List<Put> puts = new ArrayList<>();
+    for (int number = 0; number < 4; number++) {
+      Put put = new Put(bytes("wide-" + number));
+      for (int cell = 0; cell < 7; cell++) {
+        put.addColumn(F, bytes("w" + cell), bytes("w"));
+      }
+      puts.add(put);
+    }
+    table.put(puts);
+    for (int caching : new int[] {1, 2, 100}) {
+      StringBuilder sizes = new StringBuilder();
+      Scan scan = new Scan().withStartRow(bytes("wide-")).withStopRow(bytes("wide.")).setBatch(3).setCaching(caching);
+      try (ResultScanner scanner = table.getScanner(scan)) {
+        for (Result result : scanner) {
+          sizes.append(result.size());
+        }
+      }
+      check(sizes.toString().equals("331331331331"), "batches of cells: " + sizes);
+    }
+    Scan six = new Scan().withStartRow(bytes("wide-")).withStopRow(bytes("wide.")).setBatch(7).setLimit(2);
+    int results = 0;
+    try (ResultScanner scanner = table.getScanner(six)) {
+      for (Result result : scanner) {
+        check(result.size() == 7, "a batch of a whole row");
+        results++;
+      }
+    }
+    check(results == 2, "a limit of rows in batches");
+    for (Put put : puts) {
+      table.delete(new Delete(put.getRow()));
+    }
   }
 
   private static void asynchronous(Configuration conf, TableName name) throws Exception {

@@ -51,7 +51,6 @@ pub(super) fn columns(row: Bytes, columns: Vec<(FamilyName, Bytes)>) -> GetReque
 /// What a scan asks of one region.
 pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanRequest>, Exception> {
     refuse_attributes(&scan.attribute)?;
-    refuse(scan.batch_size.is_some_and(|size| size != 0), "batches of cells")?;
     refuse(!scan.cf_time_range.is_empty(), "time ranges of families")?;
     let projection = projection(region, &scan.column, scan.max_versions(), scan.time_range.as_ref())?;
     let judging = Judging {

@@ -1,7 +1,7 @@
 //! Packed rows as results: in a cell block, or in messages for a connection without a codec.
 
 use bytes::Bytes;
-use terrane_types::{PackedCells, PackedRows};
+use terrane_types::{CellRef, PackedRows};
 
 use crate::cell_block::{Codec, KeyValue};
 use crate::exception::Exception;
@@ -30,10 +30,10 @@ pub(super) fn empty(codec: Option<Codec>) -> proto::Result {
 }
 
 /// The result of some cells of a row. They are appended to the cell block, all or none.
-pub(super) fn of_cells(
+pub(super) fn of_cells<'a>(
     codec: Option<Codec>,
-    row: &[u8],
-    cells: &PackedCells,
+    row: &'a [u8],
+    cells: impl IntoIterator<Item = CellRef<'a>>,
     block: &mut Vec<u8>,
 ) -> Result<proto::Result, Exception> {
     let before = block.len();

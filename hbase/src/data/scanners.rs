@@ -48,6 +48,8 @@ struct Scanner {
     scan: Arc<ScanRequest>,
     cursor: Cursor,
     answer_bytes: usize,
+    /// Most cells of one result.
+    batch: usize,
     whole_rows: bool,
     next_seq: u64,
     heard: Instant,
@@ -180,7 +182,7 @@ impl DataCalls {
             scanner.cursor = block.cursor.clone();
             let limit_reached = scanner.cursor.limit_left == Some(0);
             all.continues = block.row_continues;
-            self.add(&mut all, Bytes::from(block.rows), block.row_continues)?;
+            self.add(&mut all, Bytes::from(block.rows), scanner.batch, block.row_continues)?;
             if (block.done && !limit_reached) || block.ended {
                 (all.exhausted, all.over) = (true, block.ended);
                 break;
@@ -205,34 +207,50 @@ impl DataCalls {
         Ok(all)
     }
 
-    fn add(&self, all: &mut Collected, block: Bytes, row_continues: bool) -> Result<(), Exception> {
+    fn add(&self, all: &mut Collected, block: Bytes, batch: usize, row_continues: bool) -> Result<(), Exception> {
         let mut rows = PackedRows::new(block).peekable();
         while let Some(row) = rows.next() {
             let row = row.map_err(|malformed| Exception::bad_request(&malformed.what))?;
-            let partial = row_continues && rows.peek().is_none();
-            let result = results::of_cells(self.opened.codec, row.row.as_ref(), &row.cells, &mut all.cells)?;
+            let continues = row_continues && rows.peek().is_none();
             all.bytes += row.row.as_ref().len() + row.cells.as_bytes().len();
-            all.rows += u64::from(!partial);
-            match result.associated_cell_count {
-                Some(count) => {
-                    all.response.cells_per_result.push(count.cast_unsigned());
-                    all.response.partial_flag_per_result.push(partial);
+            all.rows += u64::from(!continues);
+            let mut left = row.cells.iter().peekable();
+            loop {
+                let part = left.by_ref().take(batch);
+                let result = results::of_cells(self.opened.codec, row.row.as_ref(), part, &mut all.cells)?;
+                let is_last = left.peek().is_none();
+                all.push(result, !is_last || continues);
+                if is_last {
+                    break;
                 }
-                None => all.response.results.push(proto::Result { partial: Some(partial), ..result }),
             }
         }
         Ok(())
     }
 }
 
+impl Collected {
+    fn push(&mut self, result: proto::Result, partial: bool) {
+        match result.associated_cell_count {
+            Some(count) => {
+                self.response.cells_per_result.push(count.cast_unsigned());
+                self.response.partial_flag_per_result.push(partial);
+            }
+            None => self.response.results.push(proto::Result { partial: Some(partial), ..result }),
+        }
+    }
+}
+
 fn open(region: &Region, request: &proto::ScanRequest, scan: &proto::Scan) -> Result<Scanner, Exception> {
     let name = request.region.as_ref().map(|region| region.value.clone()).unwrap_or_default();
     let size = scan.max_result_size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
+    let batch = scan.batch_size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
     Ok(Scanner {
         region: name,
         scan: reading::scan(region, scan)?,
         cursor: Cursor::start(None),
         answer_bytes: size.unwrap_or(ANSWER_BYTES_MAX).min(ANSWER_BYTES_MAX),
+        batch: batch.unwrap_or(usize::MAX),
         whole_rows: !request.client_handles_partials(),
         next_seq: 0,
         heard: Instant::now(),
