@@ -95,7 +95,7 @@ async fn try_to_look(client: &Client, context: &Context) -> Result<(), String> {
         context.watch.inner.events.borrow_mut().begin_map(life, &boundaries(&regions));
     }
     // Its raw requests are not counted.
-    if let (Ok((counted, regions)), true) = (seen, context.plan.scenario != Kind::Hostile) {
+    if let (Ok((counted, regions)), true) = (seen, !matches!(context.plan.scenario, Kind::Hostile | Kind::Hbase)) {
         let look = Look { at: now(), life, counted, sent, regions };
         context.watch.inner.counted.borrow_mut().look(look)?;
         context.watch.count("looks at the load history");
