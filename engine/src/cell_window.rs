@@ -8,13 +8,14 @@ pub(crate) struct CellWindow {
     offset: usize,
     limit: usize,
     keys_only: bool,
+    with_ttl: bool,
 }
 
 impl CellWindow {
     /// The window at the beginning of a row.
     pub(crate) fn of(projection: &Projection) -> Self {
         let (offset, limit) = projection.cell_window();
-        Self { offset, limit, keys_only: projection.keys_only }
+        Self { offset, limit, keys_only: projection.keys_only, with_ttl: projection.with_ttl }
     }
 
     /// Whether the next visible cell is shown.
@@ -37,6 +38,8 @@ impl CellWindow {
     /// The cell as it is shown.
     #[inline]
     pub(crate) fn shown<'a>(&self, cell: CellRef<'a>) -> CellRef<'a> {
-        if self.keys_only { CellRef { value: &[], ..cell } } else { cell }
+        let value = if self.keys_only { &[] } else { cell.value };
+        let tags = if self.with_ttl { cell.tags } else { &[] };
+        CellRef { value, tags, ..cell }
     }
 }

@@ -57,7 +57,20 @@ impl<'a> Cell<'a> {
     }
 
     pub(crate) fn meta(&self) -> CellMeta {
-        CellMeta { timestamp: self.timestamp, sequence: self.sequence, position: self.position, kind: self.kind }
+        CellMeta {
+            timestamp: self.timestamp,
+            sequence: self.sequence,
+            position: self.position,
+            kind: self.kind,
+            expires_ms: self.expires_ms(),
+            is_bare: self.value.is_empty(),
+        }
+    }
+
+    /// The last moment of a put with a time to live of its own; `i64::MAX`: it has none.
+    #[inline]
+    pub(crate) fn expires_ms(&self) -> i64 {
+        terrane_types::cell::expires_ms(self.tags, self.timestamp)
     }
 
     /// The cell in the form of the wire, with its family's name.

@@ -40,14 +40,10 @@ pub struct RowRead<'a> {
     pub bytes_max: usize,
 }
 
-pub(crate) fn view_of(projection: &Projection, sequence: u64, now_ms: i64) -> View {
-    View {
-        sequence,
-        now_ms,
-        versions: projection.versions,
-        time_min: projection.time_min,
-        time_max: projection.time_max,
-    }
+/// What a projection shows of a family.
+pub(crate) fn view_of(projection: &Projection, family: &[u8], sequence: u64, now_ms: i64) -> View {
+    let (time_min, time_max) = projection.times(family);
+    View { sequence, now_ms, versions: projection.versions, time_min, time_max, raw: projection.raw }
 }
 
 fn is_selected(asked: Option<&Columns>, qualifier: &[u8]) -> bool {
@@ -58,6 +54,8 @@ fn is_selected(asked: Option<&Columns>, qualifier: &[u8]) -> bool {
 pub(crate) struct FamilyReader {
     /// Older cells belong to an earlier family of this name.
     since: u64,
+    /// Whether it shows several cells of one timestamp.
+    raw: bool,
     resolver: Resolver,
     /// Where the rules differ by row.
     by_row: Option<Box<ByRow>>,
@@ -77,7 +75,7 @@ impl FamilyReader {
     pub(crate) fn new(family: &FamilyRecord, view: View) -> Self {
         let resolver = Resolver::new(&family.rules, view);
         let by_row = (!family.beyond.is_empty()).then(|| Box::new(ByRow { family: family.clone(), view, place: 0 }));
-        Self { since: family.since, resolver, by_row, metas: SmallVec::new(), open: Default::default() }
+        Self { since: family.since, raw: view.raw, resolver, by_row, metas: SmallVec::new(), open: Default::default() }
     }
 
     /// Takes the rules of a row.
@@ -223,7 +221,9 @@ impl FamilyReader {
         let of_column = cells.iter().take_while(|cell| cell.qualifier == qualifier.as_slice()).count();
         let is_whole = is_last || of_column < cells.len();
         let before_last = || (1..of_column).rev().find(|&at| cells.get(at - 1).timestamp != cells.get(at).timestamp);
-        let end = if is_whole { of_column } else { before_last().unwrap_or(of_column) };
+        // A raw reader shows the cells of one timestamp together, so it waits for the others.
+        let at_least = if self.raw { 0 } else { of_column };
+        let end = if is_whole { of_column } else { before_last().unwrap_or(at_least) };
         let shown_before = metas.len();
         metas.extend((0..end).map(|at| cells.get(at).meta()));
         if qualifier.is_empty() {

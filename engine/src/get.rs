@@ -86,21 +86,21 @@ impl Region {
         if !self.bounds().contains(row) {
             return Ok(Some(stats));
         }
-        let view = view_of(projection, snapshot.sequence(), now_ms);
         let key = RowKey::new(row);
-        let reading = Reading {
-            blocking: patience == Patience::MayBlock,
-            sequential: false,
-            fills_cache: true,
-            time_min: projection.time_min,
-            prefix: None,
-        };
         let mut cells = GATHERED.take();
         let (mut is_all, part_bytes) = (true, self.part_bytes());
         let mut window = CellWindow::of(projection);
         for store in self.views(projection) {
             let asked = projection.columns(store.name.as_bytes());
             let columns = asked.map(Columns::sought).unwrap_or_default();
+            let view = view_of(projection, store.name.as_bytes(), snapshot.sequence(), now_ms);
+            let reading = Reading {
+                blocking: patience == Patience::MayBlock,
+                sequential: false,
+                fills_cache: true,
+                time_min: view.time_min,
+                prefix: None,
+            };
             cells.clear();
             let mut sources_with_row = 0;
             for source in &store.sources {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_types::rows::{begin_row, end_row};
-use terrane_types::{CellRef, KeyRange, Projection};
+use terrane_types::{CellRef, FamilyName, KeyRange, Projection};
 
 use self::row::RowAtHand;
 use crate::Error;
@@ -131,9 +131,9 @@ impl Region {
     #[must_use]
     pub fn scan(&self, snapshot: Snapshot, spec: ScanSpec) -> RowScanner {
         let bounds = self.bounds().clip(&spec.range.start, &spec.range.end);
-        let view = view_of(&spec.projection, snapshot.sequence(), spec.now_ms);
+        let view = |family: &FamilyName| view_of(&spec.projection, family.as_bytes(), snapshot.sequence(), spec.now_ms);
         let families = self.views(&spec.projection).into_iter().map(|store| FamilyScan {
-            reader: FamilyReader::new(&store.family, view),
+            reader: FamilyReader::new(&store.family, view(&store.name)),
             store,
             merge: None,
             gathered: Cells::default(),
@@ -282,9 +282,11 @@ impl RowScanner {
         if self.families.iter().all(|family| family.merge.is_some()) {
             return Ok(());
         }
-        let mut reading = self.reading(patience, true);
-        reading.prefix = self.prefix.as_ref().and_then(|prefix| PrefixKey::of(prefix, &self.bounds));
+        let prefix = self.prefix.as_ref().and_then(|prefix| PrefixKey::of(prefix, &self.bounds));
+        let reading = Reading { prefix, ..self.reading(patience, true) };
         for family in self.families.iter_mut().filter(|family| family.merge.is_none()) {
+            let (time_min, _) = self.projection.times(family.store.name.as_bytes());
+            let reading = Reading { time_min, ..reading };
             let mut cursors = Vec::with_capacity(family.store.sources.len());
             for source in &family.store.sources {
                 let cursor = Arc::clone(source).cursor(&self.bounds, self.reverse, reading)?;
@@ -297,6 +299,7 @@ impl RowScanner {
         Ok(())
     }
 
+    /// How the sources of a family without times of its own are read.
     fn reading(&self, patience: Patience, sequential: bool) -> Reading {
         Reading {
             blocking: patience == Patience::MayBlock,

@@ -4,11 +4,22 @@ use terrane_types::{Columns, Error, FamilyName, Invalid, Projection, QualifierRa
 
 use crate::v1;
 
-/// The message has no filter.
+/// The message has no filter, and nothing that only reads within a server have.
 impl From<&Projection> for v1::Projection {
     fn from(projection: &Projection) -> Self {
-        let Projection { families, versions, time_min, time_max, cell_offset, cell_limit, keys_only, first_cell_only } =
-            projection;
+        let Projection {
+            families,
+            versions,
+            time_min,
+            time_max,
+            family_times: _,
+            raw: _,
+            with_ttl: _,
+            cell_offset,
+            cell_limit,
+            keys_only,
+            first_cell_only,
+        } = projection;
         let range = |QualifierRange { start, end }: &QualifierRange| v1::QualifierRange {
             start: start.clone(),
             end: end.clone(),
@@ -69,6 +80,7 @@ pub fn projection(projection: v1::Projection) -> Result<(Projection, String), Er
         cell_limit,
         keys_only,
         first_cell_only,
+        ..Projection::all()
     };
     Ok((projection.checked()?, filter))
 }

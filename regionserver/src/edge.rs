@@ -151,7 +151,7 @@ impl Edge {
         };
         let state = hosted.state();
         let grounds = || Grounds::new(header, state.schema.version, &group);
-        let checked = write::check(&write_header, mutation.rows, &state)
+        let checked = write::check(&write_header, mutation.rows, &state, self.level.has_cell_ttl())
             .map_err(|error| Refused { grounds: is_by_schema(&error).then(grounds), error })?;
         let grounds = checked.errors.iter().any(|(_, error)| is_by_schema(error)).then(grounds);
         if let Some(under_way) = mutation.under_way {

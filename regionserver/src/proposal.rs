@@ -120,6 +120,8 @@ pub struct RowRequest {
     pub returns: Returns,
     /// If the condition does not hold: return the columns it names.
     pub return_found: bool,
+    /// The time to live of what increments and appends write; absent: that of the cell they found, if it has one.
+    pub ttl_ms: Option<u64>,
     /// What only another protocol asks.
     pub extras: Extras,
 }

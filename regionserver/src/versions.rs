@@ -12,7 +12,7 @@ use terrane_env::task::run_io;
 use terrane_proto::{v1, versions};
 use terrane_types::Error;
 use terrane_types::versions::{
-    FormatVersions, LEVEL_OF_LOADS, LEVEL_OF_MOVES, LEVEL_OF_NONCES, LEVEL_OF_TRACES, Levels,
+    FormatVersions, LEVEL_OF_CELL_TTL, LEVEL_OF_LOADS, LEVEL_OF_MOVES, LEVEL_OF_NONCES, LEVEL_OF_TRACES, Levels,
 };
 use tokio::sync::watch;
 
@@ -112,6 +112,11 @@ impl ClusterLevel {
     /// Whether regions keep nonces: a server that does not know them could not read the record.
     pub fn keeps_nonces(&self) -> bool {
         self.level() >= LEVEL_OF_NONCES
+    }
+
+    /// Whether cells may have a time to live of their own: a server that does not know that would show them for ever.
+    pub fn has_cell_ttl(&self) -> bool {
+        self.level() >= LEVEL_OF_CELL_TTL
     }
 
     /// Refuses a bulk load before every server knows loads: one that does not could not read the entry.

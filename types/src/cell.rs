@@ -31,6 +31,9 @@ pub const HEADER_BYTES: usize = 18;
 /// The timestamp that tells the leader to fill in its stamp; no stored cell has it.
 pub const LATEST: i64 = i64::MAX;
 
+/// The tag with a cell's own time to live in milliseconds, a u64. HBase has the same number.
+pub const TTL_TAG: u8 = 8;
+
 const TIMESTAMP_AT: usize = 9;
 const KIND_AT: usize = 17;
 
@@ -51,6 +54,11 @@ pub enum CellKind {
 }
 
 impl CellKind {
+    /// All kinds: the tombstones, from the one that deletes most, then the put. This is HBase's order of cells that agree in
+    /// row, column and timestamp.
+    pub const WIDEST_FIRST: [Self; 5] =
+        [Self::DeleteFamily, Self::DeleteColumn, Self::DeleteFamilyVersion, Self::Delete, Self::Put];
+
     /// The kind with this number.
     #[must_use]
     pub const fn from_u8(number: u8) -> Option<Self> {
@@ -88,7 +96,7 @@ pub struct CellRef<'a> {
     pub timestamp: i64,
     /// What the cell does.
     pub kind: CellKind,
-    /// The tag section; empty so far.
+    /// The tag section, empty for most cells: see [`ttl_tag`].
     pub tags: &'a [u8],
     /// The value; empty for deletes.
     pub value: &'a [u8],
@@ -105,6 +113,12 @@ impl<'a> CellRef<'a> {
     #[must_use]
     pub const fn delete(kind: CellKind, family: &'a [u8], qualifier: &'a [u8], timestamp: i64) -> Self {
         Self { family, qualifier, timestamp, kind, tags: &[], value: &[] }
+    }
+
+    /// The last moment of a put with a time to live of its own; `i64::MAX`: it has none.
+    #[must_use]
+    pub fn expires_ms(&self) -> i64 {
+        expires_ms(self.tags, self.timestamp)
     }
 
     /// The size of the packed cell.
@@ -138,6 +152,9 @@ impl<'a> CellRef<'a> {
         if self.kind.is_family_tombstone() && !self.qualifier.is_empty() {
             return Err(Invalid::new(format!("{self} deletes in a whole family and yet names a qualifier")));
         }
+        if self.kind.is_delete() && !self.tags.is_empty() {
+            return Err(Invalid::new(format!("{self} deletes and yet carries tags")));
+        }
         check_tags(self.tags).map_err(|why| Invalid::new(format!("the tag section of {self} {why}")))
     }
 
@@ -166,14 +183,56 @@ impl fmt::Debug for CellRef<'_> {
 
 /// A tag section is a sequence of `type u8 | length u16 | bytes` that fills it exactly.
 fn check_tags(mut tags: &[u8]) -> Result<(), &'static str> {
-    while !tags.is_empty() {
-        let [_kind, low, high, rest @ ..] = tags else {
-            return Err("ends inside a tag's header");
-        };
-        let length = usize::from(u16::from_le_bytes([*low, *high]));
-        tags = rest.get(length..).ok_or("ends inside a tag")?;
+    while let Some((_, _, rest)) = next_tag(tags)? {
+        tags = rest;
     }
     Ok(())
+}
+
+type Tag<'a> = (u8, &'a [u8], &'a [u8]);
+
+/// The type and the bytes of the first tag, and the tags after it.
+fn next_tag(tags: &[u8]) -> Result<Option<Tag<'_>>, &'static str> {
+    match tags {
+        [] => Ok(None),
+        [kind, low, high, rest @ ..] => {
+            let length = usize::from(u16::from_le_bytes([*low, *high]));
+            let (bytes, rest) = rest.split_at_checked(length).ok_or("ends inside a tag")?;
+            Ok(Some((*kind, bytes, rest)))
+        }
+        _ => Err("ends inside a tag's header"),
+    }
+}
+
+/// The tag section of a put that expires so many milliseconds after its timestamp.
+#[must_use]
+pub fn ttl_tag(ttl_ms: u64) -> [u8; 11] {
+    let mut tag = [TTL_TAG, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    tag[3..].copy_from_slice(&ttl_ms.to_le_bytes());
+    tag
+}
+
+/// The time to live in a tag section.
+#[must_use]
+pub fn ttl_of(tags: &[u8]) -> Option<u64> {
+    let mut rest = tags;
+    while let Ok(Some((kind, bytes, next))) = next_tag(rest) {
+        if let (TTL_TAG, Ok(ttl)) = (kind, bytes.try_into()) {
+            return Some(u64::from_le_bytes(ttl));
+        }
+        rest = next;
+    }
+    None
+}
+
+/// The last moment of a put with these tags; `i64::MAX`: it has no time to live of its own.
+#[must_use]
+#[inline]
+pub fn expires_ms(tags: &[u8], timestamp: i64) -> i64 {
+    if tags.is_empty() {
+        return i64::MAX;
+    }
+    ttl_of(tags).map_or(i64::MAX, |ttl| timestamp.saturating_add_unsigned(ttl))
 }
 
 /// Appends a cell in its packed form.
@@ -297,8 +356,9 @@ impl PackedCells {
             )));
         }
         check_cells(&bytes, |cell| {
-            if !cell.tags.is_empty() {
-                return Err(Invalid::new(format!("{cell} carries tags, which are not built yet")));
+            // A tag that is not understood might be a rule about who sees the cell.
+            if !cell.tags.is_empty() && cell.tags[..] != ttl_of(cell.tags).map(ttl_tag).unwrap_or_default() {
+                return Err(Invalid::new(format!("{cell} carries tags other than one time to live of 8 bytes")));
             }
             if cell.timestamp == LATEST && matches!(cell.kind, CellKind::Delete | CellKind::DeleteFamilyVersion) {
                 return Err(Invalid::new(format!("the delete of one version of {cell} must name its timestamp")));

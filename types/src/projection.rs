@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::columns::{Columns, QualifierRange};
 use crate::invalid::Invalid;
-use crate::limits::{QUALIFIER_BYTES_MAX, VERSIONS_MAX};
+use crate::limits::{FAMILIES_MAX, QUALIFIER_BYTES_MAX, VERSIONS_MAX};
 use crate::name::FamilyName;
 
 /// Most columns and ranges of columns in one projection: each is looked up in every row.
@@ -37,6 +37,13 @@ pub struct Projection {
     pub time_min: i64,
     /// The first timestamp above those returned; `i64::MAX`: unbounded.
     pub time_max: i64,
+    /// Families with a lowest timestamp and a first one above of their own, instead of those above. Only reads within a server have them.
+    pub family_times: Option<Box<FamilyTimes>>,
+    /// Return what is stored: tombstones, and the cells that they or the limit of versions hide, as long as those have not
+    /// been collected. Only reads within a server have this.
+    pub raw: bool,
+    /// Return the times to live that cells have of their own. Only reads within a server have this.
+    pub with_ttl: bool,
     /// How many cells of each row to skip, counted after the filter.
     pub cell_offset: u32,
     /// How many cells of each row to return after those; 0: all.
@@ -46,6 +53,10 @@ pub struct Projection {
     /// Return one cell of each row: the first one after `cell_offset`.
     pub first_cell_only: bool,
 }
+
+/// Times of single families: the lowest one and the first one above. Few reads have them, so they lie apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FamilyTimes(Vec<(FamilyName, (i64, i64))>);
 
 /// All columns of a family.
 static WHOLE_FAMILY: Columns = Columns::whole_family();
@@ -59,6 +70,9 @@ impl Projection {
             versions: 1,
             time_min: 0,
             time_max: i64::MAX,
+            family_times: None,
+            raw: false,
+            with_ttl: false,
             cell_offset: 0,
             cell_limit: 0,
             keys_only: false,
@@ -130,6 +144,30 @@ impl Projection {
         self
     }
 
+    /// Requests timestamps of a family from `time_min` (inclusive) to `time_max` (exclusive), whatever is requested of the
+    /// other families.
+    #[must_use]
+    pub fn with_family_times(mut self, family: FamilyName, time_min: i64, time_max: i64) -> Self {
+        let times = &mut self.family_times.get_or_insert_default().0;
+        times.retain(|(name, _)| *name != family);
+        times.push((family, (time_min, time_max)));
+        self
+    }
+
+    /// Requests everything that is stored, tombstones included.
+    #[must_use]
+    pub const fn with_raw(mut self) -> Self {
+        self.raw = true;
+        self
+    }
+
+    /// Requests the times to live of cells, too.
+    #[must_use]
+    pub const fn with_ttl(mut self) -> Self {
+        self.with_ttl = true;
+        self
+    }
+
     /// Skips the first `offset` cells of each row and returns up to `limit` after them; 0: all.
     #[must_use]
     pub const fn with_cells(mut self, offset: u32, limit: u32) -> Self {
@@ -161,12 +199,12 @@ impl Projection {
         if !(1..=VERSIONS_MAX).contains(&self.versions) {
             return Err(Invalid::new(format!("{} versions are requested; request 1 to {VERSIONS_MAX}", self.versions)));
         }
-        if self.time_min < 0 || self.time_max < self.time_min {
-            return Err(Invalid::new(format!(
-                "the time range {}..{} is negative or reversed",
-                self.time_min, self.time_max
-            )));
+        check_times((self.time_min, self.time_max))?;
+        let of_families = self.family_times.as_ref().map_or(&[][..], |times| &times.0);
+        if of_families.len() > FAMILIES_MAX {
+            return Err(Invalid::new(format!("time ranges of more than {FAMILIES_MAX} families are requested")));
         }
+        of_families.iter().try_for_each(|(_, times)| check_times(*times))?;
         for at in 1..self.families.len() {
             let name = &self.families[at].0;
             if self.families[..at].iter().any(|(earlier, _)| earlier == name) {
@@ -185,6 +223,14 @@ impl Projection {
             columns.normalize();
         }
         Ok(self)
+    }
+
+    /// The lowest timestamp of the family that is requested, and the first one above.
+    #[must_use]
+    pub fn times(&self, family: &[u8]) -> (i64, i64) {
+        let of_families = self.family_times.as_ref().map_or(&[][..], |times| &times.0);
+        let own = of_families.iter().find(|(name, _)| name.as_bytes() == family);
+        own.map_or((self.time_min, self.time_max), |(_, times)| *times)
     }
 
     /// Whether any column of the family is requested.
@@ -225,6 +271,13 @@ impl Projection {
         };
         (usize::try_from(self.cell_offset).unwrap_or(usize::MAX), limit)
     }
+}
+
+fn check_times((time_min, time_max): (i64, i64)) -> Result<(), Invalid> {
+    if time_min >= 0 && time_max >= time_min {
+        return Ok(());
+    }
+    Err(Invalid::new(format!("the time range {time_min}..{time_max} is negative or reversed")))
 }
 
 fn check_columns(family: &FamilyName, columns: &Columns) -> Result<(), Invalid> {
@@ -271,8 +324,16 @@ mod tests {
         assert!(unsorted.checked().expect("valid").selects(b"f", b"a"));
         assert!(Projection::all().with_versions(0).checked().is_err());
         assert!(Projection::all().with_times(5, 4).checked().is_err());
+        assert!(Projection::all().with_family_times(family("f"), 5, 4).checked().is_err());
         let twice = vec![(family("f"), Columns::default()), (family("f"), Columns::default())];
         assert!(Projection { families: twice, ..Projection::all() }.checked().is_err());
+    }
+
+    #[test]
+    fn a_family_has_times_of_its_own_or_those_of_all() {
+        let projection = Projection::all().with_times(1, 9).with_family_times(family("f"), 3, 4);
+        assert_eq!((projection.times(b"f"), projection.times(b"g")), ((3, 4), (1, 9)));
+        assert_eq!(projection.with_family_times(family("f"), 5, 6).times(b"f"), (5, 6));
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! - 3: servers report to every master; groups change their members and merge their regions.
 //! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced; masters
 //!   are added and removed; columns declare the types of their values; tables are disabled and truncated; sorted rows are
-//!   loaded as store files; traced writes carry their trace in the log; regions keep the nonces
-//!   of HBase's clients.
+//!   loaded as store files; traced writes carry their trace in the log; regions keep the nonces of HBase's clients; cells have a
+//!   time to live of their own.
 
 use std::fmt;
 
@@ -34,6 +34,8 @@ pub const LEVEL_OF_VALUE_TYPES: u32 = 4;
 pub const LEVEL_OF_TRUNCATION: u32 = 4;
 /// The level from which groups take in files of bulk loads.
 pub const LEVEL_OF_LOADS: u32 = 4;
+/// The level from which cells have a time to live of their own.
+pub const LEVEL_OF_CELL_TTL: u32 = 4;
 /// The level from which writes carry their trace in the log.
 pub const LEVEL_OF_TRACES: u32 = 4;
 /// The level from which regions keep the nonces of operations.

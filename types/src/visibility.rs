@@ -16,12 +16,17 @@
 //! - `ttl` hides live cells that are older than it at the time of reading, except *protected* ones. A cell is protected
 //!   while it would be live if `versions` were `min_versions`; a cell that lost its protection to newer ones does not
 //!   regain it when those are deleted.
+//! - A put with a **time to live of its own** is hidden once that is over, whatever protects it, and pushes out or replaces
+//!   only what expires no later; so what it hid may show again. (What a reader sees of the others is the same as if it had
+//!   never been written. [`mortal`] has the rules in full.)
 //! - When the **rules change**, cells that the old rules hid stay hidden: cells that are expired at the stamp of the
 //!   change are no longer live, a lower `versions` pushes cells out, and the top `min_versions` cells become the
 //!   protected ones.
 //! - `keep_deleted_cells`: a reader ignores tombstones with timestamps at or above its `time_max`, provided that the
 //!   attribute was set from the delete to the moment of the read.
-//! - A reader takes the live, unexpired cells inside its time range, newest first, up to the versions it asks for.
+//! - A *raw* reader takes what is stored: tombstones and puts, live or not, except expired ones of families without
+//!   `min_versions`. So its answer depends on what was collected. It sees one cell of each kind and timestamp, and masked puts never.
+//! - Any other reader takes the live, unexpired cells inside its time range, newest first, up to the versions it asks for.
 //!
 //! # How it is used
 //!
@@ -37,7 +42,7 @@
 //! use terrane_types::visibility::{CellMeta, Resolver, RulesHistory, View};
 //!
 //! let rules = RulesHistory::new(FamilyRules { versions: 3, ..FamilyRules::default() });
-//! let cell = |timestamp, sequence, kind| CellMeta { timestamp, sequence, position: 0, kind };
+//! let cell = |timestamp, sequence, kind| CellMeta::new(timestamp, sequence, 0, kind);
 //! let column = [
 //!     cell(20, 2, CellKind::Put),
 //!     cell(10, 4, CellKind::Put), // written after the delete: seen
@@ -55,6 +60,7 @@
 //!   collected, and however often.
 
 mod collect;
+mod mortal;
 mod replay;
 mod resolve;
 
@@ -77,12 +83,32 @@ pub struct CellMeta {
     pub position: u32,
     /// What it does.
     pub kind: CellKind,
+    /// The last moment of a put with a time to live of its own; `i64::MAX`: it has none.
+    pub expires_ms: i64,
+    /// Whether it has no value: such a put may be a masked one.
+    pub is_bare: bool,
 }
 
 /// A cell's place in write order: sequence, then position.
 type WriteOrder = (u64, u32);
 
 impl CellMeta {
+    /// A cell without a time to live of its own, and with a value if it is a put.
+    #[must_use]
+    pub const fn new(timestamp: i64, sequence: u64, position: u32, kind: CellKind) -> Self {
+        Self { timestamp, sequence, position, kind, expires_ms: i64::MAX, is_bare: kind.is_delete() }
+    }
+
+    /// Whether it has a time to live of its own.
+    const fn is_mortal(&self) -> bool {
+        self.expires_ms != i64::MAX
+    }
+
+    /// Whether its own time to live is over.
+    const fn has_died(&self, now_ms: i64) -> bool {
+        self.expires_ms < now_ms
+    }
+
     const fn order(&self) -> WriteOrder {
         (self.sequence, self.position)
     }
@@ -180,13 +206,15 @@ pub struct View {
     pub time_min: i64,
     /// The first timestamp above those shown; `i64::MAX`: unbounded.
     pub time_max: i64,
+    /// Whether it shows what is stored, tombstones included, and not what they and the limit of versions leave of it.
+    pub raw: bool,
 }
 
 impl View {
     /// The newest version of each column at this moment.
     #[must_use]
     pub const fn latest(sequence: u64, now_ms: i64) -> Self {
-        Self { sequence, now_ms, versions: 1, time_min: 0, time_max: i64::MAX }
+        Self { sequence, now_ms, versions: 1, time_min: 0, time_max: i64::MAX, raw: false }
     }
 }
 

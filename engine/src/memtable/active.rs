@@ -266,13 +266,14 @@ impl fmt::Debug for Active {
     }
 }
 
-/// Whether `older` is a put that `put` replaces, and that only readers between `newest_snapshot` and `put` would see.
+/// Whether `older` is a put that `put` replaces, which therefore does not expire before it, and that only readers between `newest_snapshot` and `put` would see.
 fn is_replaced(older: &Cell<'_>, put: &Cell<'_>, newest_snapshot: Option<u64>) -> bool {
     older.kind == CellKind::Put
         && older.sequence < put.sequence
         && Some(older.sequence) > newest_snapshot
         && older.qualifier == put.qualifier
         && older.row == put.row
+        && older.expires_ms() <= put.expires_ms()
 }
 
 pub(super) fn is_wanted(qualifier: &[u8], columns: &[Bytes]) -> bool {

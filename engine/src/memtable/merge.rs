@@ -11,6 +11,7 @@
 //! At and after `n` no state of the column depends on `v`: with and without it the live cell is the same, or both are
 //! no newer by timestamp than `v` and give way to `n`, whatever was put or deleted between the two. So cells between
 //! them in other runs or files need not be examined.
+//! Where `v` or `n` has a time to live of its own, `n` must not expire before `v`: then it hides whatever `v` hides.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -65,26 +66,37 @@ impl<'a> Dropping<'a> {
     /// Drops what is replaced from the cells of one row.
     fn retain(&mut self, cells: &mut Vec<Cell<'_>>) {
         let mut qualifier: &[u8] = &[];
-        // The latest write among the puts above in the column, except those known to be unpublished.
+        // The latest write among the puts above in the column, except those known to be unpublished. And of those with a
+        // time to live of their own, one that outlives the others above it.
         let mut latest: Option<(u64, u32)> = None;
+        let mut mortal: Option<((u64, u32), i64)> = None;
         cells.retain(|cell| {
             if cell.qualifier != qualifier {
-                (qualifier, latest) = (cell.qualifier, None);
+                (qualifier, latest, mortal) = (cell.qualifier, None, None);
             }
             if cell.kind != CellKind::Put {
                 return true;
             }
             let written = (cell.sequence, cell.position);
-            if latest.is_some_and(|latest| written < latest) {
+            let expires_ms = cell.expires_ms();
+            let outlives = |mortal: &((u64, u32), i64)| written < mortal.0 && expires_ms <= mortal.1;
+            if latest.is_some_and(|latest| written < latest) || mortal.as_ref().is_some_and(outlives) {
                 let limits = self.limits();
                 latest = latest.filter(|(sequence, _)| *sequence <= limits.published);
-                if latest.is_some() && Some(cell.sequence) > limits.newest_snapshot {
+                mortal = mortal.filter(|((sequence, _), _)| *sequence <= limits.published);
+                let is_replaced =
+                    latest.is_some_and(|latest| written < latest) || mortal.as_ref().is_some_and(outlives);
+                if is_replaced && Some(cell.sequence) > limits.newest_snapshot {
                     return false;
                 }
             }
             let published = self.limits.map_or(u64::MAX, |limits| limits.published);
             if (self.since..=published).contains(&cell.sequence) {
-                latest = latest.max(Some(written));
+                if expires_ms == i64::MAX {
+                    latest = latest.max(Some(written));
+                } else if mortal.is_none_or(|mortal| mortal.1 <= expires_ms) {
+                    mortal = Some((written, expires_ms));
+                }
             }
             true
         });

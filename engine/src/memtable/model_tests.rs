@@ -153,10 +153,11 @@ impl World {
             let of_family = matches!(kind, CellKind::DeleteFamily | CellKind::DeleteFamilyVersion);
             let qualifier = if of_family { QUALIFIERS[0] } else { QUALIFIERS[self.dice.roll(QUALIFIERS.len())] };
             let value = if kind == CellKind::Put { format!("{}-{position}", self.sequence) } else { String::new() };
+            let ttl = terrane_types::cell::ttl_tag(self.dice.roll(3) as u64);
             let cell = Cell {
                 row,
                 qualifier,
-                tags: b"",
+                tags: if kind == CellKind::Put && self.dice.one_in(4) { &ttl } else { b"" },
                 value: value.as_bytes(),
                 timestamp: i64::try_from(self.dice.roll(6)).unwrap() + 1,
                 sequence: self.sequence,

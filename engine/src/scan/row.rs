@@ -18,7 +18,7 @@ use crate::Error;
 use crate::cell_window::CellWindow;
 use crate::cells::Cell;
 use crate::family_reader::Patience;
-use crate::source::RowKey;
+use crate::source::{Reading, RowKey};
 
 /// The columns to name where only the tombstones of the family are wanted.
 static TOMBSTONES: [Bytes; 1] = [Bytes::new()];
@@ -104,6 +104,8 @@ impl RowScanner {
                     spare.clear();
                     let key = RowKey::new(next_row);
                     let mut is_all = true;
+                    let (time_min, _) = self.projection.times(store.name.as_bytes());
+                    let reading = Reading { time_min, ..reading };
                     for source in &store.sources {
                         is_all &= source.row(&key, &TOMBSTONES, reading, *part_bytes, spare)?;
                     }
@@ -250,7 +252,7 @@ impl RowScanner {
             while family < self.at_hand.reached {
                 let scan = &self.families[family];
                 while let Some(&at) = scan.visible.get(cell) {
-                    if let Some(position) = full_at {
+                    if let Some(position) = full_at.take_if(|_| !self.continues_version(family, cell)) {
                         end_row(block, start);
                         self.at = Some((family, cell));
                         self.at_hand.given = Some(CellPosition::clone(&position));
@@ -276,6 +278,19 @@ impl RowScanner {
     }
 }
 
+impl RowScanner {
+    /// Whether this visible cell and the one before it are of one version of a column: raw scans show tombstones beside puts,
+    /// and no place within a row lies between them.
+    fn continues_version(&self, family: usize, cell: usize) -> bool {
+        let FamilyScan { gathered, visible, .. } = &self.families[family];
+        let Some(&[before, at]) = cell.checked_sub(1).and_then(|before| visible.get(before..=cell)) else {
+            return false;
+        };
+        let (before, at) = (gathered.get(before), gathered.get(at));
+        (before.qualifier, before.timestamp) == (at.qualifier, at.timestamp)
+    }
+}
+
 fn position_of(family: &FamilyName, cell: &Cell<'_>) -> CellPosition {
     CellPosition {
         family: Bytes::copy_from_slice(family.as_bytes()),
@@ -285,7 +300,8 @@ fn position_of(family: &FamilyName, cell: &Cell<'_>) -> CellPosition {
     }
 }
 
-/// Visible cells of one column differ in their timestamps, so family, qualifier and timestamp identify one.
+/// Visible cells of one column differ in their timestamps, or stay together in a raw scan, so family, qualifier and timestamp
+/// identify a place between two of them.
 fn is_after(cell: &Cell<'_>, position: &CellPosition) -> bool {
     match cell.qualifier.cmp(&*position.qualifier) {
         Ordering::Greater => true,

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use terrane_regionserver::edge::{Extras, ReceivedRow, RowRequest, nonce_number};
-use terrane_types::cell::{CellKind, CellRef, LATEST, pack};
+use terrane_types::cell::{CellKind, CellRef, LATEST, TTL_TAG, pack, ttl_tag};
 use terrane_types::{FamilyName, ReadModifyWrite, ReadModifyWriteKind, Returns};
 
 use super::reading::{refuse, refuse_attributes};
@@ -52,6 +52,8 @@ struct Change<'a> {
     timestamp: i64,
     kind: CellKind,
     value: &'a [u8],
+    /// The time to live in its tags.
+    ttl_ms: Option<u64>,
 }
 
 /// The cells of a mutation. What it has in the cell block is taken even if the mutation is refused, so that the next one finds
@@ -90,7 +92,12 @@ pub(super) fn prepare(
         return Err(Exception::bad_request(&format!("a mutation of one row has a cell of row {other}")));
     }
     region.check_row(&row)?;
-    let changes = changes(mutation, cells)?;
+    let mut changes = changes(mutation, cells)?;
+    if let Some(ttl_ms) = ttl_of(&mutation.attribute)? {
+        refuse(kind == MutationType::Delete, "times to live of deletes")?;
+        // As in HBase, it counts and not that in the tags of a cell.
+        changes.iter_mut().for_each(|change| change.ttl_ms = Some(ttl_ms));
+    }
     for change in &changes {
         region.check_family(change.family)?;
     }
@@ -110,8 +117,8 @@ pub(super) fn prepare(
 
 fn changes<'a>(mutation: &'a MutationProto, cells: &[KeyValue<'a>]) -> Result<Vec<Change<'a>>, Exception> {
     let of_block = cells.iter().map(|KeyValue { cell, .. }| {
-        refuse(!cell.tags.is_empty(), "tags of cells")?;
         Ok(Change {
+            ttl_ms: ttl_of_tags(cell.tags)?.filter(|_| cell.kind == CellKind::Put),
             family: cell.family,
             qualifier: cell.qualifier,
             timestamp: cell.timestamp,
@@ -123,7 +130,7 @@ fn changes<'a>(mutation: &'a MutationProto, cells: &[KeyValue<'a>]) -> Result<Ve
     let is_delete = mutation.mutate_type() == MutationType::Delete;
     let of_message = mutation.column_value.iter().flat_map(|column| {
         column.qualifier_value.iter().map(move |value| {
-            refuse(value.tags.as_ref().is_some_and(|tags| !tags.is_empty()), "tags of cells")?;
+            let ttl_ms = ttl_of_tags(value.tags.as_deref().unwrap_or_default())?;
             let timestamp = value.timestamp.or(default).map_or(LATEST, u64::cast_signed);
             let kind = match is_delete.then(|| value.delete_type()) {
                 None => CellKind::Put,
@@ -138,10 +145,44 @@ fn changes<'a>(mutation: &'a MutationProto, cells: &[KeyValue<'a>]) -> Result<Ve
                 timestamp,
                 kind,
                 value: value.value.as_deref().unwrap_or_default(),
+                ttl_ms: ttl_ms.filter(|_| kind == CellKind::Put),
             })
         })
     });
     of_block.chain(of_message).collect()
+}
+
+/// The time to live of a mutation, an attribute of 8 bytes. One in the past is none at all.
+fn ttl_of(attributes: &[proto::NameBytesPair]) -> Result<Option<u64>, Exception> {
+    let Some(attribute) = attributes.iter().find(|attribute| attribute.name == "_ttl") else { return Ok(None) };
+    let malformed = || Exception::bad_request("a time to live has 8 bytes, a big-endian number of milliseconds");
+    let ttl = attribute.value.as_deref().unwrap_or_default().try_into().map_err(|_| malformed())?;
+    match i64::from_be_bytes(ttl) {
+        // What the client's method means by "none".
+        i64::MAX => Ok(None),
+        ttl => Ok(Some(u64::try_from(ttl).unwrap_or(0))),
+    }
+}
+
+/// The time to live among a cell's tags, each `length u16 | type u8 | bytes`, big-endian. Tags about who may see a cell are
+/// refused; HBase keeps others for itself and never returns them, so they are left out.
+fn ttl_of_tags(mut tags: &[u8]) -> Result<Option<u64>, Exception> {
+    const ACL: u8 = 1;
+    const VISIBILITY: [u8; 3] = [2, 4, 6];
+    let malformed = || Exception::bad_request("the tags of a cell are malformed");
+    let mut ttl_ms = None;
+    while let Some((length, rest)) = tags.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_be_bytes(*length));
+        let (tag, rest) = rest.split_at_checked(length).ok_or_else(malformed)?;
+        let (kind, value) = tag.split_first().ok_or_else(malformed)?;
+        refuse(*kind == ACL || VISIBILITY.contains(kind), "cells with visibility labels or ACLs")?;
+        if *kind == TTL_TAG && ttl_ms.is_none() {
+            let ttl = i64::from_be_bytes(value.try_into().map_err(|_| malformed())?);
+            ttl_ms = Some(u64::try_from(ttl).unwrap_or(0));
+        }
+        tags = rest;
+    }
+    if tags.is_empty() { Ok(ttl_ms) } else { Err(malformed()) }
 }
 
 /// A row whose cells are packed as they are.
@@ -168,7 +209,8 @@ fn plain<'a>(
             let text = format!("the mutation has a cell of another kind: {:?}", change.kind);
             return Err(Exception::bad_request(&text));
         }
-        let cell = cell_of(change);
+        let tag = change.ttl_ms.map(ttl_tag);
+        let cell = CellRef { tags: tag.as_ref().map_or(&[], |tag| tag), ..cell_of(change) };
         // Packing needs lengths within the limits.
         cell.check().map_err(|refused| Exception::bad_request(&refused.what))?;
         pack(&mut packed, cell);
@@ -228,7 +270,8 @@ fn merge(
     let hides = |attribute: &proto::NameBytesPair| attribute.name == "_rr_" && attribute.value.as_deref() == Some(&[0]);
     let returns = !mutation.attribute.iter().any(hides);
     let mut read_modify_writes = Vec::new();
-    for Change { family, qualifier, timestamp, kind: cell, value } in changes {
+    let ttl_ms = changes.iter().find_map(|change| change.ttl_ms);
+    for Change { family, qualifier, timestamp, kind: cell, value, .. } in changes {
         refuse(timestamp != LATEST, "timestamps of increments and appends")?;
         refuse(cell != CellKind::Put, "deletes in increments and appends")?;
         let what = if kind == MutationType::Append {
@@ -255,7 +298,7 @@ fn merge(
     let merge_times = is_limited(mutation.time_range.as_ref()).then(|| bounds(mutation.time_range.as_ref()));
     let extras = Extras { merge_times, returns_merged: true, ..request.extras };
     let returns = if returns { Returns::New } else { Returns::Nothing };
-    let request = RowRequest { read_modify_writes, returns, extras, ..request };
+    let request = RowRequest { read_modify_writes, returns, ttl_ms, extras, ..request };
     Ok(Prepared { again, ..prepared(received(row, Vec::new(), request, false), false) })
 }
 
@@ -279,7 +322,7 @@ pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) ->
     let mut all = RowRequest { extras: Extras { returns_merged: true, ..request.extras }, ..request };
     let is_conditional = all.condition.is_some() || all.extras.condition.is_some();
     let mut joined = prepared(received(row, Vec::new(), RowRequest::default(), false), !is_conditional);
-    let mut times = None;
+    let mut of_merges = None;
     for one in rows {
         if one.row.row != joined.row.row {
             return Err(Exception::bad_request("an atomic batch changes more than one row"));
@@ -293,8 +336,10 @@ pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) ->
         let merges = one.row.request.map_err(|refused| Exception::bad_request(&refused.to_string()))?;
         if let Some(merges) = merges.filter(|request| !request.read_modify_writes.is_empty()) {
             // Deletes of newest versions have no times, and see all.
-            let differ = *times.get_or_insert(merges.extras.merge_times) != merges.extras.merge_times;
-            refuse(differ, "increments, appends and deletes of different time ranges in a RowMutations")?;
+            let rules = (merges.extras.merge_times, merges.ttl_ms);
+            let differ = *of_merges.get_or_insert(rules) != rules;
+            let what = "increments, appends and deletes of different time ranges or times to live in a RowMutations";
+            refuse(differ, what)?;
             places.resize(places.len() + merges.read_modify_writes.len(), packed.len());
             all.read_modify_writes.extend(merges.read_modify_writes);
             if merges.returns != Returns::Nothing {
@@ -305,7 +350,7 @@ pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) ->
         joined.repeatable &= one.repeatable || one.row.operation != 0;
         joined.row.operation = if joined.row.operation == 0 { one.row.operation } else { joined.row.operation };
     }
-    all.extras.merge_times = times.flatten();
+    (all.extras.merge_times, all.ttl_ms) = of_merges.unwrap_or_default();
     all.extras.places = Some(places);
     joined.repeatable |= joined.row.operation != 0;
     joined.alone = all.extras.condition.is_some() || all.extras.merge_times.is_some();
@@ -322,4 +367,37 @@ pub(super) fn number_of(mutations: &[proto::Action], nonces: Nonces) -> u64 {
 
 fn family_name(family: &[u8]) -> Result<FamilyName, Exception> {
     FamilyName::try_from(family).map_err(|refused| Exception::bad_request(&refused.what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag(kind: u8, value: &[u8]) -> Vec<u8> {
+        let length = u16::try_from(value.len() + 1).unwrap();
+        [&length.to_be_bytes()[..], &[kind], value].concat()
+    }
+
+    #[test]
+    fn the_first_time_to_live_among_the_tags_counts_and_others_are_left_out() {
+        let ttl = |ms: i64| tag(TTL_TAG, &ms.to_be_bytes());
+        assert_eq!(ttl_of_tags(&[]).unwrap(), None);
+        assert_eq!(ttl_of_tags(&[tag(65, b"own"), ttl(7), ttl(9)].concat()).unwrap(), Some(7));
+        assert_eq!(ttl_of_tags(&ttl(-1)).unwrap(), Some(0));
+        for refused in [tag(1, b"acl"), tag(2, b"label"), tag(TTL_TAG, b"7"), vec![0], vec![0, 0], vec![0, 9, 8]] {
+            assert!(ttl_of_tags(&refused).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn the_time_to_live_of_a_mutation_is_a_number_of_milliseconds() {
+        let attribute = |value: &'static [u8]| {
+            vec![proto::NameBytesPair { name: "_ttl".to_owned(), value: Some(Bytes::from_static(value)) }]
+        };
+        assert_eq!(ttl_of(&[]).unwrap(), None);
+        assert_eq!(ttl_of(&attribute(&[0, 0, 0, 0, 0, 0, 0x13, 0x88])).unwrap(), Some(5_000));
+        assert_eq!(ttl_of(&attribute(&[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff])).unwrap(), None);
+        assert_eq!(ttl_of(&attribute(&[0xff; 8])).unwrap(), Some(0));
+        assert!(ttl_of(&attribute(b"5000")).is_err());
+    }
 }

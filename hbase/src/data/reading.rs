@@ -24,8 +24,8 @@ pub(super) fn get(region: &Region, get: proto::Get) -> Result<GetRequest, Except
     }
     region.check_row(&get.row)?;
     refuse_attributes(&get.attribute)?;
-    refuse(!get.cf_time_range.is_empty(), "time ranges of families")?;
-    let projection = projection(region, &get.column, get.max_versions(), get.time_range.as_ref())?;
+    let times = Times { all: get.time_range.as_ref(), of_families: &get.cf_time_range };
+    let projection = projection(region, &get.column, get.max_versions(), times)?;
     let exists_only = get.existence_only();
     let judging = Judging {
         filter: get.filter.as_ref(),
@@ -51,8 +51,12 @@ pub(super) fn columns(row: Bytes, columns: Vec<(FamilyName, Bytes)>) -> GetReque
 /// What a scan asks of one region.
 pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanRequest>, Exception> {
     refuse_attributes(&scan.attribute)?;
-    refuse(!scan.cf_time_range.is_empty(), "time ranges of families")?;
-    let projection = projection(region, &scan.column, scan.max_versions(), scan.time_range.as_ref())?;
+    let times = Times { all: scan.time_range.as_ref(), of_families: &scan.cf_time_range };
+    let mut projection = projection(region, &scan.column, scan.max_versions(), times)?;
+    projection.raw = is_raw(&scan.attribute);
+    if projection.raw && projection.families.iter().any(|(_, columns)| !columns.is_whole_family()) {
+        return Err(Exception::bad_request("Cannot specify any column for a raw scan"));
+    }
     let judging = Judging {
         filter: scan.filter.as_ref(),
         limits: StoreLimits { limit: scan.store_limit, offset: scan.store_offset() },
@@ -110,7 +114,7 @@ pub(super) fn judged_row(
     filter: &proto::Filter,
     times: Option<&proto::TimeRange>,
 ) -> Result<(Projection, Evaluator), Exception> {
-    let projection = projection(region, &[], 1, times)?;
+    let projection = projection(region, &[], 1, Times { all: times, of_families: &[] })?;
     let judging = Judging { filter: Some(filter), limits: StoreLimits::default(), defers: true, reverse: false };
     let evaluator = judging.evaluator(region, &projection)?;
     let evaluator = evaluator.ok_or_else(|| Exception::bad_request("the condition has no filter"))?;
@@ -161,11 +165,26 @@ fn next_row(row: &[u8]) -> Result<Bytes, Exception> {
     Ok([row, &[0]].concat().into())
 }
 
+/// The times that a read asks for.
+#[derive(Clone, Copy)]
+struct Times<'a> {
+    all: Option<&'a proto::TimeRange>,
+    /// Instead of those of all.
+    of_families: &'a [proto::ColumnFamilyTimeRange],
+}
+
+/// Whether a scan asks for what is stored, tombstones included.
+fn is_raw(attributes: &[proto::NameBytesPair]) -> bool {
+    let raw = attributes.iter().find(|attribute| attribute.name == "_raw_");
+    // As for the client, one byte, and true unless it is 0.
+    raw.and_then(|attribute| attribute.value.as_deref()).is_some_and(|value| value.len() == 1 && value[0] != 0)
+}
+
 fn projection(
     region: &Region,
     columns: &[proto::Column],
     versions: u32,
-    times: Option<&proto::TimeRange>,
+    times: Times<'_>,
 ) -> Result<Projection, Exception> {
     let mut projection = Projection::all().with_versions(versions.clamp(1, VERSIONS_MAX));
     for column in columns {
@@ -179,7 +198,14 @@ fn projection(
             projection = projection.with_column(family.clone(), qualifier.clone());
         }
     }
-    (projection.time_min, projection.time_max) = bounds(times);
+    (projection.time_min, projection.time_max) = bounds(times.all);
+    for of_family in times.of_families {
+        region.check_family(&of_family.column_family)?;
+        let family = FamilyName::try_from(&of_family.column_family[..]);
+        let family = family.map_err(|bad| Exception::bad_request(&bad.what))?;
+        let (time_min, time_max) = bounds(Some(&of_family.time_range));
+        projection = projection.with_family_times(family, time_min, time_max);
+    }
     projection.checked().map_err(|bad| Exception::bad_request(&bad.what))
 }
 
@@ -192,10 +218,9 @@ pub(super) fn refuse(asked: bool, what: &str) -> Result<(), Exception> {
 
 /// Attributes that change what an operation means. Others are the program's own, or hints.
 pub(super) fn refuse_attributes(attributes: &[proto::NameBytesPair]) -> Result<(), Exception> {
-    const MEANINGFUL: [&str; 4] = ["VISIBILITY", "acl", "_ttl", "_raw_"];
+    const MEANINGFUL: [&str; 2] = ["VISIBILITY", "acl"];
     for attribute in attributes {
-        let off = attribute.name == "_raw_" && attribute.value.as_deref() == Some(&[0]);
-        refuse(!off && MEANINGFUL.contains(&attribute.name.as_str()), &format!("attributes {}", attribute.name))?;
+        refuse(MEANINGFUL.contains(&attribute.name.as_str()), &format!("attributes {}", attribute.name))?;
     }
     Ok(())
 }

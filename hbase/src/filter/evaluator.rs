@@ -283,7 +283,8 @@ impl Evaluator {
             let passes = passes(cell.cell.qualifier);
             column_done = passes && matches!(code, Code::IncludeAndNextColumn | Code::NextColumn);
             if code.includes() {
-                versions += 1;
+                // A raw scan shows tombstones, which are no versions.
+                versions += usize::from(!cell.cell.kind.is_delete());
                 if versions > self.versions {
                     column_done = passes;
                     continue;

@@ -95,7 +95,7 @@ fn whole(row: &CheckedRow, read: &BTreeSet<Column>, deletes_newest: usize) -> Op
     let exact = |kind| matches!(kind, CellKind::Delete | CellKind::DeleteFamilyVersion);
     let versions = 1 + deletes_newest + row.cells.iter().filter(|cell| exact(cell.kind)).count();
     let versions = u32::try_from(versions).unwrap_or(u32::MAX).min(terrane_types::limits::VERSIONS_MAX);
-    let mut projection = Projection::all().with_versions(versions);
+    let mut projection = Projection::all().with_versions(versions).with_ttl();
     let (mut families, mut columns) = (BTreeSet::new(), read.clone());
     for cell in row.cells.iter() {
         match cell.kind.is_family_tombstone() {
@@ -115,7 +115,7 @@ fn whole(row: &CheckedRow, read: &BTreeSet<Column>, deletes_newest: usize) -> Op
 
 /// The newest version of each of these columns.
 pub fn columns(columns: &[Column]) -> Projection {
-    let mut projection = Projection::all();
+    let mut projection = Projection::all().with_ttl();
     for column in columns {
         if let Some(family) = family_of(column.family()) {
             projection = projection.with_column(family, Bytes::copy_from_slice(column.qualifier()));

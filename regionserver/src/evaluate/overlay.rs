@@ -71,6 +71,20 @@ impl fmt::Debug for Column {
 pub struct Version {
     pub timestamp: i64,
     pub value: Bytes,
+    /// Its own time to live.
+    pub ttl_ms: Option<u64>,
+}
+
+impl Version {
+    pub fn of(cell: &CellRef<'_>, timestamp: i64) -> Self {
+        let ttl_ms = terrane_types::cell::ttl_of(cell.tags);
+        Self { timestamp, value: Bytes::copy_from_slice(cell.value), ttl_ms }
+    }
+
+    /// Whether its own time to live is over.
+    pub fn has_died(&self, now_ms: i64) -> bool {
+        self.ttl_ms.is_some_and(|ttl| self.timestamp.saturating_add_unsigned(ttl) < now_ms)
+    }
 }
 
 /// The newest version of a column; `None` if it has none.
@@ -160,6 +174,8 @@ impl Overlay {
         let rules = rules_of(schema, column.family());
         let known = self.row(region, row).and_then(|columns| columns.get(column).cloned());
         match known {
+            // What it hid shows again.
+            Some(Known { newest: Some(version), .. }) if version.has_died(now_ms) => self.forget(region, row, column),
             Some(Known { newest: Some(version), protected: false })
                 if is_expired(&rules, version.timestamp, now_ms) =>
             {
@@ -334,7 +350,7 @@ fn after(now: Option<&Version>, cell: &CellRef<'_>, rules: &FamilyRules) -> Afte
 }
 
 fn version_of(cell: &CellRef<'_>) -> Version {
-    Version { timestamp: cell.timestamp, value: Bytes::copy_from_slice(cell.value) }
+    Version::of(cell, cell.timestamp)
 }
 
 /// The rules of a family; those of a new one if the table does not have it.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use terrane_types::cell::{Cells, LATEST, pack, stamp_in_place};
+use terrane_types::cell::{Cells, LATEST, pack, stamp_in_place, ttl_tag};
 use terrane_types::limits::{RETURNED_BYTES_MAX, ROW_MUTATION_BYTES_MAX, VALUE_BYTES_MAX};
 use terrane_types::{CellKind, CellRef, Invalid, ReadModifyWrite, Returns, TableSchema, escape};
 
@@ -104,7 +104,7 @@ type Versions = BTreeMap<Column, Vec<Version>>;
 fn versions_of(cells: &[u8]) -> Versions {
     let mut versions = Versions::new();
     for cell in Cells::new(cells) {
-        let version = Version { timestamp: cell.timestamp, value: Bytes::copy_from_slice(cell.value) };
+        let version = Version::of(&cell, cell.timestamp);
         versions.entry(Column::new(cell.family, cell.qualifier)).or_default().push(version);
     }
     versions
@@ -116,13 +116,19 @@ struct Merged<'a> {
     timestamp: i64,
     /// `None`: the version of this timestamp is deleted.
     value: Option<Vec<u8>>,
+    ttl_ms: Option<u64>,
+    /// The time to live as its cell carries it.
+    tag: Option<[u8; 11]>,
 }
 
 impl Merged<'_> {
     fn cell(&self) -> CellRef<'_> {
         let (family, qualifier) = (self.rmw.family.as_bytes(), &self.rmw.qualifier);
         match &self.value {
-            Some(value) => CellRef::put(family, qualifier, self.timestamp, value),
+            Some(value) => {
+                let tags = self.tag.as_ref().map_or(&[][..], |tag| tag);
+                CellRef { tags, ..CellRef::put(family, qualifier, self.timestamp, value) }
+            }
             None => CellRef::delete(CellKind::Delete, family, qualifier, self.timestamp),
         }
     }
@@ -133,7 +139,8 @@ fn returned_merged(merged: &[Option<Merged<'_>>]) -> Result<Vec<u8>, Invalid> {
     let mut last = BTreeMap::new();
     for merged in merged.iter().flatten() {
         if let Some(value) = &merged.value {
-            let version = Version { timestamp: merged.timestamp, value: Bytes::copy_from_slice(value) };
+            let value = Bytes::copy_from_slice(value);
+            let version = Version { timestamp: merged.timestamp, value, ttl_ms: merged.ttl_ms };
             last.insert(Column::new(merged.rmw.family.as_bytes(), &merged.rmw.qualifier), version);
         }
     }
@@ -208,9 +215,12 @@ impl Row<'_> {
                 (Some(value), newest) => {
                     // Not below the cell that it replaces, whatever timestamp a client gave that one.
                     let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
-                    Some(Merged { rmw, timestamp, value: Some(value) })
+                    let ttl_ms = self.request.ttl_ms.or_else(|| newest.and_then(|version| version.ttl_ms));
+                    Some(Merged { rmw, timestamp, value: Some(value), ttl_ms, tag: ttl_ms.map(ttl_tag) })
                 }
-                (None, Some(newest)) => Some(Merged { rmw, timestamp: newest.timestamp, value: None }),
+                (None, Some(newest)) => {
+                    Some(Merged { rmw, timestamp: newest.timestamp, value: None, ttl_ms: None, tag: None })
+                }
                 (None, None) => None,
             });
         }
@@ -300,7 +310,10 @@ impl Row<'_> {
                 if of_column.get(at).is_some_and(|version| version.timestamp == timestamp) {
                     of_column.remove(at);
                 }
-                of_column.insert(at, Version { timestamp, value: Bytes::copy_from_slice(cell.value) });
+                of_column.insert(at, Version::of(&cell, timestamp));
+                if !cell.tags.is_empty() {
+                    continue; // It pushes nothing out that outlives it.
+                }
                 let kept = rules_of(self.schema, cell.family).versions;
                 of_column.truncate(usize::try_from(kept).unwrap_or(usize::MAX));
             } else {
@@ -320,7 +333,7 @@ impl Row<'_> {
             let rules = rules_of(self.schema, column.family());
             let version = versions.first()?;
             let hidden = rules.min_versions == 0 && is_expired(&rules, version.timestamp, self.stamp);
-            (!hidden).then_some((column, version))
+            (!hidden && !version.has_died(self.stamp)).then_some((column, version))
         });
         packed("the columns that the mutation names", newest)
     }

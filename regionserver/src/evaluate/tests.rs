@@ -55,7 +55,7 @@ impl Applied {
         let mut cells = BTreeMap::<&[u8], BTreeMap<&[u8], Vec<(CellMeta, &[u8])>>>::new();
         for (sequence, (_, mutation)) in (1..).zip(&*rows).filter(|(_, (of, _))| of == row) {
             for (position, cell) in (0..).zip(Cells::new(mutation)) {
-                let meta = CellMeta { timestamp: cell.timestamp, sequence, position, kind: cell.kind };
+                let meta = CellMeta::new(cell.timestamp, sequence, position, cell.kind);
                 cells.entry(cell.family).or_default().entry(cell.qualifier).or_default().push((meta, cell.value));
             }
         }
@@ -71,6 +71,7 @@ impl Applied {
                 let of = |(meta, value): (CellMeta, &[u8])| Version {
                     timestamp: meta.timestamp,
                     value: Bytes::copy_from_slice(value),
+                    ttl_ms: None,
                 };
                 let shown: Vec<Version> = shown.map(of).collect();
                 if !shown.is_empty() {
@@ -505,6 +506,7 @@ fn request() -> impl Strategy<Value = RowRequest> {
         read_modify_writes: rmw.into_iter().collect(),
         returns,
         return_found,
+        ttl_ms: None,
         extras: Default::default(),
     })
 }

@@ -197,6 +197,7 @@ fn row_request(
         read_modify_writes: read_modify_writes.into_iter().map(ReadModifyWrite::try_from).collect::<Result<_, _>>()?,
         returns: mutation::returns(returns)?,
         return_found,
+        ttl_ms: None,
         extras: Default::default(),
     };
     Ok(request.boxed())

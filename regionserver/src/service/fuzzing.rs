@@ -37,7 +37,7 @@ pub const REQUEST: Format = Format {
                 families_checked: false,
                 trace: None,
             };
-            match write::check(&header, mutation.rows, &region()) {
+            match write::check(&header, mutation.rows, &region(), true) {
                 Ok(checked) => {
                     checked.errors.iter().for_each(|(_, error)| drop(error.to_string()));
                     checked.write.iter().for_each(is_read_from_the_log);

@@ -96,11 +96,28 @@ fn a_mutation_is_not_empty_and_has_nothing_that_is_not_built() {
         assert!(error.what.contains(part), "{error}");
     };
     refuse(Vec::new(), "holds no cell");
-    refuse(packed(CellRef { tags: &[1, 0, 0], ..CellRef::put(b"f", b"q", 1, b"") }), "not built yet");
+    let tagged = |tags: &[u8]| packed(CellRef { tags, ..CellRef::put(b"f", b"q", 1, b"") });
+    refuse(tagged(&[1, 0, 0]), "tags other than one time to live");
+    refuse(tagged(&[TTL_TAG, 2, 0, 1, 0]), "tags other than one time to live");
+    refuse(tagged(&[ttl_tag(5), ttl_tag(6)].concat()), "tags other than one time to live");
+    let deletes = CellRef { tags: &ttl_tag(5), ..CellRef::delete(CellKind::DeleteColumn, b"f", b"q", 1) };
+    refuse(packed(deletes), "deletes and yet carries tags");
+    assert!(PackedCells::validate_mutation(tagged(&ttl_tag(5)).into()).is_ok());
     refuse(packed(CellRef::delete(CellKind::Delete, b"f", b"q", LATEST)), "must name its timestamp");
     refuse(vec![0; ROW_MUTATION_BYTES_MAX + 1], "the limit is 16777216");
     let fine = packed(CellRef::delete(CellKind::DeleteFamily, b"f", b"", LATEST));
     assert!(PackedCells::validate_mutation(fine.into()).is_ok());
+}
+
+#[test]
+fn a_time_to_live_counts_from_the_timestamp() {
+    let put = CellRef::put(b"f", b"q", 100, b"");
+    assert_eq!(put.expires_ms(), i64::MAX);
+    for (ttl_ms, expires_ms) in [(0, 100), (7, 107), (u64::MAX, i64::MAX)] {
+        let tags = [&[9, 1, 0, 7][..], &ttl_tag(ttl_ms)].concat();
+        assert_eq!((ttl_of(&tags), CellRef { tags: &tags, ..put }.expires_ms()), (Some(ttl_ms), expires_ms));
+    }
+    assert_eq!(ttl_of(&[TTL_TAG, 1, 0, 7]), None);
 }
 
 #[test]

@@ -18,6 +18,10 @@
 //! A put that is certainly hidden (its timestamp was put again or deleted) but whose effects are not undone is kept as
 //! a *masked put*, without its value.
 //!
+//! Where some puts have a time to live of their own, a put is evidence only against what expires no later, and the cell that
+//! it is evidence against may outlive the others above it. A put whose own time is over goes at once: whatever it hid has
+//! expired as well.
+//!
 //! With `keep_deleted_cells`, some readers ignore tombstones. What holds in periods without any tombstone holds for all
 //! readers; so there every tombstone ends an era, and no tombstone undoes anything.
 
@@ -97,7 +101,8 @@ impl Collector {
         let expires = self.rules.min_versions == 0;
         for cell in cells {
             // Whatever an expired put pushed out, or an expired tombstone deleted, lies below it and has expired too.
-            let is_expired = expires && cell.sequence <= self.snapshot && self.is_expired_for_good(cell.timestamp);
+            let is_expired = cell.sequence <= self.snapshot
+                && (cell.has_died(self.log_time_ms) || (expires && self.is_expired_for_good(cell.timestamp)));
             self.fates.push(if is_expired { Fate::Drop } else { Fate::Keep });
         }
         &self.fates
@@ -117,7 +122,9 @@ impl Collector {
             && self.tombstones.is_empty()
         {
             // By far the most frequent column: one put, which is kept unless it is expired and not protected.
-            if self.rules.min_versions == 0 && self.is_expired_for_good(cell.timestamp) {
+            if cell.has_died(self.log_time_ms)
+                || (self.rules.min_versions == 0 && self.is_expired_for_good(cell.timestamp))
+            {
                 self.fates[0] = Fate::Drop;
             }
             return &self.fates;
@@ -130,6 +137,7 @@ impl Collector {
         }
         self.judge_family_tombstones(cells);
         self.drop_expired_deletes(cells);
+        self.drop_dead_puts(cells);
         &self.fates
     }
 
@@ -207,6 +215,8 @@ impl Collector {
         let wipes = !self.rules.keep_deleted_cells;
         let mut wiped = Wiped::new(&self.tombstones);
         let mut above = Above::default();
+        let mut mortals = MortalsAbove::default();
+        let is_one_era = !mixed && !self.eras.are_many();
         for (index, cell) in cells.iter().enumerate() {
             if cell.sequence > self.snapshot || cell.kind.is_family_tombstone() {
                 continue;
@@ -218,21 +228,28 @@ impl Collector {
             let order = cell.order();
             let is_wiped = wipes && wiped.before(cell.timestamp) > Some(order);
             let is_below = cell.timestamp < self.eras.floor(era, cell.kind)
+                || (is_one_era && cell.is_mortal() && mortals.push_out(cell, span.rules.versions))
                 || (cell.kind == CellKind::Put
                     && self.is_expired_for_good(cell.timestamp)
                     && (self.rules.min_versions == 0
                         || (protection_stands && cell.timestamp < self.eras.protected_floor(era))));
-            let hidden = above.put.is_some() || (wipes && self.deleted_exactly(cell, above.delete));
+            let hidden =
+                (above.put.is_some() && above.covers(cell)) || (wipes && self.deleted_exactly(cell, above.delete));
             self.fates[index] = match cell.kind {
                 _ if is_wiped || is_below => Fate::Drop,
-                CellKind::Put if !mixed && above.put == Some(era) => Fate::Drop,
+                CellKind::Put if !mixed && above.put == Some(era) && above.covers(cell) => Fate::Drop,
                 CellKind::Put if hidden => Fate::Mask,
                 // With everything older in the input, all cells it deletes are here and are dropped.
                 CellKind::DeleteColumn if wipes && self.covers_older => Fate::Drop,
                 _ => Fate::Keep,
             };
             match cell.kind {
-                CellKind::Put => above.put = Some(era),
+                CellKind::Put => {
+                    if !is_wiped {
+                        mortals.note(cell, span.rules.versions);
+                    }
+                    above.note_put(cell, era);
+                }
                 CellKind::Delete => above.delete = above.delete.max(Some(order)),
                 CellKind::DeleteColumn => wiped.latest = wiped.latest.max(Some(order)),
                 CellKind::DeleteFamily | CellKind::DeleteFamilyVersion => {}
@@ -266,6 +283,15 @@ impl Collector {
             }
             if cell.kind == CellKind::DeleteFamily {
                 latest = latest.max(Some(cell.order()));
+            }
+        }
+    }
+
+    /// A put whose own time is over is not seen again, and neither is what it hid.
+    fn drop_dead_puts(&mut self, cells: &[CellMeta]) {
+        for (fate, cell) in self.fates.iter_mut().zip(cells) {
+            if cell.sequence <= self.snapshot && cell.has_died(self.log_time_ms) {
+                *fate = Fate::Drop;
             }
         }
     }
@@ -308,10 +334,63 @@ impl Span {
 #[derive(Clone, Copy, Debug, Default)]
 struct Above {
     timestamp: Option<i64>,
-    /// The era of the last put.
+    /// The era of the last put that outlives those before it, and when that put expires.
     put: Option<usize>,
+    put_expires_ms: i64,
     /// The latest one-version tombstone.
     delete: Option<WriteOrder>,
+}
+
+impl Above {
+    /// Whether the put found replaces an earlier one.
+    const fn covers(&self, put: &CellMeta) -> bool {
+        self.put_expires_ms >= put.expires_ms
+    }
+
+    fn note_put(&mut self, put: &CellMeta, era: usize) {
+        if self.put.is_none() || !self.covers(put) || self.put_expires_ms == put.expires_ms {
+            (self.put, self.put_expires_ms) = (Some(era), put.expires_ms);
+        }
+    }
+}
+
+/// The puts that a walk down the timestamps has found in a column of one era, as evidence against mortal ones: when the
+/// longest-lived of each timestamp expires.
+#[derive(Clone, Debug, Default)]
+struct MortalsAbove {
+    timestamp: Option<i64>,
+    /// The longest-lived put of the current timestamp.
+    here: Option<i64>,
+    /// Of the timestamps above, descending; only as many as count.
+    expire_ms: Vec<i64>,
+}
+
+impl MortalsAbove {
+    /// Whether so many timestamps above have a put that does not expire before this one that it is pushed out.
+    fn push_out(&mut self, put: &CellMeta, versions: u32) -> bool {
+        self.move_to(put.timestamp, versions);
+        let last = (versions as usize).checked_sub(1).and_then(|last| self.expire_ms.get(last));
+        last.is_some_and(|expires_ms| *expires_ms >= put.expires_ms)
+    }
+
+    fn move_to(&mut self, timestamp: i64, versions: u32) {
+        if self.timestamp == Some(timestamp) {
+            return;
+        }
+        self.timestamp = Some(timestamp);
+        if let Some(expires_ms) = self.here.take() {
+            let at = self.expire_ms.partition_point(|above| *above >= expires_ms);
+            if at < versions as usize {
+                self.expire_ms.insert(at, expires_ms);
+                self.expire_ms.truncate(versions as usize);
+            }
+        }
+    }
+
+    fn note(&mut self, put: &CellMeta, versions: u32) {
+        self.move_to(put.timestamp, versions);
+        self.here = self.here.max(Some(put.expires_ms));
+    }
 }
 
 /// The latest tombstone, in write order, that covers the current timestamp of a walk down the timestamps.
@@ -427,6 +506,9 @@ impl Eras {
     }
 
     fn note_put(&mut self, put: &CellMeta, rules: &FamilyRules) {
+        if put.is_mortal() {
+            return; // It is evidence only against others that are.
+        }
         let at = self.of(put.order());
         let era = &mut self.eras[at];
         if era.timestamp == Some(put.timestamp) || era.deleted_before > Some(put.order()) {

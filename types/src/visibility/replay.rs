@@ -3,16 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{CellMeta, FamilyTombstones, RulesChange, RulesHistory, WriteOrder, is_expired};
+use super::mortal::MortalCells;
+use super::{CellMeta, FamilyTombstones, RulesChange, RulesHistory, is_expired};
 use crate::cell::CellKind;
 use crate::schema::FamilyRules;
 
 /// A cell or family tombstone, with its place in write order.
 #[derive(Clone, Copy, Debug)]
 struct Event {
-    order: WriteOrder,
-    timestamp: i64,
-    kind: CellKind,
+    cell: CellMeta,
     /// The cell's index in its column; unused for family tombstones.
     index: u32,
 }
@@ -46,6 +45,10 @@ pub(super) struct Replay {
     live: BTreeMap<i64, u32>,
     /// Timestamps of the live cells that `min_versions` protects.
     protected: BTreeSet<i64>,
+    /// Instead of these, where a put has a time to live of its own; and their list at the end.
+    mortal: MortalCells,
+    mortals: Vec<(i64, u32, bool)>,
+    is_mortal: bool,
 }
 
 impl Replay {
@@ -61,12 +64,15 @@ impl Replay {
         self.collect_events(cells, tombstones, sequence, takes);
         self.live.clear();
         self.protected.clear();
+        self.mortal.clear();
+        self.mortals.clear();
+        self.is_mortal = self.events.iter().any(|event| event.cell.is_mortal());
         let (first, later) = history.changes().split_first().expect("a history has at least one change");
         let mut rules = first.rules;
         let mut changes = later.iter().take_while(|change| change.sequence <= sequence).peekable();
         let events = std::mem::take(&mut self.events);
         for event in &events {
-            while let Some(change) = changes.next_if(|change| change.sequence <= event.order.0) {
+            while let Some(change) = changes.next_if(|change| change.sequence <= event.cell.sequence) {
                 self.change_rules(&rules, change);
                 rules = change.rules;
             }
@@ -77,6 +83,7 @@ impl Replay {
             rules = change.rules;
         }
         self.events = events;
+        self.mortal.list(&mut self.mortals);
     }
 
     fn collect_events(
@@ -88,9 +95,7 @@ impl Replay {
     ) {
         self.events.clear();
         let event = |cell: &CellMeta, index: usize| Event {
-            order: cell.order(),
-            timestamp: cell.timestamp,
-            kind: cell.kind,
+            cell: *cell,
             index: u32::try_from(index).expect("a column in memory has far fewer than 2^32 cells"),
         };
         for (index, cell) in cells.iter().enumerate() {
@@ -103,20 +108,24 @@ impl Replay {
                 self.events.push(event(tombstone, 0));
             }
         }
-        self.events.sort_unstable_by_key(|event| event.order);
+        self.events.sort_unstable_by_key(|event| event.cell.order());
     }
 
     fn apply(&mut self, event: &Event, rules: &FamilyRules) {
-        match event.kind {
-            CellKind::Put => self.put(event.timestamp, event.index, rules),
+        let CellMeta { timestamp, kind, .. } = event.cell;
+        match kind {
+            CellKind::Put if self.is_mortal => self.mortal.put(&event.cell, event.index, rules),
+            CellKind::Put => self.put(timestamp, event.index, rules),
             CellKind::Delete | CellKind::DeleteFamilyVersion => {
-                self.live.remove(&event.timestamp);
-                self.protected.remove(&event.timestamp);
+                self.live.remove(&timestamp);
+                self.protected.remove(&timestamp);
+                self.mortal.delete_at(timestamp);
             }
             CellKind::DeleteColumn | CellKind::DeleteFamily => {
-                while self.live.first_entry().is_some_and(|lowest| *lowest.key() <= event.timestamp) {
+                while self.live.first_entry().is_some_and(|lowest| *lowest.key() <= timestamp) {
                     self.push_out_lowest();
                 }
+                self.mortal.delete_up_to(timestamp);
             }
         }
     }
@@ -141,6 +150,7 @@ impl Replay {
     }
 
     fn change_rules(&mut self, old: &FamilyRules, change: &RulesChange) {
+        self.mortal.change_rules(old, change);
         let protected = &self.protected;
         self.live.retain(|timestamp, _| !is_expired(old, *timestamp, change.stamp_ms) || protected.contains(timestamp));
         while self.live.len() > change.rules.versions as usize {
@@ -150,8 +160,17 @@ impl Replay {
         self.protected = top.copied().collect();
     }
 
+    /// Whether the cell with this timestamp and index is live.
+    pub(super) fn is_live(&self, timestamp: i64, index: u32) -> bool {
+        self.live.get(&timestamp) == Some(&index)
+            || self.mortals.iter().any(|(_, mortal, _)| self.is_mortal && *mortal == index)
+    }
+
     /// Live cells from the newest down: timestamp, index, and whether `min_versions` protects the cell.
     pub(super) fn live(&self) -> impl Iterator<Item = (i64, u32, bool)> {
-        self.live.iter().rev().map(|(&timestamp, &index)| (timestamp, index, self.protected.contains(&timestamp)))
+        let live = self.live.iter().rev();
+        let live = live.map(|(&timestamp, &index)| (timestamp, index, self.protected.contains(&timestamp)));
+        // One of the two is empty.
+        self.mortals.iter().copied().chain(live)
     }
 }

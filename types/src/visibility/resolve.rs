@@ -89,6 +89,10 @@ impl Resolver {
         if contents.family_tombstones {
             self.tombstones.take_from(cells, self.view.sequence);
         }
+        if self.view.raw {
+            self.list_stored(cells);
+            return &self.visible;
+        }
         if contents.puts == 0 {
             return &self.visible;
         }
@@ -119,6 +123,51 @@ impl Resolver {
             && (self.rules_since..=self.view.sequence).contains(&first.sequence)
             && (self.view.time_min..self.view.time_max).contains(&first.timestamp)
             && !is_expired(&self.rules, first.timestamp, self.view.now_ms)
+            && !first.has_died(self.view.now_ms)
+    }
+
+    /// Lists what is stored, of each timestamp the tombstones first and one cell of each kind. Versions count puts.
+    fn list_stored(&mut self, cells: &[CellMeta]) {
+        let view = self.view;
+        let in_view = |cell: &CellMeta| cell.sequence <= view.sequence;
+        // A put without a value may have lost it, and whoever reads a live put sees the value that was written.
+        if cells.iter().any(|cell| cell.kind == CellKind::Put && cell.is_bare && in_view(cell)) {
+            self.replay.run(cells, &self.tombstones, &self.history, view.sequence, |_, _| true);
+        }
+        let (mut at, mut versions) = (0, 0);
+        while at < cells.len() {
+            let timestamp = cells[at].timestamp;
+            let mut newest: [Option<usize>; CellKind::WIDEST_FIRST.len()] = Default::default();
+            while let Some(cell) = cells.get(at).filter(|cell| cell.timestamp == timestamp) {
+                let place = &mut newest[cell.kind as usize];
+                if in_view(cell) && !cell.has_died(view.now_ms) && place.is_none() {
+                    *place = Some(at);
+                }
+                at += 1;
+            }
+            if timestamp < view.time_min {
+                break;
+            }
+            if timestamp >= view.time_max {
+                continue;
+            }
+            let is_whole = |put: &usize| !cells[*put].is_bare || self.replay.is_live(timestamp, index_of(*put));
+            let put = newest[CellKind::Put as usize].filter(is_whole);
+            newest[CellKind::Put as usize] = put;
+            versions += u32::from(put.is_some());
+            let is_over = versions > view.versions;
+            if is_over {
+                newest[CellKind::Put as usize] = None;
+            }
+            if self.rules.min_versions == 0 && is_expired(&self.rules, timestamp, view.now_ms) {
+                break;
+            }
+            let listed = CellKind::WIDEST_FIRST.into_iter().filter_map(|kind| newest[kind as usize]);
+            self.visible.extend(listed.map(index_of));
+            if is_over {
+                break;
+            }
+        }
     }
 
     /// Resolves puts and tombstones that cover everything below a timestamp, under unchanged rules.
@@ -144,6 +193,9 @@ impl Resolver {
                     continue;
                 }
                 _ => continue,
+            }
+            if cell.has_died(view.now_ms) {
+                continue;
             }
             if timestamp_above == Some(cell.timestamp) {
                 continue; // An older put of the same version, replaced by the previous one.
@@ -191,10 +243,16 @@ impl Resolver {
         let happened = |_: usize, cell: &CellMeta| !(cell.kind.is_delete() && hidden(unseen, cell));
         self.replay.run(cells, &self.tombstones, &self.history, view.sequence, happened);
         let rules = self.rules;
-        let shown = self
-            .replay
-            .live()
-            .filter(|&(timestamp, _, protected)| protected || !is_expired(&rules, timestamp, view.now_ms))
+        let (mut above, mut versions, mut protections) = (None, 0, 0);
+        let alive = self.replay.live().filter(|&(_, index, _)| !cells[index as usize].has_died(view.now_ms));
+        let shown = alive
+            .filter(|&(timestamp, _, _)| above.replace(timestamp) != Some(timestamp))
+            .filter(|&(timestamp, _, protected)| {
+                versions += 1;
+                protections += u32::from(protected);
+                let is_protected = protected && protections <= rules.min_versions;
+                versions <= rules.versions && (is_protected || !is_expired(&rules, timestamp, view.now_ms))
+            })
             .filter(|&(timestamp, _, _)| (view.time_min..view.time_max).contains(&timestamp))
             .take(view.versions as usize);
         self.visible.extend(shown.map(|(_, index, _)| index));

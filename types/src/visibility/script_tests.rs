@@ -2,9 +2,10 @@
 //!
 //! - `rules [from=SEQUENCE] [at=MS] versions=N min_versions=N ttl=MS keep_deleted_cells`: the family's rules; with `from`, a change
 //!   by the log entry with that stamp.
-//! - `put T`, `delete T`, `delete_column T`, `delete_family T`, `delete_family_version T`: the next mutation, at timestamp T. Its
+//! - `put T [ttl=MS]`, `delete T`, `delete_column T`, `delete_family T`, `delete_family_version T`: the next mutation, at timestamp T. Its
 //!   sequence number is printed.
-//! - `read [seq=N] [now=MS] [versions=N] [below=T]`: the visible timestamps, newest first.
+//! - `read [seq=N] [now=MS] [versions=N] [below=T] [raw]`: the visible timestamps, newest first; with `raw`, what is stored.
+//! - `empty_put T`: as `put`, without a value.
 //! - `collect [snapshot=N] [now=MS] [covers_older]`: the fate of each cell, in storage order.
 
 use std::cmp::Reverse;
@@ -40,7 +41,7 @@ impl Column {
             "rules" => return self.change_rules(rest),
             "read" => return self.read(rest, out),
             "collect" => return self.collect(rest, out),
-            "put" => CellKind::Put,
+            "put" | "empty_put" => CellKind::Put,
             "delete" => CellKind::Delete,
             "delete_column" => CellKind::DeleteColumn,
             "delete_family" => CellKind::DeleteFamily,
@@ -48,8 +49,10 @@ impl Column {
             _ => panic!("no such command: {line}"),
         };
         self.sequence += 1;
-        let timestamp = rest.parse().expect("a timestamp");
-        self.cells.push(CellMeta { timestamp, sequence: self.sequence, position: 0, kind });
+        let timestamp = rest.split(' ').next().and_then(|word| word.parse().ok()).expect("a timestamp");
+        let is_bare = command != "put";
+        let expires_ms = number(rest, "ttl").map_or(i64::MAX, |ttl: i64| timestamp + ttl);
+        self.cells.push(CellMeta { is_bare, expires_ms, ..CellMeta::new(timestamp, self.sequence, 0, kind) });
         self.cells.sort_by_key(|cell| Reverse((cell.timestamp, cell.sequence)));
         writeln!(out, "{line} @{}", self.sequence).unwrap();
     }
@@ -68,12 +71,17 @@ impl Column {
         let view = View {
             versions: number(rest, "versions").unwrap_or(u32::MAX),
             time_max: number(rest, "below").unwrap_or(i64::MAX),
+            raw: rest.contains("raw"),
             ..View::latest(number(rest, "seq").unwrap_or(self.sequence), number(rest, "now").unwrap_or(0))
         };
         let mut resolver = Resolver::new(&self.history, view);
         resolver.start_row();
         let visible = resolver.column(&self.cells);
-        let shown: Vec<String> = visible.iter().map(|at| self.cells[*at as usize].timestamp.to_string()).collect();
+        let shown = visible.iter().map(|at| {
+            let CellMeta { timestamp, kind, .. } = self.cells[*at as usize];
+            if view.raw { format!("{kind:?}({timestamp})") } else { timestamp.to_string() }
+        });
+        let shown: Vec<String> = shown.collect();
         writeln!(out, "sees {}", if shown.is_empty() { "nothing".to_owned() } else { shown.join(" ") }).unwrap();
     }
 

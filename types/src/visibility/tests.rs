@@ -27,6 +27,17 @@ mod oracle {
         protected: bool,
     }
 
+    /// Whether one live cell hides another for as long as that lives.
+    fn covers(upper: &CellMeta, lower: &CellMeta) -> bool {
+        (upper.timestamp, upper.order()) > (lower.timestamp, lower.order()) && upper.expires_ms >= lower.expires_ms
+    }
+
+    /// The timestamps above a cell with a cell that covers it.
+    fn covering<'a>(live: impl Iterator<Item = &'a Live>, lower: &CellMeta) -> usize {
+        let above = live.filter(|upper| covers(&upper.meta, lower) && upper.meta.timestamp > lower.timestamp);
+        above.map(|upper| upper.meta.timestamp).collect::<std::collections::BTreeSet<_>>().len()
+    }
+
     pub(super) fn seen(cells: &[Stored], history: &RulesHistory, view: View) -> Seen {
         (0..3).flat_map(|column| seen_in_column(cells, history, view, column)).collect()
     }
@@ -57,7 +68,12 @@ mod oracle {
             }
         }
         let rules = changes[in_force].rules;
-        live.sort_by_key(|cell| std::cmp::Reverse(cell.meta.timestamp));
+        live.retain(|cell| cell.meta.expires_ms >= view.now_ms);
+        live.sort_by_key(|cell| std::cmp::Reverse((cell.meta.timestamp, cell.meta.order())));
+        live.dedup_by_key(|cell| cell.meta.timestamp);
+        live.truncate(rules.versions as usize);
+        let protected = live.iter_mut().filter(|cell| cell.protected);
+        protected.skip(rules.min_versions as usize).for_each(|cell| cell.protected = false);
         live.iter()
             .filter(|cell| cell.protected || !expired(&rules, cell.meta.timestamp, view.now_ms))
             .filter(|cell| cell.meta.timestamp >= view.time_min && cell.meta.timestamp < view.time_max)
@@ -71,22 +87,17 @@ mod oracle {
         !(meta.kind.is_delete() && kept_all_the_while && view.time_max <= meta.timestamp)
     }
 
-    fn expired(rules: &FamilyRules, timestamp: i64, now_ms: i64) -> bool {
+    pub(super) fn expired(rules: &FamilyRules, timestamp: i64, now_ms: i64) -> bool {
         matches!(rules.ttl_ms, Some(ttl) if now_ms - timestamp > ttl as i64)
     }
 
     fn apply(live: &mut Vec<Live>, event: &CellMeta, rules: &FamilyRules) {
         match event.kind {
             CellKind::Put => {
-                live.retain(|cell| cell.meta.timestamp != event.timestamp);
+                live.retain(|cell| cell.meta.timestamp != event.timestamp || !covers(event, &cell.meta));
                 live.push(Live { meta: *event, protected: true });
-                live.sort_by_key(|cell| std::cmp::Reverse(cell.meta.timestamp));
-                let mut protected = 0;
-                for cell in live.iter_mut().filter(|cell| cell.protected) {
-                    protected += 1;
-                    cell.protected = protected <= rules.min_versions;
-                }
-                live.truncate(rules.versions as usize);
+                protect(live, rules);
+                push_out(live, rules);
             }
             CellKind::Delete | CellKind::DeleteFamilyVersion => {
                 live.retain(|cell| cell.meta.timestamp != event.timestamp);
@@ -99,10 +110,20 @@ mod oracle {
 
     fn change_rules(live: &mut Vec<Live>, old: &FamilyRules, change: &RulesChange) {
         live.retain(|cell| cell.protected || !expired(old, cell.meta.timestamp, change.stamp_ms));
-        live.sort_by_key(|cell| std::cmp::Reverse(cell.meta.timestamp));
-        live.truncate(change.rules.versions as usize);
-        for (rank, cell) in live.iter_mut().enumerate() {
-            cell.protected = rank < change.rules.min_versions as usize;
+        push_out(live, &change.rules);
+        live.iter_mut().for_each(|cell| cell.protected = true);
+        protect(live, &change.rules);
+    }
+
+    fn push_out(live: &mut Vec<Live>, rules: &FamilyRules) {
+        let all = live.clone();
+        live.retain(|cell| covering(all.iter(), &cell.meta) < rules.versions as usize);
+    }
+
+    fn protect(live: &mut [Live], rules: &FamilyRules) {
+        let all: Vec<Live> = live.iter().filter(|cell| cell.protected).cloned().collect();
+        for cell in live {
+            cell.protected &= covering(all.iter(), &cell.meta) < rules.min_versions as usize;
         }
     }
 }
@@ -180,7 +201,7 @@ fn collect(cells: &[Stored], collector: &mut Collector, in_parts: Option<u8>) ->
                 Fate::Keep => kept.push(*cell),
                 Fate::Mask => {
                     assert_eq!(cell.meta.kind, CellKind::Put, "only a put has a value to lose");
-                    kept.push(Stored { masked: true, ..*cell });
+                    kept.push(Stored { masked: true, meta: CellMeta { is_bare: true, ..cell.meta }, ..*cell });
                 }
                 Fate::Drop => {}
             }
@@ -191,7 +212,7 @@ fn collect(cells: &[Stored], collector: &mut Collector, in_parts: Option<u8>) ->
 
 #[derive(Clone, Debug)]
 enum Step {
-    Mutate(Vec<(u8, i64, CellKind)>),
+    Mutate(Vec<(u8, i64, CellKind, Option<i64>)>),
     Alter(FamilyRules),
     Wait(i64),
     Flush,
@@ -245,11 +266,13 @@ impl World {
         }
     }
 
-    fn mutate(&mut self, cells: &[(u8, i64, CellKind)]) {
+    fn mutate(&mut self, cells: &[(u8, i64, CellKind, Option<i64>)]) {
         self.sequence += 1;
-        for (position, &(column, timestamp, kind)) in (0..).zip(cells) {
+        for (position, &(column, timestamp, kind, ttl)) in (0..).zip(cells) {
             let column = if kind.is_family_tombstone() { 0 } else { column };
-            let meta = CellMeta { timestamp, sequence: self.sequence, position, kind };
+            let ttl = ttl.filter(|_| kind == CellKind::Put);
+            let expires_ms = ttl.map_or(i64::MAX, |ttl| timestamp + ttl);
+            let meta = CellMeta { expires_ms, ..CellMeta::new(timestamp, self.sequence, position, kind) };
             let cell = Stored { column, meta, masked: false };
             self.all.push(cell);
             self.files.last_mut().expect("the memtable").push(cell);
@@ -268,6 +291,7 @@ impl World {
         let stored: Vec<Stored> = self.files.iter().flatten().copied().collect();
         for sequence in self.snapshot..=self.sequence {
             for view in views(sequence, self.stamp_ms) {
+                self.check_raw(&stored, View { raw: true, ..view })?;
                 let expected = oracle::seen(&self.all, &self.history, view);
                 prop_assert_eq!(&resolve(&self.all, &self.history, view), &expected, "before collecting, {:?}", view);
                 prop_assert_eq!(
@@ -285,11 +309,47 @@ impl World {
     }
 }
 
+impl World {
+    /// A raw reader sees all that was written until it is collected, and always what other readers see; no masked puts.
+    fn check_raw(&self, stored: &[Stored], view: View) -> Result<(), TestCaseError> {
+        let all = resolve(&self.all, &self.history, view);
+        let left = resolve(stored, &self.history, view);
+        let rules = self.history.at(view.sequence);
+        let expired =
+            |meta: &CellMeta| oracle::expired(&rules, meta.timestamp, view.now_ms) || meta.expires_ms < view.now_ms;
+        let in_times = |cell: &&Stored| (view.time_min..view.time_max).contains(&cell.meta.timestamp);
+        let written = self.all.iter().filter(|cell| cell.meta.sequence <= view.sequence);
+        let written = written.filter(in_times).filter(|cell| !expired(&cell.meta));
+        for cell in written {
+            let replaces = |seen: &&(u8, i64, u64, u32)| {
+                let found =
+                    self.all.iter().find(|other| other.column == seen.0 && other.meta.order() == (seen.2, seen.3));
+                let found = found.expect("what is seen was written").meta;
+                seen.0 == cell.column
+                    && (found.timestamp, found.kind) == (cell.meta.timestamp, cell.meta.kind)
+                    && found.order() >= cell.meta.order()
+            };
+            let is_seen = all.iter().any(|seen| replaces(&seen));
+            let column_puts = all.iter().filter(|seen| seen.0 == cell.column).count();
+            prop_assert!(is_seen || column_puts >= view.versions as usize, "{:?} is missing in {:?}", cell, view);
+        }
+        let plain = oracle::seen(&self.all, &self.history, View { raw: false, versions: 9, ..view });
+        if view.versions == 9 {
+            for seen in plain {
+                // Of two puts of one timestamp, only one of which outlives its time, it shows the later one.
+                let is_listed = left.iter().any(|listed| (listed.0, listed.1) == (seen.0, seen.1));
+                prop_assert!(is_listed, "{:?} is missing in {:?}, {:?}", seen, view, left);
+            }
+        }
+        Ok(())
+    }
+}
+
 fn views(sequence: u64, stamp_ms: i64) -> Vec<View> {
     let mut views = Vec::new();
     for now_ms in [stamp_ms, stamp_ms + 2, stamp_ms + 50] {
         for (versions, time_min, time_max) in [(1, 0, i64::MAX), (9, 0, i64::MAX), (9, 2, 5), (2, 0, 3)] {
-            views.push(View { sequence, now_ms, versions, time_min, time_max });
+            views.push(View { sequence, now_ms, versions, time_min, time_max, raw: false });
         }
     }
     views
@@ -305,6 +365,10 @@ fn kind() -> impl Strategy<Value = CellKind> {
     ]
 }
 
+fn ttl() -> impl Strategy<Value = Option<i64>> {
+    proptest::option::weighted(0.25, 0i64..6)
+}
+
 fn rules() -> impl Strategy<Value = FamilyRules> {
     (1u32..4, 0u32..3, proptest::option::of(1u64..8), proptest::bool::weighted(0.2)).prop_map(
         |(versions, min_versions, ttl_ms, keep_deleted_cells)| FamilyRules {
@@ -318,7 +382,7 @@ fn rules() -> impl Strategy<Value = FamilyRules> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        12 => proptest::collection::vec((0u8..3, 0i64..7, kind()), 1..4).prop_map(Step::Mutate),
+        12 => proptest::collection::vec((0u8..3, 0i64..7, kind(), ttl()), 1..4).prop_map(Step::Mutate),
         1 => rules().prop_map(Step::Alter),
         2 => (1i64..4).prop_map(Step::Wait),
         3 => Just(Step::Flush),
@@ -342,11 +406,11 @@ proptest! {
 }
 
 fn put(timestamp: i64, sequence: u64) -> CellMeta {
-    CellMeta { timestamp, sequence, position: 0, kind: CellKind::Put }
+    CellMeta::new(timestamp, sequence, 0, CellKind::Put)
 }
 
 fn delete(kind: CellKind, timestamp: i64, sequence: u64) -> CellMeta {
-    CellMeta { timestamp, sequence, position: 0, kind }
+    CellMeta::new(timestamp, sequence, 0, kind)
 }
 
 fn versions(versions: u32) -> RulesHistory {

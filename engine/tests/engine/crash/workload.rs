@@ -136,7 +136,7 @@ fn cell(world: &World, row: &[u8], family: &str, kind: CellKind) -> ModelCell {
     let value = if kind == CellKind::Put { format!("{family} at {timestamp}").into_bytes() } else { Vec::new() };
     let qualifier = if kind.is_family_tombstone() { Vec::new() } else { b"q".to_vec() };
     let family = family.to_owned();
-    ModelCell { row: row.to_vec(), family, qualifier, timestamp, kind, value, sequence: 0, position: 0 }
+    ModelCell { row: row.to_vec(), family, qualifier, timestamp, kind, value, ttl_ms: None, sequence: 0, position: 0 }
 }
 
 /// What a workload begins from.

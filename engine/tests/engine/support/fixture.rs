@@ -13,6 +13,7 @@ pub fn cell(row: &[u8], timestamp: i64, kind: CellKind, value: &str) -> ModelCel
         qualifier: b"q".to_vec(),
         timestamp,
         kind,
+        ttl_ms: None,
         value: value.into(),
         sequence: 0,
         position: 0,

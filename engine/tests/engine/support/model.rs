@@ -12,6 +12,8 @@ pub struct ModelCell {
     pub timestamp: i64,
     pub kind: CellKind,
     pub value: Vec<u8>,
+    /// Of a put: how long it lives.
+    pub ttl_ms: Option<u64>,
     pub sequence: u64,
     pub position: usize,
 }
@@ -37,9 +39,31 @@ pub struct RegionModel {
     pub beyond: Vec<(Vec<u8>, Histories)>,
 }
 
+#[derive(Clone)]
 struct Live<'a> {
     cell: &'a ModelCell,
     protected: bool,
+}
+
+impl ModelCell {
+    fn expires(&self) -> i64 {
+        self.ttl_ms.map_or(i64::MAX, |ttl| self.timestamp + i64::try_from(ttl).unwrap())
+    }
+
+    fn place(&self) -> (i64, u64, usize) {
+        (self.timestamp, self.sequence, self.position)
+    }
+
+    /// Whether it hides another put of its column for as long as that lives.
+    fn covers(&self, lower: &Self) -> bool {
+        self.place() > lower.place() && self.expires() >= lower.expires()
+    }
+}
+
+/// The timestamps above a cell that have one that covers it.
+fn covering(live: &[Live<'_>], lower: &ModelCell) -> usize {
+    let above = live.iter().filter(|upper| upper.cell.covers(lower) && upper.cell.timestamp > lower.timestamp);
+    above.map(|upper| upper.cell.timestamp).collect::<BTreeSet<_>>().len()
 }
 
 impl RegionModel {
@@ -110,7 +134,9 @@ impl RegionModel {
                 .collect();
             let qualifiers: BTreeSet<&Vec<u8>> = of_family.iter().map(|cell| &cell.qualifier).collect();
             for qualifier in qualifiers.into_iter().filter(|name| projection.selects(family.as_bytes(), name)) {
-                seen.extend(read_column(&of_family, changes, qualifier, projection, sequence, now));
+                let (time_min, time_max) = projection.times(family.as_bytes());
+                let projection = Projection { time_min, time_max, ..projection.clone() };
+                seen.extend(read_column(&of_family, changes, qualifier, &projection, sequence, now));
             }
         }
         let (offset, limit) = projection.cell_window();
@@ -156,7 +182,12 @@ fn read_column(
         change_rules(&mut live, &rules, change);
         rules = change.rules;
     }
-    live.sort_by_key(|live| std::cmp::Reverse(live.cell.timestamp));
+    live.retain(|live| live.cell.expires() >= now);
+    live.sort_by_key(|live| std::cmp::Reverse(live.cell.place()));
+    live.dedup_by_key(|live| live.cell.timestamp);
+    live.truncate(rules.versions as usize);
+    let protected = live.iter_mut().filter(|live| live.protected);
+    protected.skip(rules.min_versions as usize).for_each(|live| live.protected = false);
     live.iter()
         .filter(|live| live.protected || !expired(&rules, live.cell.timestamp, now))
         .filter(|live| (projection.time_min..projection.time_max).contains(&live.cell.timestamp))
@@ -175,12 +206,10 @@ fn expired(rules: &FamilyRules, timestamp: i64, now: i64) -> bool {
 fn apply<'a>(live: &mut Vec<Live<'a>>, event: &'a ModelCell, rules: &FamilyRules) {
     match event.kind {
         CellKind::Put => {
-            live.retain(|live| live.cell.timestamp != event.timestamp);
+            live.retain(|live| live.cell.timestamp != event.timestamp || !event.covers(live.cell));
             live.push(Live { cell: event, protected: true });
-            live.sort_by_key(|live| std::cmp::Reverse(live.cell.timestamp));
-            let protected = live.iter_mut().filter(|live| live.protected);
-            protected.skip(rules.min_versions as usize).for_each(|live| live.protected = false);
-            live.truncate(rules.versions as usize);
+            protect(live, rules);
+            push_out(live, rules);
         }
         CellKind::Delete | CellKind::DeleteFamilyVersion => {
             live.retain(|live| live.cell.timestamp != event.timestamp);
@@ -191,9 +220,19 @@ fn apply<'a>(live: &mut Vec<Live<'a>>, event: &'a ModelCell, rules: &FamilyRules
 
 fn change_rules(live: &mut Vec<Live<'_>>, old: &FamilyRules, change: &Change) {
     live.retain(|live| live.protected || !expired(old, live.cell.timestamp, change.stamp));
-    live.sort_by_key(|live| std::cmp::Reverse(live.cell.timestamp));
-    live.truncate(change.rules.versions as usize);
-    for (rank, live) in live.iter_mut().enumerate() {
-        live.protected = rank < change.rules.min_versions as usize;
+    push_out(live, &change.rules);
+    live.iter_mut().for_each(|live| live.protected = true);
+    protect(live, &change.rules);
+}
+
+fn push_out(live: &mut Vec<Live<'_>>, rules: &FamilyRules) {
+    let all = live.clone();
+    live.retain(|live| covering(&all, live.cell) < rules.versions as usize);
+}
+
+fn protect(live: &mut [Live<'_>], rules: &FamilyRules) {
+    let all: Vec<Live<'_>> = live.iter().filter(|live| live.protected).cloned().collect();
+    for live in live {
+        live.protected &= covering(&all, live.cell) < rules.min_versions as usize;
     }
 }

@@ -1,18 +1,20 @@
 //! What a reader sees: scans of an engine and of its model, and cells as both compare them.
 
 use terrane_engine::{CellPosition, Engine, Error, Patience, Region, RowScanner, ScanSpec, Snapshot, Step};
+use terrane_types::cell::ttl_tag;
 use terrane_types::{CellRef, KeyRange, PackedCells, PackedRows, Projection};
 
 use super::model::{ModelCell, RegionModel, Seen};
 use super::world::range;
 
 pub fn packed(cells: &[ModelCell]) -> PackedCells {
-    let cells = cells.iter().map(|cell| CellRef {
+    let tags: Vec<_> = cells.iter().map(|cell| cell.ttl_ms.map(ttl_tag)).collect();
+    let cells = cells.iter().zip(&tags).map(|(cell, tag)| CellRef {
         family: cell.family.as_bytes(),
         qualifier: &cell.qualifier,
         timestamp: cell.timestamp,
         kind: cell.kind,
-        tags: &[],
+        tags: tag.as_ref().map_or(&[], |tag| tag),
         value: &cell.value,
     });
     PackedCells::from_cells(cells).unwrap()

@@ -63,6 +63,7 @@ fn any_cell(dice: &mut Dice, row: &[u8], stamp: u64) -> ModelCell {
         timestamp: i64::try_from(stamp).unwrap() - age,
         kind,
         value,
+        ttl_ms: (kind == CellKind::Put && dice.one_in(5)).then(|| dice.next() % 40),
         sequence: 0,
         position: 0,
     }
@@ -83,6 +84,10 @@ fn any_projection(dice: &mut Dice, stamp: u64) -> Projection {
         } else {
             projection.with_times(middle, middle + i64::try_from(dice.below(10)).unwrap())
         };
+    }
+    if dice.one_in(4) {
+        let middle = i64::try_from(stamp).unwrap() - i64::try_from(dice.below(20)).unwrap();
+        projection = projection.with_family_times(name(dice.pick(FAMILIES)), middle, middle + 6);
     }
     any_part(dice, projection)
 }

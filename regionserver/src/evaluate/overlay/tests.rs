@@ -20,7 +20,7 @@ fn column() -> Column {
 }
 
 fn version(timestamp: i64, value: &'static str) -> Version {
-    Version { timestamp, value: value.into() }
+    Version { timestamp, value: value.into(), ttl_ms: None }
 }
 
 /// An overlay that knows one column as it was read.

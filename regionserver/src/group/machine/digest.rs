@@ -53,7 +53,7 @@ impl GroupMachine {
             let spec = ScanSpec {
                 range: KeyRange::all(),
                 reverse: false,
-                projection: Projection { versions: VERSIONS_MAX, ..Projection::all() },
+                projection: Projection { versions: VERSIONS_MAX, ..Projection::all().with_ttl() },
                 now_ms,
                 from_cell: None,
                 fills_cache: false,
