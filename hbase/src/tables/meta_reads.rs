@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use terrane_types::escape;
 
 use super::{TableCalls, deadline, unknown_method};
-use crate::cell_block::Codec;
+use crate::cell_block::{Codec, KeyValue};
 use crate::exception::{
     Exception, NO_CLOSEST_ROW, NOT_SERVING_REGION, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, UNKNOWN_PROTOCOL,
     UNKNOWN_SCANNER,
 };
 use crate::frame::{Call, decode_parameter};
-use crate::meta::{Row, Rows, Span};
+use crate::meta::{Rows, Span};
 use crate::proto;
 use crate::region_name::is_meta;
 use crate::serve::{Answer, Outcome};
@@ -38,6 +38,8 @@ struct MetaScanner {
     /// What is left of the scan.
     span: Span,
     rows: Rows,
+    /// Most cells of one result.
+    batch: usize,
     next_seq: u64,
 }
 
@@ -69,7 +71,7 @@ impl TableCalls {
         let result = if get.existence_only() {
             proto::Result { exists: Some(row.is_some()), ..proto::Result::default() }
         } else {
-            row.map(|row| result(self.opened.codec, &row, &mut cells)).transpose()?.unwrap_or_default()
+            row.map(|row| result(self.opened.codec, row.key_values(), &mut cells)).transpose()?.unwrap_or_default()
         };
         Ok(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells))
     }
@@ -120,14 +122,19 @@ impl TableCalls {
                     more = false;
                     break;
                 };
-                let result = result(self.opened.codec, &row, &mut cells)?;
-                match result.associated_cell_count {
-                    Some(of_row) => {
-                        response.cells_per_result.push(of_row.cast_unsigned());
-                        response.partial_flag_per_result.push(false);
+                let mut left = row.key_values().peekable();
+                while left.peek().is_some() {
+                    let result = result(self.opened.codec, left.by_ref().take(scanner.batch), &mut cells)?;
+                    let partial = left.peek().is_some();
+                    match result.associated_cell_count {
+                        Some(of_row) => {
+                            response.cells_per_result.push(of_row.cast_unsigned());
+                            response.partial_flag_per_result.push(partial);
+                        }
+                        None => response.results.push(proto::Result { partial: Some(partial), ..result }),
                     }
-                    None => response.results.push(result),
                 }
+                drop(left);
                 (scanner.span.start, scanner.span.include_start) = (row.key, false);
                 count += 1;
             }
@@ -149,7 +156,7 @@ impl TableCalls {
 
 fn open(scan: &proto::Scan) -> Result<MetaScanner, Exception> {
     refuse(scan.filter.is_some(), "filters")?;
-    refuse(scan.batch_size.is_some_and(|size| size != 0), "batches of cells")?;
+    let batch = scan.batch_size.and_then(|size| usize::try_from(size).ok()).filter(|&size| size > 0);
     let (start, stop) = (scan.start_row.clone().unwrap_or_default(), scan.stop_row.clone().unwrap_or_default());
     let is_row = scan.include_stop_row.is_none() && !start.is_empty() && start == stop;
     let span = Span {
@@ -159,7 +166,12 @@ fn open(scan: &proto::Scan) -> Result<MetaScanner, Exception> {
         include_stop: is_row || scan.include_stop_row(),
         reversed: scan.reversed(),
     };
-    Ok(MetaScanner { span, rows: rows(&scan.column, scan.time_range.as_ref()), next_seq: 0 })
+    Ok(MetaScanner {
+        span,
+        rows: rows(&scan.column, scan.time_range.as_ref()),
+        batch: batch.unwrap_or(usize::MAX),
+        next_seq: 0,
+    })
 }
 
 fn rows(columns: &[proto::Column], times: Option<&proto::TimeRange>) -> Rows {
@@ -169,10 +181,14 @@ fn rows(columns: &[proto::Column], times: Option<&proto::TimeRange>) -> Rows {
     }
 }
 
-fn result(codec: Option<Codec>, row: &Row, cells: &mut Vec<u8>) -> Result<proto::Result, Exception> {
+fn result<'a>(
+    codec: Option<Codec>,
+    of_row: impl Iterator<Item = KeyValue<'a>>,
+    cells: &mut Vec<u8>,
+) -> Result<proto::Result, Exception> {
     let mut result = proto::Result::default();
     let mut count = 0;
-    for cell in row.key_values() {
+    for cell in of_row {
         match codec {
             Some(codec) => cell.encode(codec, cells).map_err(|refused| Exception::bad_request(&refused.what))?,
             None => result.cell.push(cell.to_proto()),

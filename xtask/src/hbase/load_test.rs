@@ -15,12 +15,11 @@ const CLASS: &str = "org.apache.hadoop.hbase.util.LoadTestTool";
 const TABLE: &str = "load_test";
 
 /// What follows the rows and the table, in this order: writers with readers, then changes of what they wrote.
-const RUNS: [(&str, &[&str]); 5] = [
+const RUNS: [(&str, &[&str]); 4] = [
     ("multiput", &["-write", "3:64:4", "-read", "100:4", "-multiput", "-num_regions_per_server", "3"]),
     ("put", &["-skip_init", "-write", "3:64:4", "-read", "100:4"]),
     ("multiget", &["-skip_init", "-read", "100:4", "-multiget_batchsize", "10"]),
     ("update", &["-skip_init", "-update", "30:4:0"]),
-    ("batchupdate", &["-skip_init", "-update", "30:4:0", "-batchupdate"]),
 ];
 
 /// Runs every load over so many rows.
