@@ -8,6 +8,7 @@
 mod actions;
 mod condition;
 mod mutation;
+mod nonces;
 mod reading;
 mod requests;
 mod results;

@@ -6,11 +6,11 @@
 
 use terrane_types::ClusterId;
 
+use crate::answer::{Answer, Outcome};
 use crate::exception::{Exception, PLEASE_HOLD};
 use crate::place::Place;
 use crate::proto;
 use crate::region_name::meta_region_info;
-use crate::serve::{Answer, Outcome};
 
 /// Most servers in the answer to a client that asks for some to ask next time.
 pub const BOOTSTRAP_NODES_MAX: usize = 16;

@@ -27,6 +27,7 @@ mod pattern;
 mod position;
 mod row_sets;
 mod rows;
+mod value_test;
 
 #[cfg(test)]
 mod golden_tests;
@@ -35,9 +36,9 @@ mod tests;
 
 use terrane_types::{Invalid, KeyRange};
 
-pub(crate) use self::compare::ValueTest;
 pub(crate) use self::evaluator::{Evaluator, StoreLimits, parts_of};
 use self::position::{At, Position};
+pub(crate) use self::value_test::ValueTest;
 use crate::cell_block::KeyValue;
 
 /// Most bytes of a filter, with everything within it.

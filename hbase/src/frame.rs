@@ -16,6 +16,9 @@ use prost::Message;
 use crate::exception::Exception;
 use crate::proto;
 
+/// Most bytes of a call, as HBase sets it.
+pub const FRAME_BYTES_MAX: usize = 256 << 20;
+
 /// The call id of answers to no call: before the connection's first call, and when a frame has no readable header.
 pub const NO_CALL: u32 = u32::MAX;
 
@@ -56,9 +59,15 @@ pub fn decode_call(mut frame: Bytes) -> Result<Call, Malformed> {
     if !header.request_param() {
         return Err(refuse(id, "the call has no parameter"));
     }
-    let parameter =
-        take_delimited(&mut frame).ok_or_else(|| refuse(id, "the parameter is longer than the rest of its frame"))?;
     let announced = header.cell_block_meta.and_then(|meta| meta.length).unwrap_or(0);
+    let unread = || refuse(id, "the length of the parameter cannot be read");
+    let length = prost::decode_length_delimiter(&mut frame).map_err(|_| unread())?;
+    if length > frame.len() && announced > 0 {
+        return Err(refuse(id, "the parameter is longer than the rest of its frame"));
+    }
+    // Without cells HBase reads a parameter to the end of its frame whatever its length says, and hbase-driver, which writes
+    // wrong lengths, depends on it.
+    let parameter = frame.split_to(length.min(frame.len()));
     if usize::try_from(announced) != Ok(frame.len()) {
         let what = format!("the header announces a cell block of {announced} bytes, and {} follow", frame.len());
         return Err(refuse(id, &what));
@@ -186,11 +195,21 @@ pub mod tests {
     }
 
     #[test]
-    fn a_header_or_parameter_longer_than_its_frame_is_refused() {
+    fn a_header_or_a_parameter_with_cells_that_is_longer_than_its_frame_is_refused() {
         assert_eq!(decode_call(Bytes::new()).unwrap_err().call, NO_CALL);
         assert_eq!(decode_call(Bytes::from_static(&[0xff; 12])).unwrap_err().call, NO_CALL);
+        let mut frame = request(9, "Multi", b"parameter", b"cells", Some(5));
+        frame.truncate(frame.len() - 6);
+        assert_eq!(decode_call(frame.into()).unwrap_err().call, 9);
+    }
+
+    #[test]
+    fn a_parameter_without_cells_ends_with_its_frame() {
         let mut frame = request(9, "Get", b"parameter", b"", None);
         frame.truncate(frame.len() - 1);
+        assert_eq!(&decode_call(frame.into()).unwrap().parameter[..], b"paramete");
+        let mut frame = request(9, "Get", b"", b"", None);
+        frame.pop();
         assert_eq!(decode_call(frame.into()).unwrap_err().call, 9);
     }
 

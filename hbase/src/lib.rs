@@ -16,6 +16,7 @@
 //! - Nothing that is not understood is ignored. A call that asks for more than this crate can do is refused.
 //! - Protobuf messages stay at the border: [`proto`] holds HBase's messages only, none of Terrane's.
 
+pub mod answer;
 pub mod cell_block;
 pub mod compression;
 pub mod connection;

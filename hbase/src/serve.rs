@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
-use prost::Message;
+use prost::Message as _;
 use terrane_env::net::Listener;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+pub use crate::answer::{Answer, Outcome};
 use crate::compression::{BLOCK_BYTES_MAX, Compression};
 use crate::connection::{Connection, Event, Opened};
 use crate::discovery::Discovery;
@@ -49,30 +50,6 @@ const ROOM_WAIT: Duration = Duration::from_secs(10);
 const HEADER_WAIT: Duration = Duration::from_secs(10);
 /// How long a write of answers may take.
 const WRITE_WAIT: Duration = Duration::from_secs(60);
-
-/// An answer: its message, encoded, and its cells.
-#[derive(Debug, Default)]
-pub struct Answer {
-    message: Vec<u8>,
-    cells: Vec<u8>,
-}
-
-impl Answer {
-    /// An answer of a message alone.
-    #[must_use]
-    pub fn of(message: &impl Message) -> Self {
-        Self { message: message.encode_to_vec(), cells: Vec::new() }
-    }
-
-    /// An answer whose message refers to cells.
-    #[must_use]
-    pub fn with_cells(message: &impl Message, cells: Vec<u8>) -> Self {
-        Self { message: message.encode_to_vec(), cells }
-    }
-}
-
-/// What a call becomes.
-pub type Outcome = Result<Answer, Exception>;
 
 /// What is behind a port.
 pub trait Front: Send + Sync + 'static {

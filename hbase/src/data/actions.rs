@@ -11,7 +11,8 @@ use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
 use terrane_types::{Error, FamilyName, PackedCells, RegionEpoch, RowOutcome};
 
 use super::condition::condition;
-use super::mutation::{Nonces, Prepared, join, number_of, prepare, take_cells};
+use super::mutation::{Prepared, join, prepare, take_cells};
+use super::nonces::Nonces;
 use super::requests::{Region, exception};
 use super::{DataCalls, reading, results};
 use crate::cell_block::{BlockReader, KeyValue};
@@ -333,7 +334,7 @@ impl Batch<'_> {
             }
             let mut joined = join(region, rows, condition.unwrap_or_default())?;
             if !joined.repeatable {
-                joined.row.operation = number_of(&action.action, self.nonces);
+                joined.row.operation = self.nonces.of_batch(&action.action);
                 joined.repeatable = joined.row.operation != 0;
             }
             Ok(joined)

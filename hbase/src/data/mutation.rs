@@ -2,10 +2,11 @@
 //! deletes, and several of them as one.
 
 use bytes::Bytes;
-use terrane_regionserver::edge::{Extras, ReceivedRow, RowRequest, nonce_number};
+use terrane_regionserver::edge::{Extras, ReceivedRow, RowRequest};
 use terrane_types::cell::{CellKind, CellRef, LATEST, TTL_TAG, pack, ttl_tag};
 use terrane_types::{FamilyName, ReadModifyWrite, ReadModifyWriteKind, Returns};
 
+use super::nonces::Nonces;
 use super::reading::{refuse, refuse_attributes};
 use super::requests::Region;
 use crate::cell_block::{BlockReader, KeyValue};
@@ -25,23 +26,6 @@ pub(super) struct Prepared {
     pub alone: bool,
     /// The columns to read for the caller, if it turns out to have been applied before.
     pub again: Vec<(FamilyName, Bytes)>,
-}
-
-/// How the nonces of a call are recorded.
-#[derive(Clone, Copy)]
-pub(super) struct Nonces {
-    /// `None`: they are not.
-    pub group: Option<u64>,
-}
-
-impl Nonces {
-    /// The number of an operation with this nonce; 0: it has none.
-    fn number(self, nonce: Option<u64>) -> u64 {
-        match (self.group, nonce) {
-            (Some(group), Some(nonce)) if nonce != 0 => nonce_number(group, nonce),
-            _ => 0,
-        }
-    }
 }
 
 /// One cell of a mutation, wherever it came from.
@@ -357,12 +341,6 @@ pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) ->
     joined.row.cells = Ok(packed.into());
     joined.row.request = Ok(all.boxed());
     Ok(joined)
-}
-
-/// The number of a batch of mutations that has none of its own.
-pub(super) fn number_of(mutations: &[proto::Action], nonces: Nonces) -> u64 {
-    let nonce = |action: &proto::Action| action.mutation.as_ref().and_then(|mutation| mutation.nonce);
-    nonces.number(mutations.iter().find_map(nonce))
 }
 
 fn family_name(family: &[u8]) -> Result<FamilyName, Exception> {

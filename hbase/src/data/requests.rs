@@ -15,7 +15,7 @@ use terrane_regionserver::edge::{
 use terrane_types::{Error, RegionDescriptor, RegionEpoch, TableSchema, escape};
 use tokio::sync::oneshot;
 
-use super::mutation::Nonces;
+use super::nonces::Nonces;
 use crate::exception::{Context, Exception, NO_SUCH_FAMILY, NOT_SERVING_REGION, WRONG_REGION};
 use crate::proto;
 use crate::region_name::parse;

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::descriptors::{modified, read_name, with_changed_family, with_family, without_family};
 use super::procedures::Nonce;
-use super::service::{begin, nonce};
+use super::procedures::{begin, nonce};
 use super::{TableCalls, exception};
 use crate::exception::{Exception, REGION_TOO_BUSY, TABLE_NOT_DISABLED, TABLE_NOT_FOUND};
 use crate::proto;

@@ -7,7 +7,7 @@ use terrane_types::{Error, NamespaceName};
 use tokio::time::Instant;
 
 use super::descriptors::{show_meta, show_table};
-use super::service::{begin, nonce};
+use super::procedures::{begin, nonce};
 use super::{TableCalls, exception};
 use crate::exception::{CONSTRAINT, Exception, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use crate::proto;

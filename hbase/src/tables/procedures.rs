@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::Master;
 use crate::exception::{Exception, REGION_TOO_BUSY};
 use crate::proto;
 use crate::proto::get_procedure_result_response::State;
@@ -17,6 +18,21 @@ pub const PROCEDURES_MAX: usize = 1_024;
 
 /// An order's nonce: the client's group of nonces, and the nonce.
 pub(super) type Nonce = (u64, u64);
+
+/// A request's nonce, if it has one.
+pub(super) fn nonce(group: u64, nonce: u64) -> Option<Nonce> {
+    (nonce != 0).then_some((group, nonce))
+}
+
+/// Begins an order, which runs on when its caller has gone.
+pub(super) fn begin(
+    master: &Master,
+    nonce: Option<Nonce>,
+    kind: &'static str,
+    order: impl Future<Output = Result<(), Exception>> + Send + 'static,
+) -> Result<proto::ProcedureResponse, Exception> {
+    Ok(proto::ProcedureResponse { proc_id: Some(master.procedures.begin(nonce, kind, order)?) })
+}
 
 /// The orders of one master.
 #[derive(Clone, Default)]

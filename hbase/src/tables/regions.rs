@@ -6,7 +6,7 @@ use terrane_types::{Error, RegionId, ServerId, TableName, escape};
 use tokio::time::Instant;
 
 use super::descriptors::read_name;
-use super::service::{begin, nonce};
+use super::procedures::{begin, nonce};
 use super::{TableCalls, exception};
 use crate::exception::{Exception, MERGE_REGION, TABLE_NOT_ENABLED, UNKNOWN_REGION};
 use crate::proto;

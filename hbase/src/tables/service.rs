@@ -7,10 +7,10 @@ use terrane_types::{Error, TableName};
 use tokio::time::Instant;
 
 use super::descriptors::{read_name, read_table, show_meta, show_table};
-use super::procedures::Nonce;
+use super::procedures::{Nonce, begin, nonce};
 use super::refusals::refused;
 use super::regions::procedure_done;
-use super::{Master, TableCalls, deadline, exception};
+use super::{TableCalls, deadline, exception};
 use crate::exception::{Exception, NAMESPACE_NOT_FOUND, TABLE_NOT_DISABLED, TABLE_NOT_ENABLED, TABLE_NOT_FOUND};
 use crate::frame::{Call, decode_parameter};
 use crate::meta::table_state;
@@ -201,20 +201,6 @@ enum Change {
     Delete,
     Disable,
     Enable,
-}
-
-pub(super) fn nonce(group: u64, nonce: u64) -> Option<Nonce> {
-    (nonce != 0).then_some((group, nonce))
-}
-
-/// Begins an order, which runs on when its caller has gone.
-pub(super) fn begin(
-    master: &Master,
-    nonce: Option<Nonce>,
-    kind: &'static str,
-    order: impl Future<Output = Result<(), Exception>> + Send + 'static,
-) -> Result<proto::ProcedureResponse, Exception> {
-    Ok(proto::ProcedureResponse { proc_id: Some(master.procedures.begin(nonce, kind, order)?) })
 }
 
 /// A missing namespace is invalid input to us, and has a class of its own in HBase.

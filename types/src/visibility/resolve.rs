@@ -130,7 +130,7 @@ impl Resolver {
     fn list_stored(&mut self, cells: &[CellMeta]) {
         let view = self.view;
         let in_view = |cell: &CellMeta| cell.sequence <= view.sequence;
-        // A put without a value may have lost it, and whoever reads a live put sees the value that was written.
+        // A put without a value may have lost it, and a reader of a live put sees the value that was written.
         if cells.iter().any(|cell| cell.kind == CellKind::Put && cell.is_bare && in_view(cell)) {
             self.replay.run(cells, &self.tombstones, &self.history, view.sequence, |_, _| true);
         }
