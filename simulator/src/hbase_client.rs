@@ -24,6 +24,8 @@ use tokio::time::timeout;
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause before a call is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection lasts whose answer is to be lost, at most.
+const LOST_AFTER_MS: u64 = 60;
 /// The largest answer that it reads.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
@@ -237,6 +239,8 @@ impl HbaseClient {
         connection.write_all(&request(id, method, parameter)).await?;
         connection.flush().await?;
         if std::mem::take(&mut self.loses_answer) {
+            // Long enough for some calls to be carried out, and too short for others.
+            tokio::time::sleep(Duration::from_millis(terrane_env::rand::range(0..LOST_AFTER_MS))).await;
             return Err(Failed::Again("the connection was given up".to_owned()));
         }
         loop {
