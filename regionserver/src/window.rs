@@ -349,8 +349,8 @@ impl WindowUpdate<'_> {
     /// Records that an operation is applied. Returns false if it was applied before: it must not be applied again.
     pub fn applied(&mut self, operation: u64, result: Option<&Bytes>) -> bool {
         if self.client == NONCE_CLIENT && operation != 0 {
-            return self.window.nonces.insert(self.stamp, operation)
-                || terrane_env::planted!("a retry is applied again");
+            return terrane_env::planted!("a nonce is not recorded")
+                || self.window.nonces.insert(self.stamp, operation);
         }
         // `NO_CLIENT` is never among the clients.
         let Some(client) = self.window.clients.get_mut(&self.client).filter(|_| operation != 0) else { return true };
