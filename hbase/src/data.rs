@@ -1,5 +1,5 @@
 //! A region server for HBase's clients: `ClientService` over the server's data path. Its other services are those of
-//! [`crate::regions`] and [`crate::discovery`].
+//! `regions` and [`crate::discovery`].
 //!
 //! Calls become requests of one [`Session`](terrane_regionserver::edge::Session) per connection, so limits, admission, read
 //! points and deadlines are those of the gRPC edge. A region is found by the id in its name; table, epoch and schema come from

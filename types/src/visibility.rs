@@ -18,7 +18,7 @@
 //!   regain it when those are deleted.
 //! - A put with a **time to live of its own** is hidden once that is over, whatever protects it, and pushes out or replaces
 //!   only what expires no later; so what it hid may show again. (What a reader sees of the others is the same as if it had
-//!   never been written. [`mortal`] has the rules in full.)
+//!   never been written. `mortal` has the rules in full.)
 //! - When the **rules change**, cells that the old rules hid stay hidden: cells that are expired at the stamp of the
 //!   change are no longer live, a lower `versions` pushes cells out, and the top `min_versions` cells become the
 //!   protected ones.
