@@ -11,7 +11,6 @@ mod mutation;
 mod nonces;
 mod reading;
 mod requests;
-mod results;
 mod scanners;
 
 use std::net::SocketAddr;
@@ -32,6 +31,7 @@ use crate::frame::{Call, decode_parameter};
 use crate::place::Place;
 use crate::proto;
 use crate::regions::{RegionCalls, discovery};
+use crate::results;
 use crate::serve::{Answer, Calls, Front, Outcome};
 
 /// The front of one region server.

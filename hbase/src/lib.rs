@@ -30,6 +30,7 @@ pub mod meta;
 pub mod place;
 pub mod region_name;
 mod regions;
+mod results;
 pub mod serve;
 pub mod tables;
 pub mod time_range;

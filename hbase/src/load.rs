@@ -1,7 +1,7 @@
 //! The load of a region as HBase's clients read it.
 
 use bytes::Bytes;
-use terrane_master::edge::RegionCounts;
+use terrane_types::RegionCounts;
 
 use crate::proto;
 use crate::region_name::specifier;

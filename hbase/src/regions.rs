@@ -10,7 +10,6 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use terrane_env::time::wall_ms;
-use terrane_master::edge::RegionCounts;
 use terrane_regionserver::{HbasePlace, HbasePlaces, LedRegion, RegionOrders};
 use terrane_types::{ClusterId, Error, RegionId, ServerId, escape};
 
@@ -155,18 +154,7 @@ impl RegionCalls {
             request.table_name.as_ref().is_none_or(|name| *name == table_name(&region.schema.name))
         };
         let regions = self.orders.regions().into_iter().filter(wanted);
-        let region_loads = regions.map(|region| {
-            let counts = region.counts;
-            let counts = RegionCounts {
-                rows_read: counts.rows_read,
-                rows_written: counts.rows_written,
-                memtable_bytes: counts.memtable_bytes,
-                file_bytes: counts.file_bytes,
-                files: counts.files,
-                families: counts.families,
-            };
-            region_load(name(&region), &counts)
-        });
+        let region_loads = regions.map(|region| region_load(name(&region), &region.counts));
         Answer::of(&proto::GetRegionLoadResponse { region_loads: region_loads.collect() })
     }
 

@@ -10,7 +10,7 @@ mod standing;
 
 use std::sync::Arc;
 
-use terrane_types::{ClusterId, Error, NamespaceName, RegionDescriptor, ServerId, TableSchema};
+use terrane_types::{ClusterId, Error, NamespaceName, RegionCounts, RegionDescriptor, ServerId, TableSchema};
 use tokio::time::Instant;
 
 pub use self::changes::Order;
@@ -53,23 +53,6 @@ pub struct Region {
     pub counts: RegionCounts,
     /// Rows read and written per second, lately.
     pub requests_per_second: u64,
-}
-
-/// What the leader of a region's group has counted since it opened the region, and what the region occupies there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegionCounts {
-    /// Rows read.
-    pub rows_read: u64,
-    /// Rows written.
-    pub rows_written: u64,
-    /// Bytes in memtables.
-    pub memtable_bytes: u64,
-    /// Bytes in files.
-    pub file_bytes: u64,
-    /// Files.
-    pub files: u32,
-    /// Families.
-    pub families: u32,
 }
 
 /// A live server that serves HBase's clients.
@@ -155,18 +138,5 @@ impl Edge {
             });
             Map { tables, regions, servers, namespaces: catalog.namespaces().list() }
         }))
-    }
-}
-
-impl From<&terrane_proto::v1::RegionCounts> for RegionCounts {
-    fn from(counts: &terrane_proto::v1::RegionCounts) -> Self {
-        Self {
-            rows_read: counts.rows_read,
-            rows_written: counts.rows_written,
-            memtable_bytes: counts.memtable_bytes,
-            file_bytes: counts.file_bytes,
-            files: counts.files,
-            families: counts.families,
-        }
     }
 }

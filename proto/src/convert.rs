@@ -6,14 +6,28 @@ use bytes::Bytes;
 use terrane_types::cell::Cells;
 use terrane_types::{
     Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
-    Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionDescriptor, RegionEpoch, RegionId,
-    Row, ServerId, SplitPolicy, TableId, TableName, TableSchema, ValueType,
+    Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionCounts, RegionDescriptor, RegionEpoch,
+    RegionId, Row, ServerId, SplitPolicy, TableId, TableName, TableSchema, ValueType,
 };
 
 use crate::v1;
 
 pub(crate) fn invalid(what: String) -> Error {
     Error::Invalid(Invalid { what })
+}
+
+impl From<RegionCounts> for v1::RegionCounts {
+    fn from(counts: RegionCounts) -> Self {
+        let RegionCounts { rows_read, rows_written, memtable_bytes, file_bytes, files, families } = counts;
+        Self { rows_read, rows_written, memtable_bytes, file_bytes, files, families }
+    }
+}
+
+impl From<&v1::RegionCounts> for RegionCounts {
+    fn from(counts: &v1::RegionCounts) -> Self {
+        let v1::RegionCounts { rows_read, rows_written, memtable_bytes, file_bytes, files, families } = *counts;
+        Self { rows_read, rows_written, memtable_bytes, file_bytes, files, families }
+    }
 }
 
 impl From<&RegionDescriptor> for v1::RegionDescriptor {

@@ -71,7 +71,7 @@ pub use group::machine::digest::GroupDigest;
 pub use hbase_places::{HbaseMaster, HbasePlace, HbasePlaces};
 pub use identity::IdentityError;
 pub use masters::RegisterError;
-pub use region_orders::{LedRegion, RegionCounts, RegionOrders};
+pub use region_orders::{LedRegion, RegionOrders};
 pub use server::{FlushProgress, RegionServer};
 pub use shape_limits::ShapeLimits;
 pub use start_error::StartError;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_types::{Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
+use terrane_types::{Error, GroupId, RegionCounts, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
 
 use crate::edge::Edge;
 use crate::error_mapping::{not_leader, stopping};
@@ -40,35 +40,17 @@ pub struct LedRegion {
     pub is_splittable: bool,
 }
 
-/// What was counted since the server opened a region, and what the region occupies here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegionCounts {
-    /// Rows read.
-    pub rows_read: u64,
-    /// Rows written.
-    pub rows_written: u64,
-    /// Bytes in memtables.
-    pub memtable_bytes: u64,
-    /// Bytes in files.
-    pub file_bytes: u64,
-    /// Files.
-    pub files: u32,
-    /// Families.
-    pub families: u32,
-}
-
-impl RegionCounts {
-    pub(crate) fn of(hosted: &HostedRegion) -> Self {
-        let requested = hosted.load.total();
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Self {
-            rows_read: requested.rows_read,
-            rows_written: requested.rows_written,
-            memtable_bytes: hosted.engine.memtable_bytes(),
-            file_bytes: hosted.engine.file_bytes(),
-            files: count(hosted.engine.file_count()),
-            families: count(hosted.state().schema.families.len()),
-        }
+/// What this server has counted of a region.
+pub(crate) fn counts_of(hosted: &HostedRegion) -> RegionCounts {
+    let requested = hosted.load.total();
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    RegionCounts {
+        rows_read: requested.rows_read,
+        rows_written: requested.rows_written,
+        memtable_bytes: hosted.engine.memtable_bytes(),
+        file_bytes: hosted.engine.file_bytes(),
+        files: count(hosted.engine.file_count()),
+        families: count(hosted.state().schema.families.len()),
     }
 }
 
@@ -194,7 +176,7 @@ fn led(hosted: &HostedRegion, term: u64) -> LedRegion {
         descriptor: state.descriptor.clone(),
         schema: state.schema.clone(),
         term,
-        counts: RegionCounts::of(hosted),
+        counts: counts_of(hosted),
         is_compacting: hosted.engine.compaction_progress().wanted,
         is_splittable: hosted.is_in_manifest() && !hosted.is_changing() && !hosted.is_stuck(),
     }

@@ -38,7 +38,7 @@ use crate::orphans::Orphans;
 use crate::page_token::PageSeal;
 use crate::proposal::{GroupHost, Proposal};
 use crate::region_ids::RegionIdStock;
-use crate::region_orders::RegionCounts;
+use crate::region_orders::counts_of;
 use crate::replicas::Replicas;
 use crate::versions::{ClusterLevel, said};
 
@@ -465,13 +465,8 @@ fn region_report(hosted: &HostedRegion, term: u64) -> v1::RegionReport {
         group_term: term,
         load: Some(v1::RegionLoad { rows_read: load.rows_read, rows_written: load.rows_written, bytes: load.bytes }),
         shape: region_shape(hosted),
-        counts: Some(region_counts(RegionCounts::of(hosted))),
+        counts: Some(counts_of(hosted).into()),
     }
-}
-
-fn region_counts(counts: RegionCounts) -> v1::RegionCounts {
-    let RegionCounts { rows_read, rows_written, memtable_bytes, file_bytes, files, families } = counts;
-    v1::RegionCounts { rows_read, rows_written, memtable_bytes, file_bytes, files, families }
 }
 
 /// Returns at a time; never if there is none.

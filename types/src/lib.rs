@@ -45,6 +45,7 @@ pub mod fuzzing;
 
 mod attribute;
 mod binary;
+mod region_counts;
 mod suggestion;
 
 // The derive generates paths that start with `::terrane_types`; this makes them valid inside the crate as well.
@@ -67,6 +68,7 @@ pub use mutation::{ReadModifyWrite, ReadModifyWriteKind, Returns, RowOutcome};
 pub use name::{FamilyName, NamespaceName, TableName};
 pub use projection::Projection;
 pub use range::KeyRange;
+pub use region_counts::RegionCounts;
 pub use row::Row;
 pub use row_key::{IntoSpan, KeySpan, RowKey};
 // The derive macro has the same name as the type `Row`.

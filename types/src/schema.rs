@@ -4,6 +4,7 @@
 //! manifests hold their binary form (`encode` / `decode`), which starts with a version byte; `proto` has their form on
 //! the wire. `attribute.rs` parses attributes by name. `docs/formats/schema.md` has the layouts.
 
+mod descriptor;
 mod difference;
 mod storage;
 
@@ -14,7 +15,7 @@ use bytes::Bytes;
 use crate::binary::{Writer, begin};
 use crate::byte_reader::ByteReader;
 use crate::escape::escape;
-use crate::ids::{GroupId, RegionEpoch, RegionId, TableId};
+use crate::ids::TableId;
 use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
 use crate::limits::{
@@ -22,14 +23,13 @@ use crate::limits::{
     QUALIFIER_BYTES_MAX, REGION_SIZE_DEFAULT, REGION_SIZE_MIN, SCHEMA_BYTES_MAX, VERSIONS_MAX,
 };
 use crate::name::{FamilyName, TableName, check_name};
-use crate::range::KeyRange;
 use crate::value_type::ValueType;
 use crate::versions::{LEVEL_OF_VALUE_TYPES, LEVEL_UNRECORDED};
 
+pub use descriptor::RegionDescriptor;
 pub(crate) use storage::check_block_size;
 pub use storage::{Bloom, Compression, FamilyStorage};
 
-const DESCRIPTOR_FORMAT: u8 = 1;
 /// The newest format. [`TableSchema::encode`] writes it only for a schema that needs it.
 const SCHEMA_FORMAT: u8 = 4;
 /// The first format with [`FamilyStorage`] and `bloom_prefix`; older ones imply the defaults.
@@ -38,94 +38,6 @@ const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
 const SCHEMA_FORMAT_OF_HISTORY: u8 = 3;
 /// The first format with value types of columns, and with disabled tables.
 const SCHEMA_FORMAT_OF_TYPES: u8 = 4;
-
-/// A region as its log defines it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegionDescriptor {
-    /// The region.
-    pub region: RegionId,
-    /// The table it belongs to.
-    pub table: TableId,
-    /// The rows it holds.
-    pub range: KeyRange,
-    /// Raised by every split, merge and move.
-    pub epoch: RegionEpoch,
-    /// The group that orders its writes.
-    pub group: GroupId,
-    /// The version of the table's schema that it uses.
-    pub schema_version: u64,
-}
-
-impl RegionDescriptor {
-    /// Two regions by their first rows.
-    #[must_use]
-    pub fn in_order<'r>(one: &'r Self, other: &'r Self) -> (&'r Self, &'r Self) {
-        if one.range.start <= other.range.start { (one, other) } else { (other, one) }
-    }
-
-    /// The range of this region and its neighbour with the higher rows, which a merge gives them.
-    ///
-    /// # Errors
-    /// Why the two cannot be merged, and what would work.
-    pub fn range_with(&self, right: &Self) -> Result<KeyRange, Invalid> {
-        let (l, r) = (self.region, right.region);
-        if l == r {
-            return Err(Invalid::new(format!("region {l} is named twice; name two neighbouring regions")));
-        }
-        if self.table != right.table {
-            let what =
-                format!("regions {l} and {r} belong to different tables; only neighbours in one table can be merged");
-            return Err(Invalid::new(what));
-        }
-        if self.range.end.is_empty() || self.range.end != right.range.start {
-            let what = format!(
-                "regions {l} {} and {r} {} are not neighbours; name two regions of which one ends where the other begins",
-                self.range, right.range
-            );
-            return Err(Invalid::new(what));
-        }
-        if self.group != right.group {
-            let what = format!(
-                "region {l} is in group {} and region {r} in group {}; move one of them to the other's group first",
-                self.group, right.group
-            );
-            return Err(Invalid::new(what));
-        }
-        KeyRange::new(self.range.start.clone(), right.range.end.clone())
-    }
-
-    /// The binary form for logs and manifests.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new(DESCRIPTOR_FORMAT);
-        out.u64(self.region.0);
-        out.u64(self.table.0);
-        out.bytes(&self.range.start);
-        out.bytes(&self.range.end);
-        out.u64(self.epoch.0);
-        out.u64(self.group.0);
-        out.u64(self.schema_version);
-        out.finish()
-    }
-
-    /// Decodes the bytes of [`RegionDescriptor::encode`].
-    ///
-    /// # Errors
-    /// [`Invalid`] for an unknown version, missing or extra bytes, or a reversed range.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
-        let (_, mut input) = begin("region descriptor", DESCRIPTOR_FORMAT, bytes)?;
-        let descriptor = Self {
-            region: RegionId(input.u64()?),
-            table: TableId(input.u64()?),
-            range: KeyRange::new(input.bytes()?.to_vec(), input.bytes()?.to_vec())?,
-            epoch: RegionEpoch(input.u64()?),
-            group: GroupId(input.u64()?),
-            schema_version: input.u64()?,
-        };
-        input.finish()?;
-        Ok(descriptor)
-    }
-}
 
 /// The fields of an encoded schema.
 type Fields<'a> = ByteReader<&'a [u8]>;

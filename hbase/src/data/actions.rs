@@ -14,12 +14,13 @@ use super::condition::condition;
 use super::mutation::{Prepared, join, prepare, take_cells};
 use super::nonces::Nonces;
 use super::requests::{Region, exception};
-use super::{DataCalls, reading, results};
+use super::{DataCalls, reading};
 use crate::cell_block::{BlockReader, KeyValue};
 use crate::exception::{Exception, RETRY_IMMEDIATELY};
 use crate::frame::{Call, decode_parameter};
 use crate::proto;
 use crate::proto::mutation_proto::MutationType;
+use crate::results;
 use crate::serve::{Answer, Outcome};
 
 /// Rows and bytes of one write of a batch: a batch is cut between rows below the limits of the data path.

@@ -20,12 +20,21 @@ use crate::filter::{Evaluator, ValueTest, parts_of};
 use crate::proto::{self, CompareType};
 use crate::time_range::{bounds, is_limited};
 
+/// Most bytes of cells that the filter of a condition judges. The leader of a group judges one row after another, and the writes
+/// of all its regions wait meanwhile: that is also why no regular expression of it may take more than linear time.
+pub const JUDGED_BYTES_MAX: usize = 4 << 20;
+
 /// A condition as part of what is asked of a row.
 pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result<RowRequest, Exception> {
     region.check_row(&condition.row)?;
     let bad = |refused: Invalid| Exception::bad_request(&refused.what);
     if let Some(filter) = &condition.filter {
         let (reads, evaluator) = reading::judged_row(region, filter, condition.time_range.as_ref())?;
+        if evaluator.backtracks() {
+            let why = "look-around, back-references, atomic groups and possessive quantifiers are not for the filter of a \
+                       condition; use them in a read, or in a condition on one column";
+            return Err(Exception::bad_request(why));
+        }
         return Ok(judged(reads, How::Filter(Mutex::new(evaluator))));
     }
     let (Some(family), Some(comparator)) = (&condition.family, &condition.comparator) else {
@@ -111,6 +120,10 @@ impl RowCondition for Judged {
                 Ok(holds.then(|| first(cells).unwrap_or(i64::MIN)))
             }
             How::Filter(_) if cells.is_empty() => Ok(None),
+            How::Filter(_) if cells.len() > JUDGED_BYTES_MAX => Err(Invalid::new(format!(
+                "the row has more than {JUDGED_BYTES_MAX} bytes of cells, more than the filter of a condition judges; name \
+                 one column instead"
+            ))),
             How::Filter(evaluator) => {
                 let mut judge = evaluator.lock().copy();
                 let mut block = Vec::with_capacity(row.len() + cells.len() + 16);
@@ -124,5 +137,43 @@ impl RowCondition for Judged {
                 Ok(first(kept))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::cell::pack;
+
+    use super::*;
+
+    fn judged_by(filter: &proto::Filter) -> Judged {
+        let evaluator = Evaluator::new(Some(filter), 1, crate::filter::StoreLimits::default()).unwrap();
+        Judged { reads: Projection::all(), how: How::Filter(Mutex::new(evaluator)) }
+    }
+
+    fn cells(value: &[u8]) -> Vec<u8> {
+        let mut cells = Vec::new();
+        for (qualifier, timestamp) in [(b"a", 7), (b"b", 9)] {
+            pack(&mut cells, CellRef::put(b"f", qualifier, timestamp, value));
+        }
+        cells
+    }
+
+    #[test]
+    fn a_filter_holds_if_a_cell_passes_and_tells_the_time_of_the_first() {
+        let all =
+            proto::Filter { name: "org.apache.hadoop.hbase.filter.KeyOnlyFilter".to_owned(), ..Default::default() };
+        let judged = judged_by(&all);
+        assert_eq!(judged.judge(b"row", &cells(b"v")).unwrap(), Some(7));
+        assert_eq!(judged.judge(b"row", &cells(b"v")).unwrap(), Some(7), "each judgement begins from the start");
+        assert_eq!(judged.judge(b"row", b"").unwrap(), None, "no row, no cell");
+    }
+
+    #[test]
+    fn a_row_that_would_hold_the_group_up_is_refused() {
+        let all =
+            proto::Filter { name: "org.apache.hadoop.hbase.filter.KeyOnlyFilter".to_owned(), ..Default::default() };
+        let refused = judged_by(&all).judge(b"row", &cells(&vec![0; JUDGED_BYTES_MAX / 2])).unwrap_err();
+        assert!(refused.what.contains("4194304"), "{}", refused.what);
     }
 }

@@ -19,10 +19,11 @@ use tokio::time::Instant;
 use super::DataCalls;
 use super::reading;
 use super::requests::Region;
-use super::results;
+use crate::cell_block::KeyValue;
 use crate::exception::{Exception, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, SCANNER_RESET, UNKNOWN_SCANNER};
 use crate::frame::{Call, decode_parameter};
 use crate::proto;
+use crate::results::push_row;
 use crate::serve::{Answer, Outcome};
 
 /// Most open scanners of a connection.
@@ -214,30 +215,11 @@ impl DataCalls {
             let continues = row_continues && rows.peek().is_none();
             all.bytes += row.row.as_ref().len() + row.cells.as_bytes().len();
             all.rows += u64::from(!continues);
-            let mut left = row.cells.iter().peekable();
-            loop {
-                let part = left.by_ref().take(batch);
-                let result = results::of_cells(self.opened.codec, row.row.as_ref(), part, &mut all.cells)?;
-                let is_last = left.peek().is_none();
-                all.push(result, !is_last || continues);
-                if is_last {
-                    break;
-                }
-            }
+            let key = row.row.as_ref();
+            let cells = row.cells.iter().map(|cell| KeyValue { row: key, cell });
+            push_row(&mut all.response, self.opened.codec, cells, (batch, continues), &mut all.cells)?;
         }
         Ok(())
-    }
-}
-
-impl Collected {
-    fn push(&mut self, result: proto::Result, partial: bool) {
-        match result.associated_cell_count {
-            Some(count) => {
-                self.response.cells_per_result.push(count.cast_unsigned());
-                self.response.partial_flag_per_result.push(partial);
-            }
-            None => self.response.results.push(proto::Result { partial: Some(partial), ..result }),
-        }
     }
 }
 

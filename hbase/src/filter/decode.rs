@@ -22,13 +22,15 @@ use crate::proto;
 /// The package of HBase's own filters and comparators.
 const PACKAGE: &str = "org.apache.hadoop.hbase.filter.";
 
-/// Reads a filter.
-pub(super) fn decode(filter: &proto::Filter) -> Result<Box<dyn CellFilter>, Invalid> {
+/// Reads a filter, and whether it has a regular expression whose time is not linear.
+pub(super) fn decode(filter: &proto::Filter) -> Result<(Box<dyn CellFilter>, bool), Invalid> {
     let bytes = filter.encoded_len();
     if bytes > FILTER_BYTES_MAX {
         return Err(Invalid::new(format!("the filter has {bytes} bytes; the limit is {FILTER_BYTES_MAX}")));
     }
-    Decoder::default().filter(filter, 0)
+    let mut decoder = Decoder::default();
+    let filter = decoder.filter(filter, 0)?;
+    Ok((filter, decoder.backtracks))
 }
 
 /// Reads a comparator by itself, and whether what it was given has no bytes.
@@ -60,6 +62,8 @@ struct Decoder {
     filters: usize,
     entries: usize,
     patterns: usize,
+    /// A regular expression goes back.
+    backtracks: bool,
 }
 
 /// The name of a class of HBase's filters, without the package.
@@ -375,7 +379,9 @@ impl Decoder {
             "RegexStringComparator" => {
                 let pattern: proto::RegexStringComparator = message(name, bytes)?;
                 Self::count(&mut self.patterns, 1, PATTERNS_MAX, "regular expressions")?;
-                Comparator::Pattern(Pattern::new(&pattern.pattern, pattern.pattern_flags, &pattern.charset)?)
+                let pattern = Pattern::new(&pattern.pattern, pattern.pattern_flags, &pattern.charset)?;
+                self.backtracks |= pattern.backtracks();
+                Comparator::Pattern(pattern)
             }
             "BinaryComponentComparator" => {
                 let part: proto::BinaryComponentComparator = message(name, bytes)?;

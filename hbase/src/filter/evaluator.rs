@@ -48,6 +48,8 @@ pub(crate) struct Evaluator {
     /// The families that are read, and whether only named columns of them are.
     families: Vec<(Vec<u8>, bool)>,
     progress: Progress,
+    /// A regular expression of the filter goes back.
+    backtracks: bool,
     /// A buffer for the row to return.
     buffer: Vec<u8>,
 }
@@ -71,11 +73,13 @@ impl Evaluator {
     /// # Errors
     /// [`Invalid`] for a filter that is malformed, unknown, or over the limits.
     pub fn new(filter: Option<&proto::Filter>, versions: u32, limits: StoreLimits) -> Result<Self, Invalid> {
+        let (filter, backtracks) = match filter {
+            Some(filter) => decode(filter)?,
+            None => (Box::new(Everything) as Box<dyn CellFilter>, false),
+        };
         Ok(Self {
-            filter: match filter {
-                Some(filter) => decode(filter)?,
-                None => Box::new(Everything),
-            },
+            filter,
+            backtracks,
             versions: usize::try_from(versions).unwrap_or(usize::MAX),
             limits,
             defers: false,
@@ -120,6 +124,11 @@ impl Evaluator {
     /// Whether values need not be read: they are neither tested nor shown.
     pub fn needs_keys_only(&self) -> bool {
         self.filter.hides_values() && !self.filter.reads_values()
+    }
+
+    /// Whether the time that it takes is not linear in what it reads.
+    pub const fn backtracks(&self) -> bool {
+        self.backtracks
     }
 
     fn judge_row(&mut self, block: &mut Vec<u8>, from: usize) -> Result<bool, Invalid> {
@@ -351,6 +360,7 @@ impl RowJudge for Evaluator {
             reverse: self.reverse,
             families: self.families.clone(),
             progress: self.progress.clone(),
+            backtracks: self.backtracks,
             buffer: Vec::new(),
         })
     }

@@ -109,6 +109,11 @@ impl Pattern {
         Ok(Self { engine, charset })
     }
 
+    /// Whether its time is not linear in what it reads.
+    pub const fn backtracks(&self) -> bool {
+        matches!(self.engine, Engine::Backtracking(_))
+    }
+
     /// Whether the expression is found in these bytes.
     ///
     /// # Errors

@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use terrane_types::escape;
 
 use super::{TableCalls, deadline, unknown_method};
-use crate::cell_block::{Codec, KeyValue};
 use crate::exception::{
     Exception, NO_CLOSEST_ROW, NOT_SERVING_REGION, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, UNKNOWN_PROTOCOL,
     UNKNOWN_SCANNER,
@@ -17,6 +16,7 @@ use crate::frame::{Call, decode_parameter};
 use crate::meta::{Rows, Span};
 use crate::proto;
 use crate::region_name::is_meta;
+use crate::results::{of_key_values, push_row};
 use crate::serve::{Answer, Outcome};
 use crate::time_range::bounds;
 
@@ -71,7 +71,9 @@ impl TableCalls {
         let result = if get.existence_only() {
             proto::Result { exists: Some(row.is_some()), ..proto::Result::default() }
         } else {
-            row.map(|row| result(self.opened.codec, row.key_values(), &mut cells)).transpose()?.unwrap_or_default()
+            row.map(|row| of_key_values(self.opened.codec, row.key_values(), &mut cells))
+                .transpose()?
+                .unwrap_or_default()
         };
         Ok(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells))
     }
@@ -122,19 +124,8 @@ impl TableCalls {
                     more = false;
                     break;
                 };
-                let mut left = row.key_values().peekable();
-                while left.peek().is_some() {
-                    let result = result(self.opened.codec, left.by_ref().take(scanner.batch), &mut cells)?;
-                    let partial = left.peek().is_some();
-                    match result.associated_cell_count {
-                        Some(of_row) => {
-                            response.cells_per_result.push(of_row.cast_unsigned());
-                            response.partial_flag_per_result.push(partial);
-                        }
-                        None => response.results.push(proto::Result { partial: Some(partial), ..result }),
-                    }
-                }
-                drop(left);
+                let parts = (scanner.batch, false);
+                push_row(&mut response, self.opened.codec, row.key_values(), parts, &mut cells)?;
                 (scanner.span.start, scanner.span.include_start) = (row.key, false);
                 count += 1;
             }
@@ -179,24 +170,6 @@ fn rows(columns: &[proto::Column], times: Option<&proto::TimeRange>) -> Rows {
         times: bounds(times),
         columns: columns.iter().map(|column| (column.family.clone(), column.qualifier.clone())).collect(),
     }
-}
-
-fn result<'a>(
-    codec: Option<Codec>,
-    of_row: impl Iterator<Item = KeyValue<'a>>,
-    cells: &mut Vec<u8>,
-) -> Result<proto::Result, Exception> {
-    let mut result = proto::Result::default();
-    let mut count = 0;
-    for cell in of_row {
-        match codec {
-            Some(codec) => cell.encode(codec, cells).map_err(|refused| Exception::bad_request(&refused.what))?,
-            None => result.cell.push(cell.to_proto()),
-        }
-        count += 1;
-    }
-    result.associated_cell_count = codec.map(|_| count);
-    Ok(result)
 }
 
 fn check_region(region: &proto::RegionSpecifier) -> Result<(), Exception> {

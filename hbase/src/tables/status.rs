@@ -194,8 +194,8 @@ fn transition(table: &TableName, region: &Region) -> proto::RegionInTransition {
 
 #[cfg(test)]
 mod tests {
-    use terrane_master::edge::{HbaseServer, RegionCounts, Table};
-    use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
+    use terrane_master::edge::{HbaseServer, Table};
+    use terrane_types::{GroupId, KeyRange, RegionCounts, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
 
     use super::*;
 

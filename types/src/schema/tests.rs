@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::ids::{GroupId, RegionEpoch, RegionId};
 use crate::limits::{KEY_PARTS_MAX, NAME_CHARS_MAX};
+use crate::range::KeyRange;
 
 fn schema() -> TableSchema {
     let mut schema = TableSchema::new(TableName::new("ns:t").expect("a name"));

@@ -25,6 +25,7 @@
 //! With `keep_deleted_cells`, some readers ignore tombstones. What holds in periods without any tombstone holds for all
 //! readers; so there every tombstone ends an era, and no tombstone undoes anything.
 
+use super::mortal::LongestLived;
 use super::replay::Replay;
 use super::{CellMeta, FamilyTombstones, Fate, RulesHistory, WriteOrder, is_expired};
 use crate::cell::CellKind;
@@ -215,7 +216,8 @@ impl Collector {
         let wipes = !self.rules.keep_deleted_cells;
         let mut wiped = Wiped::new(&self.tombstones);
         let mut above = Above::default();
-        let mut mortals = MortalsAbove::default();
+        // Evidence against mortal puts, in a column of one era.
+        let mut mortals = LongestLived::default();
         let is_one_era = !mixed && !self.eras.are_many();
         for (index, cell) in cells.iter().enumerate() {
             if cell.sequence > self.snapshot || cell.kind.is_family_tombstone() {
@@ -228,7 +230,9 @@ impl Collector {
             let order = cell.order();
             let is_wiped = wipes && wiped.before(cell.timestamp) > Some(order);
             let is_below = cell.timestamp < self.eras.floor(era, cell.kind)
-                || (is_one_era && cell.is_mortal() && mortals.push_out(cell, span.rules.versions))
+                || (is_one_era
+                    && cell.is_mortal()
+                    && mortals.cover(cell.timestamp, cell.expires_ms, span.rules.versions))
                 || (cell.kind == CellKind::Put
                     && self.is_expired_for_good(cell.timestamp)
                     && (self.rules.min_versions == 0
@@ -246,7 +250,7 @@ impl Collector {
             match cell.kind {
                 CellKind::Put => {
                     if !is_wiped {
-                        mortals.note(cell, span.rules.versions);
+                        mortals.note(cell.timestamp, cell.expires_ms, span.rules.versions);
                     }
                     above.note_put(cell, era);
                 }
@@ -351,45 +355,6 @@ impl Above {
         if self.put.is_none() || !self.covers(put) || self.put_expires_ms == put.expires_ms {
             (self.put, self.put_expires_ms) = (Some(era), put.expires_ms);
         }
-    }
-}
-
-/// The puts that a walk down the timestamps has found in a column of one era, as evidence against mortal ones: when the
-/// longest-lived of each timestamp expires.
-#[derive(Clone, Debug, Default)]
-struct MortalsAbove {
-    timestamp: Option<i64>,
-    /// The longest-lived put of the current timestamp.
-    here: Option<i64>,
-    /// Of the timestamps above, descending; only as many as count.
-    expire_ms: Vec<i64>,
-}
-
-impl MortalsAbove {
-    /// Whether so many timestamps above have a put that does not expire before this one that it is pushed out.
-    fn push_out(&mut self, put: &CellMeta, versions: u32) -> bool {
-        self.move_to(put.timestamp, versions);
-        let last = (versions as usize).checked_sub(1).and_then(|last| self.expire_ms.get(last));
-        last.is_some_and(|expires_ms| *expires_ms >= put.expires_ms)
-    }
-
-    fn move_to(&mut self, timestamp: i64, versions: u32) {
-        if self.timestamp == Some(timestamp) {
-            return;
-        }
-        self.timestamp = Some(timestamp);
-        if let Some(expires_ms) = self.here.take() {
-            let at = self.expire_ms.partition_point(|above| *above >= expires_ms);
-            if at < versions as usize {
-                self.expire_ms.insert(at, expires_ms);
-                self.expire_ms.truncate(versions as usize);
-            }
-        }
-    }
-
-    fn note(&mut self, put: &CellMeta, versions: u32) {
-        self.move_to(put.timestamp, versions);
-        self.here = self.here.max(Some(put.expires_ms));
     }
 }
 

@@ -63,36 +63,70 @@ impl MortalCells {
 
     /// Takes the protection away from cells that have lost it.
     fn protect(&mut self, rules: &FamilyRules) {
-        for at in 0..self.live.len() {
-            let protected = self.live[at].protected && self.covering(at, true) < rules.min_versions as usize;
-            self.live[at].protected = protected;
-        }
-    }
-
-    fn push_out(&mut self, rules: &FamilyRules) {
-        let mut at = 0;
-        while at < self.live.len() {
-            if self.covering(at, false) >= rules.versions as usize {
-                self.live.remove(at);
-            } else {
-                at += 1;
+        let mut above = LongestLived::default();
+        for cell in &mut self.live {
+            cell.protected &= !above.cover(cell.timestamp, cell.expires_ms, rules.min_versions);
+            if cell.protected {
+                above.note(cell.timestamp, cell.expires_ms, rules.min_versions);
             }
         }
     }
 
-    /// How many timestamps above a cell's own have a live cell, or a protected one, that covers it.
-    fn covering(&self, at: usize, protected: bool) -> usize {
-        let cell = self.live[at];
-        let covers = |above: &&Live| above.expires_ms >= cell.expires_ms && (above.protected || !protected);
-        let mut above: Vec<i64> = self.live[..at].iter().filter(covers).map(|above| above.timestamp).collect();
-        above.retain(|timestamp| *timestamp != cell.timestamp);
-        above.dedup();
-        above.len()
+    fn push_out(&mut self, rules: &FamilyRules) {
+        let mut above = LongestLived::default();
+        self.live.retain(|cell| {
+            let stays = !above.cover(cell.timestamp, cell.expires_ms, rules.versions);
+            if stays {
+                above.note(cell.timestamp, cell.expires_ms, rules.versions);
+            }
+            stays
+        });
     }
 
     /// Live cells from the newest down: timestamp, index, and whether `min_versions` protects the cell.
     pub(super) fn list(&self, out: &mut Vec<(i64, u32, bool)>) {
         debug_assert!(self.live.is_sorted_by_key(|cell| Reverse((cell.timestamp, cell.order))), "{:?}", self.live);
         out.extend(self.live.iter().map(|cell| (cell.timestamp, cell.index, cell.protected)));
+    }
+}
+
+/// The puts that a walk down the timestamps of a column has met: when the longest-lived of each timestamp expires.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LongestLived {
+    timestamp: Option<i64>,
+    /// The longest-lived put of the current timestamp.
+    here: Option<i64>,
+    /// Of the timestamps above, descending; only as many as count.
+    expire_ms: Vec<i64>,
+}
+
+impl LongestLived {
+    /// Whether so many timestamps above have a put that does not expire before this one.
+    pub(super) fn cover(&mut self, timestamp: i64, expires_ms: i64, count: u32) -> bool {
+        self.move_to(timestamp, count);
+        match (count as usize).checked_sub(1) {
+            Some(last) => self.expire_ms.get(last).is_some_and(|above| *above >= expires_ms),
+            None => true,
+        }
+    }
+
+    /// The walk meets a put.
+    pub(super) fn note(&mut self, timestamp: i64, expires_ms: i64, count: u32) {
+        self.move_to(timestamp, count);
+        self.here = self.here.max(Some(expires_ms));
+    }
+
+    fn move_to(&mut self, timestamp: i64, count: u32) {
+        if self.timestamp == Some(timestamp) {
+            return;
+        }
+        self.timestamp = Some(timestamp);
+        if let Some(expires_ms) = self.here.take() {
+            let at = self.expire_ms.partition_point(|above| *above >= expires_ms);
+            if at < count as usize {
+                self.expire_ms.insert(at, expires_ms);
+                self.expire_ms.truncate(count as usize);
+            }
+        }
     }
 }

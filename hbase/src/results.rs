@@ -8,7 +8,7 @@ use crate::exception::Exception;
 use crate::proto;
 
 /// The result of one row, of a block that holds it or nothing. Its cells are appended to the cell block.
-pub(super) fn of_row(
+pub(crate) fn of_row(
     codec: Option<Codec>,
     rows: Bytes,
     exists_only: bool,
@@ -25,22 +25,30 @@ pub(super) fn of_row(
 }
 
 /// A result without cells.
-pub(super) fn empty(codec: Option<Codec>) -> proto::Result {
+pub(crate) fn empty(codec: Option<Codec>) -> proto::Result {
     proto::Result { associated_cell_count: codec.map(|_| 0), ..proto::Result::default() }
 }
 
 /// The result of some cells of a row. They are appended to the cell block, all or none.
-pub(super) fn of_cells<'a>(
+pub(crate) fn of_cells<'a>(
     codec: Option<Codec>,
     row: &'a [u8],
     cells: impl IntoIterator<Item = CellRef<'a>>,
+    block: &mut Vec<u8>,
+) -> Result<proto::Result, Exception> {
+    of_key_values(codec, cells.into_iter().map(|cell| KeyValue { row, cell }), block)
+}
+
+/// The same of cells that name their row.
+pub(crate) fn of_key_values<'a>(
+    codec: Option<Codec>,
+    cells: impl Iterator<Item = KeyValue<'a>>,
     block: &mut Vec<u8>,
 ) -> Result<proto::Result, Exception> {
     let before = block.len();
     let mut result = proto::Result::default();
     let mut count = 0;
     for cell in cells {
-        let cell = KeyValue { row, cell };
         match codec {
             Some(codec) => {
                 if let Err(refused) = cell.encode(codec, block) {
@@ -54,4 +62,31 @@ pub(super) fn of_cells<'a>(
     }
     result.associated_cell_count = codec.map(|_| count);
     Ok(result)
+}
+
+/// Appends the results of one row, each of at most so many cells. All but the last are partial, and that one is if the row
+/// goes on elsewhere.
+pub(crate) fn push_row<'a>(
+    response: &mut proto::ScanResponse,
+    codec: Option<Codec>,
+    cells: impl Iterator<Item = KeyValue<'a>>,
+    (batch, continues): (usize, bool),
+    block: &mut Vec<u8>,
+) -> Result<(), Exception> {
+    let mut left = cells.peekable();
+    loop {
+        let result = of_key_values(codec, left.by_ref().take(batch), block)?;
+        let is_last = left.peek().is_none();
+        let partial = !is_last || continues;
+        match result.associated_cell_count {
+            Some(count) => {
+                response.cells_per_result.push(count.cast_unsigned());
+                response.partial_flag_per_result.push(partial);
+            }
+            None => response.results.push(proto::Result { partial: Some(partial), ..result }),
+        }
+        if is_last {
+            return Ok(());
+        }
+    }
 }
