@@ -24,9 +24,10 @@ pub(crate) struct Files {
 
 /// Files that stay open for reading.
 const OPEN_MAX: usize = 64;
-/// How often a read is tried that fails, and the pause between two tries.
-const READ_TRIES: u32 = 5;
-const READ_PAUSE: Duration = Duration::from_millis(20);
+/// How long a read that fails is tried again, and the pauses between two tries: the first one, doubled until the longest.
+const READ_FOR: Duration = Duration::from_secs(3);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 impl Files {
     pub(crate) fn new(disk: fs::Disk, directory: PathBuf) -> Files {
@@ -45,16 +46,18 @@ impl Files {
         self.directory.join(names::file_name(segment))
     }
 
-    /// The bytes at `place`. A read that fails is repeated a few times: after an error openraft stops the replica until the
-    /// process is restarted, and a disk that fails to read once often succeeds at the next try.
+    /// The bytes at `place`. A read that fails is repeated for some seconds: after an error openraft stops the replica until
+    /// the process is restarted, and a disk that fails to read a few times often succeeds later.
     pub(crate) async fn read(&self, place: Place) -> io::Result<Bytes> {
-        let mut tries = 1;
+        let mut paused = Duration::ZERO;
+        let mut pause = FIRST_PAUSE;
         loop {
             match self.read_once(place).await {
-                Err(error) if may_pass(&error) && tries < READ_TRIES => {
+                Err(error) if may_pass(&error) && paused < READ_FOR => {
                     tracing::warn!(%error, segment = place.segment, "the log cannot be read; trying again");
-                    tokio::time::sleep(READ_PAUSE).await;
-                    tries += 1;
+                    tokio::time::sleep(pause).await;
+                    paused += pause;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 done => return done,
             }
@@ -121,6 +124,8 @@ fn may_pass(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -131,5 +136,23 @@ mod tests {
         let error = files.read(Place { segment: 1, offset: 0, length: 8 }).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert_eq!(before.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_fails_is_repeated_for_some_seconds() {
+        let memory = fs::MemoryDisk::new();
+        let files = Files::new(fs::Disk::from(&memory), "/log".into());
+        files.disk().create_dir_all(Path::new("/log")).await.unwrap();
+        files.disk().create_new(&files.path(1)).await.unwrap().write_all_at(b"entries!", 0).await.unwrap();
+        let place = Place { segment: 1, offset: 0, length: 8 };
+        files.open(1).await.unwrap();
+        let fail = |times| (0..times).for_each(|at| memory.fail_at(memory.operations() + at, fs::Fault::Error));
+
+        fail(12);
+        assert_eq!(&files.read(place).await.unwrap()[..], b"entries!");
+        fail(1_000);
+        let before = tokio::time::Instant::now();
+        assert!(files.read(place).await.is_err());
+        assert!(before.elapsed() < READ_FOR + LONGEST_PAUSE, "{:?}", before.elapsed());
     }
 }
