@@ -6,15 +6,20 @@
 //! what is hosted. What the model lacks is refused.
 
 mod actions;
+mod begun;
 mod condition;
+mod finish;
+mod gets;
 mod mutation;
 mod nonces;
 mod reading;
+mod region;
 mod requests;
 mod scanners;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Context;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -22,17 +27,16 @@ use terrane_regionserver::edge::Edge;
 use terrane_regionserver::{HbasePlaces, RegionOrders, RegionServer};
 use terrane_types::ClusterId;
 
+use self::begun::Finished;
 use self::requests::Requests;
 use self::scanners::Scanners;
 use crate::connection::{Opened, Service};
 use crate::discovery::Discovery;
 use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL, UNKNOWN_SERVICE};
-use crate::frame::{Call, decode_parameter};
+use crate::frame::Call;
 use crate::place::Place;
-use crate::proto;
 use crate::regions::{RegionCalls, discovery};
-use crate::results;
-use crate::serve::{Answer, Calls, Front, Outcome};
+use crate::serve::{Begun, Calls, Front, Outcome, Outgoing, Ticket};
 
 /// The front of one region server.
 pub struct DataFront {
@@ -91,8 +95,7 @@ impl Calls for DataCalls {
     fn carry_out(self: Arc<Self>, call: Call) -> BoxFuture<'static, Outcome> {
         async move {
             match call.method.as_str() {
-                "Get" => self.get(call).await,
-                "Mutate" => self.mutate(call).await,
+                "Get" | "Mutate" => self.one(&call).await,
                 "Multi" => self.multi(call).await,
                 "Scan" => self.scan(call).await,
                 "ExecService" | "ExecRegionServerService" => {
@@ -103,18 +106,42 @@ impl Calls for DataCalls {
         }
         .boxed()
     }
-}
 
-impl DataCalls {
-    async fn get(&self, call: Call) -> Outcome {
-        let request: proto::GetRequest = decode_parameter(call.parameter)?;
-        let region = self.requests.region(Some(&request.region), call.timeout)?;
-        let exists_only = request.get.existence_only();
-        let body = reading::get(&region, request.get)?;
-        let answer = self.requests.one(region.read(body)).await;
-        let rows = self.requests.rows(region.descriptor.epoch, answer)?;
-        let mut cells = Vec::new();
-        let result = results::of_row(self.opened.codec, rows, exists_only, &mut cells)?;
-        Ok(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells))
+    fn begin(&self, call: Call, ticket: Ticket) -> Begun {
+        if !matches!(call.method.as_str(), "Get" | "Mutate") {
+            return Begun::NeedsTask(call, ticket);
+        }
+        match self.request(&call) {
+            Ok((request, finish)) => {
+                self.requests.add(request, ticket, finish);
+                Begun::Started
+            }
+            Err(refused) => Begun::Answered(ticket.answer(Err(refused))),
+        }
+    }
+
+    fn start(&self) -> BoxFuture<'_, ()> {
+        self.requests.start_made().boxed()
+    }
+
+    fn poll_answers(self: Arc<Self>, context: &mut Context<'_>, ready: &mut Vec<Outgoing>) {
+        self.requests.poll_answers(context, |ticket, finish, answer| {
+            match self.finish(finish, answer) {
+                Ok(Finished::Answer(answer)) => ready.push(ticket.answer(Ok(answer))),
+                Err(refused) => ready.push(ticket.answer(Err(refused))),
+                Ok(Finished::Again(again)) => {
+                    let calls = self.clone();
+                    // A retry that was applied before is rare, and the answer needs a read.
+                    terrane_env::task::spawn_named("hbase call", async move {
+                        let outcome = calls.read_again(again).await;
+                        ticket.send(outcome).await;
+                    });
+                }
+            }
+        });
+    }
+
+    fn close(&self) {
+        self.requests.close();
     }
 }

@@ -16,12 +16,17 @@ pub(crate) fn of_row(
 ) -> Result<proto::Result, Exception> {
     let row = PackedRows::new(rows).next().transpose().map_err(|malformed| Exception::bad_request(&malformed.what))?;
     if exists_only {
-        return Ok(proto::Result { exists: Some(row.is_some()), ..proto::Result::default() });
+        return Ok(exists(row.is_some()));
     }
     match row {
         Some(row) => of_cells(codec, row.row.as_ref(), &row.cells, block),
         None => Ok(empty(codec)),
     }
+}
+
+/// The answer to a get that asks only whether there is such a row.
+pub(crate) fn exists(exists: bool) -> proto::Result {
+    proto::Result { exists: Some(exists), ..proto::Result::default() }
 }
 
 /// A result without cells.

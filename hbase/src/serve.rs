@@ -1,28 +1,35 @@
 //! A port for HBase's clients: connections in, calls to a [`Front`], answers out in the order in which they are ready.
 //!
-//! One task reads a connection, one writes it, and each call runs in a task of its own. What arrives is counted against one
-//! budget of the port while it is incomplete; a call holds a permit until its answer has been written, so a client that does
-//! not read its answers is soon not read from. Answers that are ready at the same time leave in one write. Cell blocks are
-//! decompressed and compressed here; what is behind the port sees plain ones.
+//! One task reads a connection and one writes it (`answers`). A small call that asks the data path one thing is begun where it
+//! is read and answered where it is written; calls that arrive together are begun together. Every other call runs in a task of
+//! its own. What arrives is counted against one budget of the port while it is incomplete; a call holds a permit until its
+//! answer has been written, so a client that does not read its answers is soon not read from. Cell blocks are decompressed and
+//! compressed here; what is behind the port sees plain ones.
+
+mod answers;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Context;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures::future::BoxFuture;
 use prost::Message as _;
 use terrane_env::net::Listener;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncReadExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
+pub use self::answers::{Outgoing, Ticket};
+use self::answers::{Sent, write_answers};
 pub use crate::answer::{Answer, Outcome};
 use crate::compression::{BLOCK_BYTES_MAX, Compression};
 use crate::connection::{Connection, Event, Opened};
 use crate::discovery::Discovery;
 use crate::exception::{CALL_QUEUE_TOO_BIG, Exception};
-use crate::frame::{Call, NO_CALL, begin_answer, encode_exception};
+use crate::frame::{Call, NO_CALL};
 
 /// Most connections of a port.
 pub const CONNECTIONS_MAX: usize = 1_024;
@@ -40,16 +47,12 @@ const FREE_BYTES: usize = 64 << 10;
 /// Bytes that a connection makes room for before it reads: the least, which an idle connection keeps, and the most.
 const READ_BYTES_MIN: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
-/// Bytes of small answers that leave together.
-const TOGETHER_BYTES_MAX: usize = 64 << 10;
-/// Cells of an answer that are not copied to leave together with others.
-const APART_BYTES_MIN: usize = 16 << 10;
+/// Largest call that is begun in the task that reads the connection: the calls behind it wait meanwhile.
+const BEGUN_BYTES_MAX: usize = 64 << 10;
 /// How long a connection waits for room for its call.
 const ROOM_WAIT: Duration = Duration::from_secs(10);
 /// How long a connection may take to send its header.
 const HEADER_WAIT: Duration = Duration::from_secs(10);
-/// How long a write of answers may take.
-const WRITE_WAIT: Duration = Duration::from_secs(60);
 
 /// What is behind a port.
 pub trait Front: Send + Sync + 'static {
@@ -70,8 +73,34 @@ pub trait Front: Send + Sync + 'static {
 
 /// A connection's calls.
 pub trait Calls: Send + Sync + 'static {
-    /// Carries a call out.
+    /// Carries a call out, in a task of its own.
     fn carry_out(self: Arc<Self>, call: Call) -> BoxFuture<'static, Outcome>;
+
+    /// Begins a call that needs no task of its own. What it asks for starts with [`Calls::start`].
+    fn begin(&self, call: Call, ticket: Ticket) -> Begun {
+        Begun::NeedsTask(call, ticket)
+    }
+
+    /// Starts what was begun. Waits while as much is under way as may be.
+    fn start(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Takes the answers of calls that were begun, as many as are ready; the task that polls is woken when more are.
+    fn poll_answers(self: Arc<Self>, _context: &mut Context<'_>, _ready: &mut Vec<Outgoing>) {}
+
+    /// The client takes no answers any more.
+    fn close(&self) {}
+}
+
+/// What became of a call that was to begin.
+pub enum Begun {
+    /// Its answer comes out of [`Calls::poll_answers`].
+    Started,
+    /// It is answered.
+    Answered(Outgoing),
+    /// It needs a task of its own.
+    NeedsTask(Call, Ticket),
 }
 
 /// Serves a port until it is told to stop.
@@ -114,47 +143,6 @@ impl Default for Room {
     }
 }
 
-/// An answer on its way out: a frame up to its cells, the cells, and what its call occupies.
-struct Outgoing {
-    beginning: Bytes,
-    cells: Vec<u8>,
-    permit: Option<OwnedSemaphorePermit>,
-}
-
-/// Writes answers in their order, as many at a time as are ready. Ends when no more can come, or when the client takes none.
-async fn write_answers(mut writes: impl tokio::io::AsyncWrite + Unpin, mut queue: mpsc::Receiver<Outgoing>) {
-    let mut together = Vec::new();
-    let mut permits = Vec::new();
-    while let Some(first) = queue.recv().await {
-        let mut next = Some(first);
-        let mut apart = Vec::new();
-        while let Some(Outgoing { beginning, cells, permit }) = next.take() {
-            together.extend_from_slice(&beginning);
-            permits.extend(permit);
-            if cells.len() < APART_BYTES_MIN {
-                together.extend_from_slice(&cells);
-            } else {
-                apart = cells;
-            }
-            if apart.is_empty() && together.len() < TOGETHER_BYTES_MAX {
-                next = queue.try_recv().ok();
-            }
-        }
-        let write = async {
-            writes.write_all(&together).await?;
-            writes.write_all(&apart).await
-        };
-        let written = tokio::time::timeout(WRITE_WAIT, write).await;
-        permits.clear();
-        if !matches!(written, Ok(Ok(()))) {
-            return;
-        }
-        together.clear();
-        together.shrink_to(READ_BYTES_MIN);
-    }
-    writes.shutdown().await.ok();
-}
-
 async fn connection(
     stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
     peer: SocketAddr,
@@ -162,8 +150,10 @@ async fn connection(
     room: Room,
 ) {
     let (mut reads, writes) = tokio::io::split(stream);
-    let (answers, queue) = mpsc::channel::<Outgoing>(CALLS_MAX + 1);
-    let writer = write_answers(writes, queue);
+    let (answers, queue) = mpsc::channel(CALLS_MAX + 1);
+    let gone = answers.clone();
+    let writer = terrane_env::task::spawn_named("hbase answers", write_answers(writes, queue));
+    let writer = AbortOnDropHandle::new(writer);
     let reader = async move {
         let receiving = room.receiving.clone();
         let units = Arc::new(Semaphore::new(CALLS_MAX));
@@ -177,6 +167,7 @@ async fn connection(
                     return;
                 }
             }
+            link.begin().await;
             if received.len() <= FREE_BYTES {
                 held = None;
             } else if !hold(&receiving, &mut held, received.len()).await {
@@ -199,13 +190,15 @@ async fn connection(
             }
         }
     };
-    let mut writer = std::pin::pin!(writer);
-    // The writer ends when every answer of the reader's calls has left, or when the client takes none any more.
     tokio::select! {
         biased;
-        () = reader => writer.await,
-        () = &mut writer => {}
+        () = reader => {}
+        // The client takes no answers any more.
+        () = gone.closed() => {}
     }
+    drop(gone);
+    // The writer ends when every answer of the reader's calls has left. A panic of it has been reported.
+    writer.await.ok();
 }
 
 /// Counts the bytes of an incomplete call; whether there was room in time.
@@ -235,7 +228,7 @@ struct Link {
     calls: Option<Arc<dyn Calls>>,
     compression: Option<Compression>,
     room: Room,
-    answers: mpsc::Sender<Outgoing>,
+    answers: mpsc::Sender<Sent>,
     units: Arc<Semaphore>,
 }
 
@@ -245,58 +238,78 @@ impl Link {
         match event {
             Event::Registry => {
                 let frame = match self.front.discovery().registry() {
-                    Ok(answer) => frame(NO_CALL, &answer.encode_to_vec(), Vec::new()).0,
-                    Err(exception) => encode_exception(NO_CALL, &exception),
+                    Ok(answer) => Outgoing::message(&answer.encode_to_vec()),
+                    Err(exception) => Outgoing::refusal(NO_CALL, &exception),
                 };
                 self.send(frame).await;
                 false
             }
-            Event::Send(bytes) => self.send(bytes).await,
+            Event::Send(bytes) => self.send(Outgoing::bytes(bytes)).await,
             Event::Refused(bytes) => {
-                self.send(bytes).await;
+                self.send(Outgoing::bytes(bytes)).await;
                 false
             }
             Event::Opened(opened) => {
                 self.compression = opened.compression;
                 match self.front.open(opened, self.peer) {
                     Ok(calls) => {
-                        self.calls = Some(calls);
-                        true
+                        self.calls = Some(calls.clone());
+                        self.answers.send(Sent::Opened(calls)).await.is_ok()
                     }
                     Err(exception) => {
-                        self.send(encode_exception(NO_CALL, &exception)).await;
+                        self.send(Outgoing::refusal(NO_CALL, &exception)).await;
                         false
                     }
                 }
             }
-            Event::Malformed(malformed) => self.send(encode_exception(malformed.call, &malformed.exception)).await,
+            Event::Malformed(malformed) => self.send(Outgoing::refusal(malformed.call, &malformed.exception)).await,
             Event::Call(call) => self.start(call).await,
         }
     }
 
-    async fn send(&self, bytes: Bytes) -> bool {
-        self.answers.send(Outgoing { beginning: bytes, cells: Vec::new(), permit: None }).await.is_ok()
+    async fn send(&self, frame: Outgoing) -> bool {
+        self.answers.send(Sent::Frame(frame)).await.is_ok()
+    }
+
+    /// Starts what the calls so far ask for.
+    async fn begin(&self) {
+        if let Some(calls) = &self.calls {
+            calls.start().await;
+        }
     }
 
     async fn start(&self, call: Call) -> bool {
         let Some(calls) = self.calls.clone() else { return false };
-        let Ok(permit) = self.units.clone().acquire_owned().await else { return false };
+        let permit = match self.units.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            Err(_) => {
+                // Calls that were begun hold some, and must be started to be answered.
+                self.begin().await;
+                let Ok(permit) = self.units.clone().acquire_owned().await else { return false };
+                permit
+            }
+        };
         if self.answers.is_closed() {
             return false;
         }
-        let answers = self.answers.clone();
+        let ticket = Ticket::new(call.id, permit, self.answers.clone());
+        let is_small = call.parameter.len() + call.cells.len() <= BEGUN_BYTES_MAX;
+        let begun = match self.compression {
+            None if is_small => calls.begin(call, ticket),
+            _ => Begun::NeedsTask(call, ticket),
+        };
+        let (call, ticket) = match begun {
+            Begun::Started => return true,
+            Begun::Answered(frame) => return self.send(frame).await,
+            Begun::NeedsTask(call, ticket) => (call, ticket),
+        };
         let compressed = self.compression.map(|compression| (compression, self.room.decompressed.clone()));
         terrane_env::task::spawn_named("hbase call", async move {
-            let id = call.id;
             let outcome = match compressed {
                 None => calls.carry_out(call).await,
                 Some((compression, room)) => carry_out_compressed(calls, call, compression, room).await,
             };
-            let (beginning, cells) = match outcome {
-                Ok(Answer { message, cells }) => frame(id, &message, cells),
-                Err(exception) => (encode_exception(id, &exception), Vec::new()),
-            };
-            answers.send(Outgoing { beginning, cells, permit: Some(permit) }).await.ok();
+            ticket.send(outcome).await;
         });
         true
     }
@@ -358,14 +371,6 @@ fn grow(room: &Arc<Semaphore>, held: &mut Option<Decompressed>, more: usize) -> 
 struct Decompressed {
     bytes: usize,
     permit: Option<OwnedSemaphorePermit>,
-}
-
-/// The frame of an answer, up to its cells, and the cells.
-fn frame(call: u32, message: &[u8], cells: Vec<u8>) -> (Bytes, Vec<u8>) {
-    match begin_answer(call, message, cells.len()) {
-        Ok(beginning) => (beginning, cells),
-        Err(too_large) => (encode_exception(call, &too_large), Vec::new()),
-    }
 }
 
 #[cfg(test)]

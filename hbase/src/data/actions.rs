@@ -1,4 +1,4 @@
-//! `Mutate` and `Multi`: mutations one by one, in batches, and several of one row at once.
+//! `Multi`: gets and mutations in batches, and several mutations of one row at once.
 //!
 //! A region's action is answered for itself: what is wrong with one leaves the others alone, and its cells are taken from the
 //! cell block all the same. The actions of a batch, of all its regions, are started together, so a batch takes as long as its
@@ -6,20 +6,21 @@
 //! a region have theirs.
 
 use bytes::Bytes;
-use terrane_regionserver::edge::{Answer as Answered, Mutated, Mutation, ReceivedRow, Request, RowRequest};
+use terrane_regionserver::edge::{Answer as Answered, GetRequest, Mutated, Mutation, ReceivedRow, Request, RowRequest};
 use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
 use terrane_types::{Error, FamilyName, PackedCells, RegionEpoch, RowOutcome};
 
 use super::condition::condition;
+use super::gets::{Gets, rows_found};
 use super::mutation::{Prepared, join, prepare, take_cells};
 use super::nonces::Nonces;
-use super::requests::{Region, exception};
+use super::region::Region;
+use super::requests::exception;
 use super::{DataCalls, reading};
 use crate::cell_block::{BlockReader, KeyValue};
 use crate::exception::{Exception, RETRY_IMMEDIATELY};
 use crate::frame::{Call, decode_parameter};
 use crate::proto;
-use crate::proto::mutation_proto::MutationType;
 use crate::results;
 use crate::serve::{Answer, Outcome};
 
@@ -35,7 +36,7 @@ const ROUND_REQUESTS_MAX: usize = 128;
 const ROUND_BYTES_MAX: usize = BATCH_BYTES_MAX;
 
 /// The outcome of one row of a write; `None`: an earlier try was applied.
-fn row_outcome(mutated: &mut Mutated, row: u32, repeatable: bool) -> Result<Option<RowOutcome>, Exception> {
+pub(super) fn row_outcome(mutated: &mut Mutated, row: u32, repeatable: bool) -> Result<Option<RowOutcome>, Exception> {
     if let Some(failure) = mutated.errors.iter().find(|failure| failure.row == row) {
         return match &failure.error {
             Error::AlreadyApplied => Ok(None),
@@ -47,49 +48,12 @@ fn row_outcome(mutated: &mut Mutated, row: u32, repeatable: bool) -> Result<Opti
 }
 
 impl DataCalls {
-    fn reader<'a>(&self, cells: &'a [u8]) -> Result<Option<BlockReader<'a>>, Exception> {
+    pub(super) fn reader<'a>(&self, cells: &'a [u8]) -> Result<Option<BlockReader<'a>>, Exception> {
         match self.opened.codec {
             Some(codec) => Ok(Some(BlockReader::new(codec, cells))),
             None if cells.is_empty() => Ok(None),
             None => Err(Exception::bad_request("the request has a cell block on a connection without a codec")),
         }
-    }
-
-    pub(super) async fn mutate(&self, call: Call) -> Outcome {
-        let request: proto::MutateRequest = decode_parameter(call.parameter)?;
-        let region = self.requests.region(Some(&request.region), call.timeout)?;
-        let mut reader = self.reader(&call.cells)?;
-        let cells = take_cells(&request.mutation, reader.as_mut())?;
-        if let Some(reader) = &reader {
-            reader.finish().map_err(|left| Exception::bad_request(&left.what))?;
-        }
-        // As HBase does: increments and appends alone show only what they return.
-        let says_processed = request.condition.is_some()
-            || matches!(request.mutation.mutate_type(), MutationType::Put | MutationType::Delete);
-        let condition = request.condition.map(|tests| condition(&region, &tests)).transpose()?.unwrap_or_default();
-        let nonces = self.requests.nonces(request.nonce_group);
-        let prepared = prepare(&region, &request.mutation, &cells, condition, nonces)?;
-        drop((cells, reader));
-        let row = prepared.row.row.clone();
-        let Prepared { row: received, exact, repeatable, again, .. } = prepared;
-        let mutation = Mutation { rows: vec![received], ..Mutation::default() };
-        let answer = self.requests.one(region.write(mutation, exact)).await;
-        let mut mutated = self.requests.mutated(region.descriptor.epoch, answer, repeatable)?;
-        let mut block = Vec::new();
-        let (result, holds) = match row_outcome(&mut mutated, 0, repeatable)? {
-            Some(outcome) => {
-                let result = results::of_cells(self.opened.codec, &row, &outcome.cells, &mut block)?;
-                ((!outcome.cells.is_empty()).then_some(result), !outcome.condition_failed)
-            }
-            None if again.is_empty() => (None, true),
-            None => {
-                let answer = self.requests.one(region.read(reading::columns(row, again))).await;
-                let rows = self.requests.rows(region.descriptor.epoch, answer)?;
-                (Some(results::of_row(self.opened.codec, rows, false, &mut block)?), true)
-            }
-        };
-        let processed = says_processed.then_some(holds);
-        Ok(Answer::with_cells(&proto::MutateResponse { result, processed, metrics: None }, block))
     }
 
     pub(super) async fn multi(&self, call: Call) -> Outcome {
@@ -100,7 +64,7 @@ impl DataCalls {
         let mut reader = self.reader(&call.cells)?;
         let nonces = self.requests.nonces(request.nonce_group);
         let (round, results) = (Round::default(), Vec::new());
-        let mut batch = Batch { calls: self, nonces, round, results, again: Vec::new(), answer_bytes: 0 };
+        let mut batch = Batch { calls: self, nonces, round, results, later: Vec::new(), answer_bytes: 0 };
         for mut action in request.region_action {
             action.condition = action.condition.or_else(|| request.condition.clone());
             // Cells are taken first and for every action: those of the next region follow them.
@@ -123,7 +87,7 @@ impl DataCalls {
             reader.finish().map_err(|left| Exception::bad_request(&left.what))?;
         }
         batch.send().await;
-        batch.read_again().await;
+        batch.read_later().await;
         let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::new());
         for result in batch.results {
             response.processed = result.processed.or(response.processed);
@@ -137,10 +101,10 @@ impl DataCalls {
 enum Came {
     /// It was done, and has nothing to show.
     Done,
-    /// The row that was read, packed.
-    Read { rows: Bytes, exists_only: bool },
-    /// What a write returns of its row.
-    Written { row: Bytes, cells: PackedCells },
+    /// Whether there is such a row.
+    Exists(bool),
+    /// What was read of the row, or what a write returns of it.
+    Cells { row: Bytes, cells: PackedCells },
 }
 
 /// The answer to one region's actions, each by its place. It is encoded when all are known, because cells stand in their order.
@@ -168,8 +132,8 @@ impl RegionResult {
             let missing = || Err(exception(&Error::Uncertain { not_tried: true }, true));
             let encoded = came.unwrap_or_else(missing).and_then(|came| match came {
                 Came::Done => Ok(results::empty(codec)),
-                Came::Read { rows, exists_only } => results::of_row(codec, rows, exists_only, cells),
-                Came::Written { row, cells: written } => results::of_cells(codec, &row, &written, cells),
+                Came::Exists(exists) => Ok(results::exists(exists)),
+                Came::Cells { row, cells: found } => results::of_cells(codec, &row, &found, cells),
             });
             result.result_or_exception.push(match encoded {
                 Ok(result) => proto::ResultOrException { index, result: Some(result), exception: None },
@@ -182,12 +146,18 @@ impl RegionResult {
 
 /// Which actions the answer to a request is about.
 enum About {
-    /// A read: the region's place among the results, and the action's in it.
-    Read { region: usize, at: usize, exists_only: bool },
+    /// A read of rows: the region's place among the results, and the place of each row's action in it.
+    Read { region: usize, places: Vec<usize>, exists_only: bool, read: Read },
     /// A write of rows.
     Write { region: usize, rows: Vec<Written> },
     /// A write of one row by all actions. Its result is that of the first one.
     Atomic { region: usize, row: Written },
+}
+
+/// The rows of a read. Several are read one by one if they cannot be read together.
+enum Read {
+    One(Bytes),
+    Several(Box<(Region, proto::Get)>, Vec<Bytes>),
 }
 
 /// A row of a write.
@@ -205,6 +175,18 @@ struct Written {
 struct Again {
     region: Region,
     columns: Vec<(FamilyName, Bytes)>,
+}
+
+impl Again {
+    /// The read that becomes the answer to the action at this place of this region.
+    fn read(self, region: usize, at: usize, row: Bytes) -> (usize, usize, Region, GetRequest) {
+        (region, at, self.region, reading::columns(row, self.columns))
+    }
+}
+
+/// The answer to a get for which there is no room.
+fn full() -> Exception {
+    Exception::new(RETRY_IMMEDIATELY, "the answer is full; ask for the rest again")
 }
 
 impl Written {
@@ -231,9 +213,9 @@ struct Batch<'a> {
     nonces: Nonces,
     round: Round,
     results: Vec<RegionResult>,
-    /// Increments and appends that were applied by an earlier try: their columns are read for the answer to the action at the
-    /// second place, of the region at the first one.
-    again: Vec<(usize, usize, Bytes, Box<Again>)>,
+    /// Reads of one row for the action at the second place, of the region at the first one: columns of increments and appends
+    /// that were applied by an earlier try, and rows that could not be read with others.
+    later: Vec<(usize, usize, Region, GetRequest)>,
     /// Bytes of the answers so far.
     answer_bytes: usize,
 }
@@ -261,12 +243,32 @@ impl Batch<'_> {
     fn take(&mut self, about: About, epoch: RegionEpoch, answer: Result<Answered, Error>) {
         let requests = &self.calls.requests;
         match about {
-            About::Read { region, at, exists_only } => {
-                let came = requests.rows(epoch, answer).map(|rows| Came::Read { rows, exists_only });
-                if let Ok(Came::Read { rows, .. }) = &came {
-                    self.answer_bytes += rows.len();
+            About::Read { region, places, exists_only, read } => {
+                let answered = match (answer, read) {
+                    (Err(Error::Invalid(_)), Read::Several(of, rows)) => {
+                        return self.read_alone(region, &of.0, &of.1, places.into_iter().zip(rows));
+                    }
+                    (answer, Read::One(row)) => requests.rows(epoch, answer).map(|found| (vec![row], found)),
+                    (answer, Read::Several(_, rows)) => requests.rows(epoch, answer).map(|found| (rows, found)),
+                };
+                let found = answered.and_then(|(rows, answer)| {
+                    self.answer_bytes += answer.len();
+                    let found = rows_found(&rows, answer).map_err(|bad| Exception::bad_request(&bad.what))?;
+                    Ok(rows.into_iter().zip(found))
+                });
+                let came = &mut self.results[region].came;
+                match found {
+                    Err(refused) => places.iter().for_each(|&at| came[at] = Some(Err(refused.clone()))),
+                    Ok(found) => {
+                        for (at, (row, cells)) in places.into_iter().zip(found) {
+                            came[at] = Some(Ok(match cells {
+                                found if exists_only => Came::Exists(found.is_some()),
+                                Some(cells) => Came::Cells { row, cells },
+                                None => Came::Done,
+                            }));
+                        }
+                    }
                 }
-                self.results[region].came[at] = Some(came);
             }
             About::Write { region, rows } => {
                 let all_repeatable = rows.iter().all(|row| row.repeatable);
@@ -277,11 +279,11 @@ impl Batch<'_> {
                         for (row, place) in rows.into_iter().zip(0u32..) {
                             match row_outcome(&mut mutated, place, row.repeatable) {
                                 Ok(None) => match row.again {
-                                    Some(again) => self.again.push((region, row.at, row.row, again)),
+                                    Some(again) => self.later.push(again.read(region, row.at, row.row)),
                                     None => came[row.at] = Some(Ok(Came::Done)),
                                 },
                                 Ok(Some(RowOutcome { cells, .. })) => {
-                                    came[row.at] = Some(Ok(Came::Written { row: row.row, cells }));
+                                    came[row.at] = Some(Ok(Came::Cells { row: row.row, cells }));
                                 }
                                 Err(refused) => came[row.at] = Some(Err(refused)),
                             }
@@ -299,9 +301,9 @@ impl Batch<'_> {
                         result.came.iter_mut().for_each(|came| *came = Some(Ok(Came::Done)));
                         match (outcome, row.again) {
                             (Some(RowOutcome { cells, .. }), _) if !cells.is_empty() => {
-                                result.came[0] = Some(Ok(Came::Written { row: row.row, cells }));
+                                result.came[0] = Some(Ok(Came::Cells { row: row.row, cells }));
                             }
-                            (None, Some(again)) => self.again.push((region, 0, row.row, again)),
+                            (None, Some(again)) => self.later.push(again.read(region, 0, row.row)),
                             _ => {}
                         }
                     }
@@ -310,12 +312,33 @@ impl Batch<'_> {
         }
     }
 
-    /// Reads the columns of increments and appends that an earlier try has applied.
-    async fn read_again(&mut self) {
-        for (place, at, row, again) in std::mem::take(&mut self.again) {
-            let Again { region, columns } = *again;
-            let about = About::Read { region: place, at, exists_only: false };
-            self.add(region.read(reading::columns(row, columns)), about, 0).await;
+    /// Leaves rows to be read one by one: the others do not share what is wrong with one of them.
+    fn read_alone(
+        &mut self,
+        place: usize,
+        region: &Region,
+        get: &proto::Get,
+        rows: impl Iterator<Item = (usize, Bytes)>,
+    ) {
+        for (at, row) in rows {
+            match reading::get(region, proto::Get { row, ..get.clone() }) {
+                Ok(read) => self.later.push((place, at, region.clone(), read)),
+                Err(refused) => self.results[place].came[at] = Some(Err(refused)),
+            }
+        }
+    }
+
+    /// Carries out what was left for later.
+    async fn read_later(&mut self) {
+        for (place, at, region, read) in std::mem::take(&mut self.later) {
+            if self.answer_bytes > ANSWER_BYTES_MAX {
+                self.results[place].came[at] = Some(Err(full()));
+                continue;
+            }
+            let one = read.rows.first().cloned().unwrap_or_default();
+            let (exists_only, read_one) = (read.exists_only, Read::One(one));
+            let about = About::Read { region: place, places: vec![at], exists_only, read: read_one };
+            self.add(region.read(read), about, 0).await;
         }
         self.send().await;
     }
@@ -362,6 +385,7 @@ impl Batch<'_> {
         let came = action.action.iter().map(|_| None).collect();
         self.results.push(RegionResult { indices, came, ..RegionResult::default() });
         let mut part = Part::default();
+        let mut gets: Option<Gets> = None;
         for ((one, cells), at) in action.action.into_iter().zip(taken).zip(0..) {
             let refused = match (one.mutation, one.get) {
                 (Some(mutation), None) => match prepare(region, &mutation, cells, RowRequest::default(), self.nonces) {
@@ -378,23 +402,40 @@ impl Batch<'_> {
                     }
                     Err(refused) => refused,
                 },
-                (None, Some(get)) if self.answer_bytes <= ANSWER_BYTES_MAX => {
-                    let exists_only = get.existence_only();
-                    match reading::get(region, get) {
-                        Ok(get) => {
-                            let about = About::Read { region: place, at, exists_only };
-                            self.add(region.read(get), about, 0).await;
+                (None, Some(mut get)) if self.answer_bytes <= ANSWER_BYTES_MAX => {
+                    let row = std::mem::take(&mut get.row);
+                    if let Some(gets) = gets.as_mut().filter(|gets| gets.takes(region, &row, &get)) {
+                        gets.add(at, row);
+                        continue;
+                    }
+                    match Gets::new(region, at, row, get) {
+                        Ok(first) => {
+                            let before = gets.replace(first);
+                            self.add_gets(region, place, before).await;
                             continue;
                         }
                         Err(refused) => refused,
                     }
                 }
-                (None, Some(_)) => Exception::new(RETRY_IMMEDIATELY, "the answer is full; ask for the rest again"),
+                (None, Some(_)) => full(),
                 _ => Exception::bad_request("an action is a mutation or a get here"),
             };
             self.results[place].came[at] = Some(Err(refused));
         }
         self.add_part(region, place, part).await;
+        self.add_gets(region, place, gets).await;
+    }
+
+    async fn add_gets(&mut self, region: &Region, place: usize, gets: Option<Gets>) {
+        let Some(Gets { get, read, places }) = gets else { return };
+        let rows = read.rows.clone();
+        let exists_only = read.exists_only;
+        let about = match <[Bytes; 1]>::try_from(rows) {
+            Ok([row]) => Read::One(row),
+            Err(rows) => Read::Several(Box::new((region.clone(), *get)), rows),
+        };
+        let about = About::Read { region: place, places, exists_only, read: about };
+        self.add(region.read(read), about, 0).await;
     }
 
     async fn add_part(&mut self, region: &Region, place: usize, part: Part) {

@@ -14,7 +14,7 @@ use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{CellRef, ColumnTest, Condition, FamilyName, Invalid, Projection, Test};
 
 use super::reading;
-use super::requests::Region;
+use super::region::Region;
 use crate::exception::Exception;
 use crate::filter::{Evaluator, ValueTest, parts_of};
 use crate::proto::{self, CompareType};

@@ -8,7 +8,7 @@ use terrane_types::{FamilyName, ReadModifyWrite, ReadModifyWriteKind, Returns};
 
 use super::nonces::Nonces;
 use super::reading::{refuse, refuse_attributes};
-use super::requests::Region;
+use super::region::Region;
 use crate::cell_block::{BlockReader, KeyValue};
 use crate::exception::Exception;
 use crate::proto::mutation_proto::{DeleteType, MutationType};

@@ -8,7 +8,7 @@ use terrane_regionserver::edge::{GetRequest, Lookup, ScanRequest};
 use terrane_types::limits::{ROW_BYTES_MAX, VERSIONS_MAX};
 use terrane_types::{FamilyName, KeyRange, Projection};
 
-use super::requests::Region;
+use super::region::Region;
 use crate::exception::{DO_NOT_RETRY, Exception, NO_CLOSEST_ROW, UNKNOWN_PROTOCOL};
 use crate::filter::{Evaluator, StoreLimits};
 use crate::proto;

@@ -2,98 +2,58 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use terrane_regionserver::HbasePlaces;
 use terrane_regionserver::edge::{
-    Answer, Body, ClientId, Consistency, Cursor, DEADLINE_DEFAULT, Edge, GetRequest, Header, Mutated, Mutation,
-    NONCE_CLIENT, Request, ScanRequest, Session,
+    Answer, Body, Cursor, DEADLINE_DEFAULT, Edge, Mutated, Outgoing, Request, ScanRequest, Session,
 };
-use terrane_types::{Error, RegionDescriptor, RegionEpoch, TableSchema, escape};
-use tokio::sync::oneshot;
+use terrane_types::{Error, RegionEpoch, TableName, escape};
+use tokio::sync::{mpsc, oneshot};
 
+use super::finish::Finish;
 use super::nonces::Nonces;
-use crate::exception::{Context, Exception, NO_SUCH_FAMILY, NOT_SERVING_REGION, WRONG_REGION};
+use super::region::Region;
+use crate::exception::{Context, Exception, NOT_SERVING_REGION};
 use crate::proto;
 use crate::region_name::parse;
 use crate::regions::exception as redirect;
+use crate::serve::Ticket;
 
-/// A region that a call names, as it is here.
-#[derive(Clone)]
-pub(super) struct Region {
-    pub descriptor: RegionDescriptor,
-    pub schema: Arc<TableSchema>,
-    pub deadline: Duration,
+/// What waits for the answer to a request.
+pub(super) enum Waiter {
+    /// A task.
+    Task(oneshot::Sender<Result<Answer, Error>>),
+    /// A call without one.
+    Call(Ticket, Finish),
 }
 
-impl Region {
-    /// A write of this region. `exact` makes it depend on the schema that it was made for.
-    pub fn write(&self, mutation: Mutation, exact: bool) -> Request {
-        let is_numbered = mutation.rows.iter().any(|row| row.operation != 0);
-        let client = if is_numbered { NONCE_CLIENT } else { ClientId::default() };
-        let header = Header { exact_schema: exact, client, ..self.header() };
-        Request { header, body: Body::Mutate(mutation), messages: false }
-    }
-
-    /// A read of rows of this region by key.
-    pub fn read(&self, get: GetRequest) -> Request {
-        Request { header: self.header(), body: Body::Get(get), messages: false }
-    }
-
-    fn header(&self) -> Header {
-        Header {
-            table: self.descriptor.table,
-            region: self.descriptor.region,
-            epoch: self.descriptor.epoch,
-            schema_version: self.schema.version,
-            exact_schema: false,
-            deadline: self.deadline,
-            client: Default::default(),
-            lowest_unsettled: 0,
-            consistency: Consistency::Linearizable,
-            trace: None,
-        }
-    }
-
-    /// The client looks for the row's region again.
-    pub fn check_row(&self, row: &[u8]) -> Result<(), Exception> {
-        if self.descriptor.range.contains(row) {
-            return Ok(());
-        }
-        let text = format!("row {} is not in region {}", escape(row), self.descriptor.region);
-        Err(Exception::new(WRONG_REGION, text))
-    }
-
-    pub fn check_family(&self, family: &[u8]) -> Result<(), Exception> {
-        match self.schema.known_family(family) {
-            Ok(_) => Ok(()),
-            Err(unknown) => Err(Exception::new(NO_SUCH_FAMILY, unknown.what)),
-        }
-    }
+/// The requests of a connection that have no answer yet.
+#[derive(Default)]
+struct Awaited {
+    last: u64,
+    waiters: HashMap<u64, Waiter>,
+    /// Made, and not started: those of calls that arrive together are started together, so that they share read points.
+    made: Vec<(u64, Result<Request, Error>)>,
+    /// A task is about to start them.
+    is_taken_care_of: bool,
+    /// The connection has ended: nothing takes answers out of the session any more.
+    is_closed: bool,
 }
 
-/// The requests whose answers are awaited, by their numbers.
-type Awaited = Mutex<HashMap<u64, oneshot::Sender<Result<Answer, Error>>>>;
+/// Answers taken out of a session before the lock of its receiver is released.
+const ANSWERS_AT_ONCE: usize = 64;
 
 /// A connection's session.
 pub(super) struct Requests {
     edge: Arc<Edge>,
     session: Session,
-    next: AtomicU64,
-    waiting: Arc<Awaited>,
-    pending: Mutex<Pending>,
+    answers: Mutex<mpsc::Receiver<Outgoing>>,
+    awaited: Mutex<Awaited>,
     places: Arc<HbasePlaces>,
-}
-
-/// Requests of calls that have arrived together. The first of these calls starts them all, so that they share read points.
-#[derive(Default)]
-struct Pending {
-    batch: Vec<(u64, Result<Request, Error>)>,
-    /// A call is about to start them.
-    is_taken_care_of: bool,
 }
 
 /// A request that may be abandoned: then nothing waits for its answer any more.
@@ -104,25 +64,64 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.requests.waiting.lock().remove(&self.id);
+        self.requests.awaited.lock().waiters.remove(&self.id);
+    }
+}
+
+impl Awaited {
+    fn make(&mut self, request: Request, waiter: Waiter) -> u64 {
+        self.last += 1;
+        self.waiters.insert(self.last, waiter);
+        self.made.push((self.last, Ok(request)));
+        self.last
     }
 }
 
 impl Requests {
     pub fn open(edge: Arc<Edge>, places: Arc<HbasePlaces>) -> Self {
-        let (session, mut answers) = Session::open(edge.clone());
-        let waiting: Arc<Awaited> = Arc::default();
-        let theirs = waiting.clone();
-        // Ends with the session.
-        terrane_env::task::spawn_named("hbase answers", async move {
-            while let Some(outgoing) = answers.recv().await {
+        let (session, answers) = Session::open(edge.clone());
+        Self { edge, session, answers: Mutex::new(answers), awaited: Mutex::default(), places }
+    }
+
+    /// Adds the request of a call without a task. [`Requests::start_made`] starts it.
+    pub fn add(&self, request: Request, ticket: Ticket, finish: Finish) {
+        let mut awaited = self.awaited.lock();
+        // A call that comes after the end is answered to no one.
+        if !awaited.is_closed {
+            awaited.make(request, Waiter::Call(ticket, finish));
+        }
+    }
+
+    /// Takes answers: those of tasks go to them, the others to `finish`. The task that polls is woken when more are there.
+    pub fn poll_answers(
+        &self,
+        context: &mut TaskContext<'_>,
+        mut finish: impl FnMut(Ticket, Finish, Result<Answer, Error>),
+    ) {
+        let mut taken = Vec::new();
+        loop {
+            let polled = self.answers.lock().poll_recv_many(context, &mut taken, ANSWERS_AT_ONCE);
+            let Poll::Ready(1..) = polled else { return };
+            for outgoing in taken.drain(..) {
                 let (id, answer, _schema_news) = outgoing.take();
-                let waiting = theirs.lock().remove(&id);
-                // A call that has gone needs no answer.
-                waiting.map(|waiting| waiting.send(answer));
+                let waiter = self.awaited.lock().waiters.remove(&id);
+                match waiter {
+                    Some(Waiter::Call(ticket, call)) => finish(ticket, call, answer),
+                    // A task that has gone needs no answer.
+                    Some(Waiter::Task(waiting)) => drop(waiting.send(answer)),
+                    None => {}
+                }
             }
-        });
-        Self { edge, session, next: AtomicU64::new(1), waiting, pending: Mutex::default(), places }
+        }
+    }
+
+    /// Nothing takes answers any more: tasks that wait for some are told so, and those that come later.
+    pub fn close(&self) {
+        let mut awaited = self.awaited.lock();
+        awaited.is_closed = true;
+        let left = (std::mem::take(&mut awaited.waiters), std::mem::take(&mut awaited.made));
+        drop(awaited);
+        drop(left);
     }
 
     /// How the nonces of a call of this group are recorded.
@@ -141,7 +140,7 @@ impl Requests {
             || Exception::new(NOT_SERVING_REGION, format!("region {} is not served here", escape(&named.value)));
         let parts = parse(&named.value).ok_or_else(unknown)?;
         let (descriptor, schema) = self.edge.region(parts.region).ok_or_else(unknown)?;
-        if parts.start != &descriptor.range.start[..] || parts.table != schema.name.to_string().as_bytes() {
+        if parts.start != &descriptor.range.start[..] || !is_named(&schema.name, parts.table) {
             return Err(unknown());
         }
         Ok(Region { descriptor, schema, deadline: timeout.unwrap_or(DEADLINE_DEFAULT) })
@@ -149,18 +148,19 @@ impl Requests {
 
     /// Carries requests out; the answers come in the same order. Writes are made in their order.
     pub async fn carry_out(&self, requests: Vec<Request>) -> Vec<Result<Answer, Error>> {
-        let (mut batch, mut receivers) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
+        let mut receivers = Vec::with_capacity(requests.len());
         {
-            let mut waiting = self.waiting.lock();
+            let mut awaited = self.awaited.lock();
+            if awaited.is_closed {
+                return requests.iter().map(|_| Err(Error::Uncertain { not_tried: true })).collect();
+            }
             for request in requests {
-                let id = self.next.fetch_add(1, Ordering::Relaxed);
                 let (sender, receiver) = oneshot::channel();
-                waiting.insert(id, sender);
-                batch.push((id, Ok(request)));
+                let id = awaited.make(request, Waiter::Task(sender));
                 receivers.push((Waiting { requests: self, id }, receiver));
             }
         }
-        self.start(batch).await;
+        self.start().await;
         let mut answers = Vec::with_capacity(receivers.len());
         for (_waiting, receiver) in receivers {
             let lost = || Err(Error::Uncertain { not_tried: false });
@@ -169,23 +169,23 @@ impl Requests {
         answers
     }
 
-    /// Starts requests together with those of the calls that run before this one does again.
-    async fn start(&self, batch: Vec<(u64, Result<Request, Error>)>) {
-        {
-            let mut pending = self.pending.lock();
-            pending.batch.extend(batch);
-            if std::mem::replace(&mut pending.is_taken_care_of, true) {
-                return;
-            }
+    /// Starts what was made, together with what the tasks make that run before this one does again.
+    async fn start(&self) {
+        if std::mem::replace(&mut self.awaited.lock().is_taken_care_of, true) {
+            return;
         }
-        // A call's task runs to its end, so what is pending is always started.
+        // A call's task runs to its end, so what is made is always started.
         tokio::task::yield_now().await;
-        let batch = {
-            let mut pending = self.pending.lock();
-            pending.is_taken_care_of = false;
-            std::mem::take(&mut pending.batch)
-        };
-        self.session.start(batch).await;
+        self.awaited.lock().is_taken_care_of = false;
+        self.start_made().await;
+    }
+
+    /// Starts what was made.
+    pub async fn start_made(&self) {
+        let made = std::mem::take(&mut self.awaited.lock().made);
+        if !made.is_empty() {
+            self.session.start(made).await;
+        }
     }
 
     /// Carries one request out.
@@ -240,4 +240,13 @@ impl Requests {
 /// The exception of an error of the data path that no redirect is.
 pub(super) fn exception(error: &Error, repeatable: bool) -> Exception {
     Exception::of(error, &Context { repeatable, master: false, place: &|_| None })
+}
+
+/// Whether these are the bytes of a table's name, as HBase writes it.
+fn is_named(table: &TableName, bytes: &[u8]) -> bool {
+    if table.namespace() == TableName::DEFAULT_NAMESPACE {
+        return bytes == table.table().as_bytes();
+    }
+    let rest = bytes.strip_prefix(table.namespace().as_bytes()).and_then(|rest| rest.strip_prefix(b":"));
+    rest == Some(table.table().as_bytes())
 }

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::DataCalls;
 use super::reading;
-use super::requests::Region;
+use super::region::Region;
 use crate::cell_block::KeyValue;
 use crate::exception::{Exception, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, SCANNER_RESET, UNKNOWN_SCANNER};
 use crate::frame::{Call, decode_parameter};

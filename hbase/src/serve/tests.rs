@@ -1,8 +1,9 @@
 //! A port from end to end: a connection in memory, and a front that answers with what it was asked.
 
+use bytes::Bytes;
 use proptest::prelude::*;
 use terrane_types::ClusterId;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncWriteExt as _, DuplexStream};
 
 use super::*;
 use crate::exception::UNKNOWN_SERVICE;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt};
 use terrane_env::budget::Share;
 use terrane_env::time::now_ns;
 use terrane_types::{Error, GroupId};
@@ -44,6 +44,9 @@ const READS_AT_ONCE: usize = 16;
 /// a few dozen rows at most.
 const GETS_PER_YIELD: u32 = 64;
 const GETS_PER_SCAN: u32 = 4;
+/// Reads of a batch that are run where the batch is started, as far as that goes without waiting: most find a lease and their
+/// rows in memory, and take less time than a task and the wake-up of its thread.
+const READS_BEGUN_MAX: usize = 32;
 
 /// An answer on its way out; its units are returned when it is dropped.
 pub struct Outgoing {
@@ -294,11 +297,21 @@ impl Session {
     }
 
     fn start_reads(&self, reads: &mut Reads, arrived: (Instant, u64)) {
+        let count: usize = reads.values().map(|(_, reads)| reads.len()).sum();
         for ((_, consistency), (group, reads)) in std::mem::take(reads) {
             let (edge, answers, waiting) = (self.edge.clone(), self.answers.clone(), self.waiting.clone());
-            self.edge.tasks.spawn(async move {
-                run_reads(&edge, &group, consistency, reads, (&answers, &waiting), arrived).await
-            });
+            let run = async move {
+                run_reads(&edge, &group, consistency, reads, (&answers, &waiting), arrived).await;
+            };
+            let run = self.edge.tasks.track_future(run);
+            if count > terrane_env::limit!("reads begun without a task", READS_BEGUN_MAX, 0..=2) {
+                tokio::spawn(run);
+                continue;
+            }
+            let mut run = Box::pin(run);
+            if run.as_mut().now_or_never().is_none() {
+                tokio::spawn(run);
+            }
         }
     }
 

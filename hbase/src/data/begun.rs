@@ -1,0 +1,110 @@
+//! `Get` and `Mutate`: calls that ask the data path one thing. They are begun where they are read and finished where their
+//! answers are written, without a task of their own.
+
+use terrane_regionserver::edge::{Answer as Answered, Mutation, Request};
+use terrane_types::Error;
+
+use super::actions::row_outcome;
+use super::condition::condition;
+use super::finish::{Again, Finish, Mutating};
+use super::mutation::{Prepared, prepare, take_cells};
+use super::{DataCalls, reading};
+use crate::exception::Exception;
+use crate::frame::{Call, decode_parameter};
+use crate::proto;
+use crate::proto::mutation_proto::MutationType;
+use crate::results;
+use crate::serve::{Answer, Outcome};
+
+/// What the answer to a request comes to.
+pub(super) enum Finished {
+    Answer(Answer),
+    /// To be read first.
+    Again(Again),
+}
+
+impl DataCalls {
+    /// A call's request.
+    pub(super) fn request(&self, call: &Call) -> Result<(Request, Finish), Exception> {
+        if call.method == "Get" { self.get(call) } else { self.mutate(call) }
+    }
+
+    /// Carries a call out.
+    pub(super) async fn one(&self, call: &Call) -> Outcome {
+        let (request, finish) = self.request(call)?;
+        let answer = self.requests.one(request).await;
+        match self.finish(finish, answer)? {
+            Finished::Answer(answer) => Ok(answer),
+            Finished::Again(again) => self.read_again(again).await,
+        }
+    }
+
+    fn get(&self, call: &Call) -> Result<(Request, Finish), Exception> {
+        let request: proto::GetRequest = decode_parameter(call.parameter.clone())?;
+        let region = self.requests.region(Some(&request.region), call.timeout)?;
+        let exists_only = request.get.existence_only();
+        let body = reading::get(&region, request.get)?;
+        Ok((region.read(body), Finish::Get { epoch: region.descriptor.epoch, exists_only }))
+    }
+
+    fn mutate(&self, call: &Call) -> Result<(Request, Finish), Exception> {
+        let request: proto::MutateRequest = decode_parameter(call.parameter.clone())?;
+        let region = self.requests.region(Some(&request.region), call.timeout)?;
+        let mut reader = self.reader(&call.cells)?;
+        let cells = take_cells(&request.mutation, reader.as_mut())?;
+        if let Some(reader) = &reader {
+            reader.finish().map_err(|left| Exception::bad_request(&left.what))?;
+        }
+        // As HBase does: increments and appends alone show only what they return.
+        let says_processed = request.condition.is_some()
+            || matches!(request.mutation.mutate_type(), MutationType::Put | MutationType::Delete);
+        let condition = request.condition.map(|tests| condition(&region, &tests)).transpose()?.unwrap_or_default();
+        let nonces = self.requests.nonces(request.nonce_group);
+        let prepared = prepare(&region, &request.mutation, &cells, condition, nonces)?;
+        let Prepared { row: received, exact, repeatable, again: columns, .. } = prepared;
+        let row = received.row.clone();
+        let mutation = Mutation { rows: vec![received], ..Mutation::default() };
+        let (write, epoch) = (region.write(mutation, exact), region.descriptor.epoch);
+        let again = (!columns.is_empty()).then(|| Again { region, row: row.clone(), columns, says_processed });
+        Ok((write, Finish::Mutate(Box::new(Mutating { epoch, row, says_processed, repeatable, again }))))
+    }
+
+    /// What a call's answer is, given that of its request.
+    pub(super) fn finish(&self, finish: Finish, answer: Result<Answered, Error>) -> Result<Finished, Exception> {
+        let mut cells = Vec::new();
+        match finish {
+            Finish::Get { epoch, exists_only } => {
+                let rows = self.requests.rows(epoch, answer)?;
+                let result = results::of_row(self.opened.codec, rows, exists_only, &mut cells)?;
+                Ok(Finished::Answer(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells)))
+            }
+            Finish::Mutate(mutating) => {
+                let Mutating { epoch, row, says_processed, repeatable, again } = *mutating;
+                let mut mutated = self.requests.mutated(epoch, answer, repeatable)?;
+                let (result, holds) = match (row_outcome(&mut mutated, 0, repeatable)?, again) {
+                    (Some(outcome), _) => {
+                        let result = results::of_cells(self.opened.codec, &row, &outcome.cells, &mut cells)?;
+                        ((!outcome.cells.is_empty()).then_some(result), !outcome.condition_failed)
+                    }
+                    (None, None) => (None, true),
+                    (None, Some(again)) => return Ok(Finished::Again(again)),
+                };
+                Ok(Finished::Answer(mutated_answer(result, says_processed.then_some(holds), cells)))
+            }
+        }
+    }
+
+    /// The answer to a mutation that was applied before: what its columns hold.
+    pub(super) async fn read_again(&self, again: Again) -> Outcome {
+        let Again { region, row, columns, says_processed } = again;
+        let answer = self.requests.one(region.read(reading::columns(row, columns))).await;
+        let rows = self.requests.rows(region.descriptor.epoch, answer)?;
+        let mut cells = Vec::new();
+        let result = results::of_row(self.opened.codec, rows, false, &mut cells)?;
+        Ok(mutated_answer(Some(result), says_processed.then_some(true), cells))
+    }
+}
+
+fn mutated_answer(result: Option<proto::Result>, processed: Option<bool>, cells: Vec<u8>) -> Answer {
+    Answer::with_cells(&proto::MutateResponse { result, processed, metrics: None }, cells)
+}
