@@ -4,9 +4,10 @@
 
 use bytes::Bytes;
 use terrane_types::cell::Cells;
+use terrane_types::schema::Foreign;
 use terrane_types::{
     Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
-    Invalid, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionCounts, RegionDescriptor, RegionEpoch,
+    Invalid, KeepDeleted, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionCounts, RegionDescriptor, RegionEpoch,
     RegionId, Row, ServerId, SplitPolicy, TableId, TableName, TableSchema, ValueType,
 };
 
@@ -61,7 +62,7 @@ impl TryFrom<v1::RegionDescriptor> for RegionDescriptor {
 
 impl From<&FamilySchema> for v1::FamilySchema {
     fn from(family: &FamilySchema) -> Self {
-        let FamilySchema { name, rules, storage, types, metadata } = family;
+        let FamilySchema { name, rules, storage, types, metadata, foreign } = family;
         let column_type = |(qualifier, read_as): (&Bytes, &ValueType)| v1::ColumnType {
             qualifier: qualifier.clone(),
             r#type: read_as.to_string(),
@@ -81,13 +82,14 @@ impl From<&FamilySchema> for v1::FamilySchema {
             versions: rules.versions,
             min_versions: rules.min_versions,
             ttl_ms: rules.ttl_ms.unwrap_or(0),
-            keep_deleted_cells: rules.keep_deleted_cells,
+            keep_deleted_cells: rules.keep_deleted_cells as i32,
             compression: compression.into(),
             bloom: bloom.into(),
             block_size: storage.block_size,
             in_memory: storage.in_memory,
             metadata: metadata.clone().into_iter().collect(),
             types: types.iter().map(column_type).collect(),
+            foreign: foreign_attributes(foreign),
         }
     }
 }
@@ -104,15 +106,30 @@ impl TryFrom<v1::FamilySchema> for FamilySchema {
                 versions: family.versions,
                 min_versions: family.min_versions,
                 ttl_ms: (family.ttl_ms != 0).then_some(family.ttl_ms),
-                keep_deleted_cells: family.keep_deleted_cells,
+                keep_deleted_cells: keep_deleted(family.keep_deleted_cells)?,
             },
             storage: storage(&family)?,
             metadata: family.metadata.into_iter().collect(),
+            foreign: foreign(family.foreign),
         })
     }
 }
 
 /// How a family is stored. An attribute that the peer left out, or is too old to know, has its default.
+fn foreign_attributes(foreign: &Foreign) -> Vec<v1::ForeignAttribute> {
+    let attribute = |(name, value): (&Bytes, &Bytes)| v1::ForeignAttribute { name: name.clone(), value: value.clone() };
+    foreign.iter().map(attribute).collect()
+}
+
+fn foreign(attributes: Vec<v1::ForeignAttribute>) -> Foreign {
+    attributes.into_iter().map(|attribute| (attribute.name, attribute.value)).collect()
+}
+
+fn keep_deleted(number: i32) -> Result<KeepDeleted, Error> {
+    let known = u8::try_from(number).ok().and_then(KeepDeleted::from_u8);
+    known.ok_or_else(|| Invalid::new(format!("keep_deleted_cells {number} is not one of 0 to 2")).into())
+}
+
 fn storage(family: &v1::FamilySchema) -> Result<FamilyStorage, Error> {
     let defaults = FamilyStorage::default();
     let compression = match v1::Compression::try_from(family.compression) {
@@ -150,6 +167,7 @@ impl From<&TableSchema> for v1::TableSchema {
             history_ms: schema.history_ms,
             split_policy: schema.split_policy.as_str().to_owned(),
             disabled: schema.disabled,
+            foreign: foreign_attributes(&schema.foreign),
         }
     }
 }
@@ -172,6 +190,7 @@ impl TryFrom<v1::TableSchema> for TableSchema {
             read_only: schema.read_only,
             disabled: schema.disabled,
             metadata: schema.metadata.into_iter().collect(),
+            foreign: foreign(schema.foreign),
             history_ms: schema.history_ms,
             split_policy: if schema.split_policy.is_empty() {
                 SplitPolicy::default()

@@ -63,7 +63,7 @@ impl FamilySchema {
             "min_versions" => self.rules.min_versions = parse_number(name, value, 0, VERSIONS_MAX)?,
             "ttl" if value == "none" => self.rules.ttl_ms = None,
             "ttl" => self.rules.ttl_ms = Some(parse_duration_ms(value)?),
-            "keep_deleted_cells" => self.rules.keep_deleted_cells = parse_bool(name, value)?,
+            "keep_deleted_cells" => self.rules.keep_deleted_cells = value.parse()?,
             "compression" => self.storage.compression = value.parse()?,
             "bloom" => self.storage.bloom = value.parse()?,
             "block_size" => self.storage.block_size = check_block_size(parse_size(value)?)?,

@@ -74,7 +74,8 @@ pub use row_key::{IntoSpan, KeySpan, RowKey};
 // The derive macro has the same name as the type `Row`.
 pub use rows::{PackedRow, PackedRows, pack_row};
 pub use schema::{
-    Bloom, Compression, FamilyRules, FamilySchema, FamilyStorage, RegionDescriptor, SplitPolicy, TableSchema,
+    Bloom, Compression, FamilyRules, FamilySchema, FamilyStorage, KeepDeleted, RegionDescriptor, SplitPolicy,
+    TableSchema,
 };
 pub use suggestion::closest;
 pub use table_row::{ColumnValue, TableRow};

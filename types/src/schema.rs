@@ -31,13 +31,15 @@ pub(crate) use storage::check_block_size;
 pub use storage::{Bloom, Compression, FamilyStorage};
 
 /// The newest format. [`TableSchema::encode`] writes it only for a schema that needs it.
-const SCHEMA_FORMAT: u8 = 4;
+const SCHEMA_FORMAT: u8 = 5;
 /// The first format with [`FamilyStorage`] and `bloom_prefix`; older ones imply the defaults.
 const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
 /// The first format with metadata of families, `history` and the split policy.
 const SCHEMA_FORMAT_OF_HISTORY: u8 = 3;
-/// The first format with value types of columns, and with disabled tables.
+/// The first format with value types of columns, disabled tables, and deleted cells that are kept until they expire.
 const SCHEMA_FORMAT_OF_TYPES: u8 = 4;
+/// The first format with attributes of other protocols.
+const SCHEMA_FORMAT_OF_FOREIGN: u8 = 5;
 
 /// The fields of an encoded schema.
 type Fields<'a> = ByteReader<&'a [u8]>;
@@ -52,12 +54,68 @@ pub struct FamilyRules {
     /// Cells older than this are hidden; `None`: cells do not expire.
     pub ttl_ms: Option<u64>,
     /// Whether a read of times below a tombstone still sees the cells that the tombstone hides.
-    pub keep_deleted_cells: bool,
+    pub keep_deleted_cells: KeepDeleted,
+}
+
+/// Whether a family keeps deleted cells for reads of times below the tombstone. The numbers are stored and sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KeepDeleted {
+    /// It does not.
+    #[default]
+    No = 0,
+    /// It does, as long as the rules keep their versions.
+    Yes = 1,
+    /// It does until the tombstone has expired: `min_versions` does not protect deleted cells beyond that.
+    Ttl = 2,
+}
+
+impl KeepDeleted {
+    /// The value of the attribute.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::No => "false",
+            Self::Yes => "true",
+            Self::Ttl => "ttl",
+        }
+    }
+
+    /// The one with this number.
+    #[must_use]
+    pub const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::No),
+            1 => Some(Self::Yes),
+            2 => Some(Self::Ttl),
+            _ => None,
+        }
+    }
+
+    /// Whether some deleted cells are kept.
+    #[must_use]
+    pub const fn keeps(self) -> bool {
+        !matches!(self, Self::No)
+    }
+}
+
+impl std::fmt::Display for KeepDeleted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::str::FromStr for KeepDeleted {
+    type Err = Invalid;
+
+    fn from_str(value: &str) -> Result<Self, Invalid> {
+        let found = [Self::No, Self::Yes, Self::Ttl].into_iter().find(|known| known.as_str() == value);
+        found.ok_or_else(|| Invalid::new(format!("keep_deleted_cells={value} is not one of true, false and ttl")))
+    }
 }
 
 impl Default for FamilyRules {
     fn default() -> Self {
-        Self { versions: 1, min_versions: 0, ttl_ms: None, keep_deleted_cells: false }
+        Self { versions: 1, min_versions: 0, ttl_ms: None, keep_deleted_cells: KeepDeleted::No }
     }
 }
 
@@ -97,7 +155,12 @@ pub struct FamilySchema {
     pub types: BTreeMap<Bytes, ValueType>,
     /// Free metadata, set as `meta.NAME`.
     pub metadata: BTreeMap<String, String>,
+    /// Attributes of another protocol, kept byte for byte. Tools do not show them.
+    pub foreign: Foreign,
 }
+
+/// Attributes without a meaning here, by name.
+pub type Foreign = BTreeMap<Bytes, Bytes>;
 
 /// When a region splits automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,6 +213,7 @@ impl FamilySchema {
             storage: FamilyStorage::default(),
             types: BTreeMap::new(),
             metadata: BTreeMap::new(),
+            foreign: Foreign::new(),
         }
     }
 }
@@ -186,6 +250,8 @@ pub struct TableSchema {
     pub split_policy: SplitPolicy,
     /// Free metadata, set as `meta.NAME`.
     pub metadata: BTreeMap<String, String>,
+    /// Attributes of another protocol, kept byte for byte. Tools do not show them.
+    pub foreign: Foreign,
 }
 
 impl TableSchema {
@@ -207,6 +273,7 @@ impl TableSchema {
             history_ms: 0,
             split_policy: SplitPolicy::default(),
             metadata: BTreeMap::new(),
+            foreign: Foreign::new(),
         }
     }
 
@@ -224,8 +291,16 @@ impl TableSchema {
 
     /// The oldest format that can express the schema, so that builds of the level before read what does not need the newest.
     fn format(&self) -> u8 {
-        let is_typed = self.families.iter().any(|family| !family.types.is_empty());
-        if is_typed || self.disabled { SCHEMA_FORMAT_OF_TYPES } else { SCHEMA_FORMAT_OF_HISTORY }
+        if !self.foreign.is_empty() || self.families.iter().any(|family| !family.foreign.is_empty()) {
+            return SCHEMA_FORMAT_OF_FOREIGN;
+        }
+        let is_new =
+            |family: &FamilySchema| !family.types.is_empty() || family.rules.keep_deleted_cells == KeepDeleted::Ttl;
+        if self.disabled || self.families.iter().any(is_new) {
+            SCHEMA_FORMAT_OF_TYPES
+        } else {
+            SCHEMA_FORMAT_OF_HISTORY
+        }
     }
 
     /// The family with this name.
@@ -292,7 +367,7 @@ impl TableSchema {
         let bytes = self.encode().len();
         if bytes > SCHEMA_BYTES_MAX {
             return Err(Invalid::new(format!(
-                "the schema of table {} takes {bytes} bytes; the limit is {SCHEMA_BYTES_MAX}: shorten its metadata",
+                "the schema of table {} takes {bytes} bytes; the limit is {SCHEMA_BYTES_MAX}: shorten its metadata and attributes",
                 self.name
             )));
         }
@@ -352,7 +427,7 @@ impl TableSchema {
             out.u32(family.rules.versions);
             out.u32(family.rules.min_versions);
             out.u64(family.rules.ttl_ms.unwrap_or(0));
-            out.u8(u8::from(family.rules.keep_deleted_cells));
+            out.u8(family.rules.keep_deleted_cells as u8);
             out.u8(family.storage.compression as u8);
             out.u8(family.storage.bloom as u8);
             out.u32(family.storage.block_size);
@@ -364,6 +439,9 @@ impl TableSchema {
                     out.bytes(qualifier);
                     out.text(read_as.name());
                 }
+            }
+            if format >= SCHEMA_FORMAT_OF_FOREIGN {
+                encode_foreign(&mut out, &family.foreign);
             }
         }
         out.u64(self.region_size);
@@ -377,6 +455,9 @@ impl TableSchema {
         out.u8(self.split_policy as u8);
         if format >= SCHEMA_FORMAT_OF_TYPES {
             out.u8(u8::from(self.disabled));
+        }
+        if format >= SCHEMA_FORMAT_OF_FOREIGN {
+            encode_foreign(&mut out, &self.foreign);
         }
         out.finish()
     }
@@ -405,6 +486,7 @@ impl TableSchema {
             read_only: input.u8()? != 0,
             disabled: false,
             metadata: decode_metadata(&mut input)?,
+            foreign: Foreign::new(),
             history_ms: 0,
             split_policy: SplitPolicy::default(),
         };
@@ -416,6 +498,9 @@ impl TableSchema {
         }
         if format >= SCHEMA_FORMAT_OF_TYPES {
             schema.disabled = input.u8()? != 0;
+        }
+        if format >= SCHEMA_FORMAT_OF_FOREIGN {
+            schema.foreign = decode_foreign(&mut input)?;
         }
         input.finish()?;
         Ok(schema)
@@ -429,7 +514,7 @@ impl TableSchema {
                 versions: input.u32()?,
                 min_versions: input.u32()?,
                 ttl_ms: Some(input.u64()?).filter(|&ttl| ttl != 0),
-                keep_deleted_cells: input.u8()? != 0,
+                keep_deleted_cells: decode_keep_deleted(input.u8()?)?,
             };
             rules.check()?;
             let has_storage = format >= SCHEMA_FORMAT_OF_STORAGE;
@@ -438,7 +523,9 @@ impl TableSchema {
             let metadata = if has_metadata { decode_metadata(input)? } else { BTreeMap::new() };
             let has_types = format >= SCHEMA_FORMAT_OF_TYPES;
             let types = if has_types { decode_types(input)? } else { BTreeMap::new() };
-            families.push(FamilySchema { name, rules, storage, types, metadata });
+            let has_foreign = format >= SCHEMA_FORMAT_OF_FOREIGN;
+            let foreign = if has_foreign { decode_foreign(input)? } else { Foreign::new() };
+            families.push(FamilySchema { name, rules, storage, types, metadata, foreign });
         }
         Ok(families)
     }
@@ -457,6 +544,22 @@ impl TableSchema {
     }
 }
 
+fn encode_foreign(out: &mut Writer, foreign: &Foreign) {
+    out.count(foreign.len());
+    for (name, value) in foreign {
+        out.bytes(name);
+        out.bytes(value);
+    }
+}
+
+fn decode_foreign(input: &mut Fields<'_>) -> Result<Foreign, Invalid> {
+    let mut foreign = Foreign::new();
+    for _ in 0..input.u32()? {
+        foreign.insert(Bytes::copy_from_slice(input.bytes()?), Bytes::copy_from_slice(input.bytes()?));
+    }
+    Ok(foreign)
+}
+
 fn encode_metadata(out: &mut Writer, metadata: &BTreeMap<String, String>) {
     out.count(metadata.len());
     for (name, value) in metadata {
@@ -471,6 +574,11 @@ fn decode_metadata(input: &mut Fields<'_>) -> Result<BTreeMap<String, String>, I
         metadata.insert(input.text()?, input.text()?);
     }
     Ok(metadata)
+}
+
+fn decode_keep_deleted(number: u8) -> Result<KeepDeleted, Invalid> {
+    KeepDeleted::from_u8(number)
+        .ok_or_else(|| Invalid::new(format!("keep_deleted_cells {number} is not one of 0 to 2")))
 }
 
 fn decode_types(input: &mut Fields<'_>) -> Result<BTreeMap<Bytes, ValueType>, Invalid> {
@@ -531,6 +639,12 @@ fn check_duration(attribute: &str, ms: u64) -> Result<(), Invalid> {
         return Ok(());
     }
     Err(Invalid::new(format!("{attribute}={ms}ms is out of range; it is at most {}ms", i64::MAX)))
+}
+
+/// Whether this can be an entry of free metadata.
+#[must_use]
+pub fn is_metadata(name: &str, value: &str) -> bool {
+    !value.is_empty() && check_metadata(name, value).is_ok()
 }
 
 pub(crate) fn check_metadata(name: &str, value: &str) -> Result<(), Invalid> {

@@ -23,7 +23,8 @@
 //!   change are no longer live, a lower `versions` pushes cells out, and the top `min_versions` cells become the
 //!   protected ones.
 //! - `keep_deleted_cells`: a reader ignores tombstones with timestamps at or above its `time_max`, provided that the
-//!   attribute was set from the delete to the moment of the read.
+//!   attribute was set from the delete to the moment of the read. With `ttl`, a tombstone that has expired is not ignored,
+//!   and neither is one from before a change of such rules: what had expired by then stays hidden.
 //! - A *raw* reader takes what is stored: tombstones and puts, live or not, except expired ones of families without
 //!   `min_versions`. So its answer depends on what was collected. It sees one cell of each kind and timestamp, and masked puts never.
 //! - Any other reader takes the live, unexpired cells inside its time range, newest first, up to the versions it asks for.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use terrane_types::schema::{Bloom, Compression, FamilyStorage};
 use terrane_types::versions::FormatVersions;
 use terrane_types::visibility::{RulesChange, RulesHistory};
-use terrane_types::{FamilyName, FamilyRules, GroupId, KeyRange, RegionId, TableId};
+use terrane_types::{FamilyName, FamilyRules, GroupId, KeepDeleted, KeyRange, RegionId, TableId};
 
 use super::family::{FamilyRecord, RulesFrom};
 use crate::codec::{Reader, Writer};
@@ -16,12 +16,13 @@ use crate::point::{DurablePoint, GroupPoint, RegionKey};
 use crate::row_range::RowRange;
 
 /// Format 1 had no levels, bounds and storage attributes; it was never released, and is rejected. Format 3 has families whose
-/// rules differ by row. A record is written in the lowest format that can express it.
+/// rules differ by row, and format 4 such that keep deleted cells until they expire. A record is written in the lowest format that can express it.
 const FORMAT: u8 = 2;
 const FORMAT_RULES_BY_ROW: u8 = 3;
+const FORMAT_KEEP_UNTIL_TTL: u8 = 4;
 /// The versions of the manifest.
 pub(crate) const VERSIONS: FormatVersions =
-    FormatVersions { name: "manifest", oldest: FORMAT as u32, newest: FORMAT_RULES_BY_ROW as u32 };
+    FormatVersions { name: "manifest", oldest: FORMAT as u32, newest: FORMAT_KEEP_UNTIL_TTL as u32 };
 const ENGINE: u8 = 1;
 const REGION: u8 = 2;
 const SPLIT: u8 = 3;
@@ -186,8 +187,7 @@ impl Record {
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        let by_row = self.regions().any(|region| region.families.values().any(|family| !family.beyond.is_empty()));
-        let format = if by_row { FORMAT_RULES_BY_ROW } else { FORMAT };
+        let format = self.regions().flat_map(|region| region.families.values()).map(format_of).max().unwrap_or(FORMAT);
         out.u8(format);
         match self {
             Self::Engine { name } => {
@@ -236,7 +236,7 @@ impl Record {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut input = Reader::new(bytes);
         let format = input.u8()?;
-        if !(FORMAT..=FORMAT_RULES_BY_ROW).contains(&format) {
+        if !(FORMAT..=FORMAT_KEEP_UNTIL_TTL).contains(&format) {
             return None;
         }
         let record = match input.u8()? {
@@ -403,6 +403,19 @@ fn read_region(input: &mut Reader<'_>, format: u8) -> Option<RegionRecord> {
     Some(RegionRecord { region, table, range, point, families, files })
 }
 
+/// The lowest format that can express a family.
+fn format_of(family: &FamilyRecord) -> u8 {
+    let histories = std::iter::once(&family.rules).chain(family.beyond.iter().map(|beyond| &beyond.rules));
+    let mut changes = histories.flat_map(RulesHistory::changes);
+    if changes.any(|change| change.rules.keep_deleted_cells == KeepDeleted::Ttl) {
+        FORMAT_KEEP_UNTIL_TTL
+    } else if family.beyond.is_empty() {
+        FORMAT
+    } else {
+        FORMAT_RULES_BY_ROW
+    }
+}
+
 fn write_history(out: &mut Writer, rules: &RulesHistory) {
     out.u32(count(rules.changes().len()));
     rules.changes().iter().for_each(|change| write_rules(out, change));
@@ -428,7 +441,7 @@ fn write_rules(out: &mut Writer, change: &RulesChange) {
     out.u32(change.rules.versions);
     out.u32(change.rules.min_versions);
     out.u64(change.rules.ttl_ms.unwrap_or(0));
-    out.u8(u8::from(change.rules.keep_deleted_cells));
+    out.u8(change.rules.keep_deleted_cells as u8);
 }
 
 fn read_rules(input: &mut Reader<'_>) -> Option<RulesChange> {
@@ -437,7 +450,7 @@ fn read_rules(input: &mut Reader<'_>) -> Option<RulesChange> {
         versions: input.u32()?,
         min_versions: input.u32()?,
         ttl_ms: Some(input.u64()?).filter(|&ttl| ttl != 0),
-        keep_deleted_cells: input.u8()? != 0,
+        keep_deleted_cells: KeepDeleted::from_u8(input.u8()?)?,
     };
     Some(RulesChange { sequence, stamp_ms, rules })
 }

@@ -142,7 +142,7 @@ fn a_region_at_every_limit_is_read_again() {
         versions: VERSIONS_MAX,
         min_versions: VERSIONS_MAX,
         ttl_ms: Some(u64::MAX),
-        keep_deleted_cells: true,
+        keep_deleted_cells: terrane_types::KeepDeleted::Yes,
     };
     for number in 0..FAMILIES_MAX {
         let name = terrane_types::FamilyName::new(&format!("{number:0>NAME_CHARS_MAX$}")).unwrap();

@@ -155,7 +155,7 @@ pub(super) fn assert_forward(from: &DurablePoint, to: &DurablePoint) {
 /// The write from which a put of the family replaces the puts below it, if it does.
 pub(super) fn one_version_since(family: &FamilyRecord) -> Option<u64> {
     let last = family.last_change();
-    (last.rules.versions == 1 && !last.rules.keep_deleted_cells).then_some(last.sequence)
+    (last.rules.versions == 1 && !last.rules.keep_deleted_cells.keeps()).then_some(last.sequence)
 }
 
 pub(super) fn new_memtable(family: &FamilyRecord, snapshots: &Snapshots) -> Memtable {

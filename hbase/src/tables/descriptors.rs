@@ -1,12 +1,16 @@
 //! Descriptors of tables and families as HBase's clients write them: upper-case names with values as text.
 //!
 //! What we have in like meaning becomes ours. An attribute that would change what the table does and that we lack is refused.
-//! The rest (hints about caches and files, and names that HBase does not know either) is kept as metadata under `hbase.NAME`
-//! and returned, so that a program that changes a descriptor finds it as it left it.
+//! The rest (hints about caches and files, settings, and names that HBase does not know either) is kept and returned byte for
+//! byte, so that a program that changes a descriptor finds it as it left it: what is text as metadata under `hbase.NAME`, which
+//! Terrane's tools show, and whatever does not fit there as a foreign attribute.
 
 use bytes::Bytes;
-use terrane_types::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, VERSIONS_MAX};
-use terrane_types::{Bloom, Compression, FamilyName, FamilySchema, SplitPolicy, TableName, TableSchema, escape};
+use terrane_types::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, METADATA_ENTRIES_MAX, VERSIONS_MAX};
+use terrane_types::schema::{Foreign, is_metadata};
+use terrane_types::{
+    Bloom, Compression, FamilyName, FamilySchema, Invalid, SplitPolicy, TableName, TableSchema, escape,
+};
 
 use crate::cell_block::FAMILY_BYTES_MAX;
 use crate::exception::{Exception, INVALID_FAMILY, SANITY_CHECK};
@@ -16,6 +20,9 @@ use crate::region_name::{meta_region_info, table_name};
 
 /// Where attributes without a meaning here are kept.
 const KEPT: &str = "hbase.";
+/// What the names of foreign attributes begin with: they are attributes, or settings.
+const ATTRIBUTE: u8 = b'a';
+const SETTING: u8 = b's';
 /// "Cells do not expire", in seconds.
 const FOREVER: &str = "2147483647";
 
@@ -47,6 +54,7 @@ pub(super) fn modified(current: &TableSchema, table: &proto::TableSchema) -> Res
         read_only: defaults.read_only,
         split_policy: defaults.split_policy,
         metadata: own_metadata(&current.metadata),
+        foreign: Foreign::new(),
         ..current.clone()
     };
     with_attributes(bare, table, |name| bare_family(current, name))
@@ -115,13 +123,13 @@ fn with_attributes(
     table: &proto::TableSchema,
     bare: impl Fn(&FamilyName) -> FamilySchema,
 ) -> Result<TableSchema, Exception> {
-    if let Some(setting) = table.configuration.first() {
-        return Err(refuse(&format!("the setting {} of a table is not supported; leave it out", setting.name)));
-    }
     for attribute in &table.attributes {
-        let (name, value) = text_of(attribute)?;
-        set_of_table(&mut schema, &name, &value)?;
+        let (name, value) = text_of(attribute);
+        if !set_of_table(&mut schema, &name, &value)? {
+            keep(attribute, &mut schema.metadata, &mut schema.foreign);
+        }
     }
+    schema.foreign.extend(table.configuration.iter().map(setting));
     for family in &table.column_families {
         schema.add_family(read_family(family, &bare)?).map_err(|refused| refuse(&refused.what))?;
     }
@@ -141,13 +149,13 @@ fn read_family(
     }
     let mut schema = bare(&name);
     let present_ttl_ms = schema.rules.ttl_ms.take();
-    if let Some(setting) = family.configuration.first() {
-        return Err(refuse(&format!("the setting {} of a family is not supported; leave it out", setting.name)));
-    }
     for attribute in &family.attributes {
-        let (name, value) = text_of(attribute)?;
-        set_of_family(&mut schema, &name, &value)?;
+        let (name, value) = text_of(attribute);
+        if !set_of_family(&mut schema, &name, &value)? {
+            keep(attribute, &mut schema.metadata, &mut schema.foreign);
+        }
     }
+    schema.foreign.extend(family.configuration.iter().map(setting));
     if shown_ttl(schema.rules.ttl_ms) == shown_ttl(present_ttl_ms) {
         schema.rules.ttl_ms = present_ttl_ms;
     }
@@ -155,7 +163,8 @@ fn read_family(
     Ok(schema)
 }
 
-fn set_of_table(schema: &mut TableSchema, name: &str, value: &str) -> Result<(), Exception> {
+/// Sets what has a meaning here; returns whether it has one.
+fn set_of_table(schema: &mut TableSchema, name: &str, value: &str) -> Result<bool, Exception> {
     match name {
         "MAX_FILESIZE" => schema.region_size = number(name, value, 0, u64::MAX)?,
         "MEMSTORE_FLUSHSIZE" => schema.flush_size = number(name, value, 0, u64::MAX)?,
@@ -171,20 +180,22 @@ fn set_of_table(schema: &mut TableSchema, name: &str, value: &str) -> Result<(),
         _ if name.to_lowercase().starts_with("coprocessor") => {
             return Err(refuse("servers run no coprocessors; leave them out"));
         }
-        _ => {
-            schema.metadata.insert(format!("{KEPT}{name}"), value.to_owned());
-        }
+        _ => return Ok(false),
     }
-    Ok(())
+    Ok(true)
 }
 
-fn set_of_family(schema: &mut FamilySchema, name: &str, value: &str) -> Result<(), Exception> {
+/// The same for a family.
+fn set_of_family(schema: &mut FamilySchema, name: &str, value: &str) -> Result<bool, Exception> {
     match name {
         "VERSIONS" => schema.rules.versions = number(name, value, 1, VERSIONS_MAX)?,
         "MIN_VERSIONS" => schema.rules.min_versions = number(name, value, 0, VERSIONS_MAX)?,
         "TTL" if matches!(value, FOREVER | "FOREVER") => schema.rules.ttl_ms = None,
         "TTL" => schema.rules.ttl_ms = Some(number(name, value, 1, u64::MAX / 1_000)? * 1_000),
-        "KEEP_DELETED_CELLS" => schema.rules.keep_deleted_cells = flag(name, value)?,
+        "KEEP_DELETED_CELLS" => {
+            let keeps = value.to_lowercase().parse();
+            schema.rules.keep_deleted_cells = keeps.map_err(|refused: Invalid| refuse(&refused.what))?;
+        }
         "COMPRESSION" => {
             schema.storage.compression = match value.to_uppercase().as_str() {
                 "NONE" => Compression::None,
@@ -210,11 +221,49 @@ fn set_of_family(schema: &mut FamilySchema, name: &str, value: &str) -> Result<(
             flag(name, value)?;
         }
         "ENCRYPTION" | "ENCRYPTION_KEY" => return Err(refuse("families are not encrypted; leave ENCRYPTION out")),
-        _ => {
-            schema.metadata.insert(format!("{KEPT}{name}"), value.to_owned());
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+type Metadata = std::collections::BTreeMap<String, String>;
+
+/// Keeps an attribute that has no meaning here.
+fn keep(attribute: &proto::BytesBytesPair, metadata: &mut Metadata, foreign: &mut Foreign) {
+    if let (Ok(name), Ok(value)) = (std::str::from_utf8(&attribute.first), std::str::from_utf8(&attribute.second)) {
+        let name = format!("{KEPT}{name}");
+        let has_room = metadata.len() < METADATA_ENTRIES_MAX || metadata.contains_key(&name);
+        if has_room && is_metadata(&name, value) {
+            metadata.insert(name, value.to_owned());
+            return;
         }
     }
-    Ok(())
+    foreign.insert([&[ATTRIBUTE], &attribute.first[..]].concat().into(), attribute.second.clone());
+}
+
+/// A setting, as it is kept.
+fn setting(setting: &proto::NameStringPair) -> (Bytes, Bytes) {
+    ([&[SETTING], setting.name.as_bytes()].concat().into(), setting.value.clone().into())
+}
+
+/// The attributes that were kept, and the settings.
+fn kept(metadata: &Metadata, foreign: &Foreign) -> (Vec<proto::BytesBytesPair>, Vec<proto::NameStringPair>) {
+    let (mut attributes, mut settings) = (Vec::new(), Vec::new());
+    let texts = metadata.iter().filter_map(|(name, value)| Some((name.strip_prefix(KEPT)?, value)));
+    attributes.extend(texts.map(|(name, value)| pair(name, value.clone())));
+    for (name, value) in foreign {
+        match name.split_first() {
+            Some((&ATTRIBUTE, first)) => {
+                attributes.push(proto::BytesBytesPair { first: Bytes::copy_from_slice(first), second: value.clone() });
+            }
+            Some((&SETTING, first)) => settings.push(proto::NameStringPair {
+                name: String::from_utf8_lossy(first).into_owned(),
+                value: String::from_utf8_lossy(value).into_owned(),
+            }),
+            _ => {}
+        }
+    }
+    (attributes, settings)
 }
 
 /// The descriptor of `hbase:meta`.
@@ -249,12 +298,13 @@ pub(super) fn show_table(schema: &TableSchema) -> proto::TableSchema {
     if schema.split_policy == SplitPolicy::None {
         attributes.push(pair("SPLIT_ENABLED", "false".to_owned()));
     }
-    attributes.extend(kept(&schema.metadata));
+    let (kept, configuration) = kept(&schema.metadata, &schema.foreign);
+    attributes.extend(kept);
     proto::TableSchema {
         table_name: Some(table_name(&schema.name)),
         attributes,
         column_families: schema.families.iter().map(show_family).collect(),
-        configuration: Vec::new(),
+        configuration,
     }
 }
 
@@ -281,9 +331,10 @@ fn show_family(family: &FamilySchema) -> proto::ColumnFamilySchema {
         pair("REPLICATION_SCOPE", "0".to_owned()),
         pair("NEW_VERSION_BEHAVIOR", "true".to_owned()),
     ];
-    attributes.extend(kept(&family.metadata));
+    let (kept, configuration) = kept(&family.metadata, &family.foreign);
+    attributes.extend(kept);
     let name = Bytes::copy_from_slice(family.name.as_bytes());
-    proto::ColumnFamilySchema { name, attributes, configuration: Vec::new() }
+    proto::ColumnFamilySchema { name, attributes, configuration }
 }
 
 /// HBase counts in seconds.
@@ -291,19 +342,14 @@ fn shown_ttl(ttl_ms: Option<u64>) -> String {
     ttl_ms.map_or_else(|| FOREVER.to_owned(), |ms| ms.div_ceil(1_000).to_string())
 }
 
-fn kept(metadata: &std::collections::BTreeMap<String, String>) -> impl Iterator<Item = proto::BytesBytesPair> {
-    metadata.iter().filter_map(|(name, value)| Some(pair(name.strip_prefix(KEPT)?, value.clone())))
-}
-
 fn pair(name: &str, value: String) -> proto::BytesBytesPair {
     proto::BytesBytesPair { first: Bytes::copy_from_slice(name.as_bytes()), second: value.into() }
 }
 
-fn text_of(attribute: &proto::BytesBytesPair) -> Result<(String, String), Exception> {
-    let text = |bytes: &Bytes| {
-        String::from_utf8(bytes.to_vec()).map_err(|_| refuse("names and values of attributes are UTF-8 text here"))
-    };
-    Ok((text(&attribute.first)?, text(&attribute.second)?))
+/// An attribute as text: names and values with a meaning are text, and no others become like them.
+fn text_of(attribute: &proto::BytesBytesPair) -> (String, String) {
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    (text(&attribute.first), text(&attribute.second))
 }
 
 fn number<N: std::str::FromStr + PartialOrd + std::fmt::Display>(
@@ -339,6 +385,8 @@ fn refuse(what: &str) -> Exception {
 
 #[cfg(test)]
 mod tests {
+    use terrane_types::KeepDeleted;
+
     use super::*;
 
     fn family(attributes: &[(&str, &str)]) -> proto::TableSchema {
@@ -360,7 +408,7 @@ mod tests {
         let mut cf = FamilySchema::new("cf".parse().unwrap());
         cf.rules.versions = 3;
         cf.rules.ttl_ms = Some(60_000);
-        cf.rules.keep_deleted_cells = true;
+        cf.rules.keep_deleted_cells = KeepDeleted::Ttl;
         cf.storage.bloom = Bloom::RowCol;
         cf.metadata.insert("hbase.DATA_BLOCK_ENCODING".to_owned(), "FAST_DIFF".to_owned());
         schema.add_family(cf).unwrap();
@@ -423,6 +471,41 @@ mod tests {
     }
 
     #[test]
+    fn attributes_and_settings_without_a_meaning_come_back_byte_for_byte() {
+        let bytes = |bytes: &'static [u8]| Bytes::from_static(bytes);
+        let mut described = family(&[("CACHE_DATA_ON_WRITE", "true"), ("with space", "x"), ("EMPTY", "")]);
+        let mut others: Vec<_> = (0..100)
+            .map(|at| proto::BytesBytesPair { first: format!("n{at}").into(), second: bytes(b"\xff\0") })
+            .collect();
+        others.push(proto::BytesBytesPair { first: bytes(b"\xfe"), second: vec![7; 9_000].into() });
+        described.attributes.extend(others.iter().cloned());
+        let setting = |name: &str| proto::NameStringPair { name: name.to_owned(), value: "1".to_owned() };
+        described.configuration.push(setting("hbase.hregion.x"));
+        described.column_families[0].configuration.push(setting("hbase.hstore.blockingStoreFiles"));
+        let read = read_table(&described).unwrap();
+        assert_eq!(read.families[0].metadata.get("hbase.CACHE_DATA_ON_WRITE").map(String::as_str), Some("true"));
+        let shown = show_table(&read);
+        for attribute in &described.attributes {
+            assert!(shown.attributes.contains(attribute), "{attribute:?}");
+        }
+        for attribute in &described.column_families[0].attributes {
+            assert!(shown.column_families[0].attributes.contains(attribute), "{attribute:?}");
+        }
+        assert_eq!(shown.configuration, described.configuration);
+        assert_eq!(shown.column_families[0].configuration, described.column_families[0].configuration);
+        assert_eq!(
+            modified(&read, &shown).unwrap(),
+            read,
+            "a descriptor that was read and not changed changes nothing"
+        );
+        assert!(modified(&read, &family(&[])).unwrap().foreign.is_empty());
+        let mut unreadable = family(&[]);
+        let versions = proto::BytesBytesPair { first: bytes(b"VERSIONS"), second: bytes(b"\xff") };
+        unreadable.column_families[0].attributes.push(versions);
+        assert!(read_table(&unreadable).is_err());
+    }
+
+    #[test]
     fn the_attributes_that_the_java_client_sends_by_default_are_taken() {
         let read = read_table(&family(&[
             ("BLOOMFILTER", "ROW"),
@@ -447,7 +530,7 @@ mod tests {
     fn attributes_with_a_meaning_that_is_lacking_are_refused() {
         for (name, value) in [
             ("REPLICATION_SCOPE", "1"),
-            ("KEEP_DELETED_CELLS", "TTL"),
+            ("KEEP_DELETED_CELLS", "SOMETIMES"),
             ("COMPRESSION", "SNAPPY"),
             ("IS_MOB", "true"),
             ("VERSIONS", "0"),

@@ -19,7 +19,7 @@ fn family_attributes_are_set() {
         family.set_attribute(name, value).expect(name);
     }
     assert_eq!((family.rules.versions, family.rules.min_versions), (5, 2));
-    assert_eq!((family.rules.ttl_ms, family.rules.keep_deleted_cells), (Some(90_000), true));
+    assert_eq!((family.rules.ttl_ms, family.rules.keep_deleted_cells), (Some(90_000), crate::schema::KeepDeleted::Yes));
     family.set_attribute("ttl", "none").expect("none takes it away");
     assert_eq!(family.rules.ttl_ms, None);
 }

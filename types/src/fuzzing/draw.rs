@@ -9,6 +9,7 @@ use crate::cell::{LATEST, pack};
 use crate::key::KeyPart;
 use crate::keycodec::{PartKind, PartType};
 use crate::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, TIMESTAMP_MAX, VERSIONS_MAX};
+use crate::schema::{Foreign, KeepDeleted};
 use crate::{
     Bloom, CellKind, CellRef, Compression, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
     KeyDeclaration, KeyRange, RegionDescriptor, RegionEpoch, RegionId, SplitPolicy, TableId, TableName, TableSchema,
@@ -59,7 +60,7 @@ pub fn rules(dice: &mut Dice) -> FamilyRules {
         versions,
         min_versions: dice.pick(&[0, 1, versions]),
         ttl_ms: dice.pick(&[None, Some(1), Some(86_400_000), Some(i64::MAX.cast_unsigned())]),
-        keep_deleted_cells: dice.flag(),
+        keep_deleted_cells: dice.pick(&[KeepDeleted::No, KeepDeleted::Yes, KeepDeleted::Ttl]),
     }
 }
 
@@ -92,6 +93,12 @@ pub fn key(dice: &mut Dice) -> KeyDeclaration {
     KeyDeclaration::new(parts).expect("a bucket is first and a tail last")
 }
 
+/// Attributes of another protocol, mostly none.
+fn foreign(dice: &mut Dice) -> Foreign {
+    let few = if dice.one_in(3) { 2 } else { 0 };
+    (0..few).map(|_| (dice.name().as_bytes().to_vec().into(), dice.pick(&[&b""[..], b"\xff\0"]).into())).collect()
+}
+
 /// A schema that passes its own check.
 pub fn schema(dice: &mut Dice) -> TableSchema {
     let name = if dice.flag() { format!("t{}", dice.name()) } else { format!("n{}:t{}", dice.name(), dice.name()) };
@@ -107,6 +114,7 @@ pub fn schema(dice: &mut Dice) -> TableSchema {
             rules: rules(dice),
             storage: storage(dice),
             metadata: metadata(dice),
+            foreign: foreign(dice),
         };
         // A name that is taken is left out.
         schema.add_family(family).ok();
@@ -124,6 +132,7 @@ pub fn schema(dice: &mut Dice) -> TableSchema {
     schema.history_ms = dice.pick(&[0, 1, 3_600_000, i64::MAX.cast_unsigned()]);
     schema.split_policy = dice.pick(&[SplitPolicy::Size, SplitPolicy::None]);
     schema.metadata = metadata(dice);
+    schema.foreign = foreign(dice);
     schema.check().expect("the schema is valid");
     schema
 }

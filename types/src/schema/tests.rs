@@ -13,7 +13,8 @@ fn schema() -> TableSchema {
     schema.version = 3;
     schema.add_family(FamilySchema::new(FamilyName::new("info").expect("a name"))).expect("the first");
     let mut data = FamilySchema::new(FamilyName::new("data").expect("a name"));
-    data.rules = FamilyRules { versions: 5, min_versions: 2, ttl_ms: Some(1_000), keep_deleted_cells: true };
+    data.rules =
+        FamilyRules { versions: 5, min_versions: 2, ttl_ms: Some(1_000), keep_deleted_cells: KeepDeleted::Yes };
     data.storage =
         FamilyStorage { compression: Compression::Zstd, bloom: Bloom::RowCol, block_size: 4 << 10, in_memory: true };
     data.metadata.insert("unit".to_owned(), "K".to_owned());
@@ -65,7 +66,8 @@ fn schema_at_its_limits() -> TableSchema {
     for number in 0..FAMILIES_MAX {
         let mut family = FamilySchema::new(FamilyName::new(&longest_name(number)).expect("the longest name"));
         let rules = FamilyRules { versions: VERSIONS_MAX, min_versions: VERSIONS_MAX, ..family.rules };
-        family.rules = FamilyRules { ttl_ms: Some(i64::MAX.cast_unsigned()), keep_deleted_cells: true, ..rules };
+        family.rules =
+            FamilyRules { ttl_ms: Some(i64::MAX.cast_unsigned()), keep_deleted_cells: KeepDeleted::Yes, ..rules };
         family.storage.block_size = crate::limits::BLOCK_SIZE_MAX;
         schema.add_family(family).expect("not too many");
     }
@@ -76,6 +78,29 @@ fn schema_at_its_limits() -> TableSchema {
     schema.history_ms = i64::MAX.cast_unsigned();
     (schema.read_only, schema.split_policy) = (true, SplitPolicy::None);
     schema
+}
+
+#[test]
+fn attributes_of_other_protocols_come_back_byte_for_byte() {
+    let mut schema = TableSchema::new(TableName::new("t").unwrap());
+    schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
+    let (plain, level) = (schema.encode(), schema.level());
+    schema.foreign.insert(Bytes::from_static(b"\xff\0"), Bytes::new());
+    schema.families[0].foreign.insert(Bytes::new(), Bytes::from_static(b"\0\xfe"));
+    assert_eq!(TableSchema::decode(&schema.encode()).unwrap(), schema);
+    assert_eq!((plain[0], level, schema.encode()[0], schema.level()), (3, 3, 5, 4));
+    schema.foreign.insert(Bytes::from_static(b"large"), vec![0; crate::limits::SCHEMA_BYTES_MAX].into());
+    assert!(schema.check().is_err());
+}
+
+#[test]
+fn deleted_cells_that_are_kept_until_they_expire_need_the_newer_format() {
+    let mut schema = TableSchema::new(TableName::new("t").unwrap());
+    schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
+    for (keeps, format) in [(KeepDeleted::No, 3), (KeepDeleted::Yes, 3), (KeepDeleted::Ttl, 4)] {
+        schema.families[0].rules.keep_deleted_cells = keeps;
+        assert_eq!((schema.encode()[0], TableSchema::decode(&schema.encode()).unwrap()), (format, schema.clone()));
+    }
 }
 
 #[test]
@@ -246,11 +271,11 @@ fn damaged_binary_forms_are_refused() {
     for cut in 0..bytes.len() {
         assert!(TableSchema::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
-    for format in [0, 5] {
+    for format in [0, 6] {
         let mut other = bytes.clone();
         other[0] = format;
         let error = TableSchema::decode(&other).expect_err("another version").what;
-        assert!(error.contains(&format!("format {format}; this build reads up to format 4")), "{error}");
+        assert!(error.contains(&format!("format {format}; this build reads up to format 5")), "{error}");
     }
 }
 

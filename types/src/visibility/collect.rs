@@ -29,7 +29,7 @@ use super::mortal::LongestLived;
 use super::replay::Replay;
 use super::{CellMeta, FamilyTombstones, Fate, RulesHistory, WriteOrder, is_expired};
 use crate::cell::CellKind;
-use crate::schema::FamilyRules;
+use crate::schema::{FamilyRules, KeepDeleted};
 
 /// Decides the fate of each cell of a family, row by row. Created once per flush or compaction and family.
 #[derive(Clone, Debug)]
@@ -43,6 +43,8 @@ pub struct Collector {
     rules: FamilyRules,
     /// Whether these rules are the last, so that what is expired now stays expired.
     rules_are_last: bool,
+    /// Whether some readers ignore tombstones of the column at hand.
+    keeps: bool,
     /// Whether `min_versions` can ever have protected a cell of the family.
     ever_guarded: bool,
     tombstones: FamilyTombstones,
@@ -70,6 +72,7 @@ impl Collector {
             covers_older,
             rules: changes[at].rules,
             rules_are_last: at + 1 == changes.len(),
+            keeps: false,
             ever_guarded: changes[..=at].iter().any(|change| is_guarded(&change.rules)),
             tombstones: FamilyTombstones::default(),
             in_parts: false,
@@ -130,7 +133,8 @@ impl Collector {
             }
             return &self.fates;
         }
-        self.eras.begin(cells, &self.tombstones, self.snapshot, self.rules.keep_deleted_cells);
+        self.keeps = self.keeps_deleted(cells);
+        self.eras.begin(cells, &self.tombstones, self.snapshot, self.keeps);
         // In a single era under the same rules, the cells whose effects are not undone are the live ones.
         let replay_tells_more = span.rules_change() || self.eras.are_many();
         if !(replay_tells_more && self.reduce_to_live(cells, span)) {
@@ -151,6 +155,18 @@ impl Collector {
         Some(Span { highest, first_rules, last_rules, rules: self.history.changes()[last_rules].rules })
     }
 
+    /// Whether some reader ignores a tombstone that concerns the column.
+    fn keeps_deleted(&self, cells: &[CellMeta]) -> bool {
+        match self.rules.keep_deleted_cells {
+            KeepDeleted::No => false,
+            KeepDeleted::Yes => true,
+            KeepDeleted::Ttl => {
+                let of_column = cells.iter().filter(|cell| cell.sequence <= self.snapshot && cell.kind.is_delete());
+                !of_column.chain(self.tombstones.iter()).all(|delete| self.is_expired_for_good(delete.timestamp))
+            }
+        }
+    }
+
     /// Whether a cell with this timestamp is expired for every future reader, protection aside.
     fn is_expired_for_good(&self, timestamp: i64) -> bool {
         self.rules_are_last && is_expired(&self.rules, timestamp, self.log_time_ms)
@@ -164,7 +180,7 @@ impl Collector {
 
     /// With everything older in the input: keeps live cells, drops the rest. Returns `false` if that is not possible.
     fn reduce_to_live(&mut self, cells: &[CellMeta], span: Span) -> bool {
-        if !self.covers_older || self.rules.keep_deleted_cells {
+        if !self.covers_older || self.keeps {
             return false;
         }
         // Only up to the last cell in the input: later changes of the rules may follow newer cells outside it.
@@ -213,7 +229,7 @@ impl Collector {
             self.eras.find_floors(cells, &self.tombstones, self.snapshot, &span.rules);
         }
         let protection_stands = self.protection_stands(span);
-        let wipes = !self.rules.keep_deleted_cells;
+        let wipes = !self.keeps;
         let mut wiped = Wiped::new(&self.tombstones);
         let mut above = Above::default();
         // Evidence against mortal puts, in a column of one era.
@@ -271,7 +287,8 @@ impl Collector {
 
     /// Family tombstones act on every column of the row, so their fate must not depend on one column.
     fn judge_family_tombstones(&mut self, cells: &[CellMeta]) {
-        if self.rules.keep_deleted_cells {
+        // In other columns of the row, what they delete may be kept.
+        if self.rules.keep_deleted_cells.keeps() {
             return;
         }
         let mut latest: Option<WriteOrder> = None;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::mortal::MortalCells;
 use super::{CellMeta, FamilyTombstones, RulesChange, RulesHistory, is_expired};
 use crate::cell::CellKind;
-use crate::schema::FamilyRules;
+use crate::schema::{FamilyRules, KeepDeleted};
 
 /// A cell or family tombstone, with its place in write order.
 #[derive(Clone, Copy, Debug)]
@@ -22,18 +22,28 @@ struct Event {
 pub(super) struct Unseen {
     pub(super) since: u64,
     pub(super) time_max: i64,
+    /// The rules at the reader's moment, and its time, if expired tombstones are not ignored.
+    pub(super) expires: Option<(FamilyRules, i64)>,
 }
 
 impl Unseen {
-    /// What a reader at `sequence` ignores; `None` if it sees every tombstone.
-    pub(super) fn of(history: &RulesHistory, sequence: u64, time_max: i64) -> Option<Self> {
-        let changes = &history.changes()[..=history.index_at(sequence)];
-        let held = changes.iter().rev().take_while(|change| change.rules.keep_deleted_cells);
-        held.last().map(|change| Self { since: change.sequence, time_max })
+    /// What a reader at `sequence` and this time ignores; `None` if it sees every tombstone.
+    pub(super) fn of(history: &RulesHistory, sequence: u64, time_max: i64, now_ms: i64) -> Option<Self> {
+        let (last, earlier) = history.changes()[..=history.index_at(sequence)].split_last()?;
+        if !last.rules.keep_deleted_cells.keeps() {
+            return None;
+        }
+        let held = earlier.iter().rev().take_while(|change| change.rules.keep_deleted_cells == KeepDeleted::Yes);
+        let since = held.last().map_or(last.sequence, |change| change.sequence);
+        let expires = (last.rules.keep_deleted_cells == KeepDeleted::Ttl).then_some((last.rules, now_ms));
+        Some(Self { since, time_max, expires })
     }
 
-    pub(super) const fn hides(&self, delete: &CellMeta) -> bool {
-        delete.sequence >= self.since && delete.timestamp >= self.time_max
+    pub(super) fn hides(&self, delete: &CellMeta) -> bool {
+        let has_expired = |(rules, now_ms): &(FamilyRules, i64)| is_expired(rules, delete.timestamp, *now_ms);
+        delete.sequence >= self.since
+            && delete.timestamp >= self.time_max
+            && !self.expires.as_ref().is_some_and(has_expired)
     }
 }
 

@@ -66,7 +66,7 @@ impl Resolver {
             view,
             rules: change.rules,
             rules_since: change.sequence,
-            unseen: Unseen::of(history, view.sequence, view.time_max),
+            unseen: Unseen::of(history, view.sequence, view.time_max, view.now_ms),
             tombstones: FamilyTombstones::default(),
             replay: Replay::default(),
             visible: Vec::new(),

@@ -1,7 +1,7 @@
 //! Golden scripts of one column. The commands:
 //!
-//! - `rules [from=SEQUENCE] [at=MS] versions=N min_versions=N ttl=MS keep_deleted_cells`: the family's rules; with `from`, a change
-//!   by the log entry with that stamp.
+//! - `rules [from=SEQUENCE] [at=MS] versions=N min_versions=N ttl=MS keep_deleted_cells[=ttl]`: the family's rules; with `from`, a
+//!   change by the log entry with that stamp.
 //! - `put T [ttl=MS]`, `delete T`, `delete_column T`, `delete_family T`, `delete_family_version T`: the next mutation, at timestamp T. Its
 //!   sequence number is printed.
 //! - `read [seq=N] [now=MS] [versions=N] [below=T] [raw]`: the visible timestamps, newest first; with `raw`, what is stored.
@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use super::*;
+use crate::schema::KeepDeleted;
 
 struct Column {
     history: RulesHistory,
@@ -30,7 +31,11 @@ fn rules(rest: &str) -> FamilyRules {
         versions: number(rest, "versions").unwrap_or(1),
         min_versions: number(rest, "min_versions").unwrap_or(0),
         ttl_ms: number(rest, "ttl"),
-        keep_deleted_cells: rest.contains("keep_deleted_cells"),
+        keep_deleted_cells: match rest.split(' ').find(|word| word.starts_with("keep_deleted_cells")) {
+            None => KeepDeleted::No,
+            Some("keep_deleted_cells=ttl") => KeepDeleted::Ttl,
+            Some(_) => KeepDeleted::Yes,
+        },
     }
 }
 

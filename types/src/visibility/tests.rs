@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::schema::KeepDeleted;
 
 /// A cell with its column (0 is the empty qualifier, where family tombstones are), and whether its value is gone.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -83,8 +84,16 @@ mod oracle {
     }
 
     fn happened(meta: &CellMeta, history: &RulesHistory, view: View) -> bool {
-        let kept_all_the_while = (meta.sequence..=view.sequence).all(|moment| history.at(moment).keep_deleted_cells);
-        !(meta.kind.is_delete() && kept_all_the_while && view.time_max <= meta.timestamp)
+        let so_far: Vec<_> = history.changes().iter().filter(|change| change.sequence <= view.sequence).collect();
+        let (last, earlier) = so_far.split_last().expect("a history begins with rules");
+        let held = earlier.iter().rev().take_while(|change| change.rules.keep_deleted_cells == KeepDeleted::Yes);
+        let since = held.last().map_or(last.sequence, |change| change.sequence);
+        let is_kept = match last.rules.keep_deleted_cells {
+            KeepDeleted::No => false,
+            KeepDeleted::Yes => true,
+            KeepDeleted::Ttl => !expired(&last.rules, meta.timestamp, view.now_ms),
+        };
+        !(meta.kind.is_delete() && is_kept && meta.sequence >= since && view.time_max <= meta.timestamp)
     }
 
     pub(super) fn expired(rules: &FamilyRules, timestamp: i64, now_ms: i64) -> bool {
@@ -369,8 +378,12 @@ fn ttl() -> impl Strategy<Value = Option<i64>> {
     proptest::option::weighted(0.25, 0i64..6)
 }
 
+fn keep_deleted() -> impl Strategy<Value = KeepDeleted> {
+    prop_oneof![8 => Just(KeepDeleted::No), 1 => Just(KeepDeleted::Yes), 2 => Just(KeepDeleted::Ttl)]
+}
+
 fn rules() -> impl Strategy<Value = FamilyRules> {
-    (1u32..4, 0u32..3, proptest::option::of(1u64..8), proptest::bool::weighted(0.2)).prop_map(
+    (1u32..4, 0u32..3, proptest::option::of(1u64..8), keep_deleted()).prop_map(
         |(versions, min_versions, ttl_ms, keep_deleted_cells)| FamilyRules {
             versions,
             min_versions: min_versions.min(versions),
@@ -481,7 +494,7 @@ fn min_versions_outlive_the_ttl() {
 
 #[test]
 fn keep_deleted_cells_shows_them_to_readers_of_the_past() {
-    let rules = FamilyRules { versions: 3, keep_deleted_cells: true, ..FamilyRules::default() };
+    let rules = FamilyRules { versions: 3, keep_deleted_cells: KeepDeleted::Yes, ..FamilyRules::default() };
     let history = RulesHistory::new(rules);
     let cells = [delete(CellKind::DeleteColumn, 8, 2), put(5, 1)];
     assert_eq!(seen(&history, View { time_max: 8, ..View::latest(9, 9) }, &cells), [1]);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terrane_types::{CellKind, FamilyRules, KeyRange, Projection};
+use terrane_types::{CellKind, FamilyRules, KeepDeleted, KeyRange, Projection};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelCell {
@@ -155,9 +155,17 @@ fn read_column(
     now: i64,
 ) -> Vec<Seen> {
     let changes: Vec<&Change> = changes.iter().filter(|change| change.sequence <= sequence).collect();
-    let rules_at = |moment: u64| changes.iter().rev().find(|change| change.sequence <= moment).unwrap().rules;
     let happened = |cell: &ModelCell| {
-        let kept = (cell.sequence..=sequence).all(|moment| rules_at(moment).keep_deleted_cells);
+        let last = changes[changes.len() - 1];
+        let earlier = changes.iter().rev().skip(1).filter(|change| change.sequence <= sequence);
+        let held = earlier.take_while(|change| change.rules.keep_deleted_cells == KeepDeleted::Yes);
+        let since = held.last().map_or(last.sequence, |change| change.sequence);
+        let is_kept = match last.rules.keep_deleted_cells {
+            KeepDeleted::No => false,
+            KeepDeleted::Yes => true,
+            KeepDeleted::Ttl => !expired(&last.rules, cell.timestamp, now),
+        };
+        let kept = is_kept && cell.sequence >= since;
         !(cell.kind != CellKind::Put && kept && projection.time_max <= cell.timestamp)
     };
     let mut events: Vec<&ModelCell> = of_family

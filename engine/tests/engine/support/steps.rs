@@ -3,7 +3,7 @@
 //! An error is the disk's, for the caller to judge; reading anything that the model does not predict is a panic.
 
 use terrane_engine::{Error, Patience};
-use terrane_types::{CellKind, FamilyRules, KeyRange, PackedCells, Projection};
+use terrane_types::{CellKind, FamilyRules, KeepDeleted, KeyRange, PackedCells, Projection};
 
 use super::dice::Dice;
 use super::model::ModelCell;
@@ -21,7 +21,7 @@ pub fn rules_of(family: &str) -> FamilyRules {
     match family {
         "three" => FamilyRules { versions: 3, ..plain },
         "brief" => FamilyRules { versions: 4, min_versions: 1, ttl_ms: Some(25), ..plain },
-        "kept" => FamilyRules { versions: 2, keep_deleted_cells: true, ..plain },
+        "kept" => FamilyRules { versions: 2, keep_deleted_cells: KeepDeleted::Yes, ..plain },
         _ => FamilyRules { versions: 1, ..plain },
     }
 }
@@ -32,7 +32,13 @@ fn any_rules(dice: &mut Dice) -> FamilyRules {
         versions,
         min_versions: u32::try_from(dice.below(3)).unwrap().min(versions),
         ttl_ms: dice.one_in(2).then(|| 5 + dice.next() % 60),
-        keep_deleted_cells: dice.one_in(5),
+        keep_deleted_cells: dice.pick(&[
+            KeepDeleted::No,
+            KeepDeleted::No,
+            KeepDeleted::No,
+            KeepDeleted::Yes,
+            KeepDeleted::Ttl,
+        ]),
     }
 }
 

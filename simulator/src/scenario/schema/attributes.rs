@@ -35,7 +35,7 @@ const OF_ALTERED: [Attribute; 9] = [
     ("versions", &["2", "3"]),
     ("min_versions", &["0", "1", "2"]),
     ("ttl", &["none", "500ms", "1h"]),
-    ("keep_deleted_cells", &["true", "false"]),
+    ("keep_deleted_cells", &["true", "false", "ttl"]),
     ("compression", &["none", "lz4", "zstd"]),
     ("bloom", &["none", "row", "rowcol"]),
     ("block_size", &["1KiB", "4KiB", "16KiB"]),
