@@ -114,7 +114,7 @@ impl ClusterLevel {
         self.level() >= LEVEL_OF_NONCES
     }
 
-    /// Whether cells may have a time to live of their own: a server that does not know that would show them forever.
+    /// Whether cells may have a time to live of their own: a server that does not know that would show them permanently.
     pub fn has_cell_ttl(&self) -> bool {
         self.level() >= LEVEL_OF_CELL_TTL
     }
