@@ -7,8 +7,8 @@ use terrane_types::cell::Cells;
 use terrane_types::schema::Foreign;
 use terrane_types::{
     Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
-    Invalid, KeepDeleted, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionCounts, RegionDescriptor, RegionEpoch,
-    RegionId, Row, ServerId, SplitPolicy, TableId, TableName, TableSchema, ValueType,
+    Invalid, KeepDeleted, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionCounts, RegionDescriptor,
+    RegionEpoch, RegionId, Row, ServerId, SplitPolicy, TableId, TableName, TableSchema, ValueType,
 };
 
 use crate::v1;
