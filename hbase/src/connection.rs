@@ -21,8 +21,8 @@ use prost::Message as _;
 use crate::cell_block::Codec;
 use crate::compression::Compression;
 use crate::exception::{
-    BAD_AUTH, Class, Exception, FATAL_CONNECTION, REQUEST_TOO_BIG, SECURITY_NOT_ENABLED, UNKNOWN_SERVICE,
-    UNSUPPORTED_CODEC, UNSUPPORTED_COMPRESSION, UNSUPPORTED_CRYPTO, WRONG_VERSION,
+    BAD_AUTH, Class, EMPTY_SERVICE, Exception, FATAL_CONNECTION, REQUEST_TOO_BIG, SECURITY_NOT_ENABLED,
+    UNKNOWN_SERVICE, UNSUPPORTED_CODEC, UNSUPPORTED_COMPRESSION, UNSUPPORTED_CRYPTO, WRONG_VERSION,
 };
 use crate::frame::{Call, FRAME_BYTES_MAX, Malformed, NO_CALL, call_of_beginning, decode_call, encode_exception};
 use crate::proto;
@@ -79,6 +79,15 @@ pub struct Opened {
     pub compression: Option<Compression>,
     /// The client's major and minor version, if it says so.
     pub version: Option<(u32, u32)>,
+}
+
+impl Opened {
+    /// Whether the client knows `ScannerResetException`. One that does not opens a scanner again after
+    /// `UnknownScannerException`.
+    #[must_use]
+    pub fn knows_scanner_resets(&self) -> bool {
+        self.version.is_some_and(|version| version >= (1, 4))
+    }
 }
 
 /// What the received bytes amount to.
@@ -263,6 +272,9 @@ fn open(header: BytesMut) -> Result<Opened, (Class, String)> {
     let header = proto::ConnectionHeader::decode(header)
         .map_err(|error| (FATAL_CONNECTION, format!("the connection header cannot be read: {error}")))?;
     let name = header.service_name.unwrap_or_default();
+    if name.is_empty() {
+        return Err((EMPTY_SERVICE, "the connection header names no service".to_owned()));
+    }
     let service = Service::named(&name).ok_or_else(|| (UNKNOWN_SERVICE, format!("the service {name:?} is unknown")))?;
     let codec = match header.cell_block_codec_class.as_deref() {
         None | Some("") => None,

@@ -128,7 +128,9 @@ classes! {
     WRONG_VERSION = "ipc.WrongVersionException", Never;
     /// The connection's authentication is unknown.
     BAD_AUTH = "ipc.BadAuthException", Never;
-    /// The connection names no service, or an unknown one.
+    /// The connection names no service.
+    EMPTY_SERVICE = "ipc.EmptyServiceNameException", Never;
+    /// The connection names an unknown service.
     UNKNOWN_SERVICE = "ipc.UnknownServiceException", Never;
     /// The connection's codec is unknown.
     UNSUPPORTED_CODEC = "ipc.UnsupportedCellCodecException", Never;
@@ -172,6 +174,12 @@ impl Exception {
     #[must_use]
     pub fn bad_request(what: &str) -> Self {
         Self::new(DO_NOT_RETRY, what)
+    }
+
+    /// Whether the client sends the same call to the same server again.
+    #[must_use]
+    pub fn is_retried_here(&self) -> bool {
+        CLASSES.iter().any(|class| class.name == self.class && class.retry == Retry::Here)
     }
 
     /// An answer that no frame can carry.

@@ -23,7 +23,7 @@ pub fn bytes(message: &impl Message) -> Vec<u8> {
 }
 
 /// A table's schema. What passes the check at the edge is read from logs and checkpoints, and can be created again from
-/// its attributes.
+/// its attributes, but for those of another protocol, which tools do not show.
 const SCHEMA: Format = Format {
     name: "wire-schema",
     damage: Damage::Undetected,
@@ -68,11 +68,13 @@ fn schema_bytes(schema: &TableSchema) -> Vec<u8> {
 fn created_again(schema: &TableSchema) -> TableSchema {
     let mut again = TableSchema::new(schema.name.clone());
     (again.table, again.version) = (schema.table, schema.version);
+    again.foreign = schema.foreign.clone();
     for (name, value) in schema.attributes() {
         again.set_attribute(&name, &value).unwrap_or_else(|error| panic!("a described attribute is refused: {error}"));
     }
     for family in &schema.families {
         let mut new = terrane_types::FamilySchema::new(family.name.clone());
+        new.foreign = family.foreign.clone();
         for (name, value) in family.attributes() {
             new.set_attribute(&name, &value)
                 .unwrap_or_else(|error| panic!("a described attribute is refused: {error}"));

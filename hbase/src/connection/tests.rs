@@ -86,7 +86,7 @@ fn other_beginnings_are_refused_with_the_class_of_hbase() {
         refused(&header(|header| header.service_name = Some("NoService".to_owned()))).0,
         "UnknownServiceException"
     );
-    assert_eq!(refused(&header(|header| header.service_name = None)).0, "UnknownServiceException");
+    assert_eq!(refused(&header(|header| header.service_name = None)).0, "EmptyServiceNameException");
     let codec = header(|header| header.cell_block_codec_class = Some("a.Codec".to_owned()));
     assert_eq!(refused(&codec).0, "UnsupportedCellCodecException");
     let compressor = header(|header| {

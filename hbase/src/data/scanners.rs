@@ -113,8 +113,31 @@ struct Collected {
     continues: bool,
 }
 
+impl Collected {
+    /// A block cannot be read. If the client would send the same call again, what was read before leaves instead, and its next
+    /// call finds out: the scanner stands behind it.
+    fn end_early(&self, refused: Exception, whole_rows: bool) -> Result<(), Exception> {
+        match (refused.is_retried_here() && self.bytes > 0, self.continues && whole_rows) {
+            (false, _) => Err(refused),
+            (true, false) => Ok(()),
+            (true, true) => Err(Exception::new(SCANNER_RESET, refused.text)),
+        }
+    }
+}
+
 impl DataCalls {
     pub(super) async fn scan(&self, call: Call) -> Outcome {
+        let outcome = self.answer_scan(call).await;
+        outcome.map_err(|refused| {
+            if refused.class == SCANNER_RESET.name && !self.opened.knows_scanner_resets() {
+                Exception::new(UNKNOWN_SCANNER, refused.text)
+            } else {
+                refused
+            }
+        })
+    }
+
+    async fn answer_scan(&self, call: Call) -> Outcome {
         let request: proto::ScanRequest = decode_parameter(call.parameter)?;
         let closes = request.close_scanner();
         let (id, scanner) = match (request.scanner_id, &request.scan) {
@@ -148,7 +171,16 @@ impl DataCalls {
         let region = self.requests.region(Some(&specifier), call.timeout)?;
         let limit = Some(u64::from(request.limit_of_rows())).filter(|&limit| limit > 0);
         let rows = limit.map_or(wanted, |limit| limit.min(wanted));
-        let collected = self.collect(&region, &mut scanner, rows).await?;
+        let collected = match self.collect(&region, &mut scanner, rows).await {
+            Ok(collected) => collected,
+            // Nothing was read, so that the same call can come again.
+            Err(refused) if refused.is_retried_here() && request.scanner_id.is_some() => {
+                scanner.next_seq -= u64::from(request.next_call_seq.is_some());
+                self.scanners.keep(id, scanner)?;
+                return Err(refused);
+            }
+            Err(refused) => return Err(refused),
+        };
         let Collected { mut response, cells, rows, exhausted, over, continues, .. } = collected;
         let limit_met = limit.is_some_and(|limit| rows >= limit) && !continues;
         response.scanner_id = Some(id);
@@ -172,7 +204,13 @@ impl DataCalls {
         // A row in parts counts when it is complete.
         while all.rows < rows {
             scanner.cursor.limit_left = Some(rows - all.rows);
-            let block = self.requests.block(region, scanner.scan.clone(), scanner.cursor.clone()).await?;
+            let block = match self.requests.block(region, scanner.scan.clone(), scanner.cursor.clone()).await {
+                Ok(block) => block,
+                Err(refused) => {
+                    all.end_early(refused, scanner.whole_rows)?;
+                    break;
+                }
+            };
             if block.row_restarted {
                 // Parts of the row have left already, as of an earlier time.
                 return Err(Exception::new(
@@ -251,4 +289,24 @@ fn closed(id: u64) -> Answer {
         more_results_in_region: Some(false),
         ..proto::ScanResponse::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exception::NOT_SERVING_REGION;
+
+    #[test]
+    fn rows_that_were_read_before_a_failure_that_passes_leave_and_no_part_of_a_row_is_lost() {
+        let busy = || Exception::new(REGION_TOO_BUSY, "busy");
+        let moved = || Exception::new(NOT_SERVING_REGION, "moved");
+        let nothing = Collected::default();
+        let rows = Collected { bytes: 1, ..Collected::default() };
+        let part = Collected { bytes: 1, continues: true, ..Collected::default() };
+        assert_eq!(nothing.end_early(busy(), true), Err(busy()), "the client sends the call again");
+        assert_eq!(rows.end_early(moved(), true), Err(moved()), "the client goes elsewhere");
+        assert_eq!(rows.end_early(busy(), true), Ok(()));
+        assert_eq!(part.end_early(busy(), false), Ok(()), "the client takes parts");
+        assert_eq!(part.end_early(busy(), true).unwrap_err().class, SCANNER_RESET.name);
+    }
 }
