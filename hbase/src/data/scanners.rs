@@ -173,7 +173,7 @@ impl DataCalls {
         let rows = limit.map_or(wanted, |limit| limit.min(wanted));
         let collected = match self.collect(&region, &mut scanner, rows).await {
             Ok(collected) => collected,
-            // Nothing was read, so that the same call can come again.
+            // Nothing was read, so that the client can repeat the call.
             Err(refused) if refused.is_retried_here() && request.scanner_id.is_some() => {
                 scanner.next_seq -= u64::from(request.next_call_seq.is_some());
                 self.scanners.keep(id, scanner)?;
