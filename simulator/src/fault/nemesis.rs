@@ -25,7 +25,10 @@ const AIM_MAX: Duration = Duration::from_secs(2);
 const SWIZZLE_PAUSE: Duration = Duration::from_millis(150);
 /// How long a process that ended itself stays down.
 const EXIT_PAUSE: Duration = Duration::from_millis(300);
+/// How long the loss of a server waits for the first election of a new group.
+const FORMING_MAX: Duration = Duration::from_secs(2);
 const GROUPS_LED: &str = "terrane_server_groups_led";
+const GROUPS: &str = "terrane_master_groups";
 const FLUSHES: &str = "terrane_server_flushes_total";
 
 type Sim = turmoil::Sim<'static>;
@@ -120,8 +123,9 @@ impl Nemesis {
             self.began = Some(now);
         }
         let Some(began) = self.began else { return };
-        if now >= began + self.context.plan.until {
-            if !self.context.state.is_over() {
+        let until = began + self.context.plan.until;
+        if now >= until {
+            if !self.context.state.is_over() && !(now < until + FORMING_MAX && self.would_take_a_group_along()) {
                 self.heal_all(sim);
                 self.context.state.end();
             }
@@ -132,6 +136,16 @@ impl Nemesis {
             let Some(planned) = self.planned.pop_front() else { break };
             self.begin(sim, now, planned);
         }
+    }
+
+    /// Whether the server that is about to be lost for good may be the only one that knows a new group: until its first
+    /// election the other members have nothing of it, and the group would stay without a leader.
+    fn would_take_a_group_along(&self) -> bool {
+        let Some(damaged) = self.damaged.filter(|damaged| !self.down.contains_key(damaged)) else { return false };
+        let number = |host: &Host, name| self.context.state.number(host, name);
+        let led: f64 = self.servers().iter().map(|server| number(server, GROUPS_LED)).sum();
+        let groups = self.masters().iter().map(|master| number(master, GROUPS)).fold(0.0, f64::max);
+        led < groups && self.servers().contains(&damaged)
     }
 
     /// Does what is due: ends faults, and restarts processes that ended themselves.
