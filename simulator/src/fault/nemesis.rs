@@ -25,10 +25,9 @@ const AIM_MAX: Duration = Duration::from_secs(2);
 const SWIZZLE_PAUSE: Duration = Duration::from_millis(150);
 /// How long a process that ended itself stays down.
 const EXIT_PAUSE: Duration = Duration::from_millis(300);
-/// How long the loss of a server waits for the first election of a new group.
-const FORMING_MAX: Duration = Duration::from_secs(2);
+/// How long new groups take until their first election.
+const FORMING_MAX: Duration = Duration::from_secs(3);
 const GROUPS_LED: &str = "terrane_server_groups_led";
-const GROUPS: &str = "terrane_master_groups";
 const FLUSHES: &str = "terrane_server_flushes_total";
 
 type Sim = turmoil::Sim<'static>;
@@ -51,6 +50,8 @@ pub struct Nemesis {
     failing: BTreeSet<Host>,
     /// The host whose disk was damaged. It stays down after the first phase.
     damaged: Option<Host>,
+    /// When it was restarted last.
+    damaged_since: Option<Duration>,
     /// Where its log is damaged.
     place: Option<Place>,
 }
@@ -99,6 +100,7 @@ impl Nemesis {
             down: BTreeMap::new(),
             failing: BTreeSet::new(),
             damaged: None,
+            damaged_since: None,
             place: None,
         }
     }
@@ -123,9 +125,8 @@ impl Nemesis {
             self.began = Some(now);
         }
         let Some(began) = self.began else { return };
-        let until = began + self.context.plan.until;
-        if now >= until {
-            if !self.context.state.is_over() && !(now < until + FORMING_MAX && self.would_take_a_group_along()) {
+        if now >= began + self.context.plan.until {
+            if !self.context.state.is_over() && !self.would_take_a_group_along(now) {
                 self.heal_all(sim);
                 self.context.state.end();
             }
@@ -139,13 +140,11 @@ impl Nemesis {
     }
 
     /// Whether the server that is about to be lost for good may be the only one that knows a new group: until its first
-    /// election the other members have nothing of it, and the group would stay without a leader.
-    fn would_take_a_group_along(&self) -> bool {
-        let Some(damaged) = self.damaged.filter(|damaged| !self.down.contains_key(damaged)) else { return false };
-        let number = |host: &Host, name| self.context.state.number(host, name);
-        let led: f64 = self.servers().iter().map(|server| number(server, GROUPS_LED)).sum();
-        let groups = self.masters().iter().map(|master| number(master, GROUPS)).fold(0.0, f64::max);
-        led < groups && self.servers().contains(&damaged)
+    /// election the other members have nothing of it, and the group would stay without a leader. Groups are created when a
+    /// server joins.
+    fn would_take_a_group_along(&self, now: Duration) -> bool {
+        let is_up = self.damaged.is_some_and(|damaged| !self.down.contains_key(damaged));
+        is_up && self.damaged_since.is_some_and(|since| now < since + FORMING_MAX)
     }
 
     /// Does what is due: ends faults, and restarts processes that ended themselves.
@@ -489,8 +488,9 @@ impl Nemesis {
         }
     }
 
-    fn restart(&self, sim: &mut Sim, host: Host) {
+    fn restart(&mut self, sim: &mut Sim, host: Host) {
         if self.damaged == Some(host) {
+            self.damaged_since = Some(sim.elapsed());
             let there = self.place.as_ref().filter(|place| place.is_there(host));
             self.context.state.expect_refusal(there.map(|place| format!("{} at {}", place.path, place.offset)));
         }
