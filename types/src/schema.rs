@@ -1,11 +1,12 @@
 //! Table schemas: families with their rules and storage, attributes of the table; and descriptors of regions.
 //!
 //! The catalog stores these values, group logs carry them, and clients see them in `describe`. Logs, checkpoints and
-//! manifests hold their binary form (`encode` / `decode`), which starts with a version byte; `proto` has their form on
-//! the wire. `attribute.rs` parses attributes by name. `docs/formats/schema.md` has the layouts.
+//! manifests hold their binary form (`format.rs`); `proto` has their form on the wire. `attribute.rs` parses attributes by
+//! name.
 
 mod descriptor;
 mod difference;
+mod format;
 mod keep_deleted;
 mod storage;
 
@@ -13,8 +14,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::binary::{Writer, begin};
-use crate::byte_reader::ByteReader;
 use crate::escape::escape;
 use crate::ids::TableId;
 use crate::invalid::Invalid;
@@ -25,26 +24,11 @@ use crate::limits::{
 };
 use crate::name::{FamilyName, TableName, check_name};
 use crate::value_type::ValueType;
-use crate::versions::{LEVEL_OF_VALUE_TYPES, LEVEL_UNRECORDED};
 
 pub use descriptor::RegionDescriptor;
 pub use keep_deleted::KeepDeleted;
 pub(crate) use storage::check_block_size;
 pub use storage::{Bloom, Compression, FamilyStorage};
-
-/// The newest format. [`TableSchema::encode`] writes it only for a schema that needs it.
-const SCHEMA_FORMAT: u8 = 5;
-/// The first format with [`FamilyStorage`] and `bloom_prefix`; older ones imply the defaults.
-const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
-/// The first format with metadata of families, `history` and the split policy.
-const SCHEMA_FORMAT_OF_HISTORY: u8 = 3;
-/// The first format with value types of columns, disabled tables, and deleted cells that are kept until they expire.
-const SCHEMA_FORMAT_OF_TYPES: u8 = 4;
-/// The first format with attributes of other protocols.
-const SCHEMA_FORMAT_OF_FOREIGN: u8 = 5;
-
-/// The fields of an encoded schema.
-type Fields<'a> = ByteReader<&'a [u8]>;
 
 /// The attributes of a family that decide which of its cells a reader sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -229,26 +213,6 @@ impl TableSchema {
         self.family(family)?.types.get(qualifier).copied()
     }
 
-    /// The feature level of the processes that can read the schema.
-    #[must_use]
-    pub fn level(&self) -> u32 {
-        if self.format() >= SCHEMA_FORMAT_OF_TYPES { LEVEL_OF_VALUE_TYPES } else { LEVEL_UNRECORDED }
-    }
-
-    /// The oldest format that can express the schema, so that builds of the level before read what does not need the newest.
-    fn format(&self) -> u8 {
-        if !self.foreign.is_empty() || self.families.iter().any(|family| !family.foreign.is_empty()) {
-            return SCHEMA_FORMAT_OF_FOREIGN;
-        }
-        let is_new =
-            |family: &FamilySchema| !family.types.is_empty() || family.rules.keep_deleted_cells == KeepDeleted::Ttl;
-        if self.disabled || self.families.iter().any(is_new) {
-            SCHEMA_FORMAT_OF_TYPES
-        } else {
-            SCHEMA_FORMAT_OF_HISTORY
-        }
-    }
-
     /// The family with this name.
     #[must_use]
     pub fn family(&self, name: &[u8]) -> Option<&FamilySchema> {
@@ -358,181 +322,6 @@ impl TableSchema {
         }
         Ok(())
     }
-
-    /// The binary form for logs and checkpoints.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let format = self.format();
-        let mut out = Writer::new(format);
-        out.u64(self.table.0);
-        out.text(&self.name.to_string());
-        out.u64(self.version);
-        out.count(self.families.len());
-        for family in &self.families {
-            out.text(family.name.as_str());
-            out.u32(family.rules.versions);
-            out.u32(family.rules.min_versions);
-            out.u64(family.rules.ttl_ms.unwrap_or(0));
-            out.u8(family.rules.keep_deleted_cells as u8);
-            out.u8(family.storage.compression as u8);
-            out.u8(family.storage.bloom as u8);
-            out.u32(family.storage.block_size);
-            out.u8(u8::from(family.storage.in_memory));
-            encode_metadata(&mut out, &family.metadata);
-            if format >= SCHEMA_FORMAT_OF_TYPES {
-                out.count(family.types.len());
-                for (qualifier, read_as) in &family.types {
-                    out.bytes(qualifier);
-                    out.text(read_as.name());
-                }
-            }
-            if format >= SCHEMA_FORMAT_OF_FOREIGN {
-                encode_foreign(&mut out, &family.foreign);
-            }
-        }
-        out.u64(self.region_size);
-        out.u64(self.flush_size);
-        out.text(&self.key.as_ref().map(ToString::to_string).unwrap_or_default());
-        out.u32(self.atomic);
-        out.u32(self.bloom_prefix);
-        out.u8(u8::from(self.read_only));
-        encode_metadata(&mut out, &self.metadata);
-        out.u64(self.history_ms);
-        out.u8(self.split_policy as u8);
-        if format >= SCHEMA_FORMAT_OF_TYPES {
-            out.u8(u8::from(self.disabled));
-        }
-        if format >= SCHEMA_FORMAT_OF_FOREIGN {
-            encode_foreign(&mut out, &self.foreign);
-        }
-        out.finish()
-    }
-
-    /// Decodes the bytes of [`TableSchema::encode`], including older formats.
-    ///
-    /// # Errors
-    /// [`Invalid`] for an unknown version, missing or extra bytes, or values that break a rule.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
-        let (format, mut input) = begin("table schema", SCHEMA_FORMAT, bytes)?;
-        let has_storage = format >= SCHEMA_FORMAT_OF_STORAGE;
-        let has_history = format >= SCHEMA_FORMAT_OF_HISTORY;
-        let mut schema = Self {
-            table: TableId(input.u64()?),
-            name: TableName::new(&input.text()?)?,
-            version: input.u64()?,
-            families: Self::decode_families(&mut input, format)?,
-            region_size: input.u64()?,
-            flush_size: input.u64()?,
-            key: Some(input.text()?)
-                .filter(|key| !key.is_empty())
-                .map(|key| KeyDeclaration::parse(&key))
-                .transpose()?,
-            atomic: input.u32()?,
-            bloom_prefix: if has_storage { input.u32()? } else { 0 },
-            read_only: input.u8()? != 0,
-            disabled: false,
-            metadata: decode_metadata(&mut input)?,
-            foreign: Foreign::new(),
-            history_ms: 0,
-            split_policy: SplitPolicy::default(),
-        };
-        if has_history {
-            schema.history_ms = input.u64()?;
-            let policy = input.u8()?;
-            schema.split_policy = SplitPolicy::from_u8(policy)
-                .ok_or_else(|| Invalid::new(format!("split policy {policy} is not one of 0 and 1")))?;
-        }
-        if format >= SCHEMA_FORMAT_OF_TYPES {
-            schema.disabled = input.u8()? != 0;
-        }
-        if format >= SCHEMA_FORMAT_OF_FOREIGN {
-            schema.foreign = decode_foreign(&mut input)?;
-        }
-        input.finish()?;
-        Ok(schema)
-    }
-
-    fn decode_families(input: &mut Fields<'_>, format: u8) -> Result<Vec<FamilySchema>, Invalid> {
-        let mut families = Vec::new();
-        for _ in 0..input.u32()? {
-            let name = FamilyName::new(&input.text()?)?;
-            let rules = FamilyRules {
-                versions: input.u32()?,
-                min_versions: input.u32()?,
-                ttl_ms: Some(input.u64()?).filter(|&ttl| ttl != 0),
-                keep_deleted_cells: decode_keep_deleted(input.u8()?)?,
-            };
-            rules.check()?;
-            let has_storage = format >= SCHEMA_FORMAT_OF_STORAGE;
-            let storage = if has_storage { Self::decode_storage(input)? } else { FamilyStorage::default() };
-            let has_metadata = format >= SCHEMA_FORMAT_OF_HISTORY;
-            let metadata = if has_metadata { decode_metadata(input)? } else { BTreeMap::new() };
-            let has_types = format >= SCHEMA_FORMAT_OF_TYPES;
-            let types = if has_types { decode_types(input)? } else { BTreeMap::new() };
-            let has_foreign = format >= SCHEMA_FORMAT_OF_FOREIGN;
-            let foreign = if has_foreign { decode_foreign(input)? } else { Foreign::new() };
-            families.push(FamilySchema { name, rules, storage, types, metadata, foreign });
-        }
-        Ok(families)
-    }
-
-    fn decode_storage(input: &mut Fields<'_>) -> Result<FamilyStorage, Invalid> {
-        let (compression, bloom) = (input.u8()?, input.u8()?);
-        let storage = FamilyStorage {
-            compression: Compression::from_u8(compression)
-                .ok_or_else(|| Invalid::new(format!("compression {compression} is not one of 0 to 2")))?,
-            bloom: Bloom::from_u8(bloom).ok_or_else(|| Invalid::new(format!("bloom {bloom} is not one of 0 to 2")))?,
-            block_size: input.u32()?,
-            in_memory: input.u8()? != 0,
-        };
-        storage.check()?;
-        Ok(storage)
-    }
-}
-
-fn encode_foreign(out: &mut Writer, foreign: &Foreign) {
-    out.count(foreign.len());
-    for (name, value) in foreign {
-        out.bytes(name);
-        out.bytes(value);
-    }
-}
-
-fn decode_foreign(input: &mut Fields<'_>) -> Result<Foreign, Invalid> {
-    let mut foreign = Foreign::new();
-    for _ in 0..input.u32()? {
-        foreign.insert(Bytes::copy_from_slice(input.bytes()?), Bytes::copy_from_slice(input.bytes()?));
-    }
-    Ok(foreign)
-}
-
-fn encode_metadata(out: &mut Writer, metadata: &BTreeMap<String, String>) {
-    out.count(metadata.len());
-    for (name, value) in metadata {
-        out.text(name);
-        out.text(value);
-    }
-}
-
-fn decode_metadata(input: &mut Fields<'_>) -> Result<BTreeMap<String, String>, Invalid> {
-    let mut metadata = BTreeMap::new();
-    for _ in 0..input.u32()? {
-        metadata.insert(input.text()?, input.text()?);
-    }
-    Ok(metadata)
-}
-
-fn decode_keep_deleted(number: u8) -> Result<KeepDeleted, Invalid> {
-    KeepDeleted::from_u8(number)
-        .ok_or_else(|| Invalid::new(format!("keep_deleted_cells {number} is not one of 0 to 2")))
-}
-
-fn decode_types(input: &mut Fields<'_>) -> Result<BTreeMap<Bytes, ValueType>, Invalid> {
-    let mut types = BTreeMap::new();
-    for _ in 0..input.u32()? {
-        types.insert(Bytes::copy_from_slice(input.bytes()?), ValueType::parse(&input.text()?)?);
-    }
-    Ok(types)
 }
 
 /// Checks the declared types of a family's columns.

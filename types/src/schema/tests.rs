@@ -6,6 +6,7 @@ use super::*;
 use crate::ids::{GroupId, RegionEpoch, RegionId};
 use crate::limits::{KEY_PARTS_MAX, NAME_CHARS_MAX};
 use crate::range::KeyRange;
+use crate::versions::{LEVEL_OF_VALUE_TYPES, LEVEL_UNRECORDED};
 
 fn schema() -> TableSchema {
     let mut schema = TableSchema::new(TableName::new("ns:t").expect("a name"));
