@@ -5,12 +5,13 @@
 //! what they contain, against each other, with the features that they ask for themselves.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{fs, io};
 
 use anyhow::{Context, ensure};
 
-use crate::processes::{cargo, succeeds};
+use crate::processes::{cargo, succeeds, target_directory};
 
 /// The client and the crates of this workspace that it depends on.
 const PUBLISHED: [&str; 6] =
@@ -68,14 +69,64 @@ fn judge(packages: &BTreeSet<&str>) -> anyhow::Result<()> {
 
 /// Makes the packages and compiles them, without publishing.
 fn packages_compile(root: &Path) -> bool {
+    let target = target_directory(root).join("packages");
+    if let Err(error) = forget_earlier_packages(&target) {
+        eprintln!("package: {error:#}");
+        return false;
+    }
     let mut command = cargo(root);
     // A checkout with changes is packaged as it is.
-    command.args(["package", "--locked", "--allow-dirty", "--quiet"]);
+    command.args(["package", "--locked", "--allow-dirty", "--quiet"]).arg("--target-dir").arg(&target);
     for package in PUBLISHED {
         command.args(["--package", package]);
     }
     // The check reads no debug information, and writing it takes a third of the time.
     succeeds(command.env("CARGO_PROFILE_DEV_DEBUG", "0"))
+}
+
+/// Removes what an earlier run left of the published packages: their unpacked sources and what was compiled of them.
+///
+/// Cargo takes a package of a registry for the same as long as its version is. The packages here change and keep their version,
+/// so without this a package would be compiled against those of an earlier run. Dependencies stay compiled.
+fn forget_earlier_packages(target: &Path) -> anyhow::Result<()> {
+    for registry in entries(&cargo_home()?.join("registry").join("src"))? {
+        // The names of the registries that `cargo package` makes for itself have no host in front of the hash.
+        if file_name(&registry).starts_with('-') {
+            remove_published(&registry)?;
+        }
+    }
+    remove_published(&target.join("debug").join(".fingerprint"))
+}
+
+/// Removes the folders of published packages, `NAME-VERSION` or `NAME-HASH`, in `folder`.
+fn remove_published(folder: &Path) -> anyhow::Result<()> {
+    for entry in entries(folder)? {
+        let name = file_name(&entry);
+        if PUBLISHED.iter().any(|package| name.strip_prefix(package).is_some_and(|rest| rest.starts_with('-'))) {
+            fs::remove_dir_all(&entry).with_context(|| format!("removing {}", entry.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The entries of a folder; none if it does not exist.
+fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let reading = || format!("reading {}", folder.display());
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.with_context(reading)?,
+    };
+    entries.map(|entry| Ok(entry.with_context(reading)?.path())).collect()
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Where cargo keeps what it has fetched and unpacked.
+fn cargo_home() -> anyhow::Result<PathBuf> {
+    let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    set.or_else(|| std::env::home_dir().map(|home| home.join(".cargo"))).context("neither CARGO_HOME nor HOME is set")
 }
 
 #[cfg(test)]
@@ -101,5 +152,21 @@ mod tests {
         assert!(judge(&packages(&similar)).is_ok());
         let many: String = (0..=CLIENT_PACKAGES_MAX).map(|at| format!("p{at} v1.0.0\n")).collect();
         assert!(judge(&packages(&many)).unwrap_err().to_string().contains("101 packages"));
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_of_published_packages_is_removed_and_dependencies_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = ["terrane-types-0.1.0", "terrane-types-derive-0cb809d3", "bytes-1.12.1", "terrane-bench-0.1.0"];
+        for name in names {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+
+        remove_published(folder.path()).unwrap();
+
+        let mut left: Vec<_> = entries(folder.path()).unwrap().iter().map(|path| file_name(path)).collect();
+        left.sort();
+        assert_eq!(left, ["bytes-1.12.1", "terrane-bench-0.1.0"]);
+        assert!(entries(&folder.path().join("missing")).unwrap().is_empty());
     }
 }
