@@ -114,6 +114,7 @@ public final class Smoke {
       regions(connection, admin, name);
       status(admin, name);
       namespaces(admin);
+      systemTables(connection, admin, name);
       features(admin);
       admin.disableTable(name);
       check(admin.isTableDisabled(name), "the table is disabled");
@@ -146,6 +147,31 @@ public final class Smoke {
     check(Arrays.asList(admin.listTableNames(Pattern.compile(".*"), true)).contains(TableName.META_TABLE_NAME), "meta is listed");
     check(admin.getDescriptor(TableName.META_TABLE_NAME).hasColumnFamily(bytes("info")), "meta is described");
     check(admin.listTableDescriptorsByState(true).stream().anyMatch(table -> table.getTableName().equals(name)), "by state");
+  }
+
+  private static void systemTables(Connection connection, Admin admin, TableName name) throws Exception {
+    TableName namespaces = TableName.valueOf("hbase", "namespace");
+    check(admin.tableExists(namespaces) && admin.getDescriptor(namespaces).hasColumnFamily(bytes("info")), "it is described");
+    byte[] of = bytes(name.getNameAsString());
+    try (Table meta = connection.getTable(TableName.META_TABLE_NAME); Table names = connection.getTable(namespaces)) {
+      check(names.get(new Get(bytes("default"))).containsColumn(bytes("info"), bytes("d")), "a namespace has a row");
+      check(count(names, new Scan()) >= 2, "namespaces are scanned");
+      long regions = admin.getRegions(name).size();
+      Scan ofTable = new Scan().setFilter(new PrefixFilter(Bytes.add(of, bytes(","))));
+      check(count(meta, ofTable) == regions, "a filter chooses the regions of a table");
+      check(count(meta, new Scan(ofTable).setCaching(1)) == regions, "a filter of several calls");
+      check(count(meta, new Scan(ofTable).setReversed(true)) == regions, "a filter downwards");
+      check(count(meta, new Scan().setFilter(new PageFilter(2))) == 2, "pages are counted");
+      Scan byState = new Scan().addFamily(bytes("table"));
+      check(count(meta, new Scan(byState).setFilter(new RowFilter(CompareOperator.EQUAL, new BinaryComparator(of)))) == 1,
+          "a filter chooses the state of a table");
+      try (ResultScanner first = meta.getScanner(new Scan(ofTable).setMaxResultsPerColumnFamily(1).setRowOffsetPerColumnFamily(1))) {
+        check(first.next().size() == 1, "cells are limited");
+      }
+      Result[] both = meta.get(List.of(new Get(of).addFamily(bytes("table")), new Get(bytes("absent"))));
+      check(both[0].size() == 1 && both[1].isEmpty(), "rows are read together");
+      refused("take no writes", () -> meta.put(new Put(of).addColumn(bytes("info"), F, F)));
+    }
   }
 
   private static void regions(Connection connection, Admin admin, TableName name) throws Exception {

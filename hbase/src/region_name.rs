@@ -20,6 +20,9 @@ pub const META_NAME: &[u8] = b"hbase:meta,,1";
 /// Its encoded name.
 pub const META_ENCODED_NAME: &str = "1588230740";
 
+/// The id of the one region of `hbase:namespace`. No region of a stored table has it, because the name says the table, too.
+pub const NAMESPACE_REGION: RegionId = RegionId(1);
+
 /// The digits of an encoded name.
 const HASH_DIGITS: usize = 32;
 
@@ -103,6 +106,12 @@ pub fn is_meta(region: &proto::RegionSpecifier) -> bool {
         proto::region_specifier::RegionSpecifierType::RegionName => region.value == META_NAME,
         proto::region_specifier::RegionSpecifierType::EncodedRegionName => region.value == META_ENCODED_NAME.as_bytes(),
     }
+}
+
+/// The name of `hbase:namespace`.
+#[must_use]
+pub fn namespace_table() -> TableName {
+    "hbase:namespace".parse().expect("it is a well-formed name")
 }
 
 /// A table's name as a message.

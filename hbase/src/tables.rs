@@ -1,11 +1,10 @@
-//! A master for HBase's clients: how they find the cluster, `hbase:meta`, and changes of tables.
+//! A master for HBase's clients: how they find the cluster, the system tables, and changes of tables.
 //!
 //! Only the leading master knows where things are. Another names the one that leads; while none does, it answers that it does
 //! not know yet. A client's ZooKeeper session stays with one master, so it must hear of the leader there.
 
 mod altering;
 mod descriptors;
-mod meta_reads;
 mod namespaces;
 mod procedures;
 mod refusals;
@@ -13,6 +12,8 @@ mod regions;
 mod service;
 mod status;
 mod switches;
+mod system;
+mod system_reads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,18 +22,19 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use terrane_master::edge::{Edge, Map};
-use terrane_types::{Error, ServerId};
+use terrane_types::{Error, KeyRange, ServerId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use self::meta_reads::MetaScanners;
 use self::procedures::Procedures;
+use self::system_reads::SystemScanners;
 use crate::connection::{Opened, Service};
 use crate::discovery::Discovery;
 use crate::exception::{Context, DO_NOT_RETRY, Exception, UNKNOWN_SERVICE};
 use crate::frame::Call;
 use crate::meta::{RegionRow, State, StateRow, View, news_order};
 use crate::place::Place;
+use crate::region_name::{NAMESPACE_REGION, namespace_table};
 use crate::serve::{Calls, Front, Outcome};
 
 /// How long a call waits if its client does not say.
@@ -73,7 +75,7 @@ impl Front for TablesFront {
         if opened.service == Service::Admin {
             return Err(Exception::new(UNKNOWN_SERVICE, "AdminService is not served yet"));
         }
-        let (master, scanners, peer) = (self.master.clone(), MetaScanners::default(), peer.to_string());
+        let (master, scanners, peer) = (self.master.clone(), SystemScanners::default(), peer.to_string());
         Ok(Arc::new(TableCalls { master, scanners, opened, peer }))
     }
 }
@@ -130,7 +132,7 @@ impl Master {
             Place::at(&known.address, known.boot)
         };
         let tables = map.tables.iter().filter(|table| !table.is_changing).map(|table| &table.schema);
-        let states = tables.map(|schema| StateRow { table: schema.name.clone(), disabled: schema.disabled }).collect();
+        let states = tables.map(|schema| StateRow { table: schema.name.clone(), disabled: schema.disabled });
         let regions = map.regions.iter().filter_map(|region| {
             let descriptor = &region.descriptor;
             let table = map.tables.iter().find(|table| table.schema.table == descriptor.table)?;
@@ -149,9 +151,18 @@ impl Master {
                 state,
             })
         });
-        // Some clients read up to now, without now itself.
-        let began = i64::try_from(self.own.start_code).unwrap_or(0);
-        Ok(View::new(regions.collect(), states, began))
+        // The table of namespaces is served where this one is.
+        let of_namespaces = RegionRow {
+            table: namespace_table(),
+            region: NAMESPACE_REGION,
+            range: KeyRange::all(),
+            place: Some(self.own.clone()),
+            order: 1,
+            state: State::Open,
+        };
+        let namespaces = StateRow { table: namespace_table(), disabled: false };
+        let (regions, states) = (regions.chain([of_namespaces]), states.chain([namespaces]));
+        Ok(View::of_meta(regions.collect(), states.collect(), self.began()))
     }
 }
 
@@ -171,7 +182,7 @@ fn deadline(call: &Call) -> Instant {
 /// The calls of one connection.
 struct TableCalls {
     master: Arc<Master>,
-    scanners: MetaScanners,
+    scanners: SystemScanners,
     opened: Opened,
     peer: String,
 }
@@ -181,7 +192,7 @@ impl Calls for TableCalls {
         async move {
             match self.opened.service {
                 Service::ClientMeta => self.master.discover(&call.method).await.answer(&call.method),
-                Service::Client => self.read_meta(call).await,
+                Service::Client => self.read_system(call).await,
                 Service::Master => self.administer(call).await,
                 Service::Admin => Err(unknown_method("AdminService", &call.method)),
             }

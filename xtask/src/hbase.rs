@@ -29,8 +29,8 @@ const SMOKE_SECONDS_MAX: &str = "240";
 /// What can be run, in the order in which everything runs; `bench` only by name.
 const PARTS: [&str; 7] = ["smoke", "failover", "ycsb", "loadtest", "clients", "evaluation", "bench"];
 /// Rows and calls of each YCSB workload: of CI, and otherwise. Rows of LoadTestTool.
-const YCSB_SHORT: (u64, u64) = (500, 1_000);
-const YCSB: (u64, u64) = (10_000, 20_000);
+const YCSB_SHORT: ycsb::Amount = ycsb::Amount { rows: 500, calls: 1_000 };
+const YCSB: ycsb::Amount = ycsb::Amount { rows: 10_000, calls: 20_000 };
 const LOAD_TEST_ROWS: u64 = 3_000;
 
 /// A binary to run, and what to run against it.
@@ -66,7 +66,7 @@ pub fn check_succeeds(root: &Path) -> bool {
     let checked = dev_cluster::build(root).and_then(|programs| {
         let binary = programs.join("terrane");
         smoke(root, &binary, &client)?;
-        ycsb::run(root, &binary, &ycsb, YCSB_SHORT.0, YCSB_SHORT.1)
+        ycsb::run(root, &binary, &ycsb, YCSB_SHORT, None)
     });
     checked.inspect_err(|error| eprintln!("{error:#}")).is_ok()
 }
@@ -99,7 +99,10 @@ fn carry_out(root: &Path, request: &Request) -> anyhow::Result<()> {
         match part.as_str() {
             "smoke" => smoke(root, &binary, &jars(root, "client")?)?,
             "failover" => failover::run(root, &binary, &jars(root, "client")?, request.rounds)?,
-            "ycsb" => ycsb::run(root, &binary, &jars(root, "ycsb")?, YCSB.0, YCSB.1)?,
+            "ycsb" => {
+                let amount = request.bench.rows.map_or(YCSB, |rows| ycsb::Amount { rows, calls: rows });
+                ycsb::run(root, &binary, &jars(root, "ycsb")?, amount, request.bench.beside.as_ref())?;
+            }
             "loadtest" => load_test::run(&binary, &jars(root, "evaluation")?, LOAD_TEST_ROWS)?,
             "clients" => clients::run(root, &binary)?,
             "evaluation" => evaluation::run(&binary, &jars(root, "evaluation")?)?,
@@ -128,7 +131,7 @@ mod tests {
     fn a_command_line_names_parts_and_a_binary() {
         let request = parse(&words("bench --binary x --rows 7 --seconds 2")).unwrap();
         assert_eq!((request.parts, request.binary), (vec!["bench".to_owned()], Some("x".into())));
-        assert_eq!((request.bench.rows, request.bench.seconds), (7, 2));
+        assert_eq!((request.bench.rows, request.bench.seconds), (Some(7), 2));
         assert_eq!(parse(&[]).unwrap().parts, ["smoke", "failover", "ycsb", "loadtest", "clients", "evaluation"]);
         for wrong in ["what", "--rows", "--rows x"] {
             assert!(parse(&words(wrong)).is_err(), "{wrong}");

@@ -1,11 +1,11 @@
-//! A rendered row of `hbase:meta`.
+//! A rendered row.
 
 use bytes::Bytes;
 use terrane_types::CellRef;
+use terrane_types::cell::pack;
+use terrane_types::rows::{begin_row, end_row};
 
-use crate::cell_block::KeyValue;
-
-/// A cell of `hbase:meta`.
+/// A cell of a rendered row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// The family.
@@ -18,7 +18,7 @@ pub struct Cell {
     pub value: Bytes,
 }
 
-/// A row of `hbase:meta`, with its cells in order.
+/// A rendered row, with its cells in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The key.
@@ -28,11 +28,15 @@ pub struct Row {
 }
 
 impl Row {
-    /// The cells in HBase's layout.
-    pub fn key_values(&self) -> impl Iterator<Item = KeyValue<'_>> {
-        self.cells.iter().map(|cell| KeyValue {
-            row: &self.key,
-            cell: CellRef::put(cell.family, cell.qualifier, cell.timestamp, &cell.value),
-        })
+    /// The row in the form in which reads return stored ones.
+    #[must_use]
+    pub fn pack(&self) -> Vec<u8> {
+        let mut packed = Vec::new();
+        let start = begin_row(&mut packed, &self.key);
+        for cell in &self.cells {
+            pack(&mut packed, CellRef::put(cell.family, cell.qualifier, cell.timestamp, &cell.value));
+        }
+        end_row(&mut packed, start);
+        packed
     }
 }

@@ -1,4 +1,4 @@
-//! The two kinds of rows in `hbase:meta`, and their cells.
+//! The two kinds of rows in `hbase:meta`, and that of `hbase:namespace`, with their cells.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -12,7 +12,7 @@ use crate::region_name::{region_name, table_name};
 /// What precedes a message in a cell or a ZooKeeper node.
 pub(crate) const MESSAGE_MARK: &[u8] = b"PBUF";
 
-/// The family of regions' cells.
+/// The family of regions' cells, and of those of namespaces.
 pub const REGION_FAMILY: &[u8] = b"info";
 
 /// The family of tables' cells.
@@ -131,6 +131,13 @@ impl StateRow {
     }
 }
 
+/// The row of a namespace, whose key is its name.
+#[must_use]
+pub fn render_namespace(namespace: &proto::NamespaceDescriptor, timestamp: i64) -> Row {
+    let value = namespace.encode_to_vec().into();
+    Row { key: namespace.name.clone(), cells: vec![Cell { family: REGION_FAMILY, qualifier: b"d", timestamp, value }] }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,5 +184,16 @@ mod tests {
     fn a_table_state_has_no_mark_and_the_bytes_of_hbase() {
         let row = StateRow { table: "n:t".parse().unwrap(), disabled: true }.render(1);
         assert_eq!((&row.key[..], &row.cells[0].value[..]), (&b"n:t"[..], &[8, 1][..]));
+    }
+
+    #[test]
+    fn a_namespace_has_the_bytes_of_hbase() {
+        let namespace = proto::NamespaceDescriptor { name: Bytes::from_static(b"default"), configuration: Vec::new() };
+        let row = render_namespace(&namespace, 1);
+        assert_eq!(
+            (&row.key[..], row.cells[0].family, row.cells[0].qualifier),
+            (&b"default"[..], &b"info"[..], &b"d"[..])
+        );
+        assert_eq!(&row.cells[0].value[..], b"\x0a\x07default");
     }
 }

@@ -1,4 +1,4 @@
-//! A catalog's regions and tables as rows, and what one read of `hbase:meta` takes of them.
+//! What the catalog knows as rows of `hbase:meta` or `hbase:namespace`, and what one read takes of them.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::cells::Row;
 use super::order::MetaRow;
-use super::rows::{RegionRow, StateRow};
+use super::rows::{RegionRow, StateRow, render_namespace};
+use crate::proto;
 
 /// Which rows a scan wants, in the direction of the scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,18 +31,18 @@ impl Span {
         Self { start: key.clone(), include_start: true, stop: key, include_stop: true, reversed: false }
     }
 
-    fn contains(&self, key: &[u8]) -> bool {
+    fn contains(&self, key: &[u8], compare: Compare) -> bool {
         let ahead = |order: Ordering| if self.reversed { order.reverse() } else { order };
         let from_start = if self.start.is_empty() {
             true
         } else {
-            match ahead(MetaRow::compare(key, &self.start)) {
+            match ahead(compare(key, &self.start)) {
                 Ordering::Greater => true,
                 Ordering::Equal => self.include_start,
                 Ordering::Less => false,
             }
         };
-        let to_stop = || match ahead(MetaRow::compare(key, &self.stop)) {
+        let to_stop = || match ahead(compare(key, &self.stop)) {
             Ordering::Less => true,
             Ordering::Equal => self.include_stop,
             Ordering::Greater => false,
@@ -50,36 +51,52 @@ impl Span {
     }
 }
 
+/// The order of a table's rows.
+type Compare = fn(&[u8], &[u8]) -> Ordering;
+
 #[derive(Clone, Debug)]
 enum Entry {
     Region(RegionRow),
     State(StateRow),
+    Namespace(proto::NamespaceDescriptor),
 }
 
-/// All rows of `hbase:meta` at one time. Rows are rendered only when they are read.
+/// All rows of a table at one time. They are rendered only when they are read.
 #[derive(Clone, Debug)]
 pub struct View {
     /// In the order of the keys.
     entries: Vec<(Bytes, Entry)>,
+    compare: Compare,
     timestamp: i64,
 }
 
 impl View {
-    /// The view of a complete catalog, whose cells have this timestamp.
+    /// `hbase:meta` of a complete catalog. Its cells have this timestamp.
     #[must_use]
-    pub fn new(regions: Vec<RegionRow>, tables: Vec<StateRow>, timestamp: i64) -> Self {
+    pub fn of_meta(regions: Vec<RegionRow>, tables: Vec<StateRow>, timestamp: i64) -> Self {
         let regions = regions.into_iter().map(|region| (region.key(), Entry::Region(region)));
         let tables = tables.into_iter().map(|table| (Bytes::from(table.table.to_string()), Entry::State(table)));
-        let mut entries: Vec<(Bytes, Entry)> = regions.chain(tables).collect();
-        entries.sort_by(|(one, _), (other, _)| MetaRow::compare(one, other));
-        Self { entries, timestamp }
+        Self::new(regions.chain(tables).collect(), MetaRow::compare, timestamp)
+    }
+
+    /// `hbase:namespace` of a complete catalog. Its cells have this timestamp.
+    #[must_use]
+    pub fn of_namespaces(namespaces: Vec<proto::NamespaceDescriptor>, timestamp: i64) -> Self {
+        let entries = namespaces.into_iter().map(|namespace| (namespace.name.clone(), Entry::Namespace(namespace)));
+        Self::new(entries.collect(), |one, other| one.cmp(other), timestamp)
+    }
+
+    fn new(mut entries: Vec<(Bytes, Entry)>, compare: Compare, timestamp: i64) -> Self {
+        entries.sort_by(|(one, _), (other, _)| compare(one, other));
+        Self { entries, compare, timestamp }
     }
 
     /// The rows of a scan, in its direction. Rows without a wanted cell are left out.
     pub fn scan(&self, span: Span, rows: Rows) -> impl Iterator<Item = Row> {
         // The rows of a span are contiguous.
-        let first = self.entries.iter().position(|(key, _)| span.contains(key)).unwrap_or(self.entries.len());
-        let count = self.entries[first..].iter().take_while(|(key, _)| span.contains(key)).count();
+        let inside = |(key, _): &&(Bytes, Entry)| span.contains(key, self.compare);
+        let first = self.entries.iter().position(|entry| inside(&entry)).unwrap_or(self.entries.len());
+        let count = self.entries[first..].iter().take_while(inside).count();
         let mut inside = self.entries[first..first + count].iter();
         std::iter::from_fn(move || if span.reversed { inside.next_back() } else { inside.next() })
             .filter_map(move |(_, entry)| rows.of(self.render(entry)))
@@ -89,6 +106,7 @@ impl View {
         match entry {
             Entry::Region(region) => region.render(self.timestamp),
             Entry::State(state) => state.render(self.timestamp),
+            Entry::Namespace(namespace) => render_namespace(namespace, self.timestamp),
         }
     }
 }
@@ -98,19 +116,25 @@ impl View {
 pub struct Rows {
     /// The lowest timestamp, and the first one above those wanted.
     pub times: (i64, i64),
+    /// The same of single families, instead of those of all.
+    pub family_times: Vec<(Bytes, (i64, i64))>,
     /// The families with their qualifiers; without qualifiers: all of the family.
     pub columns: Vec<(Bytes, Vec<Bytes>)>,
 }
 
 impl Default for Rows {
     fn default() -> Self {
-        Self { times: (0, i64::MAX), columns: Vec::new() }
+        Self { times: (0, i64::MAX), family_times: Vec::new(), columns: Vec::new() }
     }
 }
 
 impl Rows {
     fn of(&self, mut row: Row) -> Option<Row> {
-        row.cells.retain(|cell| (self.times.0..self.times.1).contains(&cell.timestamp));
+        row.cells.retain(|cell| {
+            let of_family = self.family_times.iter().find(|(family, _)| &family[..] == cell.family);
+            let (from, to) = of_family.map_or(self.times, |(_, times)| *times);
+            (from..to).contains(&cell.timestamp)
+        });
         if !self.columns.is_empty() {
             row.cells.retain(|cell| {
                 self.columns.iter().any(|(family, qualifiers)| {

@@ -14,9 +14,8 @@ use terrane_types::{
 
 use crate::cell_block::FAMILY_BYTES_MAX;
 use crate::exception::{Exception, INVALID_FAMILY, SANITY_CHECK};
-use crate::meta::{REGION_FAMILY, TABLE_FAMILY};
 use crate::proto;
-use crate::region_name::{meta_region_info, table_name};
+use crate::region_name::table_name;
 
 /// Where attributes without a meaning here are kept.
 const KEPT: &str = "hbase.";
@@ -24,7 +23,7 @@ const KEPT: &str = "hbase.";
 const ATTRIBUTE: u8 = b'a';
 const SETTING: u8 = b's';
 /// "Cells do not expire", in seconds.
-const FOREVER: &str = "2147483647";
+pub(super) const FOREVER: &str = "2147483647";
 
 /// A table's name in a message.
 pub(super) fn read_name(name: &proto::TableName) -> Result<TableName, Exception> {
@@ -266,25 +265,6 @@ fn kept(metadata: &Metadata, foreign: &Foreign) -> (Vec<proto::BytesBytesPair>, 
     (attributes, settings)
 }
 
-/// The descriptor of `hbase:meta`.
-pub(super) fn show_meta() -> proto::TableSchema {
-    let family = |name: &'static [u8]| proto::ColumnFamilySchema {
-        name: Bytes::from_static(name),
-        attributes: vec![
-            pair("VERSIONS", "1".to_owned()),
-            pair("TTL", FOREVER.to_owned()),
-            pair("IN_MEMORY", "true".to_owned()),
-        ],
-        configuration: Vec::new(),
-    };
-    proto::TableSchema {
-        table_name: Some(meta_region_info().table_name),
-        attributes: vec![pair("IS_META", "true".to_owned()), pair("READONLY", "true".to_owned())],
-        column_families: vec![family(REGION_FAMILY), family(TABLE_FAMILY)],
-        configuration: Vec::new(),
-    }
-}
-
 /// A table's descriptor for clients.
 pub(super) fn show_table(schema: &TableSchema) -> proto::TableSchema {
     let mut attributes = vec![
@@ -342,7 +322,7 @@ fn shown_ttl(ttl_ms: Option<u64>) -> String {
     ttl_ms.map_or_else(|| FOREVER.to_owned(), |ms| ms.div_ceil(1_000).to_string())
 }
 
-fn pair(name: &str, value: String) -> proto::BytesBytesPair {
+pub(super) fn pair(name: &str, value: String) -> proto::BytesBytesPair {
     proto::BytesBytesPair { first: Bytes::copy_from_slice(name.as_bytes()), second: value.into() }
 }
 

@@ -1,21 +1,22 @@
 //! Namespaces. They have a name and no properties: a property is a limit or a rule, so one that is asked for is refused.
 //!
-//! `hbase` always exists: it holds `hbase:meta`, and nothing else.
+//! `hbase` always exists: it holds the system tables, and nothing else.
 
 use bytes::Bytes;
 use terrane_types::{Error, NamespaceName};
 use tokio::time::Instant;
 
-use super::descriptors::{show_meta, show_table};
+use super::descriptors::show_table;
 use super::procedures::{begin, nonce};
+use super::system::SystemTable;
 use super::{TableCalls, exception};
 use crate::exception::{CONSTRAINT, Exception, NAMESPACE_EXISTS, NAMESPACE_NOT_FOUND};
 use crate::proto;
-use crate::region_name::{meta_region_info, table_name};
+use crate::region_name::table_name;
 use crate::serve::{Answer, Outcome};
 
 /// The reserved namespace.
-const SYSTEM: &str = "hbase";
+pub(super) const SYSTEM: &str = "hbase";
 
 impl TableCalls {
     /// All names, sorted.
@@ -25,6 +26,14 @@ impl TableCalls {
         names.sort_unstable();
         names.dedup();
         Ok(names)
+    }
+
+    /// All descriptors, sorted by name.
+    pub(super) async fn namespace_descriptors(
+        &self,
+        until: Instant,
+    ) -> Result<Vec<proto::NamespaceDescriptor>, Exception> {
+        Ok(self.namespaces(until).await?.into_iter().map(show).collect())
     }
 
     async fn check_exists(&self, name: &str, until: Instant) -> Result<(), Exception> {
@@ -89,7 +98,7 @@ impl TableCalls {
     }
 
     pub(super) async fn describe_namespaces(&self, until: Instant) -> Outcome {
-        let namespace_descriptor = self.namespaces(until).await?.into_iter().map(show).collect();
+        let namespace_descriptor = self.namespace_descriptors(until).await?;
         Ok(Answer::of(&proto::ListNamespaceDescriptorsResponse { namespace_descriptor }))
     }
 
@@ -98,7 +107,9 @@ impl TableCalls {
         let tables = self.master.map(until).await?.tables.into_iter();
         let tables = tables.filter(|table| table.schema.name.namespace() == request.namespace_name);
         let mut table_schema: Vec<_> = tables.map(|table| show_table(&table.schema)).collect();
-        table_schema.extend((request.namespace_name == SYSTEM).then(show_meta));
+        if request.namespace_name == SYSTEM {
+            table_schema.extend(SystemTable::ALL.map(SystemTable::show));
+        }
         Ok(Answer::of(&proto::GetTableDescriptorsResponse { table_schema }))
     }
 
@@ -107,7 +118,9 @@ impl TableCalls {
         let tables = self.master.map(until).await?.tables.into_iter();
         let tables = tables.filter(|table| table.schema.name.namespace() == request.namespace_name);
         let mut table_names: Vec<_> = tables.map(|table| table_name(&table.schema.name)).collect();
-        table_names.extend((request.namespace_name == SYSTEM).then(|| meta_region_info().table_name));
+        if request.namespace_name == SYSTEM {
+            table_names.extend(SystemTable::ALL.map(SystemTable::name));
+        }
         Ok(Answer::of(&proto::GetTableNamesResponse { table_names }))
     }
 }

@@ -6,16 +6,18 @@ use terrane_master::edge::{Order, Table};
 use terrane_types::{Error, TableName};
 use tokio::time::Instant;
 
-use super::descriptors::{read_name, read_table, show_meta, show_table};
+use super::descriptors::{read_name, read_table, show_table};
+use super::namespaces::SYSTEM;
 use super::procedures::{Nonce, begin, nonce};
 use super::refusals::refused;
 use super::regions::procedure_done;
+use super::system::SystemTable;
 use super::{TableCalls, deadline, exception};
 use crate::exception::{Exception, NAMESPACE_NOT_FOUND, TABLE_NOT_DISABLED, TABLE_NOT_ENABLED, TABLE_NOT_FOUND};
 use crate::frame::{Call, decode_parameter};
 use crate::meta::table_state;
 use crate::proto;
-use crate::region_name::{meta_region_info, table_name};
+use crate::region_name::table_name;
 use crate::serve::{Answer, Outcome};
 
 /// How long the master works on an order before it says that it continues without an answer.
@@ -50,9 +52,9 @@ impl TableCalls {
             "ListTableNamesByNamespace" => self.names_of_namespace(decode_parameter(parameter)?, until).await,
             "GetTableState" => {
                 let request: proto::GetTableStateRequest = decode_parameter(parameter)?;
-                let disabled = match request.table_name == meta_region_info().table_name {
-                    true => false,
-                    false => self.table(&read_name(&request.table_name)?, until).await?.schema.disabled,
+                let disabled = match SystemTable::of_name(&request.table_name) {
+                    Some(_) => false,
+                    None => self.table(&read_name(&request.table_name)?, until).await?.schema.disabled,
                 };
                 Ok(Answer::of(&proto::GetTableStateResponse { table_state: table_state(disabled) }))
             }
@@ -153,8 +155,8 @@ impl TableCalls {
     }
 
     async fn describe(&self, request: proto::GetTableDescriptorsRequest, until: Instant) -> Outcome {
-        let is_meta = |name: &&proto::TableName| **name == meta_region_info().table_name;
-        let wanted = request.table_names.iter().filter(|name| !is_meta(name)).map(read_name);
+        let is_stored = |name: &&proto::TableName| SystemTable::of_name(name).is_none();
+        let wanted = request.table_names.iter().filter(is_stored).map(read_name);
         let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
         let chosen = Chosen::new(request.regex.as_deref(), request.namespace.as_deref())?;
         let tables = self.master.map(until).await?.tables.into_iter();
@@ -163,10 +165,12 @@ impl TableCalls {
             if request.table_names.is_empty() { chosen.has(name) } else { wanted.contains(name) }
         });
         let mut table_schema: Vec<_> = tables.map(|table| show_table(&table.schema)).collect();
-        let names_meta = request.table_names.contains(&meta_region_info().table_name);
-        if names_meta || (request.include_sys_tables() && request.table_names.is_empty() && chosen.has_meta()) {
-            table_schema.push(show_meta());
-        }
+        let lists_system = request.include_sys_tables() && request.table_names.is_empty();
+        let system = SystemTable::ALL.into_iter().filter(|table| {
+            let name = table.name();
+            request.table_names.contains(&name) || (lists_system && chosen.has_system(&name))
+        });
+        table_schema.extend(system.map(SystemTable::show));
         Ok(Answer::of(&proto::GetTableDescriptorsResponse { table_schema }))
     }
 
@@ -189,8 +193,9 @@ impl TableCalls {
         let tables = self.master.map(until).await?.tables.into_iter();
         let tables = tables.filter(|table| chosen.has(&table.schema.name));
         let mut table_names: Vec<_> = tables.map(|table| table_name(&table.schema.name)).collect();
-        if request.include_sys_tables() && chosen.has_meta() {
-            table_names.push(meta_region_info().table_name);
+        if request.include_sys_tables() {
+            table_names
+                .extend(SystemTable::ALL.map(SystemTable::name).into_iter().filter(|name| chosen.has_system(name)));
         }
         Ok(Answer::of(&proto::GetTableNamesResponse { table_names }))
     }
@@ -236,8 +241,9 @@ impl Chosen {
         self.matches(&name.to_string(), name.namespace())
     }
 
-    fn has_meta(&self) -> bool {
-        self.matches("hbase:meta", "hbase")
+    fn has_system(&self, name: &proto::TableName) -> bool {
+        let qualifier = String::from_utf8_lossy(&name.qualifier);
+        self.matches(&format!("{SYSTEM}:{qualifier}"), SYSTEM)
     }
 
     fn matches(&self, name: &str, namespace: &str) -> bool {

@@ -17,9 +17,13 @@ use crate::dev_cluster::{self, DevCluster};
 /// Time limit of all workloads on one cluster.
 const BENCH_MAX: Duration = Duration::from_secs(1_800);
 
+/// Rows, unless it is said how many.
+const ROWS: u64 = 300_000;
+
 /// What is measured.
 pub struct Asked {
-    pub rows: u64,
+    /// Absent: as many as the part finds enough.
+    pub rows: Option<u64>,
     /// Of each workload.
     pub seconds: u64,
     /// Names of workloads; empty: all.
@@ -29,7 +33,7 @@ pub struct Asked {
 
 impl Default for Asked {
     fn default() -> Self {
-        Self { rows: 300_000, seconds: 20, workloads: Vec::new(), beside: None }
+        Self { rows: None, seconds: 20, workloads: Vec::new(), beside: None }
     }
 }
 
@@ -42,6 +46,22 @@ pub struct Beside {
     pub processes: String,
     /// Stops it, for a shell.
     pub stop: Option<String>,
+}
+
+impl Beside {
+    /// The beginning of a class path with its site.
+    pub fn class_path(&self) -> anyhow::Result<String> {
+        ensure!(self.site.join("hbase-site.xml").is_file(), "{} has no hbase-site.xml", self.site.display());
+        Ok(format!("{}:", self.site.display()))
+    }
+
+    /// Stops it, if it is known how.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        let Some(stop) = &self.stop else { return Ok(()) };
+        let stopped = Command::new("sh").args(["-c", stop]).status().context("stopping the other cluster")?;
+        ensure!(stopped.success(), "{stop:?} ended with {stopped}");
+        Ok(())
+    }
 }
 
 /// One line of the program.
@@ -58,7 +78,7 @@ struct Line {
 pub fn run(root: &Path, binary: &Path, jars: &Path, asked: &Asked) -> anyhow::Result<()> {
     let theirs = asked.beside.as_ref().map(|beside| measure_theirs(root, jars, asked, beside)).transpose()?;
     let cluster = DevCluster::start_for_hbase(binary)?;
-    let mut java = program(root, jars, None, asked, &cluster.process().to_string());
+    let mut java = program(root, jars, "", asked, &cluster.process().to_string());
     let output = cluster.run(&mut java, BENCH_MAX)?;
     let said = String::from_utf8_lossy(&output.stdout);
     print!("{said}");
@@ -71,27 +91,24 @@ pub fn run(root: &Path, binary: &Path, jars: &Path, asked: &Asked) -> anyhow::Re
 }
 
 fn measure_theirs(root: &Path, jars: &Path, asked: &Asked, beside: &Beside) -> anyhow::Result<Vec<Line>> {
-    ensure!(beside.site.join("hbase-site.xml").is_file(), "{} has no hbase-site.xml", beside.site.display());
+    let site = beside.class_path()?;
     ensure!(!beside.processes.is_empty(), "--beside needs --beside-processes, whose processor time is measured");
     println!("beside, with {}", beside.site.display());
-    let mut java = program(root, jars, Some(&beside.site), asked, &beside.processes);
+    let mut java = program(root, jars, &site, asked, &beside.processes);
     let output = dev_cluster::run(&mut java, BENCH_MAX)?;
     let said = String::from_utf8_lossy(&output.stdout);
     print!("{said}");
     ensure!(output.status.success(), "the benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
-    if let Some(stop) = &beside.stop {
-        let stopped = Command::new("sh").args(["-c", stop]).status().context("stopping the other cluster")?;
-        ensure!(stopped.success(), "{stop:?} ended with {stopped}");
-    }
+    beside.stop()?;
     Ok(lines(&said))
 }
 
-fn program(root: &Path, jars: &Path, site: Option<&Path>, asked: &Asked, processes: &str) -> Command {
+fn program(root: &Path, jars: &Path, site: &str, asked: &Asked, processes: &str) -> Command {
     let mut java = Command::new("java");
-    let site = site.map_or(String::new(), |site| format!("{}:", site.display()));
     java.args(["-Xmx1500m", "-cp"]).arg(format!("{site}{}/*", jars.display()));
     java.arg(root.join(SOURCES).join("Bench.java"));
-    java.args([asked.rows.to_string(), asked.seconds.to_string(), processes.to_owned()]).args(&asked.workloads);
+    java.args([asked.rows.unwrap_or(ROWS).to_string(), asked.seconds.to_string(), processes.to_owned()])
+        .args(&asked.workloads);
     java
 }
 
@@ -99,7 +116,7 @@ fn program(root: &Path, jars: &Path, site: Option<&Path>, asked: &Asked, process
 pub fn flag(asked: &mut Asked, word: &str, value: &str) -> anyhow::Result<()> {
     let beside = || anyhow::anyhow!("{word} needs --beside before it");
     match word {
-        "--rows" => asked.rows = value.parse().context("--rows takes a number")?,
+        "--rows" => asked.rows = Some(value.parse().context("--rows takes a number")?),
         "--seconds" => asked.seconds = value.parse().context("--seconds takes a number")?,
         "--workloads" => asked.workloads = value.split(',').map(str::to_owned).collect(),
         "--beside" => asked.beside = Some(Beside { site: value.into(), ..Beside::default() }),

@@ -1,13 +1,15 @@
-//! `hbase ycsb`: YCSB's core workloads over HBase's Java client, with a binding of our own, every value that is read verified.
+//! `hbase ycsb`: YCSB's core workloads over HBase's Java client, with a binding of our own, every value that is read verified;
+//! alone, or first on another cluster that speaks HBase's protocol.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
 use super::SOURCES;
-use crate::dev_cluster::DevCluster;
+use super::bench::Beside;
+use crate::dev_cluster::{self, DevCluster};
 use crate::processes;
 
 /// Time limit of one workload.
@@ -43,35 +45,59 @@ const WORKLOADS: [Workload; 5] = [
     },
 ];
 
-/// Loads so many rows, and calls each workload so often.
-pub fn run(root: &Path, binary: &Path, jars: &Path, rows: u64, calls: u64) -> anyhow::Result<()> {
+/// How much is done.
+#[derive(Clone, Copy)]
+pub struct Amount {
+    pub rows: u64,
+    /// Of each workload.
+    pub calls: u64,
+}
+
+/// Runs a program within a time, and returns what it said.
+type Runner<'a> = &'a dyn Fn(&mut Command, Duration) -> anyhow::Result<Output>;
+
+/// Loads rows, and plays each workload.
+pub fn run(root: &Path, binary: &Path, jars: &Path, amount: Amount, beside: Option<&Beside>) -> anyhow::Result<()> {
     let classes = tempfile::tempdir().context("creating a directory for the binding")?;
     let mut javac = Command::new("javac");
     javac.args(["-nowarn", "-cp"]).arg(format!("{}/*", jars.display())).arg("-d").arg(classes.path());
     javac.arg(root.join(SOURCES).join("ycsb").join(format!("{BINDING}.java"))).stderr(Stdio::null());
     ensure!(processes::succeeds(&mut javac), "YCSB's binding does not compile");
-    let cluster = DevCluster::start_for_hbase(binary)?;
     let path = format!("{}:{}/*", classes.path().display(), jars.display());
-    println!("{:<9} {:>10}   outcomes", "workload", "calls/s");
-    play(&cluster, &path, "load", rows, rows, &[])?;
-    for workload in &WORKLOADS {
-        play(&cluster, &path, workload.name, rows, calls, workload.shares)?;
+    let theirs = beside.map(|beside| -> anyhow::Result<_> {
+        println!("beside, with {}", beside.site.display());
+        let rates = play_all(&dev_cluster::run, &format!("{}{path}", beside.class_path()?), amount)?;
+        beside.stop()?;
+        Ok(rates)
+    });
+    let theirs = theirs.transpose()?;
+    let cluster = DevCluster::start_for_hbase(binary)?;
+    let ours = play_all(&|java, within| cluster.run(java, within), &path, amount)?;
+    cluster.stop()?;
+    if let Some(theirs) = theirs {
+        println!("\n| workload | beside /s | ours /s | ratio |\n|---|---|---|---|");
+        for ((name, ours), (_, theirs)) in ours.iter().zip(&theirs) {
+            println!("| {name} | {theirs:.0} | {ours:.0} | {:.2} |", ours / theirs);
+        }
     }
-    cluster.stop()
+    Ok(())
 }
 
-fn play(
-    cluster: &DevCluster,
-    path: &str,
-    name: &str,
-    rows: u64,
-    calls: u64,
-    shares: &[(&str, &str)],
-) -> anyhow::Result<()> {
+/// The names of the workloads with their calls each second.
+fn play_all(run: Runner<'_>, path: &str, amount: Amount) -> anyhow::Result<Vec<(&'static str, f64)>> {
+    println!("{:<9} {:>10}   outcomes", "workload", "calls/s");
+    let load = Workload { name: "load", shares: &[] };
+    let each = |workload: &Workload| Ok((workload.name, play(run, path, workload, amount)?));
+    std::iter::once(&load).chain(&WORKLOADS).map(each).collect()
+}
+
+/// Calls each second.
+fn play(run: Runner<'_>, path: &str, workload: &Workload, amount: Amount) -> anyhow::Result<f64> {
+    let Workload { name, shares } = workload;
     let mut java = Command::new("java");
-    java.args(["-Xmx1g", "-cp", path, "site.ycsb.Client", if name == "load" { "-load" } else { "-t" }]);
+    java.args(["-Xmx1g", "-cp", path, "site.ycsb.Client", if *name == "load" { "-load" } else { "-t" }]);
     java.args(["-db", BINDING, "-threads", &THREADS.to_string()]);
-    let (rows, calls) = (rows.to_string(), calls.to_string());
+    let (rows, calls) = (amount.rows.to_string(), amount.calls.to_string());
     let always = [
         ("workload", "site.ycsb.workloads.CoreWorkload"),
         ("recordcount", &rows),
@@ -81,19 +107,19 @@ fn play(
         ("fieldlengthdistribution", "constant"),
         ("maxscanlength", "100"),
     ];
-    for (property, value) in always.iter().chain(shares) {
+    for (property, value) in always.iter().chain(*shares) {
         java.args(["-p", &format!("{property}={value}")]);
     }
-    let output = cluster.run(&mut java, WORKLOAD_MAX)?;
+    let output = run(&mut java, WORKLOAD_MAX)?;
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     let failures = || errors.lines().filter(|line| line.contains("xception")).take(3).collect::<Vec<_>>().join(" | ");
     ensure!(output.status.success(), "YCSB's workload {name} ended with {}: {}", output.status, failures());
-    let found = outcomes(&said);
-    println!("{name:<9} {:>10.0}   {}", rate(&said).unwrap_or(0.0), found.join(", "));
+    let (found, rate) = (outcomes(&said), rate(&said).unwrap_or(0.0));
+    println!("{name:<9} {rate:>10.0}   {}", found.join(", "));
     let is_well = !found.is_empty() && found.iter().all(|outcome| outcome.contains(" OK "));
     ensure!(is_well, "YCSB's workload {name}: {} {}", found.join(", "), failures());
-    Ok(())
+    Ok(rate)
 }
 
 /// The lines `[READ], Return=OK, 2104`, as `READ OK 2104`.

@@ -26,7 +26,7 @@ fn view() -> View {
         region("t", b"b", b"m,n", 6),
     ];
     let state = |table: &str| StateRow { table: table.parse().unwrap(), disabled: false };
-    View::new(regions, vec![state("t"), state("t2")], 1)
+    View::of_meta(regions, vec![state("t"), state("t2")], 1)
 }
 
 fn ids(view: &View, span: Span, columns: &[&'static [u8]]) -> Vec<u64> {
@@ -96,6 +96,25 @@ fn a_get_of_a_state_returns_the_wanted_column_only() {
     assert_eq!(view().scan(Span::row(Bytes::from_static(b"t")), of_later).count(), 0);
 }
 
+#[test]
+fn times_of_a_family_replace_those_of_all() {
+    let view = view();
+    let count = |rows: Rows| view.scan(Span { include_start: true, ..Span::default() }, rows).count();
+    let of = |family: &'static [u8], times| vec![(Bytes::from_static(family), times)];
+    assert_eq!(count(Rows { family_times: of(b"table", (2, 3)), ..Rows::default() }), 4, "regions only");
+    assert_eq!(count(Rows { times: (2, 3), family_times: of(b"table", (1, 2)), ..Rows::default() }), 2, "states only");
+}
+
+#[test]
+fn namespaces_are_in_the_order_of_bytes() {
+    let namespace =
+        |name: &'static [u8]| proto::NamespaceDescriptor { name: Bytes::from_static(name), ..Default::default() };
+    // In hbase:meta a comma would end the name of a table.
+    let view = View::of_namespaces([&b"n_b"[..], b"n,c", b"n"].map(namespace).to_vec(), 1);
+    let keys = view.scan(Span { include_start: true, ..Span::default() }, Rows::default()).map(|row| row.key);
+    assert_eq!(keys.collect::<Vec<_>>(), ["n", "n,c", "n_b"]);
+}
+
 proptest! {
     #[test]
     fn every_row_of_a_table_is_located(
@@ -112,7 +131,7 @@ proptest! {
             region("t", &pair[0], &pair[1], if descending { count - at } else { at })
         }).collect();
         let expected = regions.iter().find(|region| region.range.contains(&row)).map(|region| region.region.0);
-        let view = View::new(regions, Vec::new(), 1);
+        let view = View::of_meta(regions, Vec::new(), 1);
         prop_assert_eq!(located(&view, "t", &row), expected);
     }
 
@@ -126,7 +145,7 @@ proptest! {
         let view = view();
         let span = Span { start: start.into(), include_start, stop: stop.into(), include_stop, reversed };
         let mut expected: Vec<&Bytes> =
-            view.entries.iter().map(|(key, _)| key).filter(|key| span.contains(key)).collect();
+            view.entries.iter().map(|(key, _)| key).filter(|key| span.contains(key, MetaRow::compare)).collect();
         if reversed {
             expected.reverse();
         }
