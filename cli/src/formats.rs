@@ -26,7 +26,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use terrane_types::limits::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TIMESTAMP_MAX, VALUE_BYTES_MAX};
-use terrane_types::{FamilyName, escape};
+use terrane_types::{FamilyName, Invalid, escape, escape_family};
 
 pub use csv::Csv;
 pub use delimited::Delimited;
@@ -246,7 +246,7 @@ fn cell_from_text(column: &str, timestamp: Option<i64>, value: &str) -> Result<R
     let Some((family, qualifier)) = column.split_once(':') else {
         return Err(LineError::new(format!("the column {column:?} is not `family:qualifier`")));
     };
-    FamilyName::new(family).map_err(|error| LineError::new(error.to_string()))?;
+    let family: FamilyName = family.parse().map_err(|error: Invalid| LineError::new(error.to_string()))?;
     let qualifier = bytes_from_text("qualifier", qualifier, QUALIFIER_BYTES_MAX)?;
     let value = bytes_from_text("value", value, VALUE_BYTES_MAX)?;
     if let Some(timestamp) = timestamp {
@@ -283,9 +283,9 @@ fn check_timestamp(timestamp: i64) -> Result<(), LineError> {
     Err(LineError::new(format!("the timestamp {timestamp} is outside 0 to {TIMESTAMP_MAX}")))
 }
 
-/// `family:qualifier` with the qualifier escaped, as all commands print a column.
+/// `family:qualifier` with both escaped, as all commands print a column.
 pub fn column_text(family: &[u8], qualifier: &[u8]) -> String {
-    let mut text = escape(family);
+    let mut text = escape_family(family);
     text.push(':');
     text.push_str(&escape(qualifier));
     text
@@ -309,6 +309,7 @@ mod tests {
                 cell(b"", 0, b""),
                 cell(b"a:b\t\n\"\\x41", 1_700_000_000_000, &every_byte),
                 cell("é".as_bytes(), TIMESTAMP_MAX, br"\xZZ\\"),
+                RecordCell { family: "é, \"=".into(), ..cell(b"q", 5, b"v") },
             ],
         }
     }

@@ -23,7 +23,7 @@ use clap::{CommandFactory, ValueEnum};
 use terrane_client::Error;
 use terrane_env::task::{run_blocking, shutdown_signal};
 use terrane_filter::Pattern;
-use terrane_types::closest;
+use terrane_types::{closest, escape_family};
 use tokio::time::Instant;
 
 use crate::args::client::Connection;
@@ -239,13 +239,18 @@ impl Session {
                     let flag = match known.schema.family(family.as_bytes()) {
                         None => "add-family",
                         Some(_) if attributes.is_empty() => {
-                            return Err(Failure::new(format!("the table has family {family} already")));
+                            return Err(Failure::new(format!(
+                                "the table has family {} already",
+                                escape_family(family.as_bytes())
+                            )));
                         }
                         Some(_) => "family",
                     };
                     words.push(format!("--{flag}={}", with_attributes(&family, &attributes)));
                 }
-                words.extend(drop.into_iter().map(|family| format!("--drop-family={family}")));
+                let dropped =
+                    drop.into_iter().map(|family| format!("--drop-family={}", escape_family(family.as_bytes())));
+                words.extend(dropped);
                 words.extend(set.into_iter().map(|attribute| format!("--set={attribute}")));
                 self.command(words).await
             }

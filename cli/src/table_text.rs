@@ -20,6 +20,7 @@ use crate::args::client::{RangeFlags, Raw};
 use crate::args::rows::ReadFlags;
 use crate::args::values::{Column, TableWord};
 use crate::failure::Failure;
+use crate::formats::column_text;
 
 /// How a table's rows and values are written and shown.
 #[derive(Clone)]
@@ -199,8 +200,11 @@ impl TableText {
             Some(value_type) => Ok(value_type
                 .parse_text(&word.0)
                 .map_err(|invalid| {
-                    Failure::usage(format!("column {}:{} ({value_type}): {invalid}", column.family, escape(qualifier)))
-                        .advise("--raw writes bytes")
+                    Failure::usage(format!(
+                        "column {} ({value_type}): {invalid}",
+                        column_text(column.family.as_bytes(), qualifier)
+                    ))
+                    .advise("--raw writes bytes")
                 })?
                 .into()),
             None => bytes(word),

@@ -58,7 +58,7 @@ impl Filter {
 }
 
 /// An upper bound of the text of a node or list entry without its bytes; family names are the longest part.
-const NODE_BYTES_MAX: usize = 384;
+const NODE_BYTES_MAX: usize = 768;
 
 impl Counted {
     fn node(&mut self, bytes: usize) -> Result<(), FilterError> {

@@ -496,11 +496,11 @@ impl<'a> Parser<'a> {
 
     fn column(&mut self) -> Result<(FamilyName, Bytes), FilterError> {
         let family = match self.peek() {
-            TokenKind::Word(name) => name.to_owned(),
-            TokenKind::Quoted(_) => String::from_utf8_lossy(&self.unescaped()?).into_owned(),
+            TokenKind::Word(name) => FamilyName::new(name),
+            TokenKind::Quoted(_) => FamilyName::try_from(&self.unescaped()?[..]),
             _ => return Err(self.expected("a column like data:airtemp")),
         };
-        let family = FamilyName::new(&family).map_err(|error| self.error(error.what))?;
+        let family = family.map_err(|error| self.error(error.what))?;
         self.advance();
         if self.peek() != TokenKind::Colon {
             return Err(self.expected("`:` and a qualifier"));

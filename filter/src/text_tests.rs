@@ -16,7 +16,7 @@ fn bytes() -> impl Strategy<Value = Bytes> {
 }
 
 fn family() -> impl Strategy<Value = FamilyName> {
-    "[a-zA-Z0-9_.-]{1,4}|row|and|not|in|\\.\\.x".prop_map(|name| FamilyName::new(&name).unwrap())
+    "[a-zA-Z0-9_.-]{1,4}|row|and|not|in|\\.\\.x|a b|é'|f,=\\(|\u{202e}".prop_map(|name| FamilyName::new(&name).unwrap())
 }
 
 pub(crate) fn subject() -> impl Strategy<Value = Subject> {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures::{Stream, stream};
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::{OUTDATED, error, leadership, v1};
-use terrane_types::{Error, FamilyName, Invalid, NamespaceName, RegionId, TableName};
+use terrane_types::{Error, FamilyName, Invalid, NamespaceName, RegionId, TableName, escape_family};
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
@@ -530,8 +530,8 @@ fn described(subject: String, confirmed: bool) -> String {
 /// What an alteration is about, in a few words.
 fn altered_subject(request: &v1::AlterTableRequest) -> String {
     let set = request.set.iter().map(|(name, value)| format!("{name}={value}"));
-    let families = request.families.iter().map(|change| format!("family {}", change.name));
-    let drops = request.drop_families.iter().map(|name| format!("drop family {name}"));
+    let families = request.families.iter().map(|change| format!("family {}", escape_family(change.name.as_bytes())));
+    let drops = request.drop_families.iter().map(|name| format!("drop family {}", escape_family(name.as_bytes())));
     let mut changes: Vec<String> = set.chain(families).chain(drops).collect();
     changes.sort();
     format!("{}: {}", request.name, changes.join(", "))

@@ -78,7 +78,7 @@ impl From<&FamilySchema> for v1::FamilySchema {
             Bloom::RowCol => v1::Bloom::Rowcol,
         };
         Self {
-            name: name.to_string(),
+            name: name.as_str().to_owned(),
             versions: rules.versions,
             min_versions: rules.min_versions,
             ttl_ms: rules.ttl_ms.unwrap_or(0),

@@ -58,7 +58,7 @@ impl From<&ColumnTest> for v1::ColumnTest {
             Test::Version(_) => v1::Comparison::Version,
         };
         Self {
-            family: column.family.to_string(),
+            family: column.family.as_str().to_owned(),
             qualifier: column.qualifier.clone(),
             comparison: comparison.into(),
             values: column.test.values().to_vec(),
@@ -114,7 +114,7 @@ impl From<&ReadModifyWrite> for v1::ReadModifyWrite {
             ReadModifyWriteKind::Append(value) => v1::read_modify_write::What::Append(value.clone()),
             ReadModifyWriteKind::DeleteNewest => v1::read_modify_write::What::DeleteNewest(true),
         };
-        Self { family: rmw.family.to_string(), qualifier: rmw.qualifier.clone(), what: Some(what) }
+        Self { family: rmw.family.as_str().to_owned(), qualifier: rmw.qualifier.clone(), what: Some(what) }
     }
 }
 

@@ -25,7 +25,7 @@ impl From<&Projection> for v1::Projection {
             end: end.clone(),
         };
         let columns = |(family, columns): &(FamilyName, Columns)| v1::FamilyColumns {
-            family: family.to_string(),
+            family: family.as_str().to_owned(),
             qualifiers: columns.qualifiers.clone(),
             ranges: columns.ranges.iter().map(range).collect(),
         };

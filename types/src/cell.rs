@@ -20,10 +20,10 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::escape::escape;
+use crate::escape::{escape, escape_family};
 use crate::invalid::Invalid;
 use crate::limits::{QUALIFIER_BYTES_MAX, ROW_MUTATION_BYTES_MAX, TAGS_BYTES_MAX, TIMESTAMP_MAX, VALUE_BYTES_MAX};
-use crate::name::is_name;
+use crate::name::check_family_name;
 
 /// Bytes of a cell before its family.
 pub const HEADER_BYTES: usize = 18;
@@ -132,12 +132,7 @@ impl<'a> CellRef<'a> {
     /// # Errors
     /// [`Invalid`] that names the part and the limit.
     pub fn check(&self) -> Result<(), Invalid> {
-        if !is_name(self.family) {
-            return Err(Invalid::new(format!(
-                "{:?} is not the name of a family; names are 1 to 128 of A-Z a-z 0-9 _ . -",
-                escape(self.family)
-            )));
-        }
+        check_family_name(self.family)?;
         self.check_length("qualifier", self.qualifier.len(), QUALIFIER_BYTES_MAX)?;
         self.check_length("tag section", self.tags.len(), TAGS_BYTES_MAX)?;
         self.check_length("value", self.value.len(), VALUE_BYTES_MAX)?;
@@ -171,7 +166,7 @@ impl fmt::Display for CellRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = &self.qualifier[..self.qualifier.len().min(64)];
         let more = if shown.len() < self.qualifier.len() { "..." } else { "" };
-        write!(f, "{}:{}{more}", escape(self.family), escape(shown))
+        write!(f, "{}:{}{more}", escape_family(self.family), escape(shown))
     }
 }
 

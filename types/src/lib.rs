@@ -58,7 +58,7 @@ pub use cell_value::CellValue;
 pub use columns::{Columns, QualifierRange};
 pub use condition::{ColumnTest, Condition, Test};
 pub use error::Error;
-pub use escape::{escape, unescape};
+pub use escape::{escape, escape_family, unescape};
 pub use ids::{ClusterId, GroupId, MoveId, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
 pub use inspection::Inspection;
 pub use invalid::Invalid;

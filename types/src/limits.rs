@@ -55,6 +55,9 @@ pub const BLOCK_SIZE_MAX: u32 = 1 << 20;
 /// Longest name of a table, namespace, family or key part.
 pub const NAME_CHARS_MAX: usize = 128;
 
+/// Longest name of a family that a table could not have, as in HBase.
+pub const FREE_FAMILY_BYTES_MAX: usize = 127;
+
 /// The largest timestamp a cell may carry; the next one, [`crate::cell::LATEST`], tells the leader to fill it in.
 pub const TIMESTAMP_MAX: i64 = i64::MAX - 1;
 

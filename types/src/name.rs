@@ -1,15 +1,17 @@
 //! Names of tables, namespaces and families: checked once, cheap to clone, safe in any text.
 //!
-//! A name is `[A-Za-z0-9_.-]{1,128}`; a table is `table` in the namespace `default`, or `namespace:table`. Nothing
-//! built from a name ever becomes a path: files are named by ids.
+//! A name is `[A-Za-z0-9_.-]{1,128}`; a table is `table` in the namespace `default`, or `namespace:table`. A family may
+//! have any other printable name that HBase allows, too, and is shown escaped. Nothing built from a name ever becomes a
+//! path: files are named by ids.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::escape::{escape_family, unescape};
 use crate::invalid::Invalid;
-use crate::limits::NAME_CHARS_MAX;
+use crate::limits::{FREE_FAMILY_BYTES_MAX, NAME_CHARS_MAX};
 
 /// Whether the bytes are a name: 1 to 128 of `A-Z a-z 0-9 _ . -`.
 #[must_use]
@@ -28,7 +30,43 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Invalid> {
     )))
 }
 
-/// The name of a column family.
+/// Whether the bytes are the name of a family: a [name](is_name), or what HBase allows in UTF-8: 1 to 127 bytes without
+/// control characters, `:`, `/` and `\`, that do not begin with `.`.
+#[must_use]
+pub fn is_family(bytes: &[u8]) -> bool {
+    is_name(bytes) || is_free_family(bytes)
+}
+
+fn is_free_family(bytes: &[u8]) -> bool {
+    let allowed = |byte: &u8| !byte.is_ascii_control() && !matches!(byte, b':' | b'/' | b'\\');
+    (1..=FREE_FAMILY_BYTES_MAX).contains(&bytes.len())
+        && bytes[0] != b'.'
+        && bytes.iter().all(allowed)
+        && std::str::from_utf8(bytes).is_ok()
+}
+
+/// Refuses what is not the name of a family.
+pub(crate) fn check_family_name(name: &[u8]) -> Result<(), Invalid> {
+    if is_family(name) {
+        return Ok(());
+    }
+    let shown = escape_family(&name[..name.len().min(NAME_CHARS_MAX + 1)]);
+    Err(Invalid::new(format!(
+        "`{shown}` is not the name of a family; names are 1 to {FREE_FAMILY_BYTES_MAX} bytes of printable text in UTF-8 \
+         without `:`, `/` and `\\`, and do not begin with `.`"
+    )))
+}
+
+/// The name of a column family. It is shown with [escapes](escape_family) and parsed with them; [`FamilyName::new`] takes,
+/// and [`FamilyName::as_str`] has, the name itself.
+///
+/// ```
+/// use terrane_types::FamilyName;
+/// let name = FamilyName::new("air temp")?;
+/// assert_eq!(name.to_string(), r"air\x20temp");
+/// assert_eq!(r"air\x20temp".parse::<FamilyName>()?, name);
+/// # Ok::<(), terrane_types::Invalid>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FamilyName(Arc<str>);
 
@@ -36,16 +74,22 @@ impl FamilyName {
     /// Checks a name.
     ///
     /// # Errors
-    /// [`Invalid`] unless it is 1 to 128 of `A-Z a-z 0-9 _ . -`.
+    /// [`Invalid`] unless it is the name of a [family](is_family).
     pub fn new(name: &str) -> Result<Self, Invalid> {
-        check_name("family", name)?;
+        check_family_name(name.as_bytes())?;
         Ok(Self(name.into()))
     }
 
-    /// The name as text.
+    /// The name as text, without escapes.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether builds knew such names before families could have other names than tables.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        is_name(self.as_bytes())
     }
 
     /// The name as the bytes that cells carry.
@@ -58,8 +102,8 @@ impl FamilyName {
 impl FromStr for FamilyName {
     type Err = Invalid;
 
-    fn from_str(name: &str) -> Result<Self, Invalid> {
-        Self::new(name)
+    fn from_str(shown: &str) -> Result<Self, Invalid> {
+        Self::try_from(&unescape(shown)?[..])
     }
 }
 
@@ -75,7 +119,9 @@ impl TryFrom<&[u8]> for FamilyName {
     type Error = Invalid;
 
     fn try_from(name: &[u8]) -> Result<Self, Invalid> {
-        Self::new(&String::from_utf8_lossy(name))
+        check_family_name(name)?;
+        let name = std::str::from_utf8(name).expect("the name of a family is UTF-8");
+        Ok(Self(name.into()))
     }
 }
 
@@ -87,7 +133,7 @@ impl Borrow<str> for FamilyName {
 
 impl fmt::Display for FamilyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        if self.is_plain() { f.write_str(&self.0) } else { f.write_str(&escape_family(self.as_bytes())) }
     }
 }
 
@@ -266,9 +312,30 @@ mod tests {
         assert!(FamilyName::new("").is_err());
         assert!(FamilyName::new(&"a".repeat(128)).is_ok());
         assert!(FamilyName::new(&"a".repeat(129)).is_err());
-        for bad in ["a:b", "a/b", "ä", "a b", "..\0"] {
+        assert!(FamilyName::new(&"ä".repeat(63)).is_ok() && FamilyName::new(&"ä".repeat(64)).is_err());
+        for bad in ["a:b", "a/b", "a\\b", ". ", "..\0", "a\n", "\x7f"] {
             let error = FamilyName::new(bad).expect_err(bad);
-            assert!(error.what.contains("A-Z a-z 0-9"), "{error}");
+            assert!(error.what.contains("printable text") && !error.what.contains(char::is_control), "{error}");
+        }
+        assert!(FamilyName::try_from(&b"\xff"[..]).is_err());
+        for bad in ["a:b", "a/b", "ä", "a b"] {
+            assert!(NamespaceName::new(bad).expect_err(bad).what.contains("A-Z a-z 0-9"));
+        }
+    }
+
+    #[test]
+    fn a_family_is_shown_as_one_word_that_is_read_back() {
+        for (name, shown) in
+            [("f.-_", "f.-_"), ("a b,c=d", r"a\x20b\x2Cc\x3Dd"), ("東", "東"), ("\u{202e}", r"\xE2\x80\xAE")]
+        {
+            let family = FamilyName::new(name).expect(name);
+            assert_eq!((family.to_string().as_str(), family.as_str()), (shown, name));
+            assert_eq!(shown.parse(), Ok(family));
+        }
+        // What a person types with a space is read as well.
+        assert_eq!("a b".parse(), FamilyName::new("a b"));
+        for bad in [r"a\x3Ab", r"\xFF", r"a\q", r"a\\b"] {
+            assert!(bad.parse::<FamilyName>().is_err(), "{bad}");
         }
     }
 

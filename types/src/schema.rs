@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::escape::escape;
+use crate::escape::escape_family;
 use crate::ids::TableId;
 use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
@@ -225,9 +225,9 @@ impl TableSchema {
     /// [`Invalid`] that names the family and those that the table has.
     pub fn known_family(&self, name: &[u8]) -> Result<&FamilySchema, Invalid> {
         self.family(name).ok_or_else(|| {
-            let known: Vec<&str> = self.families.iter().map(|family| family.name.as_str()).collect();
+            let known: Vec<String> = self.families.iter().map(|family| family.name.to_string()).collect();
             let known = known.join(", ");
-            Invalid::new(format!("table {} has no family {}; it has {known}", self.name, escape(name)))
+            Invalid::new(format!("table {} has no family {}; it has {known}", self.name, escape_family(name)))
         })
     }
 

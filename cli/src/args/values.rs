@@ -8,6 +8,8 @@ use bytes::Bytes;
 use terrane_env::trace::{BadTrace, TraceContext};
 use terrane_types::{FamilyName, Invalid, ValueType, escape, unescape};
 
+use crate::formats::column_text;
+
 /// A row key, a bound or a value as typed: its escapes are valid, and the table decides what it means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableWord(pub String);
@@ -75,7 +77,7 @@ impl FromStr for Column {
             Some((family, qualifier)) => (family, Some(unescape(qualifier)?.into())),
             None => (text, None),
         };
-        let family = FamilyName::new(family)?.to_string();
+        let family = family.parse::<FamilyName>()?.as_str().to_owned();
         Ok(Column { family, qualifier })
     }
 }
@@ -126,8 +128,8 @@ impl FromStr for NumberColumn {
 impl fmt::Display for NumberColumn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.read_as {
-            Some(read_as) => write!(f, "{read_as}({}:{})", self.family, escape(&self.qualifier)),
-            None => write!(f, "{}:{}", self.family, escape(&self.qualifier)),
+            Some(read_as) => write!(f, "{read_as}({})", column_text(self.family.as_bytes(), &self.qualifier)),
+            None => f.write_str(&column_text(self.family.as_bytes(), &self.qualifier)),
         }
     }
 }
@@ -149,7 +151,7 @@ impl FromStr for FamilySpec {
             }
             None => (text, Vec::new()),
         };
-        Ok(FamilySpec { name: FamilyName::new(name)?, attributes })
+        Ok(FamilySpec { name: name.parse()?, attributes })
     }
 }
 
@@ -328,7 +330,9 @@ mod tests {
         assert_eq!(full_column("f:").expect("an empty qualifier").qualifier.as_deref(), Some(&b""[..]));
         assert_eq!("f".parse::<Column>().expect("a family").qualifier, None);
         assert!(full_column("f").is_err());
-        for bad in ["", ":q", "a b:q", r"f:\q"] {
+        let free: Column = r"a b\x2C:c d".parse().expect("a family with a space");
+        assert_eq!((free.family.as_str(), free.qualifier.as_deref()), ("a b,", Some(&b"c d"[..])));
+        for bad in ["", ":q", "a/b:q", r"a\x3Ab:q", r"f:\q"] {
             assert!(bad.parse::<Column>().is_err(), "{bad:?}");
         }
     }
@@ -341,6 +345,8 @@ mod tests {
             (Some(ValueType::I32), "data", &b"a\0(b)"[..])
         );
         assert_eq!(column.to_string(), r"i32(data:a\x00(b))");
+        let free: NumberColumn = r"i32(a\x28b:c)".parse().expect("a family with a bracket");
+        assert_eq!((free.family.as_str(), free.to_string().as_str()), ("a(b", r"i32(a\x28b:c)"));
         let plain: NumberColumn = "data:a(b)".parse().expect("a column");
         assert_eq!((plain.read_as, plain.to_string().as_str()), (None, "data:a(b)"));
         for bad in ["", "data", "i32(data)", "i32 data:a", "i33(data:a)", "text(data:a)", "i32(data:a", "i32(:a)"] {
@@ -354,7 +360,9 @@ mod tests {
         assert_eq!(family.name.to_string(), "data");
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(family.attributes, [pair("versions", "3"), pair("ttl", "5")]);
-        for bad in ["", "f:", "f:versions", "f:=3", "a b"] {
+        let free: FamilySpec = r"a\x2Cb=:versions=3".parse().expect("a family with a comma");
+        assert_eq!((free.name.as_str(), free.attributes.len()), ("a,b=", 1));
+        for bad in ["", "f:", "f:versions", "f:=3", "a/b", r"a\x3Ab"] {
             assert!(bad.parse::<FamilySpec>().is_err(), "{bad:?}");
         }
     }

@@ -10,7 +10,7 @@ mod rows;
 use bytes::Bytes;
 use serde::Serialize;
 use terrane_client::Scan;
-use terrane_types::{TableSchema, closest};
+use terrane_types::{TableSchema, closest, escape_family};
 
 use super::connect;
 use super::row_printer::{json_line, record_of};
@@ -110,10 +110,11 @@ fn columns(args: &Export, schema: &TableSchema) -> Result<Vec<ExportColumn>, Fai
     let mut columns: Vec<ExportColumn> = Vec::new();
     for column in &args.columns {
         if schema.family(column.family.as_bytes()).is_none() {
-            let families: Vec<&str> = schema.families.iter().map(|family| family.name.as_str()).collect();
-            let meant = closest(&column.family, families.iter().copied());
+            let families: Vec<String> = schema.families.iter().map(|family| family.name.to_string()).collect();
+            let shown = escape_family(column.family.as_bytes());
+            let meant = closest(&shown, families.iter().map(String::as_str));
             let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-            return Err(Failure::usage(format!("table {} has no family {}{meant}", schema.name, column.family))
+            return Err(Failure::usage(format!("table {} has no family {shown}{meant}", schema.name))
                 .advise(format!("it has {}", families.join(", "))));
         }
         let family = Bytes::copy_from_slice(column.family.as_bytes());

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use terrane_client::{KeyRange, LatestPer, Number, PageToken, RowStream, Scan, Table, ValueType};
 use terrane_filter::Filter;
-use terrane_types::{TableName, escape};
+use terrane_types::TableName;
 
 use super::data::{open, print_as_of};
 use super::merged_rows::{MergedRows, MergedScan};
@@ -12,6 +12,7 @@ use crate::args::rows as args;
 use crate::args::rows::{Calculation, CellFlags, ReadFlags};
 use crate::args::values::{NumberColumn, TimeRange};
 use crate::failure::{During, Failure};
+use crate::formats::column_text;
 use crate::output::Output;
 use crate::table_text::TableText;
 
@@ -262,9 +263,8 @@ fn number_type(table: &Table, column: &NumberColumn) -> Result<ValueType, Failur
                 None => "has no declared type".to_owned(),
             };
             Err(Failure::usage(format!("column {column} {why}, and a calculation needs numbers")).advise(format!(
-                "name their type, as in i64({}:{})",
-                column.family,
-                escape(&column.qualifier)
+                "name their type, as in i64({})",
+                column_text(column.family.as_bytes(), &column.qualifier)
             )))
         }
     }

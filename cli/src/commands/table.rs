@@ -175,7 +175,7 @@ async fn list(namespace: Option<NamespaceName>, connection: Connection) -> Resul
         return output.flush();
     }
     let rows = tables.iter().map(|table| {
-        let families: Vec<&str> = table.schema.families.iter().map(|family| family.name.as_str()).collect();
+        let families: Vec<String> = table.schema.families.iter().map(|family| family.name.to_string()).collect();
         vec![
             table.schema.name.to_string(),
             families.join(","),

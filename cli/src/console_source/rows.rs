@@ -6,7 +6,9 @@
 use bytes::Bytes;
 use terrane_client::{Client, RowData, Scan};
 use terrane_console::source::{Cell, Failure, Row, RowPage, RowQuery};
-use terrane_types::{KeyDeclaration, KeyRange, TableSchema, escape, unescape};
+use terrane_types::{FamilyName, Invalid, KeyDeclaration, KeyRange, TableSchema, escape, unescape};
+
+use crate::formats::column_text;
 
 use super::refusal::refused;
 use super::{keys, lookup};
@@ -25,8 +27,8 @@ pub(super) async fn page(client: &Client, query: RowQuery) -> Result<RowPage, Fa
         let mut scan = Scan::range(range).limit(wanted as u64);
         for column in &query.columns {
             scan = match column.split_once(':') {
-                Some((family, qualifier)) => scan.column(family, bytes_of(qualifier)?),
-                None => scan.family(column),
+                Some((family, qualifier)) => scan.column(family_of(family)?.as_str(), bytes_of(qualifier)?),
+                None => scan.family(family_of(column)?.as_str()),
             };
         }
         if let Some(filter) = &query.filter {
@@ -95,10 +97,16 @@ fn row_of(token: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
+fn family_of(text: &str) -> Result<FamilyName, Failure> {
+    text.parse().map_err(|bad| malformed(text, &bad))
+}
+
 fn bytes_of(text: &str) -> Result<Vec<u8>, Failure> {
-    unescape(text).map_err(|bad| {
-        Failure::bad_input(format!("The column {text:?} is malformed: {bad}."), "Write it as `family:qualifier`.")
-    })
+    unescape(text).map_err(|bad| malformed(text, &bad))
+}
+
+fn malformed(text: &str, bad: &Invalid) -> Failure {
+    Failure::bad_input(format!("The column {text:?} is malformed: {bad}."), "Write it as `family:qualifier`.")
 }
 
 fn shown(schema: &TableSchema, row: &RowData, value_bytes_max: usize) -> Row {
@@ -114,7 +122,7 @@ fn shown(schema: &TableSchema, row: &RowData, value_bytes_max: usize) -> Row {
     let cell = |cell: terrane_client::CellRef<'_>| {
         let value_type = schema.value_type(cell.family, cell.qualifier);
         Cell {
-            column: format!("{}:{}", escape(cell.family), escape(cell.qualifier)),
+            column: column_text(cell.family, cell.qualifier),
             timestamp: cell.timestamp,
             value: cell.value[..cell.value.len().min(value_bytes_max)].to_vec(),
             typed: value_type.and_then(|value_type| value_type.text(cell.value).ok()),

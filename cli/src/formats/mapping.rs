@@ -155,14 +155,15 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn column(&self, name: &str, family: &str, qualifier: &str) -> Result<Target, String> {
-        if self.schema.family(family.as_bytes()).is_none() {
-            let families: Vec<&str> = self.schema.families.iter().map(|family| family.name.as_str()).collect();
-            let meant = closest(family, families.iter().copied());
+    fn column(&self, name: &str, shown: &str, qualifier: &str) -> Result<Target, String> {
+        let family = unescape(shown).map_err(|error| format!("column {name:?}: {error}"))?;
+        if self.schema.family(&family).is_none() {
+            let families: Vec<String> = self.schema.families.iter().map(|family| family.name.to_string()).collect();
+            let meant = closest(shown, families.iter().map(String::as_str));
             let meant = meant.map(|meant| format!("; did you mean `{meant}:{qualifier}`?")).unwrap_or_default();
             let table = &self.schema.name;
             return Err(format!(
-                "column {name:?}: table {table} has no family {family:?}, only {}{meant}",
+                "column {name:?}: table {table} has no family {shown:?}, only {}{meant}",
                 families.join(", ")
             ));
         }
@@ -170,8 +171,8 @@ impl<'a> Names<'a> {
         if qualifier.len() > QUALIFIER_BYTES_MAX {
             return Err(format!("column {name:?}: a qualifier has at most {QUALIFIER_BYTES_MAX} bytes"));
         }
-        let kind = self.schema.value_type(family.as_bytes(), &qualifier).filter(|_| !self.raw);
-        Ok(Target::Cell { family: Bytes::copy_from_slice(family.as_bytes()), qualifier: qualifier.into(), kind })
+        let kind = self.schema.value_type(&family, &qualifier).filter(|_| !self.raw);
+        Ok(Target::Cell { family: family.into(), qualifier: qualifier.into(), kind })
     }
 
     /// The answer to a name that means nothing: the nearest one, and what there is.

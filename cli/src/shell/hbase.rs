@@ -7,7 +7,7 @@
 //! A line is HBase's if its first argument is quoted and followed by a comma or the end of the line, or if only HBase has
 //! its verb. `scan t --limit 5` and `scan 't', LIMIT => 5` can be mixed freely.
 
-use terrane_types::Invalid;
+use terrane_types::{Invalid, escape_family};
 
 use super::ruby::{Value, arguments};
 
@@ -469,7 +469,7 @@ fn create(given: &mut Given) -> Result<Action, Invalid> {
             }
             family => {
                 families += 1;
-                words.push(format!("--family={}", family.text()?));
+                words.push(format!("--family={}", with_attributes(family.text()?, &[])));
             }
         }
     }
@@ -515,7 +515,8 @@ fn alter(given: &mut Given) -> Result<Action, Invalid> {
 }
 
 pub fn with_attributes(family: &str, attributes: &[String]) -> String {
-    if attributes.is_empty() { family.to_owned() } else { format!("{family}:{}", attributes.join(",")) }
+    let family = escape_family(family.as_bytes());
+    if attributes.is_empty() { family } else { format!("{family}:{}", attributes.join(",")) }
 }
 
 /// The name of a family and its attributes, and what is left for the table.

@@ -1,6 +1,6 @@
 //! One row as it was read. Its cells are slices of the received block; they are never copied.
 
-use terrane_types::{CellRef, ColumnValue, Invalid, PackedCells, PackedRow, Row, escape};
+use terrane_types::{CellRef, ColumnValue, Invalid, PackedCells, PackedRow, Row, escape, escape_family};
 
 use crate::error::Error;
 use crate::write::cell::Cell;
@@ -50,7 +50,7 @@ impl RowData {
         let qualifier = qualifier.as_ref();
         let Some(value) = self.value(family, qualifier) else { return Ok(None) };
         let named = |invalid: Invalid| {
-            let (row, qualifier) = (escape(&self.row), escape(qualifier));
+            let (row, family, qualifier) = (escape(&self.row), escape_family(family.as_bytes()), escape(qualifier));
             Error::invalid(format!("row {row}, column {family}:{qualifier}: {}", invalid.what))
         };
         T::from_value(value).map(Some).map_err(named)
@@ -77,7 +77,7 @@ impl std::fmt::Debug for RowData {
             write!(
                 f,
                 " {}:{}@{}={}",
-                terrane_types::escape(cell.family),
+                terrane_types::escape_family(cell.family),
                 terrane_types::escape(cell.qualifier),
                 cell.timestamp,
                 terrane_types::escape(cell.value)

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use terrane_filter::{Filter, FilterTemplate, IntoFilter, RowFilter};
-use terrane_types::{FamilyName, Invalid, KeyRange, Projection, QualifierRange, TableSchema, escape};
+use terrane_types::{FamilyName, Invalid, KeyRange, Projection, QualifierRange, TableSchema, escape, escape_family};
 
 use crate::read::key_after::key_after;
 use crate::wire::get::ReadSpec;
@@ -191,8 +191,9 @@ impl Selection {
                 Columns::One(qualifier) => named.qualifiers.push(qualifier.clone()),
                 Columns::Range(range) => {
                     if range.is_empty() {
+                        let shown = escape_family(name.as_bytes());
                         return Err(Invalid::new(format!(
-                            "the column range {name}:{} up to {name}:{} is empty",
+                            "the column range {shown}:{} up to {shown}:{} is empty",
                             escape(&range.start),
                             escape(&range.end)
                         )));

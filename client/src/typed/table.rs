@@ -80,8 +80,9 @@ impl<R: TableRow + Send + 'static> TypedTable<R> {
         let schema = table.schema();
         if let Some((family, _)) = R::COLUMNS.iter().find(|(family, _)| schema.family(family.as_bytes()).is_none()) {
             return Err(Error::invalid(format!(
-                "table {} has no family {family}, which the row type names",
-                schema.name
+                "table {} has no family {}, which the row type names",
+                schema.name,
+                terrane_types::escape_family(family.as_bytes())
             )));
         }
         Ok(Self { table, row: PhantomData })

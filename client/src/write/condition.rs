@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use terrane_filter::{Filter, FilterTemplate, IntoFilter};
-use terrane_types::{CellValue, ColumnTest, FamilyName, Invalid, Test, ValueType, escape};
+use terrane_types::{CellValue, ColumnTest, FamilyName, Invalid, Test, ValueType, escape, escape_family};
 
 /// A condition that must hold for a row so that a mutation is applied; built by [`column()`], or from text: comparisons of columns
 /// (`f:q = 'v'`, `i64(f:q) < 5`, `f:q in ('a', 'b')`), `exists(f:q)` and `not exists(f:q)`, joined by `and` and `or`.
@@ -267,7 +267,7 @@ impl<T> Column<T> {
         let value_type = value.value_type();
         if value_type.is_number() && value_type != self.read_as {
             if self.read_as != ValueType::Bytes {
-                let column = format!("{}:{}", self.family, escape(&self.qualifier));
+                let column = format!("{}:{}", escape_family(self.family.as_bytes()), escape(&self.qualifier));
                 let read_as = self.read_as;
                 return Err(Invalid::new(format!(
                     "column {column} is read as {read_as} and compared with a number ({value_type})"

@@ -10,7 +10,7 @@ use terrane_types::mutation::checks::MutationParts;
 use terrane_types::row::check_row;
 use terrane_types::{
     CellKind, CellRef, CellValue, FamilyName, Invalid, LATEST, ReadModifyWrite, ReadModifyWriteKind, Returns, RowKey,
-    escape,
+    escape, escape_family,
 };
 
 use crate::wire::mutate::RowWriteExtra;
@@ -81,7 +81,7 @@ impl RowMutation {
         match value.into().bytes() {
             Ok(value) => self.push_at(CellKind::Put, family, qualifier.as_ref(), timestamp, value),
             Err(invalid) => {
-                let column = format!("{family}:{}", escape(qualifier.as_ref()));
+                let column = format!("{}:{}", escape_family(family.as_bytes()), escape(qualifier.as_ref()));
                 self.refuse(format!("column {column}: {}", invalid.what));
             }
         }

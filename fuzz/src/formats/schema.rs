@@ -8,7 +8,7 @@ use terrane_types::limits::{
     TAGS_BYTES_MAX, VALUE_BYTES_MAX,
 };
 use terrane_types::{
-    ByteReader, CellKind, CellRef, FamilyName, FamilySchema, KeyRange, NamespaceName, PackedCells, PackedRows,
+    ByteReader, CellKind, CellRef, FamilyName, FamilySchema, Invalid, KeyRange, NamespaceName, PackedCells, PackedRows,
     RegionDescriptor, TableName, TableSchema, escape, unescape,
 };
 
@@ -104,10 +104,13 @@ const NAMES: Format = Format {
         assert_eq!(unescape(&escaped).as_deref(), Ok(bytes), "escaped bytes are read as others");
         let text = std::str::from_utf8(bytes).ok()?;
         unescape(text).map_err(|error| error.to_string()).ok();
-        let names =
-            [FamilyName::new(text).map(|name| name.to_string()), NamespaceName::new(text).map(|n| n.to_string())];
-        for name in names.into_iter().filter_map(|name| name.map_err(|error| error.to_string()).ok()) {
-            assert_eq!(name, text, "a name is shown as another one");
+        if let Ok(name) = NamespaceName::new(text).map_err(|error| error.to_string()) {
+            assert_eq!(name.as_str(), text, "a name is shown as another one");
+        }
+        for name in [FamilyName::new(text), text.parse()] {
+            if let Ok(name) = name.map_err(|error: Invalid| error.to_string()) {
+                assert_eq!(name.to_string().parse(), Ok(name), "a family is shown as another one");
+            }
         }
         again(TableName::new(text), |name| name.to_string().into_bytes())
     },

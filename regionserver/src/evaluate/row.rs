@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use terrane_types::cell::{Cells, LATEST, pack, stamp_in_place, ttl_tag};
 use terrane_types::limits::{RETURNED_BYTES_MAX, ROW_MUTATION_BYTES_MAX, VALUE_BYTES_MAX};
-use terrane_types::{CellKind, CellRef, Invalid, ReadModifyWrite, Returns, TableSchema, escape};
+use terrane_types::{CellKind, CellRef, Invalid, ReadModifyWrite, Returns, TableSchema, escape, escape_family};
 
 use super::needs::tested;
 use super::overlay::{Column, Newest, Version, is_expired, rules_of};
@@ -254,9 +254,11 @@ impl Row<'_> {
             tests.chain(self.named(self.row.cells.as_bytes())).chain(self.read_modify_written()).collect();
         let gone = named.iter().find(|column| self.schema.family(column.family()).is_none());
         match gone {
-            Some(column) => {
-                Err(Invalid::new(format!("table {} has no family {}", self.schema.name, escape(column.family()))))
-            }
+            Some(column) => Err(Invalid::new(format!(
+                "table {} has no family {}",
+                self.schema.name,
+                escape_family(column.family())
+            ))),
             None => Ok(()),
         }
     }

@@ -18,7 +18,9 @@ use crate::{
 
 /// A family's name.
 pub fn family(dice: &mut Dice) -> FamilyName {
-    FamilyName::new(&dice.name()).expect("the dice draw valid names")
+    let name = dice.name();
+    let free = dice.pick(&["", "", "", " ", "ü', (", "\u{202e}=\""]);
+    FamilyName::new(&[&name[..name.len().min(100)], free].concat()).expect("the dice draw valid names")
 }
 
 /// A row key of at least one byte.

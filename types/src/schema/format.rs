@@ -24,7 +24,8 @@ const SCHEMA_FORMAT: u8 = 5;
 const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
 /// The first format with metadata of families, `history` and the split policy.
 const SCHEMA_FORMAT_OF_HISTORY: u8 = 3;
-/// The first format with value types of columns, disabled tables, and deleted cells that are kept until they expire.
+/// The first format with value types of columns, disabled tables, deleted cells that are kept until they expire, and
+/// families with other names than tables can have.
 const SCHEMA_FORMAT_OF_TYPES: u8 = 4;
 /// The first format with attributes of other protocols.
 const SCHEMA_FORMAT_OF_FOREIGN: u8 = 5;
@@ -44,8 +45,9 @@ impl TableSchema {
         if !self.foreign.is_empty() || self.families.iter().any(|family| !family.foreign.is_empty()) {
             return SCHEMA_FORMAT_OF_FOREIGN;
         }
-        let is_new =
-            |family: &FamilySchema| !family.types.is_empty() || family.rules.keep_deleted_cells == KeepDeleted::Ttl;
+        let is_new = |family: &FamilySchema| {
+            !family.types.is_empty() || family.rules.keep_deleted_cells == KeepDeleted::Ttl || !family.name.is_plain()
+        };
         if self.disabled || self.families.iter().any(is_new) {
             SCHEMA_FORMAT_OF_TYPES
         } else {

@@ -105,6 +105,16 @@ fn deleted_cells_that_are_kept_until_they_expire_need_the_newer_format() {
 }
 
 #[test]
+fn families_with_other_names_than_tables_need_the_newer_format() {
+    for (name, format, level) in [("f.-_", 3, 3), (".f", 3, 3), ("a b", 4, 4), ("ä", 4, 4)] {
+        let mut schema = TableSchema::new(TableName::new("t").unwrap());
+        schema.add_family(FamilySchema::new(FamilyName::new(name).unwrap())).unwrap();
+        assert_eq!((schema.encode()[0], schema.level()), (format, level), "{name}");
+        assert_eq!(TableSchema::decode(&schema.encode()), Ok(schema));
+    }
+}
+
+#[test]
 fn what_passes_the_check_at_every_limit_is_read_again() {
     let mut schema = schema_at_its_limits();
     let value = "v".repeat(METADATA_VALUE_BYTES_MAX);

@@ -59,7 +59,7 @@ impl Sink {
 
 fn put_of(record: &Record) -> Put {
     record.cells.iter().fold(Put::new(&record.row), |put, cell| {
-        // Families come from a parser that has checked them, so they are ASCII.
+        // Families come from a parser that has checked them, so they are UTF-8.
         let family = String::from_utf8_lossy(&cell.family);
         match cell.timestamp {
             Some(timestamp) => put.set_at(&family, &cell.qualifier, timestamp, &cell.value),

@@ -433,8 +433,7 @@ fn cell_of(fields: &[Field<'_>]) -> std::result::Result<Parsed, LineError> {
             return Err(LineError::new(format!("the {what} has {} bytes; at most {most} are allowed", bytes.len())));
         }
     }
-    let name = std::str::from_utf8(family).map_err(|_| LineError::new("the family is not UTF-8"))?;
-    terrane_types::FamilyName::new(name).map_err(|error| LineError::new(error.to_string()))?;
+    terrane_types::FamilyName::try_from(family).map_err(|error| LineError::new(error.to_string()))?;
     let timestamp = i64::try_from(timestamp).expect("it was an INT64");
     check_timestamp(timestamp)?;
     let copied = Bytes::copy_from_slice;
