@@ -262,7 +262,9 @@ public final class Smoke {
     admin.deleteTable(table);
     check(admin.getNamespaceDescriptor(name).getName().equals(name), "a namespace is described");
     admin.modifyNamespace(NamespaceDescriptor.create(name).build());
-    refused("namespaces have no properties", () -> admin.modifyNamespace(NamespaceDescriptor.create(name)
+    admin.modifyNamespace(NamespaceDescriptor.create(name).addConfiguration("owner", "smoke").build());
+    check("smoke".equals(admin.getNamespaceDescriptor(name).getConfigurationValue("owner")), "a property is kept");
+    refused("quota support disabled", () -> admin.modifyNamespace(NamespaceDescriptor.create(name)
         .addConfiguration("hbase.namespace.quota.maxtables", "5").build()));
     admin.deleteNamespace(name);
     refused("NamespaceNotFoundException", () -> admin.getNamespaceDescriptor(name));

@@ -69,6 +69,8 @@ const VERSION_WITH_MOVES: u16 = 5;
 const VERSION_WITH_LEVEL: u16 = 7;
 /// The first checkpoint version with the set of masters.
 const VERSION_WITH_MASTERS: u16 = 8;
+/// The first checkpoint version with properties of namespaces.
+const VERSION_WITH_PROPERTIES: u16 = 9;
 /// The numbers of replicas that a group can have.
 pub const REPLICATIONS: [u32; 3] = [1, 3, 5];
 
@@ -227,7 +229,12 @@ impl Catalog {
                 Ok(Outcome::Done)
             }
             CatalogEdit::CreateTable(new) => self.create_table(new, stamp),
-            CatalogEdit::CreateNamespace { name } => self.namespaces.create(name).map(|()| Outcome::Done),
+            CatalogEdit::CreateNamespace { name, properties } => {
+                self.namespaces.create(name, properties).map(|()| Outcome::Done)
+            }
+            CatalogEdit::SetProperties { name, properties } => {
+                self.namespaces.set_properties(name, properties).map(|()| Outcome::Done)
+            }
             CatalogEdit::DropNamespace { name } => self.namespaces.drop(name, &self.tables).map(|()| Outcome::Done),
             CatalogEdit::EnableTable { table } => self.advance(*table, TableState::Creating, TableState::Enabled),
             CatalogEdit::AlterTable { schema } => self.alter_table(schema),
@@ -504,7 +511,9 @@ impl Catalog {
     /// The lowest version of a checkpoint that can express this catalog: masters of an older build read it while the cluster
     /// is at their level.
     pub(crate) fn version(&self) -> u16 {
-        if self.masters != MasterSet::default() {
+        if !self.namespaces.properties().is_empty() {
+            VERSION_WITH_PROPERTIES
+        } else if self.masters != MasterSet::default() {
             VERSION_WITH_MASTERS
         } else if self.level.is_some() {
             VERSION_WITH_LEVEL
@@ -542,6 +551,9 @@ impl Catalog {
         }
         if version >= VERSION_WITH_MASTERS {
             self.masters.encode(out);
+        }
+        if version >= VERSION_WITH_PROPERTIES {
+            self.namespaces.encode_properties(out);
         }
     }
 
@@ -594,6 +606,9 @@ impl Catalog {
         }
         if version >= VERSION_WITH_MASTERS {
             catalog.masters = MasterSet::decode(from)?;
+        }
+        if version >= VERSION_WITH_PROPERTIES {
+            catalog.namespaces.decode_properties(from)?;
         }
         Ok(catalog)
     }

@@ -8,6 +8,7 @@
 mod changes;
 mod standing;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use terrane_types::{ClusterId, Error, NamespaceName, RegionCounts, RegionDescriptor, ServerId, TableSchema};
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 
 pub use self::changes::Order;
 pub use self::standing::{Balance, Master, Server};
+pub use crate::catalog::namespaces::Properties;
 use crate::catalog::tables::TableState;
 use crate::context::MasterContext;
 use crate::membership::Membership;
@@ -101,6 +103,16 @@ impl Edge {
         serving
             .map(|seen| HbaseServer { server: ServerId(seen.server), address: seen.address, boot: seen.boot })
             .collect()
+    }
+
+    /// The properties of those namespaces that have any.
+    ///
+    /// # Errors
+    /// A redirect if this master does not lead.
+    pub async fn properties(&self, deadline: Instant) -> Result<BTreeMap<NamespaceName, Properties>, Error> {
+        self.context.leadership.admit(deadline).await?;
+        self.context.journal.barrier().await?;
+        Ok(self.context.journal.read(|catalog| catalog.namespaces().properties().clone()))
     }
 
     /// All tables, regions and servers.

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use terrane_types::fuzzing::{Damage, Dice, Format, again, draw, no_limits, round_trip};
-use terrane_types::limits::{NAME_CHARS_MAX, ROW_BYTES_MAX, SPLIT_POINTS_BYTES_MAX};
+use terrane_types::limits::{NAME_CHARS_MAX, NAMESPACE_PROPERTIES_BYTES_MAX, ROW_BYTES_MAX, SPLIT_POINTS_BYTES_MAX};
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
 
 use crate::catalog::changes::{ChangePlan, ChangeReason};
@@ -12,6 +12,7 @@ use crate::catalog::checkpoint::Checkpoint;
 use crate::catalog::groups::GroupPlan;
 use crate::catalog::masters::{MastersEdit, MastersPlan};
 use crate::catalog::moves::{MoveEnd, MoveId, MovePlan, MoveReason};
+use crate::catalog::namespaces::Properties;
 use crate::catalog::page_keys::Secret;
 use crate::catalog::requests::RequestId;
 use crate::catalog::servers::Registration;
@@ -48,7 +49,11 @@ const EDIT: Format = Format {
         let table = NewTable { schema, split_at, groups, implies_namespace: false };
         [
             CatalogEdit::CreateTable(table),
-            CatalogEdit::CreateNamespace { name },
+            CatalogEdit::CreateNamespace { name: name.clone(), properties: Properties::new() },
+            CatalogEdit::SetProperties {
+                name,
+                properties: [("p".repeat(NAMESPACE_PROPERTIES_BYTES_MAX), String::new())].into(),
+            },
             CatalogEdit::UpdateServer { server: ServerId(u64::MAX), registration },
         ]
         .iter()
@@ -126,6 +131,10 @@ fn registration(dice: &mut Dice) -> Registration {
     }
 }
 
+fn properties(dice: &mut Dice) -> Properties {
+    dice.list(2, |dice| (dice.text(5), dice.text(9))).into_iter().collect()
+}
+
 fn namespace(dice: &mut Dice) -> NamespaceName {
     NamespaceName::new(dice.pick(&["default", "n", "m"])).expect("a valid name")
 }
@@ -170,7 +179,8 @@ fn draw_edit(dice: &mut Dice) -> CatalogEdit {
             id: dice.below(4).try_into().expect("a small number"),
             secret: Secret(dice.array()),
         },
-        16 => CatalogEdit::CreateNamespace { name: namespace(dice) },
+        16 => CatalogEdit::CreateNamespace { name: namespace(dice), properties: properties(dice) },
+        17 if dice.flag() => CatalogEdit::SetProperties { name: namespace(dice), properties: properties(dice) },
         17 => CatalogEdit::DropNamespace { name: namespace(dice) },
         18..25 => draw_member_edit(dice),
         25..28 => draw_move_edit(dice),

@@ -4,7 +4,7 @@
 //! other as if they had founded the cluster. The leader that they elect first records the rebuilt catalog where the leader of
 //! a new cluster records that it exists (`leading`).
 //!
-//! What only the catalog had is lost: empty namespaces, drains, unfinished procedures, recorded requests, and whether
+//! What only the catalog had is lost: empty namespaces, properties of namespaces, drains, unfinished procedures, recorded requests, and whether
 //! balancing was switched off.
 
 use std::collections::{BTreeMap, BTreeSet};

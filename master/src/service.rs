@@ -22,6 +22,7 @@ use tonic::{Request, Response, Status};
 
 use crate::audit::Audit;
 use crate::catalog::moves::MoveId;
+use crate::catalog::namespaces::Properties;
 use crate::catalog::requests::RequestId;
 use crate::chronicle;
 use crate::context::MasterContext;
@@ -155,7 +156,8 @@ impl v1::master_server::Master for MasterService {
         let subject = request.name.clone();
         self.admit("create_namespace", request.hello.as_ref())?;
         let id = request_id(&request.request_id)?;
-        let created = self.leading(deadline, self.tables.create_namespace(namespace_name(&request.name)?, id)).await;
+        let create = self.tables.create_namespace(namespace_name(&request.name)?, Properties::new(), id);
+        let created = self.leading(deadline, create).await;
         audit.outcome(subject, answer(created.map(|()| v1::Empty {})))
     }
 

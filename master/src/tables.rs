@@ -10,7 +10,7 @@ use bytes::Bytes;
 use terrane_types::{Error, Invalid, NamespaceName, TableId, TableName, TableSchema};
 use tokio::time::Instant;
 
-use crate::catalog::namespaces::missing;
+use crate::catalog::namespaces::{Properties, missing};
 use crate::catalog::requests::RequestId;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::catalog::{Catalog, CatalogEdit, NewTable, Outcome};
@@ -210,8 +210,23 @@ impl TableCalls {
     }
 
     /// Creates a namespace.
-    pub async fn create_namespace(&self, name: NamespaceName, request: Option<RequestId>) -> Result<(), Error> {
-        self.record(request, CatalogEdit::CreateNamespace { name }).await.map(drop)
+    pub async fn create_namespace(
+        &self,
+        name: NamespaceName,
+        properties: Properties,
+        request: Option<RequestId>,
+    ) -> Result<(), Error> {
+        self.record(request, CatalogEdit::CreateNamespace { name, properties }).await.map(drop)
+    }
+
+    /// Replaces the properties of a namespace.
+    pub async fn set_properties(
+        &self,
+        name: NamespaceName,
+        properties: Properties,
+        request: Option<RequestId>,
+    ) -> Result<(), Error> {
+        self.record(request, CatalogEdit::SetProperties { name, properties }).await.map(drop)
     }
 
     /// Drops a namespace without tables; a table that is being dropped counts, too.

@@ -70,6 +70,12 @@ pub const VERSIONS_MAX: u32 = i32::MAX as u32;
 /// Most namespaces in one cluster: each is a line in every checkpoint of the catalog.
 pub const NAMESPACES_MAX: usize = 10_000;
 
+/// Most bytes of names and values of a namespace's properties.
+pub const NAMESPACE_PROPERTIES_BYTES_MAX: usize = 64 << 10;
+
+/// The same of all namespaces together: all of them are in every checkpoint of the catalog.
+pub const ALL_PROPERTIES_BYTES_MAX: usize = 16 << 20;
+
 /// Columns of one family whose types can be declared.
 pub const COLUMN_TYPES_MAX: usize = 1_024;
 /// Most entries of free metadata on one table, and on one family.

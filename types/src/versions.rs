@@ -11,7 +11,7 @@
 //! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced; masters
 //!   are added and removed; columns declare the types of their values; tables are disabled and truncated; sorted rows are
 //!   loaded as store files; traced writes carry their trace in the log; regions keep the nonces of HBase's clients; cells have a
-//!   time to live of their own; families have any printable name.
+//!   time to live of their own; families have any printable name; namespaces have properties.
 
 use std::fmt;
 
@@ -30,6 +30,8 @@ pub const LEVEL_OF_MASTERS: u32 = 4;
 
 /// The level from which columns declare the types of their values, tables are disabled, and families have any printable name.
 pub const LEVEL_OF_VALUE_TYPES: u32 = 4;
+/// The level from which namespaces have properties.
+pub const LEVEL_OF_NAMESPACE_PROPERTIES: u32 = 4;
 /// The level from which tables are truncated.
 pub const LEVEL_OF_TRUNCATION: u32 = 4;
 /// The level from which groups take in files of bulk loads.

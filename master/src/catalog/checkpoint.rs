@@ -15,7 +15,7 @@ use super::codec::{DecodeError, Reader, Writer};
 
 const MAGIC: &[u8; 8] = b"TERRACAT";
 /// The newest version, and the oldest that is read. A checkpoint is written in the lowest one that can express it.
-const CHECKPOINT_VERSION: u16 = 8;
+const CHECKPOINT_VERSION: u16 = 9;
 const CHECKPOINT_VERSION_OLDEST: u16 = 1;
 /// Both.
 pub const VERSIONS: FormatVersions = FormatVersions {

@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 use terrane_types::versions::{
-    LEVEL_OF_MASTERS, LEVEL_OF_MOVES, LEVEL_OF_RECOVERY, LEVEL_OF_TRUNCATION, LEVEL_UNRECORDED,
+    LEVEL_OF_MASTERS, LEVEL_OF_MOVES, LEVEL_OF_NAMESPACE_PROPERTIES, LEVEL_OF_RECOVERY, LEVEL_OF_TRUNCATION,
+    LEVEL_UNRECORDED,
 };
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ReplicaId, ServerId, TableId, TableSchema};
 
@@ -15,7 +16,7 @@ use super::codec::{self, DecodeError, EDIT_VERSION, Reader, Writer, check_versio
 use super::groups::GroupPlan;
 use super::masters::MastersEdit;
 use super::moves::{MoveEnd, MoveId, MovePlan};
-use super::namespaces::decode_name;
+use super::namespaces::{Properties, decode_name, decode_properties, encode_properties};
 use super::page_keys::Secret;
 use super::regions::{decode_descriptor, encode_descriptor};
 use super::requests::RequestId;
@@ -90,7 +91,9 @@ pub enum CatalogEdit {
     /// A new key for page tokens. `id` must be the next id: of two keys proposed at once, one is refused.
     AddPageKey { id: u32, secret: Secret },
     /// Creates a namespace.
-    CreateNamespace { name: NamespaceName },
+    CreateNamespace { name: NamespaceName, properties: Properties },
+    /// Replaces the properties of a namespace.
+    SetProperties { name: NamespaceName, properties: Properties },
     /// Drops a namespace without tables.
     DropNamespace { name: NamespaceName },
     /// Every process of the cluster can work at this feature level: from now on, what it brings may be used.
@@ -131,6 +134,8 @@ impl CatalogEdit {
             Self::CreateTable(new) => new.schema.level(),
             Self::AlterTable { schema } => schema.level(),
             Self::TruncateTable { .. } => LEVEL_OF_TRUNCATION,
+            Self::CreateNamespace { properties, .. } if properties.is_empty() => LEVEL_UNRECORDED,
+            Self::CreateNamespace { .. } | Self::SetProperties { .. } => LEVEL_OF_NAMESPACE_PROPERTIES,
             Self::Requested { edit, .. } => edit.level(),
             Self::BeginMove(_) => LEVEL_OF_MOVES,
             Self::RecoverMembers { .. } => LEVEL_OF_RECOVERY,
@@ -231,9 +236,20 @@ impl CatalogEdit {
                 out.u32(*id);
                 out.raw(&secret.0);
             }
-            Self::CreateNamespace { name } => {
+            // Without properties as by builds that know none.
+            Self::CreateNamespace { name, properties } if properties.is_empty() => {
                 out.u8(17);
                 out.text(name.as_str());
+            }
+            Self::CreateNamespace { name, properties } => {
+                out.u8(91);
+                out.text(name.as_str());
+                encode_properties(properties, out);
+            }
+            Self::SetProperties { name, properties } => {
+                out.u8(92);
+                out.text(name.as_str());
+                encode_properties(properties, out);
             }
             Self::DropNamespace { name } => {
                 out.u8(18);
@@ -363,7 +379,7 @@ impl CatalogEdit {
             13 => Self::IndexRegions { regions: from.list(decode_descriptor)? },
             20 => Self::AddPageKey { id: from.u32()?, secret: Secret(from.array()?) },
             16 => Self::CreateTable(NewTable::decode(from, false)?),
-            17 => Self::CreateNamespace { name: decode_name(from)? },
+            17 => Self::CreateNamespace { name: decode_name(from)?, properties: Properties::new() },
             18 => Self::DropNamespace { name: decode_name(from)? },
             21 => Self::decode_requested(from)?,
             40 => Self::AddServer(Registration::decode_with_zone(from)?),
@@ -394,6 +410,8 @@ impl CatalogEdit {
                 split_at: from.list(codec::owned)?,
                 groups: from.list(|from| from.u64().map(GroupId))?,
             },
+            91 => Self::CreateNamespace { name: decode_name(from)?, properties: decode_properties(from)? },
+            92 => Self::SetProperties { name: decode_name(from)?, properties: decode_properties(from)? },
             71 => Self::Rebuild { checkpoint: codec::owned(from)? },
             70 => {
                 let (group, version) = (GroupId(from.u64()?), from.u64()?);

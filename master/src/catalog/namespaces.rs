@@ -2,12 +2,13 @@
 //!
 //! `default` always exists and is not stored. A table needs an existing namespace, and only a namespace without tables
 //! can be dropped. Both are checked when the edit is applied, so that a concurrent create and drop see each other.
+//! Properties are texts that HBase's clients give a namespace; they mean nothing here and are kept as they are.
 //! Catalogs and edits of builds before namespaces imply the namespaces of their tables.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use terrane_types::NamespaceName;
-use terrane_types::limits::NAMESPACES_MAX;
+use terrane_types::limits::{ALL_PROPERTIES_BYTES_MAX, NAMESPACE_PROPERTIES_BYTES_MAX, NAMESPACES_MAX};
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::outcome::Refusal;
@@ -16,10 +17,15 @@ use super::tables::Tables;
 /// Number of tables listed in the refusal to drop their namespace.
 const TABLES_NAMED_MAX: usize = 3;
 
-/// All namespaces except `default`.
+/// The properties of a namespace by name.
+pub type Properties = BTreeMap<String, String>;
+
+/// All namespaces except `default`, and the properties of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
     names: BTreeSet<NamespaceName>,
+    /// Of the namespaces that have any.
+    properties: BTreeMap<NamespaceName, Properties>,
 }
 
 impl Namespaces {
@@ -49,14 +55,55 @@ impl Namespaces {
         }
     }
 
-    pub(super) fn create(&mut self, name: &NamespaceName) -> Result<(), Refusal> {
+    /// The properties of those namespaces that have any.
+    pub const fn properties(&self) -> &BTreeMap<NamespaceName, Properties> {
+        &self.properties
+    }
+
+    pub(super) fn create(&mut self, name: &NamespaceName, properties: &Properties) -> Result<(), Refusal> {
         if self.contains(name) {
             return Err(Refusal::AlreadyExists(format!("namespace {name}")));
         }
         if self.names.len() >= NAMESPACES_MAX {
             return Err(Refusal::Invalid(format!("there are already {NAMESPACES_MAX} namespaces, which is the limit")));
         }
+        self.check_room(name, properties)?;
         self.names.insert(name.clone());
+        self.keep(name, properties);
+        Ok(())
+    }
+
+    /// Replaces the properties of a namespace.
+    pub(super) fn set_properties(&mut self, name: &NamespaceName, properties: &Properties) -> Result<(), Refusal> {
+        if !self.contains(name) {
+            return Err(Refusal::NotFound(format!("namespace {name}")));
+        }
+        self.check_room(name, properties)?;
+        self.keep(name, properties);
+        Ok(())
+    }
+
+    fn keep(&mut self, name: &NamespaceName, properties: &Properties) {
+        if properties.is_empty() {
+            self.properties.remove(name);
+        } else {
+            self.properties.insert(name.clone(), properties.clone());
+        }
+    }
+
+    fn check_room(&self, name: &NamespaceName, properties: &Properties) -> Result<(), Refusal> {
+        let bytes = bytes_of(properties);
+        if bytes > NAMESPACE_PROPERTIES_BYTES_MAX {
+            return Err(Refusal::Invalid(format!(
+                "the properties of namespace {name} have {bytes} bytes; the limit is {NAMESPACE_PROPERTIES_BYTES_MAX}"
+            )));
+        }
+        let others = self.properties.iter().filter(|(other, _)| *other != name).map(|(_, kept)| bytes_of(kept));
+        if bytes > 0 && others.sum::<usize>() + bytes > ALL_PROPERTIES_BYTES_MAX {
+            return Err(Refusal::Invalid(format!(
+                "the properties of all namespaces would have more than {ALL_PROPERTIES_BYTES_MAX} bytes, which is the limit"
+            )));
+        }
         Ok(())
     }
 
@@ -72,6 +119,7 @@ impl Namespaces {
             return Err(Refusal::Invalid(not_empty(name, &inside)));
         }
         self.names.remove(name);
+        self.properties.remove(name);
         Ok(())
     }
 
@@ -80,8 +128,42 @@ impl Namespaces {
     }
 
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { names: from.list(decode_name)?.into_iter().collect() })
+        Ok(Self { names: from.list(decode_name)?.into_iter().collect(), properties: BTreeMap::new() })
     }
+
+    pub(super) fn encode_properties(&self, out: &mut Writer) {
+        out.list(self.properties.iter(), |out, (name, properties)| {
+            out.text(name.as_str());
+            encode_properties(properties, out);
+        });
+    }
+
+    pub(super) fn decode_properties(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        for (name, properties) in
+            from.list(|from| Ok::<_, DecodeError>((decode_name(from)?, decode_properties(from)?)))?
+        {
+            if !self.contains(&name) {
+                return Err(DecodeError::Rule(format!("namespace {name} has properties and does not exist")));
+            }
+            self.keep(&name, &properties);
+        }
+        Ok(())
+    }
+}
+
+fn bytes_of(properties: &Properties) -> usize {
+    properties.iter().map(|(name, value)| name.len() + value.len()).sum()
+}
+
+pub(super) fn encode_properties(properties: &Properties, out: &mut Writer) {
+    out.list(properties.iter(), |out, (name, value)| {
+        out.text(name);
+        out.text(value);
+    });
+}
+
+pub(super) fn decode_properties(from: &mut Reader<'_>) -> Result<Properties, DecodeError> {
+    Ok(from.list(|from| Ok::<_, DecodeError>((from.text()?, from.text()?)))?.into_iter().collect())
 }
 
 pub(super) fn decode_name(from: &mut Reader<'_>) -> Result<NamespaceName, DecodeError> {

@@ -12,6 +12,7 @@ use super::changes::{ChangePlan, ChangeReason};
 use super::checkpoint::Checkpoint;
 use super::groups::GroupPlan;
 use super::moves::{MoveEnd, MoveId, MovePlan, MoveReason};
+use super::namespaces::Properties;
 use super::page_keys::Secret;
 use super::requests::RequestId;
 use super::tests::{registration, schema};
@@ -36,6 +37,11 @@ impl<'a> Line<'a> {
 
     pub fn number(&self, place: usize) -> u64 {
         number(self.words[place])
+    }
+
+    fn properties(&self) -> Properties {
+        let given = self.arguments.iter().filter(|(name, _)| *name != "request");
+        given.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
     fn request(&self) -> Option<RequestId> {
@@ -142,7 +148,12 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
         "drop-table" => CatalogEdit::DropTable { table: table() },
         "remove-table" => CatalogEdit::RemoveTable { table: table() },
         "report" => CatalogEdit::IndexRegions { regions: line.words[1..].iter().map(|text| region(text)).collect() },
-        "create-namespace" => CatalogEdit::CreateNamespace { name: namespace(line.words[1]) },
+        "create-namespace" => {
+            CatalogEdit::CreateNamespace { name: namespace(line.words[1]), properties: line.properties() }
+        }
+        "set-properties" => {
+            CatalogEdit::SetProperties { name: namespace(line.words[1]), properties: line.properties() }
+        }
         "drop-namespace" => CatalogEdit::DropNamespace { name: namespace(line.words[1]) },
         "add-page-key" => {
             let id = u32::try_from(line.number(1)).unwrap();
@@ -302,8 +313,12 @@ pub fn show(catalog: &Catalog, part: &str, out: &mut String) {
             }
         }
         "namespaces" => {
-            let names: Vec<_> = catalog.namespaces().list().iter().map(ToString::to_string).collect();
-            writeln!(out, "{}", names.join(" ")).unwrap();
+            let known = catalog.namespaces();
+            let shown = |name: NamespaceName| match known.properties().get(&name) {
+                Some(properties) => format!("{name}{properties:?}"),
+                None => name.to_string(),
+            };
+            writeln!(out, "{}", known.list().into_iter().map(shown).collect::<Vec<_>>().join(" ")).unwrap();
         }
         "page-keys" => {
             let keys: Vec<_> = catalog.page_keys().iter().map(|key| format!("{}@{}", key.id, key.since_ms)).collect();

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use terrane_types::limits::{ALL_PROPERTIES_BYTES_MAX, NAMESPACE_PROPERTIES_BYTES_MAX};
 use terrane_types::{
     ClusterId, FamilySchema, GroupId, KeyRange, NamespaceName, RegionDescriptor, RegionEpoch, RegionId, ReplicaId,
     ServerId, TableId, TableSchema,
@@ -10,6 +11,7 @@ use terrane_types::{
 use super::changes::{ChangePlan, ChangeReason};
 use super::checkpoint::Checkpoint;
 use super::groups::GroupPlan;
+use super::namespaces::Properties;
 use super::page_keys::{ROTATE_AFTER_MS, Secret};
 use super::requests::RequestId;
 use super::servers::Registration;
@@ -183,7 +185,7 @@ fn a_namespace_exists_before_and_as_long_as_its_tables() {
     assert_eq!(names(&catalog), ["default"]);
     let Refusal::Invalid(message) = refused(&mut catalog, create("ns:t", &[])) else { panic!() };
     assert!(message.contains("no namespace ns") && message.contains("terrane namespace create ns"), "{message}");
-    let make = || CatalogEdit::CreateNamespace { name: namespace("ns") };
+    let make = || CatalogEdit::CreateNamespace { name: namespace("ns"), properties: Properties::new() };
     applied(&mut catalog, make());
     assert!(matches!(refused(&mut catalog, make()), Refusal::AlreadyExists(_)));
     assert_eq!(names(&catalog), ["default", "ns"]);
@@ -204,10 +206,40 @@ fn a_namespace_exists_before_and_as_long_as_its_tables() {
 }
 
 #[test]
+fn properties_are_kept_within_their_limits_from_their_level_on() {
+    let mut catalog = small();
+    let set = |name: &str, bytes: usize| {
+        let properties = [("p".to_owned(), "v".repeat(bytes - 1))].into();
+        CatalogEdit::SetProperties { name: namespace(name), properties }
+    };
+    assert!(matches!(refused(&mut catalog, set("ns", 2)), Refusal::NotFound(_)));
+    let make = |properties| CatalogEdit::CreateNamespace { name: namespace("ns"), properties };
+    assert_eq!((make(Properties::new()).level(), make([("p".to_owned(), String::new())].into()).level()), (3, 4));
+    assert_eq!(set("ns", 1).level(), 4);
+    applied(&mut catalog, make(Properties::new()));
+    let without = catalog.version();
+    applied(&mut catalog, set("ns", NAMESPACE_PROPERTIES_BYTES_MAX));
+    assert_eq!((without, catalog.version()), (4, 9));
+    let Refusal::Invalid(why) = refused(&mut catalog, set("ns", NAMESPACE_PROPERTIES_BYTES_MAX + 1)) else { panic!() };
+    assert!(why.contains("65537 bytes; the limit is 65536"), "{why}");
+    let most = ALL_PROPERTIES_BYTES_MAX / NAMESPACE_PROPERTIES_BYTES_MAX;
+    for number in 1..most {
+        let name = namespace(&format!("n{number}"));
+        applied(&mut catalog, CatalogEdit::CreateNamespace { name, properties: Properties::new() });
+        applied(&mut catalog, set(&format!("n{number}"), NAMESPACE_PROPERTIES_BYTES_MAX));
+    }
+    let Refusal::Invalid(why) = refused(&mut catalog, set("default", 1)) else { panic!() };
+    assert!(why.contains("all namespaces"), "{why}");
+    // The room of the namespace itself counts once.
+    applied(&mut catalog, set("ns", NAMESPACE_PROPERTIES_BYTES_MAX - 1));
+    applied(&mut catalog, set("default", 1));
+}
+
+#[test]
 fn the_default_namespace_cannot_be_created_or_dropped() {
     let mut catalog = small();
     let name = NamespaceName::default();
-    let make = CatalogEdit::CreateNamespace { name: name.clone() };
+    let make = CatalogEdit::CreateNamespace { name: name.clone(), properties: Properties::new() };
     assert!(matches!(refused(&mut catalog, make), Refusal::AlreadyExists(_)));
     assert!(matches!(refused(&mut catalog, CatalogEdit::DropNamespace { name }), Refusal::Invalid(_)));
 }
@@ -251,8 +283,14 @@ fn a_repeated_request_gets_the_first_outcome_and_changes_nothing() {
     assert_ne!(applied(&mut catalog, requested(2, create("t", &[]))), first);
 
     let name = namespace("ns");
-    applied(&mut catalog, requested(4, CatalogEdit::CreateNamespace { name: name.clone() }));
-    applied(&mut catalog, requested(4, CatalogEdit::CreateNamespace { name: name.clone() }));
+    applied(
+        &mut catalog,
+        requested(4, CatalogEdit::CreateNamespace { name: name.clone(), properties: Properties::new() }),
+    );
+    applied(
+        &mut catalog,
+        requested(4, CatalogEdit::CreateNamespace { name: name.clone(), properties: Properties::new() }),
+    );
     applied(&mut catalog, requested(5, CatalogEdit::DropNamespace { name: name.clone() }));
     applied(&mut catalog, requested(5, CatalogEdit::DropNamespace { name }));
 }
@@ -366,7 +404,9 @@ pub(crate) fn full() -> Catalog {
     let mut catalog = small();
     applied(&mut catalog, CatalogEdit::AddServer(registration("b:1")));
     applied(&mut catalog, create("t", &["c", "m"]));
-    applied(&mut catalog, CatalogEdit::CreateNamespace { name: namespace("ns") });
+    applied(&mut catalog, CatalogEdit::CreateNamespace { name: namespace("ns"), properties: Properties::new() });
+    let properties = [("a.b".to_owned(), "c\0".to_owned())].into();
+    applied(&mut catalog, CatalogEdit::SetProperties { name: namespace("ns"), properties });
     applied(&mut catalog, create("ns:u", &[]));
     applied(&mut catalog, CatalogEdit::EnableTable { table: TableId(1) });
     applied(&mut catalog, CatalogEdit::DropTable { table: TableId(2) });
@@ -425,6 +465,10 @@ fn the_last_two_page_keys_are_valid() {
     assert!(!format!("{catalog:?}").contains("3, 3, 3"), "secrets are not printed");
 }
 
+fn properties() -> impl Strategy<Value = Properties> {
+    proptest::collection::btree_map(".{0,3}", ".{0,3}", 0..3)
+}
+
 fn any_id() -> impl Strategy<Value = u64> {
     prop_oneof![0..10_u64, any::<u64>()]
 }
@@ -474,7 +518,10 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
             id: RequestId(id),
             edit: Box::new(CatalogEdit::DropTable { table: TableId(table) }),
         }),
-        "n[1-3]|default".prop_map(|name| CatalogEdit::CreateNamespace { name: namespace(&name) }),
+        ("n[1-3]|default", properties())
+            .prop_map(|(name, properties)| CatalogEdit::CreateNamespace { name: namespace(&name), properties }),
+        ("n[1-3]|default", properties())
+            .prop_map(|(name, properties)| CatalogEdit::SetProperties { name: namespace(&name), properties }),
         "n[1-3]|default".prop_map(|name| CatalogEdit::DropNamespace { name: namespace(&name) }),
         any_id().prop_map(|table| CatalogEdit::EnableTable { table: TableId(table) }),
         any_id().prop_map(|version| CatalogEdit::AlterTable { schema: TableSchema { version, ..schema("t") } }),

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::Edge;
 use crate::catalog::moves::{MoveEnd, MoveId};
+use crate::catalog::namespaces::Properties;
 use crate::catalog::requests::RequestId;
 use crate::fleet::{intents, region_moves};
 use crate::schemas::TableChange;
@@ -128,9 +129,28 @@ impl Edge {
     ///
     /// # Errors
     /// Why it was not created.
-    pub async fn create_namespace(&self, name: &NamespaceName, order: &Order) -> Result<(), Error> {
-        let created = self.tables.create_namespace(name.clone(), order.id());
+    pub async fn create_namespace(
+        &self,
+        name: &NamespaceName,
+        properties: Properties,
+        order: &Order,
+    ) -> Result<(), Error> {
+        let created = self.tables.create_namespace(name.clone(), properties, order.id());
         self.lead("create namespace", name, order, created).await
+    }
+
+    /// Replaces the properties of a namespace.
+    ///
+    /// # Errors
+    /// Why they were not replaced.
+    pub async fn set_properties(
+        &self,
+        name: &NamespaceName,
+        properties: Properties,
+        order: &Order,
+    ) -> Result<(), Error> {
+        let changed = self.tables.set_properties(name.clone(), properties, order.id());
+        self.lead("modify namespace", name, order, changed).await
     }
 
     /// Drops a namespace without tables.
