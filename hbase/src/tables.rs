@@ -11,6 +11,7 @@ mod refusals;
 mod regions;
 mod service;
 mod status;
+mod substitutes;
 mod switches;
 mod system;
 mod system_reads;

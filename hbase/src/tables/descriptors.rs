@@ -1,6 +1,6 @@
 //! Descriptors of tables and families as HBase's clients write them: upper-case names with values as text.
 //!
-//! What we have in like meaning becomes ours. An attribute that would change what the table does and that we lack is refused.
+//! What we have in like meaning becomes ours, and for codecs and split policies the nearest does (`substitutes.rs`). An attribute that would change what the table does and that we lack is refused.
 //! The rest (hints about caches and files, settings, and names that HBase does not know either) is kept and returned byte for
 //! byte, so that a program that changes a descriptor finds it as it left it: what is text as metadata under `hbase.NAME`, which
 //! Terrane's tools show, and whatever does not fit there as a foreign attribute.
@@ -8,10 +8,9 @@
 use bytes::Bytes;
 use terrane_types::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, METADATA_ENTRIES_MAX, VERSIONS_MAX};
 use terrane_types::schema::{Foreign, is_metadata};
-use terrane_types::{
-    Bloom, Compression, FamilyName, FamilySchema, Invalid, SplitPolicy, TableName, TableSchema, escape,
-};
+use terrane_types::{Bloom, FamilyName, FamilySchema, Invalid, SplitPolicy, TableName, TableSchema, escape};
 
+use super::substitutes;
 use crate::cell_block::FAMILY_BYTES_MAX;
 use crate::exception::{Exception, INVALID_FAMILY, SANITY_CHECK};
 use crate::proto;
@@ -20,7 +19,7 @@ use crate::region_name::table_name;
 /// Where attributes without a meaning here are kept.
 const KEPT: &str = "hbase.";
 /// What the names of foreign attributes begin with: they are attributes, or settings.
-const ATTRIBUTE: u8 = b'a';
+pub(super) const ATTRIBUTE: u8 = b'a';
 const SETTING: u8 = b's';
 /// "Cells do not expire", in seconds.
 pub(super) const FOREVER: &str = "2147483647";
@@ -52,6 +51,7 @@ pub(super) fn modified(current: &TableSchema, table: &proto::TableSchema) -> Res
         flush_size: defaults.flush_size,
         read_only: defaults.read_only,
         split_policy: defaults.split_policy,
+        atomic: substitutes::atomic_without_policy(current),
         metadata: own_metadata(&current.metadata),
         foreign: Foreign::new(),
         ..current.clone()
@@ -128,6 +128,7 @@ fn with_attributes(
             keep(attribute, &mut schema.metadata, &mut schema.foreign);
         }
     }
+    substitutes::set_split_policy(&mut schema, table)?;
     schema.foreign.extend(table.configuration.iter().map(setting));
     for family in &table.column_families {
         schema.add_family(read_family(family, &bare)?).map_err(|refused| refuse(&refused.what))?;
@@ -168,12 +169,14 @@ fn set_of_table(schema: &mut TableSchema, name: &str, value: &str) -> Result<boo
         "MAX_FILESIZE" => schema.region_size = number(name, value, 0, u64::MAX)?,
         "MEMSTORE_FLUSHSIZE" => schema.flush_size = number(name, value, 0, u64::MAX)?,
         "READONLY" => schema.read_only = flag(name, value)?,
-        "SPLIT_ENABLED" => {
+        substitutes::SPLIT_ENABLED => {
             schema.split_policy = if flag(name, value)? { SplitPolicy::Size } else { SplitPolicy::None };
         }
         "REGION_REPLICATION" => only(name, value, "1")?,
         "IS_META" | "IS_ROOT" => only(name, &value.to_lowercase(), "false")?,
-        "SPLIT_POLICY" | "FLUSH_POLICY" | "REGION_MEMSTORE_REPLICATION" => {
+        // Applied when all attributes are known.
+        substitutes::SPLIT_POLICY => {}
+        "FLUSH_POLICY" | "REGION_MEMSTORE_REPLICATION" => {
             return Err(refuse(&format!("the attribute {name} is not supported; leave it out")));
         }
         _ if name.to_lowercase().starts_with("coprocessor") => {
@@ -195,14 +198,7 @@ fn set_of_family(schema: &mut FamilySchema, name: &str, value: &str) -> Result<b
             let keeps = value.to_lowercase().parse();
             schema.rules.keep_deleted_cells = keeps.map_err(|refused: Invalid| refuse(&refused.what))?;
         }
-        "COMPRESSION" => {
-            schema.storage.compression = match value.to_uppercase().as_str() {
-                "NONE" => Compression::None,
-                "LZ4" => Compression::Lz4,
-                "ZSTD" => Compression::Zstd,
-                _ => return Err(refuse(&format!("COMPRESSION={value} is not supported; use LZ4, ZSTD or NONE"))),
-            };
-        }
+        substitutes::COMPRESSION => substitutes::set_compression(schema, value)?,
         "BLOOMFILTER" => {
             schema.storage.bloom = match value.to_uppercase().as_str() {
                 "NONE" => Bloom::None,
@@ -252,6 +248,7 @@ fn kept(metadata: &Metadata, foreign: &Foreign) -> (Vec<proto::BytesBytesPair>, 
     attributes.extend(texts.map(|(name, value)| pair(name, value.clone())));
     for (name, value) in foreign {
         match name.split_first() {
+            Some((&ATTRIBUTE, first)) if substitutes::shows(first) => {}
             Some((&ATTRIBUTE, first)) => {
                 attributes.push(proto::BytesBytesPair { first: Bytes::copy_from_slice(first), second: value.clone() });
             }
@@ -275,9 +272,7 @@ pub(super) fn show_table(schema: &TableSchema) -> proto::TableSchema {
     if schema.read_only {
         attributes.push(pair("READONLY", "true".to_owned()));
     }
-    if schema.split_policy == SplitPolicy::None {
-        attributes.push(pair("SPLIT_ENABLED", "false".to_owned()));
-    }
+    attributes.extend(substitutes::shown_splits(schema).into_iter().map(|(name, value)| pair(name, value.to_owned())));
     let (kept, configuration) = kept(&schema.metadata, &schema.foreign);
     attributes.extend(kept);
     proto::TableSchema {
@@ -289,11 +284,6 @@ pub(super) fn show_table(schema: &TableSchema) -> proto::TableSchema {
 }
 
 fn show_family(family: &FamilySchema) -> proto::ColumnFamilySchema {
-    let compression = match family.storage.compression {
-        Compression::None => "NONE",
-        Compression::Lz4 => "LZ4",
-        Compression::Zstd => "ZSTD",
-    };
     let bloom = match family.storage.bloom {
         Bloom::None => "NONE",
         Bloom::Row => "ROW",
@@ -304,7 +294,7 @@ fn show_family(family: &FamilySchema) -> proto::ColumnFamilySchema {
         pair("MIN_VERSIONS", family.rules.min_versions.to_string()),
         pair("TTL", shown_ttl(family.rules.ttl_ms)),
         pair("KEEP_DELETED_CELLS", family.rules.keep_deleted_cells.to_string().to_uppercase()),
-        pair("COMPRESSION", compression.to_owned()),
+        pair(substitutes::COMPRESSION, substitutes::shown_compression(family).to_owned()),
         pair("BLOOMFILTER", bloom.to_owned()),
         pair("BLOCKSIZE", family.storage.block_size.to_string()),
         pair("IN_MEMORY", family.storage.in_memory.to_string()),
@@ -359,7 +349,7 @@ fn only(name: &str, value: &str, supported: &str) -> Result<(), Exception> {
     Err(refuse(&format!("{name}={value} is not supported; use {supported}")))
 }
 
-fn refuse(what: &str) -> Exception {
+pub(super) fn refuse(what: &str) -> Exception {
     Exception::new(SANITY_CHECK, what)
 }
 
@@ -367,20 +357,8 @@ fn refuse(what: &str) -> Exception {
 mod tests {
     use terrane_types::KeepDeleted;
 
+    use super::super::substitutes::tests::family;
     use super::*;
-
-    fn family(attributes: &[(&str, &str)]) -> proto::TableSchema {
-        let family = proto::ColumnFamilySchema {
-            name: Bytes::from_static(b"cf"),
-            attributes: attributes.iter().map(|(name, value)| pair(name, (*value).to_owned())).collect(),
-            configuration: Vec::new(),
-        };
-        proto::TableSchema {
-            table_name: Some(table_name(&"n:t".parse().unwrap())),
-            column_families: vec![family],
-            ..proto::TableSchema::default()
-        }
-    }
 
     #[test]
     fn a_descriptor_of_ours_is_read_back() {
@@ -511,7 +489,7 @@ mod tests {
         for (name, value) in [
             ("REPLICATION_SCOPE", "1"),
             ("KEEP_DELETED_CELLS", "SOMETIMES"),
-            ("COMPRESSION", "SNAPPY"),
+            ("COMPRESSION", "GZIP"),
             ("IS_MOB", "true"),
             ("VERSIONS", "0"),
             ("MIN_VERSIONS", "2"),
