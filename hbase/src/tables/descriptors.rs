@@ -10,16 +10,15 @@ use terrane_types::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, METADATA_ENTRIES_MAX
 use terrane_types::schema::{Foreign, is_metadata};
 use terrane_types::{Bloom, FamilyName, FamilySchema, Invalid, SplitPolicy, TableName, TableSchema, escape};
 
-use super::substitutes;
+use super::substitutes::{self, ATTRIBUTE, refuse};
 use crate::cell_block::FAMILY_BYTES_MAX;
-use crate::exception::{Exception, INVALID_FAMILY, SANITY_CHECK};
+use crate::exception::{Exception, INVALID_FAMILY};
 use crate::proto;
 use crate::region_name::table_name;
 
 /// Where attributes without a meaning here are kept.
 const KEPT: &str = "hbase.";
-/// What the names of foreign attributes begin with: they are attributes, or settings.
-pub(super) const ATTRIBUTE: u8 = b'a';
+/// What the names of settings that are kept begin with.
 const SETTING: u8 = b's';
 /// "Cells do not expire", in seconds.
 pub(super) const FOREVER: &str = "2147483647";
@@ -347,10 +346,6 @@ fn only(name: &str, value: &str, supported: &str) -> Result<(), Exception> {
         return Ok(());
     }
     Err(refuse(&format!("{name}={value} is not supported; use {supported}")))
-}
-
-pub(super) fn refuse(what: &str) -> Exception {
-    Exception::new(SANITY_CHECK, what)
 }
 
 #[cfg(test)]

@@ -8,10 +8,11 @@ use terrane_types::keycodec::PartType;
 use terrane_types::schema::Foreign;
 use terrane_types::{Compression, FamilySchema, KeyDeclaration, SplitPolicy, TableSchema};
 
-use super::descriptors::{ATTRIBUTE, refuse};
-use crate::exception::Exception;
+use crate::exception::{Exception, SANITY_CHECK};
 use crate::proto;
 
+/// What the names of foreign attributes of HBase's begin with.
+pub(super) const ATTRIBUTE: u8 = b'a';
 pub(super) const COMPRESSION: &str = "COMPRESSION";
 pub(super) const SPLIT_POLICY: &str = "SPLIT_POLICY";
 pub(super) const SPLIT_ENABLED: &str = "SPLIT_ENABLED";
@@ -20,9 +21,14 @@ const PACKAGE: &str = "org.apache.hadoop.hbase.regionserver.";
 /// How many leading bytes the policy of prefixes keeps together; the second name is the older one.
 const PREFIX_LENGTH: [&str; 2] = ["KeyPrefixRegionSplitPolicy.prefix_length", "prefix_split_key_policy.prefix_length"];
 
-/// Whether [`kept`](super::descriptors) attributes leave this one to the functions here.
+/// Whether the functions here show this attribute, and not those that show what is kept without a meaning.
 pub(super) fn shows(attribute: &[u8]) -> bool {
     [COMPRESSION, SPLIT_POLICY, SPLIT_ENABLED].iter().any(|name| name.as_bytes() == attribute)
+}
+
+/// The refusal of a descriptor.
+pub(super) fn refuse(what: &str) -> Exception {
+    Exception::new(SANITY_CHECK, what)
 }
 
 fn remember(foreign: &mut Foreign, attribute: &str, given: &str) {
