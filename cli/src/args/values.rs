@@ -349,7 +349,7 @@ mod tests {
         assert_eq!((free.family.as_str(), free.to_string().as_str()), ("a(b", r"i32(a\x28b:c)"));
         let plain: NumberColumn = "data:a(b)".parse().expect("a column");
         assert_eq!((plain.read_as, plain.to_string().as_str()), (None, "data:a(b)"));
-        for bad in ["", "data", "i32(data)", "i32 data:a", "i33(data:a)", "text(data:a)", "i32(data:a", "i32(:a)"] {
+        for bad in ["", "data", "i32(data)", "i32/data:a", "i33(data:a)", "text(data:a)", "i32(data:a", "i32(:a)"] {
             assert!(bad.parse::<NumberColumn>().is_err(), "{bad:?}");
         }
     }

@@ -53,7 +53,7 @@ mod tests {
             ("r\tf:q\t1\tv\tw", "5 fields"),
             ("\tf:q\t1\tv", "row key"),
             ("r\tfq\t1\tv", "family:qualifier"),
-            ("r\tf!:q\t1\tv", "f!"),
+            ("r\tf/:q\t1\tv", "not the name of a family"),
             ("r\tf:q\tnow\tv", "timestamp"),
             ("r\tf:q\t-1\tv", "timestamp"),
             ("r\tf:q\t9223372036854775807\tv", "timestamp"),
