@@ -69,21 +69,45 @@ pub(crate) fn of_key_values<'a>(
     Ok(result)
 }
 
-/// Appends the results of one row, each of at most so many cells. All but the last are partial, and that one is if the row
-/// goes on elsewhere.
+/// A row, or a part of one, on its way into the answer to a scan.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    /// Most cells of one result.
+    pub batch: usize,
+    /// The row goes on in the next part.
+    pub continues: bool,
+    /// It goes on with what the last result of the answer has of the row.
+    pub joins: bool,
+}
+
+/// Appends the results of one row. All but the last are partial, and that one is if the row goes on elsewhere.
 pub(crate) fn push_row<'a>(
     response: &mut proto::ScanResponse,
     codec: Option<Codec>,
     cells: impl Iterator<Item = KeyValue<'a>>,
-    (batch, continues): (usize, bool),
+    part: Part,
     block: &mut Vec<u8>,
 ) -> Result<(), Exception> {
     let mut left = cells.peekable();
     loop {
-        let result = of_key_values(codec, left.by_ref().take(batch), block)?;
+        let result = of_key_values(codec, left.by_ref().take(part.batch), block)?;
         let is_last = left.peek().is_none();
-        let partial = !is_last || continues;
+        let partial = !is_last || part.continues;
         match result.associated_cell_count {
+            Some(count)
+                if part.joins
+                    && let Some(last) = response.cells_per_result.last_mut() =>
+            {
+                *last += count.cast_unsigned();
+                response.partial_flag_per_result.pop();
+                response.partial_flag_per_result.push(partial);
+            }
+            None if part.joins
+                && let Some(last) = response.results.last_mut() =>
+            {
+                last.cell.extend(result.cell);
+                last.partial = Some(partial);
+            }
             Some(count) => {
                 response.cells_per_result.push(count.cast_unsigned());
                 response.partial_flag_per_result.push(partial);
@@ -92,6 +116,27 @@ pub(crate) fn push_row<'a>(
         }
         if is_last {
             return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_row_become_one_result_for_a_client_that_takes_none() {
+        let cell = KeyValue { row: b"r", cell: CellRef::put(b"f", b"q", 1, b"v") };
+        for codec in [None, Some(Codec::KeyValue)] {
+            let (mut response, mut block) = (proto::ScanResponse::default(), Vec::new());
+            for (joins, continues) in [(false, true), (true, true), (true, false), (false, false)] {
+                let part = Part { batch: usize::MAX, continues, joins };
+                push_row(&mut response, codec, [cell].into_iter(), part, &mut block).unwrap();
+            }
+            let of_messages = response.results.iter().map(|result| (result.cell.len(), result.partial()));
+            let of_blocks = response.cells_per_result.iter().map(|&count| count as usize);
+            let of_blocks = of_blocks.zip(response.partial_flag_per_result.iter().copied());
+            assert_eq!(of_messages.chain(of_blocks).collect::<Vec<_>>(), [(3, false), (1, false)], "{codec:?}");
         }
     }
 }

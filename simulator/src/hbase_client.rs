@@ -63,6 +63,8 @@ pub struct HbaseClient {
     /// Start keys and names of regions, and the place of the server that answered for it last.
     regions: Vec<(Bytes, Bytes)>,
     leaders: BTreeMap<Bytes, usize>,
+    /// The place of the server that is asked first.
+    first: usize,
     nonce_group: u64,
     calls: u32,
     loses_answer: bool,
@@ -88,7 +90,8 @@ impl HbaseClient {
     pub fn new(client: Client, table: TableName, servers: Vec<String>) -> Self {
         let nonce_group = terrane_env::rand::u64();
         let (connections, regions, leaders) = Default::default();
-        Self { client, table, servers, connections, regions, leaders, nonce_group, calls: 0, loses_answer: false }
+        let (first, calls, loses_answer) = (0, 0, false);
+        Self { client, table, servers, connections, regions, leaders, first, nonce_group, calls, loses_answer }
     }
 
     /// Changes a row by one mutation, under a condition if there is one: a column has this value, or is absent if it is
@@ -164,7 +167,38 @@ impl HbaseClient {
         self.loses_answer = true;
     }
 
-    async fn call<A: Message + Default>(
+    /// The regions as they are known: start keys, in their order, and names.
+    ///
+    /// # Errors
+    /// If they cannot be looked up now.
+    pub async fn regions(&mut self) -> Result<&[(Bytes, Bytes)], Failed> {
+        if self.regions.is_empty() {
+            let regions = self.client.admin().regions(Some(&self.table.to_string())).await;
+            let regions = regions.map_err(|error: Error| Failed::Again(error.to_string()))?;
+            let named = regions.into_iter().map(|region| {
+                let start = region.descriptor.range.start.clone();
+                (start.clone(), region_name(&self.table, &start, region.descriptor.region))
+            });
+            self.regions = named.collect();
+            self.regions.sort();
+        }
+        Ok(&self.regions)
+    }
+
+    /// Looks regions up again before the next call, and asks another server first. For answers that say within a batch that a
+    /// region is elsewhere.
+    pub fn forget_regions(&mut self) {
+        self.regions.clear();
+        self.leaders.clear();
+        self.first += 1;
+    }
+
+    /// Carries a call out at the server of the row's region; `encode` makes its message for that region. Tries again until it
+    /// is answered or `gives_up` says so.
+    ///
+    /// # Errors
+    /// As for [`HbaseClient::mutate`].
+    pub async fn call<A: Message + Default>(
         &mut self,
         row: &[u8],
         method: &str,
@@ -194,7 +228,7 @@ impl HbaseClient {
         tries: usize,
     ) -> Result<A, Failed> {
         let name = self.region_of(row).await?;
-        let server = self.leaders.get(&name).copied().unwrap_or(tries % self.servers.len());
+        let server = self.leaders.get(&name).copied().unwrap_or((self.first + tries) % self.servers.len());
         let answered = timeout(TRY_TIMEOUT, self.exchange(server, method, &encode(specifier(name.clone())))).await;
         let answered = answered.unwrap_or_else(|_| Err(Failed::Again("no answer in time".to_owned())));
         if matches!(answered, Ok(_) | Err(Failed::Finally(_))) {
@@ -211,18 +245,9 @@ impl HbaseClient {
 
     /// The name of the region that has a row.
     async fn region_of(&mut self, row: &[u8]) -> Result<Bytes, Failed> {
-        if self.regions.is_empty() {
-            let regions = self.client.admin().regions(Some(&self.table.to_string())).await;
-            let regions = regions.map_err(|error: Error| Failed::Again(error.to_string()))?;
-            let named = regions.into_iter().map(|region| {
-                let start = region.descriptor.range.start.clone();
-                (start.clone(), region_name(&self.table, &start, region.descriptor.region))
-            });
-            self.regions = named.collect();
-            self.regions.sort();
-        }
-        let at = self.regions.partition_point(|(start, _)| start[..] <= *row);
-        let found = at.checked_sub(1).and_then(|at| self.regions.get(at));
+        let regions = self.regions().await?;
+        let at = regions.partition_point(|(start, _)| start[..] <= *row);
+        let found = at.checked_sub(1).and_then(|at| regions.get(at));
         found.map(|(_, name)| name.clone()).ok_or_else(|| Failed::Again("the row has no region".to_owned()))
     }
 
@@ -265,7 +290,8 @@ impl HbaseClient {
 }
 
 /// A nonce: any number but 0, which is none.
-fn nonce() -> u64 {
+#[must_use]
+pub fn nonce() -> u64 {
     terrane_env::rand::u64().max(1)
 }
 

@@ -23,7 +23,7 @@ use crate::cell_block::KeyValue;
 use crate::exception::{Exception, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, SCANNER_RESET, UNKNOWN_SCANNER};
 use crate::frame::{Call, decode_parameter};
 use crate::proto;
-use crate::results::push_row;
+use crate::results::{Part, push_row};
 use crate::serve::{Answer, Outcome};
 
 /// Most open scanners of a connection.
@@ -109,8 +109,10 @@ struct Collected {
     exhausted: bool,
     /// The scan's filter lets no further row pass.
     over: bool,
-    /// The last row continues in the next answer.
+    /// The last row continues in the next block, or in the next answer.
     continues: bool,
+    /// That row.
+    continuing: Vec<u8>,
 }
 
 impl Collected {
@@ -220,8 +222,11 @@ impl DataCalls {
             }
             scanner.cursor = block.cursor.clone();
             let limit_reached = scanner.cursor.limit_left == Some(0);
+            // A client that takes no parts gets one result for the row, unless it asked for batches of cells.
+            let joins = all.continues && scanner.whole_rows && scanner.batch == usize::MAX;
             all.continues = block.row_continues;
-            self.add(&mut all, Bytes::from(block.rows), scanner.batch, block.row_continues)?;
+            let part = Part { batch: scanner.batch, continues: block.row_continues, joins };
+            self.add(&mut all, Bytes::from(block.rows), part)?;
             if (block.done && !limit_reached) || block.ended {
                 (all.exhausted, all.over) = (true, block.ended);
                 break;
@@ -246,16 +251,25 @@ impl DataCalls {
         Ok(all)
     }
 
-    fn add(&self, all: &mut Collected, block: Bytes, batch: usize, row_continues: bool) -> Result<(), Exception> {
+    /// Adds the rows of a block. Its first row may join the row before, its last one continue.
+    fn add(&self, all: &mut Collected, block: Bytes, mut part: Part) -> Result<(), Exception> {
         let mut rows = PackedRows::new(block).peekable();
+        let row_continues = part.continues;
         while let Some(row) = rows.next() {
             let row = row.map_err(|malformed| Exception::bad_request(&malformed.what))?;
-            let continues = row_continues && rows.peek().is_none();
+            part.continues = row_continues && rows.peek().is_none();
             all.bytes += row.row.as_ref().len() + row.cells.as_bytes().len();
-            all.rows += u64::from(!continues);
+            all.rows += u64::from(!part.continues);
             let key = row.row.as_ref();
+            // What is left of a row may have expired since its first part was read.
+            part.joins &= all.continuing == key;
+            if part.continues {
+                all.continuing.clear();
+                all.continuing.extend_from_slice(key);
+            }
             let cells = row.cells.iter().map(|cell| KeyValue { row: key, cell });
-            push_row(&mut all.response, self.opened.codec, cells, (batch, continues), &mut all.cells)?;
+            push_row(&mut all.response, self.opened.codec, cells, part, &mut all.cells)?;
+            part.joins = false;
         }
         Ok(())
     }

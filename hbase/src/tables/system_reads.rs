@@ -20,7 +20,7 @@ use crate::filter::{Evaluator, StoreLimits};
 use crate::frame::{Call, decode_parameter};
 use crate::meta::{Row, Rows, Span};
 use crate::proto;
-use crate::results::{of_row, push_row};
+use crate::results::{Part, of_row, push_row};
 use crate::serve::{Answer, Outcome};
 use crate::time_range::bounds;
 
@@ -236,10 +236,11 @@ impl TableCalls {
                 let taken = scanner.reading.take(&row)?;
                 (scanner.span.start, scanner.span.include_start) = (row.key, false);
                 let Some(packed) = taken else { continue };
+                let part = Part { batch: scanner.batch, continues: false, joins: false };
                 for row in PackedRows::new(packed) {
                     let row = row.map_err(|malformed| Exception::bad_request(&malformed.what))?;
                     let of_row = row.cells.iter().map(|cell| KeyValue { row: row.row.as_ref(), cell });
-                    push_row(&mut response, self.opened.codec, of_row, (scanner.batch, false), &mut cells)?;
+                    push_row(&mut response, self.opened.codec, of_row, part, &mut cells)?;
                 }
                 count += 1;
             }

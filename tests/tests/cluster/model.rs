@@ -8,6 +8,7 @@
 
 mod concurrent;
 mod draw;
+mod hbase;
 mod plain;
 
 use std::collections::{BTreeMap, BTreeSet};
