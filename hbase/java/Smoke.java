@@ -38,6 +38,7 @@ import org.apache.hadoop.hbase.client.Scan;
 import org.apache.hadoop.hbase.client.Table;
 import org.apache.hadoop.hbase.client.TableDescriptor;
 import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
+import org.apache.hadoop.hbase.client.metrics.ScanMetrics;
 import org.apache.hadoop.hbase.filter.BinaryComparator;
 import org.apache.hadoop.hbase.filter.ColumnPrefixFilter;
 import org.apache.hadoop.hbase.filter.Filter;
@@ -486,6 +487,15 @@ public final class Smoke {
     SingleColumnValueFilter value =
         new SingleColumnValueFilter(F, bytes("n"), CompareOperator.EQUAL, new RegexStringComparator("^value-\\d*7$"));
     value.setFilterIfMissing(true);
+    try (ResultScanner scanner = table.getScanner(new Scan().setFilter(value).setScanMetricsEnabled(true))) {
+      long passed = 0;
+      while (scanner.next() != null) {
+        passed++;
+      }
+      ScanMetrics metrics = scanner.getScanMetrics();
+      check(metrics.countOfRowsScanned.get() == ROWS, "rows that are looked at are counted");
+      check(metrics.countOfRowsFiltered.get() == ROWS - passed, "rows that do not pass are counted");
+    }
     check(filtered(table, value) == 100, "the value of a column");
     check(filtered(table, new FilterList(value, new PageFilter(5))) == 20, "a page of such rows");
     FilterList either = new FilterList(FilterList.Operator.MUST_PASS_ONE, new PrefixFilter(bytes("row-000")),

@@ -52,6 +52,8 @@ struct Scanner {
     /// Most cells of one result.
     batch: usize,
     whole_rows: bool,
+    /// The client is told how far the scan is when an answer leaves early.
+    tells_place: bool,
     next_seq: u64,
     heard: Instant,
 }
@@ -105,6 +107,8 @@ struct Collected {
     cells: Vec<u8>,
     bytes: usize,
     rows: u64,
+    /// Rows that did not pass the filter.
+    filtered: u64,
     /// The region has no further row for the scan.
     exhausted: bool,
     /// The scan's filter lets no further row pass.
@@ -173,7 +177,7 @@ impl DataCalls {
         let region = self.requests.region(Some(&specifier), call.timeout)?;
         let limit = Some(u64::from(request.limit_of_rows())).filter(|&limit| limit > 0);
         let rows = limit.map_or(wanted, |limit| limit.min(wanted));
-        let collected = match self.collect(&region, &mut scanner, rows).await {
+        let collected = match self.collect(&region, &mut scanner, rows, request.client_handles_heartbeats()).await {
             Ok(collected) => collected,
             // Nothing was read, so that the client can repeat the call.
             Err(refused) if refused.is_retried_here() && request.scanner_id.is_some() => {
@@ -183,10 +187,11 @@ impl DataCalls {
             }
             Err(refused) => return Err(refused),
         };
-        let Collected { mut response, cells, rows, exhausted, over, continues, .. } = collected;
+        let Collected { mut response, cells, rows, filtered, exhausted, over, continues, .. } = collected;
         let limit_met = limit.is_some_and(|limit| rows >= limit) && !continues;
         response.scanner_id = Some(id);
         response.ttl = ttl();
+        response.scan_metrics = request.track_scan_metrics().then(|| metrics(rows, filtered));
         // With rows in the answer, a filter ends the region only: the next one begins with a filter of its own.
         let scan_ends = limit_met || (over && rows == 0);
         response.more_results = Some(!scan_ends);
@@ -200,9 +205,16 @@ impl DataCalls {
         Ok(Answer::with_cells(&response, cells))
     }
 
-    async fn collect(&self, region: &Region, scanner: &mut Scanner, rows: u64) -> Result<Collected, Exception> {
+    /// Collects up to so many rows. For a client that may be answered without any, it takes a limited time.
+    async fn collect(
+        &self,
+        region: &Region,
+        scanner: &mut Scanner,
+        rows: u64,
+        may_leave_early: bool,
+    ) -> Result<Collected, Exception> {
         let (mut all, began) = (Collected::default(), Instant::now());
-        let time_max = (region.deadline / 2).min(ANSWER_TIME_MAX);
+        let time_max = if may_leave_early { (region.deadline / 2).min(ANSWER_TIME_MAX) } else { region.deadline };
         // A row in parts counts when it is complete.
         while all.rows < rows {
             scanner.cursor.limit_left = Some(rows - all.rows);
@@ -225,6 +237,7 @@ impl DataCalls {
             // A client that takes no parts gets one result for the row, unless it asked for batches of cells.
             let joins = all.continues && scanner.whole_rows && scanner.batch == usize::MAX;
             all.continues = block.row_continues;
+            all.filtered += block.rows_filtered;
             let part = Part { batch: scanner.batch, continues: block.row_continues, joins };
             self.add(&mut all, Bytes::from(block.rows), part)?;
             if (block.done && !limit_reached) || block.ended {
@@ -245,6 +258,7 @@ impl DataCalls {
             }
             if began.elapsed() >= time_max && row_is_whole {
                 all.response.heartbeat_message = Some(true);
+                all.response.cursor = place(scanner);
                 break;
             }
         }
@@ -285,10 +299,26 @@ fn open(region: &Region, request: &proto::ScanRequest, scan: &proto::Scan) -> Re
         cursor: Cursor::start(None),
         answer_bytes: size.unwrap_or(ANSWER_BYTES_MAX).min(ANSWER_BYTES_MAX),
         batch: batch.unwrap_or(usize::MAX),
+        tells_place: scan.need_cursor_result(),
         whole_rows: !request.client_handles_partials(),
         next_seq: 0,
         heard: Instant::now(),
     })
+}
+
+/// How far a scan is, for a client that asked to be told.
+fn place(scanner: &Scanner) -> Option<proto::Cursor> {
+    let row = scanner.cursor.row().filter(|_| scanner.tells_place)?;
+    Some(proto::Cursor { row: Some(row.clone()) })
+}
+
+/// What a client that measures its scan is told.
+fn metrics(rows: u64, filtered: u64) -> proto::ScanMetrics {
+    let count =
+        |name: &str, count: u64| proto::NameInt64Pair { name: Some(name.to_owned()), value: i64::try_from(count).ok() };
+    proto::ScanMetrics {
+        metrics: vec![count("ROWS_SCANNED", rows.saturating_add(filtered)), count("ROWS_FILTERED", filtered)],
+    }
 }
 
 fn ttl() -> Option<u32> {
@@ -322,5 +352,14 @@ mod tests {
         assert_eq!(rows.end_early(busy(), true), Ok(()));
         assert_eq!(part.end_early(busy(), false), Ok(()), "the client takes parts");
         assert_eq!(part.end_early(busy(), true).unwrap_err().class, SCANNER_RESET.name);
+    }
+
+    #[test]
+    fn rows_that_did_not_pass_count_as_scanned() {
+        let named = |metrics: proto::ScanMetrics| {
+            metrics.metrics.into_iter().map(|one| (one.name.unwrap(), one.value.unwrap())).collect::<Vec<_>>()
+        };
+        let expected = [("ROWS_SCANNED".to_owned(), 5), ("ROWS_FILTERED".to_owned(), 3)];
+        assert_eq!(named(metrics(2, 3)), expected);
     }
 }

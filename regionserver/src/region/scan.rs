@@ -209,6 +209,7 @@ impl Filler {
         let block = Block {
             rows: Vec::new(),
             row_count: 0,
+            rows_filtered: 0,
             cursor,
             done: false,
             row_continues: false,

@@ -1,5 +1,6 @@
 //! What a scan asks for, and the blocks it returns.
 
+use bytes::Bytes;
 use terrane_engine::Snapshot;
 use terrane_types::{KeyRange, RegionDescriptor};
 
@@ -48,12 +49,22 @@ impl Cursor {
     pub const fn start(limit: Option<u64>) -> Self {
         Self { limit_left: limit, offset_left: 0, position: Position::Start, group: None, totals: None, sequence: None }
     }
+
+    /// The row that was looked at last or is next; none at the beginning.
+    pub const fn row(&self) -> Option<&Bytes> {
+        match &self.position {
+            Position::Start => None,
+            Position::At(row) | Position::After(row) | Position::Within { row, .. } => Some(row),
+        }
+    }
 }
 
 /// A part of the answer.
 pub struct Block {
     pub rows: Vec<u8>,
     pub row_count: u64,
+    /// Rows that were read for the filter and did not pass.
+    pub rows_filtered: u64,
     pub cursor: Cursor,
     pub done: bool,
     pub row_continues: bool,

@@ -41,6 +41,7 @@ impl Filler {
         self.last_row.clear();
         self.last_row.extend_from_slice(scanner.row());
         let shown = filtering.judge(&mut self.block.rows, before, reverse)?;
+        self.block.rows_filtered += u64::from(!shown);
         let hop = filtering.hop(&self.last_row, reverse);
         if let Hop::Seek(target) = &hop {
             // The scanner is at its target even if this fails, so what was read is not read again.
