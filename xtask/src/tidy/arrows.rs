@@ -98,8 +98,9 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("rustix", &["terrane-env"]),
     ("axum", &["terrane-console"]),
     // The benchmark's null server decodes less of each message than the generated code.
-    // `terrane-hbase` has protos of its own: HBase's, which nothing else speaks but the simulator's small client.
-    ("prost*", &["terrane-proto", "terrane-hbase", "terrane-simulator", "terrane-bench-client"]),
+    // `terrane-hbase` has protos of its own: HBase's, which nothing else speaks but the simulator's small client and the model
+    // test that uses it.
+    ("prost*", &["terrane-proto", "terrane-hbase", "terrane-simulator", "terrane-tests", "terrane-bench-client"]),
     ("protox", &["terrane-proto", "terrane-hbase"]),
     // The binary exports spans; the others hand them to it as values.
     ("opentelemetry*", &[BINARY]),
