@@ -17,6 +17,7 @@ pub fn all() -> Vec<&'static Format> {
         terrane_raft::fuzzing::FORMATS,
         terrane_regionserver::fuzzing::FORMATS,
         terrane_master::fuzzing::FORMATS,
+        terrane_hbase::fuzzing::FORMATS,
         terrane_engine::fuzzing::FORMATS,
     ];
     lists.into_iter().flatten().collect()

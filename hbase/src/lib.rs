@@ -25,6 +25,9 @@ pub mod discovery;
 pub mod exception;
 mod filter;
 pub mod frame;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod load;
 pub mod meta;
 pub mod place;

@@ -200,6 +200,8 @@ impl Evaluator {
             let length;
             let value = match shown {
                 Shown::Whole => cell.cell.value,
+                // A raw scan shows tombstones, which have no place for a length.
+                Shown::Length(_) if cell.cell.kind.is_delete() => &[],
                 Shown::Nothing => &[],
                 Shown::Length(bytes) => {
                     length = bytes.to_be_bytes();

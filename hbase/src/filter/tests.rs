@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use prost::Message;
 use terrane_regionserver::edge::RowJudge;
-use terrane_types::KeyRange;
 use terrane_types::cell::{CellRef, pack};
 use terrane_types::rows::{begin_row, end_row};
+use terrane_types::{CellKind, KeyRange, PackedRows};
 
 use super::evaluator::{Evaluator, StoreLimits};
 use super::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ENTRIES_MAX, FILTERS_MAX, PATTERNS_MAX};
@@ -104,6 +104,20 @@ fn limits_are_checked_before_anything_is_read() {
     assert!(refused(&named("TimestampsFilter", &times)).contains("timestamps"));
     let stop = proto::InclusiveStopFilter { stop_row_key: Some(vec![0; FILTER_BYTES_MAX].into()) };
     assert!(refused(&named("InclusiveStopFilter", &stop)).contains("limit"));
+}
+
+#[test]
+fn a_tombstone_of_a_raw_scan_has_no_length_to_show() {
+    let mut judge = evaluator(&named("KeyOnlyFilter", &proto::KeyOnlyFilter { len_as_val: true }));
+    let mut block = Vec::new();
+    let start = begin_row(&mut block, b"r");
+    pack(&mut block, CellRef::delete(CellKind::DeleteColumn, b"f", b"q", 2));
+    pack(&mut block, CellRef::put(b"f", b"q", 1, b"value"));
+    end_row(&mut block, start);
+    assert!(judge.judge(&mut block, 0).unwrap());
+    let row = PackedRows::new(block.into()).next().unwrap().expect("what is returned is a row");
+    let values: Vec<&[u8]> = row.cells.iter().map(|cell| cell.value).collect();
+    assert_eq!(values, [&[][..], &[0, 0, 0, 5]]);
 }
 
 #[test]
