@@ -324,7 +324,7 @@ pub fn projection(dice: &mut Dice) -> v1::Projection {
         let range = draw::range(dice);
         v1::QualifierRange { start: range.start, end: range.end }
     };
-    let mut names = dice.list(3, |dice| draw::family(dice).to_string());
+    let mut names = dice.list(3, |dice| draw::family(dice).as_str().to_owned());
     names.sort_unstable();
     names.dedup();
     let family = |family: String| {

@@ -19,8 +19,11 @@ use crate::{
 /// A family's name.
 pub fn family(dice: &mut Dice) -> FamilyName {
     let name = dice.name();
+    let name = &name[..name.len().min(100)];
     let free = dice.pick(&["", "", "", " ", "ü', (", "\u{202e}=\""]);
-    FamilyName::new(&[&name[..name.len().min(100)], free].concat()).expect("the dice draw valid names")
+    // Only a name that a table could have begins with a dot.
+    let name = if free.is_empty() { name } else { name.trim_start_matches('.') };
+    FamilyName::new(&[name, free].concat()).expect("the dice draw valid names")
 }
 
 /// A row key of at least one byte.
