@@ -12,6 +12,7 @@ mod finish;
 mod gets;
 mod mutation;
 mod nonces;
+mod open_scanners;
 mod reading;
 mod region;
 mod requests;
@@ -28,8 +29,8 @@ use terrane_regionserver::{HbasePlaces, RegionOrders, RegionServer};
 use terrane_types::ClusterId;
 
 use self::begun::Finished;
+use self::open_scanners::{AllScanners, Scanners};
 use self::requests::Requests;
-use self::scanners::Scanners;
 use crate::connection::{Opened, Service};
 use crate::discovery::Discovery;
 use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL, UNKNOWN_SERVICE};
@@ -44,6 +45,7 @@ pub struct DataFront {
     edge: Arc<Edge>,
     orders: Arc<RegionOrders>,
     places: Arc<HbasePlaces>,
+    scanners: Arc<AllScanners>,
     own: Place,
 }
 
@@ -52,7 +54,7 @@ impl DataFront {
     #[must_use]
     pub fn new(server: &RegionServer, own: Place) -> Self {
         let (edge, orders, places) = (server.data_path(), server.region_orders(), server.hbase_places());
-        Self { cluster: server.cluster_id(), edge, orders, places, own }
+        Self { cluster: server.cluster_id(), edge, orders, places, scanners: Arc::default(), own }
     }
 }
 
@@ -66,7 +68,7 @@ impl Front for DataFront {
         match opened.service {
             Service::Client => {
                 let requests = Requests::open(self.edge.clone(), self.places.clone());
-                Ok(Arc::new(DataCalls { requests, scanners: Scanners::default(), opened }))
+                Ok(Arc::new(DataCalls { requests, scanners: Scanners::new(&self.scanners), opened }))
             }
             Service::Admin | Service::ClientMeta => Ok(Arc::new(RegionCalls {
                 cluster: self.cluster,

@@ -1,17 +1,16 @@
 //! `Scan`: scanners of a connection, each of which holds a cursor and no rows.
 //!
 //! Invariants:
-//! - A connection has at most [`SCANNERS_MAX`] scanners; one that is silent for [`LEASE`] is closed when room is needed or it
-//!   is asked for.
+//! - Scanners are bounded ([`super::open_scanners`]); one that is silent for [`LEASE`] is closed when room is needed or it is
+//!   asked for.
 //! - A call that comes out of order is refused before anything is read, so that no row is skipped or repeated.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use prost::Message as _;
 use terrane_regionserver::edge::{Cursor, ScanRequest};
 use terrane_types::PackedRows;
 use tokio::time::Instant;
@@ -20,31 +19,23 @@ use super::DataCalls;
 use super::reading;
 use super::region::Region;
 use crate::cell_block::KeyValue;
-use crate::exception::{Exception, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, SCANNER_RESET, UNKNOWN_SCANNER};
+use crate::exception::{Exception, OUT_OF_ORDER_SCANNER, SCANNER_RESET, UNKNOWN_SCANNER};
 use crate::frame::{Call, decode_parameter};
 use crate::proto;
 use crate::results::{Part, push_row};
 use crate::serve::{Answer, Outcome};
 
-/// Most open scanners of a connection.
-pub const SCANNERS_MAX: usize = 1_024;
 /// How long a scanner waits for its next call.
 pub const LEASE: Duration = Duration::from_secs(60);
-/// Closed scanners that are remembered, because clients close them once more.
-const CLOSED_MAX: usize = 256;
+/// What a scanner takes beside its description.
+const SCANNER_BYTES: usize = 1 << 10;
 /// Most bytes of rows in one answer, whatever the client allows.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// An answer leaves after this time, with the rows that are there.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The scanners of one connection.
-#[derive(Default)]
-pub(super) struct Scanners {
-    open: Mutex<HashMap<u64, Scanner>>,
-    closed: Mutex<VecDeque<u64>>,
-}
-
-struct Scanner {
+/// A scan of one region that goes on from call to call.
+pub(super) struct Scanner {
     region: Bytes,
     scan: Arc<ScanRequest>,
     cursor: Cursor,
@@ -55,7 +46,10 @@ struct Scanner {
     /// The client is told how far the scan is when an answer leaves early.
     tells_place: bool,
     next_seq: u64,
-    heard: Instant,
+    /// When its last call came.
+    pub(super) heard: Instant,
+    /// About what it takes of the memory.
+    pub(super) bytes: usize,
 }
 
 /// The next scanner's number. Numbers of an earlier life of the process are not given again: they begin with the time.
@@ -64,40 +58,6 @@ fn next_id() -> u64 {
     let least = terrane_env::time::wall_ms() << 20;
     NEXT.fetch_max(least, Ordering::Relaxed);
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-impl Scanners {
-    fn take(&self, id: u64) -> Result<Scanner, Exception> {
-        let unknown =
-            || Exception::new(UNKNOWN_SCANNER, format!("scanner {id} is unknown or has expired; open it again"));
-        let scanner = self.open.lock().remove(&id).ok_or_else(unknown)?;
-        if scanner.heard.elapsed() > LEASE { Err(unknown()) } else { Ok(scanner) }
-    }
-
-    fn keep(&self, id: u64, scanner: Scanner) -> Result<(), Exception> {
-        let mut open = self.open.lock();
-        if open.len() >= SCANNERS_MAX {
-            open.retain(|_, scanner| scanner.heard.elapsed() <= LEASE);
-        }
-        if open.len() >= SCANNERS_MAX {
-            let text = format!("this connection has {SCANNERS_MAX} open scanners; close some");
-            return Err(Exception::new(REGION_TOO_BUSY, text));
-        }
-        open.insert(id, scanner);
-        Ok(())
-    }
-
-    fn note_closed(&self, id: u64) {
-        let mut closed = self.closed.lock();
-        closed.push_back(id);
-        if closed.len() > CLOSED_MAX {
-            closed.pop_front();
-        }
-    }
-
-    fn was_closed(&self, id: u64) -> bool {
-        self.closed.lock().contains(&id)
-    }
 }
 
 /// The rows of one answer.
@@ -148,7 +108,7 @@ impl DataCalls {
         let closes = request.close_scanner();
         let (id, scanner) = match (request.scanner_id, &request.scan) {
             (Some(id), None) if closes && self.scanners.was_closed(id) => return Ok(closed(id)),
-            (Some(id), None) => (id, self.scanners.take(id)?),
+            (Some(id), None) => (id, self.scanners.take(id, Instant::now())?),
             (None, Some(scan)) => {
                 let region = self.requests.region(request.region.as_ref(), call.timeout)?;
                 (next_id(), open(&region, &request, scan)?)
@@ -165,7 +125,7 @@ impl DataCalls {
         }
         scanner.heard = Instant::now();
         if request.renew() {
-            self.scanners.keep(id, scanner)?;
+            self.scanners.keep(id, scanner, Instant::now())?;
             return Ok(Answer::of(&proto::ScanResponse { ttl: ttl(), scanner_id: Some(id), ..Default::default() }));
         }
         let wanted = request.number_of_rows.unwrap_or(u32::from(!closes)).into();
@@ -182,7 +142,7 @@ impl DataCalls {
             // Nothing was read, so that the client can repeat the call.
             Err(refused) if refused.is_retried_here() && request.scanner_id.is_some() => {
                 scanner.next_seq -= u64::from(request.next_call_seq.is_some());
-                self.scanners.keep(id, scanner)?;
+                self.scanners.keep(id, scanner, Instant::now())?;
                 return Err(refused);
             }
             Err(refused) => return Err(refused),
@@ -200,7 +160,7 @@ impl DataCalls {
             self.scanners.note_closed(id);
         } else {
             scanner.heard = Instant::now();
-            self.scanners.keep(id, scanner)?;
+            self.scanners.keep(id, scanner, Instant::now())?;
         }
         Ok(Answer::with_cells(&response, cells))
     }
@@ -303,6 +263,7 @@ fn open(region: &Region, request: &proto::ScanRequest, scan: &proto::Scan) -> Re
         whole_rows: !request.client_handles_partials(),
         next_seq: 0,
         heard: Instant::now(),
+        bytes: SCANNER_BYTES + scan.encoded_len(),
     })
 }
 
@@ -336,9 +297,36 @@ fn closed(id: u64) -> Answer {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::exception::NOT_SERVING_REGION;
+    use crate::exception::{NOT_SERVING_REGION, REGION_TOO_BUSY};
+
+    /// A scanner that takes so many bytes and was heard at this time.
+    pub fn scanner(bytes: usize, heard: Instant) -> Scanner {
+        let scan = ScanRequest {
+            range: terrane_types::KeyRange::all(),
+            reverse: false,
+            lookup: terrane_regionserver::edge::Lookup::new(terrane_types::Projection::all(), None),
+            block_bytes: 1,
+            count_only: false,
+            aggregate: None,
+            latest: None,
+            fills_cache: true,
+            snapshot: false,
+        };
+        Scanner {
+            region: Bytes::new(),
+            scan: Arc::new(scan),
+            cursor: Cursor::start(None),
+            answer_bytes: 1,
+            batch: usize::MAX,
+            whole_rows: false,
+            tells_place: false,
+            next_seq: 0,
+            heard,
+            bytes,
+        }
+    }
 
     #[test]
     fn rows_that_were_read_before_a_failure_that_passes_leave_and_no_part_of_a_row_is_lost() {
