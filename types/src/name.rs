@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::escape::{escape_family, unescape};
+use crate::escape::{escape, escape_family, unescape};
 use crate::invalid::Invalid;
 use crate::limits::{FREE_FAMILY_BYTES_MAX, NAME_CHARS_MAX};
 
@@ -50,7 +50,7 @@ pub(crate) fn check_family_name(name: &[u8]) -> Result<(), Invalid> {
     if is_family(name) {
         return Ok(());
     }
-    let shown = escape_family(&name[..name.len().min(NAME_CHARS_MAX + 1)]);
+    let shown = escape(&name[..name.len().min(NAME_CHARS_MAX + 1)]);
     Err(Invalid::new(format!(
         "`{shown}` is not the name of a family; names are 1 to {FREE_FAMILY_BYTES_MAX} bytes of printable text in UTF-8 \
          without `:`, `/` and `\\`, and do not begin with `.`"
