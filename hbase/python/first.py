@@ -88,7 +88,11 @@ def main():
             for number in range(ROWS):
                 mutator.mutate(Put(row(number)).add_column(b"f", b"m", b"m"))
         with client.get_table(b"default", TABLE) as table:
-            check(count(table, Scan().add_column(b"f", b"m")) == ROWS, "buffered puts")
+            # The driver's scans of single columns fail in the driver with the protobuf of today.
+            gets = BatchGet([row(number) for number in range(ROWS)])
+            gets.add_column(b"f", b"m")
+            found = table.batch_get(gets)
+            check(all(found[row(number)].get(b"f", b"m") == b"m" for number in range(ROWS)), "buffered puts")
         admin.disable_table(name)
         admin.delete_table(name)
         check(not admin.table_exists(name), "the table is gone")
