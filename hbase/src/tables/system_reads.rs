@@ -6,19 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use prost::Message as _;
 use terrane_regionserver::edge::RowJudge;
 use terrane_types::PackedRows;
-use tokio::time::Instant;
 
 use super::system::SystemTable;
 use super::{TableCalls, deadline, unknown_method};
 use crate::cell_block::KeyValue;
 use crate::exception::{
-    Exception, NO_CLOSEST_ROW, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, UNKNOWN_PROTOCOL, UNKNOWN_SCANNER,
+    Exception, NO_CLOSEST_ROW, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, RETRY_IMMEDIATELY, UNKNOWN_PROTOCOL,
+    UNKNOWN_SCANNER,
 };
 use crate::filter::{Evaluator, StoreLimits};
 use crate::frame::{Call, decode_parameter};
-use crate::meta::{Row, Rows, Span};
+use crate::meta::{Row, Rows, Span, View};
 use crate::proto;
 use crate::results::{Part, of_row, push_row};
 use crate::serve::{Answer, Outcome};
@@ -28,6 +29,8 @@ use crate::time_range::bounds;
 const SCANNERS_MAX: usize = 256;
 /// Most rows in one answer.
 const ROWS_MAX: usize = 1_000;
+/// Bytes of an answer to a batch, after which the client asks for the rest again.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// The lease that clients are told. A scanner here holds no rows, so it lasts as long as its connection.
 const LEASE_MS: u32 = 60_000;
 
@@ -117,8 +120,8 @@ impl TableCalls {
                 let until = deadline(&call);
                 let request: proto::GetRequest = decode_parameter(call.parameter)?;
                 let table = SystemTable::of_region(&request.region)?;
-                let mut cells = Vec::new();
-                let result = self.get_system(table, &request.get, until, &mut cells).await?;
+                let (view, mut cells) = (self.view(table, until).await?, Vec::new());
+                let result = self.get_system(table, &view, &request.get, &mut cells)?;
                 Ok(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells))
             }
             "Scan" => self.scan_system(call).await,
@@ -132,26 +135,41 @@ impl TableCalls {
     async fn get_many(&self, call: Call) -> Outcome {
         let until = deadline(&call);
         let request: proto::MultiRequest = decode_parameter(call.parameter)?;
-        let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::new());
+        let (mut response, mut cells, mut bytes) = (proto::MultiResponse::default(), Vec::new(), 0);
+        // Each table is rendered once for the whole batch.
+        let mut views: Vec<(SystemTable, View)> = Vec::new();
         for of_region in &request.region_action {
             let mut result = proto::RegionActionResult::default();
-            match SystemTable::of_region(&of_region.region) {
-                Err(refused) => result.exception = Some(refused.to_pair()),
-                Ok(table) => {
-                    for action in &of_region.action {
-                        let outcome = match &action.get {
-                            Some(get) => self.get_system(table, get, until, &mut cells).await,
-                            None => Err(read_only()),
-                        };
-                        let index = action.index;
-                        result.result_or_exception.push(match outcome {
-                            Ok(result) => proto::ResultOrException { index, result: Some(result), exception: None },
-                            Err(refused) => {
-                                proto::ResultOrException { index, result: None, exception: Some(refused.to_pair()) }
-                            }
-                        });
-                    }
+            let table = match SystemTable::of_region(&of_region.region) {
+                Ok(table) => table,
+                Err(refused) => {
+                    result.exception = Some(refused.to_pair());
+                    response.region_action_result.push(result);
+                    continue;
                 }
+            };
+            if !views.iter().any(|(known, _)| *known == table) {
+                views.push((table, self.view(table, until).await?));
+            }
+            let view = views.iter().find(|(known, _)| *known == table).map(|(_, view)| view);
+            for action in &of_region.action {
+                let outcome = match (&action.get, view) {
+                    (Some(_), _) if bytes + cells.len() >= ANSWER_BYTES_MAX => {
+                        Err(Exception::new(RETRY_IMMEDIATELY, "the answer is full; ask for the rest again"))
+                    }
+                    (Some(get), Some(view)) => self.get_system(table, view, get, &mut cells),
+                    _ => Err(read_only()),
+                };
+                let index = action.index;
+                result.result_or_exception.push(match outcome {
+                    Ok(result) => {
+                        bytes += result.encoded_len();
+                        proto::ResultOrException { index, result: Some(result), exception: None }
+                    }
+                    Err(refused) => {
+                        proto::ResultOrException { index, result: None, exception: Some(refused.to_pair()) }
+                    }
+                });
             }
             response.region_action_result.push(result);
         }
@@ -159,11 +177,11 @@ impl TableCalls {
     }
 
     /// The result of a get, whose cells are appended to the cell block.
-    async fn get_system(
+    fn get_system(
         &self,
         table: SystemTable,
+        view: &View,
         get: &proto::Get,
-        until: Instant,
         cells: &mut Vec<u8>,
     ) -> Result<proto::Result, Exception> {
         if get.closest_row_before() {
@@ -180,7 +198,6 @@ impl TableCalls {
             reversed: false,
         };
         let mut reading = Reading::new(table, &wanted)?;
-        let view = self.view(table, until).await?;
         let row = view.scan(Span::row(get.row.clone()), reading.rows.clone()).next();
         let packed = row.map(|row| reading.take(&row)).transpose()?.flatten();
         of_row(self.opened.codec, packed.unwrap_or_default(), get.existence_only(), cells)
@@ -303,8 +320,6 @@ fn ended(id: u64) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use prost::Message as _;
-
     use super::*;
     use crate::meta::render_namespace;
 
