@@ -31,6 +31,7 @@ use terrane_types::ClusterId;
 use self::begun::Finished;
 use self::open_scanners::{AllScanners, Scanners};
 use self::requests::Requests;
+use crate::cell_block::Codec;
 use crate::connection::{Opened, Service};
 use crate::discovery::Discovery;
 use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL, UNKNOWN_SERVICE};
@@ -67,7 +68,8 @@ impl Front for DataFront {
     fn open(&self, opened: Opened, peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception> {
         match opened.service {
             Service::Client => {
-                let requests = Requests::open(self.edge.clone(), self.places.clone());
+                let with_ttl = opened.codec == Some(Codec::KeyValueWithTags);
+                let requests = Requests::open(self.edge.clone(), self.places.clone(), with_ttl);
                 Ok(Arc::new(DataCalls { requests, scanners: Scanners::new(&self.scanners), opened }))
             }
             Service::Admin | Service::ClientMeta => Ok(Arc::new(RegionCalls {

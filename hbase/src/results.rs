@@ -1,6 +1,7 @@
 //! Packed rows as results: in a cell block, or in messages for a connection without a codec.
 
 use bytes::Bytes;
+use terrane_types::cell::{TTL_TAG, ttl_of};
 use terrane_types::{CellRef, PackedRows};
 
 use crate::cell_block::{Codec, KeyValue};
@@ -56,6 +57,9 @@ pub(crate) fn of_key_values<'a>(
     for cell in cells {
         match codec {
             Some(codec) => {
+                let ttl = ttl_of(cell.cell.tags).map(hbase_ttl_tag);
+                let tags = ttl.as_ref().map_or(&[][..], |tag| tag);
+                let cell = KeyValue { row: cell.row, cell: CellRef { tags, ..cell.cell } };
                 if let Err(refused) = cell.encode(codec, block) {
                     block.truncate(before);
                     return Err(Exception::bad_request(&refused.what));
@@ -67,6 +71,13 @@ pub(crate) fn of_key_values<'a>(
     }
     result.associated_cell_count = codec.map(|_| count);
     Ok(result)
+}
+
+/// A time to live as HBase's tags have it: `length u16 | type u8 | milliseconds i64`, big-endian.
+fn hbase_ttl_tag(ttl_ms: u64) -> [u8; 11] {
+    let mut tag = [0, 9, TTL_TAG, 0, 0, 0, 0, 0, 0, 0, 0];
+    tag[3..].copy_from_slice(&i64::try_from(ttl_ms).unwrap_or(i64::MAX).to_be_bytes());
+    tag
 }
 
 /// A row, or a part of one, on its way into the answer to a scan.
@@ -123,6 +134,20 @@ pub(crate) fn push_row<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_takes_tags_is_shown_times_to_live() {
+        let tag = terrane_types::cell::ttl_tag(0x0102);
+        let cell = KeyValue { row: b"r", cell: CellRef { tags: &tag, ..CellRef::put(b"f", b"q", 1, b"v") } };
+        for (codec, shown) in
+            [(Codec::KeyValue, &[][..]), (Codec::KeyValueWithTags, &[0, 9, 8, 0, 0, 0, 0, 0, 0, 1, 2])]
+        {
+            let mut block = Vec::new();
+            of_key_values(Some(codec), [cell].into_iter(), &mut block).unwrap();
+            let found = crate::cell_block::BlockReader::new(codec, &block).next_cell().unwrap();
+            assert_eq!(found.cell.tags, shown, "{codec:?}");
+        }
+    }
 
     #[test]
     fn parts_of_a_row_become_one_result_for_a_client_that_takes_none() {

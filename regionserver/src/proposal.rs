@@ -135,6 +135,14 @@ pub struct Extras {
     pub follows_condition: bool,
     /// Increments and appends see the newest version from the first of these times on and below the second one.
     pub merge_times: Option<(i64, i64)>,
+    /// How many times a column is named by deletes of its newest version, if that is more than once: they delete its newest
+    /// versions in turn. It needs [`Extras::merge_times`], because newest versions are not enough.
+    pub deletes_in_turn: u32,
+    /// Timestamps of what increments and appends write to columns that have no version, by their place; [`LATEST`] or none: the
+    /// stamp.
+    ///
+    /// [`LATEST`]: terrane_types::cell::LATEST
+    pub first_times: Vec<i64>,
     /// Where among the bytes of the row's cells the results of increments, appends and deletes of newest versions go, each
     /// by itself and ascending; at the end without. With it a column may be named more than once: each of them sees the row
     /// as it was before, and of several changes to a column the last one counts.
@@ -162,8 +170,9 @@ impl PartialEq for Extras {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
             (own, other) => own.is_none() && other.is_none(),
         };
-        let rest = |of: &Self| (of.follows_condition, of.merge_times, of.returns_merged);
-        conditions && rest(self) == rest(other) && self.places == other.places
+        let rest = |of: &Self| (of.follows_condition, of.merge_times, of.deletes_in_turn, of.returns_merged);
+        let places = self.places == other.places && self.first_times == other.first_times;
+        conditions && rest(self) == rest(other) && places
     }
 }
 

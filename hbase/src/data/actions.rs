@@ -10,7 +10,7 @@ use terrane_regionserver::edge::{Answer as Answered, GetRequest, Mutated, Mutati
 use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
 use terrane_types::{Error, FamilyName, PackedCells, RegionEpoch, RowOutcome};
 
-use super::condition::condition;
+use super::condition::{check_same_row, condition};
 use super::gets::{Gets, rows_found};
 use super::mutation::{Prepared, join, prepare, take_cells};
 use super::nonces::Nonces;
@@ -346,7 +346,8 @@ impl Batch<'_> {
     /// Several mutations of one row, all or none.
     async fn atomic(&mut self, region: &Region, action: &proto::RegionAction, taken: &[Vec<KeyValue<'_>>]) {
         let prepared = || {
-            let condition = action.condition.as_ref().map(|tests| condition(region, tests)).transpose()?;
+            let asked = action.condition.as_ref();
+            let condition = asked.map(|tests| condition(region, tests)).transpose()?;
             if action.action.is_empty() {
                 return Err(Exception::bad_request("an atomic batch has no mutations"));
             }
@@ -357,6 +358,7 @@ impl Batch<'_> {
                 rows.push(prepare(region, mutation, cells, RowRequest::default(), self.nonces)?);
             }
             let mut joined = join(region, rows, condition.unwrap_or_default())?;
+            check_same_row(asked, &joined.row.row)?;
             if !joined.repeatable {
                 joined.row.operation = self.nonces.of_batch(&action.action);
                 joined.repeatable = joined.row.operation != 0;

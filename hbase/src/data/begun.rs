@@ -5,7 +5,7 @@ use terrane_regionserver::edge::{Answer as Answered, Mutation, Request};
 use terrane_types::Error;
 
 use super::actions::row_outcome;
-use super::condition::condition;
+use super::condition::{check_same_row, condition};
 use super::finish::{Again, Finish, Mutating};
 use super::mutation::{Prepared, prepare, take_cells};
 use super::{DataCalls, reading};
@@ -58,11 +58,13 @@ impl DataCalls {
         // As HBase does: increments and appends alone show only what they return.
         let says_processed = request.condition.is_some()
             || matches!(request.mutation.mutate_type(), MutationType::Put | MutationType::Delete);
-        let condition = request.condition.map(|tests| condition(&region, &tests)).transpose()?.unwrap_or_default();
+        let asked = request.condition.as_ref();
+        let condition = asked.map(|tests| condition(&region, tests)).transpose()?.unwrap_or_default();
         let nonces = self.requests.nonces(request.nonce_group);
         let prepared = prepare(&region, &request.mutation, &cells, condition, nonces)?;
         let Prepared { row: received, exact, repeatable, again: columns, .. } = prepared;
         let row = received.row.clone();
+        check_same_row(asked, &row)?;
         let mutation = Mutation { rows: vec![received], ..Mutation::default() };
         let (write, epoch) = (region.write(mutation, exact), region.descriptor.epoch);
         let again = (!columns.is_empty()).then(|| Again { region, row: row.clone(), columns, says_processed });
@@ -84,9 +86,11 @@ impl DataCalls {
                 let (result, holds) = match (row_outcome(&mut mutated, 0, repeatable)?, again) {
                     (Some(outcome), _) => {
                         let result = results::of_cells(self.opened.codec, &row, &outcome.cells, &mut cells)?;
-                        ((!outcome.cells.is_empty()).then_some(result), !outcome.condition_failed)
+                        // Increments and appends alone are answered with what they return, be it nothing.
+                        let shown = !outcome.cells.is_empty() || !says_processed;
+                        (shown.then_some(result), !outcome.condition_failed)
                     }
-                    (None, None) => (None, true),
+                    (None, None) => ((!says_processed).then(|| results::empty(self.opened.codec)), true),
                     (None, Some(again)) => return Ok(Finished::Again(again)),
                 };
                 Ok(Finished::Answer(mutated_answer(result, says_processed.then_some(holds), cells)))

@@ -57,6 +57,19 @@ pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result
     Ok(judged(reads.checked().map_err(bad)?, How::Value(test)))
 }
 
+/// Checks that a condition is about the row that is changed under it.
+pub(super) fn check_same_row(condition: Option<&proto::Condition>, row: &[u8]) -> Result<(), Exception> {
+    match condition.filter(|condition| condition.row != row) {
+        None => Ok(()),
+        Some(other) => {
+            let (other, row) = (terrane_types::escape(&other.row), terrane_types::escape(row));
+            let text =
+                format!("the condition is about row {other} and the mutation about row {row}; they must be the same");
+            Err(Exception::bad_request(&text))
+        }
+    }
+}
+
 /// What is written gets no timestamp below that of the cell that was compared.
 fn following() -> Extras {
     Extras { follows_condition: true, ..Extras::default() }

@@ -1,6 +1,8 @@
 //! A mutation of one row as the data path takes it: cells from messages or from the cell block, increments, appends and
 //! deletes, and several of them as one.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use terrane_regionserver::edge::{Extras, ReceivedRow, RowRequest};
 use terrane_types::cell::{CellKind, CellRef, LATEST, TTL_TAG, pack, ttl_tag};
@@ -87,7 +89,7 @@ pub(super) fn prepare(
     }
     let is_conditional = request.condition.is_some() || request.extras.condition.is_some();
     let mut prepared = match kind {
-        MutationType::Put => plain(row, &changes, request, |kind| kind == CellKind::Put)?,
+        MutationType::Put => put(row, &changes, request)?,
         MutationType::Delete if changes.is_empty() => delete_row(region, row, mutation, request),
         MutationType::Delete => delete(row, &changes, request)?,
         MutationType::Increment | MutationType::Append => merge(row, changes, mutation, request)?,
@@ -116,7 +118,9 @@ fn changes<'a>(mutation: &'a MutationProto, cells: &[KeyValue<'a>]) -> Result<Ve
         column.qualifier_value.iter().map(move |value| {
             let ttl_ms = ttl_of_tags(value.tags.as_deref().unwrap_or_default())?;
             let timestamp = value.timestamp.or(default).map_or(LATEST, u64::cast_signed);
-            let kind = match is_delete.then(|| value.delete_type()) {
+            // Puts may have deletes among them.
+            let deletes = is_delete || value.delete_type.is_some();
+            let kind = match deletes.then(|| value.delete_type()) {
                 None => CellKind::Put,
                 Some(DeleteType::DeleteOneVersion) => CellKind::Delete,
                 Some(DeleteType::DeleteMultipleVersions) => CellKind::DeleteColumn,
@@ -169,6 +173,14 @@ fn ttl_of_tags(mut tags: &[u8]) -> Result<Option<u64>, Exception> {
     if tags.is_empty() { Ok(ttl_ms) } else { Err(malformed()) }
 }
 
+/// Puts, and deletes that came as cells among them. A single version is deleted by its timestamp only: which one is the newest,
+/// HBase finds out for deletes and not for puts.
+fn put(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Prepared, Exception> {
+    let names_none = |change: &Change<'_>| change.kind == CellKind::Delete && change.timestamp == LATEST;
+    refuse(changes.iter().any(names_none), "deletes of newest versions among puts")?;
+    plain(row, changes, request, |_| true)
+}
+
 /// A row whose cells are packed as they are.
 fn plain<'a>(
     row: Bytes,
@@ -211,7 +223,9 @@ fn delete(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Pre
         return plain(row, changes, request, CellKind::is_delete);
     }
     let mut read_modify_writes = Vec::with_capacity(newest.len());
+    let mut named: BTreeMap<(&[u8], &[u8]), u32> = BTreeMap::new();
     for change in newest {
+        *named.entry((change.family, change.qualifier)).or_default() += 1;
         let (family, qualifier) = (family_name(change.family)?, Bytes::copy_from_slice(change.qualifier));
         read_modify_writes.push(ReadModifyWrite { family, qualifier, what: ReadModifyWriteKind::DeleteNewest });
     }
@@ -221,8 +235,14 @@ fn delete(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Pre
     } else {
         plain(row, &others, RowRequest::default(), CellKind::is_delete)?
     };
-    prepared.alone = request.extras.condition.is_some();
-    prepared.row.request = Ok(RowRequest { read_modify_writes, ..request }.boxed());
+    let mut extras = request.extras;
+    if let Some(times) = named.into_values().max().filter(|&times| times > 1) {
+        extras.deletes_in_turn = times;
+        extras.merge_times = Some(bounds(None));
+        extras.places = Some(vec![usize::MAX; read_modify_writes.len()]);
+    }
+    prepared.alone = extras.condition.is_some() || extras.merge_times.is_some();
+    prepared.row.request = Ok(RowRequest { read_modify_writes, extras, ..request }.boxed());
     // Applied again, it would delete the version before.
     prepared.repeatable = false;
     Ok(prepared)
@@ -253,11 +273,14 @@ fn merge(
     let kind = mutation.mutate_type();
     let hides = |attribute: &proto::NameBytesPair| attribute.name == "_rr_" && attribute.value.as_deref() == Some(&[0]);
     let returns = !mutation.attribute.iter().any(hides);
-    let mut read_modify_writes = Vec::new();
+    let (mut read_modify_writes, mut first_times) = (Vec::new(), Vec::new());
     let ttl_ms = changes.iter().find_map(|change| change.ttl_ms);
-    for Change { family, qualifier, timestamp, kind: cell, value, .. } in changes {
-        refuse(timestamp != LATEST, "timestamps of increments and appends")?;
+    for change in last_of_each_column(changes) {
+        let Change { family, qualifier, timestamp, kind: cell, value, .. } = change;
         refuse(cell != CellKind::Put, "deletes in increments and appends")?;
+        let checked = CellRef::put(family, qualifier, timestamp, &[]).check();
+        checked.map_err(|refused| Exception::bad_request(&refused.what))?;
+        first_times.push(timestamp);
         let what = if kind == MutationType::Append {
             ReadModifyWriteKind::Append(Bytes::copy_from_slice(value))
         } else {
@@ -280,10 +303,22 @@ fn merge(
     let column = |merge: &ReadModifyWrite| (merge.family.clone(), merge.qualifier.clone());
     let again = if returns { read_modify_writes.iter().map(column).collect() } else { Vec::new() };
     let merge_times = is_limited(mutation.time_range.as_ref()).then(|| bounds(mutation.time_range.as_ref()));
-    let extras = Extras { merge_times, returns_merged: true, ..request.extras };
+    if first_times.iter().all(|&time| time == LATEST) {
+        first_times.clear();
+    }
+    let extras = Extras { merge_times, first_times, returns_merged: true, ..request.extras };
     let returns = if returns { Returns::New } else { Returns::Nothing };
     let request = RowRequest { read_modify_writes, returns, ttl_ms, extras, ..request };
     Ok(Prepared { again, ..prepared(received(row, Vec::new(), request, false), false) })
+}
+
+/// Each change to a column sees it as it was before, so the last one counts.
+fn last_of_each_column(changes: Vec<Change<'_>>) -> Vec<Change<'_>> {
+    let mut named = BTreeSet::new();
+    let mut last: Vec<_> =
+        changes.into_iter().rev().filter(|change| named.insert((change.family, change.qualifier))).collect();
+    last.reverse();
+    last
 }
 
 fn prepared(row: ReceivedRow, repeatable: bool) -> Prepared {
@@ -302,7 +337,7 @@ fn received(row: Bytes, packed: Vec<u8>, request: RowRequest, delete_row: bool) 
 pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) -> Result<Prepared, Exception> {
     let first = rows.first().ok_or_else(|| Exception::bad_request("an atomic batch has no mutations"))?;
     let row = first.row.row.clone();
-    let (mut packed, mut places) = (Vec::new(), Vec::new());
+    let (mut packed, mut places, mut first_times) = (Vec::new(), Vec::new(), Vec::new());
     let mut all = RowRequest { extras: Extras { returns_merged: true, ..request.extras }, ..request };
     let is_conditional = all.condition.is_some() || all.extras.condition.is_some();
     let mut joined = prepared(received(row, Vec::new(), RowRequest::default(), false), !is_conditional);
@@ -320,11 +355,13 @@ pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) ->
         let merges = one.row.request.map_err(|refused| Exception::bad_request(&refused.to_string()))?;
         if let Some(merges) = merges.filter(|request| !request.read_modify_writes.is_empty()) {
             // Deletes of newest versions have no times, and see all.
-            let rules = (merges.extras.merge_times, merges.ttl_ms);
+            let rules = (merges.extras.merge_times, merges.extras.deletes_in_turn, merges.ttl_ms);
             let differ = *of_merges.get_or_insert(rules) != rules;
             let what = "increments, appends and deletes of different time ranges or times to live in a RowMutations";
             refuse(differ, what)?;
             places.resize(places.len() + merges.read_modify_writes.len(), packed.len());
+            first_times.extend(merges.extras.first_times);
+            first_times.resize(places.len(), LATEST);
             all.read_modify_writes.extend(merges.read_modify_writes);
             if merges.returns != Returns::Nothing {
                 all.returns = merges.returns;
@@ -334,8 +371,8 @@ pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) ->
         joined.repeatable &= one.repeatable || one.row.operation != 0;
         joined.row.operation = if joined.row.operation == 0 { one.row.operation } else { joined.row.operation };
     }
-    (all.extras.merge_times, all.ttl_ms) = of_merges.unwrap_or_default();
-    all.extras.places = Some(places);
+    (all.extras.merge_times, all.extras.deletes_in_turn, all.ttl_ms) = of_merges.unwrap_or_default();
+    (all.extras.places, all.extras.first_times) = (Some(places), first_times);
     joined.repeatable |= joined.row.operation != 0;
     joined.alone = all.extras.condition.is_some() || all.extras.merge_times.is_some();
     joined.row.cells = Ok(packed.into());
@@ -365,6 +402,45 @@ mod tests {
         for refused in [tag(1, b"acl"), tag(2, b"label"), tag(TTL_TAG, b"7"), vec![0], vec![0, 0], vec![0, 9, 8]] {
             assert!(ttl_of_tags(&refused).is_err(), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn deletes_among_puts_are_known_by_their_type() {
+        let value = |delete_type: Option<DeleteType>| proto::mutation_proto::column_value::QualifierValue {
+            qualifier: Some(Bytes::from_static(b"q")),
+            delete_type: delete_type.map(Into::into),
+            ..Default::default()
+        };
+        let of = |kind: MutationType, delete_type| {
+            let qualifier_value = vec![value(delete_type)];
+            let column = proto::mutation_proto::ColumnValue { family: Bytes::from_static(b"f"), qualifier_value };
+            let mutation = MutationProto {
+                row: Some(Bytes::from_static(b"r")),
+                mutate_type: Some(kind.into()),
+                column_value: vec![column],
+                ..Default::default()
+            };
+            changes(&mutation, &[]).unwrap()[0].kind
+        };
+        assert_eq!(of(MutationType::Put, None), CellKind::Put);
+        assert_eq!(of(MutationType::Put, Some(DeleteType::DeleteMultipleVersions)), CellKind::DeleteColumn);
+        assert_eq!(of(MutationType::Delete, None), CellKind::Delete);
+        assert_eq!(of(MutationType::Delete, Some(DeleteType::DeleteFamily)), CellKind::DeleteFamily);
+    }
+
+    #[test]
+    fn of_changes_to_one_column_of_an_increment_the_last_one_counts() {
+        let change = |qualifier: &'static [u8], value: &'static [u8]| Change {
+            family: b"f",
+            qualifier,
+            timestamp: LATEST,
+            kind: CellKind::Put,
+            value,
+            ttl_ms: None,
+        };
+        let last = last_of_each_column(vec![change(b"a", b"1"), change(b"b", b"2"), change(b"a", b"3")]);
+        let last: Vec<_> = last.iter().map(|change| (change.qualifier, change.value)).collect();
+        assert_eq!(last, [(&b"b"[..], &b"2"[..]), (b"a", b"3")]);
     }
 
     #[test]

@@ -187,6 +187,7 @@ fn projection(
     times: Times<'_>,
 ) -> Result<Projection, Exception> {
     let mut projection = Projection::all().with_versions(versions.clamp(1, VERSIONS_MAX));
+    projection.with_ttl = region.with_ttl;
     for column in columns {
         region.check_family(&column.family)?;
         let family = FamilyName::try_from(&column.family[..]).map_err(|bad| Exception::bad_request(&bad.what))?;

@@ -14,6 +14,8 @@ pub(super) struct Region {
     pub descriptor: RegionDescriptor,
     pub schema: Arc<TableSchema>,
     pub deadline: Duration,
+    /// The caller takes cells with their times to live.
+    pub with_ttl: bool,
 }
 
 impl Region {

@@ -54,6 +54,8 @@ pub(super) struct Requests {
     answers: Mutex<mpsc::Receiver<Outgoing>>,
     awaited: Mutex<Awaited>,
     places: Arc<HbasePlaces>,
+    /// Cells are returned with their times to live.
+    with_ttl: bool,
 }
 
 /// A request that may be abandoned: then nothing waits for its answer any more.
@@ -78,9 +80,9 @@ impl Awaited {
 }
 
 impl Requests {
-    pub fn open(edge: Arc<Edge>, places: Arc<HbasePlaces>) -> Self {
+    pub fn open(edge: Arc<Edge>, places: Arc<HbasePlaces>, with_ttl: bool) -> Self {
         let (session, answers) = Session::open(edge.clone());
-        Self { edge, session, answers: Mutex::new(answers), awaited: Mutex::default(), places }
+        Self { edge, session, answers: Mutex::new(answers), awaited: Mutex::default(), places, with_ttl }
     }
 
     /// Adds the request of a call without a task. [`Requests::start_made`] starts it.
@@ -143,7 +145,8 @@ impl Requests {
         if parts.start != &descriptor.range.start[..] || !is_named(&schema.name, parts.table) {
             return Err(unknown());
         }
-        Ok(Region { descriptor, schema, deadline: timeout.unwrap_or(DEADLINE_DEFAULT) })
+        let deadline = timeout.unwrap_or(DEADLINE_DEFAULT);
+        Ok(Region { descriptor, schema, deadline, with_ttl: self.with_ttl })
     }
 
     /// Carries requests out; the answers come in the same order. Writes are made in their order.

@@ -194,8 +194,8 @@ impl DataCalls {
             }
             scanner.cursor = block.cursor.clone();
             let limit_reached = scanner.cursor.limit_left == Some(0);
-            // A client that takes no parts gets one result for the row, unless it asked for batches of cells.
-            let joins = all.continues && scanner.whole_rows && scanner.batch == usize::MAX;
+            // Clients expect at most one part of a row in an answer, unless they asked for batches of cells.
+            let joins = all.continues && scanner.batch == usize::MAX;
             all.continues = block.row_continues;
             all.filtered += block.rows_filtered;
             let part = Part { batch: scanner.batch, continues: block.row_continues, joins };

@@ -6,13 +6,13 @@
 //! Terrane's tools show, and whatever does not fit there as a foreign attribute.
 
 use bytes::Bytes;
-use terrane_types::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN, METADATA_ENTRIES_MAX, VERSIONS_MAX};
+use terrane_types::limits::{METADATA_ENTRIES_MAX, VERSIONS_MAX};
 use terrane_types::schema::{Foreign, is_metadata};
 use terrane_types::{Bloom, FamilyName, FamilySchema, Invalid, SplitPolicy, TableName, TableSchema, escape};
 
-use super::substitutes::{self, ATTRIBUTE, refuse};
+use super::substitutes::{self, ATTRIBUTE, number, refuse};
 use crate::cell_block::FAMILY_BYTES_MAX;
-use crate::exception::{Exception, INVALID_FAMILY};
+use crate::exception::{Exception, INVALID_FAMILY, TABLE_EXISTS};
 use crate::proto;
 use crate::region_name::table_name;
 
@@ -35,7 +35,10 @@ pub(super) fn read_table(table: &proto::TableSchema) -> Result<TableSchema, Exce
     let name = table.table_name.as_ref().ok_or_else(|| refuse("the descriptor has no name"))?;
     let name = read_name(name)?;
     if name.namespace() == "hbase" || name.is_meta() {
-        return Err(refuse(&format!("the name {name} is reserved")));
+        let text = format!("{name} is reserved for the system's own tables");
+        // The client of HBase knows that these two are there.
+        let is_there = name.is_meta() || matches!(name.table(), "meta" | "namespace");
+        return Err(if is_there { Exception::new(TABLE_EXISTS, text) } else { refuse(&text) });
     }
     let schema = TableSchema::new(name);
     with_attributes(schema, table, |name| FamilySchema::new(name.clone()))
@@ -206,7 +209,7 @@ fn set_of_family(schema: &mut FamilySchema, name: &str, value: &str) -> Result<b
                 _ => return Err(refuse(&format!("BLOOMFILTER={value} is not supported; use ROW, ROWCOL or NONE"))),
             };
         }
-        "BLOCKSIZE" => schema.storage.block_size = number(name, value, BLOCK_SIZE_MIN, BLOCK_SIZE_MAX)?,
+        substitutes::BLOCKSIZE => substitutes::set_block_size(schema, value)?,
         "IN_MEMORY" => schema.storage.in_memory = flag(name, value)?,
         "REPLICATION_SCOPE" => only(name, value, "0")?,
         "IS_MOB" => only(name, &value.to_lowercase(), "false")?,
@@ -295,7 +298,7 @@ fn show_family(family: &FamilySchema) -> proto::ColumnFamilySchema {
         pair("KEEP_DELETED_CELLS", family.rules.keep_deleted_cells.to_string().to_uppercase()),
         pair(substitutes::COMPRESSION, substitutes::shown_compression(family).to_owned()),
         pair("BLOOMFILTER", bloom.to_owned()),
-        pair("BLOCKSIZE", family.storage.block_size.to_string()),
+        pair(substitutes::BLOCKSIZE, substitutes::shown_block_size(family)),
         pair("IN_MEMORY", family.storage.in_memory.to_string()),
         pair("REPLICATION_SCOPE", "0".to_owned()),
         pair("NEW_VERSION_BEHAVIOR", "true".to_owned()),
@@ -319,18 +322,6 @@ pub(super) fn pair(name: &str, value: String) -> proto::BytesBytesPair {
 fn text_of(attribute: &proto::BytesBytesPair) -> (String, String) {
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     (text(&attribute.first), text(&attribute.second))
-}
-
-fn number<N: std::str::FromStr + PartialOrd + std::fmt::Display>(
-    name: &str,
-    value: &str,
-    least: N,
-    most: N,
-) -> Result<N, Exception> {
-    match value.parse::<N>() {
-        Ok(number) if number >= least && number <= most => Ok(number),
-        _ => Err(refuse(&format!("{name}={value} is not a number from {least} to {most}"))),
-    }
 }
 
 fn flag(name: &str, value: &str) -> Result<bool, Exception> {
@@ -499,5 +490,7 @@ mod tests {
         let mut reserved = family(&[]);
         reserved.table_name = Some(table_name(&"hbase:x".parse().unwrap()));
         assert!(read_table(&reserved).is_err());
+        reserved.table_name = Some(proto::TableName { namespace: "hbase".into(), qualifier: "meta".into() });
+        assert_eq!(read_table(&reserved).unwrap_err().class, TABLE_EXISTS.name, "as HBase answers");
     }
 }

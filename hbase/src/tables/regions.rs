@@ -5,8 +5,9 @@ use terrane_master::edge::{Map, Region};
 use terrane_types::{Error, RegionId, ServerId, TableName, escape};
 use tokio::time::Instant;
 
-use super::descriptors::read_name;
+use super::descriptors::{read_name, show_table};
 use super::procedures::{begin, nonce};
+use super::substitutes::{check_merges, check_splits};
 use super::{TableCalls, exception};
 use crate::exception::{Exception, MERGE_REGION, TABLE_NOT_ENABLED, UNKNOWN_REGION};
 use crate::proto;
@@ -32,6 +33,7 @@ impl TableCalls {
         let nonce = nonce(request.nonce_group(), request.nonce());
         if !self.master.procedures.knows(nonce) {
             let schema = self.table(&table, until).await?.schema;
+            check_splits(&schema)?;
             if schema.disabled {
                 return Err(Exception::new(TABLE_NOT_ENABLED, table.to_string()));
             }
@@ -63,6 +65,10 @@ impl TableCalls {
             if found.len() < 2 || !found.windows(2).all(are_neighbours) {
                 let text = "regions to be merged are two or more, of one table, each next to another";
                 return Err(Exception::new(MERGE_REGION, text));
+            }
+            let of = found.first().map(|region| region.descriptor.table);
+            if let Some(table) = map.tables.iter().find(|table| Some(table.schema.table) == of) {
+                check_merges(&table.schema.name, &show_table(&table.schema))?;
             }
             regions = found.into_iter().map(|region| region.descriptor.region).collect();
         }

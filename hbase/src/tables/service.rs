@@ -13,7 +13,9 @@ use super::refusals::refused;
 use super::regions::procedure_done;
 use super::system::SystemTable;
 use super::{TableCalls, deadline, exception};
-use crate::exception::{Exception, NAMESPACE_NOT_FOUND, TABLE_NOT_DISABLED, TABLE_NOT_ENABLED, TABLE_NOT_FOUND};
+use crate::exception::{
+    CONSTRAINT, Exception, NAMESPACE_NOT_FOUND, TABLE_NOT_DISABLED, TABLE_NOT_ENABLED, TABLE_NOT_FOUND,
+};
 use crate::frame::{Call, decode_parameter};
 use crate::meta::table_state;
 use crate::proto;
@@ -124,6 +126,10 @@ impl TableCalls {
     }
 
     async fn change(&self, change: Change, request: proto::TableRequest, until: Instant) -> Outcome {
+        if SystemTable::of_name(&request.table_name).is_some() {
+            let text = "system tables are not disabled, enabled or deleted";
+            return Err(Exception::new(CONSTRAINT, text));
+        }
         let name = read_name(&request.table_name)?;
         let nonce = nonce(request.nonce_group(), request.nonce());
         if !self.is_repeated(nonce) {

@@ -5,8 +5,9 @@
 
 use bytes::Bytes;
 use terrane_types::keycodec::PartType;
+use terrane_types::limits::{BLOCK_SIZE_MAX, BLOCK_SIZE_MIN};
 use terrane_types::schema::Foreign;
-use terrane_types::{Compression, FamilySchema, KeyDeclaration, SplitPolicy, TableSchema};
+use terrane_types::{Compression, FamilySchema, KeyDeclaration, SplitPolicy, TableName, TableSchema};
 
 use crate::exception::{Exception, SANITY_CHECK};
 use crate::proto;
@@ -16,6 +17,11 @@ pub(super) const ATTRIBUTE: u8 = b'a';
 pub(super) const COMPRESSION: &str = "COMPRESSION";
 pub(super) const SPLIT_POLICY: &str = "SPLIT_POLICY";
 pub(super) const SPLIT_ENABLED: &str = "SPLIT_ENABLED";
+pub(super) const BLOCKSIZE: &str = "BLOCKSIZE";
+/// Bytes of the largest block that HBase takes.
+const HBASE_BLOCK_SIZE_MAX: u32 = 16 << 20;
+/// Whether regions are merged when somebody asks for it.
+const MERGE_ENABLED: &str = "MERGE_ENABLED";
 /// Where HBase's policies are.
 const PACKAGE: &str = "org.apache.hadoop.hbase.regionserver.";
 /// How many leading bytes the policy of prefixes keeps together; the second name is the older one.
@@ -23,12 +29,25 @@ const PREFIX_LENGTH: [&str; 2] = ["KeyPrefixRegionSplitPolicy.prefix_length", "p
 
 /// Whether the functions here show this attribute, and not those that show what is kept without a meaning.
 pub(super) fn shows(attribute: &[u8]) -> bool {
-    [COMPRESSION, SPLIT_POLICY, SPLIT_ENABLED].iter().any(|name| name.as_bytes() == attribute)
+    [COMPRESSION, SPLIT_POLICY, SPLIT_ENABLED, BLOCKSIZE].iter().any(|name| name.as_bytes() == attribute)
 }
 
 /// The refusal of a descriptor.
 pub(super) fn refuse(what: &str) -> Exception {
     Exception::new(SANITY_CHECK, what)
+}
+
+/// A number among the values of an attribute.
+pub(super) fn number<N: std::str::FromStr + PartialOrd + std::fmt::Display>(
+    name: &str,
+    value: &str,
+    least: N,
+    most: N,
+) -> Result<N, Exception> {
+    match value.parse::<N>() {
+        Ok(number) if number >= least && number <= most => Ok(number),
+        _ => Err(refuse(&format!("{name}={value} is not a number from {least} to {most}"))),
+    }
 }
 
 fn remember(foreign: &mut Foreign, attribute: &str, given: &str) {
@@ -77,6 +96,43 @@ pub(super) fn shown_compression(family: &FamilySchema) -> &str {
     let present = family.storage.compression;
     let given = given(&family.foreign, COMPRESSION).filter(|name| codec(name) == Some(present));
     given.unwrap_or_else(|| codec_name(present))
+}
+
+/// Sets the size of blocks: of those larger than ours can be, the largest.
+pub(super) fn set_block_size(family: &mut FamilySchema, value: &str) -> Result<(), Exception> {
+    let given = number(BLOCKSIZE, value, BLOCK_SIZE_MIN, HBASE_BLOCK_SIZE_MAX)?;
+    family.storage.block_size = given.min(BLOCK_SIZE_MAX);
+    if given > BLOCK_SIZE_MAX {
+        remember(&mut family.foreign, BLOCKSIZE, value);
+    }
+    Ok(())
+}
+
+pub(super) fn shown_block_size(family: &FamilySchema) -> String {
+    let present = family.storage.block_size;
+    let given = given(&family.foreign, BLOCKSIZE).filter(|_| present == BLOCK_SIZE_MAX);
+    given.map_or_else(|| present.to_string(), str::to_owned)
+}
+
+/// Checks that the regions of a table may be split by hand: HBase's switch of a table is for that, too.
+pub(super) fn check_splits(schema: &TableSchema) -> Result<(), Exception> {
+    match shown_splits(schema).iter().any(|(name, _)| *name == SPLIT_ENABLED) {
+        false => Ok(()),
+        true => Err(Exception::bad_request(&format!(
+            "table {} has SPLIT_ENABLED=false, so its regions are not split; set it to true first",
+            schema.name
+        ))),
+    }
+}
+
+/// The same of merges, for what is shown of the table.
+pub(super) fn check_merges(name: &TableName, shown: &proto::TableSchema) -> Result<(), Exception> {
+    match attribute(shown, MERGE_ENABLED).is_some_and(|flag| flag.eq_ignore_ascii_case("false")) {
+        false => Ok(()),
+        true => Err(Exception::bad_request(&format!(
+            "table {name} has MERGE_ENABLED=false, so its regions are not merged; set it to true first"
+        ))),
+    }
 }
 
 /// What a split policy of HBase means here.
@@ -255,6 +311,35 @@ pub(super) mod tests {
             let described = show_table(&read);
             let [now] = &shown(&described.column_families[0].attributes, "COMPRESSION")[..] else { panic!("{given}") };
             assert_ne!(now, given);
+        }
+    }
+
+    #[test]
+    fn blocks_over_our_limit_are_as_large_as_ours_can_be_and_shown_as_given() {
+        let of = |value: &str| read_table(&family(&[("BLOCKSIZE", value)]));
+        for (given, size) in [("1024", 1024), ("1048576", BLOCK_SIZE_MAX), ("16777216", BLOCK_SIZE_MAX)] {
+            let read = of(given).unwrap();
+            assert_eq!(read.families[0].storage.block_size, size);
+            let described = show_table(&read);
+            assert_eq!(shown(&described.column_families[0].attributes, "BLOCKSIZE"), [given]);
+            assert_eq!(modified(&read, &described).unwrap(), read);
+        }
+        let mut read = of("16777216").unwrap();
+        read.families[0].storage.block_size = 4096;
+        assert_eq!(shown(&show_table(&read).column_families[0].attributes, "BLOCKSIZE"), ["4096"]);
+        for refused in ["0", "256", "16777217", "many"] {
+            assert!(of(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_switches_of_a_table_are_for_splits_and_merges_by_hand_too() {
+        for (name, splits, merges) in [("SPLIT_ENABLED", false, true), ("MERGE_ENABLED", true, false)] {
+            for (value, is_off) in [("true", false), ("false", true)] {
+                let read = read_table(&table_with(&[(name, value)])).unwrap();
+                let by_hand = (check_splits(&read).is_ok(), check_merges(&read.name, &show_table(&read)).is_ok());
+                assert_eq!(by_hand, (splits || !is_off, merges || !is_off), "{name}={value}");
+            }
         }
     }
 

@@ -45,6 +45,7 @@ impl Needs {
             time_min,
             time_max,
             ..self::columns(&merges.clone().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>())
+                .with_versions(extras.deletes_in_turn.clamp(1, terrane_types::limits::VERSIONS_MAX))
         });
         if merged.is_none() {
             columns.extend(merges);

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use terrane_types::cell::{Cells, LATEST, pack, stamp_in_place, ttl_tag};
 use terrane_types::limits::{RETURNED_BYTES_MAX, ROW_MUTATION_BYTES_MAX, VALUE_BYTES_MAX};
-use terrane_types::{CellKind, CellRef, Invalid, ReadModifyWrite, Returns, TableSchema, escape, escape_family};
+use terrane_types::{
+    CellKind, CellRef, Invalid, ReadModifyWrite, ReadModifyWriteKind, Returns, TableSchema, escape, escape_family,
+};
 
 use super::needs::tested;
 use super::overlay::{Column, Newest, Version, is_expired, rules_of};
@@ -204,17 +206,25 @@ impl Row<'_> {
         let ranged = self.request.extras.merge_times.is_some();
         let read = self.merged.filter(|_| ranged).map(versions_of);
         let mut merged = Vec::with_capacity(self.request.read_modify_writes.len());
-        for rmw in &self.request.read_modify_writes {
+        let mut deleted: BTreeMap<Column, usize> = BTreeMap::new();
+        for (place, rmw) in self.request.read_modify_writes.iter().enumerate() {
             let column = Column::new(rmw.family.as_bytes(), &rmw.qualifier);
             let newest = match &read {
-                Some(read) => read.get(&column).and_then(|versions| versions.first()),
+                Some(read) => {
+                    let versions = read.get(&column).map_or(&[][..], |versions| versions);
+                    let in_turn =
+                        self.request.extras.deletes_in_turn > 0 && rmw.what == ReadModifyWriteKind::DeleteNewest;
+                    let before = in_turn.then(|| deleted.entry(column).or_default());
+                    let at = before.map_or(0, |before| std::mem::replace(before, *before + 1));
+                    versions.get(at)
+                }
                 None => self.newest(&column),
             };
             let value = rmw.apply(newest.map(|version| &version.value[..]))?;
             merged.push(match (value, newest) {
                 (Some(value), newest) => {
                     // Not below the cell that it replaces, whatever timestamp a client gave that one.
-                    let timestamp = newest.map_or(self.stamp, |version| version.timestamp.max(self.stamp));
+                    let timestamp = newest.map_or(self.first_time(place), |version| version.timestamp.max(self.stamp));
                     let ttl_ms = self.request.ttl_ms.or_else(|| newest.and_then(|version| version.ttl_ms));
                     Some(Merged { rmw, timestamp, value: Some(value), ttl_ms, tag: ttl_ms.map(ttl_tag) })
                 }
@@ -225,6 +235,12 @@ impl Row<'_> {
             });
         }
         Ok(merged)
+    }
+
+    /// The timestamp of what is written to a column that has no version.
+    fn first_time(&self, place: usize) -> i64 {
+        let given = self.request.extras.first_times.get(place).copied();
+        given.filter(|&time| time != LATEST).unwrap_or(self.stamp)
     }
 
     /// The cells of the mutation, with what was merged in its places.

@@ -126,7 +126,8 @@ impl Resolver {
             && !first.has_died(self.view.now_ms)
     }
 
-    /// Lists what is stored, of each timestamp the tombstones first and one cell of each kind. Versions count puts.
+    /// Lists what is stored, of each timestamp the tombstones first and one cell of each kind. Versions count puts. What the
+    /// family's time to live has expired is still stored; a put that has outlived its own was never to be seen again.
     fn list_stored(&mut self, cells: &[CellMeta]) {
         let view = self.view;
         let in_view = |cell: &CellMeta| cell.sequence <= view.sequence;
@@ -158,9 +159,6 @@ impl Resolver {
             let is_over = versions > view.versions;
             if is_over {
                 newest[CellKind::Put as usize] = None;
-            }
-            if self.rules.min_versions == 0 && is_expired(&self.rules, timestamp, view.now_ms) {
-                break;
             }
             let listed = CellKind::WIDEST_FIRST.into_iter().filter_map(|kind| newest[kind as usize]);
             self.visible.extend(listed.map(index_of));

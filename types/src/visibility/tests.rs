@@ -319,13 +319,12 @@ impl World {
 }
 
 impl World {
-    /// A raw reader sees all that was written until it is collected, and always what other readers see; no masked puts.
+    /// A raw reader sees all that was written until it is collected, and always what other readers see; no masked puts, and none
+    /// that have outlived a time to live of their own.
     fn check_raw(&self, stored: &[Stored], view: View) -> Result<(), TestCaseError> {
         let all = resolve(&self.all, &self.history, view);
         let left = resolve(stored, &self.history, view);
-        let rules = self.history.at(view.sequence);
-        let expired =
-            |meta: &CellMeta| oracle::expired(&rules, meta.timestamp, view.now_ms) || meta.expires_ms < view.now_ms;
+        let expired = |meta: &CellMeta| meta.expires_ms < view.now_ms;
         let in_times = |cell: &&Stored| (view.time_min..view.time_max).contains(&cell.meta.timestamp);
         let written = self.all.iter().filter(|cell| cell.meta.sequence <= view.sequence);
         let written = written.filter(in_times).filter(|cell| !expired(&cell.meta));
