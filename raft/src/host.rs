@@ -141,12 +141,7 @@ impl Host {
     }
 
     /// See [`crate::GroupHost::create_group`], which never drops this future half-way.
-    pub(crate) async fn create_group(
-        &self,
-        spec: GroupSpec,
-        beginning: Beginning,
-        lead: bool,
-    ) -> Result<(), Error> {
+    pub(crate) async fn create_group(&self, spec: GroupSpec, beginning: Beginning, lead: bool) -> Result<(), Error> {
         if spec.members.get(&spec.replica) != Some(&self.config.server) {
             let (replica, server) = (spec.replica, self.config.server);
             return Err(Error::Invalid { what: format!("replica {replica} is not the member on server {server}") });

@@ -98,8 +98,7 @@ async fn round(
     creation: &mut GroupCreation,
     next: Vec<ReplicaId>,
 ) -> String {
-    let next: Vec<(ReplicaId, bool)> =
-        next.into_iter().map(|replica| (replica, creation.is_first(replica))).collect();
+    let next: Vec<(ReplicaId, bool)> = next.into_iter().map(|replica| (replica, creation.is_first(replica))).collect();
     let orders = next.into_iter().map(|(replica, lead)| async move {
         let at = (replica, entry.members[&replica]);
         (replica, context.orders.create_group(group, entry, at, lead).await)

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use terrane_env::time::WallClock;
 use terrane_env::{fs, net};
 use terrane_raft::{
-    AppliedEntry, Beginning, BoxFuture, CopiedFile, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig,
-    MembersError, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine,
+    AppliedEntry, Beginning, BoxFuture, CopiedFile, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig,
+    LogConfig, MembersError, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine,
 };
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
