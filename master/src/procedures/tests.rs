@@ -18,6 +18,8 @@ struct World {
     catalog: Catalog,
     rollout: Option<Rollout>,
     creation: Option<(GroupId, GroupCreation)>,
+    /// The members whose servers are not live.
+    lost: Vec<ReplicaId>,
 }
 
 impl World {
@@ -91,23 +93,26 @@ impl World {
         self.show_rollout(out);
     }
 
-    /// `replica 8 done|away`: what a member answers to its order.
+    /// `replica 8 done|away|leaderless`: what a member answers to its order. The last is the first member's, which has its
+    /// replica while the group has had no leader yet.
     fn replica_answers(&mut self, line: &Line<'_>, out: &mut String) {
         let (_, creation) = self.creation.as_mut().expect("a creation");
         let replica = ReplicaId(line.number(1));
-        assert!(creation.next().contains(&replica), "replica {replica} has no order now");
+        let next = creation.next(|replica| !self.lost.contains(&replica));
+        assert!(next.contains(&replica), "replica {replica} has no order now");
         match line.words[2] {
             "done" => creation.created(replica),
-            "away" => {}
+            "away" | "leaderless" => {}
             other => panic!("no such answer: {other}"),
         }
         self.show_creation(out);
     }
 
-    /// `lost 10`: the servers of these members are not live.
+    /// `lost 10`: the servers of these members are not live, and those of the others are.
     fn lose_servers(&mut self, line: &Line<'_>, out: &mut String) {
         let (group, creation) = self.creation.as_mut().expect("a creation");
-        let lost: Vec<ReplicaId> = (1..line.words.len()).map(|word| ReplicaId(line.number(word))).collect();
+        self.lost = (1..line.words.len()).map(|word| ReplicaId(line.number(word))).collect();
+        let lost = &self.lost;
         let members = self.catalog.groups().get(*group).expect("a known group").members.keys().copied();
         creation.stand_in(members, |replica| !lost.contains(&replica));
         if creation.serves_without(|replica| !lost.contains(&replica)) {
@@ -140,9 +145,10 @@ impl World {
             writeln!(out, "nothing to do").unwrap();
             return;
         };
-        let next: Vec<String> = creation.next().iter().map(ToString::to_string).collect();
-        writeln!(out, "{:?} order={}", creation.phase(), next.join(",")).unwrap();
-        if creation.next().is_empty() {
+        let next = creation.next(|replica| !self.lost.contains(&replica));
+        let names: Vec<String> = next.iter().map(ToString::to_string).collect();
+        writeln!(out, "{:?} order={}", creation.phase(), names.join(",")).unwrap();
+        if next.is_empty() {
             self.record(CatalogEdit::OpenGroup { group: *group }, out);
         }
     }
