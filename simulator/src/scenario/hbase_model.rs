@@ -8,12 +8,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures::future::join_all;
 use terrane_client::{Client, Error, TableSpec};
 use terrane_types::TableName;
 
 use super::maintenance::maintain;
-use super::play::{Play, Scenario, below, create_table, disks_are_damaged, pause};
+use super::play::{CAPTIVE, Play, Scenario, below, create_table, disks_are_damaged, pause};
 use crate::context::Context;
 use crate::hbase_client::HbaseClient;
 use crate::model::draw::{Draw, FAMILIES, group_start};
@@ -25,11 +24,11 @@ use crate::plan::Plan;
 use crate::trace;
 use crate::verdict::Failure;
 
-const HOSTS: [&str; 2] = ["w1", "w2"];
+/// The hosts of the players.
+const HOSTS: [&str; 4] = ["w1", "w2", "r1", CAPTIVE];
 const OPERATOR: &str = "r2";
 
-const PLAYERS_PER_HOST: usize = 2;
-const PLAYERS: usize = HOSTS.len() * PLAYERS_PER_HOST;
+const PLAYERS: usize = HOSTS.len();
 /// Groups of rows that a player has to itself.
 const GROUPS_EACH: usize = 6;
 const TABLE: &str = "t";
@@ -87,12 +86,12 @@ fn bounds(player: usize) -> Bounds {
     (from, to)
 }
 
-fn player(index: usize, who: String, client: HbaseClient, model: Possible) -> Player {
+fn player(index: usize, who: &str, client: HbaseClient, model: Possible) -> Player {
     let groups = index * GROUPS_EACH..(index + 1) * GROUPS_EACH;
     let draw = Draw::new(terrane_env::rand::u64(), groups);
     // A server that finds damage says so, and another one leads soon.
     let passes = |why: &str| why.contains("CorruptHFileException") && disks_are_damaged();
-    let around = Surroundings { who, passes, note: |what| trace::note(what) };
+    let around = Surroundings { who: who.to_owned(), passes, note: |what| trace::note(what) };
     Player::new(client, model, draw, bounds(index), around)
 }
 
@@ -109,18 +108,8 @@ async fn play(host: &'static str, index: usize, scenario: HbaseModel, context: C
         context.state.ready();
     }
     context.state.until_ready().await;
-    let mut players = Vec::new();
-    for number in index * PLAYERS_PER_HOST..(index + 1) * PLAYERS_PER_HOST {
-        let client = hbase_client(&client, &context)?;
-        let model = Possible::new(Model::new(&FAMILIES));
-        let player = player(number, format!("{host}.{number}"), client, model);
-        players.push(make_steps(number, format!("{host}.{number}"), player, scenario.clone(), context.clone()));
-    }
-    join_all(players).await;
-    Ok(())
-}
-
-async fn make_steps(number: usize, who: String, mut player: Player, scenario: HbaseModel, context: Context) {
+    let model = Possible::new(Model::new(&FAMILIES));
+    let mut player = player(index, host, hbase_client(&client, &context)?, model);
     while !context.state.is_over() {
         pause(PAUSE_MS).await;
         if !context.keeps_nonces() {
@@ -129,11 +118,11 @@ async fn make_steps(number: usize, who: String, mut player: Player, scenario: Hb
         if below(LOST_ONE_IN) == 0 {
             player.lose_next_answer();
         }
-        let step = player.step().await;
-        judge(&context, &who, step);
+        judge(&context, host, player.step().await);
         context.state.acknowledge();
     }
-    scenario.models.borrow_mut().push((number, player.into_model()));
+    scenario.models.borrow_mut().push((index, player.into_model()));
+    Ok(())
 }
 
 /// Counts a check; a difference fails the run.
@@ -148,12 +137,10 @@ fn judge(context: &Context, who: &str, checked: anyhow::Result<()>) {
 async fn read_everything(host: &'static str, scenario: HbaseModel, context: Context) -> Result<(), Error> {
     let client = context.connect(Duration::from_secs(20)).await?;
     let models = scenario.models.take();
-    for (number, model) in models {
-        let hbase = hbase_client(&client, &context)?;
-        let mut player = player(number, host.to_owned(), hbase, model);
-        let read = player.scan_all().await;
-        judge(&context, host, read);
-        scenario.models.borrow_mut().push((number, player.into_model()));
+    for (index, model) in models {
+        let mut player = player(index, host, hbase_client(&client, &context)?, model);
+        judge(&context, host, player.scan_all().await);
+        scenario.models.borrow_mut().push((index, player.into_model()));
     }
     trace::note(format_args!("{host} read the rows of {PLAYERS} players"));
     Ok(())
