@@ -1,5 +1,5 @@
-//! A small client of HBase's protocol: enough to increment, append, put, read and check-and-mutate over the port that a
-//! region server has for HBase's clients, with the nonces and retries of HBase's own client.
+//! A small client of HBase's protocol: any call, and enough to increment, append, put, read and check-and-mutate over the port
+//! that a region server has for HBase's clients, with the nonces and retries of HBase's own client.
 //!
 //! It shares no code with the server but the messages. Regions are looked up with Terrane's client, and servers are tried one
 //! after another, so it depends on redirects only to be fast.
@@ -32,8 +32,10 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Why a try failed.
 #[derive(Debug)]
 pub enum Failed {
-    /// It may be tried again; the text says why it failed.
+    /// It may be tried again; the text says why it failed. It may have been applied.
     Again(String),
+    /// It may be tried again, and was not applied.
+    Refused(String),
     /// It must not be tried again.
     Finally(String),
 }
@@ -42,6 +44,22 @@ impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
         Self::Again(error.to_string())
     }
+}
+
+/// Exceptions of calls and actions that had no effect, and may be made again.
+const REFUSALS: [&str; 6] = [
+    "NotServingRegionException",
+    "RegionMovedException",
+    "RegionOpeningException",
+    "RegionTooBusyException",
+    "CallQueueTooBigException",
+    "RetryImmediatelyException",
+];
+
+/// Whether a call or action that failed with an exception of this class had no effect.
+#[must_use]
+pub fn is_refusal(class: &str) -> bool {
+    class.rsplit('.').next().is_some_and(|name| REFUSALS.contains(&name))
 }
 
 /// The outcome of a call.
@@ -174,7 +192,7 @@ impl HbaseClient {
     pub async fn regions(&mut self) -> Result<&[(Bytes, Bytes)], Failed> {
         if self.regions.is_empty() {
             let regions = self.client.admin().regions(Some(&self.table.to_string())).await;
-            let regions = regions.map_err(|error: Error| Failed::Again(error.to_string()))?;
+            let regions = regions.map_err(|error: Error| Failed::Refused(error.to_string()))?;
             let named = regions.into_iter().map(|region| {
                 let start = region.descriptor.range.start.clone();
                 (start.clone(), region_name(&self.table, &start, region.descriptor.region))
@@ -205,12 +223,16 @@ impl HbaseClient {
         encode: impl Fn(RegionSpecifier) -> Vec<u8>,
         gives_up: impl Fn() -> bool,
     ) -> Result<Outcome<A>, String> {
-        let mut tries = 0;
+        let (mut tries, mut was_retried) = (0, false);
         loop {
             let why = match self.try_once(row, method, &encode, tries).await {
-                Ok(answer) => return Ok(Outcome { answer, was_retried: tries > 0 }),
+                Ok(answer) => return Ok(Outcome { answer, was_retried }),
                 Err(Failed::Finally(why)) => return Err(why),
-                Err(Failed::Again(why)) => why,
+                Err(Failed::Refused(why)) => why,
+                Err(Failed::Again(why)) => {
+                    was_retried = true;
+                    why
+                }
             };
             if gives_up() {
                 return Err(why);
@@ -248,7 +270,7 @@ impl HbaseClient {
         let regions = self.regions().await?;
         let at = regions.partition_point(|(start, _)| start[..] <= *row);
         let found = at.checked_sub(1).and_then(|at| regions.get(at));
-        found.map(|(_, name)| name.clone()).ok_or_else(|| Failed::Again("the row has no region".to_owned()))
+        found.map(|(_, name)| name.clone()).ok_or_else(|| Failed::Refused("the row has no region".to_owned()))
     }
 
     /// Sends one call and reads its answer.
@@ -256,7 +278,8 @@ impl HbaseClient {
         self.calls += 1;
         let id = self.calls;
         if !self.connections.contains_key(&server) {
-            let mut connection = connect_to(&self.servers[server]).await?;
+            let connected = connect_to(&self.servers[server]).await;
+            let mut connection = connected.map_err(|error| Failed::Refused(error.to_string()))?;
             connection.write_all(&preamble()).await?;
             self.connections.insert(server, connection);
         }
@@ -284,7 +307,11 @@ impl HbaseClient {
             }
             let Some(exception) = header.exception else { return Ok(answer.copy_to_bytes(answer.remaining())) };
             let why = format!("{}: {}", exception.exception_class_name(), exception.stack_trace());
-            return Err(if exception.do_not_retry() { Failed::Finally(why) } else { Failed::Again(why) });
+            return Err(match exception.exception_class_name() {
+                _ if exception.do_not_retry() => Failed::Finally(why),
+                class if is_refusal(class) => Failed::Refused(why),
+                _ => Failed::Again(why),
+            });
         }
     }
 }

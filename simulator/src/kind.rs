@@ -27,13 +27,15 @@ pub enum Kind {
     Loads,
     /// Increment, append, and check and mutate over the port for HBase's clients, and lose answers.
     Hbase,
+    /// Write and read in every way over the port for HBase's clients, and compare with a model.
+    HbaseModel,
     /// Misuse the cluster in every way, beside normal clients.
     Hostile,
 }
 
 impl Kind {
     /// All scenarios.
-    pub const ALL: [Kind; 13] = [
+    pub const ALL: [Kind; 14] = [
         Kind::Rows,
         Kind::Counters,
         Kind::Scans,
@@ -46,8 +48,15 @@ impl Kind {
         Kind::Schema,
         Kind::Loads,
         Kind::Hbase,
+        Kind::HbaseModel,
         Kind::Hostile,
     ];
+
+    /// Whether servers serve HBase's clients.
+    #[must_use]
+    pub const fn serves_hbase(self) -> bool {
+        matches!(self, Kind::Hbase | Kind::HbaseModel)
+    }
 
     /// The name on the command line.
     #[must_use]
@@ -65,6 +74,7 @@ impl Kind {
             Kind::Schema => "schema",
             Kind::Loads => "loads",
             Kind::Hbase => "hbase",
+            Kind::HbaseModel => "hbase-model",
             Kind::Hostile => "hostile",
         }
     }

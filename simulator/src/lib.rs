@@ -6,13 +6,14 @@
 //! **verdict** says how the run ended. [`check`] holds the checkers, which know nothing of the simulation.
 //!
 //! The feature replaces `terrane-env` in the whole build, so the simulator is built on its own: `cargo xtask sim`. Without
-//! the feature this crate is the plan and the checkers, which ordinary tests test and use.
+//! the feature this crate is the plan, the checkers and the model, which ordinary tests test and use.
 
 pub mod check;
 pub mod fault;
 pub mod hbase_client;
 pub mod kind;
 pub mod memory;
+pub mod model;
 pub mod numbers;
 pub mod plan;
 pub mod planted;

@@ -201,7 +201,7 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
         Ok(server) => server,
         Err(error) => return exit(host, &context, &error).await,
     };
-    if context.plan.scenario == Kind::Hbase {
+    if context.plan.scenario.serves_hbase() {
         serve_hbase(host, &server).await?;
     }
     let is_former = levels(boot, &context.plan) != Levels::BUILD;

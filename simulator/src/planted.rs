@@ -112,6 +112,7 @@ const DAMAGE: &str = "a failed write or sync ends the process, and damage is nev
 const TIMING: &str = "what readers see depends on the log and the time of reading alone";
 const SCAN: &str = "a scan neither skips nor repeats a row";
 const SNAPSHOT: &str = "a snapshot scan sees one state";
+const HBASE: &str = "HBase's clients get HBase's answers";
 const ATOMIC: &str = "a row and an atomic batch are written as a whole";
 const BOUNDED: &str = "everything taken from a budget is returned";
 const LIVE: &str = "once all is healed, every request is answered";
@@ -154,6 +155,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("the files of a load go once they are taken in", LIVE, Kind::Loads, false),
     bug("a retry is applied again", ONCE, Kind::Counters, true),
     bug("a nonce is not recorded", ONCE, Kind::Hbase, true),
+    bug("a delete of the newest version takes one of now", HBASE, Kind::HbaseModel, true),
     bug("the window is lost at a restart", ONCE, Kind::Counters, false),
     bug("a split forgets the window", ONCE, Kind::Counters, true),
     bug("a merge forgets the window of one side", ONCE, Kind::Counters, false),

@@ -9,6 +9,8 @@ pub mod counters;
 #[cfg(feature = "sim")]
 pub mod hbase;
 #[cfg(feature = "sim")]
+pub mod hbase_model;
+#[cfg(feature = "sim")]
 pub mod hostile;
 #[cfg(feature = "sim")]
 pub mod list;
@@ -57,6 +59,7 @@ pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
         Kind::Schema => Box::new(schema::Schema::default()),
         Kind::Loads => Box::new(loads::Loads::default()),
         Kind::Hbase => Box::new(hbase::Hbase::default()),
+        Kind::HbaseModel => Box::new(hbase_model::HbaseModel::default()),
         Kind::Hostile => Box::new(hostile::Hostile::default()),
     }
 }

@@ -71,7 +71,8 @@ pub fn passes(error: &Error) -> bool {
     error.is_retry_safe() || error.is_uncertain() || (matches!(error, Error::Corruption { .. }) && disks_are_damaged())
 }
 
-fn disks_are_damaged() -> bool {
+/// Whether a server's disk was damaged in this run.
+pub fn disks_are_damaged() -> bool {
     let counts = terrane_env::sim::counts();
     DAMAGES.iter().any(|damage| counts.contains_key(damage))
 }

@@ -94,8 +94,9 @@ async fn try_to_look(client: &Client, context: &Context) -> Result<(), String> {
     if let (Ok(regions), false) = (map, is_new) {
         context.watch.inner.events.borrow_mut().begin_map(life, &boundaries(&regions));
     }
-    // Its raw requests are not counted.
-    if let (Ok((counted, regions)), true) = (seen, !matches!(context.plan.scenario, Kind::Hostile | Kind::Hbase)) {
+    // Raw requests, and those of HBase's clients, are not counted.
+    let counts_all = context.plan.scenario != Kind::Hostile && !context.plan.scenario.serves_hbase();
+    if let (Ok((counted, regions)), true) = (seen, counts_all) {
         let look = Look { at: now(), life, counted, sent, regions };
         context.watch.inner.counted.borrow_mut().look(look)?;
         context.watch.count("looks at the load history");

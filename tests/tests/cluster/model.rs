@@ -1,5 +1,5 @@
 //! The whole data model: random sequences of all writes and reads through real servers, while regions split, flush and
-//! compact, compared with a plain model (`plain`).
+//! compact, compared with a plain model (`terrane_simulator::model::plain`).
 //!
 //! First, one client writes and reads in turn, so that every result must equal the model's. Then many clients
 //! increment, append and check-and-mutate concurrently, and the result must be exact (`terrane_simulator::check::ledger`).
@@ -7,22 +7,22 @@
 //! A failure names its seed; `TERRANE_SEED` runs only that one.
 
 mod concurrent;
-mod draw;
 mod hbase;
-mod plain;
+mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use plain::{Change, Decision, Model, Rows, Seen, Selection};
 use terrane_client::{
     Admin, Client, Delete, Error, Get, KeyRange, LatestPer, Number, RowData, Scan, Table, TableSpec, ValueType,
 };
 use terrane_regionserver::BackendKind;
+use terrane_simulator::model::draw::{Draw, FAMILIES, GROUPS, group_start};
+use terrane_simulator::model::plain::{self, Change, Decision, Model, Rows, Seen, Selection};
 use terrane_tests::cluster::Cluster;
 use tokio::task::JoinSet;
 
-use self::draw::{Draw, FAMILIES, GROUPS, get_of, group_start, mutation_of, scan_of};
+use self::requests::{get_of, mutation_of, scan_of};
 use crate::{all_rows, with_engine};
 
 const SEEDS: std::ops::Range<u64> = 0..2;
@@ -83,7 +83,7 @@ async fn grouped_table(client: &Client, name: &str) -> Result<Table> {
 impl World {
     async fn new(client: &Client, seed: u64) -> Result<World> {
         let table = grouped_table(client, "model").await?;
-        let (model, draw) = (Model::new(&FAMILIES), Draw::new(seed));
+        let (model, draw) = (Model::new(&FAMILIES), Draw::new(seed, 0..GROUPS));
         Ok(World { table, admin: client.admin(), model, draw, beside: JoinSet::new() })
     }
 

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use terrane_client::{Get, Returns, RowData, RowMutation, Table, column};
 use terrane_regionserver::BackendKind;
 use terrane_simulator::check::ledger::{Ledger, Operation, token};
+use terrane_simulator::model::draw::{Draw, GROUPS, group_start};
 use terrane_tests::cluster::Cluster;
 
-use super::draw::{Draw, GROUPS, group_start};
 use super::{grouped_table, split, with_seeds};
 use crate::with_engine;
 
@@ -27,7 +27,7 @@ async fn many_writers_of_few_rows_count_exactly_while_regions_split() -> Result<
         let table = grouped_table(&client, "many").await?;
         let ledger = Arc::new(Mutex::new(Ledger::default()));
         let writers = (0..WRITERS).map(|writer| {
-            let draw = Draw::new(seed.wrapping_mul(WRITERS).wrapping_add(writer));
+            let draw = Draw::new(seed.wrapping_mul(WRITERS).wrapping_add(writer), 0..GROUPS);
             tokio::spawn(Writer { table: table.clone(), ledger: Arc::clone(&ledger), draw }.run())
         });
         let writers: Vec<_> = writers.collect();

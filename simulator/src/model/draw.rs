@@ -1,15 +1,15 @@
-//! Random rows, columns, changes and selections, for the model and for the client.
+//! Random rows, columns, changes and selections, for the model and for clients.
+
+use std::ops::Range;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use terrane_client::{
-    Column, Condition as ClientCondition, Delete, Get, KeyRange, Put, Returns, RowMutation, Scan, column,
-};
 
 use super::plain::{Answers, Change, Columns, Condition, Event, Filter, Kind, ReadModifyWrite, Selection};
 
 /// Families and their numbers of versions.
 pub const FAMILIES: [(&str, usize); 2] = [("f", 3), ("g", 1)];
+/// Groups of rows that tests write.
 pub const GROUPS: usize = 16;
 
 const RESTS: [&str; 4] = ["", "a", "ab", "z"];
@@ -22,37 +22,53 @@ const FUTURE: i64 = 5_000_000_000_000;
 const TIMES: i64 = 12;
 
 /// The smallest row of a group.
+///
+/// # Panics
+/// If the number of the group has more than 32 bits.
+#[must_use]
 pub fn group_start(group: usize) -> Vec<u8> {
     u32::try_from(group).expect("few groups").to_be_bytes().to_vec()
 }
 
+/// Draws about rows of some groups.
+#[derive(Debug)]
 pub struct Draw {
     rng: StdRng,
+    groups: Range<usize>,
 }
 
 impl Draw {
-    pub fn new(seed: u64) -> Draw {
-        Draw { rng: StdRng::seed_from_u64(seed) }
+    /// A seed gives the same draws each time.
+    #[must_use]
+    pub fn new(seed: u64, groups: Range<usize>) -> Draw {
+        Draw { rng: StdRng::seed_from_u64(seed), groups }
     }
 
+    /// A number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         self.rng.random_range(0..bound)
     }
 
+    /// True once in so many times.
     pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    /// One of these.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
     /// Low groups are drawn more often, so that some rows have long histories.
     pub fn group(&mut self) -> usize {
-        let most = 1 + self.below(GROUPS);
-        self.below(most)
+        let most = 1 + self.below(self.groups.len());
+        self.groups.start + self.below(most)
     }
 
+    /// A row of such a group.
     pub fn row(&mut self) -> Vec<u8> {
         let mut row = group_start(self.group());
         row.extend_from_slice(self.pick(&RESTS).as_bytes());
@@ -78,6 +94,7 @@ impl Draw {
         self.pick(&[0, 1, 200])
     }
 
+    /// The column of a counter.
     pub fn counter(&mut self) -> (&'static str, &'static str) {
         (self.pick(&FAMILIES).0, self.pick(&COUNTERS))
     }
@@ -87,7 +104,8 @@ impl Draw {
         (family, if self.one_in(3) { counter } else { self.pick(&TEXTS) })
     }
 
-    fn timestamp(&mut self) -> i64 {
+    /// A timestamp of a client.
+    pub fn timestamp(&mut self) -> i64 {
         if self.one_in(15) { FUTURE } else { self.rng.random_range(0..TIMES) }
     }
 
@@ -113,6 +131,7 @@ impl Draw {
         }
     }
 
+    /// A change of any row.
     pub fn change(&mut self) -> Change {
         let row = self.row();
         self.change_of(row)
@@ -174,6 +193,7 @@ impl Draw {
         rows.into_iter().map(|row| self.change_of(row)).collect()
     }
 
+    /// A delete of everything in a row up to now.
     pub fn delete_of_a_row(&mut self) -> Change {
         let event =
             |(family, _)| Event { family, qualifier: "", timestamp: None, kind: Kind::Family, value: Vec::new() };
@@ -187,6 +207,7 @@ impl Draw {
         }
     }
 
+    /// What a read selects.
     pub fn selection(&mut self) -> Selection {
         let mut selection = Selection { versions: 1 + self.below(4), ..Selection::default() };
         if self.one_in(2) {
@@ -230,93 +251,4 @@ fn add_read_modify_write(change: &mut Change, family: &'static str, qualifier: &
     if !change.read_modify_writes.iter().any(|rmw| rmw.0 == family && rmw.1 == qualifier) {
         change.read_modify_writes.push((family, qualifier, rmw));
     }
-}
-
-/// The change as a client mutation, with its cells in the same order.
-pub fn mutation_of(change: &Change) -> RowMutation {
-    let row = &change.row;
-    let mut mutation = RowMutation::new(row);
-    for Event { family, qualifier, timestamp, kind, value } in &change.events {
-        mutation = match (kind, timestamp) {
-            (Kind::Put, None) => mutation.put(Put::new(row).set(family, qualifier, value)),
-            (Kind::Put, Some(at)) => mutation.put(Put::new(row).set_at(family, qualifier, *at, value)),
-            (Kind::Version, at) => {
-                mutation.delete(Delete::new(row).version(family, qualifier, at.expect("always its own")))
-            }
-            (Kind::Column, None) => mutation.delete(Delete::new(row).column(family, qualifier)),
-            (Kind::Column, Some(at)) => mutation.delete(Delete::new(row).column_until(family, qualifier, *at)),
-            (Kind::Family, None) => mutation.delete(Delete::new(row).family(family)),
-            (Kind::Family, Some(at)) => mutation.delete(Delete::new(row).family_until(family, *at)),
-            (Kind::FamilyVersion, at) => {
-                mutation.delete(Delete::new(row).family_version(family, at.expect("always its own")))
-            }
-        };
-    }
-    for (family, qualifier, rmw) in &change.read_modify_writes {
-        mutation = match rmw {
-            ReadModifyWrite::Increment(by) => mutation.increment(family, qualifier, *by),
-            ReadModifyWrite::Append(value) => mutation.append(family, qualifier, value),
-        };
-    }
-    if let Some(condition) = &change.condition {
-        mutation = mutation.when(condition_of(condition));
-    }
-    if change.return_found {
-        mutation = mutation.return_found();
-    }
-    mutation.returning(match change.answers {
-        Answers::Nothing => Returns::Nothing,
-        Answers::Old => Returns::Old,
-        Answers::New => Returns::New,
-    })
-}
-
-fn condition_of(condition: &Condition) -> ClientCondition {
-    let of = |family: &str, qualifier: &str| -> Column { column(family, qualifier) };
-    match condition {
-        Condition::Absent(family, qualifier) => of(family, qualifier).is_absent(),
-        Condition::Exists(family, qualifier) => of(family, qualifier).exists(),
-        Condition::Equals(family, qualifier, value) => of(family, qualifier).equals(value),
-        Condition::Differs(family, qualifier, value) => of(family, qualifier).not_equals(value),
-        Condition::Above(family, qualifier, least) => of(family, qualifier).as_i64().greater_than(*least),
-        Condition::Version(family, qualifier, at) => of(family, qualifier).version_is(*at),
-        Condition::And(one, other) => condition_of(one).and(condition_of(other)),
-        Condition::Or(one, other) => condition_of(one).or(condition_of(other)),
-    }
-}
-
-/// Gets and scans have the same selections.
-macro_rules! selected {
-    ($read:expr, $selection:expr) => {{
-        let (mut read, selection) = ($read.versions(u32::try_from($selection.versions).expect("few")), $selection);
-        for columns in &selection.columns {
-            read = match *columns {
-                Columns::Family(family) => read.family(family),
-                Columns::One(family, qualifier) => read.column(family, qualifier),
-                Columns::Prefix(family, prefix) => read.column_prefix(family, prefix),
-            };
-        }
-        if let Some((least, below)) = selection.times {
-            read = read.time_range(least, below);
-        }
-        if let Some((offset, limit)) = selection.cells {
-            read = read.cells(u32::try_from(offset).expect("few"), u32::try_from(limit).expect("few"));
-        }
-        if selection.keys_only {
-            read = read.keys_only();
-        }
-        if let Some(filter) = &selection.filter {
-            read = read.filter(filter.to_string());
-        }
-        read
-    }};
-}
-
-pub fn get_of(row: &[u8], selection: &Selection) -> Get {
-    selected!(Get::new(row), selection)
-}
-
-pub fn scan_of(selection: &Selection, from: &[u8], to: &[u8]) -> Scan {
-    let range = KeyRange::new(from.to_vec(), to.to_vec()).expect("drawn in order");
-    selected!(Scan::range(range), selection)
 }

@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The kind of a cell in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// A value.
     Put,
     /// One version of a column.
     Version,
+    /// The newest version of a column, as the row was before the change.
+    Newest,
     /// A column's versions up to a timestamp.
     Column,
     /// A family's versions up to a timestamp.
@@ -20,56 +23,80 @@ pub enum Kind {
 /// A cell to apply; without a timestamp it gets one from the server.
 #[derive(Clone, Debug)]
 pub struct Event {
+    /// The column's family.
     pub family: &'static str,
+    /// The column's qualifier; empty for what concerns the whole family.
     pub qualifier: &'static str,
+    /// Milliseconds since 1970, or any number that clients agree on.
     pub timestamp: Option<i64>,
+    /// What it does.
     pub kind: Kind,
+    /// The value of a put.
     pub value: Vec<u8>,
 }
 
 /// An increment or append.
 #[derive(Clone, Debug)]
 pub enum ReadModifyWrite {
+    /// Adds to a counter of 8 bytes.
     Increment(i64),
+    /// Adds bytes at the end.
     Append(Vec<u8>),
 }
 
 /// A condition on a row.
 #[derive(Clone, Debug)]
 pub enum Condition {
+    /// The column has no value.
     Absent(&'static str, &'static str),
+    /// The column has a value.
     Exists(&'static str, &'static str),
+    /// The newest value is this one.
     Equals(&'static str, &'static str, Vec<u8>),
+    /// The newest value is another one.
     Differs(&'static str, &'static str, Vec<u8>),
     /// Reads the column as a counter; a value of another length fails the mutation.
     Above(&'static str, &'static str, i64),
+    /// The newest version has this timestamp.
     Version(&'static str, &'static str, i64),
+    /// Both hold.
     And(Box<Condition>, Box<Condition>),
+    /// One of them holds.
     Or(Box<Condition>, Box<Condition>),
 }
 
 /// The columns that a mutation returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
+    /// None.
     Nothing,
+    /// As they were before.
     Old,
+    /// As they are now.
     New,
 }
 
 /// A mutation of one row.
 #[derive(Clone, Debug)]
 pub struct Change {
+    /// The row.
     pub row: Vec<u8>,
+    /// Cells, in their order.
     pub events: Vec<Event>,
+    /// Increments and appends, each of a column.
     pub read_modify_writes: Vec<(&'static str, &'static str, ReadModifyWrite)>,
+    /// It is applied only if this holds.
     pub condition: Option<Condition>,
+    /// What it returns once it is applied.
     pub answers: Answers,
+    /// Whether it returns what the condition read, if that does not hold.
     pub return_found: bool,
 }
 
 /// The expected outcome of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Decision {
+    /// It takes effect.
     Applied,
     /// The condition does not hold; has the columns that it names.
     NotHeld(Vec<Seen>),
@@ -79,6 +106,7 @@ pub enum Decision {
 
 /// A cell as a reader sees it.
 pub type Seen = (String, String, i64, Vec<u8>);
+/// Rows with their cells, in order.
 pub type Rows = Vec<(Vec<u8>, Vec<Seen>)>;
 
 /// The selection of each row.
@@ -86,17 +114,27 @@ pub type Rows = Vec<(Vec<u8>, Vec<Seen>)>;
 pub struct Selection {
     /// Families, optionally with a qualifier or a prefix of qualifiers; empty means all.
     pub columns: Vec<Columns>,
+    /// Most versions of a column.
     pub versions: usize,
+    /// Timestamps from the first one up to but excluding the second one.
     pub times: Option<(i64, i64)>,
+    /// How many cells of the row to leave out, and how many to return.
     pub cells: Option<(usize, usize)>,
+    /// The same for each family.
+    pub family_cells: Option<(usize, usize)>,
+    /// Values are left out.
     pub keys_only: bool,
+    /// Which cells pass.
     pub filter: Option<Filter>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum Columns {
+    /// A whole family.
     Family(&'static str),
+    /// One column.
     One(&'static str, &'static str),
+    /// The columns of a family whose qualifiers begin so.
     Prefix(&'static str, &'static str),
 }
 
@@ -108,17 +146,26 @@ pub enum Filter {
     Qualifier(&'static str),
     /// Rows that have the column, whether or not it is selected.
     Exists(&'static str, &'static str),
+    /// What does not pass the other.
     Not(Box<Filter>),
 }
 
 impl Default for Selection {
     fn default() -> Self {
-        Self { columns: Vec::new(), versions: 1, times: None, cells: None, keys_only: false, filter: None }
+        Self {
+            columns: Vec::new(),
+            versions: 1,
+            times: None,
+            cells: None,
+            family_cells: None,
+            keys_only: false,
+            filter: None,
+        }
     }
 }
 
 /// All rows.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Model {
     /// Families and their numbers of versions.
     families: BTreeMap<&'static str, usize>,
@@ -126,10 +173,31 @@ pub struct Model {
 }
 
 impl Model {
+    /// No rows yet. Families come with their numbers of versions.
+    #[must_use]
     pub fn new(families: &[(&'static str, usize)]) -> Self {
         Self { families: families.iter().copied().collect(), rows: BTreeMap::new() }
     }
 
+    /// Takes a row out, as a model of its own.
+    #[must_use]
+    pub fn take_row(&mut self, row: &[u8]) -> Self {
+        let taken = self.rows.remove_entry(row);
+        Self { families: self.families.clone(), rows: taken.into_iter().collect() }
+    }
+
+    /// Adds the rows of another model, which this one does not have.
+    pub fn add_rows(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+    }
+
+    /// The rows that were ever written, in order.
+    pub fn rows(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.rows.keys().map(Vec::as_slice)
+    }
+
+    /// What becomes of a change.
+    #[must_use]
     pub fn decide(&self, change: &Change) -> Decision {
         let newest = |family: &str, qualifier: &str| self.newest(&change.row, family, qualifier);
         if let Some(condition) = &change.condition {
@@ -163,10 +231,13 @@ impl Model {
         let before = self.read(&change.row, &all);
         let updated: Vec<Event> =
             change.read_modify_writes.iter().map(|rmw| self.updated(&change.row, rmw, stamp)).collect();
-        let stamped = change
-            .events
-            .iter()
-            .map(|event| Event { timestamp: Some(event.timestamp.unwrap_or(stamp)), ..event.clone() });
+        let stamped = change.events.iter().filter_map(|event| match event.kind {
+            Kind::Newest => {
+                let newest = self.newest(&change.row, event.family, event.qualifier)?;
+                Some(Event { timestamp: Some(newest.2), kind: Kind::Version, ..event.clone() })
+            }
+            _ => Some(Event { timestamp: Some(event.timestamp.unwrap_or(stamp)), ..event.clone() }),
+        });
         let events: Vec<Event> = stamped.chain(updated).collect();
         self.rows.entry(change.row.clone()).or_default().extend(events);
         match change.answers {
@@ -195,12 +266,15 @@ impl Model {
         Event { family, qualifier, timestamp: Some(timestamp), kind: Kind::Put, value }
     }
 
+    /// The newest version of a column.
+    #[must_use]
     pub fn newest(&self, row: &[u8], family: &str, qualifier: &str) -> Option<Seen> {
         let seen = self.read(row, &Selection::default());
         seen.into_iter().find(|seen| seen.0 == family && seen.1 == qualifier)
     }
 
     /// The cells that a read of one row returns.
+    #[must_use]
     pub fn read(&self, row: &[u8], selection: &Selection) -> Vec<Seen> {
         let shown = self.live(row, selection, |family, qualifier| selection.has(family, qualifier));
         let passed: Vec<Seen> = match &selection.filter {
@@ -210,12 +284,21 @@ impl Model {
                 shown.into_iter().filter(|seen| filter.passes(seen, &all)).collect()
             }
         };
+        let passed = match selection.family_cells {
+            None => passed,
+            Some((offset, limit)) => self
+                .families
+                .keys()
+                .flat_map(|family| passed.iter().filter(|seen| seen.0 == *family).skip(offset).take(limit).cloned())
+                .collect(),
+        };
         let (offset, limit) = selection.cells.unwrap_or((0, usize::MAX));
         let cells = passed.into_iter().skip(offset).take(limit);
         cells.map(|seen| if selection.keys_only { (seen.0, seen.1, seen.2, Vec::new()) } else { seen }).collect()
     }
 
     /// The rows of a range with selected cells, in order.
+    #[must_use]
     pub fn scan(&self, from: &[u8], to: &[u8], selection: &Selection) -> Rows {
         let within = |row: &Vec<u8>| &row[..] >= from && (to.is_empty() || &row[..] < to);
         let rows = self.rows.keys().filter(|row| within(row));
@@ -249,6 +332,7 @@ impl Model {
                         live.pop_first();
                     }
                 }
+                Kind::Newest => unreachable!("it becomes the delete of a version when it is applied"),
                 Kind::Version | Kind::FamilyVersion => drop(live.remove(&at)),
                 Kind::Column | Kind::Family => live.retain(|timestamp, _| *timestamp > at),
             }
@@ -258,6 +342,8 @@ impl Model {
 }
 
 impl Event {
+    /// Whether it concerns a whole family.
+    #[must_use]
     pub const fn is_of_family(&self) -> bool {
         matches!(self.kind, Kind::Family | Kind::FamilyVersion)
     }

@@ -5,10 +5,10 @@ use prost::Message as _;
 use terrane_hbase::proto::mutation_proto::column_value::QualifierValue;
 use terrane_hbase::proto::mutation_proto::{ColumnValue, DeleteType, MutationType};
 use terrane_hbase::proto::{self, CompareType, MutationProto};
-use terrane_simulator::hbase_client::nonce;
 
-use super::super::draw::FAMILIES;
-use super::super::plain::{Columns, Condition, Event, Filter, Kind, Seen, Selection};
+use crate::hbase_client::nonce;
+use crate::model::draw::FAMILIES;
+use crate::model::plain::{Columns, Condition, Event, Filter, Kind, Seen, Selection};
 
 /// A delete without a time acts up to the time of the server, which is above all times of writes but those of the future.
 pub const NOW: i64 = 4_000_000_000_000;
@@ -16,7 +16,8 @@ pub const NOW: i64 = 4_000_000_000_000;
 pub fn mutation(row: &[u8], event: &Event) -> MutationProto {
     let (kind, delete) = match event.kind {
         Kind::Put => (MutationType::Put, None),
-        Kind::Version => (MutationType::Delete, Some(DeleteType::DeleteOneVersion)),
+        // Without a time, the newest one is meant.
+        Kind::Version | Kind::Newest => (MutationType::Delete, Some(DeleteType::DeleteOneVersion)),
         Kind::Column => (MutationType::Delete, Some(DeleteType::DeleteMultipleVersions)),
         Kind::Family => (MutationType::Delete, Some(DeleteType::DeleteFamily)),
         Kind::FamilyVersion => (MutationType::Delete, Some(DeleteType::DeleteFamilyVersion)),
@@ -34,6 +35,17 @@ pub fn mutation(row: &[u8], event: &Event) -> MutationProto {
         row: Some(Bytes::copy_from_slice(row)),
         mutate_type: Some(kind.into()),
         column_value: vec![column],
+        nonce: Some(nonce()),
+        ..MutationProto::default()
+    }
+}
+
+/// A delete of everything in a row up to a time.
+pub fn delete_of_row(row: &[u8], timestamp: Option<i64>) -> MutationProto {
+    MutationProto {
+        row: Some(Bytes::copy_from_slice(row)),
+        mutate_type: Some(MutationType::Delete.into()),
+        timestamp: timestamp.map(i64::cast_unsigned),
         nonce: Some(nonce()),
         ..MutationProto::default()
     }
@@ -94,6 +106,8 @@ pub fn get_of(row: &[u8], selection: &Selection) -> proto::Get {
         column,
         time_range,
         max_versions: u32::try_from(selection.versions).ok(),
+        store_offset: selection.family_cells.and_then(|(offset, _)| u32::try_from(offset).ok()),
+        store_limit: selection.family_cells.and_then(|(_, limit)| u32::try_from(limit).ok()),
         filter: filter_of(selection),
         ..proto::Get::default()
     }
