@@ -1,13 +1,8 @@
 //! The data path as HBase's clients see it: what `terrane_simulator::model::hbase` plays, while regions split, flush and
 //! compact.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result};
 use terrane_client::{Admin, Client, TableSpec};
-use terrane_hbase::data::DataFront;
-use terrane_hbase::place::Place;
-use terrane_hbase::serve::serve;
 use terrane_regionserver::BackendKind;
 use terrane_simulator::hbase_client::HbaseClient;
 use terrane_simulator::model::draw::{Draw, FAMILIES, GROUPS, group_start};
@@ -19,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{meddle, with_seeds};
+use crate::hbase::serve_hbase;
 use crate::with_engine;
 
 const SEEDS: std::ops::Range<u64> = 0..2;
@@ -49,20 +45,6 @@ async fn every_answer_over_hbases_protocol_equals_the_plain_models_while_regions
         Ok(())
     })
     .await
-}
-
-/// Serves HBase's clients at all servers; returns the addresses.
-async fn serve_hbase(cluster: &Cluster, stop: &CancellationToken) -> Result<Vec<String>> {
-    let mut addresses = Vec::new();
-    for index in 0..cluster.settings.servers {
-        let server = cluster.server(index).context("the server runs")?;
-        let listener = terrane_env::net::listen("127.0.0.1:0").await?;
-        let address = listener.local_addr()?.to_string();
-        let place = Place::at(&address, server.boot()).context("an address")?;
-        tokio::spawn(serve(listener, Arc::new(DataFront::new(server, place)), stop.clone()));
-        addresses.push(address);
-    }
-    Ok(addresses)
 }
 
 /// A player with a new table, all of which is its own.

@@ -1,0 +1,206 @@
+//! What HBase's clients may expect of a region server, where the model test draws nothing like it: found by HBase's own tests.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use bytes::Bytes;
+use prost::Message as _;
+use terrane_client::TableSpec;
+use terrane_hbase::data::DataFront;
+use terrane_hbase::place::Place;
+use terrane_hbase::proto::mutation_proto::column_value::QualifierValue;
+use terrane_hbase::proto::mutation_proto::{ColumnValue, DeleteType, MutationType};
+use terrane_hbase::proto::{self, MutationProto};
+use terrane_hbase::serve::serve;
+use terrane_regionserver::BackendKind;
+use terrane_simulator::hbase_client::{HbaseClient, nonce};
+use terrane_tests::cluster::Cluster;
+use tokio_util::sync::CancellationToken;
+
+use crate::with_engine;
+
+const FAMILY: Bytes = Bytes::from_static(b"f");
+const QUALIFIER: Bytes = Bytes::from_static(b"q");
+
+/// Serves HBase's clients at all servers; returns the addresses.
+pub async fn serve_hbase(cluster: &Cluster, stop: &CancellationToken) -> Result<Vec<String>> {
+    let mut addresses = Vec::new();
+    for index in 0..cluster.settings.servers {
+        let server = cluster.server(index).context("the server runs")?;
+        let listener = terrane_env::net::listen("127.0.0.1:0").await?;
+        let address = listener.local_addr()?.to_string();
+        let place = Place::at(&address, server.boot()).context("an address")?;
+        tokio::spawn(serve(listener, Arc::new(DataFront::new(server, place)), stop.clone()));
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+/// A client of a new table with one family, which keeps five versions.
+async fn client_of(cluster: &Cluster, table: &str, stop: &CancellationToken) -> Result<HbaseClient> {
+    let client = cluster.client().await?;
+    client.admin().create_table(TableSpec::new(table)?.family("f", &[("versions", "5")])?).await?;
+    Ok(HbaseClient::new(client, table.parse()?, serve_hbase(cluster, stop).await?))
+}
+
+fn value(timestamp: Option<u64>, delete: Option<DeleteType>, value: impl Into<Bytes>) -> QualifierValue {
+    QualifierValue {
+        qualifier: Some(QUALIFIER),
+        value: Some(value.into()),
+        timestamp,
+        delete_type: delete.map(Into::into),
+        tags: None,
+    }
+}
+
+fn mutation(kind: MutationType, row: &[u8], values: Vec<QualifierValue>) -> MutationProto {
+    MutationProto {
+        row: Some(Bytes::copy_from_slice(row)),
+        mutate_type: Some(kind.into()),
+        column_value: vec![ColumnValue { family: FAMILY, qualifier_value: values }],
+        nonce: Some(nonce()),
+        ..MutationProto::default()
+    }
+}
+
+async fn mutate(
+    client: &mut HbaseClient,
+    mutation: MutationProto,
+    condition: Option<proto::Condition>,
+) -> Result<proto::MutateResponse> {
+    let row = mutation.row.clone().context("a row")?;
+    let encode = |region| {
+        let (mutation, condition) = (mutation.clone(), condition.clone());
+        proto::MutateRequest { region, mutation, condition, nonce_group: Some(1) }.encode_to_vec()
+    };
+    Ok(client.call(&row, "Mutate", encode, || false).await.map_err(|why| anyhow!(why))?.answer)
+}
+
+/// Times and values of the versions of a row.
+async fn versions(client: &mut HbaseClient, row: &[u8]) -> Result<Vec<(u64, Bytes)>> {
+    let get = proto::Get { row: Bytes::copy_from_slice(row), max_versions: Some(9), ..proto::Get::default() };
+    let encode = |region| proto::GetRequest { region, get: get.clone() }.encode_to_vec();
+    let answer = client.call::<proto::GetResponse>(row, "Get", encode, || false).await.map_err(|why| anyhow!(why))?;
+    Ok(shown(answer.answer.result))
+}
+
+fn shown(result: Option<proto::Result>) -> Vec<(u64, Bytes)> {
+    let cells = result.into_iter().flat_map(|result| result.cell);
+    cells.map(|cell| (cell.timestamp.unwrap_or_default(), cell.value.unwrap_or_default())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutations_mean_what_hbases_own_tests_expect() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let stop = CancellationToken::new();
+    let mut client = client_of(&cluster, "writes", &stop).await?;
+    let client = &mut client;
+    let put = |row: &[u8], times: std::ops::Range<u64>| {
+        let values = times.map(|time| value(Some(time), None, time.to_string())).collect();
+        mutation(MutationType::Put, row, values)
+    };
+
+    // Every time that a delete names a column without a time, it deletes another of its newest versions.
+    mutate(client, put(b"deletes", 1..5), None).await?;
+    let newest = || value(None, Some(DeleteType::DeleteOneVersion), "");
+    mutate(client, mutation(MutationType::Delete, b"deletes", vec![newest(), newest(), newest()]), None).await?;
+    let left = versions(client, b"deletes").await?;
+    ensure!(left == [(1, Bytes::from_static(b"1"))], "three of four versions were deleted, and {left:?} are left");
+
+    // A put takes deletes along.
+    mutate(client, put(b"puts", 1..3), None).await?;
+    let delete = value(None, Some(DeleteType::DeleteMultipleVersions), "");
+    mutate(client, mutation(MutationType::Put, b"puts", vec![delete]), None).await?;
+    let left = versions(client, b"puts").await?;
+    ensure!(left.is_empty(), "a delete among puts left {left:?}");
+
+    // The time of an append counts where there is nothing to append to. Of several appends to a column the last one counts.
+    let append = |text: &'static str| value(Some(999), None, text);
+    let appends = || mutation(MutationType::Append, b"appends", vec![append("lost"), append("x")]);
+    let first = shown(mutate(client, appends(), None).await?.result);
+    ensure!(first == [(999, Bytes::from_static(b"x"))], "the first append made {first:?}");
+    let second = shown(mutate(client, appends(), None).await?.result);
+    ensure!(second.len() == 1 && second[0].0 > 999 && second[0].1 == "xx", "the second append made {second:?}");
+
+    // One that returns nothing is answered with an empty result, and not with none.
+    let mut silent = appends();
+    silent.attribute = vec![proto::NameBytesPair { name: "_rr_".to_owned(), value: Some(Bytes::from_static(&[0])) }];
+    let answer = mutate(client, silent, None).await?;
+    ensure!(answer.result.as_ref().is_some_and(|result| result.cell.is_empty()), "answered {answer:?}");
+
+    // A condition is about the row that is changed.
+    let comparable = proto::ByteArrayComparable { value: Some(Bytes::new()) };
+    let other = proto::Condition {
+        row: Bytes::from_static(b"other"),
+        family: Some(FAMILY),
+        qualifier: Some(QUALIFIER),
+        compare_type: Some(proto::CompareType::Equal.into()),
+        comparator: Some(proto::Comparator {
+            name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_owned(),
+            serialized_comparator: Some(proto::BinaryComparator { comparable }.encode_to_vec().into()),
+        }),
+        ..proto::Condition::default()
+    };
+    let refused = mutate(client, put(b"conditions", 1..2), Some(other)).await.err().context("it was taken")?;
+    ensure!(refused.to_string().contains("they must be the same"), "refused with {refused}");
+
+    stop.cancel();
+    cluster.stop_all().await;
+    Ok(())
+}
+
+const LARGE_ROWS: usize = 3;
+const LARGE_CELLS: usize = 4;
+/// So large that a row takes several blocks of a scan.
+const LARGE_CELL_BYTES: usize = 1_200_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_has_one_part_of_a_large_row_and_it_is_the_last() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let stop = CancellationToken::new();
+    let mut client = client_of(&cluster, "scans", &stop).await?;
+    for row in 0..LARGE_ROWS {
+        for qualifier in 0..LARGE_CELLS {
+            let qualifier = Some(Bytes::from(format!("q{qualifier}")));
+            let cell = QualifierValue { qualifier, ..value(None, None, vec![b'x'; LARGE_CELL_BYTES]) };
+            mutate(&mut client, mutation(MutationType::Put, format!("r{row}").as_bytes(), vec![cell]), None).await?;
+        }
+    }
+    let scan = proto::Scan { max_result_size: Some(64 << 20), ..proto::Scan::default() };
+    let (mut scanner, mut calls, mut cells) = (None, 0, 0);
+    let mut rows = Vec::new();
+    loop {
+        let encode = |region| {
+            let opens = scanner.is_none();
+            proto::ScanRequest {
+                region: opens.then_some(region),
+                scan: opens.then(|| scan.clone()),
+                scanner_id: scanner,
+                number_of_rows: Some(100),
+                next_call_seq: Some(calls),
+                client_handles_partials: Some(true),
+                client_handles_heartbeats: Some(true),
+                ..proto::ScanRequest::default()
+            }
+            .encode_to_vec()
+        };
+        let answer = client.call::<proto::ScanResponse>(b"r0", "Scan", encode, || false).await;
+        let answer = answer.map_err(|why| anyhow!(why))?.answer;
+        (scanner, calls) = (answer.scanner_id, calls + 1);
+        let last = answer.results.len().saturating_sub(1);
+        for (at, result) in answer.results.iter().enumerate() {
+            ensure!(at == last || !result.partial(), "part {at} of {last} in one answer is not the last");
+            cells += result.cell.len();
+            if !result.partial() {
+                rows.push(std::mem::take(&mut cells));
+            }
+        }
+        if !answer.more_results_in_region() {
+            break;
+        }
+    }
+    ensure!(rows == [LARGE_CELLS; LARGE_ROWS], "rows have {rows:?} cells");
+    stop.cancel();
+    cluster.stop_all().await;
+    Ok(())
+}
