@@ -155,7 +155,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("the files of a load go once they are taken in", LIVE, Kind::Loads, false),
     bug("a retry is applied again", ONCE, Kind::Counters, true),
     bug("a nonce is not recorded", ONCE, Kind::Hbase, true),
-    bug("a delete of the newest version takes one of now", HBASE, Kind::HbaseModel, true),
+    bug("a delete of the newest version takes all versions", HBASE, Kind::HbaseModel, true),
     bug("the window is lost at a restart", ONCE, Kind::Counters, false),
     bug("a split forgets the window", ONCE, Kind::Counters, true),
     bug("a merge forgets the window of one side", ONCE, Kind::Counters, false),

@@ -219,8 +219,13 @@ fn plain<'a>(
 fn delete(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Prepared, Exception> {
     let is_newest = |change: &&Change<'_>| change.kind == CellKind::Delete && change.timestamp == LATEST;
     let newest: Vec<_> = changes.iter().filter(is_newest).collect();
-    if newest.is_empty() || terrane_env::planted!("a delete of the newest version takes one of now") {
+    if newest.is_empty() {
         return plain(row, changes, request, CellKind::is_delete);
+    }
+    if terrane_env::planted!("a delete of the newest version takes all versions") {
+        let kind = |change: &Change<'_>| if is_newest(&change) { CellKind::DeleteColumn } else { change.kind };
+        let changes: Vec<_> = changes.iter().map(|change| Change { kind: kind(change), ..*change }).collect();
+        return plain(row, &changes, request, CellKind::is_delete);
     }
     let mut read_modify_writes = Vec::with_capacity(newest.len());
     let mut named: BTreeMap<(&[u8], &[u8]), u32> = BTreeMap::new();
