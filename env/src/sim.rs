@@ -45,7 +45,7 @@ pub use points::{
 };
 use steps::Steps;
 pub(crate) use steps::{HOLD, reach_step};
-pub use steps::{await_step, awaited_step_reached, held_step, hold_step};
+pub use steps::{held_step, hold_step};
 
 thread_local! {
     static STATE: RefCell<State> = RefCell::new(State::new(0));

@@ -26,7 +26,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use crate::catalog::groups::{GroupEntry, GroupState};
+use crate::catalog::groups::GroupEntry;
 use crate::catalog::moves::MoveId;
 use crate::inventory::MemberSeen;
 use crate::journal::Journal;
@@ -95,7 +95,7 @@ impl Orders {
         self.leadership.load(Ordering::Relaxed)
     }
 
-    /// Creates a replica of a group on a server. `lead`: it starts the group's first election, and a leader is waited for.
+    /// Creates a replica of a group on a server. `lead`: it starts the group's first election.
     pub async fn create_group(
         &self,
         group: GroupId,
@@ -105,10 +105,7 @@ impl Orders {
     ) -> Result<(), Error> {
         let (mut client, hello) = self.called(server)?;
         let (group, replica, members) = (group.0, replica.0, self.members(entry));
-        // The members of a group that serves may have changed since it began.
-        let first = entry.state == GroupState::Creating;
-        let request = v1::CreateGroupRequest { hello, group, replica, members, lead, first };
-        answer(client.create_group(request)).await.map(drop)
+        answer(client.create_group(v1::CreateGroupRequest { hello, group, replica, members, lead })).await.map(drop)
     }
 
     /// Creates the replica that is to join a group, in place of a damaged one that the server discards first.

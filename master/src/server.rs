@@ -13,7 +13,7 @@ use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{Intake, IntakeLimits};
 use terrane_proto::hello::Identity as Hello;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
-use terrane_raft::{Abstention, Beginning, HostConfig, PeerService, Weight};
+use terrane_raft::{Abstention, HostConfig, PeerService, Weight};
 use terrane_types::{ClusterId, GroupId, ServerId};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -323,7 +323,7 @@ async fn open_catalog(
     host.addresses = peers.book();
     let host = GroupHost::open(host, Arc::new(MasterFactory(Arc::clone(&machine)))).await?;
     let created = match peers.is_founder() {
-        true => host.create_group(peers.group(), Beginning::Empty, false).await,
+        true => host.create_group(peers.group(), false).await,
         false => host.join_group(peers.group()).await,
     };
     created.map_err(|error| failed(&error))?;
@@ -342,7 +342,7 @@ async fn first_election(host: &Arc<GroupHost>, group: &Group, peers: &Peers) -> 
     }
     let turn = FIRST_ELECTION_AFTER * u32::try_from(peers.own_place()).unwrap_or(0);
     if group.wait_for(|status| status.last_index > 0 || status.leader.is_some(), turn).await.is_none() {
-        host.create_group(peers.group(), Beginning::Empty, true).await.map_err(|error| failed(&error))?;
+        host.create_group(peers.group(), true).await.map_err(|error| failed(&error))?;
     }
     Ok(())
 }

@@ -101,14 +101,3 @@ pub struct GroupSpec {
     /// All members and their servers.
     pub members: BTreeMap<ReplicaId, ServerId>,
 }
-
-/// What a new replica has in its log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beginning {
-    /// Nothing: it gets the log from a leader.
-    Empty,
-    /// The first entry of the group, which names its members. Any majority of replicas that begin so can elect a leader,
-    /// whichever of them is lost. All replicas of a group that begin so must be given the same members: the first entry has
-    /// the same id in each of their logs, so nothing would notice a difference.
-    Members,
-}

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use crate::erased::Machine;
 use crate::host::Host;
 use crate::types::spawn;
-use crate::{Beginning, BoxFuture, Error, Factory, Group, GroupSpec, HostConfig, OpenError, Proposal, StateMachine};
+use crate::{BoxFuture, Error, Factory, Group, GroupSpec, HostConfig, OpenError, Proposal, StateMachine};
 
 /// All replicas of a server process, whose groups take proposals `P` and answer them with `A`. What does not depend on these
 /// types is in [`Host`].
@@ -34,20 +34,15 @@ impl<P: Proposal, A: Send + Sync + 'static> GroupHost<P, A> {
         Box::pin(async move { Ok(Arc::new(Self { host: opening.await?, types: PhantomData })) })
     }
 
-    /// Creates the local replica of a new group, durably and idempotently. `lead` starts the first election.
+    /// Creates the local replica of a group, durably and idempotently. `lead` starts the first election.
     ///
     /// The creation continues if the caller goes away: a group that is in the log but has no replica could be neither used nor
     /// created again.
     ///
     /// # Errors
     /// [`Error::Exists`] if this server has the group with other members.
-    pub async fn create_group(
-        self: &Arc<Self>,
-        spec: GroupSpec,
-        beginning: Beginning,
-        lead: bool,
-    ) -> Result<(), Error> {
-        self.to_the_end(move |host| async move { host.host.create_group(spec, beginning, lead).await }).await
+    pub async fn create_group(self: &Arc<Self>, spec: GroupSpec, lead: bool) -> Result<(), Error> {
+        self.to_the_end(|host| async move { host.host.create_group(spec, lead).await }).await
     }
 
     /// Creates the local replica of an existing group, durably and idempotently. It is empty and does not vote; it gets the

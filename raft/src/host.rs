@@ -41,8 +41,8 @@ use crate::registry::Registry;
 use crate::replica::Replica;
 use crate::rounds::Rounds;
 use crate::submission::Queue;
-use crate::types::{Entry, Member, Membership, Payload, log_id, scope, spawn, until_stopped};
-use crate::{Beginning, BoxFuture, Error, GroupSpec, HostConfig, LogStatus, Metrics, OpenError};
+use crate::types::{Member, scope, spawn, until_stopped};
+use crate::{BoxFuture, Error, GroupSpec, HostConfig, LogStatus, Metrics, OpenError};
 use crate::{probe, purge};
 
 /// Pause between the starts of two recorded groups: elections that all begin at the same moment only disturb each other.
@@ -141,7 +141,7 @@ impl Host {
     }
 
     /// See [`crate::GroupHost::create_group`], which never drops this future half-way.
-    pub(crate) async fn create_group(&self, spec: GroupSpec, beginning: Beginning, lead: bool) -> Result<(), Error> {
+    pub(crate) async fn create_group(&self, spec: GroupSpec, lead: bool) -> Result<(), Error> {
         if spec.members.get(&spec.replica) != Some(&self.config.server) {
             let (replica, server) = (spec.replica, self.config.server);
             return Err(Error::Invalid { what: format!("replica {replica} is not the member on server {server}") });
@@ -154,21 +154,11 @@ impl Host {
             Some(replica) if replica.spec == spec => replica,
             Some(_) => return Err(Error::Exists { group: spec.group }),
             None => {
-                let first = match beginning {
-                    Beginning::Members if !terrane_env::planted!("only its first member knows a new group") => {
-                        Some(first_entry(&spec)?)
-                    }
-                    Beginning::Members | Beginning::Empty => None,
-                };
-                let log = self.log.create(spec, first).await.ok_or(Error::Stopped)?;
+                let log = self.log.create(spec).await.ok_or(Error::Stopped)?;
                 self.start(log, false).await.map_err(|what| Error::Invalid { what })?
             }
         };
-        if !lead {
-            return Ok(());
-        }
-        terrane_env::buggify_pause!("a new group waits for its first election").await;
-        elect_first(&replica).await
+        if lead { initialize(&replica).await } else { Ok(()) }
     }
 
     /// See [`crate::GroupHost::join_group`], which never drops this future half-way.
@@ -176,7 +166,7 @@ impl Host {
         match self.groups.get(spec.group) {
             // Its members may have changed since it joined.
             Some(local) if local.spec.replica == spec.replica => Ok(()),
-            _ => self.create_group(spec, Beginning::Empty, false).await,
+            _ => self.create_group(spec, false).await,
         }
     }
 
@@ -477,33 +467,11 @@ async fn retry_allocations(log: Arc<SharedLog>) {
     }
 }
 
-/// The entry with which a group begins: what openraft writes when it initializes a member, whichever member that is.
-fn first_entry(spec: &GroupSpec) -> Result<Entry, Error> {
-    let voters = BTreeSet::from_iter(spec.members.keys().copied());
-    let membership = Membership::new(vec![voters], members(spec));
-    let membership = membership.map_err(|error| Error::Invalid { what: error.to_string() })?;
-    Ok(Entry { log_id: log_id(0, 0), payload: Payload::Membership(membership) })
-}
-
-fn members(spec: &GroupSpec) -> BTreeMap<ReplicaId, Member> {
-    spec.members.iter().map(|(id, server)| (*id, Member { server: *server })).collect()
-}
-
-/// Starts the first election of a new group, unless it has had one. One that fails is followed by others, after timeouts.
-async fn elect_first(replica: &Replica) -> Result<(), Error> {
-    if replica.log.ends().1.is_none() {
-        return initialize(replica).await;
-    }
-    let had_none = replica.log.voted_term() == 0 && !replica.is_alone(&replica.metrics.borrow_watched());
-    if had_none && replica.raft.trigger().elect(false).await.is_err() {
-        return Err(Error::Stopped);
-    }
-    Ok(())
-}
-
-/// Gives an empty replica the first entry and starts the election. A replica that has voted for another one stays empty.
+/// Starts the first election of a new group, unless it has had one.
 async fn initialize(replica: &Replica) -> Result<(), Error> {
-    match replica.raft.initialize(members(&replica.spec)).await {
+    let members: BTreeMap<_, _> =
+        replica.spec.members.iter().map(|(id, server)| (*id, Member { server: *server })).collect();
+    match replica.raft.initialize(members).await {
         Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
         Err(RaftError::APIError(error)) => Err(Error::Invalid { what: error.to_string() }),
         Err(RaftError::Fatal(_)) => Err(Error::Stopped),

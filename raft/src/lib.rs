@@ -67,7 +67,7 @@ pub const FORMATS: &[terrane_types::versions::FormatVersions] =
 
 pub use abstention::{Abstention, Weight};
 pub use addresses::AddressBook;
-pub use config::{Beginning, GroupSpec, HostConfig, LogConfig};
+pub use config::{GroupSpec, HostConfig, LogConfig};
 pub use error::{Error, MembersError, OpenError, ProposeError};
 pub use group::Group;
 pub use group_host::GroupHost;

@@ -76,7 +76,6 @@ use self::shared::{Change, Done, Item, Shared, Totals};
 pub(crate) use self::shares::{GroupUse, Refusal, Role};
 use self::writer::Writer;
 use crate::stall::SyncTimes;
-use crate::types::Entry;
 use crate::{GroupSpec, LogConfig, OpenError};
 
 const SEGMENTS_PER_LIMIT: u64 = LogConfig::SEGMENTS_PER_LIMIT;
@@ -166,23 +165,14 @@ impl SharedLog {
         }
     }
 
-    /// Records a new group and its first entry, if it begins with one, durably and at once. `None` if the log was closed.
-    pub(crate) async fn create(&self, spec: GroupSpec, first: Option<Entry>) -> Option<Arc<GroupLog>> {
+    /// Records a new group, durably. `None` if the log was closed.
+    pub(crate) async fn create(&self, spec: GroupSpec) -> Option<Arc<GroupLog>> {
         let log = Arc::new(GroupLog::new(spec, self.files.clone()));
         self.removed.lock().remove(&log.group());
         let before = self.groups.lock().insert(log.group(), log.clone());
         assert!(before.is_none(), "group {} was created twice: its first log would be lost", log.group());
         let (done, synced) = oneshot::channel();
-        let created = Item { log: log.clone(), change: Change::Created, done: Done::Waiter(done) };
-        match first {
-            None => self.shared.push(created),
-            Some(first) => {
-                let entries = vec![first];
-                let change = Change::Entries(log.append(&entries), entries);
-                // In one batch, so that a crash leaves both or none: who repeats the order takes the group for complete.
-                self.shared.push_together([created, Item { log: log.clone(), change, done: Done::Unobserved }]);
-            }
-        }
+        self.shared.push(Item { log: log.clone(), change: Change::Created, done: Done::Waiter(done) });
         synced.await.ok().map(|()| log)
     }
 

@@ -1,7 +1,7 @@
 //! Holding a host up in the middle of a step, so that a crash strikes exactly there.
 //!
 //! Every [`crate::buggify_pause!`] marks a step of a procedure. The harness asks for one of the next steps that any host
-//! reaches; that one pauses until the crash ends it. Or it waits until a host reaches a step by its name, which goes on.
+//! reaches; that one pauses until the crash ends it.
 
 use std::time::Duration;
 
@@ -16,23 +16,11 @@ pub(super) struct Steps {
     /// The step comes after so many others; `None`: none is wanted.
     wanted: Option<u64>,
     held: Option<(&'static str, &'static str)>,
-    /// Host and name of the step that is waited for.
-    awaited: Option<(&'static str, &'static str)>,
-}
-
-/// Waits until a host reaches the step with this name, from now on.
-pub fn await_step(host: &'static str, step: &'static str) {
-    with_state(|state| state.steps.awaited = Some((host, step)));
-}
-
-/// Whether the host has reached the step that was waited for last.
-pub fn awaited_step_reached() -> bool {
-    with_state(|state| state.steps.awaited.is_none())
 }
 
 /// Holds up the `nth` step from now on that any host reaches, once.
 pub fn hold_step(nth: u64) {
-    with_state(|state| (state.steps.wanted, state.steps.held) = (Some(nth), None));
+    with_state(|state| state.steps = Steps { wanted: Some(nth), held: None });
 }
 
 /// The host that is held up, and the step, once.
@@ -43,19 +31,16 @@ pub fn held_step() -> Option<(&'static str, &'static str)> {
 /// A host reaches a step; whether it is held up.
 pub(crate) fn reach_step(step: &'static str) -> bool {
     let Some(host) = host() else { return false };
-    with_state(|state| {
-        state.steps.awaited.take_if(|awaited| *awaited == (host, step));
-        match state.steps.wanted.as_mut() {
-            Some(0) => {
-                (state.steps.wanted, state.steps.held) = (None, Some((host, step)));
-                state.count("a host is held up in a step");
-                true
-            }
-            Some(left) => {
-                *left -= 1;
-                false
-            }
-            None => false,
+    with_state(|state| match state.steps.wanted.as_mut() {
+        Some(0) => {
+            state.steps = Steps { wanted: None, held: Some((host, step)) };
+            state.count("a host is held up in a step");
+            true
         }
+        Some(left) => {
+            *left -= 1;
+            false
+        }
+        None => false,
     })
 }

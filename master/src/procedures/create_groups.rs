@@ -62,8 +62,7 @@ pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Erro
         }
         terrane_env::buggify_pause!("a new group waits between two rounds").await;
         context.leadership.confirm().await?;
-        let next = creation.next(is_live);
-        let waiting = round(context, group, &entry, &mut creation, next).await;
+        let waiting = round(context, group, &entry, &mut creation).await;
         context.note_steps(Subject::Group(group), creation.missing(), entry.members.len());
         if creation.phase() == phase {
             context.begin_wait(Subject::Group(group), waiting);
@@ -91,14 +90,9 @@ fn resume(context: &MasterContext, group: GroupId) -> Option<(GroupEntry, GroupC
 }
 
 /// Orders every member whose turn it is; returns one that did not follow, and why.
-async fn round(
-    context: &MasterContext,
-    group: GroupId,
-    entry: &GroupEntry,
-    creation: &mut GroupCreation,
-    next: Vec<ReplicaId>,
-) -> String {
-    let next: Vec<(ReplicaId, bool)> = next.into_iter().map(|replica| (replica, creation.is_first(replica))).collect();
+async fn round(context: &MasterContext, group: GroupId, entry: &GroupEntry, creation: &mut GroupCreation) -> String {
+    let next: Vec<(ReplicaId, bool)> =
+        creation.next().into_iter().map(|replica| (replica, creation.is_first(replica))).collect();
     let orders = next.into_iter().map(|(replica, lead)| async move {
         let at = (replica, entry.members[&replica]);
         (replica, context.orders.create_group(group, entry, at, lead).await)

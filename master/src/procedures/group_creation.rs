@@ -3,14 +3,9 @@
 //! A group is open when all members have their replicas, or a majority has and the servers of the others are not live.
 //!
 //! First as many followers as make a quorum with the leader, then the planned leader, then the other followers. The
-//! leader starts an election as soon as it has its replica, and wins it only if a quorum can answer. Its order is followed
-//! once the group has had a leader. Until then the followers that were left out get their replicas beside it, or the loss of one that
-//! has its replica would leave the leader without a quorum. If the planned leader's
+//! leader starts an election as soon as it has its replica, and wins it only if a quorum can answer. If the planned leader's
 //! server is not live, a member whose server is takes its place. Should both start the first election, that does no harm:
 //! they begin with the same members, and one of them wins.
-//!
-//! Every member begins with the first entry of the group, which names the members. So the loss of any of them for good leaves a
-//! majority that can elect a leader.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +18,7 @@ use crate::catalog::groups::{GroupEntry, GroupState};
 pub enum Phase {
     /// Followers create their replicas, until a quorum is reached with the leader.
     Quorum,
-    /// The planned leader creates its replica and starts the first election.
+    /// The planned leader creates its replica.
     Leader,
     /// The other followers create theirs.
     Rest,
@@ -34,7 +29,7 @@ pub enum Phase {
 /// The creation of one group.
 #[derive(Debug)]
 pub struct GroupCreation {
-    /// The replica that is to start the first election, until there is a leader: the planned leader's, or that of its stand-in.
+    /// The replica that is to start the first election, until it is created: the planned leader's, or that of its stand-in.
     leader: Option<ReplicaId>,
     /// Followers without a replica.
     followers: BTreeSet<ReplicaId>,
@@ -82,12 +77,11 @@ impl GroupCreation {
         }
     }
 
-    /// The replicas to order now. Beside the leader, only those that `can_follow` accepts: its answer does not wait for others.
-    pub fn next(&self, can_follow: impl Fn(ReplicaId) -> bool) -> Vec<ReplicaId> {
-        let followers = self.followers.iter().copied();
+    /// The replicas to order now.
+    pub fn next(&self) -> Vec<ReplicaId> {
         match self.phase() {
-            Phase::Leader => self.leader.into_iter().chain(followers.filter(|replica| can_follow(*replica))).collect(),
-            Phase::Quorum | Phase::Rest | Phase::Complete => followers.collect(),
+            Phase::Leader => self.leader.into_iter().collect(),
+            Phase::Quorum | Phase::Rest | Phase::Complete => self.followers.iter().copied().collect(),
         }
     }
 
@@ -102,7 +96,7 @@ impl GroupCreation {
         self.phase() >= Phase::Rest && !self.followers.iter().any(|replica| can_follow(*replica))
     }
 
-    /// A member has created its replica; if it is the first, the group has had a leader as well.
+    /// A member has created its replica.
     pub fn created(&mut self, replica: ReplicaId) {
         let before = self.phase();
         let was_missing = self.followers.remove(&replica) || self.leader.take_if(|leader| *leader == replica).is_some();

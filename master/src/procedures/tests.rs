@@ -18,8 +18,6 @@ struct World {
     catalog: Catalog,
     rollout: Option<Rollout>,
     creation: Option<(GroupId, GroupCreation)>,
-    /// The members whose servers are not live.
-    lost: Vec<ReplicaId>,
 }
 
 impl World {
@@ -93,26 +91,23 @@ impl World {
         self.show_rollout(out);
     }
 
-    /// `replica 8 done|away|leaderless`: what a member answers to its order. The last is the first member's, which has its
-    /// replica while the group has had no leader yet.
+    /// `replica 8 done|away`: what a member answers to its order.
     fn replica_answers(&mut self, line: &Line<'_>, out: &mut String) {
         let (_, creation) = self.creation.as_mut().expect("a creation");
         let replica = ReplicaId(line.number(1));
-        let next = creation.next(|replica| !self.lost.contains(&replica));
-        assert!(next.contains(&replica), "replica {replica} has no order now");
+        assert!(creation.next().contains(&replica), "replica {replica} has no order now");
         match line.words[2] {
             "done" => creation.created(replica),
-            "away" | "leaderless" => {}
+            "away" => {}
             other => panic!("no such answer: {other}"),
         }
         self.show_creation(out);
     }
 
-    /// `lost 10`: the servers of these members are not live, and those of the others are.
+    /// `lost 10`: the servers of these members are not live.
     fn lose_servers(&mut self, line: &Line<'_>, out: &mut String) {
         let (group, creation) = self.creation.as_mut().expect("a creation");
-        self.lost = (1..line.words.len()).map(|word| ReplicaId(line.number(word))).collect();
-        let lost = &self.lost;
+        let lost: Vec<ReplicaId> = (1..line.words.len()).map(|word| ReplicaId(line.number(word))).collect();
         let members = self.catalog.groups().get(*group).expect("a known group").members.keys().copied();
         creation.stand_in(members, |replica| !lost.contains(&replica));
         if creation.serves_without(|replica| !lost.contains(&replica)) {
@@ -145,10 +140,9 @@ impl World {
             writeln!(out, "nothing to do").unwrap();
             return;
         };
-        let next = creation.next(|replica| !self.lost.contains(&replica));
-        let names: Vec<String> = next.iter().map(ToString::to_string).collect();
-        writeln!(out, "{:?} order={}", creation.phase(), names.join(",")).unwrap();
-        if next.is_empty() {
+        let next: Vec<String> = creation.next().iter().map(ToString::to_string).collect();
+        writeln!(out, "{:?} order={}", creation.phase(), next.join(",")).unwrap();
+        if creation.next().is_empty() {
             self.record(CatalogEdit::OpenGroup { group: *group }, out);
         }
     }

@@ -47,16 +47,6 @@ pub(super) enum Change {
     },
 }
 
-impl Change {
-    /// Bytes of its entries.
-    fn bytes(&self) -> usize {
-        match self {
-            Change::Entries(_, entries) => entries.iter().map(|entry| payload_bytes(&entry.payload)).sum(),
-            _ => 0,
-        }
-    }
-}
-
 /// Notified when an item is synced.
 pub(super) enum Done {
     Unobserved,
@@ -202,19 +192,17 @@ impl Shared {
 
     /// Queues an item. After the close the item is dropped, which its waiter notices.
     pub(super) fn push(&self, item: Item) {
-        self.push_together([item]);
-    }
-
-    /// The same for several items. The writer takes everything that is queued, so they are in one batch.
-    pub(super) fn push_together<const COUNT: usize>(&self, items: [Item; COUNT]) {
-        let bytes: usize = items.iter().map(|item| item.change.bytes()).sum();
+        let bytes = match &item.change {
+            Change::Entries(_, entries) => entries.iter().map(|entry| payload_bytes(&entry.payload)).sum(),
+            _ => 0,
+        };
         let mut queue = self.queue.lock();
         if queue.closed {
             return;
         }
-        let first = queue.items.is_empty();
         queue.bytes += bytes;
-        queue.items.extend(items);
+        queue.items.push(item);
+        let first = queue.items.len() == 1;
         drop(queue);
         if first {
             self.work.notify_one();

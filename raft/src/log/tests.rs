@@ -94,7 +94,7 @@ pub(super) fn batches(path: &Path) -> Vec<usize> {
 pub(super) async fn killed() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path()).await.unwrap();
-    let created = log.create(spec(A), None).await.unwrap();
+    let created = log.create(spec(A)).await.unwrap();
     let mut store = log.store(&created);
     store.save_vote(&Vote::new_committed(1, ReplicaId(1))).await.unwrap();
     for index in 0..3 {
@@ -113,19 +113,6 @@ async fn reopened(directory: &Path) -> Vec<(u64, u8)> {
 }
 
 const ALL: [(u64, u8); 3] = [(0, 1), (1, 2), (2, 3)];
-
-#[tokio::test]
-async fn a_new_group_and_its_first_entry_are_recorded_in_one_batch() {
-    let directory = tempfile::tempdir().unwrap();
-    let log = open(directory.path()).await.unwrap();
-    let before = log.totals().syncs;
-    log.create(spec(A), Some(entry(0, 7, 20))).await.unwrap();
-    let killed = copy(directory.path());
-    // A crash leaves both or none: one sync made both durable.
-    assert_eq!(log.totals().syncs, before + 1);
-    log.close().await;
-    assert_eq!(reopened(killed.path()).await, [(0, 7)]);
-}
 
 #[tokio::test]
 async fn everything_synced_is_there_after_a_kill() {
@@ -227,7 +214,7 @@ async fn a_flipped_bit_after_the_end_loses_nothing() {
 async fn a_clean_stop_protects_the_last_batch_too() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path()).await.unwrap();
-    let created = log.create(spec(A), None).await.unwrap();
+    let created = log.create(spec(A)).await.unwrap();
     append(&mut log.store(&created), vec![entry(0, 7, 20)]).await;
     log.close().await;
     let path = segments(directory.path()).pop().unwrap();
@@ -258,7 +245,7 @@ pub(super) async fn long() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path()).await.unwrap();
     for group in [A, B] {
-        let created = log.create(spec(group), None).await.unwrap();
+        let created = log.create(spec(group)).await.unwrap();
         let mut store = log.store(&created);
         for index in 0..20 {
             append(&mut store, vec![entry(index, index as u8, 500)]).await;
@@ -381,8 +368,8 @@ async fn purged_entries_free_their_segments_and_their_state_survives() {
 async fn a_removal_is_known_until_it_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path()).await.unwrap();
-    log.create(spec(B), None).await.unwrap();
-    let created = log.create(spec(A), None).await.unwrap();
+    log.create(spec(B)).await.unwrap();
+    let created = log.create(spec(A)).await.unwrap();
     append(&mut log.store(&created), vec![entry(0, 7, 20)]).await;
     log.remove(&created).await.unwrap();
     assert_eq!(log.removed(), [A]);
@@ -400,7 +387,7 @@ async fn a_removal_is_known_until_it_is_forgotten() {
     log.close().await;
     // The segment in which it was forgotten may still name it, but not beside a new replica.
     let log = open(directory.path()).await.unwrap();
-    log.create(spec(A), None).await.unwrap();
+    log.create(spec(A)).await.unwrap();
     log.close().await;
     let log = open(directory.path()).await.unwrap();
     assert!(log.removed().is_empty() && log_of(&log, A).is_some());
@@ -421,7 +408,7 @@ async fn a_purge_that_no_snapshot_covered_is_refused() {
 async fn a_batch_larger_than_a_segment_is_one_segment() {
     let directory = tempfile::tempdir().unwrap();
     let log = open(directory.path()).await.unwrap();
-    let created = log.create(spec(A), None).await.unwrap();
+    let created = log.create(spec(A)).await.unwrap();
     let mut store = log.store(&created);
     append(&mut store, vec![entry(0, 1, 20_000)]).await;
     append(&mut store, vec![entry(1, 2, 20)]).await;

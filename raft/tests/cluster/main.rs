@@ -9,15 +9,14 @@ mod members;
 mod staleness;
 mod support;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use terrane_raft::{Beginning, GroupSpec, LogConfig, ProposeError};
+use terrane_raft::{GroupSpec, LogConfig, ProposeError};
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 
-use support::{Cluster, GROUP, PATIENCE, eventually, replica};
+use support::{Cluster, GROUP, PATIENCE, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn proposals_reach_all_members_and_survive_a_restart_of_all() {
@@ -54,51 +53,6 @@ async fn a_new_group_has_a_leader_at_once() {
         fastest = fastest.min(began.elapsed());
     }
     assert!(fastest < Duration::from_millis(280), "an election timeout was waited out: {fastest:?}");
-    cluster.stop_all().await;
-}
-
-/// Creates the replicas of all members but the first, which was to start the first election.
-async fn create_without_the_first(cluster: &Cluster, servers: &[u64], beginning: Beginning) {
-    let members: BTreeMap<_, _> = servers.iter().map(|server| (replica(GROUP, *server), ServerId(*server))).collect();
-    for server in &servers[1..] {
-        let spec = GroupSpec { group: GROUP, replica: replica(GROUP, *server), members: members.clone() };
-        cluster.host(*server).create_group(spec, beginning, false).await.unwrap();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_group_that_loses_its_first_member_before_the_first_election_elects_another() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.stop(1).await;
-    create_without_the_first(&cluster, &[1, 2, 3], Beginning::Members).await;
-    cluster.leader(GROUP).await;
-    cluster.propose(GROUP, b"x").await;
-    cluster.stop_all().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_group_whose_members_restart_before_the_first_election_elects_one() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.stop(1).await;
-    create_without_the_first(&cluster, &[1, 2, 3], Beginning::Members).await;
-    for server in [2, 3] {
-        cluster.stop(server).await;
-        cluster.run(server).await;
-    }
-    cluster.leader(GROUP).await;
-    cluster.propose(GROUP, b"x").await;
-    cluster.stop_all().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_that_begin_empty_get_the_first_entry_from_the_first_member() {
-    let mut cluster = Cluster::start(3).await;
-    let servers = [1, 2, 3];
-    // Two of an earlier build, or of a master of one, do not know the members by themselves.
-    create_without_the_first(&cluster, &servers, Beginning::Empty).await;
-    cluster.create_on(GROUP, &servers).await;
-    cluster.propose(GROUP, b"x").await;
-    cluster.all_have(GROUP, &[b"x".to_vec()]).await;
     cluster.stop_all().await;
 }
 
@@ -513,7 +467,7 @@ async fn creating_a_group_twice_creates_it_once() {
     cluster.group(leader, GROUP).propose(b"x".to_vec()).await.unwrap();
     let members = [(ReplicaId(77), ServerId(1))].into();
     let other = GroupSpec { group: GROUP, replica: ReplicaId(77), members };
-    assert!(cluster.host(1).create_group(other, Beginning::Members, false).await.is_err());
+    assert!(cluster.host(1).create_group(other, false).await.is_err());
     cluster.stop_all().await;
 }
 
@@ -526,8 +480,8 @@ async fn a_creation_that_its_caller_gives_up_is_completed() {
         let host = cluster.host(1);
         // The caller goes away at some point between the record in the log and the start of the replica.
         let given_up = Duration::from_micros(number * 100);
-        tokio::time::timeout(given_up, host.create_group(spec.clone(), Beginning::Members, true)).await.ok();
-        host.create_group(spec, Beginning::Members, true).await.unwrap();
+        tokio::time::timeout(given_up, host.create_group(spec.clone(), true)).await.ok();
+        host.create_group(spec, true).await.unwrap();
     }
     cluster.stop_all().await;
 }

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use terrane_env::time::WallClock;
 use terrane_env::{fs, net};
 use terrane_raft::{
-    AppliedEntry, Beginning, BoxFuture, CopiedFile, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig,
-    LogConfig, MembersError, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine,
+    AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig,
+    MembersError, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine,
 };
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
@@ -364,7 +364,7 @@ impl Cluster {
             servers.iter().map(|server| (replica(group, *server), ServerId(*server))).collect();
         for server in servers.iter().filter(|server| self.running.contains_key(server)) {
             let spec = GroupSpec { group, replica: replica(group, *server), members: members.clone() };
-            self.running[server].host.create_group(spec, Beginning::Members, *server == servers[0]).await.unwrap();
+            self.running[server].host.create_group(spec, *server == servers[0]).await.unwrap();
         }
     }
 

@@ -2,13 +2,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use terrane_env::net::peer_of;
 use terrane_proto::hello::Identity;
 use terrane_proto::{error, hello, v1};
-use terrane_raft::{Beginning, GroupSpec};
+use terrane_raft::GroupSpec;
 use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::{
     Error, GroupId, Invalid, MoveId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
@@ -24,12 +23,6 @@ use crate::moves::departures::Departures;
 use crate::operation::{ChangeTables, Source, StagingId};
 use crate::proposal::Proposal;
 use crate::region_orders::RegionOrders;
-
-/// How long an order to start the first election of a group waits for a leader: less than the master waits for its answer, and
-/// longer than several elections take.
-const FIRST_LEADER_WITHIN: Duration = Duration::from_secs(3);
-/// When such an order should be repeated.
-const FIRST_LEADER_RETRY: Duration = Duration::from_millis(100);
 
 /// The edge for commands.
 pub struct AdminService {
@@ -246,26 +239,8 @@ impl AdminService {
             return Err(Error::Invalid(Invalid { what }));
         }
         self.edge.addresses.set(addresses);
-        let group = GroupId(request.group);
-        let spec = GroupSpec { group, replica, members };
-        let beginning = if request.first { Beginning::Members } else { Beginning::Empty };
-        self.edge.host.create_group(spec, beginning, request.lead).await.map_err(raft_error)?;
-        if request.lead { self.until_led(group).await } else { Ok(()) }
-    }
-
-    /// Waits until a new group has had a leader, whose first entry a quorum has: only then it is sure to exist.
-    async fn until_led(&self, group: GroupId) -> Result<(), Error> {
-        if terrane_env::planted!("only its first member knows a new group") {
-            return Ok(());
-        }
-        let replica = self.edge.host.group(group).ok_or_else(stopping)?;
-        let led = replica.wait_for(|status| status.committed > 0, FIRST_LEADER_WITHIN);
-        let led = self.edge.closing.run_until_cancelled(led).await.ok_or_else(stopping)?;
-        let later = || Error::Unavailable {
-            message: format!("group {group} has had no leader yet"),
-            retry_after: FIRST_LEADER_RETRY,
-        };
-        led.map(drop).ok_or_else(later)
+        let spec = GroupSpec { group: GroupId(request.group), replica, members };
+        self.edge.host.create_group(spec, request.lead).await.map_err(raft_error)
     }
 
     async fn join(&self, request: v1::JoinGroupRequest) -> Result<(), Error> {

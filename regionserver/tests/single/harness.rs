@@ -310,7 +310,6 @@ impl Bench {
             replica: 1,
             members: vec![member],
             lead: true,
-            first: true,
         };
         self.admin().create_group(request.clone()).await.unwrap();
         self.admin().create_group(request).await.unwrap();

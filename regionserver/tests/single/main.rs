@@ -313,23 +313,6 @@ async fn a_session_of_another_cluster_is_refused_and_not_read() {
 }
 
 #[tokio::test]
-async fn an_order_to_start_a_group_is_answered_only_once_it_has_had_a_leader() {
-    let mut bench = Bench::start().await;
-    // The other two members are not there.
-    let address = bench.address();
-    let members = (1..=3).map(|id| v1::GroupMember { replica: id, server: id, address: address.clone() }).collect();
-    let hello = harness::our_hello();
-    let order = v1::CreateGroupRequest { hello, group: 9, replica: 1, members, lead: false, first: true };
-    bench.admin().create_group(order.clone()).await.unwrap();
-    let first = v1::CreateGroupRequest { lead: true, ..order };
-    for _ in 0..2 {
-        let unanswered = error::from_status(&bench.admin().create_group(first.clone()).await.unwrap_err());
-        assert!(unanswered.to_string().contains("group 9 has had no leader yet"), "{unanswered}");
-    }
-    bench.stop_server().await;
-}
-
-#[tokio::test]
 async fn unknown_enum_values_and_names_are_refused_by_number_or_name() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;

@@ -119,9 +119,6 @@ pub enum Damage {
     LostWrite,
     /// The server loses power and comes back with an empty disk.
     WipedDisk,
-    /// The same, and the server, which joins as a new one, is lost for good about when it starts the first election of a new
-    /// group: before, while or after other members hear of it.
-    LostAsItJoins,
     /// A bit of the log flips, below what the log says was synced; then the server crashes.
     LogBitRot,
     /// A write of the log lands elsewhere in the log. The server crashes once the log says that the write was synced.
@@ -235,7 +232,6 @@ impl Fault {
                 Damage::MisdirectedWrite => "misdirected write",
                 Damage::LostWrite => "lost write",
                 Damage::WipedDisk => "wiped disk",
-                Damage::LostAsItJoins => "server lost as it joins",
                 Damage::LogBitRot => "bit rot of the log",
                 Damage::LogMisdirectedWrite => "misdirected write of the log",
                 Damage::LogLostWrite => "lost write of the log",
@@ -284,7 +280,6 @@ pub const NAMES: &[&str] = &[
     "misdirected write",
     "lost write",
     "wiped disk",
-    "server lost as it joins",
     "bit rot of the log",
     "misdirected write of the log",
     "lost write of the log",
@@ -314,7 +309,6 @@ pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedF
             Damage::MisdirectedWrite,
             Damage::LostWrite,
             Damage::WipedDisk,
-            Damage::LostAsItJoins,
             Damage::LogBitRot,
             Damage::LogBitRot,
             Damage::LogMisdirectedWrite,

@@ -41,7 +41,7 @@ pub fn damage(host: &'static str, what: Damage) -> bool {
         Damage::BitRot => return rot(host),
         Damage::MisdirectedWrite => sim::misdirect_write(host, is_store_file),
         Damage::LostWrite => sim::lose_write(host, is_store_file),
-        Damage::WipedDisk | Damage::LostAsItJoins => sim::wipe_disk(host),
+        Damage::WipedDisk => sim::wipe_disk(host),
         // See `staged`.
         Damage::LogBitRot | Damage::LogMisdirectedWrite | Damage::LogLostWrite => {}
     }

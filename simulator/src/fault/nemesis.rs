@@ -8,7 +8,6 @@
 //! A process that ends itself is restarted. It may only do so where its disk failed.
 
 mod healing;
-mod joining;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use std::time::Duration;
 use super::draw::{Aim, Damage, DiskFault, Fault, LinkFault, MASTER_NODE, PlannedFault, Target};
 use super::links::Links;
 use super::machine::{self, Crash};
-use super::staged::{JoiningLoss, LogDamage, LostSync, Place, Staged};
+use super::staged::{LogDamage, LostSync, Place, Staged};
 use crate::context::Context;
 use crate::scenario::{CAPTIVE, HOSTS};
 use crate::trace;
@@ -52,6 +51,7 @@ pub struct Nemesis {
     /// The host whose disk was damaged. It stays down after the first phase.
     damaged: Option<Host>,
     /// When it was restarted last.
+    damaged_since: Option<Duration>,
     /// Where its log is damaged.
     place: Option<Place>,
 }
@@ -77,8 +77,6 @@ struct Watched {
 enum Act {
     Restart(Host),
     PowerCut(Host),
-    /// The host never restarts.
-    Lose(Host),
     Break(Host, Host, LinkFault),
     Heal(Host, Host),
     /// The link breaks now, heals after half of the period, and so on until the time given.
@@ -102,6 +100,7 @@ impl Nemesis {
             down: BTreeMap::new(),
             failing: BTreeSet::new(),
             damaged: None,
+            damaged_since: None,
             place: None,
         }
     }
@@ -127,7 +126,7 @@ impl Nemesis {
         }
         let Some(began) = self.began else { return };
         if now >= began + self.context.plan.until {
-            if !self.context.state.is_over() {
+            if !self.context.state.is_over() && !self.would_take_a_group_along(now) {
                 self.heal_all(sim);
                 self.context.state.end();
             }
@@ -175,7 +174,6 @@ impl Nemesis {
             match (staged.is_due(), &staged) {
                 (true, Staged::Log(damage)) => self.finish_log_damage(sim, now, damage),
                 (true, Staged::Sync(lost)) => self.finish_lost_sync(sim, now, lost),
-                (true, Staged::Joining(joining)) => self.plan_loss(now, joining.host),
                 (false, _) => self.staged.push(staged),
             }
         }
@@ -256,7 +254,7 @@ impl Nemesis {
 
     fn begin(&mut self, sim: &mut Sim, now: Duration, planned: PlannedFault) {
         match aim_of(&planned.fault) {
-            Aim::Time if self.begin_staged(sim, now, &planned) => {}
+            Aim::Time if self.begin_staged(&planned) => {}
             Aim::Time => {
                 let name = planned.fault.name();
                 self.strike(sim, now, &planned, name, None);
@@ -271,13 +269,8 @@ impl Nemesis {
     }
 
     /// Begins a fault that strikes when its host has done something; whether it is such a fault.
-    fn begin_staged(&mut self, sim: &mut Sim, now: Duration, planned: &PlannedFault) -> bool {
+    fn begin_staged(&mut self, planned: &PlannedFault) -> bool {
         let staged = match planned.fault {
-            Fault::Damage { victim, what: what @ Damage::LostAsItJoins } => {
-                let host = self.servers()[victim];
-                self.damage(sim, host, what, now + planned.lasts);
-                Staged::Joining(JoiningLoss::begin(host))
-            }
             Fault::Damage { victim, what } if what.is_of_log() => {
                 let host = self.servers()[victim];
                 self.degrade(host);
@@ -383,7 +376,7 @@ impl Nemesis {
 
     fn damage(&mut self, sim: &mut Sim, host: Host, what: Damage, ends: Duration) {
         self.degrade(host);
-        if matches!(what, Damage::WipedDisk | Damage::LostAsItJoins) {
+        if what == Damage::WipedDisk {
             self.crash(sim, host, ends, Crash::PowerCut { silent: false });
         }
         if !machine::damage(host, what) {
@@ -451,13 +444,12 @@ impl Nemesis {
     fn perform(&mut self, sim: &mut Sim, now: Duration, act: Act) {
         match act {
             Act::Restart(host) => {
-                if !self.is_lost(host) && self.down.remove(host).is_some() {
+                if self.down.remove(host).is_some() {
                     trace::note(format_args!("RESTART of {host}"));
                     self.others(host).for_each(|other| self.links.heal(sim, host, other));
                     self.restart(sim, host);
                 }
             }
-            Act::Lose(host) => self.lose(sim, host),
             Act::PowerCut(host) => self.crash(sim, host, now + EXIT_PAUSE, Crash::PowerCut { silent: false }),
             Act::Break(a, b, how) => {
                 trace::note(format_args!("BREAK {a} - {b} {how:?}"));
@@ -490,6 +482,7 @@ impl Nemesis {
 
     fn restart(&mut self, sim: &mut Sim, host: Host) {
         if self.damaged == Some(host) {
+            self.damaged_since = Some(sim.elapsed());
             let there = self.place.as_ref().filter(|place| place.is_there(host));
             self.context.state.expect_refusal(there.map(|place| format!("{} at {}", place.path, place.offset)));
         }

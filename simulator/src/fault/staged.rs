@@ -6,7 +6,6 @@
 //!   is read at the start.
 //! - A sync fails, the process ends, and soon after its restart the power is cut. In between, the bytes that the sync lost still
 //!   read back: a process that trusts them loses them.
-//! - A server joins with an empty disk and is lost for good about when it starts the first election of a new group.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -28,7 +27,6 @@ const GROWTHS: u32 = 2;
 pub enum Staged {
     Log(LogDamage),
     Sync(LostSync),
-    Joining(JoiningLoss),
 }
 
 impl Staged {
@@ -37,7 +35,6 @@ impl Staged {
         match self {
             Staged::Log(damage) => damage.is_done(),
             Staged::Sync(lost) => lost.failed.get(),
-            Staged::Joining(_) => sim::awaited_step_reached(),
         }
     }
 }
@@ -61,11 +58,6 @@ pub struct LostSync {
     /// From the failure to the power cut.
     pub lasts: Duration,
     failed: Rc<Cell<bool>>,
-}
-
-/// A server that is to be lost as it joins.
-pub struct JoiningLoss {
-    pub host: Host,
 }
 
 /// A damaged place of a file.
@@ -126,13 +118,6 @@ impl LostSync {
             matches
         });
         LostSync { host, of, kill, lasts, failed }
-    }
-}
-
-impl JoiningLoss {
-    pub fn begin(host: Host) -> JoiningLoss {
-        sim::await_step(host, "a new group waits for its first election");
-        JoiningLoss { host }
     }
 }
 

@@ -76,7 +76,7 @@ async fn append(store: &mut Store, index: u64) -> impl Future<Output = ()> + use
 async fn a_full_disk_refuses_in_time_holds_back_what_is_under_way_and_goes_on_with_room() {
     let Some(disk) = SmallDisk::mount() else { return };
     let log = open(&disk.log()).await.unwrap();
-    let group = log.create(spec(A), None).await.unwrap();
+    let group = log.create(spec(A)).await.unwrap();
     let mut store = log.store(&group);
     disk.fill();
     assert_eq!(log.space_refusal(), None, "the next segment is allocated already");
@@ -125,7 +125,7 @@ async fn a_full_disk_refuses_in_time_holds_back_what_is_under_way_and_goes_on_wi
 async fn a_restart_needs_no_new_space() {
     let Some(disk) = SmallDisk::mount() else { return };
     let log = open(&disk.log()).await.unwrap();
-    let group = log.create(spec(A), None).await.unwrap();
+    let group = log.create(spec(A)).await.unwrap();
     let mut store = log.store(&group);
     disk.fill();
     let mut index = 0;

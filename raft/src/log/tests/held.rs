@@ -40,7 +40,7 @@ async fn eventually(what: &str, holds: impl Fn() -> bool) {
 }
 
 async fn create(log: &SharedLog, group: terrane_types::GroupId) -> (Arc<GroupLog>, Store) {
-    let created = log.create(spec(group), None).await.unwrap();
+    let created = log.create(spec(group)).await.unwrap();
     let store = log.store(&created);
     (created, store)
 }
@@ -282,7 +282,7 @@ impl Model {
                 assert!(log_of(log, A).is_none());
                 self.replaced += 1;
                 let replica = ReplicaId(spec(A).replica.0 + 100 * self.replaced);
-                held = log.create(GroupSpec { replica, ..spec(A) }, None).await.unwrap();
+                held = log.create(GroupSpec { replica, ..spec(A) }).await.unwrap();
                 (self.entries, self.purged) = (std::collections::BTreeMap::new(), None);
             }
             Step::Kill => {}
