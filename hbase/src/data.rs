@@ -51,11 +51,13 @@ pub struct DataFront {
 }
 
 impl DataFront {
-    /// A front over a server that HBase's clients reach at this address.
+    /// A front over a server that HBase's clients reach at this address. It needs a runtime.
     #[must_use]
     pub fn new(server: &RegionServer, own: Place) -> Self {
         let (edge, orders, places) = (server.data_path(), server.region_orders(), server.hbase_places());
-        Self { cluster: server.cluster_id(), edge, orders, places, scanners: Arc::default(), own }
+        let scanners = Arc::<AllScanners>::default();
+        scanners.close_silent_ones();
+        Self { cluster: server.cluster_id(), edge, orders, places, scanners, own }
     }
 }
 

@@ -63,6 +63,7 @@ use crate::reply::{Applied, Reply};
 use crate::slow::SlowRequests;
 use crate::versions::ClusterLevel;
 pub use crate::window::{ClientId, NONCE_CLIENT, UnderWay, nonce_number};
+pub use terrane_engine::Snapshot;
 
 /// How long a caller with a newer epoch or schema than this replica's waits: the entry is on its way.
 const BEHIND_RETRY: Duration = Duration::from_millis(10);

@@ -1,8 +1,8 @@
 //! The open scanners of a connection and of a server, within their bounds.
 //!
-//! A scanner holds its description and a cursor, no rows. A description may have a filter of up to a megabyte, so a server
-//! bounds the memory of all of them, and a connection their number. At a bound, those whose lease has run out go first,
-//! whichever connection has them.
+//! A scanner holds its description, a cursor and a snapshot, no rows. A description may have a filter of up to a megabyte, so a
+//! server bounds the memory of all of them, and a connection their number. Those whose lease has run out are closed, whichever
+//! connection has them: now and then because of their snapshots, and at a bound.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,6 +44,18 @@ fn is_silent(scanner: &Scanner, now: Instant) -> bool {
 }
 
 impl AllScanners {
+    /// Closes silent scanners from now on, as long as there are connections to come.
+    pub(super) fn close_silent_ones(self: &Arc<Self>) {
+        let all = Arc::downgrade(self);
+        terrane_env::task::spawn_named("hbase scanner leases", async move {
+            loop {
+                tokio::time::sleep(LEASE / 4).await;
+                let Some(all) = all.upgrade() else { return };
+                all.close_silent(Instant::now());
+            }
+        });
+    }
+
     /// Closes scanners that have been silent for too long.
     fn close_silent(&self, now: Instant) {
         let connections: Vec<Arc<Open>> = self.connections.lock().iter().filter_map(Weak::upgrade).collect();

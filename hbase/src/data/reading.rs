@@ -80,7 +80,8 @@ pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanReques
         aggregate: None,
         latest: None,
         fills_cache: scan.cache_blocks(),
-        snapshot: false,
+        // As in HBase, a scanner sees its region as of when it was opened.
+        snapshot: true,
     }))
 }
 

@@ -1,8 +1,8 @@
-//! `Scan`: scanners of a connection, each of which holds a cursor and no rows.
+//! `Scan`: scanners of a connection, each of which holds a cursor and a snapshot of its region, and no rows.
 //!
 //! Invariants:
-//! - Scanners are bounded ([`super::open_scanners`]); one that is silent for [`LEASE`] is closed when room is needed or it is
-//!   asked for.
+//! - Scanners are bounded ([`super::open_scanners`]); one that is silent for [`LEASE`] is closed soon after, so that nothing
+//!   that was replaced since is kept for it any longer.
 //! - A call that comes out of order is refused before anything is read, so that no row is skipped or repeated.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use terrane_regionserver::edge::{Cursor, ScanRequest};
+use terrane_regionserver::edge::{Cursor, ScanRequest, Snapshot};
 use terrane_types::PackedRows;
 use tokio::time::Instant;
 
@@ -39,6 +39,8 @@ pub(super) struct Scanner {
     region: Bytes,
     scan: Arc<ScanRequest>,
     cursor: Cursor,
+    /// Keeps what it will read from being collected.
+    held: Option<Snapshot>,
     answer_bytes: usize,
     /// Most cells of one result.
     batch: usize,
@@ -178,13 +180,14 @@ impl DataCalls {
         // A row in parts counts when it is complete.
         while all.rows < rows {
             scanner.cursor.limit_left = Some(rows - all.rows);
-            let block = match self.requests.block(region, scanner.scan.clone(), scanner.cursor.clone()).await {
+            let mut block = match self.requests.block(region, scanner.scan.clone(), scanner.cursor.clone()).await {
                 Ok(block) => block,
                 Err(refused) => {
                     all.end_early(refused, scanner.whole_rows)?;
                     break;
                 }
             };
+            scanner.held = block.snapshot.take().or_else(|| scanner.held.take());
             if block.row_restarted {
                 // Parts of the row have left already, as of an earlier time.
                 return Err(Exception::new(
@@ -257,6 +260,7 @@ fn open(region: &Region, request: &proto::ScanRequest, scan: &proto::Scan) -> Re
         region: name,
         scan: reading::scan(region, scan)?,
         cursor: Cursor::start(None),
+        held: None,
         answer_bytes: size.unwrap_or(ANSWER_BYTES_MAX).min(ANSWER_BYTES_MAX),
         batch: batch.unwrap_or(usize::MAX),
         tells_place: scan.need_cursor_result(),
@@ -318,6 +322,7 @@ pub(super) mod tests {
             region: Bytes::new(),
             scan: Arc::new(scan),
             cursor: Cursor::start(None),
+            held: None,
             answer_bytes: 1,
             batch: usize::MAX,
             whole_rows: false,

@@ -119,7 +119,7 @@ pub async fn of_a_known_load(client: &Client, context: &Context) -> Result<(), S
         return Ok(());
     }
     let failed = |error: Error| format!("in a healthy cluster, a known load fails: {}", chain(&error));
-    let life = until_listed(client, context, |_| true).await?;
+    let life = until_listed(client, context, None, |_| true).await?;
     let spec = TableSpec::new(TABLE).and_then(|spec| spec.family(FAMILY, &[])?.set("split_policy", "none"));
     create_table(client, &spec.map_err(failed)?).await.map_err(failed)?;
     let table = open_table(client, TABLE).await.map_err(failed)?;
@@ -131,12 +131,12 @@ pub async fn of_a_known_load(client: &Client, context: &Context) -> Result<(), S
     let at = row(BATCH / 2);
     patiently(async || client.admin().split(region.0, Some(at.as_bytes())).await).await.map_err(failed)?;
     acknowledged += write_for(&table, LASTS / 2).await.map_err(failed)?;
-    let listed = until_listed(client, context, |context| count(context, "split") > 0).await?;
+    let listed = until_listed(client, context, Some(life), |context| count(context, "split") > 0).await?;
     tokio::time::sleep(COUNTED_WITHIN).await;
 
     let regions = patiently(async || client.admin().regions(Some(TABLE)).await).await.map_err(failed)?;
     let counted = patiently(async || counted(client, TABLE).await).await.map_err(failed)?;
-    let ended = until_listed(client, context, |_| true).await?;
+    let ended = until_listed(client, context, None, |_| true).await?;
     let is_one_life = [listed, ended] == [life, life];
     let stays = regions.iter().all(|region| placed.iter().any(|(_, leader)| *leader == region.leader));
     let known = Known {
@@ -160,7 +160,7 @@ pub async fn of_a_known_load(client: &Client, context: &Context) -> Result<(), S
         Err(error) if error.is_invalid() || error.is_not_found() => return Ok(()),
         Err(error) => return Err(failed(error)),
     }
-    let merged = until_listed(client, context, |context| count(context, "merge") > 0).await?;
+    let merged = until_listed(client, context, Some(ended), |context| count(context, "merge") > 0).await?;
     if is_one_life && merged == life {
         let seen = (count(context, "split"), count(context, "merge"));
         if seen != (1, 1) {
@@ -205,10 +205,16 @@ async fn write_for(table: &Table, long: Duration) -> Result<u64, Error> {
     Ok(rows)
 }
 
-/// Waits until the events have something, or another master leads than at first; which one does.
-async fn until_listed(client: &Client, context: &Context, is_there: impl Fn(&Context) -> bool) -> Result<u64, String> {
+/// Waits until the events have something, or another master leads than `before` the change, or than at first; which one does. Its
+/// list begins with its term, so what happened before that is not in it.
+async fn until_listed(
+    client: &Client,
+    context: &Context,
+    before: Option<u64>,
+    is_there: impl Fn(&Context) -> bool,
+) -> Result<u64, String> {
     let began = now();
-    let mut first = None;
+    let mut first = before;
     loop {
         if let Some(life) = events(client, context).await? {
             if is_there(context) || *first.get_or_insert(life) != life {

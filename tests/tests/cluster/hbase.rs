@@ -149,6 +149,64 @@ async fn mutations_mean_what_hbases_own_tests_expect() -> Result<()> {
     Ok(())
 }
 
+/// One call of a scan. Returns the scanner and the rows with their newest values.
+async fn next_rows(
+    client: &mut HbaseClient,
+    scanner: Option<(u64, u64)>,
+    rows: u32,
+) -> Result<((u64, u64), Vec<(Bytes, Bytes)>)> {
+    let encode = |region| {
+        let (opens, calls) = (scanner.is_none(), scanner.map_or(0, |(_, calls)| calls));
+        proto::ScanRequest {
+            region: opens.then_some(region),
+            scan: opens.then(proto::Scan::default),
+            scanner_id: scanner.map(|(id, _)| id),
+            number_of_rows: Some(rows),
+            next_call_seq: Some(calls),
+            ..proto::ScanRequest::default()
+        }
+        .encode_to_vec()
+    };
+    let answer = client.call::<proto::ScanResponse>(b"", "Scan", encode, || false).await.map_err(|why| anyhow!(why))?;
+    let answer = answer.answer;
+    let scanner = (answer.scanner_id.context("a scanner")?, scanner.map_or(0, |(_, calls)| calls) + 1);
+    let cells = answer.results.into_iter().filter_map(|result| result.cell.into_iter().next());
+    let rows = cells.map(|cell| (cell.row.unwrap_or_default(), cell.value.unwrap_or_default()));
+    Ok((scanner, rows.collect()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_scanner_sees_its_region_as_of_when_it_was_opened() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let stop = CancellationToken::new();
+    let mut client = client_of(&cluster, "views", &stop).await?;
+    let put = |row: &'static str, text: &'static str| {
+        mutation(MutationType::Put, row.as_bytes(), vec![value(None, None, text)])
+    };
+    let rows = |rows: &[(&'static str, &'static str)]| {
+        rows.iter()
+            .map(|(row, text)| (Bytes::from_static(row.as_bytes()), Bytes::from_static(text.as_bytes())))
+            .collect()
+    };
+    for row in ["a", "c", "e"] {
+        mutate(&mut client, put(row, "old"), None).await?;
+    }
+    let (scanner, first): (_, Vec<_>) = next_rows(&mut client, None, 1).await?;
+    for row in ["b", "c", "d", "f"] {
+        mutate(&mut client, put(row, "new"), None).await?;
+    }
+    let (_, rest) = next_rows(&mut client, Some(scanner), 100).await?;
+    let seen: Vec<_> = first.into_iter().chain(rest).collect();
+    let expected: Vec<_> = rows(&[("a", "old"), ("c", "old"), ("e", "old")]);
+    ensure!(seen == expected, "the scanner sees {seen:?}");
+    let (_, seen) = next_rows(&mut client, None, 100).await?;
+    let expected: Vec<_> = rows(&[("a", "old"), ("b", "new"), ("c", "new"), ("d", "new"), ("e", "old"), ("f", "new")]);
+    ensure!(seen == expected, "a later scanner sees {seen:?}");
+    stop.cancel();
+    cluster.stop_all().await;
+    Ok(())
+}
+
 const LARGE_ROWS: usize = 3;
 const LARGE_CELLS: usize = 4;
 /// So large that a row takes several blocks of a scan.
