@@ -9,7 +9,7 @@ use std::path::Path;
 use terrane_simulator::planted::PLANTED;
 
 /// The crates with planted bugs.
-const CRATES: [&str; 6] = ["env", "engine", "raft", "regionserver", "master", "client"];
+const CRATES: [&str; 7] = ["env", "engine", "raft", "regionserver", "master", "client", "hbase"];
 /// What the test of the macro itself asks for.
 const OF_ITS_TEST: &str = "a bug";
 
