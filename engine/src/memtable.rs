@@ -7,8 +7,8 @@
 //!   therefore costs about one copy, and nothing is built for readers where there are none.
 //!
 //! Runs are merged lazily ([`merge`]): by readers that meet many, by the writer once there have been readers, and in
-//! any case before there are too many. Both parts are published together as a [`View`], so that a reader takes a
-//! consistent pair with one load.
+//! any case before there are too many. Where there are readers and no writes, they get a copy of the active buffer as a
+//! run. All of it is published together as a [`View`], so that a reader takes what is consistent with one load.
 //!
 //! # How a write proceeds
 //! 1. [`Memtable::insert`] or [`Memtable::insert_batch`]: the cells are present, but above every snapshot.
@@ -21,6 +21,7 @@
 //! because it was inserted before. A reader whose snapshot was taken before step 2 is counted: the newest of those
 //! lives at or above it, and what it sees is at or below that one, so it stays. Between steps 2 and 3 no snapshot is
 //! taken at a lower number. The order of reading is safe too: a reader takes its snapshot before it loads the view.
+//! And it asks afterwards whether a copy of the buffer is complete: what was inserted before the snapshot was taken shows.
 //!
 //! # Invariants
 //! - Every cell of a live snapshot is in every view loaded after the snapshot was taken.
@@ -80,6 +81,10 @@ pub(crate) struct Memtable {
     was_read: AtomicBool,
     /// Whether there was a read since the last idle merge.
     is_read: AtomicBool,
+    /// Inserts into the active buffer when [`Memtable::look`] was called last.
+    looked_at: AtomicU64,
+    /// Whether there were none since the look before that, and a copy of the buffer is worth it.
+    is_still: AtomicBool,
     /// The sequence number since which the family keeps one version and no deleted cells; [`NEVER`] when it does not.
     one_version_since: AtomicU64,
     retention: Option<Arc<dyn Retention>>,
@@ -114,6 +119,8 @@ impl Memtable {
             merging: Mutex::new(()),
             was_read: AtomicBool::new(false),
             is_read: AtomicBool::new(false),
+            looked_at: AtomicU64::new(NEVER),
+            is_still: AtomicBool::new(false),
             one_version_since: AtomicU64::new(NEVER),
             retention,
         }
@@ -192,7 +199,24 @@ impl Memtable {
     /// Whether a longer merge would make reads cheaper, on a thread that has time; see [`Memtable::merge_once`].
     pub(crate) fn wants_merge(&self) -> bool {
         let view = self.view.load();
-        view.due.long.is_some() || (view.due.idle.is_some() && self.is_read.load(Ordering::Relaxed))
+        let of_readers = view.due.idle.is_some() || self.is_still.load(Ordering::Relaxed);
+        view.due.long.is_some() || (of_readers && self.is_read.load(Ordering::Relaxed))
+    }
+
+    /// Notes whether the active buffer had inserts since the last look: once it has none from one look to the next, a copy
+    /// for readers is due. A copy that serves no longer goes. To be called now and then, by one thread.
+    pub(crate) fn look(&self) {
+        let view = self.view.load_full();
+        let inserts = view.active.inserts();
+        let is_still = self.looked_at.swap(inserts, Ordering::Relaxed) == inserts;
+        self.is_still.store(is_still && !view.active.is_empty() && !view.is_settled(), Ordering::Relaxed);
+        if view.has_old_copy() {
+            let _changing = self.changing.lock();
+            let view = self.view.load_full();
+            if view.has_old_copy() {
+                self.view.store(View::new(Arc::clone(&view.active), view.runs.clone()));
+            }
+        }
     }
 
     /// Does the merge that is due, unless one is running. Returns whether it did.
@@ -202,7 +226,30 @@ impl Memtable {
         }
         // Cells are copied once more for the sake of readers: without reads since the last copy, there is no further
         // one.
-        self.is_read.swap(false, Ordering::Relaxed) && self.merge_due(|due| due.idle.clone())
+        if !self.is_read.swap(false, Ordering::Relaxed) {
+            return false;
+        }
+        let settled = self.is_still.swap(false, Ordering::Relaxed) && self.settle();
+        self.merge_due(|due| due.idle.clone()) || settled
+    }
+
+    /// Gives readers a copy of the active buffer, unless cells are inserted meanwhile.
+    fn settle(&self) -> bool {
+        let (view, inserts) = {
+            let view = self.view.load_full();
+            let inserts = view.active.inserts();
+            (view, inserts)
+        };
+        let Some(copy) = SortedRun::new(view.active.cells()) else { return false };
+        copy.filter();
+        let _changing = self.changing.lock();
+        let current = self.view.load_full();
+        if !Arc::ptr_eq(&current.active, &view.active) || current.active.inserts() != inserts {
+            return false;
+        }
+        let next = View::new(Arc::clone(&current.active), current.runs.clone());
+        self.view.store(next.with_copy(inserts, Arc::new(copy)));
+        true
     }
 
     /// Turns the active buffer into a run, and starts a new buffer.
@@ -223,7 +270,10 @@ impl Memtable {
             let mut runs = Vec::with_capacity(view.runs.len() + 1);
             runs.extend_from_slice(&view.runs);
             runs.push(run);
-            self.view.store(View::new(active.unwrap_or_else(|| Arc::clone(&view.active)), runs));
+            self.view.store(match active {
+                Some(active) => View::new(active, runs),
+                None => view.with_runs(runs),
+            });
         }
         if overwrites {
             self.merge_replaced();
@@ -292,7 +342,7 @@ impl Memtable {
         let Some(first) = view.runs.windows(inputs.len()).position(same) else { return false };
         let mut runs = view.runs.clone();
         runs.splice(first..first + inputs.len(), [Arc::new(merged)]);
-        self.view.store(View::new(Arc::clone(&view.active), runs));
+        self.view.store(view.with_runs(runs));
         true
     }
 
@@ -305,7 +355,7 @@ impl Memtable {
         if !self.was_read.load(Ordering::Relaxed) {
             self.was_read.store(true, Ordering::Relaxed);
         }
-        if due.idle.is_some() && !self.is_read.load(Ordering::Relaxed) {
+        if !self.is_read.load(Ordering::Relaxed) {
             self.is_read.store(true, Ordering::Relaxed);
         }
         if reading.blocking && due.long.is_some() {
@@ -325,7 +375,8 @@ impl Source for Memtable {
         bytes_max: usize,
         out: &mut Cells,
     ) -> Result<bool, Error> {
-        let view = self.view.load();
+        let current = self.view.load();
+        let view = current.for_reading();
         let (first, mark) = (out.len(), out.mark());
         let mut is_all = view.active.push_row(row.row, columns, bytes_max, out);
         let mut parts = usize::from(out.len() > first);
@@ -341,14 +392,15 @@ impl Source for Memtable {
         if parts > 1 {
             out.sort_from(first);
         }
-        self.note_read(&view.due, reading);
+        self.note_read(&current.due, reading);
         Ok(is_all)
     }
 
     fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
         // Before the cursor takes its view: a scan is worth a merge.
         self.note_read(&self.view.load().due, reading);
-        Ok(Box::new(MemtableCursor::new(self.view.load_full(), bounds, reverse)))
+        let view = Arc::clone(self.view.load().for_reading());
+        Ok(Box::new(MemtableCursor::new(view, bounds, reverse)))
     }
 }
 

@@ -349,6 +349,12 @@ impl Region {
         self.state.read().stores.values().any(|store| store.active.wants_merge())
     }
 
+    /// Notes which memtables are read but no longer written, for which [`Region::merge_memtable`] then has something to do. To be
+    /// called about once per second, by one thread.
+    pub fn look_at_memtables(&self) {
+        self.state.read().stores.values().for_each(|store| store.active.look());
+    }
+
     /// Does one merge of memtable runs per family where one is due. It computes for some milliseconds and nothing waits for
     /// it: do not call it on a runtime thread.
     pub fn merge_memtable(&self) {

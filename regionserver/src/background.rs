@@ -187,8 +187,11 @@ impl Background {
         self.start_disk_check(in_flight);
         self.start_load_splits(in_flight);
         self.start_merges(in_flight);
+        let has_looked = self.look_at_memtables(in_flight);
         if idle && !in_flight.has_backoffs() && !self.signals.has_requested_flushes() {
-            self.start_idle_run_merge(in_flight);
+            if has_looked {
+                self.start_run_merge(in_flight);
+            }
             self.start_ticks(in_flight);
             return;
         }

@@ -118,11 +118,13 @@ pub(super) struct Active {
     prefix: Prefix,
     /// Bytes of memory held.
     bytes: AtomicU64,
+    /// Cells inserted so far. It rises before the write is published, so that a reader who may see the cell sees this too.
+    inserts: AtomicU64,
 }
 
 impl Active {
     pub(super) fn new(prefix: Prefix) -> Self {
-        Self { entries: SkipSet::new(), prefix, bytes: AtomicU64::new(0) }
+        Self { entries: SkipSet::new(), prefix, bytes: AtomicU64::new(0), inserts: AtomicU64::new(0) }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -137,6 +139,13 @@ impl Active {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// How many cells were inserted. A copy is complete for every reader as long as this is what it was before the copy began
+    /// and after it ended. Removals do not count: what they remove, no reader needs and every reader may meet.
+    pub(super) fn inserts(&self) -> u64 {
+        point();
+        self.inserts.load(Ordering::Acquire)
+    }
+
     /// Inserts a cell. Of two at one place, which the log brings only when it is applied again, the earlier stays. With
     /// `replaces`, returns whether an older put of its column lies directly below.
     pub(super) fn insert(&self, cell: Cell<'_>, replaces: bool) -> bool {
@@ -146,6 +155,8 @@ impl Active {
         if self.entries.len() > before {
             self.bytes.fetch_add(Entry::memory_bytes(cell.data_bytes()), Ordering::Relaxed);
         }
+        point();
+        self.inserts.fetch_add(1, Ordering::Release);
         replaces && handle.next().is_some_and(|below| is_replaced(&below.value().cell(), &cell, None))
     }
 

@@ -210,6 +210,15 @@ impl World {
         }
     }
 
+    /// Readers get a copy of the buffer.
+    fn settle(&mut self) {
+        self.check_all();
+        self.memtable.look();
+        self.memtable.look();
+        self.memtable.merge_once();
+        self.check_all();
+    }
+
     fn step(&mut self) {
         match self.dice.roll(100) {
             0..60 => self.write_one(),
@@ -219,7 +228,9 @@ impl World {
             }
             66..68 => self.write_batch(260),
             68 => self.memtable.merge_replaced(),
-            69..75 => self.memtable.rotate(),
+            69..73 => self.memtable.rotate(),
+            73 => self.memtable.look(),
+            74 => self.settle(),
             75..78 => self.merge_some(),
             78..88 => {
                 if self.live.len() < 5 {
@@ -473,6 +484,44 @@ fn counters_that_do_not_fit_the_buffer_stay_a_few_runs() {
     }
     let held: usize = memtable.view.load().runs.iter().map(|run| run.cells().len()).sum();
     assert!(held < 40_000, "{held} cells of 10000 counters; {memtable:?}");
+}
+
+#[test]
+fn a_buffer_that_is_read_and_no_longer_written_is_copied_until_the_next_insert() {
+    let memtable = Memtable::default();
+    let insert = |row: u64| {
+        let row = row.to_be_bytes();
+        memtable.insert(Cell { row: &row, sequence: 1, ..Cell::of_mutation(b"", cell_ref(), 0, 0) });
+    };
+    let cells_of = |row: u64| {
+        let mut out = Cells::default();
+        memtable.row(&RowKey::new(&row.to_be_bytes()), &[], READING, usize::MAX, &mut out).unwrap();
+        out.len()
+    };
+    (0..1_000).for_each(insert);
+    let without = memtable.bytes();
+    // Written since the last look, and never read: neither is worth a copy.
+    memtable.look();
+    assert!(!memtable.wants_merge());
+    memtable.look();
+    assert!(!memtable.wants_merge(), "there was no read");
+    assert_eq!(cells_of(7), 1);
+    assert!(memtable.wants_merge());
+    assert!(memtable.merge_once());
+    assert!(!memtable.wants_merge());
+    assert!(memtable.view.load().is_settled());
+    assert!(memtable.bytes() > without, "the copy counts");
+    assert_eq!((cells_of(7), cells_of(1_000)), (1, 0));
+    // With the next insert it serves no longer, and the next look lets it go.
+    insert(1_000);
+    assert!(!memtable.view.load().is_settled());
+    assert_eq!((cells_of(7), cells_of(1_000)), (1, 1));
+    memtable.look();
+    assert!(memtable.bytes() < without + without / 100);
+    assert!(!memtable.wants_merge());
+    memtable.look();
+    assert!(memtable.merge_once(), "it is still again");
+    assert_eq!((cells_of(7), cells_of(1_000)), (1, 1));
 }
 
 #[test]

@@ -59,6 +59,30 @@ fn merges_beside_a_writer(versions: u32) {
     a_reader(&region, versions, 2);
 }
 
+/// Readers get copies of buffers that are not written between two looks, while a writer goes on.
+fn copies_beside_a_writer(versions: u32) {
+    let engine = open(&new_disk());
+    let region = create(&engine, versions);
+    // Rows of one entry each, so that the buffer holds some.
+    write(&region, 1..=2);
+    a_reader(&region, versions, 1);
+    let task = |run: fn(&Region, u32)| {
+        let region = Arc::clone(&region);
+        spawn(move || run(&region, versions))
+    };
+    let reading = task(|region, versions| a_reader(region, versions, 3));
+    let copying = task(|region, _| {
+        for _ in 0..3 {
+            region.look_at_memtables();
+            region.merge_memtable();
+        }
+    });
+    write(&region, 3..=LAST);
+    reading.join().unwrap();
+    copying.join().unwrap();
+    a_reader(&region, versions, 2);
+}
+
 /// Memtables are frozen and flushed: readers find the files instead.
 fn flushes_beside_readers() {
     let engine = open(&new_disk());
@@ -97,6 +121,21 @@ fn a_reader_misses_nothing_while_a_writer_replaces_versions() {
 #[test]
 fn a_reader_sees_every_version_once_while_memtables_are_replaced_by_files() {
     explore(flushes_beside_readers);
+}
+
+#[test]
+fn a_reader_sees_every_version_once_while_copies_of_buffers_come_and_go() {
+    explore(|| copies_beside_a_writer(VERSIONS));
+}
+
+#[test]
+fn a_reader_misses_nothing_while_replaced_versions_leave_copied_buffers() {
+    explore(|| copies_beside_a_writer(1));
+}
+
+#[test]
+fn a_copy_that_serves_after_the_next_insert_is_found() {
+    finds("a copy of a buffer serves after the next insert", || copies_beside_a_writer(VERSIONS));
 }
 
 #[test]

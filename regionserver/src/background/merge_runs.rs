@@ -1,5 +1,5 @@
-//! Merges the sorted runs of memtables that are read, so that reads visit fewer of them. One region at a time: no request
-//! waits for it.
+//! Merges the sorted runs of memtables that are read, so that reads visit fewer of them, and copies their buffers into runs
+//! once they are no longer written. One region at a time: no request waits for it.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 use super::jobs::Periodic;
 use super::{Background, Finished, InFlight};
 
-/// How often a server without writes looks for memtables worth merging.
-const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a server looks which memtables are no longer written, and one without writes for memtables worth merging.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where the merging of runs is.
 pub(super) struct RunMerges {
     pub(super) running: bool,
     /// The region that was merged last: the search continues after it.
     last: Option<RegionId>,
-    idle_look: Periodic,
+    look: Periodic,
 }
 
 impl Default for RunMerges {
     fn default() -> Self {
-        Self { running: false, last: None, idle_look: Periodic::every(IDLE_INTERVAL) }
+        Self { running: false, last: None, look: Periodic::every(LOOK_INTERVAL) }
     }
 }
 
@@ -47,10 +47,13 @@ impl Background {
         });
     }
 
-    /// The same on a server without writes, where reads may have begun. It is done rarely, because it looks at all regions.
-    pub(super) fn start_idle_run_merge(&self, in_flight: &mut InFlight) {
-        if in_flight.run_merges.idle_look.is_due(Instant::now()) {
-            self.start_run_merge(in_flight);
+    /// Has every region look at its memtables where that is due. Returns whether it was; then a server without writes, too,
+    /// looks for merges: reads may have begun.
+    pub(super) fn look_at_memtables(&self, in_flight: &mut InFlight) -> bool {
+        let is_due = in_flight.run_merges.look.is_due(Instant::now());
+        if is_due {
+            self.replicas.regions.all().iter().for_each(|hosted| hosted.engine.look_at_memtables());
         }
+        is_due
     }
 }
