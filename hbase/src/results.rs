@@ -1,8 +1,9 @@
 //! Packed rows as results: in a cell block, or in messages for a connection without a codec.
 
 use bytes::Bytes;
+use terrane_types::CellRef;
 use terrane_types::cell::{TTL_TAG, ttl_of};
-use terrane_types::{CellRef, PackedRows};
+use terrane_types::rows::RowRefs;
 
 use crate::cell_block::{Codec, KeyValue};
 use crate::exception::Exception;
@@ -11,16 +12,16 @@ use crate::proto;
 /// The result of one row, of a block that holds it or nothing. Its cells are appended to the cell block.
 pub(crate) fn of_row(
     codec: Option<Codec>,
-    rows: Bytes,
+    rows: &Bytes,
     exists_only: bool,
     block: &mut Vec<u8>,
 ) -> Result<proto::Result, Exception> {
-    let row = PackedRows::new(rows).next().transpose().map_err(|malformed| Exception::bad_request(&malformed.what))?;
+    let row = RowRefs::new(rows).next().transpose().map_err(|malformed| Exception::bad_request(&malformed.what))?;
     if exists_only {
         return Ok(exists(row.is_some()));
     }
     match row {
-        Some(row) => of_cells(codec, row.row.as_ref(), &row.cells, block),
+        Some(row) => of_cells(codec, row.row, row.cells(), block),
         None => Ok(empty(codec)),
     }
 }

@@ -9,7 +9,7 @@
 
 use bytes::Bytes;
 
-use crate::cell::PackedCells;
+use crate::cell::{Cells, PackedCells};
 use crate::invalid::Invalid;
 use crate::row::Row;
 
@@ -133,31 +133,72 @@ impl Iterator for PackedRows {
     }
 }
 
-/// Iterates over the keys of a block of packed rows that was packed here; the cells are passed over unchecked. A malformed row
-/// ends the iteration.
+/// One row of a block that was packed by this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowRef<'a> {
+    /// The row key.
+    pub row: &'a [u8],
+    /// Its cells, packed.
+    pub packed: &'a [u8],
+}
+
+impl<'a> RowRef<'a> {
+    /// Its cells.
+    #[must_use]
+    pub const fn cells(&self) -> Cells<'a> {
+        Cells::new(self.packed)
+    }
+}
+
+/// Iterates in place over a block of rows that was packed by this process: rows and cells are not checked, and nothing is
+/// counted. A block that ends inside a row gives one error and ends.
+///
+/// ```
+/// use terrane_types::cell::{CellRef, pack};
+/// use terrane_types::rows::{RowRefs, pack_row};
+///
+/// let (mut cells, mut block) = (Vec::new(), Vec::new());
+/// pack(&mut cells, CellRef::put(b"f", b"q", 5, b"v"));
+/// pack_row(&mut block, b"row1", &cells);
+/// let row = RowRefs::new(&block).next().transpose()?.unwrap();
+/// assert_eq!((row.row, row.cells().count()), (&b"row1"[..], 1));
+/// # Ok::<(), terrane_types::Invalid>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct RowKeys<'a> {
+pub struct RowRefs<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> RowKeys<'a> {
-    /// Iterates over the keys of `block`.
+impl<'a> RowRefs<'a> {
+    /// Iterates over the rows of `block`.
     #[must_use]
     pub const fn new(block: &'a [u8]) -> Self {
         Self { rest: block }
     }
-}
 
-impl<'a> Iterator for RowKeys<'a> {
-    type Item = &'a [u8];
-
-    fn next(&mut self) -> Option<&'a [u8]> {
+    fn take_row(&mut self) -> Option<RowRef<'a>> {
         let header = self.rest.first_chunk::<ROW_HEADER_BYTES>()?;
         let row_len = usize::from(u16::from_le_bytes([header[0], header[1]]));
         let cells_len = u32::from_le_bytes([header[2], header[3], header[4], header[5]]) as usize;
         let (row, rest) = self.rest[ROW_HEADER_BYTES..].split_at_checked(row_len)?;
-        self.rest = rest.get(cells_len..)?;
-        Some(row)
+        let (packed, rest) = rest.split_at_checked(cells_len)?;
+        self.rest = rest;
+        Some(RowRef { row, packed })
+    }
+}
+
+impl<'a> Iterator for RowRefs<'a> {
+    type Item = Result<RowRef<'a>, Invalid>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let row = self.take_row();
+        if row.is_none() {
+            self.rest = &[];
+        }
+        Some(row.ok_or_else(|| Invalid::new("a block of packed rows ends inside a row")))
     }
 }
 
@@ -184,17 +225,22 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_walked_without_their_cells() {
+    fn rows_are_walked_in_place() {
         let mut cells = Vec::new();
         pack(&mut cells, CellRef::put(b"f", b"q", 5, b"v"));
         let mut block = Vec::new();
         for row in [&b"a"[..], b"bb", b"c"] {
             pack_row(&mut block, row, &cells);
         }
-        assert_eq!(RowKeys::new(&block).collect::<Vec<_>>(), [&b"a"[..], b"bb", b"c"]);
-        assert_eq!(RowKeys::new(&block).nth(1), Some(&b"bb"[..]));
-        assert_eq!(RowKeys::new(&block[..block.len() - 1]).count(), 2);
-        assert_eq!(RowKeys::new(&block[..3]).count(), 0);
+        let rows: Vec<_> = RowRefs::new(&block).collect::<Result<_, _>>().unwrap();
+        assert_eq!(rows.iter().map(|row| row.row).collect::<Vec<_>>(), [&b"a"[..], b"bb", b"c"]);
+        assert!(rows.iter().all(|row| row.packed == cells && row.cells().count() == 1));
+        for cut in 1..block.len() {
+            let rows: Vec<_> = RowRefs::new(&block[..cut]).collect();
+            let whole = PackedRows::new(Bytes::copy_from_slice(&block[..cut])).filter(Result::is_ok).count();
+            assert_eq!(rows.iter().filter(|row| row.is_ok()).count(), whole, "cut at {cut}");
+            assert!(rows.len() <= whole + 1, "one error at most, cut at {cut}");
+        }
     }
 
     #[test]
@@ -212,6 +258,7 @@ mod tests {
     proptest! {
         #[test]
         fn random_bytes_never_panic(bytes: Vec<u8>) {
+            let _ = RowRefs::new(&bytes).count();
             let _ = PackedRows::new(Bytes::from(bytes)).count();
         }
     }

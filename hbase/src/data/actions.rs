@@ -7,8 +7,9 @@
 
 use bytes::Bytes;
 use terrane_regionserver::edge::{Answer as Answered, GetRequest, Mutated, Mutation, ReceivedRow, Request, RowRequest};
+use terrane_types::cell::Cells;
 use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
-use terrane_types::{Error, FamilyName, PackedCells, RegionEpoch, RowOutcome};
+use terrane_types::{Error, FamilyName, RegionEpoch, RowOutcome};
 
 use super::condition::{check_same_row, condition};
 use super::gets::{Gets, rows_found};
@@ -88,7 +89,7 @@ impl DataCalls {
         }
         batch.send().await;
         batch.read_later().await;
-        let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::new());
+        let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::with_capacity(batch.answer_bytes));
         for result in batch.results {
             response.processed = result.processed.or(response.processed);
             response.region_action_result.push(result.encode(self, &mut cells));
@@ -104,7 +105,7 @@ enum Came {
     /// Whether there is such a row.
     Exists(bool),
     /// What was read of the row, or what a write returns of it.
-    Cells { row: Bytes, cells: PackedCells },
+    Cells { row: Bytes, packed: Bytes },
 }
 
 /// The answer to one region's actions, each by its place. It is encoded when all are known, because cells stand in their order.
@@ -133,7 +134,7 @@ impl RegionResult {
             let encoded = came.unwrap_or_else(missing).and_then(|came| match came {
                 Came::Done => Ok(results::empty(codec)),
                 Came::Exists(exists) => Ok(results::exists(exists)),
-                Came::Cells { row, cells: found } => results::of_cells(codec, &row, &found, cells),
+                Came::Cells { row, packed } => results::of_cells(codec, &row, Cells::new(&packed), cells),
             });
             result.result_or_exception.push(match encoded {
                 Ok(result) => proto::ResultOrException { index, result: Some(result), exception: None },
@@ -253,7 +254,7 @@ impl Batch<'_> {
                 };
                 let found = answered.and_then(|(rows, answer)| {
                     self.answer_bytes += answer.len();
-                    let found = rows_found(&rows, answer).map_err(|bad| Exception::bad_request(&bad.what))?;
+                    let found = rows_found(&rows, &answer).map_err(|bad| Exception::bad_request(&bad.what))?;
                     Ok(rows.into_iter().zip(found))
                 });
                 let came = &mut self.results[region].came;
@@ -263,7 +264,7 @@ impl Batch<'_> {
                         for (at, (row, cells)) in places.into_iter().zip(found) {
                             came[at] = Some(Ok(match cells {
                                 found if exists_only => Came::Exists(found.is_some()),
-                                Some(cells) => Came::Cells { row, cells },
+                                Some(packed) => Came::Cells { row, packed },
                                 None => Came::Done,
                             }));
                         }
@@ -283,7 +284,7 @@ impl Batch<'_> {
                                     None => came[row.at] = Some(Ok(Came::Done)),
                                 },
                                 Ok(Some(RowOutcome { cells, .. })) => {
-                                    came[row.at] = Some(Ok(Came::Cells { row: row.row, cells }));
+                                    came[row.at] = Some(Ok(Came::Cells { row: row.row, packed: cells.into_bytes() }));
                                 }
                                 Err(refused) => came[row.at] = Some(Err(refused)),
                             }
@@ -301,7 +302,7 @@ impl Batch<'_> {
                         result.came.iter_mut().for_each(|came| *came = Some(Ok(Came::Done)));
                         match (outcome, row.again) {
                             (Some(RowOutcome { cells, .. }), _) if !cells.is_empty() => {
-                                result.came[0] = Some(Ok(Came::Cells { row: row.row, cells }));
+                                result.came[0] = Some(Ok(Came::Cells { row: row.row, packed: cells.into_bytes() }));
                             }
                             (None, Some(again)) => self.later.push(again.read(region, 0, row.row)),
                             _ => {}

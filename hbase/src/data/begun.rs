@@ -77,7 +77,7 @@ impl DataCalls {
         match finish {
             Finish::Get { epoch, exists_only } => {
                 let rows = self.requests.rows(epoch, answer)?;
-                let result = results::of_row(self.opened.codec, rows, exists_only, &mut cells)?;
+                let result = results::of_row(self.opened.codec, &rows, exists_only, &mut cells)?;
                 Ok(Finished::Answer(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells)))
             }
             Finish::Mutate(mutating) => {
@@ -104,7 +104,7 @@ impl DataCalls {
         let answer = self.requests.one(region.read(reading::columns(row, columns))).await;
         let rows = self.requests.rows(region.descriptor.epoch, answer)?;
         let mut cells = Vec::new();
-        let result = results::of_row(self.opened.codec, rows, false, &mut cells)?;
+        let result = results::of_row(self.opened.codec, &rows, false, &mut cells)?;
         Ok(mutated_answer(Some(result), says_processed.then_some(true), cells))
     }
 }

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use terrane_regionserver::edge::GetRequest;
-use terrane_types::{Invalid, PackedCells, PackedRows};
+use terrane_types::Invalid;
+use terrane_types::rows::RowRefs;
 
 use super::reading;
 use super::region::Region;
@@ -48,17 +49,18 @@ const fn may_share(get: &proto::Get) -> bool {
     get.filter.is_none() && get.store_limit.is_none() && get.store_offset.is_none()
 }
 
-/// The cells of each of these rows in the answer to their read, which leaves out rows that it has not found.
-pub(super) fn rows_found(rows: &[Bytes], answer: Bytes) -> Result<Vec<Option<PackedCells>>, Invalid> {
-    let mut found = PackedRows::new(answer);
+/// The packed cells of each of these rows in the answer to their read, which leaves out rows that it has not found.
+pub(super) fn rows_found(rows: &[Bytes], answer: &Bytes) -> Result<Vec<Option<Bytes>>, Invalid> {
+    let mut found = RowRefs::new(answer);
     let mut next = found.next().transpose()?;
     let mut cells = Vec::with_capacity(rows.len());
     for row in rows {
-        if next.as_ref().is_some_and(|next| next.row.as_ref() == &row[..]) {
-            cells.push(next.map(|next| next.cells));
-            next = found.next().transpose()?;
-        } else {
-            cells.push(None);
+        match next.filter(|next| next.row == &row[..]) {
+            Some(of_row) => {
+                cells.push(Some(answer.slice_ref(of_row.packed)));
+                next = found.next().transpose()?;
+            }
+            None => cells.push(None),
         }
     }
     Ok(cells)
@@ -77,7 +79,7 @@ mod tests {
         for row in ["b", "b", "c", "c"] {
             pack_row(&mut answer, row.as_bytes(), &[]);
         }
-        let found = rows_found(&rows, answer.into()).unwrap();
+        let found = rows_found(&rows, &answer.into()).unwrap();
         let found: Vec<_> = found.iter().map(Option::is_some).collect();
         assert_eq!(found, [true, false, true, true, true, false]);
     }

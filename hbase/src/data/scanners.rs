@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use terrane_regionserver::edge::{Cursor, ScanRequest, Snapshot};
-use terrane_types::PackedRows;
+use terrane_types::rows::RowRefs;
 use tokio::time::Instant;
 
 use super::DataCalls;
@@ -202,7 +202,7 @@ impl DataCalls {
             all.continues = block.row_continues;
             all.filtered += block.rows_filtered;
             let part = Part { batch: scanner.batch, continues: block.row_continues, joins };
-            self.add(&mut all, Bytes::from(block.rows), part)?;
+            self.add(&mut all, &block.rows, part)?;
             if (block.done && !limit_reached) || block.ended {
                 (all.exhausted, all.over) = (true, block.ended);
                 break;
@@ -229,22 +229,24 @@ impl DataCalls {
     }
 
     /// Adds the rows of a block. Its first row may join the row before, its last one continue.
-    fn add(&self, all: &mut Collected, block: Bytes, mut part: Part) -> Result<(), Exception> {
-        let mut rows = PackedRows::new(block).peekable();
+    fn add(&self, all: &mut Collected, block: &[u8], mut part: Part) -> Result<(), Exception> {
+        // A cell takes some bytes more than packed.
+        all.cells.reserve(block.len() + block.len() / 8);
+        let mut rows = RowRefs::new(block).peekable();
         let row_continues = part.continues;
         while let Some(row) = rows.next() {
             let row = row.map_err(|malformed| Exception::bad_request(&malformed.what))?;
             part.continues = row_continues && rows.peek().is_none();
-            all.bytes += row.row.as_ref().len() + row.cells.as_bytes().len();
+            all.bytes += row.row.len() + row.packed.len();
             all.rows += u64::from(!part.continues);
-            let key = row.row.as_ref();
+            let key = row.row;
             // What is left of a row may have expired since its first part was read.
             part.joins &= all.continuing == key;
             if part.continues {
                 all.continuing.clear();
                 all.continuing.extend_from_slice(key);
             }
-            let cells = row.cells.iter().map(|cell| KeyValue { row: key, cell });
+            let cells = row.cells().map(|cell| KeyValue { row: key, cell });
             push_row(&mut all.response, self.opened.codec, cells, part, &mut all.cells)?;
             part.joins = false;
         }

@@ -4,11 +4,13 @@
 //! and go straight into the next write.
 
 use std::future::poll_fn;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -17,10 +19,12 @@ use crate::answer::{Answer, Outcome};
 use crate::exception::Exception;
 use crate::frame::{NO_CALL, begin_answer, encode_exception};
 
-/// Bytes of small answers that leave together.
-const TOGETHER_BYTES_MAX: usize = 64 << 10;
-/// Cells of an answer that are not copied to leave together with others.
-const APART_BYTES_MIN: usize = 16 << 10;
+/// Bytes of small answers that are copied to leave together.
+const TOGETHER_BYTES_MAX: usize = 16 << 10;
+/// Cells of an answer that leave from where they are: a part of a write costs about what it costs to copy so many bytes.
+const APART_BYTES_MIN: usize = 1 << 10;
+/// Most answers of one write whose cells leave from where they are.
+const APART_MAX: usize = 16;
 /// How long a write of answers may take.
 const WRITE_WAIT: Duration = Duration::from_secs(60);
 
@@ -93,37 +97,69 @@ pub(super) async fn write_answers(mut writes: impl AsyncWrite + Unpin, queue: mp
     let mut ready = Ready { queue, calls: None, frames: Vec::new() };
     let mut together = Vec::new();
     while ready.wait().await {
-        let mut frames = std::mem::take(&mut ready.frames);
-        let mut leaving = frames.iter_mut().peekable();
+        let frames = std::mem::take(&mut ready.frames);
+        let mut leaving = frames.iter().peekable();
         while leaving.peek().is_some() {
-            let mut apart = Vec::new();
-            while apart.is_empty()
-                && together.len() < TOGETHER_BYTES_MAX
+            // What is apart, and how much of `together` comes before it.
+            let mut apart: SmallVec<[(usize, &[u8]); APART_MAX]> = SmallVec::new();
+            while together.len() < TOGETHER_BYTES_MAX
+                && apart.len() < APART_MAX
                 && let Some(Outgoing { beginning, cells, .. }) = leaving.next()
             {
                 together.extend_from_slice(beginning);
                 if cells.len() < APART_BYTES_MIN {
                     together.extend_from_slice(cells);
                 } else {
-                    apart = std::mem::take(cells);
+                    apart.push((together.len(), cells));
                 }
             }
-            let write = async {
-                writes.write_all(&together).await?;
-                writes.write_all(&apart).await
-            };
+            let write = write_all(&mut writes, &together, &apart);
             if !matches!(tokio::time::timeout(WRITE_WAIT, write).await, Ok(Ok(()))) {
                 return;
             }
+            if together.len() < together.capacity() / 8 {
+                // A burst is over.
+                together.shrink_to(READ_BYTES_MIN);
+            }
             together.clear();
-            together.shrink_to(READ_BYTES_MIN);
         }
+        let mut frames = frames;
         // With them go their permits: these answers have left.
         frames.clear();
         frames.shrink_to(FRAMES_KEPT);
         ready.frames = frames;
     }
     writes.shutdown().await.ok();
+}
+
+/// Writes `together` with each of `apart` at its place in it, in as few system calls as it takes.
+async fn write_all(
+    writes: &mut (impl AsyncWrite + Unpin),
+    together: &[u8],
+    apart: &[(usize, &[u8])],
+) -> io::Result<()> {
+    if apart.is_empty() {
+        return writes.write_all(together).await;
+    }
+    let mut parts: SmallVec<[IoSlice<'_>; 2 * APART_MAX + 1]> = SmallVec::new();
+    let mut begin = 0;
+    for (end, cells) in apart {
+        parts.push(IoSlice::new(&together[begin..*end]));
+        parts.push(IoSlice::new(cells));
+        begin = *end;
+    }
+    parts.push(IoSlice::new(&together[begin..]));
+    let mut left = &mut parts[..];
+    // Empty parts would pass for the end.
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        let written = writes.write_vectored(left).await?;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        IoSlice::advance_slices(&mut left, written);
+    }
+    Ok(())
 }
 
 /// Room for so many frames stays allocated.
@@ -177,5 +213,79 @@ fn frame(call: u32, message: &[u8], cells: Vec<u8>) -> (Bytes, Vec<u8>) {
     match begin_answer(call, message, cells.len()) {
         Ok(beginning) => (beginning, cells),
         Err(too_large) => (encode_exception(call, &too_large), Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Takes a few bytes at a time, as a socket whose buffer is nearly full.
+    struct Sips {
+        taken: Arc<parking_lot::Mutex<Vec<u8>>>,
+        most: usize,
+        is_vectored: bool,
+    }
+
+    impl AsyncWrite for Sips {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let sip = &bytes[..bytes.len().min(self.most)];
+            self.taken.lock().extend_from_slice(sip);
+            Poll::Ready(Ok(sip.len()))
+        }
+
+        fn poll_write_vectored(
+            self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+            parts: &[IoSlice<'_>],
+        ) -> Poll<io::Result<usize>> {
+            let together: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+            let first = parts.iter().find(|part| !part.is_empty());
+            let offered = if self.is_vectored { &together[..] } else { first.map_or(&[][..], |part| part) };
+            self.poll_write(context, offered)
+        }
+
+        fn is_write_vectored(&self) -> bool {
+            self.is_vectored
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    proptest! {
+        /// Answers arrive whole and in order, however large each is and however little is taken at once.
+        #[test]
+        fn answers_leave_whole_and_in_order(
+            sizes in prop::collection::vec((0usize..300, prop_oneof![Just(0), 1usize..4_000, Just(APART_BYTES_MIN)]), 1..60),
+            most in prop_oneof![1usize..50, 1_000usize..100_000],
+            is_vectored: bool,
+        ) {
+            let (answers, queue) = mpsc::channel(sizes.len());
+            let mut expected = Vec::new();
+            for (at, (beginning, cells)) in sizes.into_iter().enumerate() {
+                let part = |bytes: usize, step: usize| (0..bytes).map(|byte| (byte * step + at) as u8).collect::<Vec<_>>();
+                // An answer without a byte is none.
+                let (beginning, cells) = (part(beginning + 1, 3), part(cells, 5));
+                expected.extend_from_slice(&beginning);
+                expected.extend_from_slice(&cells);
+                answers.try_send(Sent::Frame(Outgoing { beginning: beginning.into(), cells, _permit: None })).ok();
+            }
+            drop(answers);
+            let taken = Arc::<parking_lot::Mutex<Vec<u8>>>::default();
+            let sips = Sips { taken: taken.clone(), most, is_vectored };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            runtime.block_on(write_answers(sips, queue));
+            prop_assert!(*taken.lock() == expected);
+        }
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use prost::Message as _;
 use terrane_regionserver::edge::RowJudge;
-use terrane_types::PackedRows;
+use terrane_types::rows::RowRefs;
 
 use super::system::SystemTable;
 use super::{TableCalls, deadline, unknown_method};
@@ -200,7 +200,7 @@ impl TableCalls {
         let mut reading = Reading::new(table, &wanted)?;
         let row = view.scan(Span::row(get.row.clone()), reading.rows.clone()).next();
         let packed = row.map(|row| reading.take(&row)).transpose()?.flatten();
-        of_row(self.opened.codec, packed.unwrap_or_default(), get.existence_only(), cells)
+        of_row(self.opened.codec, &packed.unwrap_or_default(), get.existence_only(), cells)
     }
 
     async fn scan_system(&self, call: Call) -> Outcome {
@@ -254,9 +254,9 @@ impl TableCalls {
                 (scanner.span.start, scanner.span.include_start) = (row.key, false);
                 let Some(packed) = taken else { continue };
                 let part = Part { batch: scanner.batch, continues: false, joins: false };
-                for row in PackedRows::new(packed) {
+                for row in RowRefs::new(&packed) {
                     let row = row.map_err(|malformed| Exception::bad_request(&malformed.what))?;
-                    let of_row = row.cells.iter().map(|cell| KeyValue { row: row.row.as_ref(), cell });
+                    let of_row = row.cells().map(|cell| KeyValue { row: row.row, cell });
                     push_row(&mut response, self.opened.codec, of_row, part, &mut cells)?;
                 }
                 count += 1;

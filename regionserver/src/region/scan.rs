@@ -29,7 +29,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_engine::{CellPosition, Patience, RowScanner, ScanSpec, Snapshot, SnapshotTooOld, Step};
 use terrane_env::task::run_read;
-use terrane_types::rows::RowKeys;
+use terrane_types::rows::RowRefs;
 use terrane_types::{Error, Invalid, KeyRange};
 
 pub use self::block::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Block, Cursor, ScanRequest};
@@ -48,6 +48,10 @@ const BLOCK_TIME_MAX: Duration = Duration::from_millis(500);
 /// How long a slice occupies its thread, and how many steps it makes between two looks at the clock. A step is a row, a run
 /// of hidden cells, or several rows that are passed over.
 const SLICE_TIME: Duration = Duration::from_millis(10);
+/// How long a block stays on the thread on which it begins: a scan of a hundred short rows ends in it.
+const FIRST_SLICE_TIME: Duration = Duration::from_micros(50);
+/// Rows as large as the first one for which a block makes room at once.
+const ROOM_ROWS: u64 = 128;
 const STEPS_PER_LOOK: u32 = 64;
 const ROWS_PASSED_PER_STEP: u64 = 64;
 
@@ -73,7 +77,7 @@ pub fn begin(
 ) -> Result<Begun, Error> {
     let started_ns = terrane_env::time::now_ns();
     let mut filler = Filler::open(hosted, request, cursor, now_ms)?;
-    let patience = match filler.run(Patience::MemoryOnly, Duration::ZERO)? {
+    let patience = match filler.run(Patience::MemoryOnly, FIRST_SLICE_TIME)? {
         Slice::Complete => return Ok(Begun::Done(Box::new(filler.complete()))),
         Slice::TimeIsUp => Patience::MemoryOnly,
         Slice::NeedsDisk => Patience::MayBlock,
@@ -407,6 +411,9 @@ impl Filler {
                 self.last_row.clear();
                 self.last_row.extend_from_slice(key_of(&self.block.rows[before..]));
                 self.finish_row(before);
+                if before == 0 {
+                    self.make_room();
+                }
                 if terrane_env::buggify!("a block of a scan ends early") {
                     return true;
                 }
@@ -421,6 +428,14 @@ impl Filler {
             self.block.rows.truncate(before);
         }
         is_full
+    }
+
+    /// Makes room for more rows like the first one.
+    fn make_room(&mut self) {
+        let rows = &mut self.block.rows;
+        let more = self.block.cursor.limit_left.unwrap_or(u64::MAX).min(ROOM_ROWS);
+        let bytes = usize::try_from(more).map_or(usize::MAX, |more| more.saturating_mul(rows.len()));
+        rows.reserve(bytes.min(self.request.block_bytes.saturating_sub(rows.len())));
     }
 
     /// Handles a complete row: it is skipped, counted or sent.
@@ -502,14 +517,14 @@ impl Filler {
         if rows.is_empty() {
             load.passed(self.block.row_count, (!self.last_row.is_empty()).then_some(&self.last_row[..]));
         } else {
-            let (mut keys, mut passed) = (RowKeys::new(rows), 0);
+            let (mut packed, mut passed) = (RowRefs::new(rows), 0);
             load.read(self.block.row_count, rows.len() as u64, |place| {
                 if place < passed {
-                    (keys, passed) = (RowKeys::new(rows), 0);
+                    (packed, passed) = (RowRefs::new(rows), 0);
                 }
-                let key = keys.nth(place - passed);
+                let row = packed.nth(place - passed);
                 passed = place + 1;
-                key
+                Some(row?.ok()?.row)
             });
         }
         self.block
