@@ -66,6 +66,8 @@ pub struct ClusterPlan {
     pub settings: Arc<[UsedSetting]>,
     /// Whether HBase's clients are served, at HBase's own ports.
     pub hbase: bool,
+    /// How long their scanners wait for the next call.
+    pub scanner_lease: Duration,
 }
 
 /// HBase's ports, which its clients know: those of the first master, the first region server and ZooKeeper.
@@ -143,16 +145,16 @@ impl ClusterPlan {
     fn hbase_of_master(&self, index: u16) -> Option<HbasePorts> {
         self.hbase.then(|| HbasePorts {
             listen: format!("127.0.0.1:{}", HBASE_MASTER + index),
-            advertise: None,
             zookeeper: Some(format!("127.0.0.1:{}", ZOOKEEPER + index)),
+            ..HbasePorts::default()
         })
     }
 
     fn hbase_of_server(&self, index: u16) -> Option<HbasePorts> {
         self.hbase.then(|| HbasePorts {
             listen: format!("127.0.0.1:{}", HBASE_SERVER + index),
-            advertise: None,
-            zookeeper: None,
+            scanner_lease: self.scanner_lease,
+            ..HbasePorts::default()
         })
     }
 
@@ -340,6 +342,7 @@ mod tests {
             tracer: Tracer::default(),
             settings: Arc::default(),
             hbase: false,
+            scanner_lease: terrane_hbase::data::SCANNER_LEASE_DEFAULT,
         }
     }
 

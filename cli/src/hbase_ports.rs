@@ -2,10 +2,11 @@
 //! and its address can be told to the masters, and served once it runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use terrane_env::net::{Listener, listen};
 use terrane_env::time::wall_ms;
-use terrane_hbase::data::DataFront;
+use terrane_hbase::data::{DataFront, SCANNER_LEASE_DEFAULT};
 use terrane_hbase::place::Place;
 use terrane_hbase::serve::{Front, serve};
 use terrane_hbase::tables::TablesFront;
@@ -17,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::failure::Failure;
 
 /// Where HBase's clients are served.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct HbasePorts {
     /// The address of HBase's RPC.
     pub listen: String,
@@ -25,6 +26,14 @@ pub struct HbasePorts {
     pub advertise: Option<String>,
     /// Of a master: the address that answers as a read-only ZooKeeper.
     pub zookeeper: Option<String>,
+    /// Of a server: how long a scanner waits for its next call.
+    pub scanner_lease: Duration,
+}
+
+impl Default for HbasePorts {
+    fn default() -> Self {
+        Self { listen: String::new(), advertise: None, zookeeper: None, scanner_lease: SCANNER_LEASE_DEFAULT }
+    }
 }
 
 /// Ports that are bound and not served yet.
@@ -33,6 +42,7 @@ pub struct BoundPorts {
     place: Place,
     advertised: String,
     zookeeper: Option<Listener>,
+    scanner_lease: Duration,
 }
 
 /// Ports that are served until this is dropped.
@@ -57,7 +67,7 @@ impl HbasePorts {
             Some(address) => Some(listen(address).await.map_err(failed)?),
             None => None,
         };
-        Ok(BoundPorts { rpc, place, advertised, zookeeper })
+        Ok(BoundPorts { rpc, place, advertised, zookeeper, scanner_lease: self.scanner_lease })
     }
 }
 
@@ -82,7 +92,7 @@ impl BoundPorts {
     pub fn serve_data(self, server: &RegionServer) -> ServedPorts {
         // The masters name it by its present life.
         let place = Place { start_code: server.boot(), ..self.place.clone() };
-        let front = DataFront::new(server, place);
+        let front = DataFront::new(server, place, self.scanner_lease);
         self.serve(Arc::new(front))
     }
 

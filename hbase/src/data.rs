@@ -21,6 +21,7 @@ mod scanners;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Context;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -40,6 +41,9 @@ use crate::place::Place;
 use crate::regions::{RegionCalls, discovery};
 use crate::serve::{Begun, Calls, Front, Outcome, Outgoing, Ticket};
 
+/// How long a scanner waits for its next call, unless another time is configured. HBase has the same default.
+pub const SCANNER_LEASE_DEFAULT: Duration = Duration::from_secs(60);
+
 /// The front of one region server.
 pub struct DataFront {
     cluster: ClusterId,
@@ -51,11 +55,12 @@ pub struct DataFront {
 }
 
 impl DataFront {
-    /// A front over a server that HBase's clients reach at this address. It needs a runtime.
+    /// A front over a server that HBase's clients reach at this address. It closes scanners that are silent for longer than
+    /// `lease`. It needs a runtime.
     #[must_use]
-    pub fn new(server: &RegionServer, own: Place) -> Self {
+    pub fn new(server: &RegionServer, own: Place, lease: Duration) -> Self {
         let (edge, orders, places) = (server.data_path(), server.region_orders(), server.hbase_places());
-        let scanners = Arc::<AllScanners>::default();
+        let scanners = Arc::new(AllScanners::new(lease));
         scanners.close_silent_ones();
         Self { cluster: server.cluster_id(), edge, orders, places, scanners, own }
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use terrane_env::trace::{Span, SpanSink, Tracer};
-use terrane_hbase::data::DataFront;
+use terrane_hbase::data::{DataFront, SCANNER_LEASE_DEFAULT};
 use terrane_hbase::place::Place;
 use terrane_hbase::serve::serve;
 use terrane_master::{Master, MasterConfig, Rebuild, StartError};
@@ -237,7 +237,7 @@ async fn serve_hbase(host: &str, server: &RegionServer) -> std::io::Result<()> {
     let address = hbase_address(host);
     let place = Place::at(&address, server.boot()).ok_or_else(|| std::io::Error::other("not HOST:PORT"))?;
     let listener = terrane_env::net::listen(&address).await?;
-    let front = Arc::new(DataFront::new(server, place));
+    let front = Arc::new(DataFront::new(server, place, SCANNER_LEASE_DEFAULT));
     terrane_env::task::spawn_named("hbase", serve(listener, front, CancellationToken::new()));
     Ok(())
 }

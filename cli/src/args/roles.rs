@@ -98,6 +98,9 @@ pub struct Dev {
     /// Serve HBase's clients, too: region servers from port 16020 on, masters from 16000 on, a ZooKeeper from 2181 on.
     #[arg(long)]
     pub hbase: bool,
+    /// How long a scanner of HBase's clients waits for its next call, 1s to 1h (default: 1m).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub hbase_scanner_lease: Option<Duration>,
     #[command(flatten)]
     pub storage: Storage,
     #[command(flatten)]
@@ -181,6 +184,9 @@ pub struct Server {
     /// Address at which HBase's clients connect (default: that of --hbase).
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     pub hbase_advertise: Option<String>,
+    /// How long a scanner of HBase's clients waits for its next call, 1s to 1h (default: 1m).
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub hbase_scanner_lease: Option<Duration>,
     #[command(flatten)]
     pub storage: Storage,
     #[command(flatten)]

@@ -11,6 +11,7 @@ use terrane_client::{Client, Desc, KeyRange, KeyedTable, Put, RowData, RowKey, S
 use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 use terrane_env::trace::Tracer;
+use terrane_hbase::data::SCANNER_LEASE_DEFAULT;
 use tokio::time::Instant;
 
 use super::dev::engine_of;
@@ -80,6 +81,7 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         tracer: Tracer::default(),
         settings: Arc::default(),
         hbase: false,
+        scanner_lease: SCANNER_LEASE_DEFAULT,
     };
     let shown = tokio::select! {
         biased;

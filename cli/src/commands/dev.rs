@@ -6,6 +6,7 @@ use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 use terrane_env::trace::Tracer;
 
+use super::role::scanner_lease;
 use crate::args::roles::Dev;
 use crate::args::values::{Size, Time, duration};
 use crate::cluster::{Cluster, ClusterPlan, MASTERS, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
@@ -88,6 +89,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure>
     let time = |text: &str| duration(text).map(Time);
     let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time)?;
     let hbase = settings.pick("hbase", args.hbase.then_some(true), str::parse)?;
+    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease)?;
     trace_settings(&mut settings, args.traces)?;
     log_settings(&mut settings, args.log)?;
     let used = settings.finish()?;
@@ -120,6 +122,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure>
         tracer: Tracer::default(),
         settings: used.settings.clone().into(),
         hbase,
+        scanner_lease,
     };
     Ok((plan, used))
 }

@@ -1,6 +1,8 @@
 //! `master` and `server`: run one role in this process until Ctrl-C or SIGTERM.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use terrane_env::task::shutdown_signal;
 use terrane_master::MasterConfig;
@@ -16,6 +18,9 @@ use crate::failure::Failure;
 use crate::hbase_ports::{HbasePorts, ServedPorts};
 use crate::node::{MasterNode, ServerNode};
 use crate::output::Output;
+
+/// Shorter, and clients lose scanners between two calls; longer, and a region keeps what was replaced for a client that is gone.
+const SCANNER_LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 
 pub async fn master(args: Master) -> Result<(), Failure> {
     let sources = Sources::open(list::Role::Master, args.role.config.as_deref()).await?;
@@ -132,7 +137,16 @@ fn hbase_ports(
     if let Some(warning) = check_exposure(&listen, other, advertise.as_deref(), insecure)? {
         settings.warn(warning);
     }
-    Ok(Some(HbasePorts { listen, advertise, zookeeper }))
+    Ok(Some(HbasePorts { listen, advertise, zookeeper, ..HbasePorts::default() }))
+}
+
+/// How long a scanner of HBase's clients waits for its next call.
+pub fn scanner_lease(settings: &mut Settings, lease: Option<Duration>) -> Result<Duration, Failure> {
+    let lease = settings.pick("hbase-scanner-lease", lease.map(Time), |text| duration(text).map(Time))?.0;
+    if !SCANNER_LEASES.contains(&lease) {
+        return Err(Failure::usage(format!("--hbase-scanner-lease must be 1s to 1h, not {}", Time(lease))));
+    }
+    Ok(lease)
 }
 
 /// The settings of a master, the address of its console, and what was used.
@@ -168,6 +182,8 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<Server
     let masters = settings.pick("masters", args.masters, addresses)?;
     let zone = settings.pick_optional("zone", args.zone, text)?;
     let hbase = hbase_ports(&mut settings, (args.hbase, args.hbase_advertise), None, role.insecure)?;
+    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease)?;
+    let hbase = hbase.map(|ports| HbasePorts { scanner_lease, ..ports });
     let engine = settings.pick("engine", args.storage.engine, text)?;
     let size = str::parse::<Size>;
     let budget = settings.pick("memtable-budget", args.storage.memtable_budget, size)?;

@@ -282,6 +282,12 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "the address at which HBase's clients connect",
     },
     Setting {
+        key: "hbase-scanner-lease",
+        kind: Kind::Time,
+        roles: &[(Server, Value("1m")), (Dev, Value("1m"))],
+        meaning: "how long a scanner of HBase's clients waits for its next call, 1s to 1h; HBase calls it `hbase.client.scanner.timeout.period`",
+    },
+    Setting {
         key: "hbase-zookeeper",
         kind: Kind::Address,
         roles: &[(Master, Means("none"))],

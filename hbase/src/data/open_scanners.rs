@@ -7,11 +7,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::scanners::{LEASE, Scanner};
+use super::scanners::Scanner;
 use crate::exception::{Exception, REGION_TOO_BUSY, UNKNOWN_SCANNER};
 
 /// Most open scanners of a connection.
@@ -24,8 +25,9 @@ const CLOSED_MAX: usize = 256;
 type Open = Mutex<HashMap<u64, Scanner>>;
 
 /// The scanners of all connections of a server.
-#[derive(Default)]
 pub(super) struct AllScanners {
+    /// How long a scanner waits for its next call.
+    lease: Duration,
     /// What they take, those that are being kept included.
     bytes: AtomicUsize,
     connections: Mutex<Vec<Weak<Open>>>,
@@ -38,18 +40,22 @@ pub(super) struct Scanners {
     closed: Mutex<VecDeque<u64>>,
 }
 
-/// Whether a scanner's lease has run out.
-fn is_silent(scanner: &Scanner, now: Instant) -> bool {
-    now.saturating_duration_since(scanner.heard) > LEASE
-}
-
 impl AllScanners {
+    pub(super) fn new(lease: Duration) -> Self {
+        Self { lease, bytes: AtomicUsize::new(0), connections: Mutex::default() }
+    }
+
+    /// Whether a scanner's lease has run out.
+    fn is_silent(&self, scanner: &Scanner, now: Instant) -> bool {
+        now.saturating_duration_since(scanner.heard) > self.lease
+    }
+
     /// Closes silent scanners from now on, as long as there are connections to come.
     pub(super) fn close_silent_ones(self: &Arc<Self>) {
-        let all = Arc::downgrade(self);
+        let (all, pause) = (Arc::downgrade(self), self.lease / 4);
         terrane_env::task::spawn_named("hbase scanner leases", async move {
             loop {
-                tokio::time::sleep(LEASE / 4).await;
+                tokio::time::sleep(pause).await;
                 let Some(all) = all.upgrade() else { return };
                 all.close_silent(Instant::now());
             }
@@ -66,7 +72,7 @@ impl AllScanners {
 
     fn close_silent_of(&self, open: &Open, now: Instant) {
         open.lock().retain(|_, scanner| {
-            let is_heard = !is_silent(scanner, now);
+            let is_heard = !self.is_silent(scanner, now);
             if !is_heard {
                 self.bytes.fetch_sub(scanner.bytes, Ordering::Relaxed);
             }
@@ -95,12 +101,17 @@ impl Scanners {
         Self { all: all.clone(), open, closed: Mutex::default() }
     }
 
+    /// How long each waits for its next call.
+    pub(super) fn lease(&self) -> Duration {
+        self.all.lease
+    }
+
     pub(super) fn take(&self, id: u64, now: Instant) -> Result<Scanner, Exception> {
         let unknown =
             || Exception::new(UNKNOWN_SCANNER, format!("scanner {id} is unknown or has expired; open it again"));
         let scanner = self.open.lock().remove(&id).ok_or_else(unknown)?;
         self.all.bytes.fetch_sub(scanner.bytes, Ordering::Relaxed);
-        if is_silent(&scanner, now) { Err(unknown()) } else { Ok(scanner) }
+        if self.all.is_silent(&scanner, now) { Err(unknown()) } else { Ok(scanner) }
     }
 
     pub(super) fn keep(&self, id: u64, scanner: Scanner, now: Instant) -> Result<(), Exception> {
@@ -140,14 +151,14 @@ impl Drop for Scanners {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::data::scanners::tests::scanner;
 
+    const LEASE: Duration = Duration::from_secs(60);
+
     #[test]
     fn a_server_has_room_for_so_many_scanners_and_silent_ones_go_first() {
-        let (all, now) = (Arc::new(AllScanners::default()), Instant::now());
+        let (all, now) = (Arc::new(AllScanners::new(LEASE)), Instant::now());
         let (one, other) = (Scanners::new(&all), Scanners::new(&all));
         one.keep(1, scanner(BYTES_MAX / 2, now), now).unwrap();
         one.keep(2, scanner(BYTES_MAX / 2, now), now).unwrap();
@@ -163,8 +174,26 @@ mod tests {
     }
 
     #[test]
+    fn a_silent_scanner_is_closed_after_its_lease_and_one_that_is_heard_is_not() {
+        let lease = Duration::from_secs(5);
+        let (all, now) = (Arc::new(AllScanners::new(lease)), Instant::now());
+        let scanners = Scanners::new(&all);
+        let later = now + lease / 2;
+        scanners.keep(1, scanner(10, now), now).unwrap();
+        scanners.keep(2, scanner(20, later), later).unwrap();
+        all.close_silent(now + lease);
+        assert_eq!(scanners.open.lock().len(), 2);
+        // What it holds goes with it, whether its client comes back or not.
+        all.close_silent(now + lease + Duration::from_millis(1));
+        assert_eq!(scanners.open.lock().keys().copied().collect::<Vec<_>>(), [2]);
+        assert_eq!(all.bytes.load(Ordering::Relaxed), 20);
+        assert_eq!(scanners.take(1, later).err().unwrap().class, UNKNOWN_SCANNER.name);
+        assert!(scanners.take(2, later + lease).is_ok());
+    }
+
+    #[test]
     fn a_connection_has_so_many_scanners() {
-        let (scanners, now) = (Scanners::new(&Arc::default()), Instant::now());
+        let (scanners, now) = (Scanners::new(&Arc::new(AllScanners::new(LEASE))), Instant::now());
         for id in 0..SCANNERS_MAX as u64 {
             scanners.keep(id, scanner(1, now), now).unwrap();
         }

@@ -1,8 +1,8 @@
 //! `Scan`: scanners of a connection, each of which holds a cursor and a snapshot of its region, and no rows.
 //!
 //! Invariants:
-//! - Scanners are bounded ([`super::open_scanners`]); one that is silent for [`LEASE`] is closed soon after, so that nothing
-//!   that was replaced since is kept for it any longer.
+//! - Scanners are bounded ([`super::open_scanners`]); one that is silent for longer than its lease is closed soon after, so
+//!   that nothing that was replaced since is kept for it any longer.
 //! - A call that comes out of order is refused before anything is read, so that no row is skipped or repeated.
 
 use std::sync::Arc;
@@ -25,8 +25,6 @@ use crate::proto;
 use crate::results::{Part, push_row};
 use crate::serve::{Answer, Outcome};
 
-/// How long a scanner waits for its next call.
-pub const LEASE: Duration = Duration::from_secs(60);
 /// What a scanner takes beside its description.
 const SCANNER_BYTES: usize = 1 << 10;
 /// Most bytes of rows in one answer, whatever the client allows.
@@ -105,6 +103,11 @@ impl DataCalls {
         })
     }
 
+    /// The lease of scanners in milliseconds, as clients are told.
+    fn ttl(&self) -> Option<u32> {
+        u32::try_from(self.scanners.lease().as_millis()).ok()
+    }
+
     async fn answer_scan(&self, call: Call) -> Outcome {
         let request: proto::ScanRequest = decode_parameter(call.parameter)?;
         let closes = request.close_scanner();
@@ -128,7 +131,11 @@ impl DataCalls {
         scanner.heard = Instant::now();
         if request.renew() {
             self.scanners.keep(id, scanner, Instant::now())?;
-            return Ok(Answer::of(&proto::ScanResponse { ttl: ttl(), scanner_id: Some(id), ..Default::default() }));
+            return Ok(Answer::of(&proto::ScanResponse {
+                ttl: self.ttl(),
+                scanner_id: Some(id),
+                ..Default::default()
+            }));
         }
         let wanted = request.number_of_rows.unwrap_or(u32::from(!closes)).into();
         if closes && wanted == 0 {
@@ -152,7 +159,7 @@ impl DataCalls {
         let Collected { mut response, cells, rows, filtered, exhausted, over, continues, .. } = collected;
         let limit_met = limit.is_some_and(|limit| rows >= limit) && !continues;
         response.scanner_id = Some(id);
-        response.ttl = ttl();
+        response.ttl = self.ttl();
         response.scan_metrics = request.track_scan_metrics().then(|| metrics(rows, filtered));
         // With rows in the answer, a filter ends the region only: the next one begins with a filter of its own.
         let scan_ends = limit_met || (over && rows == 0);
@@ -286,10 +293,6 @@ fn metrics(rows: u64, filtered: u64) -> proto::ScanMetrics {
     proto::ScanMetrics {
         metrics: vec![count("ROWS_SCANNED", rows.saturating_add(filtered)), count("ROWS_FILTERED", filtered)],
     }
-}
-
-fn ttl() -> Option<u32> {
-    u32::try_from(LEASE.as_millis()).ok()
 }
 
 /// The answer to a close.

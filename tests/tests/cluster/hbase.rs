@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;
 use prost::Message as _;
 use terrane_client::TableSpec;
-use terrane_hbase::data::DataFront;
+use terrane_hbase::data::{DataFront, SCANNER_LEASE_DEFAULT};
 use terrane_hbase::place::Place;
 use terrane_hbase::proto::mutation_proto::column_value::QualifierValue;
 use terrane_hbase::proto::mutation_proto::{ColumnValue, DeleteType, MutationType};
@@ -30,7 +30,7 @@ pub async fn serve_hbase(cluster: &Cluster, stop: &CancellationToken) -> Result<
         let listener = terrane_env::net::listen("127.0.0.1:0").await?;
         let address = listener.local_addr()?.to_string();
         let place = Place::at(&address, server.boot()).context("an address")?;
-        tokio::spawn(serve(listener, Arc::new(DataFront::new(server, place)), stop.clone()));
+        tokio::spawn(serve(listener, Arc::new(DataFront::new(server, place, SCANNER_LEASE_DEFAULT)), stop.clone()));
         addresses.push(address);
     }
     Ok(addresses)
