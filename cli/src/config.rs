@@ -12,17 +12,22 @@ pub mod list;
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::path::Path;
+use std::time::Duration;
 
 use terrane_env::trace::Tracer;
 use terrane_types::closest;
 
 use crate::args::roles::{Log, Traces};
-use crate::args::values::{address_parts, collector, share};
+use crate::args::values::{Time, address_parts, collector, duration, share};
 use crate::failure::{During, Failure};
 use crate::logging::{self, LogFormat};
 use crate::trace_export;
 use list::{FEATURE_LEVEL, Role, Setting, Unset, variable};
+
+/// Shorter, and clients lose scanners between two calls; longer, and a region keeps what was replaced for a client that is gone.
+const SCANNER_LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 
 /// Prefix of every environment variable.
 const ENVIRONMENT_PREFIX: &str = "TERRANE_";
@@ -292,6 +297,15 @@ pub fn log_settings(settings: &mut Settings, log: Log) -> Result<(), Failure> {
     let audit_file = settings.pick_optional("audit-log", file, any)?;
     settings.log = LogSettings { format, audit_file };
     Ok(())
+}
+
+/// How long a scanner of HBase's clients waits for its next call.
+pub fn scanner_lease(settings: &mut Settings, lease: Option<Duration>) -> Result<Duration, Failure> {
+    let lease = settings.pick("hbase-scanner-lease", lease.map(Time), |text| duration(text).map(Time))?.0;
+    if !SCANNER_LEASES.contains(&lease) {
+        return Err(Failure::usage(format!("--hbase-scanner-lease must be 1s to 1h, not {}", Time(lease))));
+    }
+    Ok(lease)
 }
 
 /// Looks up the settings of traces.

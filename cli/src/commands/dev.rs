@@ -6,11 +6,10 @@ use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 use terrane_env::trace::Tracer;
 
-use super::role::scanner_lease;
 use crate::args::roles::Dev;
 use crate::args::values::{Size, Time, duration};
 use crate::cluster::{Cluster, ClusterPlan, MASTERS, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
-use crate::config::{Settings, Sources, Used, list, log_settings, trace_settings};
+use crate::config::{Settings, Sources, Used, list, log_settings, scanner_lease, trace_settings};
 use crate::failure::Failure;
 use crate::output::{Output, duration_text};
 

@@ -1,8 +1,6 @@
 //! `master` and `server`: run one role in this process until Ctrl-C or SIGTERM.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use terrane_env::task::shutdown_signal;
 use terrane_master::MasterConfig;
@@ -13,14 +11,11 @@ use super::dev::{engine_of, stop, text};
 use crate::args::roles::{Master, Role, Server};
 use crate::args::values::{Size, Time, address, addresses, duration};
 use crate::config::list;
-use crate::config::{Settings, Sources, Used, check_exposure, log_settings, trace_settings};
+use crate::config::{Settings, Sources, Used, check_exposure, log_settings, scanner_lease, trace_settings};
 use crate::failure::Failure;
 use crate::hbase_ports::{HbasePorts, ServedPorts};
 use crate::node::{MasterNode, ServerNode};
 use crate::output::Output;
-
-/// Shorter, and clients lose scanners between two calls; longer, and a region keeps what was replaced for a client that is gone.
-const SCANNER_LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 
 pub async fn master(args: Master) -> Result<(), Failure> {
     let sources = Sources::open(list::Role::Master, args.role.config.as_deref()).await?;
@@ -138,15 +133,6 @@ fn hbase_ports(
         settings.warn(warning);
     }
     Ok(Some(HbasePorts { listen, advertise, zookeeper, ..HbasePorts::default() }))
-}
-
-/// How long a scanner of HBase's clients waits for its next call.
-pub fn scanner_lease(settings: &mut Settings, lease: Option<Duration>) -> Result<Duration, Failure> {
-    let lease = settings.pick("hbase-scanner-lease", lease.map(Time), |text| duration(text).map(Time))?.0;
-    if !SCANNER_LEASES.contains(&lease) {
-        return Err(Failure::usage(format!("--hbase-scanner-lease must be 1s to 1h, not {}", Time(lease))));
-    }
-    Ok(lease)
 }
 
 /// The settings of a master, the address of its console, and what was used.
