@@ -7,8 +7,8 @@
 //!   therefore costs about one copy, and nothing is built for readers where there are none.
 //!
 //! Runs are merged lazily ([`merge`]): by readers that meet many, by the writer once there have been readers, and in
-//! any case before there are too many. Where there are readers and no writes, they get a copy of the active buffer as a
-//! run. All of it is published together as a [`View`], so that a reader takes what is consistent with one load.
+//! any case before there are too many. Once a buffer is read and no longer written, readers get a copy of it as a run.
+//! All of it is published as one [`View`], so that one load gives a reader a consistent state.
 //!
 //! # How a write proceeds
 //! 1. [`Memtable::insert`] or [`Memtable::insert_batch`]: the cells are present, but above every snapshot.
@@ -21,19 +21,20 @@
 //! because it was inserted before. A reader whose snapshot was taken before step 2 is counted: the newest of those
 //! lives at or above it, and what it sees is at or below that one, so it stays. Between steps 2 and 3 no snapshot is
 //! taken at a lower number. The order of reading is safe too: a reader takes its snapshot before it loads the view.
-//! And it asks afterwards whether a copy of the buffer is complete: what was inserted before the snapshot was taken shows.
+//! It then checks that the copy of the buffer is current: the check counts every insert made before the snapshot was taken.
 //!
 //! # Invariants
 //! - Every cell of a live snapshot is in every view loaded after the snapshot was taken.
-//! - Runs never change; a view is replaced as a whole, under `changing`, and only by the writer and one merge at a
-//!   time.
-//! - The active buffer of a view that has been replaced takes no more writes.
+//! - Runs never change; a view is replaced as a whole, under `changing`: by the writer, by one merge at a time, and where
+//!   a copy comes or goes.
+//! - Only the active buffer of the current view takes writes, and only the writer replaces it.
 
 mod active;
 mod cursor;
 mod filter;
 mod merge;
 mod run;
+mod stillness;
 mod view;
 
 use std::fmt;
@@ -50,6 +51,7 @@ use self::cursor::MemtableCursor;
 use self::merge::Dropping;
 pub(crate) use self::merge::{Limits, Retention};
 use self::run::SortedRun;
+use self::stillness::Stillness;
 use self::view::{CurrentView, Due, View, sizes};
 use crate::Error;
 use crate::cells::{Cell, Cells};
@@ -81,9 +83,9 @@ pub(crate) struct Memtable {
     was_read: AtomicBool,
     /// Whether there was a read since the last idle merge.
     is_read: AtomicBool,
-    /// Inserts into the active buffer when [`Memtable::look`] was called last.
-    looked_at: AtomicU64,
-    /// Whether there were none since the look before that, and a copy of the buffer is worth it.
+    /// What the calls of [`Memtable::look`] have found.
+    stillness: Mutex<Stillness>,
+    /// Whether the buffer was still at the last of them, and a copy is due.
     is_still: AtomicBool,
     /// The sequence number since which the family keeps one version and no deleted cells; [`NEVER`] when it does not.
     one_version_since: AtomicU64,
@@ -119,7 +121,7 @@ impl Memtable {
             merging: Mutex::new(()),
             was_read: AtomicBool::new(false),
             is_read: AtomicBool::new(false),
-            looked_at: AtomicU64::new(NEVER),
+            stillness: Mutex::new(Stillness::default()),
             is_still: AtomicBool::new(false),
             one_version_since: AtomicU64::new(NEVER),
             retention,
@@ -176,7 +178,7 @@ impl Memtable {
         removed
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory held, without a copy of the buffer: what a flush frees for good.
     pub(crate) fn bytes(&self) -> u64 {
         let view = self.view.load();
         view.run_bytes + view.active.bytes()
@@ -203,20 +205,25 @@ impl Memtable {
         view.due.long.is_some() || (of_readers && self.is_read.load(Ordering::Relaxed))
     }
 
-    /// Notes whether the active buffer had inserts since the last look: once it has none from one look to the next, a copy
-    /// for readers is due. A copy that serves no longer goes. To be called now and then, by one thread.
-    pub(crate) fn look(&self) {
+    /// Checks for inserts since the last call: after some intervals without any, mostly one, a copy of the buffer is due
+    /// unless it takes more than `room` bytes. Drops a stale copy. Returns the bytes that the present or the due copy takes.
+    /// Call it periodically, from one thread.
+    pub(crate) fn look(&self, room: u64) -> u64 {
         let view = self.view.load_full();
-        let inserts = view.active.inserts();
-        let is_still = self.looked_at.swap(inserts, Ordering::Relaxed) == inserts;
-        self.is_still.store(is_still && !view.active.is_empty() && !view.is_settled(), Ordering::Relaxed);
-        if view.has_old_copy() {
+        let (copied, is_stale) = (view.copied_bytes(), view.has_stale_copy());
+        let is_still = self.stillness.lock().look(view.active.inserts(), is_stale);
+        let bytes = view.active.bytes();
+        let is_due = is_still && copied == 0 && bytes > 0 && bytes <= room;
+        self.is_still.store(is_due, Ordering::Relaxed);
+        if is_stale {
             let _changing = self.changing.lock();
             let view = self.view.load_full();
-            if view.has_old_copy() {
+            if view.has_stale_copy() {
                 self.view.store(View::new(Arc::clone(&view.active), view.runs.clone()));
             }
+            return 0;
         }
+        if is_due { bytes } else { copied }
     }
 
     /// Does the merge that is due, unless one is running. Returns whether it did.
@@ -235,12 +242,17 @@ impl Memtable {
 
     /// Gives readers a copy of the active buffer, unless cells are inserted meanwhile.
     fn settle(&self) -> bool {
-        let (view, inserts) = {
-            let view = self.view.load_full();
-            let inserts = view.active.inserts();
-            (view, inserts)
-        };
+        let view = self.view.load_full();
+        if view.is_settled() {
+            return false;
+        }
+        // Counted before anything is copied: an insert that the copy misses makes it stale.
+        let mut inserts = view.active.inserts();
         let Some(copy) = SortedRun::new(view.active.cells()) else { return false };
+        if is_planted("inserts are counted after the copy") {
+            inserts = view.active.inserts();
+        }
+        // Before it is published, so that no reader has to build it.
         copy.filter();
         let _changing = self.changing.lock();
         let current = self.view.load_full();

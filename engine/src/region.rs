@@ -349,10 +349,15 @@ impl Region {
         self.state.read().stores.values().any(|store| store.active.wants_merge())
     }
 
-    /// Notes which memtables are read but no longer written, for which [`Region::merge_memtable`] then has something to do. To be
-    /// called about once per second, by one thread.
-    pub fn look_at_memtables(&self) {
-        self.state.read().stores.values().for_each(|store| store.active.look());
+    /// Notes which memtables are no longer written, and drops stale copies of their buffers. Those that are read get a copy at
+    /// the next [`Region::merge_memtable`], unless it takes more than `room` bytes. Returns the bytes that copies take or will
+    /// take. Call it about once per second, from one thread.
+    pub fn look_at_memtables(&self, room: u64) -> u64 {
+        let mut taken = 0;
+        for store in self.state.read().stores.values() {
+            taken += store.active.look(room.saturating_sub(taken));
+        }
+        taken
     }
 
     /// Does one merge of memtable runs per family where one is due. It computes for some milliseconds and nothing waits for

@@ -118,7 +118,7 @@ pub(super) struct Active {
     prefix: Prefix,
     /// Bytes of memory held.
     bytes: AtomicU64,
-    /// Cells inserted so far. It rises before the write is published, so that a reader who may see the cell sees this too.
+    /// Cells inserted so far. It rises before the write is published, so that a reader who may see the cell sees the count.
     inserts: AtomicU64,
 }
 
@@ -139,8 +139,8 @@ impl Active {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// How many cells were inserted. A copy is complete for every reader as long as this is what it was before the copy began
-    /// and after it ended. Removals do not count: what they remove, no reader needs and every reader may meet.
+    /// The number of inserts so far. A copy is complete while this equals the count read before copying. Removals do not
+    /// count: no reader needs what they remove, and every reader tolerates it.
     pub(super) fn inserts(&self) -> u64 {
         point();
         self.inserts.load(Ordering::Acquire)

@@ -213,8 +213,8 @@ impl World {
     /// Readers get a copy of the buffer.
     fn settle(&mut self) {
         self.check_all();
-        self.memtable.look();
-        self.memtable.look();
+        self.memtable.look(u64::MAX);
+        self.memtable.look(u64::MAX);
         self.memtable.merge_once();
         self.check_all();
     }
@@ -229,7 +229,7 @@ impl World {
             66..68 => self.write_batch(260),
             68 => self.memtable.merge_replaced(),
             69..73 => self.memtable.rotate(),
-            73 => self.memtable.look(),
+            73 => _ = self.memtable.look(u64::MAX),
             74 => self.settle(),
             75..78 => self.merge_some(),
             78..88 => {
@@ -499,28 +499,34 @@ fn a_buffer_that_is_read_and_no_longer_written_is_copied_until_the_next_insert()
         out.len()
     };
     (0..1_000).for_each(insert);
-    let without = memtable.bytes();
+    let bytes = memtable.bytes();
     // Written since the last look, and never read: neither is worth a copy.
-    memtable.look();
+    memtable.look(u64::MAX);
     assert!(!memtable.wants_merge());
-    memtable.look();
+    memtable.look(u64::MAX);
     assert!(!memtable.wants_merge(), "there was no read");
     assert_eq!(cells_of(7), 1);
     assert!(memtable.wants_merge());
+    memtable.look(bytes - 1);
+    assert!(!memtable.wants_merge(), "there is no room");
+    assert_eq!(memtable.look(bytes), bytes);
     assert!(memtable.merge_once());
     assert!(!memtable.wants_merge());
     assert!(memtable.view.load().is_settled());
-    assert!(memtable.bytes() > without, "the copy counts");
+    assert_eq!(memtable.bytes(), bytes, "a copy is no reason to flush");
+    assert!((1..bytes).contains(&memtable.look(u64::MAX)));
     assert_eq!((cells_of(7), cells_of(1_000)), (1, 0));
     // With the next insert it serves no longer, and the next look lets it go.
     insert(1_000);
     assert!(!memtable.view.load().is_settled());
     assert_eq!((cells_of(7), cells_of(1_000)), (1, 1));
-    memtable.look();
-    assert!(memtable.bytes() < without + without / 100);
+    assert_eq!(memtable.look(u64::MAX), 0);
+    assert!(!memtable.view.load().has_stale_copy());
+    // That copy was premature, so the next one waits longer.
+    memtable.look(u64::MAX);
     assert!(!memtable.wants_merge());
-    memtable.look();
-    assert!(memtable.merge_once(), "it is still again");
+    memtable.look(u64::MAX);
+    assert!(memtable.merge_once());
     assert_eq!((cells_of(7), cells_of(1_000)), (1, 1));
 }
 

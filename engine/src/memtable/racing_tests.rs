@@ -112,6 +112,15 @@ async fn race(one_version: bool) {
             }))
         })
         .collect();
+    let copying = {
+        let (memtable, done) = (Arc::clone(&memtable), Arc::clone(&done));
+        tokio::spawn(terrane_env::task::run_blocking(move || {
+            while !done.load(Ordering::Acquire) {
+                memtable.look(u64::MAX);
+                memtable.merge_once();
+            }
+        }))
+    };
     let mut sequence = 0;
     for round in 0..120u64 {
         if round.is_multiple_of(3) {
@@ -141,6 +150,7 @@ async fn race(one_version: bool) {
     for reader in readers {
         reader.await.unwrap();
     }
+    copying.await.unwrap();
     assert!(sequence > 10 * ROWS, "every row was written many times");
 }
 

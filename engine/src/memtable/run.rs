@@ -1,7 +1,8 @@
 //! A sorted run: cells in store order that never change, with what finds a row among them.
 //!
 //! A search compares heads ([`Prefix`]), which lie side by side, and touches cells only where heads are equal. The
-//! bloom filter is built at the first point read: a follower, which serves no reads, never builds it.
+//! bloom filter is built at the first point read, and at once where readers wait for the run: a follower, which serves no
+//! reads, never builds it.
 //!
 //! Invariant: there is at least one cell; `heads` has one number for each row, and they never descend.
 

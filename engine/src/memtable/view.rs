@@ -29,9 +29,9 @@ const IDLE_RUNS_MAX: usize = limit(4, 2);
 /// What a reader takes in one load.
 pub(super) struct View {
     pub(super) active: Arc<Active>,
-    /// Oldest first.
+    /// Oldest first; what readers of a copy see has the copy last.
     pub(super) runs: Vec<Arc<SortedRun>>,
-    /// Bytes of the runs, and of the copy of the active buffer.
+    /// Bytes of the runs.
     pub(super) run_bytes: u64,
     /// The common beginning of the rows of all runs.
     pub(super) prefix: Prefix,
@@ -39,10 +39,10 @@ pub(super) struct View {
     settled: Option<Settled>,
 }
 
-/// The same view with a copy of the active buffer as one more run. To search a run costs a fraction of what the skip list
-/// costs, and most rows are turned away by its filter. It serves readers until the next insert.
+/// The same view with a copy of the active buffer as one more run, for readers until the next insert. To search a run costs
+/// a fraction of what the skip list costs, and its filter turns most rows away.
 struct Settled {
-    /// [`Active::inserts`] of the buffer when it was copied.
+    /// [`Active::inserts`] before the buffer was copied.
     inserts: u64,
     copy: Arc<SortedRun>,
     view: Arc<View>,
@@ -105,13 +105,12 @@ impl View {
         }
     }
 
-    /// The view with a copy of its active buffer, made when that had so many inserts.
+    /// Adds a copy of the active buffer, taken after `inserts` inserts.
     pub(super) fn with_copy(mut self, inserts: u64, copy: Arc<SortedRun>) -> Self {
         let mut runs = Vec::with_capacity(self.runs.len() + 1);
         runs.extend_from_slice(&self.runs);
         runs.push(Arc::clone(&copy));
         let view = Arc::new(Self::new(Arc::new(Active::new(Prefix::default())), runs));
-        self.run_bytes = view.run_bytes;
         self.settled = Some(Settled { inserts, copy, view });
         self
     }
@@ -123,9 +122,14 @@ impl View {
         })
     }
 
-    /// Whether there is a copy that cells were inserted after.
-    pub(super) fn has_old_copy(&self) -> bool {
+    /// Whether there is a copy that misses later inserts.
+    pub(super) fn has_stale_copy(&self) -> bool {
         self.settled.is_some() && !self.is_settled()
+    }
+
+    /// Bytes of the copy.
+    pub(super) fn copied_bytes(&self) -> u64 {
+        self.settled.as_ref().map_or(0, |settled| settled.copy.memory_bytes() as u64)
     }
 
     /// What a reader searches. Its snapshot is taken already: what is inserted from now on is above that.

@@ -1,5 +1,5 @@
-//! Merges the sorted runs of memtables that are read, so that reads visit fewer of them, and copies their buffers into runs
-//! once they are no longer written. One region at a time: no request waits for it.
+//! Merges the sorted runs of memtables that are read, so that reads visit fewer of them, and gives readers copies of buffers
+//! that are no longer written. One region at a time: no request waits for it.
 
 use std::time::Duration;
 
@@ -9,8 +9,10 @@ use tokio::time::Instant;
 use super::jobs::Periodic;
 use super::{Background, Finished, InFlight};
 
-/// How often a server looks which memtables are no longer written, and one without writes for memtables worth merging.
+/// How often a server checks which memtables are no longer written. A server without writes also looks for merges this often.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Copies of buffers take at most this part of the memtable budget, beside it.
+const COPIES_PART: u64 = 8;
 
 /// Where the merging of runs is.
 pub(super) struct RunMerges {
@@ -47,12 +49,15 @@ impl Background {
         });
     }
 
-    /// Has every region look at its memtables where that is due. Returns whether it was; then a server without writes, too,
-    /// looks for merges: reads may have begun.
+    /// Checks all memtables if that is due. Returns whether it was: a server without writes then looks for merges, because
+    /// reads may have begun.
     pub(super) fn look_at_memtables(&self, in_flight: &mut InFlight) -> bool {
         let is_due = in_flight.run_merges.look.is_due(Instant::now());
         if is_due {
-            self.replicas.regions.all().iter().for_each(|hosted| hosted.engine.look_at_memtables());
+            let mut room = self.memtable_budget / COPIES_PART;
+            for hosted in self.replicas.regions.all() {
+                room = room.saturating_sub(hosted.engine.look_at_memtables(room));
+            }
         }
         is_due
     }
