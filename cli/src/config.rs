@@ -26,7 +26,8 @@ use crate::logging::{self, LogFormat};
 use crate::trace_export;
 use list::{FEATURE_LEVEL, Role, Setting, Unset, variable};
 
-/// Shorter, and clients lose scanners between two calls; longer, and a region keeps what was replaced for a client that is gone.
+/// With a shorter lease, clients lose scanners between calls. With a longer one, a region keeps replaced versions for clients
+/// that are gone.
 const SCANNER_LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 
 /// Prefix of every environment variable.
@@ -300,10 +301,14 @@ pub fn log_settings(settings: &mut Settings, log: Log) -> Result<(), Failure> {
 }
 
 /// How long a scanner of HBase's clients waits for its next call.
-pub fn scanner_lease(settings: &mut Settings, lease: Option<Duration>) -> Result<Duration, Failure> {
+pub fn scanner_lease(settings: &mut Settings, lease: Option<Duration>, serves: bool) -> Result<Duration, Failure> {
+    let is_given = lease.is_some();
     let lease = settings.pick("hbase-scanner-lease", lease.map(Time), |text| duration(text).map(Time))?.0;
     if !SCANNER_LEASES.contains(&lease) {
         return Err(Failure::usage(format!("--hbase-scanner-lease must be 1s to 1h, not {}", Time(lease))));
+    }
+    if is_given && !serves {
+        settings.warn("note: --hbase-scanner-lease has no effect without --hbase".to_owned());
     }
     Ok(lease)
 }

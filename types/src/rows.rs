@@ -150,8 +150,8 @@ impl<'a> RowRef<'a> {
     }
 }
 
-/// Iterates in place over a block of rows that was packed by this process: rows and cells are not checked, and nothing is
-/// counted. A block that ends inside a row gives one error and ends.
+/// Iterates in place over a block of rows that this process packed: without reference counts, and without checks of rows and
+/// cells. A block that ends inside a row gives one error and ends.
 ///
 /// ```
 /// use terrane_types::cell::{CellRef, pack};

@@ -88,7 +88,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure>
     let time = |text: &str| duration(text).map(Time);
     let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time)?;
     let hbase = settings.pick("hbase", args.hbase.then_some(true), str::parse)?;
-    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease)?;
+    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease, hbase)?;
     trace_settings(&mut settings, args.traces)?;
     log_settings(&mut settings, args.log)?;
     let used = settings.finish()?;

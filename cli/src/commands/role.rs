@@ -168,7 +168,7 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<Server
     let masters = settings.pick("masters", args.masters, addresses)?;
     let zone = settings.pick_optional("zone", args.zone, text)?;
     let hbase = hbase_ports(&mut settings, (args.hbase, args.hbase_advertise), None, role.insecure)?;
-    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease)?;
+    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease, hbase.is_some())?;
     let hbase = hbase.map(|ports| HbasePorts { scanner_lease, ..ports });
     let engine = settings.pick("engine", args.storage.engine, text)?;
     let size = str::parse::<Size>;

@@ -89,7 +89,8 @@ impl DataCalls {
         }
         batch.send().await;
         batch.read_later().await;
-        let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::with_capacity(batch.answer_bytes));
+        let cells_bytes = self.opened.codec.map_or(0, |_| batch.answer_bytes);
+        let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::with_capacity(cells_bytes));
         for result in batch.results {
             response.processed = result.processed.or(response.processed);
             response.region_action_result.push(result.encode(self, &mut cells));

@@ -237,8 +237,10 @@ impl DataCalls {
 
     /// Adds the rows of a block. Its first row may join the row before, its last one continue.
     fn add(&self, all: &mut Collected, block: &[u8], mut part: Part) -> Result<(), Exception> {
-        // A cell takes some bytes more than packed.
-        all.cells.reserve(block.len() + block.len() / 8);
+        if self.opened.codec.is_some() {
+            // A cell takes about what it takes packed, or more where a row has several.
+            all.cells.reserve(block.len() + block.len() / 8);
+        }
         let mut rows = RowRefs::new(block).peekable();
         let row_continues = part.continues;
         while let Some(row) = rows.next() {

@@ -40,10 +40,10 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 const QUEUE_RETRY: Duration = Duration::from_millis(10);
 /// Scans, and gets that wait for the disk, that run concurrently for one batch and group.
 const READS_AT_ONCE: usize = 16;
-/// Gets answered from memory between two yields to other tasks, and how many gets a scan that begins there counts for: it takes
-/// a few dozen rows at most.
+/// Gets answered from memory between two yields to other tasks, and how many gets a scan that begins there counts for: its
+/// first slice takes about as long.
 const GETS_PER_YIELD: u32 = 64;
-const GETS_PER_SCAN: u32 = 4;
+const GETS_PER_SCAN: u32 = 16;
 /// Reads of a batch that are run where the batch is started, as far as that goes without waiting: most find a lease and their
 /// rows in memory, and take less time than a task and the wake-up of its thread.
 const READS_BEGUN_MAX: usize = 32;
