@@ -203,6 +203,17 @@ impl HbaseClient {
         Ok(&self.regions)
     }
 
+    /// The rows of the region that has a row: its first one, and the first after it, if there is one.
+    ///
+    /// # Errors
+    /// As for [`HbaseClient::regions`].
+    pub async fn rows_around(&mut self, row: &[u8]) -> Result<(Bytes, Option<Bytes>), Failed> {
+        let regions = self.regions().await?;
+        let after = regions.partition_point(|(start, _)| start[..] <= *row);
+        let first = after.checked_sub(1).and_then(|at| regions.get(at)).map(|(start, _)| start.clone());
+        Ok((first.unwrap_or_default(), regions.get(after).map(|(start, _)| start.clone())))
+    }
+
     /// Looks regions up again before the next call, and asks another server first. For answers that say within a batch that a
     /// region is elsewhere.
     pub fn forget_regions(&mut self) {

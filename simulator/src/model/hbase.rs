@@ -16,6 +16,7 @@ use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use bytes::Bytes;
 use prost::Message as _;
 use terrane_hbase::proto::mutation_proto::MutationType;
 use terrane_hbase::proto::{self, MutationProto};
@@ -328,7 +329,7 @@ impl Player {
                 mutation: put.events.first().map(|event| mutation(&put.row, event)),
                 ..Default::default()
             });
-            let outcomes = self.batch(&group, actions.collect()).await?;
+            let outcomes = self.batch(actions.collect()).await?;
             let mut repeated: BTreeMap<Vec<u8>, Vec<Change>> = BTreeMap::new();
             for ((place, put), outcome) in puts.into_iter().zip(outcomes) {
                 self.model.apply(&put, NOW);
@@ -343,8 +344,8 @@ impl Player {
         Ok(())
     }
 
-    /// The results of a batch of actions on rows of one group, in their order.
-    async fn batch(&mut self, group: &[u8], actions: Vec<proto::Action>) -> Result<Vec<Outcome<proto::Result>>> {
+    /// The results of a batch of actions, in their order. Each call is about the rows of one region: a group may be split.
+    async fn batch(&mut self, actions: Vec<proto::Action>) -> Result<Vec<Outcome<proto::Result>>> {
         let mut results: Vec<Option<proto::Result>> = vec![None; actions.len()];
         let mut were_retried = vec![false; actions.len()];
         let place = |index: Option<u32>| index.and_then(|index| usize::try_from(index).ok()).context("no index");
@@ -356,16 +357,23 @@ impl Player {
                     left.push((at, action.clone()));
                 }
             }
-            if left.is_empty() {
-                break;
-            }
+            let Some(row) = left.first().map(|(_, action)| row_of(action)) else { break };
+            // While regions cannot be looked up, the call below waits for them.
+            let around = self.client.rows_around(&row).await.ok();
+            left.retain(|(_, action)| {
+                let of_action = row_of(action);
+                let is_near = |(first, after): &(Bytes, Option<Bytes>)| {
+                    of_action >= *first && after.as_ref().is_none_or(|after| of_action < *after)
+                };
+                of_action == row || around.as_ref().is_some_and(is_near)
+            });
             let encode = |region| {
                 let action = left.iter().map(|(_, action)| action.clone()).collect();
                 let action = proto::RegionAction { region, action, ..Default::default() };
                 let region_action = vec![action];
                 proto::MultiRequest { region_action, nonce_group: NONCE_GROUP, condition: None }.encode_to_vec()
             };
-            let outcome = self.call::<proto::MultiResponse>(group, "Multi", encode).await?;
+            let outcome = self.call::<proto::MultiResponse>(&row, "Multi", encode).await?;
             let result = outcome.answer.region_action_result.into_iter().next().context("no result")?;
             let all_uncertain = result.exception.as_ref().is_some_and(|exception| !is_refusal(&exception.name));
             left.iter().for_each(|(at, _)| were_retried[*at] |= outcome.was_retried || all_uncertain);
@@ -424,7 +432,7 @@ impl Player {
             get: Some(get_of(row, &selection)),
             ..Default::default()
         });
-        let found = self.batch(&group, actions.collect()).await?;
+        let found = self.batch(actions.collect()).await?;
         for (row, found) in rows.iter().zip(found) {
             self.judge(row, &selection, &seen_in(Some(found.answer)))?;
         }
@@ -449,4 +457,10 @@ impl Player {
         selection.filter = selection.filter.filter(by_name);
         selection
     }
+}
+
+/// The row that an action is about.
+fn row_of(action: &proto::Action) -> Bytes {
+    let of_mutation = action.mutation.as_ref().and_then(|mutation| mutation.row.clone());
+    action.get.as_ref().map(|get| get.row.clone()).or(of_mutation).unwrap_or_default()
 }
