@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
 /// The status of a group as its local replica sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupStatus {
     /// The group.
     pub group: GroupId,

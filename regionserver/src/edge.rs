@@ -38,7 +38,7 @@ pub use self::watch::Watch;
 use crate::addresses::Addresses;
 use crate::admission::{Admission, Admitted};
 pub use crate::consistency::{Consistency, ReadTime};
-use crate::error_mapping::{not_leader, propose_error, stopping};
+use crate::error_mapping::{not_leader, not_led, propose_error, stopping};
 use crate::evaluate::Columns;
 use crate::evaluate::prefetch::Prefetch;
 use crate::hosted::HostedRegion;
@@ -263,10 +263,7 @@ impl Edge {
     /// applying asks it to wait a little.
     fn not_yet(&self, group: GroupId, message: impl FnOnce() -> String) -> Error {
         match self.host.group(group) {
-            Some(group) if !group.status().is_leader => {
-                let status = group.status();
-                not_leader(&group, status.term, status.leader.map(|(_, server)| server), &self.addresses)
-            }
+            Some(group) if !group.status().is_leader => not_led(&group, &self.addresses),
             _ => Error::Unavailable { message: message(), retry_after: BEHIND_RETRY },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use terrane_raft::ProposeError;
+use terrane_raft::{GroupStatus, ProposeError};
 use terrane_types::{Error, Invalid, ServerId};
 
 use crate::addresses::Addresses;
@@ -72,6 +72,25 @@ pub fn not_leader(group: &Group, term: u64, leader: Option<ServerId>, addresses:
     }
 }
 
+/// Why this server does not carry out what only a leader can: another member leads, or none does, or this server is about to.
+#[must_use]
+pub fn not_led(group: &Group, addresses: &Addresses) -> Error {
+    let status = group.status();
+    let leader = status.leader.map(|(_, server)| server);
+    not_leading_yet(&status).unwrap_or_else(|| not_leader(group, status.term, leader, addresses))
+}
+
+/// The error of a server that has won an election and does not know yet what earlier leaders have committed: a redirect would
+/// name the server itself, and hide what is waited for.
+fn not_leading_yet(status: &GroupStatus) -> Option<Error> {
+    let GroupStatus { group, term, replica, .. } = status;
+    let is_elected = status.leader.is_some_and(|(leader, _)| leader == *replica);
+    let message = format!(
+        "this server was elected to lead group {group} in term {term}, and no quorum has synced its first entry yet"
+    );
+    is_elected.then_some(Error::Unavailable { message, retry_after: UNAVAILABLE_RETRY })
+}
+
 /// This server is stopping; another one will lead.
 #[must_use]
 pub fn stopping() -> Error {
@@ -95,5 +114,28 @@ pub fn engine_error(error: terrane_engine::Error) -> Error {
             Error::Unavailable { message: error.to_string(), retry_after: UNAVAILABLE_RETRY }
         }
         other => Error::Internal { message: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::{GroupId, ReplicaId};
+
+    use super::*;
+
+    #[test]
+    fn an_elected_leader_without_a_quorum_does_not_redirect_to_itself() {
+        let elected = |leader: u64| GroupStatus {
+            group: GroupId(3),
+            replica: ReplicaId(16),
+            term: 3,
+            leader: Some((ReplicaId(leader), ServerId(leader))),
+            ..GroupStatus::default()
+        };
+        let error = not_leading_yet(&elected(16)).expect("it says what it waits for");
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        assert!(error.to_string().contains("group 3 in term 3"), "{error}");
+        assert_eq!(not_leading_yet(&elected(15)), None, "a follower redirects");
+        assert_eq!(not_leading_yet(&GroupStatus { leader: None, ..elected(15) }), None);
     }
 }

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::edge::Edge;
-use crate::error_mapping::{engine_error, not_leader, stopping};
+use crate::error_mapping::{engine_error, not_led, stopping};
 use crate::mending::Mending;
 use crate::proposal::{Group, GroupHost};
 
@@ -158,17 +158,12 @@ impl Membership {
     /// A group that this server leads. A follower names the leader.
     fn led(&self, id: GroupId) -> Result<Group, Error> {
         let group = self.local(id)?;
-        if group.status().is_leader { Ok(group) } else { Err(self.not_leader(&group)) }
-    }
-
-    fn not_leader(&self, group: &Group) -> Error {
-        let status = group.status();
-        not_leader(group, status.term, status.leader.map(|(_, server)| server), &self.edge.addresses)
+        if group.status().is_leader { Ok(group) } else { Err(not_led(&group, &self.edge.addresses)) }
     }
 
     fn members_error(&self, error: MembersError, group: &Group) -> Error {
         match error {
-            MembersError::NotLeader => self.not_leader(group),
+            MembersError::NotLeader => not_led(group, &self.edge.addresses),
             MembersError::Refused { what } => Error::Invalid(Invalid { what }),
             MembersError::Later { what } => later(what),
             MembersError::Stopped => stopping(),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use terrane_types::{Error, GroupId, RegionCounts, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
 
 use crate::edge::Edge;
-use crate::error_mapping::{not_leader, stopping};
+use crate::error_mapping::{not_led, stopping};
 use crate::hosted::HostedRegion;
 use crate::maintenance::Maintenance;
 use crate::proposal::Group;
@@ -162,11 +162,7 @@ impl RegionOrders {
     /// A group that this server leads. A follower names the leader.
     pub(crate) fn group(&self, id: GroupId) -> Result<Group, Error> {
         let group = self.edge.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })?;
-        let status = group.status();
-        if status.is_leader {
-            return Ok(group);
-        }
-        Err(not_leader(&group, status.term, status.leader.map(|(_, server)| server), &self.edge.addresses))
+        if group.status().is_leader { Ok(group) } else { Err(not_led(&group, &self.edge.addresses)) }
     }
 }
 

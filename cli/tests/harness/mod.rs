@@ -28,6 +28,8 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_terrane");
 pub const READY_MAX: Duration = Duration::from_secs(60);
 /// How long any other command may take.
 pub const COMMAND_MAX: Duration = Duration::from_secs(90);
+/// The timeout of a command that must succeed: shorter than that, so that it can say what it waited for.
+const PATIENCE: &str = "80s";
 /// The first port,
 const PORT_FIRST: u16 = 10_000;
 /// the number of ports,
@@ -286,9 +288,14 @@ impl Client {
         running.finish()
     }
 
-    /// Runs a command that must succeed; returns its standard output.
+    /// Runs a command that must succeed; returns its standard output. It has more time than the default: while a machine
+    /// writes back what it has just compiled, one sync can take tens of seconds.
     pub fn succeed(&self, arguments: &[&str]) -> String {
-        text_of(&self.run(arguments), 0)
+        let mut command = self.command(arguments);
+        if !arguments.contains(&"--timeout") {
+            command.args(["--timeout", PATIENCE]);
+        }
+        text_of(&bounded(&mut command), 0)
     }
 
     /// Runs a command that must succeed with one line of JSON.

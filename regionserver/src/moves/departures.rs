@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::arrivals::{Arrivals, LocalFiles};
 use super::peers::Peers;
-use crate::error_mapping::not_leader;
+use crate::error_mapping::not_led;
 use crate::group::state::Arrival;
 use crate::hosted::{ChangeGuard, HostedRegion};
 use crate::operation::{Destination, Source};
@@ -208,11 +208,7 @@ impl Departures {
     /// A group that this server leads. A follower names the leader.
     pub(super) fn led(&self, id: GroupId) -> Result<Group, Error> {
         let group = self.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })?;
-        let status = group.status();
-        if status.is_leader {
-            return Ok(group);
-        }
-        Err(not_leader(&group, status.term, status.leader.map(|(_, server)| server), &self.addresses))
+        if group.status().is_leader { Ok(group) } else { Err(not_led(&group, &self.addresses)) }
     }
 
     /// Starts driving a move: from the beginning with a guard, from the freeze without.
