@@ -38,7 +38,7 @@ pub use self::watch::Watch;
 use crate::addresses::Addresses;
 use crate::admission::{Admission, Admitted};
 pub use crate::consistency::{Consistency, ReadTime};
-use crate::error_mapping::{not_leader, not_led, propose_error, stopping};
+use crate::error_mapping::{not_leader, propose_error, require_leader, stopping};
 use crate::evaluate::Columns;
 use crate::evaluate::prefetch::Prefetch;
 use crate::hosted::HostedRegion;
@@ -262,8 +262,8 @@ impl Edge {
     /// What the caller knows is in the log and not applied here: a follower redirects it to the leader, a leader that is still
     /// applying asks it to wait a little.
     fn not_yet(&self, group: GroupId, message: impl FnOnce() -> String) -> Error {
-        match self.host.group(group) {
-            Some(group) if !group.status().is_leader => not_led(&group, &self.addresses),
+        match self.host.group(group).map(|group| require_leader(&group, &self.addresses)) {
+            Some(Err(error)) => error,
             _ => Error::Unavailable { message: message(), retry_after: BEHIND_RETRY },
         }
     }

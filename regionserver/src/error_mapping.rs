@@ -72,12 +72,20 @@ pub fn not_leader(group: &Group, term: u64, leader: Option<ServerId>, addresses:
     }
 }
 
+/// Admits what only a group's leader can do.
+///
+/// # Errors
+/// As [`not_led`].
+pub fn require_leader(group: &Group, addresses: &Addresses) -> Result<(), Error> {
+    let status = group.status();
+    if status.is_leader { Ok(()) } else { Err(not_led(group, &status, addresses)) }
+}
+
 /// Why this server does not carry out what only a leader can: another member leads, or none does, or this server is about to.
 #[must_use]
-pub fn not_led(group: &Group, addresses: &Addresses) -> Error {
-    let status = group.status();
+pub fn not_led(group: &Group, status: &GroupStatus, addresses: &Addresses) -> Error {
     let leader = status.leader.map(|(_, server)| server);
-    not_leading_yet(&status).unwrap_or_else(|| not_leader(group, status.term, leader, addresses))
+    not_leading_yet(status).unwrap_or_else(|| not_leader(group, status.term, leader, addresses))
 }
 
 /// The error of a server that has won an election and does not know yet what earlier leaders have committed: a redirect would

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::edge::Edge;
-use crate::error_mapping::{engine_error, not_led, stopping};
+use crate::error_mapping::{engine_error, not_led, require_leader, stopping};
 use crate::mending::Mending;
 use crate::proposal::{Group, GroupHost};
 
@@ -158,12 +158,13 @@ impl Membership {
     /// A group that this server leads. A follower names the leader.
     fn led(&self, id: GroupId) -> Result<Group, Error> {
         let group = self.local(id)?;
-        if group.status().is_leader { Ok(group) } else { Err(not_led(&group, &self.edge.addresses)) }
+        require_leader(&group, &self.edge.addresses)?;
+        Ok(group)
     }
 
     fn members_error(&self, error: MembersError, group: &Group) -> Error {
         match error {
-            MembersError::NotLeader => not_led(group, &self.edge.addresses),
+            MembersError::NotLeader => not_led(group, &group.status(), &self.edge.addresses),
             MembersError::Refused { what } => Error::Invalid(Invalid { what }),
             MembersError::Later { what } => later(what),
             MembersError::Stopped => stopping(),

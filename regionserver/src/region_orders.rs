@@ -9,7 +9,7 @@ use bytes::Bytes;
 use terrane_types::{Error, GroupId, RegionCounts, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
 
 use crate::edge::Edge;
-use crate::error_mapping::{not_led, stopping};
+use crate::error_mapping::{require_leader, stopping};
 use crate::hosted::HostedRegion;
 use crate::maintenance::Maintenance;
 use crate::proposal::Group;
@@ -162,7 +162,8 @@ impl RegionOrders {
     /// A group that this server leads. A follower names the leader.
     pub(crate) fn group(&self, id: GroupId) -> Result<Group, Error> {
         let group = self.edge.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })?;
-        if group.status().is_leader { Ok(group) } else { Err(not_led(&group, &self.edge.addresses)) }
+        require_leader(&group, &self.edge.addresses)?;
+        Ok(group)
     }
 }
 

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::files::{LoadFiles, LogRange, Staged};
 use super::runs::{Part, PartsHere, RunId, Runs, Sealed};
 use crate::addresses::Addresses;
-use crate::error_mapping::{not_led, propose_error, stopping};
+use crate::error_mapping::{propose_error, require_leader, stopping};
 use crate::fetching::later;
 use crate::hosted::HostedRegion;
 use crate::moves::peers::{CALL_TIMEOUT, PAUSES, Peers, answer};
@@ -150,9 +150,7 @@ impl Loads {
         if client == NO_CLIENT {
             return Err(Error::Invalid(Invalid::new("a bulk load needs a client id")));
         }
-        if !group.status().is_leader {
-            return Err(not_led(group, &self.addresses));
-        }
+        require_leader(group, &self.addresses)?;
         self.check_engine()?;
         self.level.check_loads()
     }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::arrivals::{Arrivals, LocalFiles};
 use super::peers::Peers;
-use crate::error_mapping::not_led;
+use crate::error_mapping::require_leader;
 use crate::group::state::Arrival;
 use crate::hosted::{ChangeGuard, HostedRegion};
 use crate::operation::{Destination, Source};
@@ -208,7 +208,8 @@ impl Departures {
     /// A group that this server leads. A follower names the leader.
     pub(super) fn led(&self, id: GroupId) -> Result<Group, Error> {
         let group = self.host.group(id).ok_or_else(|| Error::NotFound { what: format!("group {id}") })?;
-        if group.status().is_leader { Ok(group) } else { Err(not_led(&group, &self.addresses)) }
+        require_leader(&group, &self.addresses)?;
+        Ok(group)
     }
 
     /// Starts driving a move: from the beginning with a guard, from the freeze without.

@@ -5,8 +5,8 @@
 //! kept between blocks except the [`Cursor`], which travels as a resume token.
 //!
 //! Each block begins on the runtime's thread, with what is in memory: a scan of one row that ends there costs about as much
-//! as a get, and one of a hundred short rows ends there, too. Once it needs the disk, the rest of the block is filled off the runtime, slice by slice:
-//! cursors that may wait for the disk stay as they are until the block is done.
+//! as a get, and one of a hundred short rows ends there, too. Once it needs the disk, the rest of the block is filled off the
+//! runtime, slice by slice: cursors that may wait for the disk stay as they are until the block is done.
 //!
 //! Rows that are skipped or counted are passed over without being packed, and rows that are aggregated are read in place. In
 //! a scan for the latest rows of each prefix, the other rows of a prefix are skipped by seeking.
