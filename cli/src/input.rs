@@ -139,12 +139,10 @@ impl BlockReader {
         Ok(reader)
     }
 
-    /// Reads the first bytes, and gets to where the caller wants to start.
+    /// Reads the first bytes, and gets to where the caller wants to start: behind a byte-order mark, in every format.
     async fn begin(&mut self, from: Position) -> io::Result<()> {
-        if from == Position::START && matches!(self.ends, Ends::Lines) {
-            return Ok(());
-        }
-        while !self.ended && self.waiting.len() < BYTE_ORDER_MARK.len() {
+        // No further than needed: a user who types one character and a line end waits for no more.
+        while !self.ended && BYTE_ORDER_MARK.starts_with(&self.waiting) && self.waiting.len() < BYTE_ORDER_MARK.len() {
             self.fill().await?;
         }
         if from != Position::START {
@@ -463,6 +461,25 @@ mod tests {
         assert_eq!((rest.bytes, rest.line), (b"k,v\nl,w\n".to_vec(), 3));
         assert_eq!(rest.end, Position { offset: 19, line: 5 });
         assert_eq!(reader.next().await.expect("read"), None);
+    }
+
+    #[tokio::test]
+    async fn a_byte_order_mark_belongs_to_no_line() {
+        let marked = [BYTE_ORDER_MARK, b"a\t1\nb\t2\n"].concat();
+        for bytes in [marked.clone(), gzip(&marked)] {
+            for ends in [Ends::Lines, Ends::Csv(RecordEnds::new(COMMA))] {
+                let blocks = blocks_of(&bytes, ends.clone(), Position::START).await.expect("read");
+                assert_eq!((&blocks[0].bytes[..], blocks[0].line), (&b"a\t1\nb\t2\n"[..], 1));
+                assert_eq!(blocks[0].end, Position { offset: 11, line: 3 }, "positions count it");
+                let second = blocks_of(&bytes, ends, Position { offset: 7, line: 2 }).await.expect("read");
+                assert_eq!((&second[0].bytes[..], second[0].line), (&b"b\t2\n"[..], 2));
+            }
+        }
+        // Only a whole one, and only at the beginning.
+        for text in [&b"\xef"[..], b"\xef\xbb", b"\xef\xbba\n", b"a\n\xef\xbb\xbfb\n"] {
+            assert_eq!(text_of(text).await.expect("read"), text);
+        }
+        assert_eq!(text_of(BYTE_ORDER_MARK).await.expect("read"), b"");
     }
 
     #[tokio::test]
