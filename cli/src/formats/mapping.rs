@@ -42,6 +42,15 @@ enum Target {
     },
 }
 
+/// What a field is used for, where its type matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// The row key or a part of it.
+    Key,
+    Timestamp,
+    Value,
+}
+
 /// A field of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum Field<'a> {
@@ -55,6 +64,8 @@ pub enum Field<'a> {
     Bytes(&'a [u8]),
     Integer(i128),
     Float(f64),
+    /// A number of 32 bits, whose shortest text is another than that of the same number in 64.
+    Single(f32),
     Bool(bool),
 }
 
@@ -279,14 +290,14 @@ impl Mapping {
         self.targets.len()
     }
 
-    /// Whether this field is needed.
-    pub fn uses(&self, field: usize) -> bool {
-        self.targets.get(field).is_some_and(|target| *target != Target::Skip)
-    }
-
-    /// Whether this field is the timestamp.
-    pub fn is_timestamp(&self, field: usize) -> bool {
-        self.targets.get(field) == Some(&Target::Timestamp)
+    /// What this field is used for; `None` if it is skipped.
+    pub fn use_of(&self, field: usize) -> Option<Use> {
+        match self.targets.get(field)? {
+            Target::Skip => None,
+            Target::Row | Target::Part(_) => Some(Use::Key),
+            Target::Timestamp => Some(Use::Timestamp),
+            Target::Cell { .. } => Some(Use::Value),
+        }
     }
 
     /// The record of these fields, as many as the mapping has. Without a single value there is nothing to write.
@@ -341,8 +352,13 @@ impl Mapping {
             }
             Field::Integer(integer) => of_text(&integer.to_string()),
             Field::Float(float) => of_text(&float.to_string()),
+            Field::Single(float) => of_text(&float.to_string()),
             Field::Bool(truth) => of_text(if truth { "true" } else { "false" }),
         }
+    }
+
+    fn part_type(&self, at: usize) -> Option<PartType> {
+        self.key.as_ref().map(|key| key.text_parts()[at].kind.part)
     }
 
     fn part<'f>(&self, at: usize, field: Field<'f>) -> Result<Cow<'f, str>, LineError> {
@@ -353,7 +369,7 @@ impl Mapping {
                 return Err(LineError::new(format!("part {name} is null")));
             }
             Field::Text(text) => Cow::Borrowed(text),
-            Field::Bytes(bytes) => Cow::Owned(match self.key.as_ref().map(|key| key.text_parts()[at].kind.part) {
+            Field::Bytes(bytes) => Cow::Owned(match self.part_type(at) {
                 Some(PartType::Uuid) if bytes.len() == 16 => uuid_text(bytes),
                 _ => escape(bytes),
             }),
@@ -363,6 +379,11 @@ impl Mapping {
                 Cow::Owned(format!("NaN:{:016x}", float.to_bits()))
             }
             Field::Float(float) => Cow::Owned(float.to_string()),
+            // A part of 64 bits is exactly the number that the file has.
+            Field::Single(float) if float.is_nan() || self.part_type(at) == Some(PartType::F64) => {
+                return self.part(at, Field::Float(f64::from(float)));
+            }
+            Field::Single(float) => Cow::Owned(float.to_string()),
             Field::Bool(truth) => Cow::Borrowed(if truth { "true" } else { "false" }),
         })
     }
@@ -391,6 +412,7 @@ fn timestamp_of(field: Field<'_>) -> Result<Option<i64>, LineError> {
             text.parse().map_err(|_| refused(&text))?
         }
         Field::Float(float) => return Err(refused(&float.to_string())),
+        Field::Single(float) => return Err(refused(&float.to_string())),
         Field::Bool(truth) => return Err(refused(&truth.to_string())),
     };
     check_timestamp(timestamp)?;
@@ -417,6 +439,8 @@ fn value_of(kind: Option<ValueType>, field: Field<'_>) -> Result<Option<Bytes>, 
         }
         (Field::Float(float), Some(ValueType::F64)) => Bytes::copy_from_slice(&float.to_be_bytes()),
         (Field::Float(float), _) => typed(&float.to_string())?,
+        (Field::Single(float), Some(ValueType::F64)) => Bytes::copy_from_slice(&f64::from(float).to_be_bytes()),
+        (Field::Single(float), _) => typed(&float.to_string())?,
         (Field::Integer(integer), _) => typed(&integer.to_string())?,
         (Field::Bool(truth), _) => typed(if truth { "true" } else { "false" })?,
     };

@@ -9,6 +9,7 @@
 //! nine crates to the tree for arrays that are taken apart at once.
 
 mod read;
+mod types;
 mod write;
 
 use terrane_types::ValueType;

@@ -6,7 +6,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use ::parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as PhysicalType};
+use ::parquet::basic::Type as PhysicalType;
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::data_type::{ByteArray, FixedLenByteArray};
 use ::parquet::errors::{ParquetError, Result};
@@ -16,8 +16,9 @@ use ::parquet::schema::types::ColumnDescriptor;
 use bytes::Bytes;
 use terrane_types::limits::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 
-use super::super::mapping::{Columns, Field, Mapping, Names};
+use super::super::mapping::{Columns, Field, Mapping, Names, Use};
 use super::super::{Item, LineError, Parsed, Record, RecordCell, check_timestamp};
+use super::types::{Meaning, check_codec, integer_of_decimal, meaning_of, note_of};
 use super::{CELLS, KEY_PREFIX, Kind};
 
 /// Records of a batch,
@@ -86,6 +87,8 @@ pub struct Shape {
     layout: Layout,
     /// The places of the columns that are read, and what their numbers mean.
     columns: Vec<(usize, Meaning)>,
+    /// What a user may want to know before rows are written.
+    notes: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -95,22 +98,10 @@ enum Layout {
 }
 
 impl Shape {
-    /// The notes of the mapping, if there is one.
+    /// What a user may want to know before rows are written.
     pub fn notes(&self) -> &[String] {
-        match &self.layout {
-            Layout::Cells => &[],
-            Layout::Rows(mapping) => mapping.notes(),
-        }
+        &self.notes
     }
-}
-
-/// What the numbers of a column mean beyond their value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Meaning {
-    Plain,
-    Unsigned,
-    /// Of a timestamp: this many make a millisecond.
-    PerMillisecond(i64),
 }
 
 /// The records of a file, in order.
@@ -172,17 +163,34 @@ impl ParquetReader {
         let schema = self.file.metadata().file_metadata().schema_descr();
         let found = schema.columns();
         if columns.is_none()
-            && let Some(columns) = cells_columns(found)
+            && let Some(columns) = cells_columns(found)?
         {
-            return Ok(Shape { layout: Layout::Cells, columns });
+            self.check_codecs(&columns)?;
+            return Ok(Shape { layout: Layout::Cells, columns, notes: Vec::new() });
         }
         let fields: Vec<String> = found.iter().map(|column| column.path().string()).collect();
         let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
         let mapping = Mapping::named(&fields, columns, names)?;
-        let used = (0..found.len()).filter(|at| mapping.uses(*at));
-        let columns = used.map(|at| Ok((at, meaning_of(&found[at], mapping.is_timestamp(at))?)));
-        let columns = columns.collect::<std::result::Result<_, String>>()?;
-        Ok(Shape { layout: Layout::Rows(mapping), columns })
+        let mut columns = Vec::new();
+        let mut notes = mapping.notes().to_vec();
+        for (at, column) in found.iter().enumerate() {
+            let Some(used) = mapping.use_of(at) else { continue };
+            columns.push((at, meaning_of(column, used)?));
+            notes.extend(note_of(column, used));
+        }
+        self.check_codecs(&columns)?;
+        Ok(Shape { layout: Layout::Rows(mapping), columns, notes })
+    }
+
+    /// Refuses columns that could not be decompressed, before a row is written.
+    fn check_codecs(&self, columns: &[(usize, Meaning)]) -> std::result::Result<(), String> {
+        for group in self.file.metadata().row_groups() {
+            for (at, _) in columns {
+                let column = group.column(*at);
+                check_codec(&column.column_descr().path().string(), column.compression())?;
+            }
+        }
+        Ok(())
     }
 
     /// Skips records that were read before.
@@ -240,54 +248,22 @@ impl ParquetReader {
 }
 
 /// The columns of the layout `cells`, if these are.
-fn cells_columns(found: &[Arc<ColumnDescriptor>]) -> Option<Vec<(usize, Meaning)>> {
+fn cells_columns(found: &[Arc<ColumnDescriptor>]) -> std::result::Result<Option<Vec<(usize, Meaning)>>, String> {
     let mut columns = Vec::new();
     for (name, kind) in CELLS {
-        let at = found.iter().position(|column| column.path().string() == name)?;
+        let Some(at) = found.iter().position(|column| column.path().string() == name) else { return Ok(None) };
         let physical = if kind == Kind::I64 { PhysicalType::INT64 } else { PhysicalType::BYTE_ARRAY };
         if found[at].physical_type() != physical || found[at].max_rep_level() > 0 || found[at].max_def_level() > 1 {
-            return None;
+            return Ok(None);
         }
-        columns.push((at, Meaning::Plain));
+        columns.push((at, if kind == Kind::I64 { Use::Timestamp } else { Use::Value }));
     }
     let others = found.iter().map(|column| column.path().string()).filter(|name| !name.starts_with(KEY_PREFIX));
-    (others.count() == CELLS.len()).then_some(columns)
-}
-
-fn meaning_of(column: &ColumnDescriptor, is_timestamp: bool) -> std::result::Result<Meaning, String> {
-    let name = column.path().string();
-    if column.max_rep_level() > 0 || column.max_def_level() > 1 || column.path().parts().len() > 1 {
-        return Err(format!("column {name:?} is nested, and a cell has one value: flatten it before, or skip it"));
+    if others.count() != CELLS.len() {
+        return Ok(None);
     }
-    if column.physical_type() == PhysicalType::INT96 {
-        return Err(format!("column {name:?} is an INT96, a deprecated form of timestamps: write it as INT64 instead"));
-    }
-    let unsigned = [ConvertedType::UINT_8, ConvertedType::UINT_16, ConvertedType::UINT_32, ConvertedType::UINT_64];
-    let per_millisecond = |count| if is_timestamp { Meaning::PerMillisecond(count) } else { Meaning::Plain };
-    Ok(match (column.logical_type_ref(), column.converted_type()) {
-        (Some(LogicalType::Decimal(decimal)), _) if decimal.scale == 0 && is_integer(column) => Meaning::Plain,
-        (Some(LogicalType::Decimal(_)), _) | (None, ConvertedType::DECIMAL) => {
-            return Err(format!(
-                "column {name:?} is a decimal, which no type of a value is: write it as DOUBLE or as text"
-            ));
-        }
-        (Some(LogicalType::Float16), _) => {
-            return Err(format!("column {name:?} is a FLOAT16: write it as FLOAT or DOUBLE"));
-        }
-        (Some(LogicalType::Integer(integer)), _) if !integer.is_signed => Meaning::Unsigned,
-        (None, converted) if unsigned.contains(&converted) => Meaning::Unsigned,
-        (Some(LogicalType::Timestamp(time)), _) => match time.unit {
-            TimeUnit::MICROS => per_millisecond(1_000),
-            TimeUnit::NANOS => per_millisecond(1_000_000),
-            _ => Meaning::Plain,
-        },
-        (None, ConvertedType::TIMESTAMP_MICROS) => per_millisecond(1_000),
-        _ => Meaning::Plain,
-    })
-}
-
-fn is_integer(column: &ColumnDescriptor) -> bool {
-    matches!(column.physical_type(), PhysicalType::INT32 | PhysicalType::INT64)
+    let meanings = columns.into_iter().map(|(at, used)| Ok((at, meaning_of(&found[at], used)?)));
+    meanings.collect::<std::result::Result<_, String>>().map(Some)
 }
 
 macro_rules! every_reader {
@@ -350,33 +326,44 @@ struct Cursor<'b> {
 }
 
 impl<'b> Cursor<'b> {
-    fn next(&mut self) -> Field<'b> {
+    /// The field of the next record. The cursor is past it also if the field is no value of its type.
+    fn next(&mut self) -> std::result::Result<Field<'b>, LineError> {
         let present = self.column.present.get(self.record).is_none_or(|level| *level > 0);
         self.record += 1;
         if !present {
-            return Field::Null;
+            return Ok(Field::Null);
         }
         let at = self.value;
         self.value += 1;
-        match &self.column.values {
-            Values::Bool(values) => values.get(at).map_or(Field::Null, |value| Field::Bool(*value)),
-            Values::I32(values) => values.get(at).map_or(Field::Null, |value| {
-                // The bits of an unsigned number are stored as a signed one.
-                let unsigned = self.meaning == Meaning::Unsigned;
-                Field::Integer(if unsigned { i128::from(value.cast_unsigned()) } else { i128::from(*value) })
-            }),
-            Values::I64(values) => values.get(at).map_or(Field::Null, |value| {
+        let field = match &self.column.values {
+            Values::Bool(values) => values.get(at).map(|value| Field::Bool(*value)),
+            Values::I32(values) => values.get(at).map(|value| {
                 Field::Integer(match self.meaning {
-                    Meaning::Plain => i128::from(*value),
+                    // The bits of an unsigned number are stored as a signed one.
                     Meaning::Unsigned => i128::from(value.cast_unsigned()),
-                    Meaning::PerMillisecond(count) => i128::from(value.div_euclid(count)),
+                    meaning => meaning.integer(i64::from(*value)),
                 })
             }),
-            Values::F32(values) => values.get(at).map_or(Field::Null, |value| Field::Float(f64::from(*value))),
-            Values::F64(values) => values.get(at).map_or(Field::Null, |value| Field::Float(*value)),
-            Values::Bytes(values) => values.get(at).map_or(Field::Null, |value| Field::Bytes(value.data())),
-            Values::Fixed(values) => values.get(at).map_or(Field::Null, |value| Field::Bytes(value.data())),
+            Values::I64(values) => values.get(at).map(|value| {
+                Field::Integer(match self.meaning {
+                    Meaning::Unsigned => i128::from(value.cast_unsigned()),
+                    meaning => meaning.integer(*value),
+                })
+            }),
+            Values::F32(values) => values.get(at).map(|value| Field::Single(*value)),
+            Values::F64(values) => values.get(at).map(|value| Field::Float(*value)),
+            Values::Bytes(values) => return values.get(at).map_or(Ok(Field::Null), |value| self.bytes(value.data())),
+            Values::Fixed(values) => return values.get(at).map_or(Ok(Field::Null), |value| self.bytes(value.data())),
+        };
+        Ok(field.unwrap_or(Field::Null))
+    }
+
+    fn bytes(&self, bytes: &'b [u8]) -> std::result::Result<Field<'b>, LineError> {
+        if self.meaning != Meaning::Decimal {
+            return Ok(Field::Bytes(bytes));
         }
+        let integer = integer_of_decimal(bytes);
+        integer.map(Field::Integer).ok_or_else(|| LineError::new("a decimal is empty or has more than 128 bits"))
     }
 }
 
@@ -395,19 +382,26 @@ impl Shape {
     fn record(&self, cursors: &mut [Cursor<'_>]) -> std::result::Result<Parsed, LineError> {
         match &self.layout {
             Layout::Rows(mapping) => {
-                // Only the columns in use are read; a skipped field is never looked at.
+                // Only the columns in use are read; a skipped field is never looked at. All cursors go on, so that those of
+                // later records are in place if a field is wrong.
+                let mut wrong = None;
                 let mut used = cursors.iter_mut();
                 let mut fields: Vec<Field<'_>> = Vec::with_capacity(mapping.len());
                 for at in 0..mapping.len() {
-                    let field = if mapping.uses(at) { used.next().map(Cursor::next) } else { None };
-                    fields.push(field.unwrap_or(Field::Null));
+                    let next = if mapping.use_of(at).is_some() { used.next().map(Cursor::next) } else { None };
+                    fields.push(next.unwrap_or(Ok(Field::Null)).unwrap_or_else(|error| {
+                        wrong.get_or_insert(error);
+                        Field::Null
+                    }));
                 }
-                mapping.record(fields.into_iter())
+                match wrong {
+                    Some(error) => Err(error),
+                    None => mapping.record(fields.into_iter()),
+                }
             }
             Layout::Cells => {
-                // All of them, so that the cursors of later records are in place if one is wrong.
-                let fields: Vec<Field<'_>> = cursors.iter_mut().map(Cursor::next).collect();
-                cell_of(&fields)
+                let fields: Vec<_> = cursors.iter_mut().map(Cursor::next).collect();
+                cell_of(&fields.into_iter().collect::<std::result::Result<Vec<_>, _>>()?)
             }
         }
     }

@@ -1,5 +1,15 @@
 //! Files are written, read back from a disk and compared.
 
+use std::sync::Arc;
+
+use ::parquet::basic::Compression;
+use ::parquet::data_type::{
+    BoolType, ByteArrayType, DataType, DoubleType, FixedLenByteArrayType, FloatType, Int32Type, Int64Type, Int96,
+    Int96Type,
+};
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use ::parquet::schema::parser::parse_message_type;
 use bytes::Bytes;
 use terrane_types::{KeyDeclaration, TableSchema, ValueType};
 
@@ -174,4 +184,192 @@ async fn what_is_no_parquet_file_is_refused() {
     damaged[6] ^= 0xff;
     // The page header is behind the magic bytes; a flipped byte there is an error or a malformed record, never a panic.
     let _ = items(&damaged, &schema, None, 0).await;
+}
+
+/// The values of a column of another program's file.
+enum Data<'a> {
+    Bool(&'a [bool]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    I96,
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    Bytes(&'a [&'static [u8]]),
+    Fixed(&'a [&'static [u8]]),
+}
+
+/// A file as another program writes it: these columns, all required, in one row group.
+fn foreign(columns: &[(&str, Data<'_>)]) -> Vec<u8> {
+    fn put<T: DataType>(group: &mut SerializedRowGroupWriter<'_, Vec<u8>>, values: &[T::T]) {
+        let mut column = group.next_column().expect("a group").expect("a column");
+        column.typed::<T>().write_batch(values, None, None).expect("written");
+        column.close().expect("closed");
+    }
+    let fields: String = columns.iter().map(|(field, _)| format!("required {field};\n")).collect();
+    let schema = Arc::new(parse_message_type(&format!("message m {{ {fields} }}")).expect("a schema"));
+    let properties = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build();
+    let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties)).expect("a writer");
+    let mut group = writer.next_row_group().expect("a group");
+    for (_, data) in columns {
+        let bytes = |values: &[&'static [u8]]| values.iter().map(|value| Bytes::from_static(value).into()).collect();
+        match data {
+            Data::Bool(values) => put::<BoolType>(&mut group, values),
+            Data::I32(values) => put::<Int32Type>(&mut group, values),
+            Data::I64(values) => put::<Int64Type>(&mut group, values),
+            Data::I96 => put::<Int96Type>(&mut group, &[Int96::new()]),
+            Data::F32(values) => put::<FloatType>(&mut group, values),
+            Data::F64(values) => put::<DoubleType>(&mut group, values),
+            Data::Bytes(values) => {
+                let values: Vec<::parquet::data_type::ByteArray> = bytes(values);
+                put::<ByteArrayType>(&mut group, &values);
+            }
+            Data::Fixed(values) => {
+                let values: Vec<::parquet::data_type::ByteArray> = bytes(values);
+                let values: Vec<_> = values.into_iter().map(Into::into).collect();
+                put::<FixedLenByteArrayType>(&mut group, &values);
+            }
+        }
+    }
+    group.close().expect("closed");
+    writer.into_inner().expect("written")
+}
+
+/// One column of a type beside the row and a value.
+fn beside(field: &str, data: Data<'_>) -> Vec<u8> {
+    foreign(&[("binary row (STRING)", Data::Bytes(&[b"r"])), ("binary v", Data::Bytes(&[b"v"])), (field, data)])
+}
+
+async fn value(bytes: &[u8], column: &str) -> String {
+    let read = items(bytes, &schema(None), Some(&format!("row=ROW,x={column}")), 0).await.expect("read");
+    terrane_types::escape(&records(read).remove(0).cells.remove(0).value)
+}
+
+#[tokio::test]
+async fn each_type_becomes_the_value_that_the_page_lists() {
+    let minute_us = 60_000_999;
+    for (field, data, text) in [
+        ("boolean x", Data::Bool(&[true]), "true"),
+        ("int32 x", Data::I32(&[-7]), "-7"),
+        ("int32 x (INTEGER(8,true))", Data::I32(&[-7]), "-7"),
+        ("int32 x (INTEGER(32,false))", Data::I32(&[-1]), "4294967295"),
+        ("int64 x (INTEGER(64,false))", Data::I64(&[-1]), "18446744073709551615"),
+        ("int32 x (UINT_32)", Data::I32(&[-1]), "4294967295"),
+        ("float x", Data::F32(&[0.1]), "0.1"),
+        ("float x", Data::F32(&[3.14]), "3.14"),
+        ("double x", Data::F64(&[0.1]), "0.1"),
+        ("int32 x (DECIMAL(9,0))", Data::I32(&[-12]), "-12"),
+        ("int64 x (DECIMAL(18,0))", Data::I64(&[12]), "12"),
+        ("fixed_len_byte_array(5) x (DECIMAL(10,0))", Data::Fixed(&[b"\xff\xff\xff\xff\x38"]), "-200"),
+        ("binary x (DECIMAL(38,0))", Data::Bytes(&[b"\x01\x00"]), "256"),
+        ("int32 x (DATE)", Data::I32(&[19_723]), "19723"),
+        ("int32 x (TIME(MILLIS,true))", Data::I32(&[60_000]), "60000"),
+        ("int64 x (TIME(MICROS,true))", Data::I64(&[minute_us]), "60000"),
+        ("int64 x (TIME(NANOS,true))", Data::I64(&[minute_us * 1_000]), "60000"),
+        ("int64 x (TIMESTAMP(MILLIS,true))", Data::I64(&[60_000]), "60000"),
+        ("int64 x (TIMESTAMP(MICROS,false))", Data::I64(&[minute_us]), "60000"),
+        ("int64 x (TIMESTAMP(NANOS,true))", Data::I64(&[-1]), "-1"),
+        ("int64 x (TIMESTAMP_MICROS)", Data::I64(&[minute_us]), "60000"),
+        ("binary x (STRING)", Data::Bytes(&[b"a\\x41"]), "a\\\\x41"),
+        ("binary x (JSON)", Data::Bytes(&[b"{}"]), "{}"),
+        ("binary x", Data::Bytes(&[b"\xff"]), "\\xFF"),
+        ("fixed_len_byte_array(2) x", Data::Fixed(&[b"ab"]), "ab"),
+    ] {
+        assert_eq!(value(&beside(field, data), "d:x").await, text, "{field}");
+    }
+    // Where a type is declared, a FLOAT is the same number with more digits.
+    let float = beside("float x", Data::F32(&[0.1]));
+    assert_eq!(value(&float, "d:name").await, "0.1");
+    let read = items(&float, &schema(None), Some("row=ROW,x=d:share"), 0).await.expect("read");
+    assert_eq!(records(read)[0].cells[0].value, f64::from(0.1f32).to_be_bytes().to_vec());
+}
+
+#[tokio::test]
+async fn a_timestamp_is_in_milliseconds_whatever_the_file_counts() {
+    for (field, data, timestamp) in [
+        ("int64 x", Data::I64(&[1_704_067_200_000]), 1_704_067_200_000),
+        ("int32 x", Data::I32(&[5]), 5),
+        ("int32 x (DATE)", Data::I32(&[19_723]), 1_704_067_200_000),
+        ("int64 x (TIMESTAMP(MILLIS,true))", Data::I64(&[5]), 5),
+        ("int64 x (TIMESTAMP(MICROS,true))", Data::I64(&[5_999]), 5),
+        ("int64 x (TIMESTAMP(NANOS,true))", Data::I64(&[5_999_999]), 5),
+        ("int64 x (TIMESTAMP_MICROS)", Data::I64(&[5_999]), 5),
+        ("fixed_len_byte_array(5) x (DECIMAL(10,0))", Data::Fixed(&[b"\0\0\0\0\x07"]), 7),
+        ("binary x (STRING)", Data::Bytes(&[b"8"]), 8),
+    ] {
+        let read = items(&beside(field, data), &schema(None), Some("row=ROW,v=d:v,x=TIMESTAMP"), 0).await;
+        assert_eq!(records(read.expect("read"))[0].cells[0].timestamp, Some(timestamp), "{field}");
+    }
+    let cells = foreign(&[
+        ("binary row", Data::Bytes(&[b"r"])),
+        ("binary family", Data::Bytes(&[b"d"])),
+        ("binary qualifier", Data::Bytes(&[b"q"])),
+        ("int64 timestamp (TIMESTAMP(MICROS,true))", Data::I64(&[5_999])),
+        ("binary value", Data::Bytes(&[b"v"])),
+    ]);
+    let read = items(&cells, &schema(None), None, 0).await.expect("read");
+    assert_eq!(records(read)[0].cells[0].timestamp, Some(5), "also in the exact layout");
+}
+
+#[tokio::test]
+async fn times_in_keys_are_in_milliseconds_and_said_before_the_first_row() {
+    let schema = schema(Some("time:i64"));
+    let key = schema.key.clone().expect("a key");
+    for (field, data, part, said) in [
+        ("int64 x (TIMESTAMP(MICROS,true))", Data::I64(&[5_999]), "5", Some("in microseconds")),
+        ("int64 x (TIMESTAMP(NANOS,true))", Data::I64(&[5_999_999]), "5", Some("fractions of them are dropped")),
+        ("int64 x (TIMESTAMP(MILLIS,true))", Data::I64(&[5]), "5", None),
+        ("int64 x (TIME(MICROS,true))", Data::I64(&[5_999]), "5", Some("milliseconds since midnight")),
+        ("int32 x (DATE)", Data::I32(&[5]), "5", Some("days since 1970-01-01")),
+    ] {
+        let bytes = beside(field, data);
+        let columns = Columns::parse("x=time,v=d:v").expect("columns");
+        let (_directory, opened) = file(&bytes).await;
+        let shape = ParquetReader::open(opened).expect("a file").shape(Some(&columns), &Names::new(&schema, false));
+        let notes = shape.expect("a shape").notes().join("\n");
+        assert!(
+            said.map_or(notes.is_empty(), |said| notes.contains("column \"x\"") && notes.contains(said)),
+            "{notes}"
+        );
+        let read = records(items(&bytes, &schema, Some("x=time,v=d:v"), 0).await.expect("read"));
+        assert_eq!(key.decode(&read[0].row).expect("a key"), [part], "{field}");
+    }
+}
+
+#[tokio::test]
+async fn types_that_are_not_on_the_list_are_refused_by_column_and_type() {
+    let time = || Data::I64(&[1]);
+    for (field, data, target, said) in [
+        ("int64 x (TIME(MICROS,true))", time(), "TIMESTAMP", "a TIME of day"),
+        ("int32 x (TIME_MILLIS)", Data::I32(&[1]), "TIMESTAMP", "a TIME of day"),
+        ("boolean x", Data::Bool(&[true]), "TIMESTAMP", "a BOOLEAN"),
+        ("float x", Data::F32(&[1.0]), "TIMESTAMP", "a FLOAT"),
+        ("double x", Data::F64(&[1.0]), "TIMESTAMP", "a DOUBLE"),
+        ("fixed_len_byte_array(2) x", Data::Fixed(&[b"12"]), "TIMESTAMP", "a FIXED_LEN_BYTE_ARRAY"),
+        ("int96 x", Data::I96, "d:x", "an INT96"),
+        ("fixed_len_byte_array(2) x (FLOAT16)", Data::Fixed(&[b"12"]), "d:x", "a FLOAT16"),
+        ("fixed_len_byte_array(12) x (INTERVAL)", Data::Fixed(&[b"123456789012"]), "d:x", "of type INTERVAL"),
+        ("int32 x (DECIMAL(9,2))", Data::I32(&[1]), "d:x", "DECIMAL(9,2)"),
+        ("fixed_len_byte_array(20) x (DECIMAL(40,0))", Data::Fixed(&[&[0; 20]]), "d:x", "a decimal of 40 digits"),
+    ] {
+        let read = items(&beside(field, data), &schema(None), Some(&format!("row=ROW,v=d:v,x={target}")), 0).await;
+        let error = read.expect_err(field);
+        assert!(error.contains("column \"x\"") && error.contains(said), "{field}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn codecs_that_are_not_read_are_refused_by_name_before_the_first_row() {
+    let plain = beside("int32 x", Data::I32(&[1]));
+    // The codec follows the column's path in the footer.
+    let place = b"\x18\x01x\x15\x00";
+    let at = plain.windows(place.len()).rposition(|bytes| bytes == place).expect("a codec") + place.len() - 1;
+    for (codec, name) in [(3u8, "LZO"), (4, "Brotli"), (5, "LZ4"), (7, "LZ4")] {
+        let mut bytes = plain.clone();
+        bytes[at] = codec * 2;
+        let error = items(&bytes, &schema(None), Some("row=ROW,x=d:x"), 0).await.expect_err(name);
+        assert!(error.contains("column \"x\"") && error.contains(&format!("compressed with {name}")), "{error}");
+        // A column that is skipped does not matter.
+        let read = items(&bytes, &schema(None), Some("row=ROW,v=d:v"), 0).await.expect("read");
+        assert_eq!(records(read).len(), 1);
+    }
 }
