@@ -22,6 +22,7 @@ pub mod parquet;
 pub mod stations;
 pub mod tsv;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -220,6 +221,25 @@ impl TextFormat {
 fn without_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// How the text of a field is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backslashes {
+    /// They begin escapes: `\xHH` and `\\`.
+    Escape,
+    /// They are characters like others, as most programs write them.
+    Literal,
+}
+
+impl Backslashes {
+    /// The text with escapes that means this field.
+    pub fn escaped(self, field: &str) -> Cow<'_, str> {
+        match self {
+            Backslashes::Literal if field.contains('\\') => Cow::Owned(field.replace('\\', r"\\")),
+            Backslashes::Literal | Backslashes::Escape => Cow::Borrowed(field),
+        }
+    }
 }
 
 /// The 12 bytes that name a station, `USAF-WBAN`.

@@ -137,6 +137,94 @@ fn tsv_is_read_as_hbase_reads_it() {
     dev.process.stop();
 }
 
+/// A small file of another program, from `TERRANE_TEST_DATA`.
+fn foreign(name: &str) -> Option<String> {
+    let Some(folder) = std::env::var_os("TERRANE_TEST_DATA") else {
+        eprintln!("skipped: TERRANE_TEST_DATA is not set, so there are no files of other programs to import");
+        return None;
+    };
+    let path = Path::new(&folder).join("import").join(name);
+    if !path.is_file() {
+        eprintln!("skipped: {} does not exist", path.display());
+        return None;
+    }
+    Some(path.display().to_string())
+}
+
+#[test]
+fn files_of_other_programs_mean_what_they_say_or_are_refused_by_column() {
+    // The whole folder is there or nothing is.
+    if foreign("bom.tsv").is_none() {
+        return;
+    }
+    let path = |name: &str| foreign(name).expect("a file of the folder");
+    let files = Files::new();
+    let dev = cluster(&files);
+    let client = &dev.client;
+    let mut number = 0;
+    let mut table = |arguments: &[&str]| {
+        number += 1;
+        let name = format!("t{number}");
+        client.succeed(&[&["table", "create", &name, "--family", "f"], arguments].concat());
+        name
+    };
+    let import = |table: &str, format: &str, more: &[&str], file: &str| {
+        client.run(&[&["import", table, "--format", format], more, &[&path(file)]].concat())
+    };
+    let rows = |table: &str| client.succeed(&["export", table, "--format", "tsv"]);
+
+    for (format, more, file) in [("tsv", &["--columns", "ROW,f:v"][..], "bom.tsv"), ("jsonl", &[], "bom.jsonl")] {
+        let t = table(&[]);
+        let done = import(&t, format, more, file);
+        assert!(done.status.success(), "{}", errors_of(&done));
+        assert!(rows(&t).starts_with("a\tf:v\t"), "{}", rows(&t));
+    }
+    let t = table(&[]);
+    assert!(import(&t, "csv", &["--no-escapes"], "bs.csv").status.success());
+    let values: Vec<String> =
+        rows(&t).lines().map(|line| line.rsplit('\t').next().unwrap_or_default().to_owned()).collect();
+    assert!(values.contains(&r"C:\\temp\\new".to_owned()) && values.contains(&r"\\N".to_owned()), "{values:?}");
+
+    let days = [("day.parquet", &["--columns", "row=ROW,f:v=f:v,day=TIMESTAMP"][..]), ("date32ts.parquet", &[])];
+    for (file, more) in days {
+        let t = table(&[]);
+        let done = import(&t, "parquet", more, file);
+        assert!(done.status.success(), "{}", errors_of(&done));
+        for line in rows(&t).lines() {
+            let timestamp: i64 = line.split('\t').nth(2).and_then(|field| field.parse().ok()).expect("a timestamp");
+            assert_eq!(timestamp % 86_400_000, 0, "{file}: {line}");
+        }
+    }
+    for (file, said) in [
+        ("timets.parquet", "column \"timestamp\" is a TIME of day"),
+        ("c_lz4.parquet", "is compressed with LZ4"),
+        ("c_brotli.parquet", "is compressed with Brotli"),
+    ] {
+        let t = table(&[]);
+        let done = import(&t, "parquet", &[], file);
+        assert_eq!(done.status.code(), Some(2), "{file}: {}", errors_of(&done));
+        assert!(errors_of(&done).contains(said), "{file}: {}", errors_of(&done));
+        assert_eq!(rows(&t), "");
+    }
+    for (file, expected) in [("f32.parquet", "0.1"), ("dec0.parquet", "")] {
+        let t = table(&[]);
+        let done = import(&t, "parquet", &[], file);
+        assert!(done.status.success(), "{file}: {}", errors_of(&done));
+        let exported = rows(&t);
+        let mut values = exported.lines().filter_map(|line| line.rsplit('\t').next());
+        assert!(values.clone().all(|value| value.parse::<f64>().is_ok() && value.len() < 12), "{file}: {exported}");
+        assert!(expected.is_empty() || values.any(|value| value == expected), "{file}: {exported}");
+    }
+    let t = table(&["--key", "user:text, time:i64"]);
+    let done = import(&t, "parquet", &[], "keyts.parquet");
+    assert!(done.status.success() && errors_of(&done).contains("a TIMESTAMP in microseconds"), "{}", errors_of(&done));
+    for line in client.succeed(&["export", &t, "--format", "csv", "--column", "f:v"]).lines().skip(1) {
+        let time: i64 = line.split(',').nth(1).and_then(|field| field.parse().ok()).expect("a time");
+        assert!((1_000_000_000_000..10_000_000_000_000).contains(&time), "{line}");
+    }
+    dev.process.stop();
+}
+
 #[test]
 fn a_wrong_mapping_writes_nothing() {
     let files = Files::new();
@@ -170,6 +258,7 @@ fn flags_that_do_not_fit_are_refused_before_anything_is_asked() {
         ("import t --format parquet --rejects r f", "has no lines"),
         ("import t --format jsonl --columns ROW,f:q f", "not of jsonl"),
         ("import t --format tsv --separator ; f", "tsv with --columns"),
+        ("import t --format jsonl --no-escapes f", "tsv with --columns"),
         ("export t --format parquet", "--out FILE"),
         ("export t --format tsv --layout rows", "--layout rows is for csv and parquet"),
         ("export t --format csv --layout cells --column f:q", "--layout rows"),

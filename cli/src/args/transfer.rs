@@ -27,6 +27,9 @@ pub struct Import {
     /// The first line of a CSV file is a record; --columns says what its fields are.
     #[arg(long, requires = "columns", help_heading = "Format")]
     pub no_header: bool,
+    /// Take backslashes as they are, in csv and in tsv with --columns. Without it \xHH is a byte and \\ a backslash.
+    #[arg(long, help_heading = "Format")]
+    pub no_escapes: bool,
     /// Take keys and values as bytes with escapes, whatever the table declares.
     #[arg(long, help_heading = "Format")]
     pub raw: bool,

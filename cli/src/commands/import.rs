@@ -72,6 +72,9 @@ async fn check(args: &Import) -> Result<(), Failure> {
     if args.separator.is_some() && !separated {
         return Err(Failure::usage("--separator is for csv, and for tsv with --columns"));
     }
+    if args.no_escapes && !separated {
+        return Err(Failure::usage("--no-escapes is for csv, and for tsv with --columns"));
+    }
     if args.no_header && args.format != Format::Csv {
         return Err(Failure::usage(format!("--no-header is for csv; {name} has no header line")));
     }

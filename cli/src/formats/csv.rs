@@ -9,10 +9,12 @@
 //!
 //! Input is cut into blocks before it is parsed, so that several are parsed at once. [`RecordEnds`] finds where records end.
 
+use std::borrow::Cow;
+
 use terrane_types::escape;
 
 use super::mapping::{Columns, Field, Mapping, Names};
-use super::{Item, LineError, Parsed, Record, RecordCell, cell_from_text, column_text, row_from_text};
+use super::{Backslashes, Item, LineError, Parsed, Record, RecordCell, cell_from_text, column_text, row_from_text};
 
 /// The header of the layout `cells`.
 pub const CELLS_HEADER: [&str; 4] = ["row", "column", "timestamp", "value"];
@@ -24,6 +26,7 @@ const QUOTE: u8 = b'"';
 #[derive(Clone, Debug)]
 pub struct Csv {
     separator: u8,
+    backslashes: Backslashes,
     layout: CsvLayout,
 }
 
@@ -38,6 +41,7 @@ impl Csv {
     pub fn of_header(
         header: &[u8],
         separator: u8,
+        backslashes: Backslashes,
         columns: Option<&Columns>,
         names: &Names<'_>,
     ) -> Result<Csv, String> {
@@ -59,15 +63,21 @@ impl Csv {
             ));
         }
         if columns.is_none() && fields == CELLS_HEADER {
-            return Ok(Csv { separator, layout: CsvLayout::Cells });
+            return Ok(Csv { separator, backslashes, layout: CsvLayout::Cells });
         }
+        // The names in a header are the file's; in `--columns` they are those of the command line, with escapes.
+        let escaped: Vec<Cow<'_, str>> = match columns {
+            None => fields.iter().map(|field| backslashes.escaped(field)).collect(),
+            Some(_) => fields.iter().map(|field| Cow::Borrowed(*field)).collect(),
+        };
+        let fields: Vec<&str> = escaped.iter().map(|field| &**field).collect();
         let mapping = Mapping::named(&fields, columns, names).map_err(|error| format!("line 1: {error}"))?;
-        Ok(Csv { separator, layout: CsvLayout::Rows(mapping) })
+        Ok(Csv { separator, backslashes, layout: CsvLayout::Rows(mapping) })
     }
 
     /// A file without a header line.
-    pub fn without_header(mapping: Mapping, separator: u8) -> Csv {
-        Csv { separator, layout: CsvLayout::Rows(mapping) }
+    pub fn without_header(mapping: Mapping, separator: u8, backslashes: Backslashes) -> Csv {
+        Csv { separator, backslashes, layout: CsvLayout::Rows(mapping) }
     }
 
     /// The notes of the mapping, if there is one.
@@ -132,9 +142,21 @@ impl Csv {
 
     fn parse(&self, record: &::csv::ByteRecord, raw: &[u8], quoted: &[bool]) -> Result<Parsed, LineError> {
         let fields = fields_of(record, raw).map_err(LineError::new)?;
+        match self.backslashes {
+            Backslashes::Escape => self.parse_fields(&fields, quoted),
+            Backslashes::Literal => {
+                let escaped: Vec<Cow<'_, str>> =
+                    fields.iter().map(|field| Backslashes::Literal.escaped(field)).collect();
+                let fields: Vec<&str> = escaped.iter().map(|field| &**field).collect();
+                self.parse_fields(&fields, quoted)
+            }
+        }
+    }
+
+    fn parse_fields(&self, fields: &[&str], quoted: &[bool]) -> Result<Parsed, LineError> {
         match &self.layout {
             CsvLayout::Cells => {
-                let [row, column, timestamp, value] = fields[..] else {
+                let [row, column, timestamp, value] = *fields else {
                     return Err(wrong_count(fields.len(), CELLS_HEADER.len()));
                 };
                 let timestamp = timestamp
@@ -319,7 +341,7 @@ mod tests {
 
     fn csv(header: &str) -> Result<Csv, String> {
         let schema = schema(None);
-        Csv::of_header(header.as_bytes(), COMMA, None, &Names::new(&schema, false))
+        Csv::of_header(header.as_bytes(), COMMA, Backslashes::Escape, None, &Names::new(&schema, false))
     }
 
     fn parsed(csv: &Csv, text: &str) -> Vec<(u64, Result<Parsed, LineError>)> {
@@ -342,6 +364,27 @@ mod tests {
         assert_eq!(values(&items[0].1), [&b"a,\"b\"\r\nc"[..], b"x"]);
         assert_eq!(values(&items[1].1), [&b""[..]], "a quoted empty field is an empty value, another is none");
         assert_eq!(values(&items[2].1), [&b"in\"side"[..], b"z"]);
+    }
+
+    #[test]
+    fn backslashes_can_be_taken_as_they_are() {
+        let schema = schema(None);
+        let read = |header: &str, line: &str| {
+            let names = Names::new(&schema, false);
+            let csv = Csv::of_header(header.as_bytes(), COMMA, Backslashes::Literal, None, &names).expect("a header");
+            match parsed(&csv, line).pop() {
+                Some((_, Ok(Parsed::Record(record)))) => record,
+                other => panic!("{other:?}"),
+            }
+        };
+        let record = read(r"row,d:a\b,d:name,d:count", "k\\x41,\"C:\\temp\\new\",\\N,5\n");
+        assert_eq!(record.row, br"k\x41"[..]);
+        assert_eq!(record.cells[0].qualifier, br"a\b"[..]);
+        let values: Vec<&[u8]> = record.cells.iter().map(|cell| &cell.value[..]).collect();
+        assert_eq!(values, [&br"C:\temp\new"[..], br"\N", &5i64.to_be_bytes()], "also where a type is declared");
+        let record = read("row,column,timestamp,value", "\\\\srv,d:q\\,7,\\x\n");
+        assert_eq!((&record.row[..], &record.cells[0].value[..]), (&br"\\srv"[..], &br"\x"[..]));
+        assert_eq!(record.cells[0].qualifier, br"q\"[..]);
     }
 
     #[test]

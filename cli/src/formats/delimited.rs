@@ -1,21 +1,23 @@
 //! One row per line, in fields between separators, as HBase's ImportTsv reads it.
 //!
-//! There are no quotes: a separator or a line end in a value is written as an escape. An empty field writes no cell.
+//! There are no quotes: a separator or a line end in a value is written as an escape, unless backslashes are literal. An
+//! empty field writes no cell.
 
 use super::mapping::{Field, Mapping};
-use super::{LineError, Parsed};
+use super::{Backslashes, LineError, Parsed};
 
 /// Lines of fields.
 #[derive(Clone, Debug)]
 pub struct Delimited {
     mapping: Mapping,
     separator: char,
+    backslashes: Backslashes,
 }
 
 impl Delimited {
     /// Fields in this order, between ASCII separators.
-    pub fn new(mapping: Mapping, separator: u8) -> Delimited {
-        Delimited { mapping, separator: char::from(separator) }
+    pub fn new(mapping: Mapping, separator: u8, backslashes: Backslashes) -> Delimited {
+        Delimited { mapping, separator: char::from(separator), backslashes }
     }
 
     /// The notes of the mapping.
@@ -33,8 +35,18 @@ impl Delimited {
             let expected = self.mapping.len();
             return Err(LineError::new(format!("the line has {count} fields instead of {expected}")));
         }
-        self.mapping.record(fields.map(|field| if field.is_empty() { Field::Blank } else { Field::Text(field) }))
+        match self.backslashes {
+            Backslashes::Escape => self.mapping.record(fields.map(field_of)),
+            Backslashes::Literal => {
+                let escaped: Vec<_> = fields.map(|field| Backslashes::Literal.escaped(field)).collect();
+                self.mapping.record(escaped.iter().map(|text| field_of(text)))
+            }
+        }
     }
+}
+
+fn field_of(text: &str) -> Field<'_> {
+    if text.is_empty() { Field::Blank } else { Field::Text(text) }
 }
 
 #[cfg(test)]
@@ -45,7 +57,18 @@ mod tests {
     fn delimited(columns: &str, separator: u8) -> Delimited {
         let schema = schema(None);
         let Ok(Columns::Ordered(words)) = Columns::parse(columns) else { panic!("named") };
-        Delimited::new(Mapping::ordered(&words, &Names::new(&schema, false)).expect("a mapping"), separator)
+        Delimited::new(
+            Mapping::ordered(&words, &Names::new(&schema, false)).expect("a mapping"),
+            separator,
+            Backslashes::Escape,
+        )
+    }
+
+    #[test]
+    fn backslashes_can_be_taken_as_they_are() {
+        let tabs = Delimited { backslashes: Backslashes::Literal, ..delimited("ROW,d:a", b'\t') };
+        let Ok(Parsed::Record(record)) = tabs.parse(br"\x41	C:\new") else { panic!("not read") };
+        assert_eq!((&record.row[..], &record.cells[0].value[..]), (&br"\x41"[..], &br"C:\new"[..]));
     }
 
     #[test]

@@ -54,6 +54,9 @@ struct Identity {
     columns: Option<String>,
     separator: Option<u8>,
     no_header: bool,
+    /// Older states have none.
+    #[serde(default)]
+    no_escapes: bool,
     raw: bool,
 }
 
@@ -94,6 +97,7 @@ impl State {
             columns: args.columns.clone(),
             separator: args.separator,
             no_header: args.no_header,
+            no_escapes: args.no_escapes,
             raw: args.raw,
         };
         let mut files = Vec::new();
@@ -129,7 +133,7 @@ impl State {
             .advise(format!("remove {file} to import everything again")));
         }
         if old != now {
-            return Err(differs("another --format, --columns, --separator, --no-header or --raw"));
+            return Err(differs("another --format, --columns, --separator, --no-header, --no-escapes or --raw"));
         }
         let paths = |state: &State| state.files.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
         if paths(&self) != paths(new) {
@@ -215,6 +219,7 @@ mod tests {
             columns: None,
             separator: None,
             no_header: false,
+            no_escapes: false,
             raw: false,
         };
         let position = Position { offset: 5, line: 2 };
@@ -241,11 +246,12 @@ mod tests {
             change(&mut changed);
             changed
         };
-        let cases: [(State, &str); 5] = [
+        let cases: [(State, &str); 6] = [
             (state(input, 10), "a.csv has changed since it was imported up to line 3"),
             (changed(&|state| state.import.table = "u".to_owned()), "another table, t"),
             (changed(&|state| state.import.table_id = 8), "dropped and created again"),
             (changed(&|state| state.import.raw = true), "--raw"),
+            (changed(&|state| state.import.no_escapes = true), "--no-escapes"),
             (changed(&|state| state.files[0].path = "b.csv".into()), "other files"),
         ];
         for (other, said) in cases {

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::formats::csv::{COMMA, RecordEnds};
 use crate::formats::mapping::{Columns, Mapping, Names};
 use crate::formats::parquet::{FileBytes, ParquetReader, Shape};
-use crate::formats::{Csv, Delimited, Format, Item, Parsed, TextFormat};
+use crate::formats::{Backslashes, Csv, Delimited, Format, Item, Parsed, TextFormat};
 use crate::input::{Block, BlockReader, Ends, Position, is_stream};
 
 /// Blocks of an input that are read and parsed ahead of the writer.
@@ -119,7 +119,7 @@ async fn examine_one(
         (Format::Tsv, None) => lines(TextFormat::Tsv),
         (Format::Tsv, Some(columns)) => {
             let separator = args.separator.unwrap_or(b'\t');
-            lines(TextFormat::Delimited(Delimited::new(in_order(columns)?, separator)))
+            lines(TextFormat::Delimited(Delimited::new(in_order(columns)?, separator, backslashes(args))))
         }
         (Format::Csv, _) => return examine_csv(args, path, columns, names, in_order).await,
         (Format::Parquet, _) => {
@@ -147,11 +147,11 @@ async fn examine_csv(
     let ends = Ends::Csv(RecordEnds::new(separator));
     let mut reader = open(path, ends.clone(), Position::START).await?;
     let (csv, header) = match columns.filter(|_| args.no_header) {
-        Some(columns) => (Csv::without_header(in_order(columns)?, separator), None),
+        Some(columns) => (Csv::without_header(in_order(columns)?, separator, backslashes(args)), None),
         None => {
             let header = reader.first_record().await.map_err(|error| unreadable(path, &error))?;
             let bytes = header.as_ref().map_or(&[][..], |header| &header.bytes);
-            let csv = Csv::of_header(bytes, separator, columns, names);
+            let csv = Csv::of_header(bytes, separator, backslashes(args), columns, names);
             (csv.map_err(|error| wrong(path, &error))?, header)
         }
     };
@@ -159,6 +159,10 @@ async fn examine_csv(
     let opened = if is_stream(path).await { Some(reader) } else { None };
     let contents = Contents::Text(Arc::new(TextFormat::Csv(csv)), ends);
     Ok(Input { path: path.to_owned(), start, header: header.map(|header| header.bytes), contents, opened })
+}
+
+fn backslashes(args: &Import) -> Backslashes {
+    if args.no_escapes { Backslashes::Literal } else { Backslashes::Escape }
 }
 
 fn wrong(path: &Path, why: &str) -> Failure {
