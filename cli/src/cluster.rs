@@ -107,6 +107,14 @@ impl ClusterPlan {
         masters.chain(servers).map(|offset| self.ports.address(offset)).collect()
     }
 
+    /// The addresses at which it serves HBase's clients, if it does.
+    pub fn hbase_addresses(&self) -> Vec<String> {
+        let masters = self.master_indexes().filter_map(|index| self.hbase_of_master(index));
+        let servers = u16::try_from(self.servers).expect("the number of servers was checked");
+        let servers = (0..servers).filter_map(|index| self.hbase_of_server(index));
+        masters.chain(servers).flat_map(|ports| [Some(ports.listen), ports.zookeeper]).flatten().collect()
+    }
+
     fn master_indexes(&self) -> std::ops::Range<u16> {
         0..u16::try_from(self.masters).expect("the number of masters was checked")
     }

@@ -5,13 +5,17 @@
 //! recorded, so that a server prints at startup which values it uses and where they come from. An unknown name in the file
 //! is an error: a misspelled setting that is silently ignored would only be noticed when it does damage. An unknown
 //! variable is noted only, since it may belong to another program.
+//!
+//! A lookup does not stop at a mistake: it goes on with the default, and [`Settings::finish`] has all mistakes. `terrane config
+//! check` is such a lookup of each section, so it finds what a start would find.
 
 pub mod file;
 pub mod list;
+mod mistakes;
+pub mod ports;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
@@ -20,11 +24,13 @@ use terrane_env::trace::Tracer;
 use terrane_types::closest;
 
 use crate::args::roles::{Log, Traces};
-use crate::args::values::{Time, address_parts, collector, duration, share};
-use crate::failure::{During, Failure};
+use crate::args::values::{Time, collector, duration, share};
+use crate::failure::Failure;
 use crate::logging::{self, LogFormat};
 use crate::trace_export;
+use file::{Examined, Section};
 use list::{FEATURE_LEVEL, Role, Setting, Unset, variable};
+pub use mistakes::{Mistake, Mistakes};
 
 /// With a shorter lease, clients lose scanners between calls. With a longer one, a region keeps replaced versions for clients
 /// that are gone.
@@ -51,8 +57,10 @@ const TEST_PREFIX: &str = "TERRANE_TEST_";
 pub struct Sources {
     /// The name of the file; empty without one.
     file: String,
-    /// What the role's section of the file has, as text.
-    section: BTreeMap<String, String>,
+    /// What the role's section of the file has.
+    section: Section,
+    /// What is wrong with the file.
+    mistakes: Vec<Mistake>,
     /// Variables of the environment that begin with our prefix.
     environment: BTreeMap<String, String>,
 }
@@ -66,17 +74,25 @@ impl Sources {
         });
         let mut sources = Sources { environment: variables.collect(), ..Sources::default() };
         if let Some(path) = file {
-            sources.file = path.display().to_string();
-            let text = read(path).await?;
-            sources.section =
-                file::section(role, &text).during(format!("read the configuration {}", path.display()))?;
+            sources.add_file(role, &path.display().to_string(), &read(path).await?)?;
         }
         Ok(sources)
     }
 
-    /// A section of a file alone, without the environment of this process.
-    pub fn of_section(file: &str, section: BTreeMap<String, String>) -> Sources {
-        Sources { file: file.to_owned(), section, environment: BTreeMap::new() }
+    fn add_file(&mut self, role: Role, name: &str, text: &str) -> Result<(), Mistakes> {
+        let Examined { sections, mistakes, is_unreadable } = file::examine(text, &[role]);
+        self.file = name.to_owned();
+        self.section = sections.into_iter().map(|(_, section)| section).next().unwrap_or_default();
+        self.mistakes = mistakes.into_iter().map(Mistake::from).collect();
+        if is_unreadable {
+            return Err(Mistakes { file: self.file.clone(), list: std::mem::take(&mut self.mistakes) });
+        }
+        Ok(())
+    }
+
+    /// A section of a file alone, without the environment of this process. Its own mistakes are known already.
+    pub fn of_section(file: &str, section: Section) -> Sources {
+        Sources { file: file.to_owned(), section, ..Sources::default() }
     }
 }
 
@@ -92,10 +108,23 @@ pub struct Settings {
     role: Role,
     sources: Sources,
     /// The keys that were looked up, each with its value and origin.
-    used: BTreeMap<&'static str, (String, String)>,
+    used: BTreeMap<&'static str, (String, Origin)>,
     warnings: Vec<String>,
+    /// The settings that cannot be read; their defaults stand in until the end.
+    wrong: BTreeSet<String>,
+    mistakes: Vec<Mistake>,
     log: LogSettings,
     traces: TraceSettings,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Flag,
+    Environment,
+    /// A line of the file.
+    File(usize),
+    Default,
 }
 
 /// Where a process exports spans to, and which requests begin a trace.
@@ -174,32 +203,35 @@ impl Used {
 }
 
 impl Settings {
-    pub fn new(role: Role, sources: Sources) -> Settings {
+    pub fn new(role: Role, mut sources: Sources) -> Settings {
+        let (mistakes, wrong) = (std::mem::take(&mut sources.mistakes), std::mem::take(&mut sources.section.wrong));
         Settings {
             role,
             sources,
             used: BTreeMap::new(),
             warnings: Vec::new(),
+            wrong,
+            mistakes,
             log: LogSettings::default(),
             traces: TraceSettings::default(),
         }
     }
 
-    /// The setting `key`, or its default if it is not set.
+    /// The setting `key`, or its default if it is not set. So also if it cannot be read, which is a mistake.
     pub fn pick<T: Display, E: Display>(
         &mut self,
         key: &'static str,
         flag: Option<T>,
         read: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<T, Failure> {
+    ) -> T {
         let (setting, unset) = self.setting(key);
-        if let Some(value) = self.find(setting, flag, &read)? {
-            return Ok(value);
+        if let Some(value) = self.find(setting, flag, &read) {
+            return value;
         }
         let Unset::Value(default) = unset else { panic!("{key} has no default: it is optional") };
-        let value = read(default).map_err(|error| Failure::new(format!("the default of {key}: {error}")))?;
-        self.note(key, value.to_string(), "default".to_owned());
-        Ok(value)
+        let value = read(default).unwrap_or_else(|error| panic!("the default of {key}: {error}"));
+        self.note(key, value.to_string(), Origin::Default);
+        value
     }
 
     /// The setting `key`, if it is set.
@@ -208,13 +240,38 @@ impl Settings {
         key: &'static str,
         flag: Option<T>,
         read: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Option<T> {
         let (setting, unset) = self.setting(key);
-        let found = self.find(setting, flag, &read)?;
+        let found = self.find(setting, flag, &read);
         if let (None, Unset::Means(default)) = (&found, unset) {
-            self.note(key, default.to_owned(), "default".to_owned());
+            self.note(key, default.to_owned(), Origin::Default);
         }
-        Ok(found)
+        found
+    }
+
+    /// Keeps what is wrong with a setting, or with several together: `why` is the predicate of a sentence about the first. The
+    /// others have a part in it.
+    pub fn mistake(&mut self, keys: &[&'static str], why: impl Display, advice: Option<String>) {
+        // The default stands in for a value that cannot be read, and about it there is nothing to say.
+        if keys.iter().any(|key| self.wrong.contains(*key)) {
+            return;
+        }
+        let origin = |key: &&'static str| self.used.get(key).map_or(Origin::Default, |(_, origin)| *origin);
+        let line = keys.iter().map(origin).find_map(|origin| match origin {
+            Origin::File(line) => Some(line),
+            Origin::Flag | Origin::Environment | Origin::Default => None,
+        });
+        let Some(key) = keys.first() else { return };
+        let shown = match origin(key) {
+            // The flag of `dev`, whose variable would name the masters of commands.
+            Origin::Flag if *key == "master-count" => "--masters".to_owned(),
+            Origin::Flag => format!("--{key}"),
+            Origin::Environment => format!("environment variable {}", variable(key)),
+            Origin::File(_) => format!("[{}] {key}", self.role.name()),
+            Origin::Default if line.is_some() => format!("[{}] {key}, which is not set,", self.role.name()),
+            Origin::Default => format!("--{key}"),
+        };
+        self.mistakes.push(Mistake { line, message: format!("{shown} {why}"), advice });
     }
 
     /// Keeps something that the user should know.
@@ -230,7 +287,7 @@ impl Settings {
         named.next().unwrap_or_else(|| panic!("{} has no setting {key}", self.role.name()))
     }
 
-    fn note(&mut self, key: &'static str, value: String, origin: String) {
+    fn note(&mut self, key: &'static str, value: String, origin: Origin) {
         self.used.insert(key, (value, origin));
     }
 
@@ -239,39 +296,47 @@ impl Settings {
         setting: &'static Setting,
         flag: Option<T>,
         read: impl Fn(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Option<T> {
         let key = setting.key;
-        // Removed from the section even if a flag overrides it, so that only unknown names remain at the end.
-        let in_file = self.sources.section.remove(key);
-        let variable = variable(key);
-        let (value, origin) = if let Some(value) = flag {
-            (value, format!("flag --{key}"))
-        } else if let Some(text) = self.sources.environment.get(&variable) {
-            let value =
-                read(text).map_err(|error| Failure::usage(format!("environment variable {variable}: {error}")))?;
-            (value, format!("environment {variable}"))
-        } else if let Some(text) = in_file {
-            let origin = format!("file {}", self.sources.file);
-            let place = || format!("{origin}, [{}] {key}", self.role.name());
-            let value = read(&text).map_err(|error| Failure::usage(format!("{}: {error}", place())))?;
-            (value, origin)
-        } else {
-            return Ok(None);
+        // As in a file: what a value of this kind is, rather than what its parser missed.
+        let read = |text: &str| {
+            read(text).map_err(|why| file::check_value(setting.kind, text).err().unwrap_or_else(|| why.to_string()))
         };
-        self.note(key, value.to_string(), origin);
-        Ok(Some(value))
+        let (value, origin) = if let Some(value) = flag {
+            (Ok(value), Origin::Flag)
+        } else if let Some(text) = self.sources.environment.get(&variable(key)) {
+            (read(text), Origin::Environment)
+        } else if let Some(given) = self.sources.section.values.get(key) {
+            (read(&given.text), Origin::File(given.line))
+        } else {
+            return None;
+        };
+        match value {
+            Ok(value) => {
+                self.note(key, value.to_string(), origin);
+                Some(value)
+            }
+            Err(error) => {
+                let (line, shown) = match origin {
+                    Origin::File(line) => (Some(line), format!("[{}] {key}", self.role.name())),
+                    _ => (None, format!("environment variable {}", variable(key))),
+                };
+                self.mistakes.push(Mistake { line, message: format!("{shown}: {error}"), advice: None });
+                self.wrong.insert(key.to_owned());
+                None
+            }
+        }
     }
 
-    /// Finishes the lookup: rejects unknown names in the file, and says what is used.
-    pub fn finish(mut self) -> Result<Used, Failure> {
-        if let Some(key) = self.sources.section.keys().next() {
-            let keys: Vec<&str> = list::of(self.role).map(|setting| setting.key).collect();
-            return Err(Failure::usage(format!("{}: {}", self.sources.file, file::unknown_key(self.role, key)))
-                .advise(format!("known settings: {}", keys.join(", "))));
+    /// Finishes the lookup: all mistakes, or what is used.
+    pub fn finish(mut self) -> Result<Used, Mistakes> {
+        if !self.mistakes.is_empty() {
+            self.mistakes.sort_by_key(|mistake| mistake.line);
+            return Err(Mistakes { file: self.sources.file, list: self.mistakes });
         }
         let settings = list::of(self.role).chain([&FEATURE_LEVEL]).filter_map(|setting| {
             let (value, origin) = self.used.get(setting.key)?;
-            let is_hidden = setting.key == FEATURE_LEVEL.key && origin == "default";
+            let is_hidden = setting.key == FEATURE_LEVEL.key && *origin == Origin::Default;
             let unset = setting.unset(self.role).map(|unset| match unset {
                 Unset::Value(value) | Unset::Means(value) => value,
             });
@@ -280,7 +345,12 @@ impl Settings {
                 key: setting.key,
                 value: if is_secret(setting.key) { HIDDEN.to_owned() } else { value.clone() },
                 default: unset.filter(|_| !is_secret(setting.key)),
-                origin: origin.clone(),
+                origin: match origin {
+                    Origin::Flag => format!("flag --{}", setting.key),
+                    Origin::Environment => format!("environment {}", variable(setting.key)),
+                    Origin::File(_) => format!("file {}", self.sources.file),
+                    Origin::Default => "default".to_owned(),
+                },
                 meaning: setting.meaning,
             })
         });
@@ -291,37 +361,36 @@ impl Settings {
 }
 
 /// Reads the settings of the log. [`Used::apply`] puts them into effect.
-pub fn log_settings(settings: &mut Settings, log: Log) -> Result<(), Failure> {
-    let format = settings.pick("log-format", log.log_format, str::parse)?;
+pub fn log_settings(settings: &mut Settings, log: Log) {
+    let format = settings.pick("log-format", log.log_format, str::parse);
     let file = log.audit_log.map(|path| path.display().to_string());
     let any = |text: &str| Ok::<_, std::convert::Infallible>(text.to_owned());
-    let audit_file = settings.pick_optional("audit-log", file, any)?;
+    let audit_file = settings.pick_optional("audit-log", file, any);
     settings.log = LogSettings { format, audit_file };
-    Ok(())
 }
 
 /// How long a scanner of HBase's clients waits for its next call.
-pub fn scanner_lease(settings: &mut Settings, lease: Option<Duration>, serves: bool) -> Result<Duration, Failure> {
+pub fn scanner_lease(settings: &mut Settings, lease: Option<Duration>, serves: bool) -> Duration {
     let is_given = lease.is_some();
-    let lease = settings.pick("hbase-scanner-lease", lease.map(Time), |text| duration(text).map(Time))?.0;
+    let key = "hbase-scanner-lease";
+    let lease = settings.pick(key, lease.map(Time), |text| duration(text).map(Time)).0;
     if !SCANNER_LEASES.contains(&lease) {
-        return Err(Failure::usage(format!("--hbase-scanner-lease must be 1s to 1h, not {}", Time(lease))));
+        settings.mistake(&[key], format!("must be 1s to 1h, not {}", Time(lease)), None);
     }
     if is_given && !serves {
         settings.warn("note: --hbase-scanner-lease has no effect without --hbase".to_owned());
     }
-    Ok(lease)
+    lease
 }
 
 /// Looks up the settings of traces.
-pub fn trace_settings(settings: &mut Settings, traces: Traces) -> Result<(), Failure> {
-    let endpoint = settings.pick_optional("otlp-endpoint", traces.otlp_endpoint, collector)?;
-    let share = settings.pick("trace-share", traces.trace_share, share)?;
+pub fn trace_settings(settings: &mut Settings, traces: Traces) {
+    let endpoint = settings.pick_optional("otlp-endpoint", traces.otlp_endpoint, collector);
+    let share = settings.pick("trace-share", traces.trace_share, share);
     if share > 0.0 && endpoint.is_none() {
         settings.warn("note: trace-share has no effect without otlp-endpoint".to_owned());
     }
     settings.traces = TraceSettings { endpoint, share };
-    Ok(())
 }
 
 /// A note if no role, test or other part reads a variable that has our prefix.
@@ -336,80 +405,16 @@ fn unknown_variable(name: &str) -> Option<String> {
     Some(format!("note: the environment variable {name} is no setting and has no effect{meant}"))
 }
 
-/// Who can connect to an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
-    Loopback,
-    Network,
-    /// Every address of the machine; others cannot connect to it by this name.
-    Wildcard,
-}
-
-fn reach(address: &str) -> Result<Reach, Failure> {
-    let (host, _) = address_parts(address)?;
-    Ok(match host.parse::<IpAddr>() {
-        Ok(ip) if ip.is_loopback() => Reach::Loopback,
-        Ok(ip) if ip.is_unspecified() => Reach::Wildcard,
-        Ok(_) => Reach::Network,
-        Err(_) if host == "localhost" => Reach::Loopback,
-        Err(_) => Reach::Network,
-    })
-}
-
-/// Whether an address is every address of the machine.
-pub fn is_wildcard(address: &str) -> bool {
-    reach(address).is_ok_and(|reach| reach == Reach::Wildcard)
-}
-
-/// Rejects addresses that would expose a server unintentionally, or that others could not connect to. Returns a warning
-/// if the user allowed the exposure.
-pub fn check_exposure(
-    listen: &str,
-    console: &str,
-    advertise: Option<&str>,
-    insecure: bool,
-) -> Result<Option<String>, Failure> {
-    if reach(listen)? == Reach::Wildcard && advertise.is_none() {
-        return Err(Failure::usage(format!("{listen} is a wildcard address, which others cannot connect to"))
-            .advise("add --advertise HOST:PORT with the address at which others reach this process"));
-    }
-    if let Some(advertise) = advertise
-        && reach(advertise)? == Reach::Wildcard
-    {
-        return Err(Failure::usage(format!("{advertise} cannot be advertised: it is a wildcard address"))
-            .advise("advertise the address at which others reach this process"));
-    }
-    let mut exposed = Vec::new();
-    for address in [listen, console] {
-        if reach(address)? != Reach::Loopback {
-            exposed.push(address);
-        }
-    }
-    if exposed.is_empty() {
-        return Ok(None);
-    }
-    let exposed = exposed.join(" and ");
-    if !insecure {
-        return Err(Failure::usage(format!(
-            "{exposed} can be reached from other machines, and Terrane has no TLS yet"
-        ))
-        .advise("listen on 127.0.0.1, or add --insecure if everyone on that network may read and write all data"));
-    }
-    Ok(Some(format!(
-        "warning: {exposed} can be reached from other machines: traffic is not encrypted, and everyone who can connect can \
-         read and write all data (--insecure)"
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::args::values::{Addresses, Size, address, addresses};
 
     fn settings(role: Role, environment: &[(&str, &str)], toml: &str) -> Settings {
-        let section = file::section(role, toml).expect("a section");
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Settings::new(role, Sources { file: "t.toml".to_owned(), section, environment: environment.collect() })
+        let mut sources = Sources { environment: environment.collect(), ..Sources::default() };
+        sources.add_file(role, "t.toml", toml).expect("TOML");
+        Settings::new(role, sources)
     }
 
     fn text(value: &str) -> Result<String, std::convert::Infallible> {
@@ -421,20 +426,19 @@ mod tests {
         let environment = [("TERRANE_CONSOLE", "e:2"), ("TERRANE_LISTEN", "e:1")];
         let toml = "[server]\nlisten = 'f:1'\nconsole = 'f:2'\nzone = 'f'\n[master]\nlisten = 'x:1'";
         let mut settings = settings(Role::Server, &environment, toml);
-        let pick = |settings: &mut Settings, key, flag: Option<&str>| {
-            settings.pick(key, flag.map(str::to_owned), text).expect("a value")
-        };
+        let pick = |settings: &mut Settings, key, flag: Option<&str>| settings.pick(key, flag.map(str::to_owned), text);
         assert_eq!(pick(&mut settings, "listen", Some("flag:1")), "flag:1");
         assert_eq!(pick(&mut settings, "console", None), "e:2");
-        assert_eq!(settings.pick_optional("zone", None, text).expect("a value").as_deref(), Some("f"));
-        assert_eq!(settings.pick_optional("advertise", None, address).expect("no value"), None);
+        assert_eq!(settings.pick_optional("zone", None, text).as_deref(), Some("f"));
+        assert_eq!(settings.pick_optional("advertise", None, address), None);
         assert_eq!(pick(&mut settings, "data", None), "terrane-server");
-        let origin = |key| settings.used[key].1.as_str();
-        assert_eq!(origin("listen"), "flag --listen");
-        assert_eq!(origin("console"), "environment TERRANE_CONSOLE");
-        assert_eq!(origin("zone"), "file t.toml");
-        assert_eq!(origin("data"), "default");
         let used = settings.finish().expect("every name is known");
+        let origin =
+            |key| used.settings.iter().find(|setting| setting.key == key).map(|setting| setting.origin.as_str());
+        assert_eq!(origin("listen"), Some("flag --listen"));
+        assert_eq!(origin("console"), Some("environment TERRANE_CONSOLE"));
+        assert_eq!(origin("zone"), Some("file t.toml"));
+        assert_eq!(origin("data"), Some("default"));
         assert_eq!(used.settings[2].to_string(), "advertise        = the listen address  (default)");
         let zone = used.settings.iter().find(|setting| setting.key == "zone").expect("the zone");
         assert_eq!((zone.value.as_str(), zone.default, zone.role), ("f", Some("none"), Role::Server));
@@ -445,23 +449,45 @@ mod tests {
     fn lists_numbers_and_flags_of_a_file_are_read_as_on_the_command_line() {
         let mut server =
             settings(Role::Server, &[], "[server]\nmasters = ['a:1', 'b:2']\nlog-limit = '1GiB'\ninsecure = true");
-        let masters: Addresses = server.pick("masters", None, addresses).expect("masters");
+        let masters: Addresses = server.pick("masters", None, addresses);
         assert_eq!(masters.0, ["a:1", "b:2"]);
-        assert_eq!(server.pick("log-limit", None, str::parse::<Size>).expect("a size"), Size(1 << 30));
-        assert!(server.pick("insecure", None, str::parse::<bool>).expect("a flag"));
+        assert_eq!(server.pick("log-limit", None, str::parse::<Size>), Size(1 << 30));
+        assert!(server.pick("insecure", None, str::parse::<bool>));
         let mut dev = settings(Role::Dev, &[], "[dev]\nservers = 2");
-        assert_eq!(dev.pick("servers", None, str::parse::<u32>).expect("a number"), 2);
+        assert_eq!(dev.pick("servers", None, str::parse::<u32>), 2);
     }
 
     #[test]
-    fn errors_in_a_file_name_their_place() {
-        let unknown = settings(Role::Server, &[], "[server]\nlog-limt = '1GiB'");
-        let unknown = unknown.finish().expect_err("misspelt");
-        assert!(unknown.to_string().contains("\"log-limt\"; did you mean log-limit?"), "{unknown}");
-        let mut settings = settings(Role::Server, &[], "[server]\nlog-limit = 'much'");
-        let bad = settings.pick("log-limit", None, str::parse::<Size>).expect_err("not a size");
-        assert!(bad.to_string().contains("t.toml, [server] log-limit"), "{bad}");
-        assert_eq!(bad.exit, crate::failure::Exit::Usage);
+    fn all_mistakes_are_found_and_name_their_place() {
+        let toml = "[server]\nlog-limt = '1GiB'\nlog-limit = 'much'\nzone = 'a'\n";
+        let mut settings = settings(Role::Server, &[("TERRANE_CACHE_SIZE", "4GB")], toml);
+        let limit = settings.pick("log-limit", None, str::parse::<Size>);
+        assert_eq!(limit, Size(8 << 30), "the default stands in");
+        settings.pick("cache-size", None, str::parse::<Size>);
+        settings.pick_optional("zone", None, text);
+        settings.pick("listen", Some("0.0.0.0:1".to_owned()), text);
+        settings.mistake(&["zone"], "is too short", None);
+        settings.mistake(&["log-limit", "zone"], "is about a value that stands in", None);
+        settings.mistake(&["listen"], "is open", Some("close it".to_owned()));
+        settings.mistake(&["data", "zone"], "has a zone", None);
+        let failure = Failure::from(settings.finish().expect_err("mistakes"));
+        assert_eq!(failure.exit, crate::failure::Exit::Usage);
+        let said = failure.to_string();
+        let lines: Vec<&str> = said.lines().map(str::trim).collect();
+        assert_eq!(lines[0], "6 mistakes in the settings:");
+        assert!(lines[1].starts_with("environment variable TERRANE_CACHE_SIZE: \"4GB\""), "{said}");
+        assert_eq!(lines[2], "--listen is open; close it");
+        assert_eq!(lines[3], "t.toml:2: [server] has no setting \"log-limt\"; did you mean log-limit?");
+        assert!(lines[4].starts_with("t.toml:3: [server] log-limit: \"much\""), "{said}");
+        assert_eq!(lines[5], "t.toml:4: [server] zone is too short");
+        assert_eq!(lines[6], "t.toml:4: [server] data, which is not set, has a zone");
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_is_refused_with_its_line() {
+        let mut sources = Sources::default();
+        let refused = sources.add_file(Role::Server, "t.toml", "[server]\nzone = a\n").expect_err("no TOML");
+        assert!(refused.to_string().starts_with("t.toml:2: "), "{refused}");
     }
 
     #[test]
@@ -494,21 +520,53 @@ mod tests {
         }
     }
 
+    /// The mistakes and warnings of these ports of a server.
+    fn exposed(listen: &str, console: &str, advertise: Option<&str>, insecure: bool) -> Result<Vec<String>, String> {
+        let mut settings = settings(Role::Server, &[], "");
+        ports::check_exposure(
+            &mut settings,
+            &[("listen", listen), ("console", console)],
+            ("advertise", advertise),
+            insecure,
+        );
+        settings.finish().map(|used| used.warnings).map_err(|mistakes| mistakes.to_string())
+    }
+
     #[test]
     fn exposure_to_other_machines_must_be_allowed() {
-        let check = |listen, advertise, insecure| check_exposure(listen, "127.0.0.1:7710", advertise, insecure);
+        let check = |listen, advertise, insecure| exposed(listen, "127.0.0.1:7710", advertise, insecure);
         for listen in ["127.0.0.1:1", "localhost:1", "[::1]:1", "127.9.9.9:0"] {
-            assert_eq!(check(listen, None, false).expect("loopback"), None);
+            assert_eq!(check(listen, None, false), Ok(Vec::new()));
         }
         for listen in ["10.0.0.1:1", "node-1:7700"] {
-            assert!(check(listen, None, false).expect_err("exposed").to_string().contains("no TLS yet"));
-            assert!(check(listen, None, true).expect("insisted").expect("a warning").contains(listen));
+            assert!(check(listen, None, false).expect_err("exposed").contains("no TLS yet"));
+            assert!(check(listen, None, true).expect("insisted").concat().contains(listen));
         }
         assert!(check("0.0.0.0:1", None, true).is_err());
         assert!(check("[::]:1", None, true).is_err());
         assert!(check("0.0.0.0:1", Some("0.0.0.0:1"), true).is_err());
         assert!(check("0.0.0.0:1", Some("node-1:1"), false).is_err());
+        assert!(check("0.0.0.0:1", Some("node-1:0"), true).is_err(), "nobody can connect to it");
         assert!(check("0.0.0.0:1", Some("node-1:1"), true).is_ok());
-        assert!(check_exposure("127.0.0.1:1", "0.0.0.0:2", None, false).is_err());
+        assert!(exposed("127.0.0.1:1", "0.0.0.0:2", None, false).is_err());
+        let both = check("0.0.0.0:1", None, false).expect_err("two mistakes");
+        assert!(both.contains("2 mistakes") && both.contains("--advertise HOST:PORT"), "{both}");
+    }
+
+    #[test]
+    fn a_port_is_opened_once() {
+        let same = |one: &str, other: &str| {
+            let mut settings = settings(Role::Server, &[], "");
+            ports::check_distinct(&mut settings, &[("listen", one), ("console", other)]);
+            settings.finish().is_err()
+        };
+        for (one, other) in
+            [("h:1", "h:1"), ("127.0.0.1:1", "localhost:1"), ("0.0.0.0:1", "h:1"), ("h:1", "[::]:1"), ("H:1", "h:1")]
+        {
+            assert!(same(one, other), "{one} {other}");
+        }
+        for (one, other) in [("h:1", "h:2"), ("h:1", "i:1"), ("h:0", "h:0"), ("127.0.0.1:1", "127.0.0.2:1")] {
+            assert!(!same(one, other), "{one} {other}");
+        }
     }
 }

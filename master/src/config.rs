@@ -76,38 +76,51 @@ impl MasterConfig {
         self.report_every * REPORTS_MISSED_MAX
     }
 
+    /// Everything that is wrong with the settings, each as the setting's name and the predicate of a sentence about it.
+    #[must_use]
+    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
+        let mut mistakes = Vec::new();
+        if ![1, 3, 5].contains(&self.replication) {
+            mistakes.push(("replication", format!("must be 1, 3 or 5, not {}", self.replication)));
+        }
+        if self.groups_per_server == 0 {
+            mistakes.push(("groups-per-server", "is 0, but each server must lead at least one group".to_owned()));
+        }
+        if self.replace_after < self.silent_after() {
+            mistakes.push((
+                "replace-after",
+                format!(
+                    "is {:?}, but a server counts as silent only after {:?}; set at least that",
+                    self.replace_after,
+                    self.silent_after()
+                ),
+            ));
+        }
+        let masters = self.sorted_peers().len();
+        if let Err(why) = check_count(masters.max(1)) {
+            mistakes.push(("peers", format!("names {masters} masters; use 1, 3 or 5: {why}")));
+        }
+        if !self.peers.is_empty() && !self.join.is_empty() {
+            mistakes.push((
+                "join",
+                "waits to be added to a cluster, and peers founds one; give only one of them".to_owned(),
+            ));
+        }
+        mistakes
+    }
+
     /// Rejects invalid settings, with a message for the user.
     ///
     /// # Errors
     /// What is wrong, and what would be right.
     pub fn check(&self) -> Result<(), String> {
-        if ![1, 3, 5].contains(&self.replication) {
-            return Err(format!("replication must be 1, 3 or 5, not {}", self.replication));
-        }
-        if self.groups_per_server == 0 {
-            return Err("groups_per_server is 0, but each server must lead at least one group".into());
-        }
-        if self.replace_after < self.silent_after() {
-            return Err(format!(
-                "replace-after is {:?}, but a server counts as silent only after {:?}; set at least that",
-                self.replace_after,
-                self.silent_after()
-            ));
-        }
-        let masters = self.sorted_peers().len();
-        if let Err(why) = check_count(masters.max(1)) {
-            return Err(format!("--peers names {masters} masters; use 1, 3 or 5: {why}"));
-        }
-        if !self.peers.is_empty() && !self.join.is_empty() {
-            return Err("--peers founds a cluster, and --join waits to be added to one; give only one of them".into());
-        }
+        let mut mistakes: Vec<String> =
+            self.mistakes().into_iter().map(|(setting, why)| format!("--{setting} {why}")).collect();
         if self.advertise.is_none() && is_wildcard(&self.listen) {
-            return Err(format!(
-                "{} is a wildcard address that others cannot connect to; set --advertise",
-                self.listen
-            ));
+            mistakes
+                .push(format!("{} is a wildcard address that others cannot connect to; set --advertise", self.listen));
         }
-        Ok(())
+        if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("; ")) }
     }
 
     /// The address that others use: the configured host, since a host name is lost when binding, with the bound port.
@@ -130,7 +143,10 @@ impl MasterConfig {
     }
 
     /// All masters, sorted, and this one's place among them, if there are several.
-    pub(crate) fn place_among(&self, own: &str) -> Result<Option<(Vec<String>, usize)>, String> {
+    ///
+    /// # Errors
+    /// The list does not name this master, whose address is `own`.
+    pub fn place_among(&self, own: &str) -> Result<Option<(Vec<String>, usize)>, String> {
         let peers = self.sorted_peers();
         if peers.len() < 2 {
             return Ok(None);

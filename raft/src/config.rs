@@ -78,6 +78,8 @@ pub struct LogConfig {
 impl LogConfig {
     /// A segment is at most this fraction of the log's limit, so that purging can keep the log below it.
     pub const SEGMENTS_PER_LIMIT: u64 = 8;
+    /// The least limit: that many of the smallest segments.
+    pub const LIMIT_BYTES_MIN: u64 = 32 << 10;
 }
 
 impl Default for LogConfig {

@@ -79,6 +79,7 @@ use crate::stall::SyncTimes;
 use crate::{GroupSpec, LogConfig, OpenError};
 
 const SEGMENTS_PER_LIMIT: u64 = LogConfig::SEGMENTS_PER_LIMIT;
+const _: () = assert!(LogConfig::LIMIT_BYTES_MIN >= SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN);
 
 /// The log of a process.
 pub(crate) struct SharedLog {
@@ -95,8 +96,8 @@ pub(crate) struct SharedLog {
 impl SharedLog {
     /// Recovers the log in `directory` and starts its writer.
     pub(crate) async fn open(directory: PathBuf, config: &LogConfig) -> Result<Arc<SharedLog>, OpenError> {
-        if config.limit_bytes < SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN {
-            let least = SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN;
+        if config.limit_bytes < LogConfig::LIMIT_BYTES_MIN {
+            let least = LogConfig::LIMIT_BYTES_MIN;
             let what = format!("a log limit of {} bytes is too small; the least is {least}", config.limit_bytes);
             return Err(OpenError::Settings { what });
         }

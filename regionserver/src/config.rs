@@ -8,9 +8,15 @@ use terrane_env::net::IntakeLimits;
 use terrane_env::time::WallClock;
 use terrane_env::trace::Tracer;
 use terrane_proto::MESSAGE_BYTES_MAX;
+use terrane_raft::LogConfig;
 use terrane_types::versions::Levels;
 
 use crate::shape_limits::ShapeLimits;
+
+/// With less, a server would wait for flushes all the time; with nothing, for ever.
+const MEMTABLE_BUDGET_MIN: u64 = 64 << 10;
+/// What masters keep of a text that a server registers with.
+const TEXT_BYTES_MAX: usize = 512;
 
 /// The configuration of a [`crate::RegionServer`].
 #[derive(Clone, Debug)]
@@ -93,5 +99,53 @@ impl Default for ServerConfig {
             levels: Levels::BUILD,
             clock: WallClock::default(),
         }
+    }
+}
+
+impl ServerConfig {
+    /// Everything that is wrong with the settings, each as the setting's name and the predicate of a sentence about it.
+    #[must_use]
+    pub fn mistakes(&self) -> Vec<(&'static str, String)> {
+        let mut mistakes = Vec::new();
+        for (setting, bytes, least) in [
+            ("log-limit", self.log_limit, LogConfig::LIMIT_BYTES_MIN),
+            ("memtable-budget", self.memtable_budget, MEMTABLE_BUDGET_MIN),
+        ] {
+            if bytes < least {
+                let why = format!("is {bytes} bytes, with which a server cannot work; the least is {}KiB", least >> 10);
+                mistakes.push((setting, why));
+            }
+        }
+        if self.zone.as_ref().is_some_and(|zone| zone.len() > TEXT_BYTES_MAX) {
+            mistakes.push(("zone", format!("may have at most {TEXT_BYTES_MAX} bytes")));
+        }
+        mistakes
+    }
+
+    /// Rejects settings that cannot work, before a server registers with them.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mistakes: Vec<String> =
+            self.mistakes().into_iter().map(|(setting, why)| format!("--{setting} {why}")).collect();
+        if mistakes.is_empty() { Ok(()) } else { Err(mistakes.join("; ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_that_cannot_work_are_all_named() {
+        assert_eq!(ServerConfig::default().mistakes(), []);
+        let config = ServerConfig {
+            log_limit: 1 << 10,
+            memtable_budget: 0,
+            zone: Some("z".repeat(513)),
+            ..ServerConfig::default()
+        };
+        let found: Vec<&str> = config.mistakes().into_iter().map(|(setting, _)| setting).collect();
+        assert_eq!(found, ["log-limit", "memtable-budget", "zone"]);
+        let error = config.check().expect_err("refused");
+        assert!(error.contains("--log-limit is 1024 bytes") && error.contains("the least is 32KiB"), "{error}");
     }
 }

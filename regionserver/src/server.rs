@@ -143,6 +143,7 @@ impl RegionServer {
     }
 
     async fn open_and_serve(config: ServerConfig) -> Result<Self, StartError> {
+        config.check().map_err(StartError::Settings)?;
         let directory = |source| StartError::Directory { directory: config.data_dir.display().to_string(), source };
         fs::create_dir_durable(&config.data_dir).await.map_err(directory)?;
         let lock = DirLock::acquire(&config.data_dir).await?;

@@ -9,6 +9,9 @@ use crate::masters::RegisterError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// Settings cannot work.
+    #[error("{0}")]
+    Settings(String),
     /// The data directory cannot be created.
     #[error("cannot use the data directory {directory}: {source}")]
     Directory { directory: String, source: std::io::Error },

@@ -1,22 +1,23 @@
 //! `config list` shows the settings. `config check` reads a configuration file as the roles would, and says everything that is wrong with it.
 //!
 //! Mistakes make it fail: a role would not start. Notes do not, because they are about this machine and this moment, and
-//! the file may be for another one: a port in use, a name that does not resolve. Each role's own checks run on its section,
-//! so that a file without mistakes is a file that the role accepts. The environment of this process does not count.
+//! the file may be for another one: a port in use, a name that does not resolve. Each role looks up its section as at a start, so
+//! that a file without mistakes is a file that the role accepts. The environment of this process does not count.
 
-use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
-use terrane_types::Invalid;
 
 use super::{dev, role};
 use crate::args::config::{Check, Config, ConfigRole, List};
 use crate::args::roles::{Dev, Master, Server};
 use crate::args::values::addresses;
-use crate::config::file::{Examined, examine};
+use crate::config::file::{Examined, Given, Section, examine};
 use crate::config::list::{self, Role, Unset};
-use crate::config::{Sources, is_wildcard, read};
+use crate::config::ports::is_wildcard;
+use crate::config::{Mistakes, Sources, read};
 use crate::failure::Failure;
+use crate::hbase_ports::HbasePorts;
 use crate::output::Output;
 
 /// A mistake or a note.
@@ -93,19 +94,20 @@ async fn check(args: Check) -> Result<(), Failure> {
     let text = read(&args.file).await?;
     let file = args.file.display().to_string();
     let roles = roles_of(args.role);
-    let Examined { sections, mistakes } = examine(&text, &roles);
+    let Examined { sections, mistakes, .. } = examine(&text, &roles);
     let mut found: Vec<(Option<usize>, String)> =
         mistakes.into_iter().map(|mistake| (Some(mistake.line), mistake.message)).collect();
     let mut notes = Vec::new();
-    // Values that cannot be read would be reported twice.
-    if found.is_empty() {
-        for (role, values) in &sections {
-            match judge(*role, &file, values.clone()).await {
-                Ok(said) => notes.extend(said),
-                Err(failure) => found.push((None, format!("[{}]: {}", role.name(), failure.with_advice()))),
+    for (role, section) in &sections {
+        match judge(*role, &file, section).await? {
+            // With values that cannot be read, they would be about defaults.
+            Ok(said) => notes.extend(said.into_iter().filter(|_| section.wrong.is_empty())),
+            Err(mistakes) => {
+                found.extend(mistakes.list.iter().map(|mistake| (mistake.line, mistake.with_advice())));
             }
         }
     }
+    found.sort_by_key(|(line, _)| *line);
     if let Some(role) = args.role.map(role_of).filter(|role| sections.iter().all(|(there, _)| there != role)) {
         notes.push(format!("there is no section [{}]: the role starts with its defaults", role.name()));
     }
@@ -114,8 +116,8 @@ async fn check(args: Check) -> Result<(), Failure> {
         say(&mut output, "mistake", &file, *line, message)?;
     }
     if found.is_empty() {
-        for (role, values) in &sections {
-            let (section, settings) = (role.name(), values.len());
+        for (role, section) in &sections {
+            let (section, settings) = (role.name(), section.values.len());
             if output.is_json() {
                 output.object(&SectionLine { kind: "section", file: &file, section, settings })?;
             } else {
@@ -157,45 +159,79 @@ fn role_of(role: ConfigRole) -> Role {
 /// An address in place of one that the file leaves to the start of a process.
 const NAMED_AT_THE_START: &str = "named-at-the-start:1";
 
-/// What the role itself says of its section: an error that would end its start, or notes.
-async fn judge(role: Role, file: &str, values: BTreeMap<String, String>) -> Result<Vec<String>, Failure> {
-    let mut given = values.clone();
-    let wildcard = values.get("listen").filter(|listen| is_wildcard(listen) && !values.contains_key("advertise"));
-    // One file is for many machines: each then has its address from a flag or the environment.
-    let elsewhere = wildcard.map(|listen| {
-        given.insert("advertise".to_owned(), NAMED_AT_THE_START.to_owned());
-        format!("[{}] others cannot connect to {listen}: start with --advertise or TERRANE_ADVERTISE", role.name())
-    });
-    let sources = Sources::of_section(file, given);
-    let (mut notes, binds) = match role {
-        Role::Master => {
-            let ((config, _), console, used) = role::master_config(Master::default(), sources)?;
-            config.check().map_err(Invalid::new)?;
-            (used.warnings, vec![config.listen, console])
-        }
-        Role::Server => {
-            let ((config, _), used) = role::server_config(Server::default(), sources)?;
-            (used.warnings, [Some(config.listen), config.console].into_iter().flatten().collect())
-        }
-        Role::Dev => {
-            let (plan, used) = dev::plan(Dev::default(), sources)?;
-            (used.warnings, plan.addresses())
-        }
+/// What the role itself says of its section: the mistakes that would end its start, or notes.
+async fn judge(role: Role, file: &str, section: &Section) -> Result<Result<Vec<String>, Mistakes>, Failure> {
+    let values = &section.values;
+    let (mut notes, binds) = match judged(role, Sources::of_section(file, with_own_address(role, section.clone()))) {
+        Ok(judged) => judged,
+        Err(mistakes) => return Ok(Err(mistakes)),
     };
-    notes.extend(elsewhere);
-    let section = role.name();
+    let name = role.name();
+    if let (Some(listen), None) = (values.get("listen"), values.get("advertise"))
+        && is_wildcard(&listen.text)
+    {
+        let listen = &listen.text;
+        notes.push(format!("[{name}] others cannot connect to {listen}: start with --advertise or TERRANE_ADVERTISE"));
+    }
     for address in binds {
         if let Err(why) = terrane_env::net::listen(&address).await {
-            notes.push(format!("[{section}] {why}"));
+            notes.push(format!("[{name}] {why}"));
         }
     }
     for setting in list::of(role).filter(|setting| ["advertise", "peers", "join", "masters"].contains(&setting.key)) {
-        let Some(text) = values.get(setting.key) else { continue };
-        for address in addresses(text)?.0 {
+        let Some(given) = values.get(setting.key) else { continue };
+        for address in addresses(&given.text)?.0 {
             if let Err(why) = terrane_env::net::resolve(&address).await {
-                notes.push(format!("[{section}] {}: {address} cannot be resolved on this machine: {why}", setting.key));
+                notes.push(format!("[{name}] {}: {address} cannot be resolved on this machine: {why}", setting.key));
             }
         }
     }
-    Ok(notes)
+    if let Some(audit) = values.get("audit-log").map(|given| Path::new(&given.text))
+        && let Some(folder) = audit.parent().filter(|folder| !folder.as_os_str().is_empty())
+        && !terrane_env::fs::exists(folder).await.unwrap_or(false)
+    {
+        notes.push(format!("[{name}] audit-log: there is no directory {} on this machine", folder.display()));
+    }
+    Ok(Ok(notes))
+}
+
+/// One file is for many machines: each then has its address from a flag or the environment, which cannot be judged here.
+fn with_own_address(role: Role, mut section: Section) -> Section {
+    let values = &mut section.values;
+    let listens_everywhere = values.get("listen").is_some_and(|listen| is_wildcard(&listen.text));
+    if listens_everywhere && !values.contains_key("advertise") {
+        values.insert("advertise".to_owned(), Given { text: NAMED_AT_THE_START.to_owned(), line: 0 });
+    }
+    // A list of masters names the own address, too.
+    let is_named = values.get("advertise").is_some_and(|advertise| advertise.text != NAMED_AT_THE_START)
+        || (values.contains_key("listen") && !listens_everywhere);
+    if role == Role::Master
+        && !is_named
+        && let Some(own) = values.get("peers").and_then(|peers| peers.text.split(',').next().map(str::to_owned))
+    {
+        values.insert("advertise".to_owned(), Given { text: own, line: 0 });
+    }
+    section
+}
+
+/// The notes of a role, and the addresses that it would listen on.
+fn judged(role: Role, sources: Sources) -> Result<(Vec<String>, Vec<String>), Mistakes> {
+    let of_hbase = |ports: Option<HbasePorts>| {
+        ports.into_iter().flat_map(|ports| [Some(ports.listen), ports.zookeeper]).flatten().collect::<Vec<_>>()
+    };
+    Ok(match role {
+        Role::Master => {
+            let ((config, hbase), console, used) = role::master_config(Master::default(), sources)?;
+            (used.warnings, [vec![config.listen, console], of_hbase(hbase)].concat())
+        }
+        Role::Server => {
+            let ((config, hbase), used) = role::server_config(Server::default(), sources)?;
+            let own = [Some(config.listen), config.console].into_iter().flatten().collect();
+            (used.warnings, [own, of_hbase(hbase)].concat())
+        }
+        Role::Dev => {
+            let (plan, used) = dev::plan(Dev::default(), sources)?;
+            (used.warnings, [plan.addresses(), plan.hbase_addresses()].concat())
+        }
+    })
 }

@@ -14,7 +14,6 @@ use terrane_env::trace::Tracer;
 use terrane_hbase::data::SCANNER_LEASE_DEFAULT;
 use tokio::time::Instant;
 
-use super::dev::engine_of;
 use super::import::{Counts, Importer};
 use crate::args::roles::Demo;
 use crate::cluster::{Cluster, ClusterPlan, Ports};
@@ -63,7 +62,10 @@ struct Action {
 }
 
 pub async fn run(args: Demo) -> Result<(), Failure> {
-    let engine = args.engine.as_deref().map_or(Ok(ENGINE), engine_of)?;
+    let engine = args
+        .engine
+        .as_deref()
+        .map_or(Ok(ENGINE), |name| name.parse().map_err(|error| Failure::usage(format!("--engine: {error}"))))?;
     let directory = tempfile::Builder::new().prefix("terrane-demo-").tempdir();
     let directory = directory.map_err(|error| Failure::new(format!("cannot create a temporary directory: {error}")))?;
     let plan = ClusterPlan {

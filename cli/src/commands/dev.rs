@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
 use terrane_env::trace::Tracer;
+use terrane_regionserver::ServerConfig;
 
 use crate::args::roles::Dev;
 use crate::args::values::{Size, Time, duration};
 use crate::cluster::{Cluster, ClusterPlan, MASTERS, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
-use crate::config::{Settings, Sources, Used, list, log_settings, scanner_lease, trace_settings};
+use crate::config::ports::check_distinct;
+use crate::config::{
+    Mistakes, Settings, Sources, Used, UsedSetting, list, log_settings, scanner_lease, trace_settings,
+};
 use crate::failure::Failure;
 use crate::output::{Output, duration_text};
 
@@ -71,47 +75,32 @@ pub async fn stop(announcement: &str, shutdown: impl Future<Output = ()>) {
 }
 
 /// The cluster to run, and the settings that were used.
-pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure> {
+pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Mistakes> {
     let mut settings = Settings::new(list::Role::Dev, sources);
-    let data = settings.pick("data", args.data.map(|path| path.display().to_string()), text)?;
-    let servers = settings.pick("servers", args.servers, str::parse)?;
+    let data = settings.pick("data", args.data.map(|path| path.display().to_string()), text);
+    let servers = settings.pick("servers", args.servers, str::parse);
     // TERRANE_MASTERS names the masters for commands and servers.
-    let masters = settings.pick("master-count", args.masters, str::parse)?;
-    let base = settings.pick("listen-base", args.listen_base, str::parse)?;
-    let engine = settings.pick("engine", args.storage.engine, text)?;
+    let masters = settings.pick("master-count", args.masters, str::parse);
+    let base = settings.pick("listen-base", args.listen_base, str::parse);
+    let engine = engine_of(&mut settings, args.storage.engine);
     let size = str::parse::<Size>;
-    let memtable_budget = settings.pick("memtable-budget", args.storage.memtable_budget, size)?;
-    let cache_size = settings.pick("cache-size", args.storage.cache_size, size)?;
-    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, size)?;
-    let log_limit = settings.pick("log-limit", args.storage.log_limit, size)?;
-    let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size)?;
+    let memtable_budget = settings.pick("memtable-budget", args.storage.memtable_budget, size);
+    let cache_size = settings.pick("cache-size", args.storage.cache_size, size);
+    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, size);
+    let log_limit = settings.pick("log-limit", args.storage.log_limit, size);
+    let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size);
     let time = |text: &str| duration(text).map(Time);
-    let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time)?;
-    let hbase = settings.pick("hbase", args.hbase.then_some(true), str::parse)?;
-    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease, hbase)?;
-    trace_settings(&mut settings, args.traces)?;
-    log_settings(&mut settings, args.log)?;
-    let used = settings.finish()?;
-    if !(1..=SERVERS_MAX).contains(&servers) {
-        return Err(Failure::usage(format!("--servers must be 1 to {SERVERS_MAX}, not {servers}")));
-    }
-    if !MASTERS.contains(&masters) {
-        return Err(Failure::usage(format!(
-            "--masters must be 1, 3 or 5, not {masters}: a majority must be left when one fails"
-        )));
-    }
-    if base == 0 || base > u16::MAX - PORTS_SPAN {
-        return Err(Failure::usage(format!(
-            "--listen-base must be a port from 1 to {}, not {base}",
-            u16::MAX - PORTS_SPAN
-        )));
-    }
-    let plan = ClusterPlan {
+    let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time);
+    let hbase = settings.pick("hbase", args.hbase.then_some(true), str::parse);
+    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease, hbase);
+    trace_settings(&mut settings, args.traces);
+    log_settings(&mut settings, args.log);
+    let mut plan = ClusterPlan {
         data: PathBuf::from(data),
         masters,
         servers,
         ports: Ports::From(base),
-        engine: engine_of(&engine)?,
+        engine,
         memtable_budget: Some(memtable_budget.0),
         cache_size: Some(cache_size.0),
         disk_reserve: disk_reserve.map(|size| size.0),
@@ -119,19 +108,60 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Failure>
         bulk_rate: Some(bulk_rate.0),
         slow_request: Some(slow_request.0),
         tracer: Tracer::default(),
-        settings: used.settings.clone().into(),
+        settings: Vec::<UsedSetting>::new().into(),
         hbase,
         scanner_lease,
     };
+    check(&mut settings, &plan, base);
+    let used = settings.finish()?;
+    plan.settings = used.settings.clone().into();
     Ok((plan, used))
+}
+
+/// What is wrong with the plan of a cluster.
+fn check(settings: &mut Settings, plan: &ClusterPlan, base: u16) {
+    let (servers, masters) = (plan.servers, plan.masters);
+    let has_servers = (1..=SERVERS_MAX).contains(&servers);
+    if !has_servers {
+        settings.mistake(&["servers"], format!("must be 1 to {SERVERS_MAX}, not {servers}"), None);
+    }
+    let has_masters = MASTERS.contains(&masters);
+    if !has_masters {
+        let why = format!("must be 1, 3 or 5, not {masters}: a majority must be left when one fails");
+        settings.mistake(&["master-count"], why, None);
+    }
+    let has_ports = base != 0 && base <= u16::MAX - PORTS_SPAN;
+    if !has_ports {
+        let why = format!("must be a port from 1 to {}, not {base}", u16::MAX - PORTS_SPAN);
+        settings.mistake(&["listen-base"], why, None);
+    }
+    let defaults = ServerConfig::default();
+    let server = ServerConfig {
+        memtable_budget: plan.memtable_budget.unwrap_or(defaults.memtable_budget),
+        log_limit: plan.log_limit.unwrap_or(defaults.log_limit),
+        ..defaults
+    };
+    for (key, why) in server.mistakes() {
+        settings.mistake(&[key], why, None);
+    }
+    if has_servers && has_masters && has_ports {
+        let (own, hbase) = (plan.addresses(), plan.hbase_addresses());
+        // A clash of several ports has one cause.
+        if let Some(address) = hbase.iter().find(|address| own.contains(address)) {
+            check_distinct(settings, &[("hbase", address.as_str()), ("listen-base", address.as_str())]);
+        }
+    }
+}
+
+/// The engine, by its name.
+pub fn engine_of(settings: &mut Settings, name: Option<String>) -> BackendKind {
+    settings.pick("engine", name, text).parse().unwrap_or_else(|why| {
+        settings.mistake(&["engine"], format!("has no such engine: {why}"), None);
+        BackendKind::default()
+    })
 }
 
 /// Parses a setting that may be any text.
 pub fn text(value: &str) -> Result<String, std::convert::Infallible> {
     Ok(value.to_owned())
-}
-
-/// Parses the name of an engine.
-pub fn engine_of(name: &str) -> Result<BackendKind, Failure> {
-    name.parse().map_err(|error| Failure::usage(format!("--engine: {error}")))
 }

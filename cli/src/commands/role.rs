@@ -11,7 +11,8 @@ use super::dev::{engine_of, stop, text};
 use crate::args::roles::{Master, Role, Server};
 use crate::args::values::{Size, Time, address, addresses, duration};
 use crate::config::list;
-use crate::config::{Settings, Sources, Used, check_exposure, log_settings, scanner_lease, trace_settings};
+use crate::config::ports::{Named, check_connectable, check_distinct, check_exposure};
+use crate::config::{Mistakes, Settings, Sources, Used, log_settings, scanner_lease, trace_settings};
 use crate::failure::Failure;
 use crate::hbase_ports::{HbasePorts, ServedPorts};
 use crate::node::{MasterNode, ServerNode};
@@ -87,100 +88,118 @@ struct RoleSettings {
     levels: Levels,
 }
 
-fn role_settings(settings: &mut Settings, role: Role) -> Result<RoleSettings, Failure> {
-    let data = settings.pick("data", role.data.map(|path| path.display().to_string()), text)?;
-    let listen = settings.pick("listen", role.listen, address)?;
-    let advertise = settings.pick_optional("advertise", role.advertise, address)?;
-    let console = settings.pick("console", role.console, address)?;
-    log_settings(settings, role.log)?;
-    let insecure = settings.pick("insecure", role.insecure.then_some(true), str::parse)?;
-    if let Some(warning) = check_exposure(&listen, &console, advertise.as_deref(), insecure)? {
-        settings.warn(warning);
-    }
-    let levels = settings.pick_optional("feature-level", role.feature_level, str::parse::<u32>)?;
-    let levels = levels.map_or(Ok(Levels::BUILD), levels_as_of)?;
-    Ok(RoleSettings { data: PathBuf::from(data), listen, advertise, console, insecure, levels })
-}
-
-/// The levels of a build of this level.
-fn levels_as_of(level: u32) -> Result<Levels, Failure> {
-    Levels::as_of(level).ok_or_else(|| {
+fn role_settings(settings: &mut Settings, role: Role) -> RoleSettings {
+    let data = settings.pick("data", role.data.map(|path| path.display().to_string()), text);
+    let listen = settings.pick("listen", role.listen, address);
+    let advertise = settings.pick_optional("advertise", role.advertise, address);
+    let console = settings.pick("console", role.console, address);
+    log_settings(settings, role.log);
+    let insecure = settings.pick("insecure", role.insecure.then_some(true), str::parse);
+    let ports = [("listen", listen.as_str()), ("console", console.as_str())];
+    check_exposure(settings, &ports, ("advertise", advertise.as_deref()), insecure);
+    let level = settings.pick_optional("feature-level", role.feature_level, str::parse::<u32>);
+    let levels = level.map_or(Some(Levels::BUILD), Levels::as_of).unwrap_or_else(|| {
         let Levels { oldest, newest } = Levels::BUILD;
-        Failure::usage(format!("--feature-level must be {oldest} or {newest}, not {level}"))
-    })
+        settings.mistake(&["feature-level"], format!("must be {oldest} or {newest}"), None);
+        Levels::BUILD
+    });
+    RoleSettings { data: PathBuf::from(data), listen, advertise, console, insecure, levels }
 }
 
 /// A process's settings, and its ports for HBase's clients.
 pub type WithHbase<C> = (C, Option<HbasePorts>);
 
-/// The ports for HBase's clients: no more exposed than the others.
+/// The ports for HBase's clients: no more exposed than the others, and none of theirs.
 fn hbase_ports(
     settings: &mut Settings,
     (listen, advertise): (Option<String>, Option<String>),
     zookeeper: Option<String>,
-    insecure: bool,
-) -> Result<Option<HbasePorts>, Failure> {
-    let listen = settings.pick_optional("hbase", listen, address)?;
-    let advertise = settings.pick_optional("hbase-advertise", advertise, address)?;
-    let Some(listen) = listen else {
-        if advertise.is_some() || zookeeper.is_some() {
-            return Err(Failure::usage("HBase's clients are served only with --hbase HOST:PORT"));
+    role: &RoleSettings,
+) -> Option<HbasePorts> {
+    let listen = settings.pick_optional("hbase", listen, address);
+    let advertise = settings.pick_optional("hbase-advertise", advertise, address);
+    let mut ports: Vec<Named<'_>> = vec![("listen", &role.listen), ("console", &role.console)];
+    let own = ports.len();
+    ports.extend(listen.as_ref().map(|listen| ("hbase", listen.as_str())));
+    ports.extend(zookeeper.as_ref().map(|zookeeper| ("hbase-zookeeper", zookeeper.as_str())));
+    check_distinct(settings, &ports);
+    let Some(listen) = &listen else {
+        for (key, given) in [("hbase-advertise", &advertise), ("hbase-zookeeper", &zookeeper)] {
+            if given.is_some() {
+                let why = "has no effect alone: HBase's clients are served only with --hbase HOST:PORT";
+                settings.mistake(&[key], why, None);
+            }
         }
-        return Ok(None);
+        return None;
     };
-    let other = zookeeper.as_deref().unwrap_or(&listen);
-    if let Some(warning) = check_exposure(&listen, other, advertise.as_deref(), insecure)? {
-        settings.warn(warning);
-    }
-    Ok(Some(HbasePorts { listen, advertise, zookeeper, ..HbasePorts::default() }))
+    check_exposure(settings, &ports[own..], ("hbase-advertise", advertise.as_deref()), role.insecure);
+    Some(HbasePorts { listen: listen.clone(), advertise, zookeeper, ..HbasePorts::default() })
 }
 
 /// The settings of a master, the address of its console, and what was used.
-pub fn master_config(args: Master, sources: Sources) -> Result<(WithHbase<MasterConfig>, String, Used), Failure> {
+pub fn master_config(args: Master, sources: Sources) -> Result<(WithHbase<MasterConfig>, String, Used), Mistakes> {
     let mut settings = Settings::new(list::Role::Master, sources);
-    let role = role_settings(&mut settings, args.role)?;
-    let peers = settings.pick_optional("peers", args.peers, addresses)?;
-    let join = settings.pick_optional("join", args.join, addresses)?;
-    let replication = settings.pick("replication", args.replication, str::parse)?;
-    let zookeeper = settings.pick_optional("hbase-zookeeper", args.hbase_zookeeper, address)?;
-    let hbase = hbase_ports(&mut settings, (args.hbase, args.hbase_advertise), zookeeper, role.insecure)?;
-    let replace_after =
-        settings.pick("replace-after", args.replace_after.map(Time), |text| duration(text).map(Time))?;
-    let used = settings.finish()?;
+    let role = role_settings(&mut settings, args.role);
+    let peers = settings.pick_optional("peers", args.peers, addresses).map(|peers| peers.0).unwrap_or_default();
+    let join = settings.pick_optional("join", args.join, addresses).map(|join| join.0).unwrap_or_default();
+    let replication = settings.pick("replication", args.replication, str::parse);
+    let zookeeper = settings.pick_optional("hbase-zookeeper", args.hbase_zookeeper, address);
+    let hbase = hbase_ports(&mut settings, (args.hbase, args.hbase_advertise), zookeeper, &role);
+    let replace_after = settings.pick("replace-after", args.replace_after.map(Time), |text| duration(text).map(Time));
     let config = MasterConfig {
         data_dir: role.data,
         listen: role.listen,
         advertise: role.advertise,
-        peers: peers.map(|peers| peers.0).unwrap_or_default(),
-        join: join.map(|join| join.0).unwrap_or_default(),
+        peers,
+        join,
         replication,
         replace_after: replace_after.0,
         levels: role.levels,
         ..MasterConfig::default()
     };
+    check_connectable(&mut settings, "peers", config.peers.iter().map(String::as_str));
+    check_connectable(&mut settings, "join", config.join.iter().map(String::as_str));
+    for (key, why) in config.mistakes() {
+        settings.mistake(&[key], why, None);
+    }
+    check_own_place(&mut settings, &config);
+    let used = settings.finish()?;
     Ok(((config, hbase), role.console, used))
 }
 
+/// Whether the list of masters names this one. Its address is known only once its port is bound, if that is port 0.
+fn check_own_place(settings: &mut Settings, config: &MasterConfig) {
+    let own = config.advertise.as_ref().unwrap_or(&config.listen);
+    if own.ends_with(":0") {
+        return;
+    }
+    if config.place_among(own).is_err() {
+        let why = format!(
+            "does not name this master, which others reach at {own}; name it in exactly this form, or set --advertise"
+        );
+        settings.mistake(&["peers", "advertise", "listen"], why, None);
+    }
+}
+
 /// The settings of a server, and what was used.
-pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<ServerConfig>, Used), Failure> {
+pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<ServerConfig>, Used), Mistakes> {
     let mut settings = Settings::new(list::Role::Server, sources);
-    let role = role_settings(&mut settings, args.role)?;
-    let masters = settings.pick("masters", args.masters, addresses)?;
-    let zone = settings.pick_optional("zone", args.zone, text)?;
-    let hbase = hbase_ports(&mut settings, (args.hbase, args.hbase_advertise), None, role.insecure)?;
-    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease, hbase.is_some())?;
+    let role = role_settings(&mut settings, args.role);
+    let masters = settings.pick("masters", args.masters, addresses);
+    let zone = settings.pick_optional("zone", args.zone, text);
+    let hbase = hbase_ports(&mut settings, (args.hbase, args.hbase_advertise), None, &role);
+    let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease, hbase.is_some());
     let hbase = hbase.map(|ports| HbasePorts { scanner_lease, ..ports });
-    let engine = settings.pick("engine", args.storage.engine, text)?;
+    let engine = engine_of(&mut settings, args.storage.engine);
     let size = str::parse::<Size>;
-    let budget = settings.pick("memtable-budget", args.storage.memtable_budget, size)?;
-    let cache = settings.pick("cache-size", args.storage.cache_size, size)?;
-    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, size)?;
-    let log_limit = settings.pick("log-limit", args.storage.log_limit, size)?;
-    let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size)?;
+    let budget = settings.pick("memtable-budget", args.storage.memtable_budget, size);
+    let cache = settings.pick("cache-size", args.storage.cache_size, size);
+    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, size);
+    let log_limit = settings.pick("log-limit", args.storage.log_limit, size);
+    let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size);
     let time = |text: &str| duration(text).map(Time);
-    let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time)?;
-    trace_settings(&mut settings, args.traces)?;
-    let used = settings.finish()?;
+    let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time);
+    trace_settings(&mut settings, args.traces);
     let config = ServerConfig {
         data_dir: role.data,
         listen: role.listen,
@@ -188,7 +207,7 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<Server
         console: Some(role.console),
         zone,
         masters: masters.0,
-        engine: engine_of(&engine)?,
+        engine,
         memtable_budget: budget.0,
         log_limit: log_limit.0,
         bulk_rate: bulk_rate.0,
@@ -198,6 +217,11 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<Server
         levels: role.levels,
         ..ServerConfig::default()
     };
+    check_connectable(&mut settings, "masters", config.masters.iter().map(String::as_str));
+    for (key, why) in config.mistakes() {
+        settings.mistake(&[key], why, None);
+    }
+    let used = settings.finish()?;
     Ok(((config, hbase), used))
 }
 
@@ -242,11 +266,55 @@ mod tests {
         assert_eq!((config.listen.as_str(), config.engine), ("127.0.0.1:6", BackendKind::Memory));
     }
 
-    #[test]
-    fn an_unknown_engine_is_rejected() {
+    #[tokio::test]
+    async fn an_unknown_engine_is_rejected() {
         let failure = server_config(server_args("server --engine rocks"), Sources::default()).expect_err("unknown");
         assert!(failure.to_string().contains("rocks"), "{failure}");
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("t.toml");
+        terrane_env::fs::write_durable(&path, b"[server]\nengine = 'rocks'").await.expect("written");
+        let sources = Sources::open(list::Role::Server, Some(&path)).await.expect("a file");
+        let failure = Failure::from(server_config(server_args("server"), sources).expect_err("unknown"));
+        assert!(failure.to_string().contains("rocks"), "{failure}");
         assert_eq!(failure.exit, crate::failure::Exit::Usage);
+    }
+
+    #[test]
+    fn settings_that_cannot_work_together_are_all_named() {
+        let line = "server --listen 127.0.0.1:5 --console localhost:5 --hbase 127.0.0.1:5 --hbase-advertise h:0 \
+                    --masters 127.0.0.1:0 --log-limit 1KiB --memtable-budget 0B --hbase-scanner-lease 2h";
+        let mistakes = server_config(server_args(line), Sources::default()).expect_err("mistakes");
+        let said = mistakes.to_string();
+        for part in [
+            "--console is localhost:5, and listen is 127.0.0.1:5",
+            "--hbase is 127.0.0.1:5, and listen is",
+            "--hbase is 127.0.0.1:5, and console is",
+            "--hbase-advertise names h:0",
+            "--masters names 127.0.0.1:0",
+            "--log-limit is 1024 bytes",
+            "--memtable-budget is 0 bytes",
+            "--hbase-scanner-lease must be 1s to 1h, not 120m",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert_eq!(mistakes.list.len(), 8, "{said}");
+    }
+
+    #[test]
+    fn a_master_that_its_list_does_not_name_is_refused() {
+        let refused = |line: &str| {
+            let words = std::iter::once("terrane").chain(line.split_whitespace());
+            let Command::Master(args) = Cli::try_parse_from(words).expect("a good line").command else {
+                panic!("not a master")
+            };
+            master_config(args, Sources::default()).map(drop).map_err(|mistakes| mistakes.to_string())
+        };
+        let line = "master --peers 10.0.0.1:7600,10.0.0.2:7600,10.0.0.3:7600";
+        assert!(refused(line).expect_err("not named").contains("reach at 127.0.0.1:7600"));
+        assert_eq!(refused(&format!("{line} --advertise 10.0.0.2:7600")), Ok(()));
+        assert_eq!(refused(&format!("{line} --listen 127.0.0.1:0")), Ok(()), "the start knows the port");
+        let both = refused("master --replication 2 --replace-after 1s").expect_err("two mistakes");
+        assert!(both.contains("--replication must be 1, 3 or 5") && both.contains("--replace-after is 1s"), "{both}");
     }
 
     /// A process that embeds a role, such as a test, gets what `terrane` gets.

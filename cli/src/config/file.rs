@@ -1,9 +1,9 @@
 //! The TOML file of the settings: one section per role.
 //!
-//! A role reads its own section and stops at the first mistake. [`examine`] reads a file as `terrane config check` does: it
-//! finds all mistakes of all sections, each with its line. Both read keys and values with the same functions.
+//! [`examine`] finds all mistakes of the sections that it is asked for, each with its line. A start asks for the section of its
+//! role, `terrane config check` for all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use terrane_engine::BackendKind;
@@ -13,7 +13,6 @@ use toml::de::{DeTable, DeValue};
 
 use super::list::{self, FEATURE_LEVEL, Kind, Role, Setting};
 use crate::args::values::{Size, address, addresses, collector, duration, share};
-use crate::failure::Failure;
 
 /// A mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,33 +22,32 @@ pub struct Mistake {
     pub message: String,
 }
 
+/// A value of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// As it would be written after a flag.
+    pub text: String,
+    /// Counted from 1.
+    pub line: usize,
+}
+
+/// What a section says.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// The values that can be read.
+    pub values: BTreeMap<String, Given>,
+    /// The settings whose values cannot: a mistake says why.
+    pub wrong: BTreeSet<String>,
+}
+
 /// What a file says.
 #[derive(Debug, Default)]
 pub struct Examined {
-    /// The sections that are there, with their values as text.
-    pub sections: Vec<(Role, BTreeMap<String, String>)>,
+    /// The sections that are there.
+    pub sections: Vec<(Role, Section)>,
     pub mistakes: Vec<Mistake>,
-}
-
-/// The values of a role's section as text. Its keys are not checked; a section that is not there is empty.
-pub fn section(role: Role, text: &str) -> Result<BTreeMap<String, String>, Failure> {
-    let file = DeTable::parse(text).map_err(|error| Failure::usage(error.to_string()))?.into_inner();
-    let mut values = BTreeMap::new();
-    for (name, content) in &file {
-        let found = role_of(name.get_ref()).map_err(Failure::usage)?;
-        let table = table_of(found, content.get_ref()).map_err(Failure::usage)?;
-        for (key, value) in table.iter().filter(|_| found == role) {
-            let key = key.get_ref();
-            // A key that does not exist is reported as such, whatever its value is.
-            let kind = setting(role, key).map_or(Kind::Text, |setting| setting.kind);
-            let text = text_of(kind, value.get_ref()).or_else(|why| match setting(role, key) {
-                Some(_) => Err(Failure::usage(format!("[{}] {key}: {why}", role.name()))),
-                None => Ok(String::new()),
-            })?;
-            values.insert(key.to_string(), text);
-        }
-    }
-    Ok(values)
+    /// Whether the file is no TOML, so that its sections are unknown.
+    pub is_unreadable: bool,
 }
 
 /// All mistakes in the sections of these roles, and what the sections say.
@@ -62,6 +60,7 @@ pub fn examine(text: &str, roles: &[Role]) -> Examined {
         add(error.span().unwrap_or_default(), error.message().to_owned());
     }
     if !errors.is_empty() {
+        examined.is_unreadable = true;
         return examined;
     }
     for (name, content) in file.get_ref() {
@@ -76,14 +75,18 @@ pub fn examine(text: &str, roles: &[Role]) -> Examined {
         if !roles.contains(&role) {
             continue;
         }
-        let mut values = BTreeMap::new();
+        let mut section = Section::default();
         for (key, value) in table {
-            match checked(role, key.get_ref(), value) {
-                Ok(text) => _ = values.insert(key.get_ref().to_string(), text),
-                Err(message) => add(key.span(), message),
+            let (name, span) = (key.get_ref().to_string(), key.span());
+            match checked(role, &name, value) {
+                Ok(given) => _ = section.values.insert(name, Given { text: given, line: line_of(text, span.start) }),
+                Err(message) => {
+                    section.wrong.insert(name);
+                    add(span, message);
+                }
             }
         }
-        examined.sections.push((role, values));
+        examined.sections.push((role, section));
     }
     examined.mistakes.sort_by_key(|mistake| mistake.line);
     examined
@@ -190,8 +193,9 @@ mod tests {
         let [(Role::Master, master), (Role::Server, server)] = examined.sections.as_slice() else {
             panic!("{examined:?}")
         };
-        assert_eq!(master["peers"], "a:1,b:1,c:1");
-        assert_eq!((server["cache-size"].as_str(), server["insecure"].as_str()), ("4GiB", "true"));
+        assert_eq!((master.values["peers"].text.as_str(), master.values["peers"].line), ("a:1,b:1,c:1", 2));
+        let text = |key: &str| server.values[key].text.as_str();
+        assert_eq!((text("cache-size"), text("insecure")), ("4GiB", "true"));
     }
 
     #[test]
@@ -218,9 +222,7 @@ mod tests {
         assert_eq!(mistakes("server = 1"), ["1: \"server\" is not a section; write [server]"]);
         assert_eq!(mistakes("[dev]\nservers = 1\nservers = 2\n"), ["3: duplicate key"]);
         assert!(mistakes("[dev]\n= 1\n")[0].starts_with("2: "));
-        assert!(section(Role::Server, "[sever]").is_err());
-        assert!(section(Role::Server, "server = 1").is_err());
-        assert!(section(Role::Server, "= 1").is_err());
+        assert!(examine("= 1", &Role::ALL).is_unreadable);
     }
 
     #[test]
