@@ -9,6 +9,8 @@ use std::io::IsTerminal;
 
 use terrane_client::Error as ClientError;
 
+use crate::args::client::MASTERS_DEFAULT;
+
 /// The exit status of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -162,8 +164,12 @@ impl From<terrane_types::Invalid> for Failure {
 
 fn advice(error: &ClientError) -> Option<String> {
     let advice = match error {
-        ClientError::Unreachable { .. } => {
+        ClientError::Unreachable { masters, .. } if masters == MASTERS_DEFAULT => {
             "start a cluster with `terrane dev`, or name its masters with --masters or TERRANE_MASTERS"
+        }
+        ClientError::Unreachable { .. } => {
+            "on each of these machines, see that the master runs (its log says why not) and that its port is open to this one; if \
+             the masters are elsewhere, name them with --masters or TERRANE_MASTERS"
         }
         ClientError::NotAMaster { .. } => {
             "name the masters with --masters or TERRANE_MASTERS; a region server prints them when it starts"

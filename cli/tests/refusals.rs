@@ -135,6 +135,11 @@ fn commands_without_a_master_give_up_with_advice() {
         assert_eq!(text_of(&output, 1), "", "{line:?}");
         assert_names(&errors_of(&output), &["127.0.0.1:1", "next: ", "--masters"]);
     }
+    // Masters that were named are down: another cluster would not help.
+    let several = terrane(&["status", "--masters", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "--timeout", "300ms"]);
+    let said = errors_of(&several);
+    assert_names(&said, &["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "see that the master runs", "port is open"]);
+    assert!(!said.contains("terrane dev"), "{said}");
 }
 
 #[test]

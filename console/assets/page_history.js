@@ -53,7 +53,7 @@ function procedureList(page, rows) {
     name: 'procedures',
     rows,
     columns: [
-      { name: 'Procedure', by: (row) => row.id, cell: (row) => `#${row.id}` },
+      { name: 'Procedure', by: (row) => row.id, cell: (row) => row.id },
       { name: 'What', wide: true, cell: (row) => [row.what, row.reason && h('span', { class: 'reason' }, ` – ${row.reason}`)] },
       { name: 'State', wide: true, by: (row) => row.state, cell: (row) => h('span', { class: row.failed ? 'state bad' : row.done ? 'state quiet' : 'state busy' }, row.state) },
       { name: 'Of', cell: (row) => row.places.map((place) => [placeLink(place), ' ']) },
@@ -122,7 +122,7 @@ export const slowPage = () => ({
   },
 });
 
-const STAGES = ['edge', 'queue', 'log sync', 'apply', 'read point', 'read', 'other'];
+const STAGES = ['edge', 'queue', 'commit', 'apply', 'read point', 'read', 'other'];
 const stageClass = (name) => (STAGES.includes(name) ? name.replace(' ', '-') : 'other');
 
 function slowRequest(request) {

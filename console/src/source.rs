@@ -30,7 +30,8 @@ pub use cluster::{
 pub use failure::{Failure, Status};
 pub use heat::{Advice, AdviceKind, Heat, HeatQuery, HeatRow, Hotspot, Measure};
 pub use history::{
-    Bucket, Event, EventKind, EventQuery, Failover, Failovers, Procedure, SlowQuery, SlowRequest, SlowRequests, Stage,
+    Bucket, Event, EventKind, EventQuery, Failover, Failovers, Procedure, STAGES, SlowQuery, SlowRequest, SlowRequests,
+    Stage,
 };
 pub use key::{Bound, Key};
 pub use place::Place;

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use terrane_types::{GroupId, RegionDescriptor, RegionId, ServerId, TableId, escape};
+use terrane_types::{GroupId, KeyDeclaration, RegionDescriptor, RegionId, ServerId, TableId, escape};
 
 use crate::catalog::Catalog;
 use crate::catalog::moves::{EndedMove, MoveEnd, MoveId, RegionMove};
@@ -95,6 +95,8 @@ struct Before {
     /// The ended moves that the catalog remembered.
     ended: BTreeSet<MoveId>,
     tables: BTreeMap<TableId, String>,
+    /// The declared keys of tables, by whose parts boundaries are shown.
+    keys: BTreeMap<TableId, KeyDeclaration>,
     servers: BTreeMap<ServerId, ServerState>,
     boots: BTreeMap<ServerId, u64>,
     drains: BTreeMap<ServerId, &'static str>,
@@ -261,6 +263,7 @@ impl Events {
             regions: catalog.regions().iter().map(|entry| seen_now(&entry.descriptor, observed)).collect(),
             ended: catalog.moves().ended().map(|ended| ended.id).collect(),
             tables: catalog.tables().iter().map(|table| (table.schema.table, table.schema.name.to_string())).collect(),
+            keys: keys_of(catalog),
             servers: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.state(server))).collect(),
             boots: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.boot(server))).collect(),
             drains: catalog.servers().iter().map(|(id, _)| (id, catalog.drain_state(id))).collect(),
@@ -290,18 +293,26 @@ impl Events {
         let tables: BTreeSet<TableId> = gone.chain(born).map(|known| known.descriptor.table).collect();
         for table in tables {
             let Some(name) = before.tables.get(&table).and(present.tables.get(&table)) else { continue };
-            self.compare_boundaries(name, &before.boundaries(table), &present.boundaries(table), wall_ms);
+            let key = present.keys.get(&table);
+            self.compare_boundaries((name, key), &before.boundaries(table), &present.boundaries(table), wall_ms);
         }
     }
 
-    fn compare_boundaries(&mut self, table: &str, before: &Boundaries<'_>, present: &Boundaries<'_>, wall_ms: u64) {
+    fn compare_boundaries(
+        &mut self,
+        (table, key): (&str, Option<&KeyDeclaration>),
+        before: &Boundaries<'_>,
+        present: &Boundaries<'_>,
+        wall_ms: u64,
+    ) {
+        let shown = |at: &[u8]| key.map_or_else(|| escape(at), |key| key.shown(at));
         let listed = if terrane_env::planted!("one split of a look is listed") { 1 } else { usize::MAX };
         for (at, right) in present.iter().filter(|(at, _)| !before.contains_key(*at)).take(listed) {
             let parent = before.range::<Bytes, _>(..*at).next_back();
             let left = present.range::<Bytes, _>(..*at).next_back();
             let (Some((_, parent)), Some((_, left))) = (parent, left) else { continue };
             let (parent_id, one, other) = (parent.id(), left.id(), right.id());
-            let what = format!("region {parent_id} of {table} split into {one} and {other} at {}", escape(at));
+            let what = format!("region {parent_id} of {table} split into {one} and {other} at {}", shown(at));
             let places = vec![Place::Table(table.to_owned()), Place::Region(one), Place::Region(other)];
             self.note(wall_ms, "split", what, shape("it", &[parent]), places);
         }
@@ -310,7 +321,7 @@ impl Events {
             let merged = present.range::<Bytes, _>(..*at).next_back();
             let (Some((_, left)), Some((_, merged))) = (left, merged) else { continue };
             let (one, other, into) = (left.id(), right.id(), merged.id());
-            let what = format!("regions {one} and {other} of {table} merged into {into} at {}", escape(at));
+            let what = format!("regions {one} and {other} of {table} merged into {into} at {}", shown(at));
             let places = vec![Place::Table(table.to_owned()), Place::Region(into)];
             self.note(wall_ms, "merge", what, shape("they", &[left, right]), places);
         }
@@ -462,6 +473,11 @@ const RESTARTED_LATELY_MS: u64 = 10_000;
 
 /// The regions of a table by their first keys.
 type Boundaries<'a> = BTreeMap<&'a Bytes, &'a RegionThen>;
+
+/// The declared keys of all tables.
+fn keys_of(catalog: &Catalog) -> BTreeMap<TableId, KeyDeclaration> {
+    catalog.tables().iter().filter_map(|table| Some((table.schema.table, table.schema.key.clone()?))).collect()
+}
 
 impl Before {
     fn boundaries(&self, table: TableId) -> Boundaries<'_> {

@@ -291,7 +291,7 @@ fn server_info(
         log_bytes: load.log_bytes,
         log_limit: load.log_limit,
         log_held_by: load.log_held_by,
-        troubles: load.issues,
+        troubles: if state == ServerState::Stopped { Vec::new() } else { load.issues },
         memtable_bytes: load.memtable_bytes,
         store_bytes: load.store_bytes,
         disk_free_bytes: load.disk_free_bytes,
@@ -405,7 +405,8 @@ fn server_issues(
     issues: &mut Vec<String>,
 ) {
     let mut report = |what: String| issues.push(format!("server {server} ({address}) {what}"));
-    match observed.liveness.state(server) {
+    let state = observed.liveness.state(server);
+    match state {
         ServerState::Silent if terrane_env::planted!("a silent server is not reported") => {}
         ServerState::Silent if observed.liveness.is_missed(server, now) => {
             let quiet = observed.liveness.quiet_for(server, now).as_secs();
@@ -413,6 +414,10 @@ fn server_issues(
         }
         ServerState::Stopped => report(format!("was stopped{countdown}")),
         ServerState::Silent | ServerState::Live => {}
+    }
+    // What a stopped server complained of ended with it.
+    if state == ServerState::Stopped {
+        return;
     }
     if let Some(off_ms) = observed.liveness.clock_issue(server) {
         let direction = if off_ms < 0 { "behind" } else { "ahead of" };
@@ -422,7 +427,9 @@ fn server_issues(
     if let Some(held) = log_issue(load) {
         report(held);
     }
-    load.issues.iter().for_each(|issue| report(format!("reports: {issue}")));
+    // Of a silent server it may be why, and it is no news.
+    let says = if observed.liveness.is_missed(server, now) { "reported before that" } else { "reports" };
+    load.issues.iter().for_each(|issue| report(format!("{says}: {issue}")));
 }
 
 fn log_issue(load: &ServerLoad) -> Option<String> {
@@ -497,6 +504,24 @@ mod tests {
             issues.iter().any(|what| what == "server 2 (b:1) has not reported for 9 s, and has no replicas"),
             "never reported"
         );
+    }
+
+    #[test]
+    fn the_last_complaint_of_a_server_that_is_gone_is_no_news() {
+        let mut observed = observed();
+        let of_server_1 = |observed: &Observations, now| {
+            let mut found = issues(observed, now);
+            found.retain(|issue| issue.starts_with("server 1 "));
+            found
+        };
+        assert_eq!(of_server_1(&observed, Moment(2_000)), ["server 1 (a:1) reports: a file is damaged"]);
+        observed.liveness.tick(Moment(9_001));
+        let silent = of_server_1(&observed, Moment(9_001));
+        assert_eq!(silent[1], "server 1 (a:1) reported before that: a file is damaged");
+        observed.liveness.stopped(ServerId(1));
+        let stopped = of_server_1(&observed, Moment(9_002));
+        assert!(stopped.len() == 1 && stopped[0].contains("was stopped"), "{stopped:?}");
+        assert_eq!(servers(&full(), &observed, Duration::from_secs(300))[0].troubles, Vec::<String>::new());
     }
 
     #[test]

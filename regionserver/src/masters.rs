@@ -11,6 +11,7 @@ use terrane_types::versions::LEVEL_UNRECORDED;
 use terrane_types::{ClusterId, Error, GroupId, ServerId};
 use tokio::time::Instant;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 
 use crate::page_token::PageKey;
 use crate::region_ids::STOCK_IDS;
@@ -167,6 +168,11 @@ impl Masters {
             return Err(Unanswered { why: NO_MASTER.to_owned(), leader: None });
         };
         let call = tokio::time::timeout(CALL_TIMEOUT, client.register(registration(what))).await;
+        if let Ok(Err(status)) = &call
+            && is_no_master(status)
+        {
+            return Err(Unanswered { why: no_master(&master), leader: None });
+        }
         match call.map(|reply| reply.map_err(|status| error::from_status(&status))) {
             Ok(Ok(reply)) => {
                 let registered = registered(reply.into_inner());
@@ -252,6 +258,17 @@ pub fn recovered(groups: Vec<v1::RecoveredGroup>) -> Vec<(GroupId, u64)> {
     groups.into_iter().map(|recovered| (GroupId(recovered.group), recovered.term)).collect()
 }
 
+/// Whether the process that answered knows no such call: it is a region server, or no part of Terrane. A master says in the details
+/// what it does not support.
+pub fn is_no_master(status: &Status) -> bool {
+    status.code() == Code::Unimplemented && status.details().is_empty()
+}
+
+/// What to say of such a process.
+pub fn no_master(address: &str) -> String {
+    format!("the process at {address} is not a master: it does not know the call; check --masters")
+}
+
 /// Refusals that the same call would receive again.
 fn is_final(error: &Error) -> bool {
     matches!(
@@ -263,6 +280,15 @@ fn is_final(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_knows_no_such_call_is_no_master_and_refuses_nothing() {
+        assert!(is_no_master(&Status::unimplemented("")));
+        let refusal = Error::Unsupported { feature: "its build has feature level 3".to_owned() };
+        assert!(!is_no_master(&error::status(&refusal)));
+        assert!(!is_no_master(&Status::unavailable("")));
+        assert!(no_master("a:1").contains("a:1 is not a master"));
+    }
 
     // A channel needs a runtime.
     #[tokio::test]

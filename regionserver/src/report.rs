@@ -29,7 +29,9 @@ use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::joining::Joining;
 use crate::leadership::NewestLeadership;
-use crate::masters::{CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, page_keys, recovered};
+use crate::masters::{
+    CALL_TIMEOUT, Masters, RegisterError, Registered, addresses, is_no_master, no_master, page_keys, recovered,
+};
 use crate::membership;
 use crate::mending::Mending;
 use crate::metrics::{FamilyLabels, Metrics, TableCounts};
@@ -92,6 +94,10 @@ impl Sending {
                 Ok(Err(status)) => {
                     tracing::debug!(master, error = status.message(), "a master does not accept the report");
                     match error::from_status(&status) {
+                        _ if is_no_master(&status) => {
+                            tracing::debug!("{}", no_master(&master));
+                            Err(Unaccepted::ForNow)
+                        }
                         Error::Unsupported { feature } => Err(Unaccepted::Forever(feature)),
                         _ => Err(Unaccepted::ForNow),
                     }

@@ -10,6 +10,9 @@ use super::values::{
     duration, share,
 };
 
+/// Where a cluster of `terrane dev` has its first master.
+pub const MASTERS_DEFAULT: &str = "127.0.0.1:7600";
+
 /// The flags of every client command.
 #[derive(Clone, Debug, Args)]
 pub struct Connection {
@@ -18,7 +21,7 @@ pub struct Connection {
         long,
         value_name = "HOST:PORT,...",
         env = "TERRANE_MASTERS",
-        default_value = "127.0.0.1:7600",
+        default_value = MASTERS_DEFAULT,
         value_parser = addresses,
         hide_env_values = true
     )]

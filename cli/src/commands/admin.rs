@@ -1,10 +1,12 @@
 //! `admin`: lists servers, regions and groups; splits, merges, moves, flushes and compacts by hand. The JSON output is part of the
 //! grammar.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde::Serialize;
 use terrane_client::{Client, GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
-use terrane_types::escape;
+use terrane_types::{KeyDeclaration, TableId, escape};
 use tokio::time::Instant;
 
 use super::{connect, diagnostics, fleet, hbase_site, hot, masters, recover_group};
@@ -25,10 +27,11 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
         }
         Admin::Regions { table, connection } => {
             let name = table.map(|table| table.to_string());
-            let regions =
-                connect(&connection).await?.admin().regions(name.as_deref()).await.during("list the regions")?;
+            let admin = connect(&connection).await?.admin();
+            let regions = admin.regions(name.as_deref()).await.during("list the regions")?;
+            let keys = keys_of(&admin).await;
             let mut output = Output::new(connection.json);
-            print_regions(&mut output, &regions)?;
+            print_regions(&mut output, &regions, &keys)?;
             output.flush()
         }
         Admin::Groups { connection } => {
@@ -83,8 +86,9 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             let admin = client.admin();
             let daughters =
                 admin.split(RegionId(region), at.as_deref()).await.during(format!("split region {region}"))?;
+            let keys = keys_of(&admin).await;
             let mut output = Output::new(connection.json);
-            print_changed(&mut output, &daughters)?;
+            print_changed(&mut output, &daughters, &keys)?;
             output.flush()
         }
         Admin::Move { region, to, connection } => fleet::move_region(region, &to, &connection).await,
@@ -92,11 +96,27 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
             let admin = connect(&connection).await?.admin();
             let merged = admin.merge(RegionId(region), RegionId(other)).await;
             let merged = merged.during(format!("merge regions {region} and {other}"))?;
+            let keys = keys_of(&admin).await;
             let mut output = Output::new(connection.json);
-            print_changed(&mut output, &[merged])?;
+            print_changed(&mut output, &[merged], &keys)?;
             output.flush()
         }
     }
+}
+
+/// The declared keys of tables, by whose parts boundaries are shown.
+type Keys = BTreeMap<TableId, KeyDeclaration>;
+
+/// Without an answer there are none: boundaries are then shown as bytes.
+async fn keys_of(admin: &terrane_client::Admin) -> Keys {
+    let tables = admin.list_tables().await.unwrap_or_default();
+    tables.into_iter().filter_map(|table| Some((table.schema.table, table.schema.key?))).collect()
+}
+
+/// The start and the end of a region, by the parts of the table's key; `None`: it declares none.
+fn parts_of(region: &RegionDescriptor, keys: &Keys) -> Option<(String, String)> {
+    let key = keys.get(&region.table)?;
+    Some((key.shown(&region.range.start), key.shown(&region.range.end)))
 }
 
 /// The boundary that a word names in the table of a region.
@@ -268,6 +288,11 @@ struct RegionLine<'a> {
     region: u64,
     start: String,
     stop: String,
+    /// By the parts of the declared key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_key: Option<String>,
     epoch: u64,
     group: u64,
     leader: &'a str,
@@ -275,10 +300,13 @@ struct RegionLine<'a> {
     state: &'a str,
 }
 
-impl<'a> From<&'a RegionInfo> for RegionLine<'a> {
-    fn from(region: &'a RegionInfo) -> RegionLine<'a> {
+impl<'a> RegionLine<'a> {
+    fn new(region: &'a RegionInfo, keys: &Keys) -> RegionLine<'a> {
         let descriptor = &region.descriptor;
+        let (start_key, stop_key) = parts_of(descriptor, keys).unzip();
         RegionLine {
+            start_key,
+            stop_key,
             table: &region.table,
             region: descriptor.region.0,
             start: escape(&descriptor.range.start),
@@ -292,17 +320,17 @@ impl<'a> From<&'a RegionInfo> for RegionLine<'a> {
     }
 }
 
-pub fn print_regions(output: &mut Output, regions: &[RegionInfo]) -> Result<(), Failure> {
+fn print_regions(output: &mut Output, regions: &[RegionInfo], keys: &Keys) -> Result<(), Failure> {
     if output.is_json() {
-        return regions.iter().try_for_each(|region| output.object(&RegionLine::from(region)));
+        return regions.iter().try_for_each(|region| output.object(&RegionLine::new(region, keys)));
     }
     let rows = regions.iter().map(|region| {
-        let line = RegionLine::from(region);
+        let line = RegionLine::new(region, keys);
         vec![
             line.table.to_owned(),
             line.region.to_string(),
-            line.start,
-            line.stop,
+            line.start_key.unwrap_or(line.start),
+            line.stop_key.unwrap_or(line.stop),
             line.epoch.to_string(),
             line.group.to_string(),
             line.leader.to_owned(),
@@ -371,14 +399,21 @@ struct ChangedLine {
     region: u64,
     start: String,
     stop: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop_key: Option<String>,
     epoch: u64,
     group: u64,
 }
 
 /// The regions that a split or merge made.
-fn print_changed(output: &mut Output, regions: &[RegionDescriptor]) -> Result<(), Failure> {
+fn print_changed(output: &mut Output, regions: &[RegionDescriptor], keys: &Keys) -> Result<(), Failure> {
     for daughter in regions {
+        let (start_key, stop_key) = parts_of(daughter, keys).unzip();
         let line = ChangedLine {
+            start_key,
+            stop_key,
             region: daughter.region.0,
             start: escape(&daughter.range.start),
             stop: escape(&daughter.range.end),
@@ -388,7 +423,8 @@ fn print_changed(output: &mut Output, regions: &[RegionDescriptor]) -> Result<()
         if output.is_json() {
             output.object(&line)?;
         } else {
-            output.line(&format!("region {} [{}, {}) epoch {}", line.region, line.start, line.stop, line.epoch))?;
+            let (start, stop) = (line.start_key.unwrap_or(line.start), line.stop_key.unwrap_or(line.stop));
+            output.line(&format!("region {} [{start}, {stop}) epoch {}", line.region, line.epoch))?;
         }
     }
     Ok(())
@@ -421,9 +457,26 @@ mod tests {
             servers: Vec::new(),
             load: RegionLoad { rows_read: 5, rows_written: 6, bytes: 700 },
         };
-        let line = serde_json::to_string(&RegionLine::from(&info)).expect("JSON");
+        let line = serde_json::to_string(&RegionLine::new(&info, &Keys::new())).expect("JSON");
         let expected = r#"{"table":"t","region":7,"start":"","stop":"k\\x00","epoch":2,"group":3,"leader":"127.0.0.1:7701","bytes":123,"state":"open"}"#;
         assert_eq!(line, expected);
+    }
+
+    #[test]
+    fn boundaries_are_shown_by_the_parts_of_a_declared_key() {
+        let key = KeyDeclaration::parse("user:u32, name:text").expect("a key");
+        let region = RegionDescriptor {
+            region: RegionId(7),
+            table: TableId(3),
+            range: KeyRange::new(&b"\0\0\0\x07"[..], key.parse_line("8,ann").expect("a row").into_bytes())
+                .expect("a range"),
+            epoch: RegionEpoch(2),
+            group: GroupId(3),
+            schema_version: 1,
+        };
+        let keys = Keys::from([(TableId(3), key)]);
+        assert_eq!(parts_of(&region, &keys), Some(("user=7".to_owned(), "user=8,name=ann".to_owned())));
+        assert_eq!(parts_of(&region, &Keys::new()), None);
     }
 
     #[test]

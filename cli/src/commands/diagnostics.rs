@@ -83,7 +83,7 @@ fn slow_line(slow: &SlowRequest) -> SlowLine<'_> {
 
 fn slow_row(slow: &SlowRequest, schemas: &BTreeMap<String, TableSchema>) -> Vec<String> {
     let key = schemas.get(&slow.table_name).and_then(|schema| schema.key.as_ref());
-    let show = |row: &[u8]| key.and_then(|key| key.line(row).ok()).unwrap_or_else(|| escape(row));
+    let show = |row: &[u8]| key.map_or_else(|| escape(row), |key| key.shown(row));
     let age = Duration::from_millis(terrane_env::time::wall_ms().saturating_sub(slow.at_ms));
     let stages = slow.stages.iter().filter(|stage| stage.took >= Duration::from_millis(1));
     let stages: Vec<String> = stages.map(|stage| format!("{} {:.0} ms", stage.name, ms(stage.took))).collect();

@@ -8,20 +8,8 @@ use super::refusal::sentence;
 /// A key or a bound, by its parts as far as it has them.
 pub(super) fn shown(key: Option<&KeyDeclaration>, bytes: &[u8]) -> Key {
     let Some(key) = key.filter(|_| !bytes.is_empty()) else { return Key::of_bytes(bytes) };
-    if let Ok(line) = key.line(bytes) {
-        return Key::decoded(bytes, line);
-    }
-    // A boundary of regions may end anywhere: its complete parts, then the rest as bytes.
-    for count in (1..key.parts().len()).rev() {
-        let length: Option<usize> = (0..count).map(|place| key.part_bytes(bytes, place).map(<[u8]>::len)).sum();
-        let Some(length) = length else { continue };
-        let leading = KeyDeclaration::new(key.parts()[..count].to_vec());
-        let Some(line) = leading.ok().and_then(|leading| leading.line(&bytes[..length]).ok()) else { continue };
-        let rest = &bytes[length..];
-        let text = if rest.is_empty() { line } else { format!("{line},{}", escape(rest)) };
-        return Key::decoded(bytes, text);
-    }
-    Key::of_bytes(bytes)
+    let text = key.shown(bytes);
+    if text == escape(bytes) { Key::of_bytes(bytes) } else { Key::decoded(bytes, text) }
 }
 
 /// The bytes of a start bound, without a bucket.

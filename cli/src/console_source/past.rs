@@ -64,11 +64,6 @@ pub(super) async fn procedures(client: &Client) -> Result<Vec<Procedure>, Failur
     Ok(running.iter().map(|known| procedure(known, now_ms)).chain(ended.iter().map(ended_procedure)).collect())
 }
 
-/// The number in an id such as `move-12`.
-fn number(id: &str) -> u64 {
-    id.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 /// `create table` and `table t` as `create table t`, `replace replica` and `group 3 …` as `replace replica of group 3 …`.
 fn what(kind: &str, subject: &str) -> String {
     match kind.rsplit_once(' ') {
@@ -89,7 +84,7 @@ fn reason(kind: &str, given: &str) -> String {
 
 fn ended_procedure(ended: &EndedProcedure) -> Procedure {
     Procedure {
-        id: number(&ended.id),
+        id: ended.id.clone(),
         what: what(&ended.kind, &ended.subject),
         state: ended.outcome.clone(),
         done: true,
@@ -106,7 +101,7 @@ fn procedure(known: &ProcedureInfo, now_ms: u64) -> Procedure {
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let since = u64::try_from(known.since.as_millis()).unwrap_or(u64::MAX);
     Procedure {
-        id: number(&known.id),
+        id: known.id.clone(),
         what: what(&known.kind, &known.subject),
         state: parts.join("; "),
         done: false,

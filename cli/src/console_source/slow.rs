@@ -45,7 +45,7 @@ pub(super) async fn requests(client: &Client, query: SlowQuery) -> Result<SlowRe
             stages: slow
                 .stages
                 .iter()
-                .map(|stage| Stage { name: stage.name.clone(), duration_us: micros(stage.took) })
+                .map(|stage| Stage { name: stage_name(&stage.name), duration_us: micros(stage.took) })
                 .collect(),
             cause: cause(slow),
             trace: slow.trace.map(|trace| trace.to_string()),
@@ -53,6 +53,11 @@ pub(super) async fn requests(client: &Client, query: SlowQuery) -> Result<SlowRe
     });
     let requests = shown.collect();
     Ok(SlowRequests { threshold_us: micros(found.threshold.unwrap_or_default()), total: found.total, requests })
+}
+
+/// A stage as the page's legend names it.
+fn stage_name(name: &str) -> String {
+    name.replace('_', " ")
 }
 
 fn micros(time: Duration) -> u64 {
@@ -78,4 +83,19 @@ fn cause(slow: &terrane_client::SlowRequest) -> String {
     };
     let percent = longest.took.as_micros() * 100 / slow.took.as_micros().max(1);
     format!("{percent} % of the time was {what}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_console::source::STAGES;
+
+    use super::*;
+
+    #[test]
+    fn every_stage_that_servers_measure_is_in_the_legend() {
+        // The names of `terrane.v1.SlowRequest.Stage`.
+        for name in ["edge", "read_point", "read", "queue", "commit", "apply"] {
+            assert!(STAGES.contains(&stage_name(name).as_str()), "{name}");
+        }
+    }
 }

@@ -66,8 +66,8 @@ pub enum EventKind {
 /// A multi-step change that the master drives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Procedure {
-    /// Its id.
-    pub id: u64,
+    /// Its id, as `terrane admin procedures` shows it: `move-7`. A later procedure of the same kind for the same subject has it, too.
+    pub id: String,
     /// What it does, in a few words: `move region 7 from group 2 to group 5`.
     pub what: String,
     /// The step it is at, or its outcome: `waiting for the copy`, `done`, `failed: …`.
@@ -139,10 +139,13 @@ pub struct SlowRequest {
     pub trace: Option<String>,
 }
 
+/// The stages of requests, as the page's legend names them, each with its colour.
+pub const STAGES: [&str; 6] = ["edge", "queue", "commit", "apply", "read point", "read"];
+
 /// A stage of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
-    /// `edge`, `queue`, `log sync`, `apply`, `read point`, `read` and the like.
+    /// One of [`STAGES`]; the page shows another as `other`.
     pub name: String,
     /// How long it took.
     pub duration_us: u64,

@@ -29,8 +29,8 @@ const PAGES: [(&str, &[&str]); 15] = [
     ("/groups", &["2 of 3 members", "group 8"]),
     ("/groups/2", &["Commit index", "12,407 entries", "does not follow"]),
     ("/events", &["Running now", "region 30 splits", "server 3 is silent", "no report for 3 s"]),
-    ("/procedures", &["drain server 4", "failed: server 3 is silent"]),
-    ("/slow", &["1,204 requests took 250 ms or longer", "It waited 301 ms in the queue of region 30", "log sync"]),
+    ("/procedures", &["drain-4", "move-217", "drain server 4", "failed: server 3 is silent"]),
+    ("/slow", &["1,204 requests took 250 ms or longer", "It waited 301 ms in the queue of region 30", "commit"]),
     ("/settings", &["server.compaction_rate", "64MiB", "set at run time, default 128MiB"]),
     ("/failovers", &["71 ms", "lasts", "the disk of server 4 stalled"]),
 ];

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use terrane_types::{
-    ClusterId, GroupId, KeyRange, NamespaceName, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId,
-    TableSchema,
+    ClusterId, GroupId, KeyDeclaration, KeyRange, NamespaceName, RegionDescriptor, RegionEpoch, RegionId, ReplicaId,
+    ServerId, TableId, TableSchema,
 };
 
 use super::changes::{ChangePlan, ChangeReason};
@@ -127,7 +127,8 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
             let groups = line
                 .argument("groups")
                 .map_or_else(|| vec![GroupId(1); split_at.len() + 1], |groups| numbers(groups).map(GroupId).collect());
-            let schema = schema(line.words[1]);
+            let mut schema = schema(line.words[1]);
+            schema.key = line.argument("key").map(|key| KeyDeclaration::parse(key).unwrap());
             CatalogEdit::CreateTable(NewTable { schema, split_at, groups, implies_namespace: false })
         }
         "truncate-table" => {

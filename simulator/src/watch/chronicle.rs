@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_client::{Client, Error, EventInfo, EventPlace, LoadQuery, Put, RegionInfo, Table, TableSpec};
+use terrane_client::{Client, Error, EventInfo, EventPlace, LoadQuery, Put, RegionInfo, Table, TableInfo, TableSpec};
 use terrane_types::{RegionId, escape};
 
 use super::now;
@@ -83,6 +83,7 @@ pub async fn look(client: &Client, context: &Context) {
 async fn try_to_look(client: &Client, context: &Context) -> Result<(), String> {
     let Some(life) = events(client, context).await? else { return Ok(()) };
     let known = context.watch.inner.events.borrow().count();
+    let tables = client.admin().list_tables().await;
     let map = client.admin().regions(None).await;
     let seen = counted_in_all(client).await;
     let sent = terrane_env::sim::tally_of(SENT);
@@ -91,8 +92,10 @@ async fn try_to_look(client: &Client, context: &Context) -> Result<(), String> {
     }
     // A map from before a table was truncated must not pass for one from after it.
     let is_new = context.watch.inner.events.borrow().count() > known;
-    if let (Ok(regions), false) = (map, is_new) {
-        context.watch.inner.events.borrow_mut().begin_map(life, &boundaries(&regions));
+    if let (Ok(regions), Ok(tables), false) = (map, tables, is_new)
+        && let Some(boundaries) = boundaries(&regions, &tables)
+    {
+        context.watch.inner.events.borrow_mut().begin_map(life, &boundaries);
     }
     // Raw requests, and those of HBase's clients, are not counted.
     let counts_all = context.plan.scenario != Kind::Hostile && !context.plan.scenario.serves_hbase();
@@ -104,12 +107,16 @@ async fn try_to_look(client: &Client, context: &Context) -> Result<(), String> {
     Ok(())
 }
 
-fn boundaries(regions: &[RegionInfo]) -> Boundaries {
+/// The boundaries of a map as events show them; `None`: a table was created meanwhile.
+fn boundaries(regions: &[RegionInfo], tables: &[TableInfo]) -> Option<Boundaries> {
     let mut boundaries = Boundaries::new();
     for region in regions {
-        boundaries.entry(region.table.clone()).or_default().insert(escape(&region.descriptor.range.start));
+        let table = tables.iter().find(|table| table.schema.table == region.descriptor.table)?;
+        let start = &region.descriptor.range.start;
+        let start = table.schema.key.as_ref().map_or_else(|| escape(start), |key| key.shown(start));
+        boundaries.entry(region.table.clone()).or_default().insert(start);
     }
-    boundaries
+    Some(boundaries)
 }
 
 /// Puts a known load on a table, splits and merges its region, and compares what the master has seen.

@@ -7,6 +7,7 @@
 use std::fmt::Write as _;
 
 use super::KeyDeclaration;
+use crate::escape::escape;
 use crate::invalid::Invalid;
 use crate::range::KeyRange;
 use crate::row::Row;
@@ -78,6 +79,37 @@ impl KeyDeclaration {
             write!(line, "{comma}{}={quoted}", part.name).expect("a string takes any text");
         }
         Ok(line)
+    }
+
+    /// A row, or a boundary of regions, as text: a line of named parts as far as it has them, then the rest as bytes. What is no
+    /// such key is shown as bytes.
+    ///
+    /// ```
+    /// use terrane_types::KeyDeclaration;
+    /// let key = KeyDeclaration::parse("user:u32, name:text")?;
+    /// assert_eq!(key.shown(&key.parse_line("7,ann")?), "user=7,name=ann");
+    /// assert_eq!(key.shown(&[0, 0, 0, 7]), "user=7");
+    /// assert_eq!(key.shown(&[0, 0, 0, 7, 0xff]), r"user=7,\xFF");
+    /// assert_eq!(key.shown(&[7]), r"\x07");
+    /// # Ok::<(), terrane_types::Invalid>(())
+    /// ```
+    #[must_use]
+    pub fn shown(&self, bytes: &[u8]) -> String {
+        if bytes.is_empty() {
+            return String::new();
+        }
+        if let Ok(line) = self.line(bytes) {
+            return line;
+        }
+        for count in (1..self.parts().len()).rev() {
+            let length: Option<usize> = (0..count).map(|place| self.part_bytes(bytes, place).map(<[u8]>::len)).sum();
+            let Some(length) = length else { continue };
+            let leading = KeyDeclaration::new(self.parts()[..count].to_vec());
+            let Some(line) = leading.ok().and_then(|leading| leading.line(&bytes[..length]).ok()) else { continue };
+            let rest = &bytes[length..];
+            return if rest.is_empty() { line } else { format!("{line},{}", escape(rest)) };
+        }
+        escape(bytes)
     }
 
     /// The place of this part among the [text parts](KeyDeclaration::text_parts).

@@ -49,7 +49,9 @@ impl CsvRows {
                 Some(cell) => {
                     let text = kind.unwrap_or_default().text(&cell.value);
                     quoted(&text.map_err(|error| {
-                        format!("row {}, column {}: {error}", row(), column_text(family, qualifier))
+                        // Without a declaration, or of a row that is no key, the bytes.
+                        let row = self.key.as_ref().map_or_else(row, |key| key.shown(&record.row));
+                        format!("row {row}, column {}: {error}", column_text(family, qualifier))
                     })?)
                 }
                 None => String::new(),
@@ -86,7 +88,7 @@ mod tests {
         assert_eq!(rows.line(&record(row.clone(), &cells)).as_deref(), Ok(r#""Li, Wei",-5,7,"""#));
         assert_eq!(rows.line(&record(row.clone(), &[])).as_deref(), Ok(r#""Li, Wei",-5,,"#));
         let error = rows.line(&record(row, &[("count", b"abc")])).expect_err("three bytes");
-        assert!(error.contains("column d:count") && error.contains("8 bytes"), "{error}");
+        assert!(error.contains("row name='Li, Wei',time=-5, column d:count") && error.contains("8 bytes"), "{error}");
         assert!(rows.line(&record("r".into(), &[])).expect_err("no key").contains("row r is not a key"));
         let bytes = CsvRows::new(None, columns);
         assert_eq!(bytes.line(&record("r\"\n".into(), &[("a,b", b" ")])).as_deref(), Ok(r#""r""\x0A",," ""#));

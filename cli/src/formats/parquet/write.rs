@@ -289,7 +289,8 @@ impl RowsWriter {
             let cell = record.cells.iter().find(|cell| cell.family == *family && cell.qualifier == *qualifier);
             let datum = cell.map(|cell| {
                 datum_of_value(*kind, &cell.value).map_err(|error| {
-                    let (row, column) = (escape(&record.row), column_text(family, qualifier));
+                    let row = self.key.as_ref().map_or_else(|| escape(&record.row), |key| key.shown(&record.row));
+                    let column = column_text(family, qualifier);
                     LineError::new(format!("row {row}, column {column}: {error}"))
                 })
             });

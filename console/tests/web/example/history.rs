@@ -92,20 +92,21 @@ pub fn events_about(place: &Place) -> Vec<Event> {
 }
 
 pub fn procedures() -> Vec<Procedure> {
-    let procedure = |id, what: &str, state: &str, started_s: u64, took_s: Option<u64>, reason: &str, place| Procedure {
-        id,
-        what: what.to_owned(),
-        state: state.to_owned(),
-        done: took_s.is_some(),
-        failed: state.starts_with("failed"),
-        started_ms: Some(NOW_MS - started_s * 1_000),
-        ended_ms: took_s.map(|took| NOW_MS - (started_s - took) * 1_000),
-        reason: reason.to_owned(),
-        places: vec![place],
-    };
+    let procedure =
+        |id: &str, what: &str, state: &str, started_s: u64, took_s: Option<u64>, reason: &str, place| Procedure {
+            id: id.to_owned(),
+            what: what.to_owned(),
+            state: state.to_owned(),
+            done: took_s.is_some(),
+            failed: state.starts_with("failed"),
+            started_ms: Some(NOW_MS - started_s * 1_000),
+            ended_ms: took_s.map(|took| NOW_MS - (started_s - took) * 1_000),
+            reason: reason.to_owned(),
+            places: vec![place],
+        };
     vec![
         procedure(
-            219,
+            "split-219",
             "split region 30",
             "daughters are being opened",
             12,
@@ -114,7 +115,7 @@ pub fn procedures() -> Vec<Procedure> {
             Place::Region(30),
         ),
         procedure(
-            218,
+            "members-2",
             "replace server 3 in group 2",
             "waits for 5 min of silence",
             38,
@@ -122,9 +123,9 @@ pub fn procedures() -> Vec<Procedure> {
             "server 3 is silent",
             Place::Group(2),
         ),
-        procedure(217, "move region 17 to group 2", "done", 5_402, Some(2), "balance", Place::Region(17)),
+        procedure("move-217", "move region 17 to group 2", "done", 5_402, Some(2), "balance", Place::Region(17)),
         procedure(
-            216,
+            "drain-4",
             "drain server 4",
             "failed: server 3 is silent, too few servers remain",
             8_000,
@@ -167,7 +168,7 @@ pub fn slow(query: &SlowQuery) -> SlowRequests {
             (user_key(6_207_113), None),
             1,
             412_000,
-            vec![stage("edge", 900), stage("queue", 301_000), stage("log sync", 96_000), stage("apply", 14_000)],
+            vec![stage("edge", 900), stage("queue", 301_000), stage("commit", 96_000), stage("apply", 14_000)],
             "It waited 301 ms in the queue of region 30, which takes 41 % of the table's writes.",
         ),
         request(
@@ -177,7 +178,7 @@ pub fn slow(query: &SlowQuery) -> SlowRequests {
             (user_key(6_145_000), Some(user_key(6_209_000))),
             800,
             1_240_000,
-            vec![stage("edge", 4_000), stage("queue", 22_000), stage("log sync", 1_190_000), stage("apply", 24_000)],
+            vec![stage("edge", 4_000), stage("queue", 22_000), stage("commit", 1_190_000), stage("apply", 24_000)],
             "The log of server 2 took 1.19 s to sync: its disk was busy with compactions.",
         ),
         request(
