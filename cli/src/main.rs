@@ -24,6 +24,7 @@ mod output;
 mod progress;
 mod question;
 mod random;
+mod salted;
 mod scope;
 mod shell;
 mod table_text;

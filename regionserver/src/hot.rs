@@ -42,7 +42,9 @@ pub fn hot_regions(edge: &Edge, table: Option<TableId>) -> Vec<HotRegion> {
     let now_ns = terrane_env::time::now_ns();
     let look = |hosted: &Arc<HostedRegion>| {
         let (state, hot) = (hosted.state(), hosted.load.hot(now_ns));
-        HotRegion { split: split_key(&hot.spread, &state), load: hosted.load.average(), state, hot }
+        // Where the load of a growing key was halved, none is any more.
+        let split = if hot.grows { None } else { split_key(&hot.spread, &state) };
+        HotRegion { split, load: hosted.load.average(), state, hot }
     };
     regions.iter().map(look).collect()
 }

@@ -10,6 +10,7 @@ use crate::args::client::Connection;
 use crate::failure::{During, Failure};
 use crate::hot_keys::{self, HotKey};
 use crate::output::Output;
+use crate::salted;
 use crate::table_text::{KeyParts, TableText};
 
 #[derive(Serialize)]
@@ -37,22 +38,35 @@ struct SplitLine {
     command: String,
 }
 
+/// A region whose keys grow.
+#[derive(Serialize)]
+struct GrowsLine<'a> {
+    kind: &'static str,
+    region: u64,
+    /// Creates a table whose rows are spread; null if a bucket is there already.
+    command: Option<&'a str>,
+}
+
 pub async fn run(table: &str, limit: usize, connection: &Connection) -> Result<(), Failure> {
     let admin = connect(connection).await?.admin();
     let during = || format!("ask for the hot rows of table {table}");
     let schema = admin.describe_table(table).await.during(during())?.schema;
     let regions = admin.regions(Some(table)).await.during(during())?;
     let found = admin.hot_rows(Some(table), limit).await.during(during())?;
+    let salted = salted::create_command(&schema);
     let text = TableText::new(schema.into(), false);
     let loads: Vec<_> = regions.iter().map(|region| region.load).collect();
     let mut keys = hot_keys::of_table(&found.regions, &loads);
     keys.truncate(limit);
     // Where a hot row is, or where all of the load is, a split may help.
     let splits: Vec<&HotRegion> = found.regions.iter().filter(|region| region.split_at.is_some()).take(limit).collect();
+    let growing: Vec<u64> = found.regions.iter().filter(|region| region.grows).map(|region| region.region.0).collect();
     let mut output = Output::new(connection.json);
     if output.is_json() {
         keys.iter().try_for_each(|key| output.object(&row_line(key, &text)))?;
         splits.iter().filter_map(|region| split_line(region, &text)).try_for_each(|line| output.object(&line))?;
+        let line = |region: &u64| GrowsLine { kind: "grows", region: *region, command: salted.as_deref() };
+        growing.iter().try_for_each(|region| output.object(&line(region)))?;
     } else {
         if keys.is_empty() {
             output.line("no row stands out; rows are named after some hundred requests within the last minute")?;
@@ -65,6 +79,15 @@ pub async fn run(table: &str, limit: usize, connection: &Connection) -> Result<(
             output.line(&format!(
                 "`{command}` would leave {heavier_percent} % of the load of region {region} on the heavier side"
             ))?;
+        }
+        for region in &growing {
+            output.line(&format!(
+                "the keys of region {region} grow: new rows lie beyond the older ones, and a split does not spread them"
+            ))?;
+        }
+        if let Some(command) = salted.as_ref().filter(|_| !growing.is_empty()) {
+            output
+                .line(&format!("`{command}` creates a table whose rows are spread by a bucket; then copy the rows"))?;
         }
     }
     output.flush()?;

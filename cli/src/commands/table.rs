@@ -97,7 +97,8 @@ async fn create(args: CreateTable) -> Result<(), Failure> {
     if args.connection.json { print_table(&args.connection, &created) } else { Ok(()) }
 }
 
-fn spec_of(args: &CreateTable) -> Result<TableSpec, Failure> {
+/// What a command line asks for.
+pub fn spec_of(args: &CreateTable) -> Result<TableSpec, Failure> {
     let mut spec = TableSpec::new(&args.name.to_string())?;
     for family in &args.family {
         let mut attributes = attributes(family);

@@ -1,7 +1,8 @@
 //! What to do about a hot range: a pure function of how the load of a table is spread over its ranges and over time.
 //!
 //! A range is worth advice if it has more than a quarter of the table's load and the load is real. Then:
-//! - if the hottest range moves along the keys, or is always the last one, new rows are neighbours: splitting does not help,
+//! - if the hottest range moves along the keys, is always the last one, or its leader sees new rows beyond the older ones, new
+//!   rows are neighbours: splitting does not help,
 //!   because the next rows go to one region again. Rows are spread by a bucket first in the key; a first part of text, whose
 //!   values grow at their end, can be stored in reverse instead;
 //! - if it stays where it is and its region can be split, split it, at the key where the sampled load is halved if that is known;
@@ -52,6 +53,10 @@ pub(super) struct Situation<'a> {
     pub split: Option<SplitAt>,
     /// Whether its leader knows that one row has too much of the load for any split.
     pub is_one_row: bool,
+    /// Whether its leader sees that new rows lie beyond the older ones.
+    pub grows: bool,
+    /// The command that creates a table like this one whose key begins with a bucket.
+    pub salted: Option<String>,
 }
 
 /// What to do; `None`: nothing.
@@ -61,8 +66,7 @@ pub(super) fn advise(of: &Situation<'_>) -> Option<Advice> {
         return None;
     }
     let percent = (of.share * 100.0).round();
-    let is_last = of.ranges.len() > 1 && of.at + 1 == of.ranges.len();
-    if of.measure != Measure::Reads && (moves(of.ranges) || (is_last && grows_at_the_end(of.key))) {
+    if of.measure != Measure::Reads && (of.grows || moves(of.ranges) || is_at_the_growing_end(of)) {
         return Some(spread(of, percent));
     }
     let region = of.region.filter(|_| of.splittable && !of.is_one_row)?;
@@ -113,16 +117,22 @@ fn moves(ranges: &[RangeLoad<'_>]) -> bool {
     places.len() >= PLACES_MIN && (places.is_sorted() || places.iter().rev().is_sorted())
 }
 
-/// Whether rows that are written one after another go to the end of the table: its first part counts up or is a time.
-fn grows_at_the_end(key: Option<&KeyDeclaration>) -> bool {
+/// Whether the range is where rows go that are written one after another: the end of a table whose first part counts up or is a
+/// time, or the start if that part is in descending order.
+fn is_at_the_growing_end(of: &Situation<'_>) -> bool {
     let counts =
         |part: PartType| matches!(part, PartType::U32 | PartType::U64 | PartType::I32 | PartType::I64 | PartType::F64);
-    key.and_then(|key| key.parts().first()).is_some_and(|part| counts(part.kind.part) && !part.kind.desc)
+    let first = of.key.and_then(|key| key.parts().first());
+    let Some(first) = first.filter(|part| counts(part.kind.part)) else { return false };
+    let end = if first.kind.desc { 0 } else { of.ranges.len() - 1 };
+    of.ranges.len() > 1 && of.at == end
 }
 
 fn spread(of: &Situation<'_>, percent: f64) -> Advice {
-    let table = of.table;
-    let what = format!("{percent} % of the load of {table} goes to one range, which moves along the keys");
+    let (table, command) = (of.table, of.salted.clone());
+    let what = format!(
+        "{percent} % of the load of {table} goes to one range, and the key grows: new rows lie beyond the older ones"
+    );
     let first = of.key.and_then(|key| key.parts().first());
     match (first, of.key) {
         (Some(first), Some(_)) if first.kind.is_bucket() => Advice {
@@ -140,16 +150,16 @@ fn spread(of: &Situation<'_>, percent: f64) -> Advice {
                  a bucket before it. Either is a new table with the rows copied.",
                 first.name, first.name
             ),
-            command: None,
+            command,
         },
-        (Some(first), Some(key)) => Advice {
+        (Some(first), Some(_)) => Advice {
             kind: AdviceKind::AddBuckets,
             text: format!(
                 "{what}: rows that are written at one time have neighbouring values of {}, and a split does not change that. Put a \
                  bucket first, in a new table, and copy the rows.",
                 first.name
             ),
-            command: Some(format!("terrane table create {table}2 --key 'bucket16, {key}'")),
+            command,
         },
         _ => Advice {
             kind: AdviceKind::AddBuckets,
@@ -157,7 +167,7 @@ fn spread(of: &Situation<'_>, percent: f64) -> Advice {
                 "{what}: rows that are written at one time are neighbours, and a split does not change that. Put a hash of the key \
                  before it, or declare a key with a bucket, in a new table, and copy the rows."
             ),
-            command: None,
+            command,
         },
     }
 }
@@ -186,6 +196,8 @@ mod tests {
             splittable: true,
             split: None,
             is_one_row: false,
+            grows: false,
+            salted: Some("terrane table create t_salted".to_owned()),
         };
         change(&mut situation);
         advise(&situation).map(|advice| advice.kind)
@@ -222,6 +234,8 @@ mod tests {
             splittable: true,
             split: Some(SplitAt { flags: "--at user=5".to_owned(), heavier_percent: 52 }),
             is_one_row: false,
+            grows: false,
+            salted: None,
         };
         let advice = advise(&situation).unwrap();
         assert_eq!(advice.command.as_deref(), Some("terrane admin split 7 --at user=5"));
@@ -254,6 +268,57 @@ mod tests {
         assert_eq!(advice(MOVES, 2, None, |_| {}), Some(AdviceKind::AddBuckets));
         let back: Vec<&[u64]> = MOVES.iter().rev().copied().collect();
         assert_eq!(advice(&back, 0, Some("time:desc i64"), |_| {}), Some(AdviceKind::AddBuckets));
+    }
+
+    #[test]
+    fn a_growing_key_is_never_split_and_the_advice_names_the_command() {
+        // One region, whose leader sees that the keys grow: where its load was halved, no new row will be.
+        let grows = |of: &mut Situation<'_>| {
+            of.grows = true;
+            of.split = Some(SplitAt { flags: "--at user=5".to_owned(), heavier_percent: 50 });
+        };
+        for (key, kind) in [
+            (Some("time:i64"), AdviceKind::AddBuckets),
+            (Some("time:desc i64"), AdviceKind::AddBuckets),
+            (Some("name:text"), AdviceKind::ReversePart),
+            (None, AdviceKind::AddBuckets),
+        ] {
+            assert_eq!(advice(&[&[5, 5]], 0, key, grows), Some(kind));
+        }
+        assert_eq!(
+            advice(&[&[5, 5]], 0, Some("time:i64"), |of| {
+                grows(of);
+                of.measure = Measure::Reads;
+            }),
+            Some(AdviceKind::Split),
+            "reads can be divided"
+        );
+        let ranges = [RangeLoad { counts: &[90] }];
+        let situation = Situation {
+            table: "t",
+            measure: Measure::Writes,
+            key: None,
+            ranges: &ranges,
+            at: 0,
+            share: 0.9,
+            per_second: 5_000.0,
+            region: Some(7),
+            splittable: true,
+            split: None,
+            is_one_row: false,
+            grows: true,
+            salted: Some("terrane table create t_salted".to_owned()),
+        };
+        let advice = advise(&situation).unwrap();
+        assert_eq!(advice.command, situation.salted);
+        assert!(advice.text.contains("the key grows"), "{}", advice.text);
+    }
+
+    #[test]
+    fn the_first_range_of_a_descending_key_grows_at_its_start() {
+        let first: &[&[u64]] = &[&[90, 90], &[1, 1]];
+        assert_eq!(advice(first, 0, Some("time:desc i64"), |_| {}), Some(AdviceKind::AddBuckets));
+        assert_eq!(advice(first, 0, Some("time:i64"), |_| {}), Some(AdviceKind::Split));
     }
 
     #[test]

@@ -149,6 +149,8 @@ impl Map<'_> {
                 splittable: known.is_some_and(|known| known.state == "open"),
                 split: sampled.and_then(|sampled| self.split_at(sampled)),
                 is_one_row: sampled.is_some_and(|sampled| self.is_one_row(sampled)),
+                grows: sampled.is_some_and(|sampled| sampled.grows),
+                salted: crate::salted::create_command(self.schema),
             };
             Hotspot {
                 start: self.rows[at].start.clone(),

@@ -120,5 +120,6 @@ fn hot_region(address: &str, region: v1::HotRegion) -> HotRegion {
         writes: rows(region.writes),
         split_at: Some(region.split_at).filter(|at| !at.is_empty()),
         heavier_percent: region.heavier_percent,
+        grows: region.grows,
     }
 }

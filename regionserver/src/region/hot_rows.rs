@@ -33,6 +33,12 @@ const SPREAD_AGE_MAX: Duration = Duration::from_secs(120);
 const SAMPLES_MIN: f64 = 8.0;
 /// A row with fewer samples of its own, after decay, is not named: that may be chance.
 const ROW_SAMPLES_MIN: f64 = 4.0;
+/// With fewer writes among them, the kept accesses do not say whether the keys grow.
+const GROWTH_SAMPLES_MIN: usize = 16;
+/// Of the newer writes, so many lie beyond so many of the older ones if the keys grow, in percent. With rows anywhere it is the
+/// rest of the second figure.
+const GROWTH_NEWER_PERCENT: usize = 80;
+const GROWTH_OLDER_PERCENT: usize = 90;
 /// Weights grow by this power of two before they are scaled down.
 const RESCALE_AT: f64 = 64.0;
 
@@ -101,6 +107,7 @@ struct Counter {
 #[derive(Debug)]
 struct Kept {
     row: Bytes,
+    access: Access,
     at_ns: u64,
     /// Those with the highest priority are kept.
     priority: f64,
@@ -138,7 +145,7 @@ impl HotRows {
         };
         counters.note(named, sampled.weight * growth, growth);
         if let Some(row) = sampled.row {
-            self.keep(now_ns, row, sampled.units);
+            self.keep(now_ns, (sampled.access, row), sampled.units);
         }
     }
 
@@ -168,6 +175,26 @@ impl HotRows {
         kept.map(|kept| Sample { row: kept.row.clone(), units: 1 }).collect()
     }
 
+    /// Whether the keys grow: most of the load are writes, and each lies beyond those before it, at the upper or the lower end. The
+    /// next rows then go to one side of any boundary, wherever the load was.
+    pub fn grows(&self, now_ns: u64) -> bool {
+        let oldest = now_ns.saturating_sub(nanos(SPREAD_AGE_MAX));
+        let kept = self.spread.iter().filter(|kept| kept.at_ns >= oldest);
+        let mut writes: Vec<&Kept> = kept.clone().filter(|kept| kept.access == Access::Write).collect();
+        if writes.len() < GROWTH_SAMPLES_MIN || writes.len() * 2 < kept.count() {
+            return false;
+        }
+        writes.sort_by_key(|kept| kept.at_ns);
+        let (older, newer) = writes.split_at(writes.len() / 2);
+        let mut older: Vec<&Bytes> = older.iter().map(|kept| &kept.row).collect();
+        older.sort_unstable();
+        let beyond = older.len() * GROWTH_OLDER_PERCENT / 100;
+        let (high, low) = (older[beyond], older[older.len() - 1 - beyond]);
+        let most = |count: usize| count * 100 >= newer.len() * GROWTH_NEWER_PERCENT;
+        most(newer.iter().filter(|kept| kept.row > *high).count())
+            || most(newer.iter().filter(|kept| kept.row < *low).count())
+    }
+
     /// Whether nothing in it counts any more.
     pub fn is_cold(&self, now_ns: u64) -> bool {
         now_ns.saturating_sub(self.last_ns) > nanos(SPREAD_AGE_MAX)
@@ -187,7 +214,7 @@ impl HotRows {
     /// Keeps an access with a chance that follows its units and halves with the half-life: of all accesses, those with the
     /// greatest sum of the logarithm of their weight and a Gumbel-distributed number are a sample by weight.
     #[allow(clippy::cast_precision_loss, reason = "a random number in (0, 1), and a time as a fraction")]
-    fn keep(&mut self, now_ns: u64, row: &[u8], units: f64) {
+    fn keep(&mut self, now_ns: u64, (access, row): (Access, &[u8]), units: f64) {
         let uniform = ((self.draw() >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
         let half_lives = now_ns as f64 / nanos(HALF_LIFE) as f64;
         let priority = units.max(1.0).ln() + half_lives * std::f64::consts::LN_2 - (-uniform.ln()).ln();
@@ -195,7 +222,7 @@ impl HotRows {
             return;
         }
         let row = Bytes::copy_from_slice(&row[..row.len().min(ROW_BYTES_MAX)]);
-        let kept = Kept { row, at_ns: now_ns, priority };
+        let kept = Kept { row, access, at_ns: now_ns, priority };
         match self.lowest {
             Some(place) => self.spread[place] = kept,
             None => self.spread.push(kept),

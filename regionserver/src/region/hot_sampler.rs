@@ -46,6 +46,8 @@ pub struct Hot {
     pub writes: Vec<HotRow>,
     /// Rows sampled where the load is.
     pub spread: Vec<Sample>,
+    /// Whether new rows lie beyond the older ones, so that no boundary divides the load to come.
+    pub grows: bool,
 }
 
 impl HotSampler {
@@ -105,6 +107,7 @@ impl HotSampler {
             reads: sketch.hottest(Access::Read, now_ns),
             writes: sketch.hottest(Access::Write, now_ns),
             spread: sketch.spread(now_ns),
+            grows: sketch.grows(now_ns),
         }
     }
 

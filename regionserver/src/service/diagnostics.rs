@@ -103,6 +103,7 @@ fn hot_region(region: HotRegion, rows_max: usize) -> v1::HotRegion {
         writes: rows(hot.writes),
         split_at: split_at.into(),
         heavier_percent: u32::try_from(heavier).unwrap_or(100),
+        grows: hot.grows,
     }
 }
 

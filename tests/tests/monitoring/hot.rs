@@ -77,6 +77,24 @@ async fn a_hot_row_is_named_and_a_split_at_the_proposed_key_halves_the_load() ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_grows_is_said_to_and_no_boundary_is_proposed() -> Result<()> {
+    let mut cluster = Cluster::start(Settings::default()).await?;
+    let client = cluster.client().await?;
+    let log = table(&client, "log").await?;
+    for batch in 0..100_u64 {
+        let row = |number| format!("{:09}", batch * 50 + number);
+        let puts = (0..50).map(|number| RowMutation::new(row(number)).put(Put::new(row(number)).set("f", "q", "v")));
+        for outcome in log.mutate_many(puts.collect()).await? {
+            outcome?;
+        }
+    }
+    let region = only_region(&client, "log").await?;
+    ensure!(region.grows && region.split_at.is_none(), "{region:?}");
+    cluster.stop_all().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scanned_rows_are_sampled_and_counted_ones_are_not_named() -> Result<()> {
     let mut cluster = Cluster::start(Settings::default()).await?;
     let client = cluster.client().await?;

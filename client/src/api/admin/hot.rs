@@ -27,6 +27,9 @@ pub struct HotRegion {
     pub split_at: Option<Bytes>,
     /// What the heavier side of that split would keep, in percent.
     pub heavier_percent: u32,
+    /// Whether the keys grow: each write lies beyond those before it, so that no split divides the load to come. A bucket first in
+    /// the key does.
+    pub grows: bool,
 }
 
 /// A row that is read or written much.

@@ -147,3 +147,29 @@ fn gaps_have_the_stride_as_their_mean() {
     assert!(gaps.iter().all(|gap| (1..128).contains(gap)));
     assert_eq!(sketch.gap(1), 1);
 }
+
+#[test]
+fn keys_that_grow_are_told_from_keys_that_are_anywhere() {
+    let sketch = |row: &dyn Fn(u64) -> u64, access_of: &dyn Fn(u64) -> Access| {
+        let mut sketch = HotRows::new(0);
+        for number in 0..2_000 {
+            let row = row(number).to_be_bytes();
+            sketch.note(number * SECOND / 100, access(access_of(number), &row));
+        }
+        sketch.grows(20 * SECOND)
+    };
+    let writes = |_| Access::Write;
+    let anywhere = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    assert!(sketch(&|number| number, &writes));
+    assert!(sketch(&|number| u64::MAX - number, &writes), "a key in descending order grows at its start");
+    assert!(sketch(&|number| (number ^ 7) + 5, &writes), "writers that overtake one another");
+    assert!(!sketch(&anywhere, &writes));
+    assert!(!sketch(&|number| ((number % 16) << 32) | number, &writes), "a bucket first");
+    assert!(!sketch(&|_| 7, &writes), "one row");
+    assert!(
+        !sketch(&|number| number, &|_| Access::Read),
+        "a scan goes along the keys, and a split divides the next one"
+    );
+    assert!(!sketch(&|number| number, &|number| if number % 4 == 0 { Access::Write } else { Access::Read }));
+    assert!(!HotRows::new(0).grows(1));
+}
