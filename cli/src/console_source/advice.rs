@@ -2,9 +2,8 @@
 //!
 //! A range is worth advice if it has more than a quarter of the table's load and the load is real. Then:
 //! - if the hottest range moves along the keys, is always the last one, or its leader sees new rows beyond the older ones, new
-//!   rows are neighbours: splitting does not help,
-//!   because the next rows go to one region again. Rows are spread by a bucket first in the key; a first part of text, whose
-//!   values grow at their end, can be stored in reverse instead;
+//!   rows are neighbours: splitting does not help, because the next rows go to one region again. Rows are spread by a bucket first
+//!   in the key; a first part of text, whose values grow at their end, can be stored in reverse instead;
 //! - if it stays where it is and its region can be split, split it, at the key where the sampled load is halved if that is known;
 //! - if one row has most of the load, only the application can spread it. The row is named by itself ([`advise_row`]).
 
