@@ -112,6 +112,12 @@ impl Role {
         Ok(())
     }
 
+    /// The value of one of its flags.
+    pub fn flag(&self, name: &str) -> Option<&str> {
+        let at = self.arguments.iter().position(|argument| argument == name)?;
+        self.arguments.get(at + 1).map(String::as_str)
+    }
+
     /// Sets an environment variable for the next starts.
     pub fn set_environment(&mut self, name: &str, value: &str) {
         self.environment.retain(|(known, _)| known != name);

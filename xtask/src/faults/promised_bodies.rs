@@ -20,6 +20,8 @@ const SENT_BYTES: usize = 64;
 /// The limit: less than the streams would need if one in a hundred got its memory.
 const MEMORY_MAX: u64 = 400 << 20;
 
+/// Bytes of a frame that every server takes.
+const FRAME_BYTES: usize = 16 << 10;
 const FRAME_DATA: u8 = 0;
 const FRAME_HEADERS: u8 = 1;
 const FRAME_SETTINGS: u8 = 4;
@@ -81,6 +83,19 @@ fn open(address: &str, path: &str) -> anyhow::Result<(TcpStream, usize)> {
         while matches!(reader.read(&mut buffer), Ok(read) if read > 0) {}
     });
     Ok((connection, bytes.len()))
+}
+
+/// The beginning of a call on a connection of its own: a message that announces so many bytes, of which some come.
+pub fn begun_call(address: &str, path: &str, announced: usize, some: &[u8]) -> Vec<u8> {
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    frame(&mut bytes, FRAME_SETTINGS, 0, 0, &[]);
+    frame(&mut bytes, FRAME_HEADERS, END_HEADERS, 1, &headers(address, path));
+    let announced = u32::try_from(announced).unwrap_or(u32::MAX).to_be_bytes();
+    frame(&mut bytes, FRAME_DATA, 0, 1, &[&[0][..], &announced].concat());
+    for part in some.chunks(FRAME_BYTES) {
+        frame(&mut bytes, FRAME_DATA, 0, 1, part);
+    }
+    bytes
 }
 
 fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
