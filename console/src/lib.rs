@@ -116,7 +116,8 @@ impl Console {
             // A console dropped without a shutdown ends the same way.
             stopped.wait_for(|stop| *stop).await.ok();
         };
-        let serving = axum::serve(ConsoleListener { listener, address, intake: Arc::clone(&intake) }, router).with_graceful_shutdown(signal);
+        let serving = axum::serve(ConsoleListener { listener, address, intake: Arc::clone(&intake) }, router)
+            .with_graceful_shutdown(signal);
         let serving = task::spawn_named("console", async move { serving.await });
         Ok(Console { address, stop, serving, pages, shown, intake })
     }

@@ -10,6 +10,8 @@
 //! the feature `server`: a program that only calls others, such as one with the client library, compiles none of it.
 
 #[cfg(feature = "server")]
+mod arriving;
+#[cfg(feature = "server")]
 mod connection;
 #[cfg(feature = "server")]
 mod gate;
@@ -29,6 +31,8 @@ use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint};
 
 #[cfg(feature = "server")]
+pub use self::arriving::RATE_MIN;
+#[cfg(feature = "server")]
 pub use self::connection::{Answering, Call, ConnectInfo, Connection, build_answer, peer_of};
 #[cfg(feature = "server")]
 pub use self::gate::Gate;
@@ -42,7 +46,7 @@ pub use self::port::{
     connect_to, listen, server,
 };
 #[cfg(feature = "server")]
-pub use self::unfinished::{Ended, GRACE, RATE_MIN, Unfinished};
+pub use self::unfinished::{Ended, GRACE, Unfinished};
 
 #[cfg(feature = "sim")]
 use simulated::TcpStream;
@@ -101,8 +105,7 @@ const TCP_KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Ends connections whose other end is gone, also for protocols that have no pings. A socket that refuses still works.
 #[cfg(all(feature = "server", not(feature = "sim")))]
 fn keep_alive(stream: &TcpStream) {
-    let probes =
-        socket2::TcpKeepalive::new().with_time(TCP_KEEP_ALIVE_IDLE).with_interval(TCP_KEEP_ALIVE_INTERVAL);
+    let probes = socket2::TcpKeepalive::new().with_time(TCP_KEEP_ALIVE_IDLE).with_interval(TCP_KEEP_ALIVE_INTERVAL);
     if let Err(error) = socket2::SockRef::from(stream).set_tcp_keepalive(&probes) {
         tracing::debug!(%error, "cannot set TCP keep-alive");
     }

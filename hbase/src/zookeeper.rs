@@ -15,5 +15,5 @@ mod port;
 mod session;
 
 pub use nodes::Nodes;
-pub use port::{SESSIONS_MAX, serve};
+pub use port::serve;
 pub use session::{Session, Step, WATCHES_MAX};

@@ -82,8 +82,7 @@ impl Metrics {
             (&list::FEATURE_LEVEL, &metrics.feature_level),
         ];
         levels.into_iter().for_each(|(described, level)| described.register(&mut registry, level.clone()));
-        let resources =
-            [&list::RESOURCE_USED, &list::RESOURCE_PEAK, &list::RESOURCE_LIMIT, &list::RESOURCE_REJECTIONS];
+        let resources = [&list::RESOURCE_USED, &list::RESOURCE_PEAK, &list::RESOURCE_LIMIT, &list::RESOURCE_REJECTIONS];
         metrics.resources.register(resources, &mut registry);
         metrics.host.metrics().register(&mut registry);
         terrane_metrics::register_build(&mut registry, BUILD, Levels::BUILD.newest);

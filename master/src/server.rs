@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use terrane_env::fs::{self, DirLock};
 use terrane_env::budget::Budgets;
+use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{Intake, IntakeLimits};
 use terrane_proto::hello::Identity as Hello;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
@@ -175,19 +175,7 @@ impl Master {
         let (stop_calls, running) = (CancellationToken::new(), Mutex::default());
         let address = address.to_owned();
         Ok((
-            Self {
-                address,
-                identity,
-                context,
-                membership,
-                machine,
-                host,
-                registry,
-                intake,
-                stop_calls,
-                stop,
-                running,
-            },
+            Self { address, identity, context, membership, machine, host, registry, intake, stop_calls, stop, running },
             background,
         ))
     }

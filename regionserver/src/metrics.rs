@@ -205,8 +205,7 @@ impl Metrics {
             described.register(&mut registry, family.clone());
         }
         metrics.tables.register(&mut registry);
-        let resources =
-            [&list::RESOURCE_USED, &list::RESOURCE_PEAK, &list::RESOURCE_LIMIT, &list::RESOURCE_REJECTIONS];
+        let resources = [&list::RESOURCE_USED, &list::RESOURCE_PEAK, &list::RESOURCE_LIMIT, &list::RESOURCE_REJECTIONS];
         metrics.resources.register(resources, &mut registry);
         metrics.raft.register(&mut registry);
         register_build(&mut registry, BUILD, Levels::BUILD.newest);

@@ -11,6 +11,7 @@ mod clock;
 pub mod cluster;
 mod counters;
 mod full_disk;
+mod http2;
 mod load;
 mod lost_server;
 mod masterless;

@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::arriving::Arriving;
 use super::connection::{Call, Connection};
-use super::unfinished::AllUnfinished;
 use crate::budget::{Budget, Share, Unit};
 
 /// How long a new connection may take to send the HTTP/2 preface.
@@ -98,7 +98,7 @@ pub struct Intake {
     /// Held by the one unfinished message that is still read when the budget of bodies is nearly used up.
     pass: Arc<Semaphore>,
     open_connections: Mutex<Vec<Weak<Connection>>>,
-    unfinished: Mutex<AllUnfinished>,
+    arriving: Mutex<Arriving>,
 }
 
 /// The answers of all ports that count them together.
@@ -163,7 +163,7 @@ impl Intake {
             message_bytes: limits.message_bytes,
             pass: Arc::new(Semaphore::new(1)),
             open_connections: Mutex::default(),
-            unfinished: Mutex::default(),
+            arriving: Mutex::default(),
         })
     }
 
@@ -252,13 +252,13 @@ impl Intake {
         self.pass.clone().try_acquire_owned().ok()
     }
 
-    pub(super) fn unfinished(&self) -> &Mutex<AllUnfinished> {
-        &self.unfinished
+    pub(super) fn arriving(&self) -> &Mutex<Arriving> {
+        &self.arriving
     }
 
     /// Lets unfinished messages that hardly move give way.
     pub(super) fn make_room(&self) {
-        self.unfinished.lock().make_room(&self.bodies);
+        self.arriving.lock().make_room(&self.bodies);
     }
 
     /// The budget of answers.

@@ -17,8 +17,8 @@ use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 use tower::layer::util::{Identity, Stack};
 
-use super::gate::Gate;
 use super::connection::{ConnectInfo, Connection};
+use super::gate::Gate;
 use super::intake::{Intake, PREFACE_MAX};
 use super::unfinished::{GRACE, due};
 use super::{FRAME_BYTES_MAX, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, keep_alive, prefer_latency};

@@ -6,27 +6,22 @@
 //! time does not wait: if all did, none would ever complete and return its share. Time that the server does not read in does
 //! not count against the sender.
 
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::task::AtomicWaker;
-use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
+use super::arriving::{Place, RATE_MIN};
 use super::connection::Connection;
 use super::intake::Intake;
-use crate::budget::{Budget, Share};
+use crate::budget::Share;
 
-/// How long a message may take to arrive, however short...
+/// How long a message may take to arrive, however short; in each further second [`RATE_MIN`] bytes must arrive.
 pub const GRACE: Duration = Duration::from_secs(10);
-/// ...and the bytes that must arrive in each further second.
-pub const RATE_MIN: u64 = 64 << 10;
 /// How full the budget of bodies may be while large unfinished messages are still read; the rest is for small messages.
 const SOFT_PERCENT: u64 = 75;
 /// The part of the budget up to which a message is small.
@@ -35,10 +30,6 @@ const SMALL_PART: u64 = 1024;
 const PASS_MAX: Duration = Duration::from_secs(10);
 /// How often a waiting body checks the budget.
 pub(super) const BUDGET_CHECK_EVERY: Duration = Duration::from_millis(10);
-/// A message of which less than [`RATE_MIN`] bytes have come in this time gives way to others.
-const SLOW_AFTER: Duration = Duration::from_secs(1);
-/// The shortest time between two searches for messages that give way.
-const ROOM_EVERY: Duration = Duration::from_millis(100);
 
 /// The deadline of a message that began then and of which so many bytes have come.
 pub(super) fn due(began: Instant, received: u64) -> Instant {
@@ -114,7 +105,7 @@ impl Unfinished {
     /// The message has arrived, or will never.
     pub fn complete(&mut self) {
         if let Some(place) = self.place.take() {
-            self.intake.unfinished().lock().places.remove(&place.number);
+            self.intake.arriving().lock().remove(&place);
         }
         (self.share, self.under_way, self.paused, self.timer, self.pass) = (None, None, None, None, None);
     }
@@ -145,9 +136,9 @@ impl Unfinished {
         if !counted {
             self.intake.make_room();
         } else if let Some(place) = &self.place {
-            place.held.store(bytes, Ordering::Relaxed);
+            place.holds(bytes);
         } else {
-            self.place = Some(self.intake.unfinished().lock().add(bytes));
+            self.place = Some(self.intake.arriving().lock().add(bytes));
         }
         counted
     }
@@ -217,8 +208,7 @@ impl Unfinished {
         }
         if let Some(place) = &self.place {
             place.is_read(!waits_for_budget);
-            place.task.register(cx.waker());
-            if place.gives_way.load(Ordering::Acquire) {
+            if place.gives_way(cx.waker()) {
                 return Poll::Ready(Ended::GaveWay);
             }
         }
@@ -239,96 +229,5 @@ impl Unfinished {
                 return Poll::Pending;
             }
         }
-    }
-}
-
-/// The unfinished messages of a server that count.
-#[derive(Debug, Default)]
-pub(super) struct AllUnfinished {
-    places: BTreeMap<u64, Arc<Place>>,
-    last: u64,
-    looked_at: Option<Instant>,
-}
-
-impl AllUnfinished {
-    fn add(&mut self, held: u64) -> Arc<Place> {
-        self.last += 1;
-        let progress = Progress { is_read: true, since: Instant::now(), bytes: 0 };
-        let place = Arc::new(Place {
-            number: self.last,
-            held: AtomicU64::new(held),
-            progress: Mutex::new(progress),
-            gives_way: AtomicBool::new(false),
-            task: AtomicWaker::new(),
-        });
-        self.places.insert(self.last, place.clone());
-        place
-    }
-
-    /// Lets messages that hardly move give way, the largest first, until half of the budget would be free.
-    pub(super) fn make_room(&mut self, bodies: &Budget) {
-        let now = Instant::now();
-        if self.looked_at.is_some_and(|looked_at| now.duration_since(looked_at) < ROOM_EVERY) {
-            return;
-        }
-        self.looked_at = Some(now);
-        let mut slow: Vec<&Arc<Place>> = self.places.values().filter(|place| place.is_slow(now)).collect();
-        slow.sort_by_key(|place| std::cmp::Reverse(place.held.load(Ordering::Relaxed)));
-        let mut excess = bodies.used().saturating_sub(bodies.limit() / 2);
-        for place in slow {
-            if excess == 0 {
-                return;
-            }
-            let held = place.held.load(Ordering::Relaxed);
-            tracing::debug!(held, "an unfinished message that hardly arrives gives way to others");
-            place.gives_way.store(true, Ordering::Release);
-            place.task.wake();
-            excess = excess.saturating_sub(held);
-        }
-    }
-}
-
-/// What others see of an unfinished message.
-#[derive(Debug)]
-pub(super) struct Place {
-    number: u64,
-    held: AtomicU64,
-    progress: Mutex<Progress>,
-    gives_way: AtomicBool,
-    /// The task that reads it.
-    task: AtomicWaker,
-}
-
-/// How a message arrives.
-#[derive(Debug)]
-struct Progress {
-    /// The server reads it: otherwise it is not the sender who is slow.
-    is_read: bool,
-    since: Instant,
-    /// Bytes that have arrived since then.
-    bytes: u64,
-}
-
-impl Place {
-    fn received(&self, bytes: u64) {
-        let mut progress = self.progress.lock();
-        progress.bytes += bytes;
-        if progress.bytes >= RATE_MIN {
-            (progress.since, progress.bytes) = (Instant::now(), 0);
-        }
-    }
-
-    fn is_read(&self, is_read: bool) {
-        let mut progress = self.progress.lock();
-        if is_read && !progress.is_read {
-            (progress.since, progress.bytes) = (Instant::now(), 0);
-        }
-        progress.is_read = is_read;
-    }
-
-    fn is_slow(&self, now: Instant) -> bool {
-        let progress = self.progress.lock();
-        let is_slow = progress.is_read && now.saturating_duration_since(progress.since) >= SLOW_AFTER;
-        is_slow && !self.gives_way.load(Ordering::Relaxed)
     }
 }

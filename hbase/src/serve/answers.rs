@@ -326,7 +326,9 @@ mod tests {
             let (beginning, cells) = (part(*beginning, 3), part(*cells, 5));
             expected.extend_from_slice(&beginning);
             expected.extend_from_slice(&cells);
-            sender.try_send(Sent::Frame(Outgoing { beginning: beginning.into(), cells, _permit: None, held: None })).ok();
+            sender
+                .try_send(Sent::Frame(Outgoing { beginning: beginning.into(), cells, _permit: None, held: None }))
+                .ok();
         }
         drop(sender);
         let taken = Arc::<Mutex<Taken>>::default();

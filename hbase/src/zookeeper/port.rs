@@ -13,8 +13,6 @@ use super::nodes::Nodes;
 use super::session::{Session, Step};
 use crate::serve::{Front, may_continue, read};
 
-/// Most sessions of a port.
-pub const SESSIONS_MAX: u64 = 1_024;
 /// How often watches are compared with what is known.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A session that says nothing for so long is over: clients ping several times within it.

@@ -371,6 +371,14 @@ impl Cluster {
         self.master_addresses.iter().position(|address| leader["address"] == **address).context("it is one of ours")
     }
 
+    /// The server that leads the first region of a table.
+    pub fn leader_of(&self, table: &str) -> anyhow::Result<usize> {
+        eventually("the region has a leader", || {
+            let leader = self.json_lines(&["admin", "regions", table])?[0]["leader"].clone();
+            self.addresses.iter().position(|address| leader == **address).context("no server of this cluster")
+        })
+    }
+
     /// The server that leads the most groups.
     pub fn busiest_server(&self) -> anyhow::Result<usize> {
         let servers = self.json_lines(&["admin", "servers"])?;

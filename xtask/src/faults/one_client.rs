@@ -16,7 +16,6 @@ use anyhow::{Context, ensure};
 use self::hbase::{Region, call, hello};
 use self::ports::{Port, Protocol, every_port};
 use super::cluster::{Cluster, Role, let_it_run};
-use super::wide_row::leader_of;
 use super::{Bench, Verdict};
 
 /// Connections that say nothing: as many as a port admits.
@@ -54,7 +53,7 @@ impl Tried {
         cluster.serve_hbase()?;
         cluster.start_all()?;
         cluster.succeed(&["table", "create", "t", "--family", "f"])?;
-        let leader = leader_of(&cluster, "t")?;
+        let leader = cluster.leader_of("t")?;
         let region = cluster.json_lines(&["admin", "regions", "t"])?[0]["region"].as_u64().context("a region's id")?;
         let region = Region::new("t", region);
         let ports = every_port(&cluster, leader)?;

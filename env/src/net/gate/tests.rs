@@ -208,7 +208,7 @@ async fn messages_that_hardly_move_give_way_to_others() {
     first.unbounded_send(Bytes::from(message(2_000)).slice(..900)).unwrap();
     assert!(is_pending(&mut stuck));
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(is_pending(&mut stuck), "nobody needs its room");
+    assert!(is_pending(&mut stuck), "no other message needs its room");
     let (second, mut other) = another(&intake);
     let bytes = Bytes::from(message(450));
     second.unbounded_send(bytes.slice(..400)).unwrap();

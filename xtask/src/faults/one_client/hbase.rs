@@ -21,9 +21,8 @@ impl Region {
 
     /// A batch of gets of one row.
     pub fn gets(&self, row: &[u8], count: usize) -> Vec<u8> {
-        let action = |index: usize| {
-            field(3, &[number(1, u64::try_from(index).unwrap_or(0)), field(3, &field(1, row))].concat())
-        };
+        let action =
+            |index: usize| field(3, &[number(1, u64::try_from(index).unwrap_or(0)), field(3, &field(1, row))].concat());
         let actions: Vec<u8> = (0..count).flat_map(action).collect();
         field(1, &[field(1, &self.0), actions].concat())
     }

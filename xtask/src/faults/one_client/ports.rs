@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 use super::super::cluster::Cluster;
-use super::super::promised_bodies::begun_call;
+use super::super::http2::begun_call;
 use super::{hbase, read_some};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
