@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use prometheus_client::registry::Registry;
 use terrane_console::Console;
+use terrane_env::budget::Budgets;
 use terrane_master::{Master, MasterConfig};
 use terrane_regionserver::{FlushProgress, RegionServer, ServerConfig};
 use terrane_types::ServerId;
@@ -63,7 +64,7 @@ impl MasterNode {
         let console = open_console(console, ready).await?;
         let master = Master::start(config).await;
         let master = Arc::new(master.map_err(|error| start_failure("master", &data, &error))?);
-        publish(console.as_ref(), master.registry());
+        publish(console.as_ref(), master.registry(), master.budgets());
         let address = master.address().to_owned();
         show(console.as_ref(), ClusterSource::new(address.clone(), format!("the master at {address}"), settings));
         started.get_or_init(|| Arc::clone(&master));
@@ -116,7 +117,7 @@ impl ServerNode {
         let (address, id) = (running.address().to_string(), running.server_id());
         let refused = running.refused();
         let hbase = hbase.map(|bound| bound.serve_data(&running));
-        publish(console.as_ref(), running.registry());
+        publish(console.as_ref(), running.registry(), running.budgets());
         show(console.as_ref(), ClusterSource::new(masters, format!("server {id} at {address}"), settings));
         *server.write() = Some(running);
         has_started.store(true, Ordering::Release);
@@ -190,9 +191,11 @@ fn others(addresses: &[String], more: &[String]) -> String {
     if others.is_empty() { String::new() } else { format!("; it may wait for a master at {}", others.join(", ")) }
 }
 
-fn publish(console: Option<&Console>, registry: Arc<Registry>) {
+/// Shows metrics on the console, and what the console's clients hold among the resources of its role.
+fn publish(console: Option<&Console>, registry: Arc<Registry>, budgets: &Budgets) {
     if let Some(console) = console {
         console.publish(registry);
+        console.budgets().for_each(|budget| budgets.add(budget));
     }
 }
 

@@ -9,6 +9,7 @@
 //! The protocol is plain HTTP/1 over the `env` listener, so that it also runs in the simulator.
 
 mod api;
+mod counted;
 mod exposition;
 mod guard;
 mod page;
@@ -28,7 +29,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus_client::registry::Registry;
-use terrane_env::net::{self, Accepted, Intake, IntakeLimits};
+use terrane_env::budget::Budget;
+use terrane_env::net::{self, Accepted, BudgetNames, Intake, IntakeLimits};
 use terrane_env::task;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -40,6 +42,16 @@ use crate::source::Source;
 const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(1);
 /// Concurrent connections; further ones are closed at once. A browser opens up to six, and each reads little.
 const CONNECTIONS_MAX: u64 = 128;
+/// Answers that have not been sent. The largest, a heat map or all metrics, has a few MiB.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+const BUDGETS: BudgetNames = BudgetNames {
+    connections: "console_connections",
+    // A connection has one request at a time, of a few KiB.
+    calls: None,
+    bodies: None,
+    requests: None,
+    answers: Some("console_answers"),
+};
 /// An idle connection is closed after this time; a client that polls once a minute reconnects.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// The largest body of a request: a change of a setting is small.
@@ -65,6 +77,7 @@ pub struct Console {
     serving: JoinHandle<std::io::Result<()>>,
     pages: Arc<Pages>,
     shown: Arc<Shown>,
+    intake: Arc<Intake>,
 }
 
 struct Pages {
@@ -93,16 +106,20 @@ impl Console {
         let address = listener.local_addr().map_err(Error::Listen)?;
         let pages = Arc::new(Pages { registry: OnceLock::new(), ready });
         let shown = Arc::new(Shown::default());
-        let router = router(Arc::clone(&pages)).merge(site(Arc::clone(&shown), address));
-        let intake = Intake::new(IntakeLimits { connections: CONNECTIONS_MAX, ..IntakeLimits::default() });
+        let limits =
+            IntakeLimits { connections: CONNECTIONS_MAX, answer_bytes: ANSWER_BYTES_MAX, ..IntakeLimits::default() };
+        let intake = Intake::named(BUDGETS, limits);
+        let count = axum::middleware::map_response_with_state(Arc::clone(&intake), counted::count);
+        let router = router(Arc::clone(&pages)).merge(site(Arc::clone(&shown), address)).layer(count);
         let (stop, mut stopped) = watch::channel(false);
         let signal = async move {
             // A console dropped without a shutdown ends the same way.
             stopped.wait_for(|stop| *stop).await.ok();
         };
-        let serving = axum::serve(ConsoleListener { listener, address, intake }, router).with_graceful_shutdown(signal);
+        let serving = axum::serve(ConsoleListener { listener, address, intake: Arc::clone(&intake) }, router)
+            .with_graceful_shutdown(signal);
         let serving = task::spawn_named("console", async move { serving.await });
-        Ok(Console { address, stop, serving, pages, shown })
+        Ok(Console { address, stop, serving, pages, shown, intake })
     }
 
     /// Shows the metrics of this registry from now on. A second registry is ignored.
@@ -113,6 +130,11 @@ impl Console {
     /// Shows this source on the pages and in the API from now on. A second source is ignored.
     pub fn show(&self, source: Arc<dyn Source>) {
         self.shown.attach(source);
+    }
+
+    /// What its clients may hold, for the status and metrics of the role.
+    pub fn budgets(&self) -> impl Iterator<Item = Arc<Budget>> {
+        self.intake.budgets()
     }
 
     /// The bound address; for port 0, with the port that was chosen.
@@ -275,5 +297,55 @@ mod tests {
         console.shutdown().await;
         let again = Console::start(&address.to_string(), Arc::new(|| Ok(()))).await.unwrap();
         again.shutdown().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_of_one_byte_a_second_is_ended_and_silence_too() {
+        let console = console_with(Registry::default(), Arc::new(|| Ok(()))).await;
+        let mut slow = RawStream::connect(console.address()).await.unwrap();
+        let mut silent = RawStream::connect(console.address()).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let mut bytes = b"GET /healthz HTTP/1.1\r\nHost: console\r\nX: ".iter().chain(std::iter::repeat(&b'x'));
+        let mut answer = [0; 1];
+        loop {
+            // A write to a connection that has ended fails at the second try.
+            if slow.write_all(&[*bytes.next().unwrap()]).await.is_err() {
+                break;
+            }
+            let ended = tokio::time::timeout(Duration::from_secs(1), slow.read(&mut answer)).await;
+            if ended.is_ok() {
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(60), "it goes on");
+        }
+        assert!(began.elapsed() >= net::GRACE);
+        assert_eq!(request(console.address(), "/healthz").await.0, 200);
+        let ended = tokio::time::timeout(2 * SILENCE_MAX, silent.read(&mut answer)).await;
+        assert!(matches!(ended, Ok(Ok(0) | Err(_))));
+        console.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn silent_connections_keep_no_one_out() {
+        let console = console_with(Registry::default(), Arc::new(|| Ok(()))).await;
+        let mut silent = Vec::new();
+        for _ in 0..2 * CONNECTIONS_MAX {
+            silent.push(RawStream::connect(console.address()).await.unwrap());
+        }
+        let began = tokio::time::Instant::now();
+        assert_eq!(request(console.address(), "/healthz").await.0, 200);
+        assert!(began.elapsed() < Duration::from_secs(1));
+        let used: Vec<_> = console.budgets().map(|budget| budget.usage()).collect();
+        assert!(used[0].name == "console_connections" && used[0].used <= used[0].limit, "{used:?}");
+        console.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn answers_that_are_not_read_are_counted() {
+        let console = console_with(Registry::default(), Arc::new(|| Ok(()))).await;
+        assert_eq!(request(console.address(), "/healthz").await.0, 200);
+        let answers = console.budgets().last().unwrap().usage();
+        assert!(answers.name == "console_answers" && answers.peak > 0 && answers.used == 0, "{answers:?}");
+        console.shutdown().await;
     }
 }

@@ -5,9 +5,14 @@
 //! stays open. Addresses are `HOST:PORT` text everywhere; names are resolved at each connect, so a server that restarts
 //! under another address is found again.
 //!
-//! What a port accepts is limited: `Intake` counts it, and the layer of `server` (`gate`) enforces the limits. Ports are behind
+//! What a port accepts is limited by one rule for all protocols: `Intake` counts it, `connection` and `unfinished` say which
+//! connections and messages give way, and for gRPC the layer of `server` (`gate`) enforces the limits. Ports are behind
 //! the feature `server`: a program that only calls others, such as one with the client library, compiles none of it.
 
+#[cfg(feature = "server")]
+mod arriving;
+#[cfg(feature = "server")]
+mod connection;
 #[cfg(feature = "server")]
 mod gate;
 #[cfg(feature = "server")]
@@ -16,6 +21,8 @@ mod intake;
 mod port;
 #[cfg(feature = "sim")]
 mod simulated;
+#[cfg(feature = "server")]
+mod unfinished;
 
 use std::io;
 use std::time::Duration;
@@ -24,9 +31,13 @@ use hyper_util::rt::TokioIo;
 use tonic::transport::{Channel, Endpoint};
 
 #[cfg(feature = "server")]
+pub use self::arriving::RATE_MIN;
+#[cfg(feature = "server")]
+pub use self::connection::{Answering, Call, ConnectInfo, Connection, build_answer, peer_of};
+#[cfg(feature = "server")]
 pub use self::gate::Gate;
 #[cfg(feature = "server")]
-pub use self::intake::{ConnectInfo, Intake, IntakeLimits, peer_of};
+pub use self::intake::{BudgetNames, Intake, IntakeLimits};
 #[cfg(all(feature = "server", not(feature = "sim")))]
 pub use self::port::resolve;
 #[cfg(feature = "server")]
@@ -34,6 +45,8 @@ pub use self::port::{
     Accepted, CALL_WINDOW_BYTES, CALLS_WINDOW_BYTES, Listener, Outbound, Router, STREAMS_PER_CONNECTION_MAX, Server,
     connect_to, listen, server,
 };
+#[cfg(feature = "server")]
+pub use self::unfinished::{Ended, GRACE, Unfinished};
 
 #[cfg(feature = "sim")]
 use simulated::TcpStream;
@@ -57,12 +70,19 @@ pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 #[cfg(not(feature = "sim"))]
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(6);
 
+/// How long a connection may have no call, for protocols without pings. HBase's own clients close theirs after two minutes.
+#[cfg(not(feature = "sim"))]
+pub const IDLE_MAX: Duration = Duration::from_secs(600);
+
 /// Longest time to wait for a TCP connection.
 #[cfg(feature = "sim")]
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Short, because the simulation never retransmits lost segments: only a new connection helps.
 #[cfg(feature = "sim")]
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(500);
+/// Short for the same reason: nothing tells of a client that is gone.
+#[cfg(feature = "sim")]
+pub const IDLE_MAX: Duration = Duration::from_secs(5);
 /// Short as well: simulated processes are never starved of CPU.
 #[cfg(feature = "sim")]
 pub const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -74,6 +94,26 @@ pub struct InvalidAddress {
     /// The text as given.
     pub address: String,
 }
+
+/// A connection that was silent for this long is probed by TCP...
+#[cfg(all(feature = "server", not(feature = "sim")))]
+const TCP_KEEP_ALIVE_IDLE: Duration = Duration::from_secs(30);
+/// ...at this interval; by default the kernel gives up after nine probes.
+#[cfg(all(feature = "server", not(feature = "sim")))]
+const TCP_KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Ends connections whose other end is gone, also for protocols that have no pings. A socket that refuses still works.
+#[cfg(all(feature = "server", not(feature = "sim")))]
+fn keep_alive(stream: &TcpStream) {
+    let probes = socket2::TcpKeepalive::new().with_time(TCP_KEEP_ALIVE_IDLE).with_interval(TCP_KEEP_ALIVE_INTERVAL);
+    if let Err(error) = socket2::SockRef::from(stream).set_tcp_keepalive(&probes) {
+        tracing::debug!(%error, "cannot set TCP keep-alive");
+    }
+}
+
+/// Simulated connections have no probes.
+#[cfg(all(feature = "server", feature = "sim"))]
+const fn keep_alive(_: &TcpStream) {}
 
 /// Frames are already batched where that pays, so Nagle's delay only costs. A socket that refuses the option still works.
 fn prefer_latency(stream: &TcpStream) {

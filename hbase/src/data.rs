@@ -18,7 +18,6 @@ mod region;
 mod requests;
 mod scanners;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
@@ -39,7 +38,7 @@ use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL, UNKNOWN_SERVIC
 use crate::frame::Call;
 use crate::place::Place;
 use crate::regions::{RegionCalls, discovery};
-use crate::serve::{Begun, Calls, Front, Outcome, Outgoing, Ticket};
+use crate::serve::{Begun, Calls, Client, Front, Limits, Outcome, Outgoing, Ticket};
 
 /// How long a scanner waits for its next call, unless another time is configured. HBase has the same default.
 pub const SCANNER_LEASE_DEFAULT: Duration = Duration::from_secs(60);
@@ -51,6 +50,7 @@ pub struct DataFront {
     orders: Arc<RegionOrders>,
     places: Arc<HbasePlaces>,
     scanners: Arc<AllScanners>,
+    limits: Limits,
     own: Place,
 }
 
@@ -62,7 +62,9 @@ impl DataFront {
         let (edge, orders, places) = (server.data_path(), server.region_orders(), server.hbase_places());
         let scanners = Arc::new(AllScanners::new(lease));
         scanners.close_silent_ones();
-        Self { cluster: server.cluster_id(), edge, orders, places, scanners, own }
+        let limits = Limits::beside(edge.intake());
+        limits.budgets().for_each(|budget| server.budgets().add(budget));
+        Self { cluster: server.cluster_id(), edge, orders, places, scanners, limits, own }
     }
 }
 
@@ -72,11 +74,15 @@ impl Front for DataFront {
         discovery(self.cluster, &self.places)
     }
 
-    fn open(&self, opened: Opened, peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception> {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn open(&self, opened: Opened, client: &Client) -> Result<Arc<dyn Calls>, Exception> {
         match opened.service {
             Service::Client => {
                 let with_ttl = opened.codec == Some(Codec::KeyValueWithTags);
-                let requests = Requests::open(self.edge.clone(), self.places.clone(), with_ttl);
+                let requests = Requests::open(self.edge.clone(), self.places.clone(), client.clone(), with_ttl);
                 Ok(Arc::new(DataCalls { requests, scanners: Scanners::new(&self.scanners), opened }))
             }
             Service::Admin | Service::ClientMeta => Ok(Arc::new(RegionCalls {
@@ -85,7 +91,7 @@ impl Front for DataFront {
                 places: self.places.clone(),
                 own: self.own.clone(),
                 service: opened.service,
-                peer: peer.to_string(),
+                peer: client.address.to_string(),
             })),
             Service::Master => {
                 let why = "a region server serves no MasterService; ask a master";

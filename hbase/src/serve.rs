@@ -2,28 +2,35 @@
 //!
 //! One task reads a connection and one writes it (`answers`). A small call that asks the data path one thing is begun where it
 //! is read and answered where it is written; calls that arrive together are begun together. Every other call runs in a task of
-//! its own. What arrives is counted against one budget of the port while it is incomplete; a call holds a permit until its
-//! answer has been written, so a client that does not read its answers is soon not read from. Cell blocks are decompressed and
-//! compressed here; what is behind the port sees plain ones.
+//! its own. Cell blocks are decompressed and compressed here; what is behind the port sees plain ones.
+//!
+//! What clients may hold is limited by the rule of all ports (`env::net`, `limits`): connections, calls that have not arrived
+//! whole, calls that are not answered, and answers that are not read. A call holds a permit of its connection until its answer
+//! has been written, and a connection whose answers are unread gets no further calls, so a client that does not read is soon
+//! not read from.
 
 mod answers;
+mod limits;
 
-use std::net::SocketAddr;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use futures::future::BoxFuture;
 use prost::Message as _;
-use terrane_env::net::Listener;
-use tokio::io::AsyncReadExt as _;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use terrane_env::budget::{Budget, Share};
+use terrane_env::net::{IDLE_MAX, Listener, Unfinished};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use self::answers::{Outgoing, Ticket};
 use self::answers::{Sent, write_answers};
+pub use self::limits::{CONNECTIONS_MAX, Client, Limits, SESSIONS_MAX};
 pub use crate::answer::{Answer, Outcome};
 use crate::compression::{BLOCK_BYTES_MAX, Compression};
 use crate::connection::{Connection, Event, Opened};
@@ -31,14 +38,8 @@ use crate::discovery::Discovery;
 use crate::exception::{CALL_QUEUE_TOO_BIG, Exception};
 use crate::frame::{Call, NO_CALL};
 
-/// Most connections of a port.
-pub const CONNECTIONS_MAX: usize = 1_024;
 /// Most calls of one connection whose answers have not left.
 pub const CALLS_MAX: usize = 256;
-/// Most KiB of calls of a port that have not arrived whole.
-const RECEIVING_KIB_MAX: u32 = 256 << 10;
-/// Most KiB of cell blocks of a port that are decompressed and whose calls run.
-const DECOMPRESSED_KIB_MAX: u32 = 256 << 10;
 /// Largest cell block that is decompressed or compressed on a thread of the runtime. It takes well below a millisecond,
 /// unless it is made to expand.
 const IN_PLACE_BYTES_MAX: usize = 32 << 10;
@@ -49,10 +50,8 @@ const READ_BYTES_MIN: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 /// Largest call that is begun in the task that reads the connection: the calls behind it wait meanwhile.
 const BEGUN_BYTES_MAX: usize = 64 << 10;
-/// How long a connection waits for room for its call.
-const ROOM_WAIT: Duration = Duration::from_secs(10);
-/// How long a connection may take to send its header.
-const HEADER_WAIT: Duration = Duration::from_secs(10);
+/// How often connections without calls are looked for.
+const IDLE_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What is behind a port.
 pub trait Front: Send + Sync + 'static {
@@ -64,11 +63,14 @@ pub trait Front: Send + Sync + 'static {
         Box::pin(std::future::ready(self.discovery()))
     }
 
+    /// What clients may hold.
+    fn limits(&self) -> &Limits;
+
     /// Begins a connection.
     ///
     /// # Errors
     /// If the service is not served here.
-    fn open(&self, opened: Opened, peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception>;
+    fn open(&self, opened: Opened, client: &Client) -> Result<Arc<dyn Calls>, Exception>;
 }
 
 /// A connection's calls.
@@ -105,83 +107,64 @@ pub enum Begun {
 
 /// Serves a port until it is told to stop.
 pub async fn serve(listener: Listener, front: Arc<dyn Front>, stop: CancellationToken) {
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let room = Room::default();
+    let intake = front.limits().intake.clone();
+    let mut looks = tokio::time::interval(IDLE_LOOK_EVERY);
     loop {
-        let (stream, peer) = tokio::select! {
+        let (stream, accepted, address) = tokio::select! {
             biased;
             () = stop.cancelled() => return,
-            accepted = listener.accept() => accepted,
+            _ = looks.tick() => {
+                intake.close_idle(IDLE_MAX);
+                continue;
+            }
+            accepted = listener.accept_admitted(&intake) => accepted,
         };
-        // Over the limit the connection is closed at once: the client backs off and comes back.
-        let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
-        let (front, room, stop) = (front.clone(), room.clone(), stop.clone());
+        let client = Client { address, connection: accepted.clone(), intake: intake.clone() };
+        let (front, stop) = (front.clone(), stop.clone());
         terrane_env::task::spawn_named("hbase connection", async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = connection(stream, peer, front, room) => {}
+                // It gives way to others.
+                () = accepted.closed() => {}
+                () = connection(stream, client, front) => {}
             }
-            drop(permit);
         });
     }
 }
 
-/// What the calls of a port may occupy together.
-#[derive(Clone)]
-struct Room {
-    /// KiB of calls that have not arrived whole.
-    receiving: Arc<Semaphore>,
-    /// KiB of decompressed cell blocks.
-    decompressed: Arc<Semaphore>,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        let kib = |most: u32| Arc::new(Semaphore::new(most as usize));
-        Self { receiving: kib(RECEIVING_KIB_MAX), decompressed: kib(DECOMPRESSED_KIB_MAX) }
-    }
-}
-
-async fn connection(
-    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + 'static,
-    peer: SocketAddr,
-    front: Arc<dyn Front>,
-    room: Room,
-) {
+async fn connection(stream: impl AsyncRead + AsyncWrite + Send + 'static, client: Client, front: Arc<dyn Front>) {
     let (mut reads, writes) = tokio::io::split(stream);
     let (answers, queue) = mpsc::channel(CALLS_MAX + 1);
     let gone = answers.clone();
-    let writer = terrane_env::task::spawn_named("hbase answers", write_answers(writes, queue));
-    let writer = AbortOnDropHandle::new(writer);
+    let writing = write_answers(writes, queue, client.connection.clone());
+    let writer = AbortOnDropHandle::new(terrane_env::task::spawn_named("hbase answers", writing));
     let reader = async move {
-        let receiving = room.receiving.clone();
         let units = Arc::new(Semaphore::new(CALLS_MAX));
-        let mut link = Link { front, peer, calls: None, compression: None, room, answers, units };
+        let decompressed = front.limits().decompressed.clone();
+        let mut arrives = Unfinished::new(&client.intake, Some(&client.connection));
+        let mut link = Link { front, client, calls: None, compression: None, decompressed, answers, units };
         let (mut connection, mut received) = (Connection::default(), BytesMut::new());
-        let mut held: Option<OwnedSemaphorePermit> = None;
+        // All that comes before the first call is one message.
+        arrives.begin();
         let mut room_to_read = READ_BYTES_MIN;
         loop {
+            let before = received.len();
             while let Some(event) = connection.receive(&mut received) {
                 if !link.take(event).await {
                     return;
                 }
             }
             link.begin().await;
-            if received.len() <= FREE_BYTES {
-                held = None;
-            } else if !hold(&receiving, &mut held, received.len()).await {
+            if connection.is_open() && received.len() < before {
+                arrives.complete();
+            }
+            if !received.is_empty() && !may_continue(&mut arrives, received.len()).await {
                 return;
             }
             received.reserve(room_to_read);
             let offered = received.capacity() - received.len();
-            let read = async {
-                if connection.is_open() {
-                    return reads.read_buf(&mut received).await.ok();
-                }
-                tokio::time::timeout(HEADER_WAIT, reads.read_buf(&mut received)).await.ok()?.ok()
-            };
-            match read.await {
+            match read(&mut reads, &mut received, &mut arrives).await {
                 None | Some(0) => return,
                 // A client that fills the buffer sends more than that at a time.
                 Some(bytes) if bytes == offered => room_to_read = (room_to_read * 4).min(READ_BYTES_MAX),
@@ -201,33 +184,33 @@ async fn connection(
     writer.await.ok();
 }
 
-/// Counts the bytes of an incomplete call; whether there was room in time.
-async fn hold(room: &Arc<Semaphore>, held: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> bool {
-    let wanted = u32::try_from(bytes >> 10).unwrap_or(RECEIVING_KIB_MAX);
-    let more =
-        wanted.saturating_sub(held.as_ref().map_or(0, |permit| u32::try_from(permit.num_permits()).unwrap_or(0)));
-    if more == 0 {
-        return true;
-    }
-    match tokio::time::timeout(ROOM_WAIT, room.clone().acquire_many_owned(more)).await {
-        Ok(Ok(permit)) => {
-            match held {
-                Some(held) => held.merge(permit),
-                None => *held = Some(permit),
-            }
-            true
-        }
-        _ => false,
-    }
+/// Counts the bytes of a message that has not arrived whole; whether there was room in time.
+pub(crate) async fn may_continue(arrives: &mut Unfinished, bytes: usize) -> bool {
+    arrives.has_received(bytes as u64);
+    bytes <= FREE_BYTES || (arrives.counted(bytes as u64).await.is_ok() && arrives.may_be_read().await.is_ok())
+}
+
+/// Reads more, as long as the message that arrives may take.
+pub(crate) async fn read(
+    reads: &mut (impl AsyncRead + Unpin),
+    received: &mut BytesMut,
+    arrives: &mut Unfinished,
+) -> Option<usize> {
+    let mut reading = pin!(reads.read_buf(received));
+    poll_fn(|context| match reading.as_mut().poll(context) {
+        Poll::Ready(read) => Poll::Ready(read.ok()),
+        Poll::Pending => arrives.poll_patience(context, false).map(|_ended| None),
+    })
+    .await
 }
 
 /// One connection's way to its calls and back.
 struct Link {
     front: Arc<dyn Front>,
-    peer: SocketAddr,
+    client: Client,
     calls: Option<Arc<dyn Calls>>,
     compression: Option<Compression>,
-    room: Room,
+    decompressed: Arc<Budget>,
     answers: mpsc::Sender<Sent>,
     units: Arc<Semaphore>,
 }
@@ -251,7 +234,7 @@ impl Link {
             }
             Event::Opened(opened) => {
                 self.compression = opened.compression;
-                match self.front.open(opened, self.peer) {
+                match self.front.open(opened, &self.client) {
                     Ok(calls) => {
                         self.calls = Some(calls.clone());
                         self.answers.send(Sent::Opened(calls)).await.is_ok()
@@ -278,8 +261,19 @@ impl Link {
         }
     }
 
+    /// Waits until the client has read enough of its answers to get another one.
+    async fn until_read(&self) {
+        let Client { intake, connection, .. } = &self.client;
+        if !intake.has_read(connection) {
+            // Calls that were begun have to be started: their answers are among those to be read.
+            self.begin().await;
+            intake.until_read(connection).await;
+        }
+    }
+
     async fn start(&self, call: Call) -> bool {
         let Some(calls) = self.calls.clone() else { return false };
+        self.until_read().await;
         let permit = match self.units.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
@@ -292,8 +286,13 @@ impl Link {
         if self.answers.is_closed() {
             return false;
         }
-        let ticket = Ticket::new(call.id, permit, self.answers.clone());
-        let is_small = call.parameter.len() + call.cells.len() <= BEGUN_BYTES_MAX;
+        let bytes = call.parameter.len() + call.cells.len();
+        let Some(admitted) = self.client.intake.request(&self.client.connection, bytes as u64) else {
+            let text = "the server has as many calls as it has room for; send the request again later";
+            return self.send(Outgoing::refusal(call.id, &Exception::new(CALL_QUEUE_TOO_BIG, text))).await;
+        };
+        let ticket = Ticket::new(call.id, permit, admitted, self.answers.clone());
+        let is_small = bytes <= BEGUN_BYTES_MAX;
         let begun = match self.compression {
             None if is_small => calls.begin(call, ticket),
             _ => Begun::NeedsTask(call, ticket),
@@ -303,8 +302,14 @@ impl Link {
             Begun::Answered(frame) => return self.send(frame).await,
             Begun::NeedsTask(call, ticket) => (call, ticket),
         };
-        let compressed = self.compression.map(|compression| (compression, self.room.decompressed.clone()));
+        let compressed = self.compression.map(|compression| (compression, self.decompressed.clone()));
+        let Client { intake, connection, .. } = self.client.clone();
         terrane_env::task::spawn_named("hbase call", async move {
+            // Calls that came together would fill the memory with answers together.
+            intake.until_read(&connection).await;
+            if connection.is_closed() {
+                return;
+            }
             let outcome = match compressed {
                 None => calls.carry_out(call).await,
                 Some((compression, room)) => carry_out_compressed(calls, call, compression, room).await,
@@ -320,7 +325,7 @@ async fn carry_out_compressed(
     calls: Arc<dyn Calls>,
     mut call: Call,
     compression: Compression,
-    room: Arc<Semaphore>,
+    room: Arc<Budget>,
 ) -> Outcome {
     // Held until the answer is there.
     let mut held = None;
@@ -331,8 +336,8 @@ async fn carry_out_compressed(
             let cells = compression.decompress(&cells, BLOCK_BYTES_MAX, |more| grow(&room, &mut held, more))?;
             Ok((cells, held))
         });
-        let (cells, permit) = decompressed.await?;
-        (call.cells, held) = (cells.into(), permit);
+        let (cells, share) = decompressed.await?;
+        (call.cells, held) = (cells.into(), share);
     }
     let mut answer = calls.carry_out(call).await?;
     drop(held);
@@ -349,28 +354,16 @@ async fn in_place_or_apart<T: Send + 'static>(bytes: usize, step: impl FnOnce() 
 }
 
 /// Counts more decompressed bytes, if there is room: a call that waited for more while it holds some could wait for itself.
-fn grow(room: &Arc<Semaphore>, held: &mut Option<Decompressed>, more: usize) -> Result<(), Exception> {
-    let held = held.get_or_insert_default();
-    held.bytes += more;
-    let wanted = held.bytes.div_ceil(1 << 10) - held.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-    let full = || {
-        let text = "the server decompresses as many cells as it has room for; send the request again later";
-        Exception::new(CALL_QUEUE_TOO_BIG, text)
+fn grow(room: &Arc<Budget>, held: &mut Option<Share>, more: usize) -> Result<(), Exception> {
+    let grown = match held {
+        Some(held) => held.grow(more as u64),
+        None => {
+            *held = room.try_take(more as u64);
+            held.is_some()
+        }
     };
-    let permits = u32::try_from(wanted).map_err(|_| full())?;
-    let permit = room.clone().try_acquire_many_owned(permits).map_err(|_| full())?;
-    match &mut held.permit {
-        Some(held) => held.merge(permit),
-        None => held.permit = Some(permit),
-    }
-    Ok(())
-}
-
-/// What the decompressed cells of a call occupy.
-#[derive(Default)]
-struct Decompressed {
-    bytes: usize,
-    permit: Option<OwnedSemaphorePermit>,
+    let text = "the server decompresses as many cells as it has room for; send the request again later";
+    if grown { Ok(()) } else { Err(Exception::new(CALL_QUEUE_TOO_BIG, text)) }
 }
 
 #[cfg(test)]

@@ -16,7 +16,6 @@ mod switches;
 mod system;
 mod system_reads;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ use crate::frame::Call;
 use crate::meta::{RegionRow, State, StateRow, View, news_order};
 use crate::place::Place;
 use crate::region_name::{NAMESPACE_REGION, namespace_table};
-use crate::serve::{Calls, Front, Outcome};
+use crate::serve::{Calls, Client, Front, Limits, Outcome};
 
 /// How long a call waits if its client does not say.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
@@ -46,6 +45,7 @@ const SEEN_FOR: Duration = Duration::from_millis(100);
 /// The front of one master.
 pub struct TablesFront {
     master: Arc<Master>,
+    limits: Limits,
 }
 
 struct Master {
@@ -59,7 +59,11 @@ impl TablesFront {
     /// A front over a master that HBase's clients reach at this place.
     #[must_use]
     pub fn new(edge: Edge, own: Place) -> Self {
-        Self { master: Arc::new(Master { edge, own, procedures: Procedures::default(), seen: Mutex::default() }) }
+        let limits = Limits::beside(edge.intake());
+        let budgets = limits.budgets().chain(limits.zookeeper.budgets());
+        budgets.for_each(|budget| edge.budgets().add(budget));
+        let master = Master { edge, own, procedures: Procedures::default(), seen: Mutex::default() };
+        Self { master: Arc::new(master), limits }
     }
 }
 
@@ -72,11 +76,15 @@ impl Front for TablesFront {
         self.master.discover("GetActiveMaster").boxed()
     }
 
-    fn open(&self, opened: Opened, peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception> {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn open(&self, opened: Opened, client: &Client) -> Result<Arc<dyn Calls>, Exception> {
         if opened.service == Service::Admin {
             return Err(Exception::new(UNKNOWN_SERVICE, "AdminService is not served yet"));
         }
-        let (master, scanners, peer) = (self.master.clone(), SystemScanners::default(), peer.to_string());
+        let (master, scanners, peer) = (self.master.clone(), SystemScanners::default(), client.address.to_string());
         Ok(Arc::new(TableCalls { master, scanners, opened, peer }))
     }
 }

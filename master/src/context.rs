@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use terrane_env::budget::Budgets;
 use terrane_proto::v1;
 use terrane_types::{Error, TableId};
 use tokio::sync::Notify;
@@ -108,6 +109,8 @@ pub struct MasterContext {
     moves: Mutex<BTreeMap<MoveId, MoveProgress>>,
     /// Notified when a procedure begins to wait, so that another may start.
     waiting: Notify,
+    /// The limited resources of this process.
+    pub budgets: Arc<Budgets>,
 }
 
 impl MasterContext {
@@ -141,6 +144,7 @@ impl MasterContext {
             seen,
             moves,
             waiting,
+            budgets: Arc::default(),
         }
     }
 

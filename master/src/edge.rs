@@ -11,6 +11,8 @@ mod standing;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use terrane_env::budget::Budgets;
+use terrane_env::net::Intake;
 use terrane_types::{ClusterId, Error, NamespaceName, RegionCounts, RegionDescriptor, ServerId, TableSchema};
 use tokio::time::Instant;
 
@@ -29,6 +31,7 @@ pub struct Edge {
     context: Arc<MasterContext>,
     tables: TableCalls,
     regions: RegionCalls,
+    intake: Arc<Intake>,
 }
 
 /// A table.
@@ -82,9 +85,24 @@ pub struct Map {
 }
 
 impl Edge {
-    pub(crate) fn new(cluster: ClusterId, context: Arc<MasterContext>, membership: Arc<Membership>) -> Self {
+    pub(crate) fn new(
+        cluster: ClusterId,
+        context: Arc<MasterContext>,
+        membership: Arc<Membership>,
+        intake: Arc<Intake>,
+    ) -> Self {
         let regions = RegionCalls::new(Arc::clone(&context), membership);
-        Self { cluster, tables: TableCalls::new(Arc::clone(&context)), regions, context }
+        Self { cluster, tables: TableCalls::new(Arc::clone(&context)), regions, context, intake }
+    }
+
+    /// What the master's gRPC port has accepted.
+    pub const fn intake(&self) -> &Arc<Intake> {
+        &self.intake
+    }
+
+    /// The master's limited resources. Other ports of the process add theirs.
+    pub fn budgets(&self) -> &Budgets {
+        &self.context.budgets
     }
 
     /// The cluster.

@@ -65,6 +65,7 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
             lag: committed.saturating_sub(state.applied),
             hbase: state.hbase,
             versions: state.versions,
+            resources: state.resources,
         });
     }
     if leader_term.is_none() {

@@ -11,7 +11,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use terrane_env::budget::{Budgets, Usage};
 use terrane_metrics::list::master as list;
+use terrane_metrics::{ResourceUse, Resources};
 use terrane_proto::versions::BUILD;
 use terrane_types::versions::Levels;
 
@@ -44,13 +46,15 @@ pub struct Metrics {
     leads: Level,
     feature_level: Level,
     calls: Family<Call, Counter>,
+    resources: Resources,
     /// The host of group 0, which has metrics of its own.
     host: Arc<GroupHost>,
+    budgets: Arc<Budgets>,
 }
 
 impl Metrics {
     /// The metrics and their registry.
-    pub fn new(host: Arc<GroupHost>) -> (Arc<Self>, Arc<Registry>) {
+    pub fn new(host: Arc<GroupHost>, budgets: Arc<Budgets>) -> (Arc<Self>, Arc<Registry>) {
         let metrics = Self {
             servers: Family::default(),
             tables: Level::default(),
@@ -61,7 +65,9 @@ impl Metrics {
             leads: Level::default(),
             feature_level: Level::default(),
             calls: Family::default(),
+            resources: Resources::default(),
             host,
+            budgets,
         };
         let mut registry = Registry::default();
         list::SERVERS.register(&mut registry, metrics.servers.clone());
@@ -76,6 +82,8 @@ impl Metrics {
             (&list::FEATURE_LEVEL, &metrics.feature_level),
         ];
         levels.into_iter().for_each(|(described, level)| described.register(&mut registry, level.clone()));
+        let resources = [&list::RESOURCE_USED, &list::RESOURCE_PEAK, &list::RESOURCE_LIMIT, &list::RESOURCE_REJECTIONS];
+        metrics.resources.register(resources, &mut registry);
         metrics.host.metrics().register(&mut registry);
         terrane_metrics::register_build(&mut registry, BUILD, Levels::BUILD.newest);
         (Arc::new(metrics), Arc::new(registry))
@@ -89,6 +97,10 @@ impl Metrics {
     /// Sets the gauges.
     pub fn observe(&self, context: &MasterContext) {
         self.host.publish_metrics();
+        self.resources.publish(self.budgets.usage().into_iter().map(|usage| {
+            let Usage { name, used, peak, limit, refused, .. } = usage;
+            ResourceUse { name, used, peak, limit, refused }
+        }));
         self.leads.set(u64::from(context.leadership.holds()));
         self.catalog_index.set(context.journal.applied());
         context.journal.read(|catalog| {

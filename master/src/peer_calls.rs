@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use terrane_env::budget::{Unit, Usage};
 use terrane_proto::{error, v1};
 use terrane_types::{Error, GroupId};
 use tonic::{Request, Response, Status};
@@ -93,7 +94,13 @@ pub fn state(context: &MasterContext) -> v1::MasterStateReply {
         is_learner: !status.voters.contains(&status.replica),
         leader: context.journal.leader_address().unwrap_or_default(),
         hbase: context.hbase.clone(),
+        resources: context.budgets.usage().into_iter().map(resource_usage).collect(),
     }
+}
+
+fn resource_usage(usage: Usage) -> v1::ResourceUsage {
+    let Usage { name, unit, used, peak, limit, refused } = usage;
+    v1::ResourceUsage { name: name.to_owned(), bytes: unit == Unit::Bytes, used, peak, limit, refused }
 }
 
 #[tonic::async_trait]

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
+use terrane_env::budget::Budgets;
 use terrane_env::fs::{self, DirLock};
 use terrane_env::net::{Intake, IntakeLimits};
 use terrane_proto::hello::Identity as Hello;
@@ -76,6 +77,7 @@ pub struct Master {
     machine: Arc<CatalogMachine>,
     host: Arc<GroupHost>,
     registry: Arc<Registry>,
+    intake: Arc<Intake>,
     stop_calls: CancellationToken,
     stop: CancellationToken,
     running: Mutex<Option<Running>>,
@@ -160,7 +162,9 @@ impl Master {
         let rebuilt = rebuilt.map_err(|source| StartError::Io { path: catalog_dir.join(rebuild::NAME), source })?;
 
         let membership = Arc::new(Membership::new(Arc::clone(&context), hello, config.report_every));
-        let ((metrics, registry), stop) = (Metrics::new(Arc::clone(&host)), CancellationToken::new());
+        let (intake, budgets) = (Arc::clone(&port.intake), Arc::clone(&context.budgets));
+        intake.budgets().for_each(|budget| budgets.add(budget));
+        let ((metrics, registry), stop) = (Metrics::new(Arc::clone(&host), budgets), CancellationToken::new());
         let background = background(&context, bootstrap, rebuilt, &machine, &membership, &metrics, &stop);
         port.diagnostics.begin(v1::diagnostics_server::DiagnosticsServer::new(DiagnosticsService::new(hello)));
         port.begin(MasterService::new(hello, Arc::clone(&context), Arc::clone(&membership), metrics));
@@ -171,7 +175,7 @@ impl Master {
         let (stop_calls, running) = (CancellationToken::new(), Mutex::default());
         let address = address.to_owned();
         Ok((
-            Self { address, identity, context, membership, machine, host, registry, stop_calls, stop, running },
+            Self { address, identity, context, membership, machine, host, registry, intake, stop_calls, stop, running },
             background,
         ))
     }
@@ -193,7 +197,13 @@ impl Master {
 
     /// Its calls, for another protocol in front of the same catalog.
     pub fn edge(&self) -> Edge {
-        Edge::new(self.identity.cluster, Arc::clone(&self.context), Arc::clone(&self.membership))
+        let (context, membership) = (Arc::clone(&self.context), Arc::clone(&self.membership));
+        Edge::new(self.identity.cluster, context, membership, Arc::clone(&self.intake))
+    }
+
+    /// Its limited resources, which its metrics show. Other ports of the process add theirs.
+    pub fn budgets(&self) -> &Budgets {
+        &self.context.budgets
     }
 
     /// Whether it is ready, or why not.
@@ -454,6 +464,7 @@ struct Port {
     master: Late<v1::master_server::MasterServer<MasterService>>,
     diagnostics: Late<v1::diagnostics_server::DiagnosticsServer<DiagnosticsService>>,
     health: HealthReporter,
+    intake: Arc<Intake>,
 }
 
 impl Port {
@@ -464,6 +475,7 @@ impl Port {
             master: Late::default(),
             diagnostics: Late::default(),
             health: HealthReporter::new(),
+            intake: Intake::new(IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() }),
         }
     }
 
@@ -482,7 +494,7 @@ async fn serve(
 ) -> Result<JoinHandle<()>, StartError> {
     port.health.set_not_serving::<v1::master_server::MasterServer<MasterService>>().await;
     let reflection = terrane_proto::reflection().map_err(|error| failed(&error))?;
-    let intake = Intake::new(IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() });
+    let intake = Arc::clone(&port.intake);
     let router = terrane_env::net::server(&intake)
         .add_service(port.master.clone())
         .add_service(port.peer.clone())

@@ -12,10 +12,12 @@ mod description;
 mod histogram;
 pub mod list;
 pub mod page;
+mod resources;
 
 pub use build_info::register_build;
 pub use description::{Description, Kind, Unit};
 pub use histogram::{Histogram, Histograms};
+pub use resources::{ResourceUse, Resources};
 
 /// Tables with series of their own in the metrics of one process; all others are counted as [`OTHER_TABLES`]. Each table
 /// has about ten series, so the bound keeps a scrape below a few thousand lines however many tables there are.

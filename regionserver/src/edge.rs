@@ -290,6 +290,11 @@ impl Edge {
         self.host.time_ms()
     }
 
+    /// What the server's ports have accepted.
+    pub const fn intake(&self) -> &Arc<Intake> {
+        &self.intake
+    }
+
     /// A read point of the group: reads that start after it see what `consistency` promises.
     pub async fn read_point(
         &self,

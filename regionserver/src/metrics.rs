@@ -15,9 +15,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use terrane_engine::FamilyReadCounts;
-use terrane_env::budget::Usage;
 use terrane_metrics::list::server as list;
-use terrane_metrics::{Description, Histogram, Histograms, OTHER_TABLES, register_build};
+use terrane_metrics::{Description, Histogram, Histograms, OTHER_TABLES, Resources, register_build};
 use terrane_proto::versions::BUILD;
 use terrane_types::versions::Levels;
 
@@ -90,48 +89,6 @@ fn add(sum: &mut FamilyReadCounts, more: &FamilyReadCounts) {
     sum.read_bytes += more.read_bytes;
     sum.filtered += more.filtered;
     sum.false_positives += more.false_positives;
-}
-
-/// The limited resource a metric is about.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct ResourceLabels {
-    /// Its name, as in `docs/design/bounds.md`.
-    pub resource: &'static str,
-}
-
-/// How much of each limited resource is in use.
-#[derive(Default)]
-pub struct Resources {
-    used: Family<ResourceLabels, Gauge>,
-    peak: Family<ResourceLabels, Gauge>,
-    limit: Family<ResourceLabels, Gauge>,
-    rejections: Family<ResourceLabels, Counter>,
-}
-
-impl Resources {
-    /// Publishes the present usage.
-    pub fn publish(&self, usages: &[Usage]) {
-        for usage in usages {
-            let labels = ResourceLabels { resource: usage.name };
-            let set = |family: &Family<ResourceLabels, Gauge>, number| {
-                family.get_or_create(&labels).set(saturating(number));
-            };
-            set(&self.used, usage.used);
-            set(&self.peak, usage.peak);
-            set(&self.limit, usage.limit);
-            set_total(&self.rejections.get_or_create(&labels), usage.refused);
-        }
-    }
-
-    fn register(&self, registry: &mut Registry) {
-        let gauges = [
-            (&list::RESOURCE_USED, &self.used),
-            (&list::RESOURCE_PEAK, &self.peak),
-            (&list::RESOURCE_LIMIT, &self.limit),
-        ];
-        gauges.into_iter().for_each(|(described, family)| described.register(registry, family.clone()));
-        list::RESOURCE_REJECTIONS.register(registry, self.rejections.clone());
-    }
 }
 
 /// What a request of a client asks for, as far as latencies are told apart.
@@ -248,7 +205,8 @@ impl Metrics {
             described.register(&mut registry, family.clone());
         }
         metrics.tables.register(&mut registry);
-        metrics.resources.register(&mut registry);
+        let resources = [&list::RESOURCE_USED, &list::RESOURCE_PEAK, &list::RESOURCE_LIMIT, &list::RESOURCE_REJECTIONS];
+        metrics.resources.register(resources, &mut registry);
         metrics.raft.register(&mut registry);
         register_build(&mut registry, BUILD, Levels::BUILD.newest);
         (Arc::new(metrics), Arc::new(registry))

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
+use terrane_metrics::ResourceUse;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{error, hello, leadership, v1, versions};
 use terrane_raft::{GroupStatus, LogStatus, MemberProgress};
@@ -319,7 +320,7 @@ impl Reporter {
         self.host.publish_metrics();
         self.publish_sizes();
         let resources = self.budgets.usage();
-        self.metrics.resources.publish(&resources);
+        self.metrics.resources.publish(resources.iter().map(resource_use));
         self.publish_reads();
         let log = self.host.log_status();
         self.health.retain_regions(|region| self.replicas.regions.get(region).is_some());
@@ -421,6 +422,11 @@ impl Reporter {
             }
         }
     }
+}
+
+fn resource_use(usage: &Usage) -> ResourceUse {
+    let Usage { name, used, peak, limit, refused, .. } = *usage;
+    ResourceUse { name, used, peak, limit, refused }
 }
 
 fn resource_usage(usage: Usage) -> v1::ResourceUsage {

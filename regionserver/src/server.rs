@@ -90,6 +90,7 @@ pub struct RegionServer {
     edge: Arc<Edge>,
     orders: Arc<RegionOrders>,
     hbase_places: Arc<HbasePlaces>,
+    budgets: Arc<Budgets>,
     /// Ends the background work and the reports.
     stop: CancellationToken,
     /// Ends the gRPC server, last of all.
@@ -180,7 +181,7 @@ impl RegionServer {
             metrics,
         };
         parts.budgets.add(parts.admission.waiting().clone());
-        parts.intake.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
+        parts.intake.budgets().for_each(|budget| parts.budgets.add(budget));
         let stop = CancellationToken::new();
         let arrivals = Arrivals::new(engine.clone(), stop.clone());
         let load_files = LoadFiles::new(&engine, stop.clone());
@@ -249,6 +250,7 @@ impl RegionServer {
             edge,
             orders,
             hbase_places: parts.hbase_places,
+            budgets: parts.budgets,
             stop,
             stop_serving,
             background,
@@ -282,6 +284,12 @@ impl RegionServer {
     #[must_use]
     pub fn data_path(&self) -> Arc<Edge> {
         self.edge.clone()
+    }
+
+    /// Its limited resources, which its status and metrics show. Other ports of the process add theirs.
+    #[must_use]
+    pub fn budgets(&self) -> &Budgets {
+        &self.budgets
     }
 
     /// Orders about its regions, for the same purpose.

@@ -29,6 +29,9 @@ const LOST_AFTER_MS: u64 = 60;
 /// The largest answer that it reads.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
+/// A server counts answers from this size on.
+const COUNTED_BYTES_MIN: usize = 1 << 10;
+
 /// Why a try failed.
 #[derive(Debug)]
 pub enum Failed {
@@ -316,7 +319,14 @@ impl HbaseClient {
                 // The answer to a call that was given up.
                 continue;
             }
-            let Some(exception) = header.exception else { return Ok(answer.copy_to_bytes(answer.remaining())) };
+            let Some(exception) = header.exception else {
+                let bytes = size_of::<u32>() + length;
+                // Servers do not count smaller ones.
+                terrane_env::tally!("bytes of large answers that HBase's clients received", {
+                    if bytes >= COUNTED_BYTES_MIN { bytes as u64 } else { 0 }
+                });
+                return Ok(answer.copy_to_bytes(answer.remaining()));
+            };
             let why = format!("{}: {}", exception.exception_class_name(), exception.stack_trace());
             return Err(match exception.exception_class_name() {
                 _ if exception.do_not_retry() => Failed::Finally(why),

@@ -55,7 +55,7 @@ impl Kind {
     /// Whether servers serve HBase's clients.
     #[must_use]
     pub const fn serves_hbase(self) -> bool {
-        matches!(self, Kind::Hbase | Kind::HbaseModel)
+        matches!(self, Kind::Hbase | Kind::HbaseModel | Kind::Hostile)
     }
 
     /// The name on the command line.

@@ -188,6 +188,8 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("the buffer of a batch is kept", BOUNDED, Kind::Rows, true),
     bug("a failed write keeps its admission", BOUNDED, Kind::Rows, true),
     bug("an unfinished message keeps its budget", BOUNDED, Kind::Hostile, true),
+    bug("an answer is in no budget", BOUNDED, Kind::HbaseModel, true),
+    bug("a dead connection keeps its permit", BOUNDED, Kind::Hbase, true),
     bug("a page token is trusted unchecked", ERROR, Kind::Hostile, true),
     bug("a scan resumes one row late", SCAN, Kind::Scans, true),
     bug("a scan repeats its last row", SCAN, Kind::Scans, true),

@@ -81,6 +81,12 @@ struct Inner {
     peak_bytes: Cell<i64>,
 }
 
+/// Compares what HBase's clients received with what servers counted.
+fn uncounted() -> Option<String> {
+    let received = terrane_env::sim::tally_of("bytes of large answers that HBase's clients received");
+    resources::uncounted(received, terrane_env::sim::tally_of("bytes of answers that were counted"))
+}
+
 impl Watch {
     /// A host's process starts.
     pub fn started(&self, host: Host) {
@@ -125,7 +131,7 @@ impl Watch {
 
     /// The metrics of a node: none of its limited resources exceeds its limit.
     pub fn check_resources(&self, host: Host, numbers: &BTreeMap<String, f64>, state: &RunState) {
-        if let Some(excess) = resources::excess(numbers) {
+        if let Some(excess) = resources::excess(numbers).or_else(uncounted) {
             state.fail(Failure { what: format!("{host}: {excess}"), about: vec![host.to_owned()] });
         }
         self.inner.held.borrow_mut().look(host, numbers);

@@ -11,9 +11,11 @@ mod clock;
 pub mod cluster;
 mod counters;
 mod full_disk;
+mod http2;
 mod load;
 mod lost_server;
 mod masterless;
+mod one_client;
 mod promised_bodies;
 mod split_key;
 mod wide_row;
@@ -59,6 +61,16 @@ const CHECKS: &[Check] = &[
         name: "promised-bodies",
         what: "10,000 streams that promise large bodies cost no memory",
         run: promised_bodies::run,
+    },
+    Check {
+        name: "unread-answers",
+        what: "a client that reads no answers costs bounded memory and slows no other",
+        run: one_client::unread,
+    },
+    Check {
+        name: "silent-clients",
+        what: "silent connections and half-sent calls on every port hurt no other client",
+        run: one_client::silent,
     },
     Check { name: "full-disk", what: "a follower whose disk is full refuses, and starts again", run: full_disk::run },
     Check {

@@ -60,7 +60,11 @@ struct ProcessLine {
 
 #[derive(Serialize)]
 struct ResourceLine {
-    server: u64,
+    /// One of these two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    master: Option<String>,
     name: String,
     used: u64,
     peak: u64,
@@ -83,7 +87,7 @@ impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
             groups_without_leader: status.groups_without_leader,
             waiting_for: status.waiting_for.clone(),
             troubles,
-            resources: status.servers.iter().flat_map(resource_lines).collect(),
+            resources: resource_lines(status).collect(),
             masters: status.masters.iter().map(master_line).collect(),
             feature_level: status.feature_level,
             level_waits_for: status.level_waits_for.clone(),
@@ -140,9 +144,21 @@ fn print_versions(output: &mut Output, status: &ClusterStatus) -> Result<(), Fai
     output.table(&["process", "address", "build", "level", "protocol"], processes(status).map(row).collect())
 }
 
-fn resource_lines(server: &ServerInfo) -> impl Iterator<Item = ResourceLine> {
-    server.resources.iter().map(|of| ResourceLine {
-        server: server.server.0,
+/// The limited resources of masters and servers, each with the address of its master or the number of its server.
+fn resources(status: &ClusterStatus) -> impl Iterator<Item = (Result<u64, &str>, &ResourceUsage)> {
+    let of_masters = status.masters.iter().flat_map(|master| {
+        let address = master.address.as_str();
+        master.resources.iter().map(move |usage| (Err(address), usage))
+    });
+    let of_servers =
+        status.servers.iter().flat_map(|server| server.resources.iter().map(move |usage| (Ok(server.server.0), usage)));
+    of_masters.chain(of_servers)
+}
+
+fn resource_lines(status: &ClusterStatus) -> impl Iterator<Item = ResourceLine> {
+    resources(status).map(|(process, of)| ResourceLine {
+        server: process.ok(),
+        master: process.err().map(str::to_owned),
         name: of.name.clone(),
         used: of.used,
         peak: of.peak,
@@ -166,14 +182,13 @@ fn stands_out(usage: &ResourceUsage) -> bool {
     usage.refused > 0 || usage.used > usage.limit / 2
 }
 
-fn print_resources(output: &mut Output, servers: &[ServerInfo], all: bool) -> Result<(), Failure> {
-    let of_servers = servers.iter().flat_map(|server| server.resources.iter().map(move |usage| (server, usage)));
-    let rows: Vec<Vec<String>> = of_servers
+fn print_resources(output: &mut Output, status: &ClusterStatus, all: bool) -> Result<(), Failure> {
+    let rows: Vec<Vec<String>> = resources(status)
         .filter(|(_, usage)| all || stands_out(usage))
-        .map(|(server, usage)| {
+        .map(|(process, usage)| {
             let amount = |number: u64| if usage.is_bytes { bytes_rounded(number) } else { number.to_string() };
             vec![
-                server.server.to_string(),
+                process.map_or_else(|master| format!("master {master}"), |server| server.to_string()),
                 usage.name.clone(),
                 amount(usage.used),
                 amount(usage.peak),
@@ -204,7 +219,7 @@ fn print(output: &mut Output, status: &ClusterStatus, all_resources: bool) -> Re
     }
     print_servers(output, &status.servers)?;
     output.line("")?;
-    print_resources(output, &status.servers, all_resources)?;
+    print_resources(output, status, all_resources)?;
     let issues = health_issues(status);
     if issues.is_empty() {
         return output.line("healthy: no issues");

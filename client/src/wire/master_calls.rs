@@ -329,12 +329,13 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
 }
 
 fn master_info(info: v1::MasterInfo) -> MasterInfo {
-    let v1::MasterInfo { address, state, term, applied, lag, hbase, versions } = info;
+    let v1::MasterInfo { address, state, term, applied, lag, hbase, versions, resources } = info;
     let hbase = hbase.map(|v1::HbaseMaster { address, zookeeper, .. }| HbaseAddresses {
         rpc: address,
         zookeeper: Some(zookeeper).filter(|zookeeper| !zookeeper.is_empty()),
     });
-    MasterInfo { address, state, term, applied, lag, hbase, versions: versions.map(process_versions) }
+    let (versions, resources) = (versions.map(process_versions), resources.into_iter().map(resource_usage).collect());
+    MasterInfo { address, state, term, applied, lag, hbase, versions, resources }
 }
 
 fn process_versions(said: v1::Versions) -> ProcessVersions {

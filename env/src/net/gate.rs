@@ -2,7 +2,7 @@
 //!
 //! tonic reserves memory for a whole message as soon as it has read the five bytes that announce its length, so 5 bytes
 //! could cost a server 40 MiB. The gate passes a message on only when it has arrived in full. Until then its bytes count
-//! against the server's budget of bodies, and a sender slower than [`RATE_MIN`] after the first [`GRACE`] is refused.
+//! against the server's budget of bodies, and a sender that is too slow is refused (`unfinished`).
 //! Messages that arrive in one piece, as nearly all do, pass unchanged.
 //!
 //! Answers are counted while the transport holds them: each piece of a body carries its share until it is sent.
@@ -13,32 +13,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures::TryFutureExt as _;
 use futures::future::{Either, MapOk, Ready, ready};
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, Sleep};
 use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-use super::intake::{Call, ConnectInfo, Connection, Intake};
+use super::connection::{Call, ConnectInfo, Connection};
+use super::intake::Intake;
+use super::unfinished::{Ended, Unfinished};
 use crate::budget::Share;
 
-/// How long a message may take to arrive, however short...
-const GRACE: Duration = Duration::from_secs(10);
-/// ...and the bytes that must arrive in each further second.
-const RATE_MIN: u64 = 64 << 10;
-/// How full the budget of bodies may be while unfinished messages are still read; the rest is for messages that begin.
-const SOFT_PERCENT: u64 = 75;
-/// How long a message may take once it is read in spite of that: the others wait for it.
-const PASS_MAX: Duration = Duration::from_secs(10);
-/// How often a waiting body checks the budget.
-const BUDGET_CHECK_EVERY: Duration = Duration::from_millis(10);
 /// Smaller pieces of a message are copied together, so that the memory held equals the bytes counted: a piece of a few bytes
 /// would keep a whole buffer of the transport alive.
 const KEPT_WHOLE_BYTES: usize = 64 << 10;
@@ -101,7 +90,7 @@ where
                 intake: None,
             }))));
         };
-        let request = request.map(|body| Body::new(Gathered::new(body, self.intake.clone())));
+        let request = request.map(|body| Body::new(Gathered::new(body, &self.intake)));
         let intake = self.intake.clone();
         let answer: Answer = Box::new(move |response| {
             response.map(|body| Counted { body, call: Some(call), connection, intake: Some(intake) })
@@ -113,43 +102,28 @@ where
 /// A body that passes messages on when they have arrived in full.
 struct Gathered {
     body: Body,
-    intake: Arc<Intake>,
     framing: Framing,
     /// Pieces of complete messages.
     ready: VecDeque<Bytes>,
     /// Pieces of the unfinished message; the small ones at its end are in `tail`.
     held: VecDeque<Bytes>,
     tail: BytesMut,
-    share: Option<Share>,
-    /// When the unfinished message began, and how many bytes of it have arrived. The first one begins with the call.
-    under_way: Option<(Instant, u64)>,
-    timer: Option<Pin<Box<Sleep>>>,
-    /// Held (since when) by the one message that is read although the budget of bodies is nearly used up.
-    pass: Option<(OwnedSemaphorePermit, Instant)>,
+    /// The first message begins with the call.
+    unfinished: Unfinished,
     failed: bool,
 }
 
-impl Drop for Gathered {
-    fn drop(&mut self) {
-        if crate::planted!("an unfinished message keeps its budget") {
-            std::mem::forget(self.share.take());
-        }
-    }
-}
-
 impl Gathered {
-    fn new(body: Body, intake: Arc<Intake>) -> Gathered {
+    fn new(body: Body, intake: &Arc<Intake>) -> Gathered {
+        let mut unfinished = Unfinished::new(intake, None);
+        unfinished.begin();
         Gathered {
             body,
             framing: Framing::new(intake.message_bytes()),
-            intake,
             ready: VecDeque::new(),
             held: VecDeque::new(),
             tail: BytesMut::new(),
-            share: None,
-            under_way: Some((Instant::now(), 0)),
-            timer: None,
-            pass: None,
+            unfinished,
             failed: false,
         }
     }
@@ -170,23 +144,15 @@ impl Gathered {
         if !self.tail.is_empty() {
             self.ready.push_back(std::mem::take(&mut self.tail).freeze());
         }
-        (self.share, self.under_way, self.timer, self.pass) = (None, None, None, None);
+        self.unfinished.complete();
     }
 
     fn hold(&mut self, data: Bytes) -> Result<(), Status> {
-        let bytes = data.len() as u64;
-        let within_budget = match &mut self.share {
-            Some(share) => share.grow(bytes),
-            None => {
-                self.share = self.intake.bodies().try_take(bytes);
-                self.share.is_some()
-            }
-        };
-        if !within_budget {
+        let received = self.unfinished.received() + data.len() as u64;
+        if !self.unfinished.count(received) {
             return Err(Status::resource_exhausted("the server holds too many unfinished messages; try again"));
         }
-        let (_, received) = self.under_way.get_or_insert_with(|| (Instant::now(), 0));
-        *received += bytes;
+        self.unfinished.has_received(received);
         if data.len() < KEPT_WHOLE_BYTES {
             self.tail.extend_from_slice(&data);
         } else {
@@ -197,40 +163,12 @@ impl Gathered {
         }
         Ok(())
     }
+}
 
-    /// Whether the unfinished message has to wait for the budget. One message at a time does not: if all waited, none would
-    /// ever complete and return its share.
-    fn must_wait(&mut self) -> bool {
-        let bodies = self.intake.bodies();
-        if self.share.is_none() || bodies.used() <= bodies.limit() / 100 * SOFT_PERCENT {
-            return false;
-        }
-        if self.pass.is_none() {
-            self.pass = self.intake.pass().map(|permit| (permit, Instant::now()));
-        }
-        self.pass.is_none()
-    }
-
-    /// Waits until the budget may have space again, and no longer than the unfinished message may take.
-    fn poll_patience(&mut self, cx: &mut Context<'_>, waits_for_budget: bool) -> Poll<Status> {
-        let Some((begun, received)) = self.under_way else { return Poll::Pending };
-        let due = begun + GRACE + Duration::from_millis(received.saturating_mul(1000) / RATE_MIN);
-        let due = self.pass.as_ref().map_or(due, |(_, since)| due.min(*since + PASS_MAX));
-        loop {
-            let now = Instant::now();
-            if now >= due {
-                let what = "the message did not arrive in time: senders may take 10 s and 1 s more for each 64 KiB";
-                return Poll::Ready(Status::deadline_exceeded(what));
-            }
-            let next = if waits_for_budget { due.min(now + BUDGET_CHECK_EVERY) } else { due };
-            let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(next)));
-            if timer.deadline() != next {
-                timer.as_mut().reset(next);
-            }
-            if timer.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-        }
+fn refused(ended: Ended) -> Status {
+    match ended {
+        Ended::TooSlow => Status::deadline_exceeded(ended.to_string()),
+        Ended::GaveWay => Status::resource_exhausted(ended.to_string()),
     }
 }
 
@@ -242,24 +180,25 @@ impl HttpBody for Gathered {
         let this = self.get_mut();
         loop {
             if let Some(data) = this.ready.pop_front() {
+                this.unfinished.pauses();
                 return Poll::Ready(Some(Ok(Frame::data(data))));
             }
             if this.failed {
                 return Poll::Ready(None);
             }
-            let waits = this.must_wait();
+            let waits = this.unfinished.must_wait();
             let polled = if waits { Poll::Pending } else { Pin::new(&mut this.body).poll_frame(cx) };
             let outcome = match polled {
-                Poll::Pending => match this.poll_patience(cx, waits) {
+                Poll::Pending => match this.unfinished.poll_patience(cx, waits) {
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(late) => Err(late),
+                    Poll::Ready(ended) => Err(refused(ended)),
                 },
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => this.take(data),
                     Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
                 },
                 Poll::Ready(Some(Err(status))) => Err(status),
-                Poll::Ready(None) if this.share.is_none() => return Poll::Ready(None),
+                Poll::Ready(None) if !this.unfinished.is_counted() => return Poll::Ready(None),
                 // The message will never be complete; its reader sees that from what has arrived.
                 Poll::Ready(None) => {
                     this.release();
@@ -345,7 +284,7 @@ impl HttpBody for Counted {
             if let Some(connection) = &this.connection {
                 connection.will_send(bytes);
             }
-            Bytes::from_owner(Unsent { share: intake.answers().take(bytes), data, connection: this.connection.clone() })
+            Bytes::from_owner(Unsent { share: intake.count_answer(bytes), data, connection: this.connection.clone() })
         };
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(counted))))
     }

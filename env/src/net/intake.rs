@@ -1,27 +1,29 @@
-//! What a port accepts: connections, calls and bytes, each within one budget for the whole server.
+//! What a port accepts: connections, calls and bytes, each within one budget.
 //!
 //! The memory of a port open to strangers must grow only with what they have sent, not with what they announce, and only up
-//! to its limits. All ports of a server share one [`Intake`]:
-//! - *connections*: one beyond the limit is closed at once, together with the connection that has been idle the longest, so
-//!   that the next attempt succeeds. A connection that sends no HTTP/2 preface is closed after [`PREFACE_MAX`].
+//! to its limits. The gRPC ports of a server share one [`Intake`]. A port of another protocol has one beside it
+//! ([`Intake::beside`]): its own limits, so that its clients take nothing from others, and the same budget of answers.
+//! - *connections*: one beyond the limit gets the place of the connection that has been idle the longest, which is closed;
+//!   those that never had a call go first. One that does not begin to speak its protocol in [`PREFACE_MAX`] is closed.
 //! - *calls*: one beyond the limit is refused before its body is read. Once half of the calls are taken, a connection with
 //!   [`CROWDED_CALLS_MAX`] calls gets no more, so that a few connections cannot starve the others.
-//! - *bodies*: bytes of messages that have not arrived in full (`gate`). The transport may buffer
+//! - *bodies*: bytes of messages that have not arrived in full (`unfinished`). The transport may buffer
 //!   [`super::CALLS_WINDOW_BYTES`] more for each connection whose calls are not read.
+//! - *requests*: bytes of calls that have arrived and are not answered, for ports that count them.
 //! - *answers*: bytes of answers from when they are read until they are sent. When they use up their budget, connections
-//!   that read nothing for [`STUCK_AFTER`] are closed.
+//!   that read nothing for [`STUCK_AFTER`] are closed. For ports that count the answers of each connection, the second half of
+//!   the budget is for connections with less than [`CROWDED_ANSWERS_MAX`].
 
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
-use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use super::arriving::Arriving;
+use super::connection::{Call, Connection};
 use crate::budget::{Budget, Share, Unit};
 
 /// How long a new connection may take to send the HTTP/2 preface.
@@ -30,6 +32,10 @@ pub(super) const PREFACE_MAX: Duration = Duration::from_secs(10);
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// Calls of one connection while more than half of all calls are taken.
 const CROWDED_CALLS_MAX: u64 = 64;
+/// Bytes of answers of one connection while more than half of the budget is taken.
+const CROWDED_ANSWERS_MAX: u64 = 256 << 10;
+/// Bytes of answers that a connection may leave unread and get further calls.
+const UNREAD_BYTES_MAX: u64 = 8 << 20;
 /// The shortest time between two searches for stuck connections.
 const RELIEF_EVERY: Duration = Duration::from_secs(1);
 
@@ -42,6 +48,8 @@ pub struct IntakeLimits {
     pub calls: u64,
     /// Bytes of messages that have not arrived in full.
     pub body_bytes: u64,
+    /// Bytes of calls that are not answered.
+    pub request_bytes: u64,
     /// Bytes of answers that have not been sent.
     pub answer_bytes: u64,
     /// Longest message; a header that announces a longer one is refused at once.
@@ -50,8 +58,30 @@ pub struct IntakeLimits {
 
 impl Default for IntakeLimits {
     fn default() -> Self {
-        Self { connections: 1024, calls: 8192, body_bytes: 256 << 20, answer_bytes: 512 << 20, message_bytes: 40 << 20 }
+        Self {
+            connections: 1024,
+            calls: 8192,
+            body_bytes: 256 << 20,
+            request_bytes: 256 << 20,
+            answer_bytes: 512 << 20,
+            message_bytes: 40 << 20,
+        }
     }
+}
+
+/// The names of a port's budgets.
+#[derive(Clone, Copy, Debug)]
+pub struct BudgetNames {
+    /// That of connections.
+    pub connections: &'static str,
+    /// That of calls; `None`, here and below: the protocol of the port is bounded without it.
+    pub calls: Option<&'static str>,
+    /// That of messages that have not arrived in full.
+    pub bodies: Option<&'static str>,
+    /// That of calls that have arrived and are not answered.
+    pub requests: Option<&'static str>,
+    /// That of answers; `None`: they are counted with those of another port, or not.
+    pub answers: Option<&'static str>,
 }
 
 /// What the ports of one server have accepted.
@@ -60,45 +90,95 @@ pub struct Intake {
     connections: Arc<Budget>,
     calls: Arc<Budget>,
     bodies: Arc<Budget>,
-    answers: Arc<Budget>,
+    requests: Arc<Budget>,
+    answers: Arc<Answers>,
+    /// What status and metrics show.
+    shown: Vec<Arc<Budget>>,
     message_bytes: usize,
     /// Held by the one unfinished message that is still read when the budget of bodies is nearly used up.
     pass: Arc<Semaphore>,
-    open_connections: Mutex<Connections>,
+    open_connections: Mutex<Vec<Weak<Connection>>>,
+    arriving: Mutex<Arriving>,
+}
+
+/// The answers of all ports that count them together.
+#[derive(Debug)]
+struct Answers {
+    budget: Arc<Budget>,
+    readers: Mutex<Readers>,
 }
 
 #[derive(Debug, Default)]
-struct Connections {
+struct Readers {
     open: Vec<Weak<Connection>>,
     relieved_at: Option<Instant>,
 }
 
 impl Intake {
-    /// An intake that has accepted nothing yet.
+    /// The intake of the gRPC ports, which has accepted nothing yet.
     pub fn new(limits: IntakeLimits) -> Arc<Intake> {
+        // Requests are counted behind the port.
+        let names = BudgetNames {
+            connections: "connections",
+            calls: Some("calls"),
+            bodies: Some("bodies"),
+            requests: None,
+            answers: Some("answers"),
+        };
+        Self::named(names, limits)
+    }
+
+    /// The intake of a port with an own budget of answers.
+    pub fn named(names: BudgetNames, limits: IntakeLimits) -> Arc<Intake> {
+        let budget = Budget::new(names.answers.unwrap_or("answers"), Unit::Bytes, limits.answer_bytes);
+        Self::counting(names, limits, &Arc::new(Answers { budget, readers: Mutex::default() }))
+    }
+
+    /// The intake of another port of the same server: limits of its own, and one budget of answers for both.
+    pub fn beside(&self, names: BudgetNames, limits: IntakeLimits) -> Arc<Intake> {
+        Self::counting(names, limits, &self.answers)
+    }
+
+    fn counting(names: BudgetNames, limits: IntakeLimits, answers: &Arc<Answers>) -> Arc<Intake> {
+        let connections = Budget::new(names.connections, Unit::Count, limits.connections);
+        let of = |name: Option<&'static str>, unit, limit| Budget::new(name.unwrap_or_default(), unit, limit);
+        let calls = of(names.calls, Unit::Count, limits.calls);
+        let bodies = of(names.bodies, Unit::Bytes, limits.body_bytes);
+        let requests = of(names.requests, Unit::Bytes, limits.request_bytes);
+        let named = [
+            (Some(names.connections), &connections),
+            (names.calls, &calls),
+            (names.bodies, &bodies),
+            (names.requests, &requests),
+            (names.answers, &answers.budget),
+        ];
+        let shown = named.into_iter().filter(|(name, _)| name.is_some()).map(|(_, budget)| budget.clone()).collect();
         Arc::new(Intake {
-            connections: Budget::new("connections", Unit::Count, limits.connections),
-            calls: Budget::new("calls", Unit::Count, limits.calls),
-            bodies: Budget::new("bodies", Unit::Bytes, limits.body_bytes),
-            answers: Budget::new("answers", Unit::Bytes, limits.answer_bytes),
+            connections,
+            calls,
+            bodies,
+            requests,
+            answers: answers.clone(),
+            shown,
             message_bytes: limits.message_bytes,
             pass: Arc::new(Semaphore::new(1)),
             open_connections: Mutex::default(),
+            arriving: Mutex::default(),
         })
     }
 
     /// Its budgets, for metrics and status.
-    pub fn budgets(&self) -> [Arc<Budget>; 4] {
-        [&self.connections, &self.calls, &self.bodies, &self.answers].map(Arc::clone)
+    pub fn budgets(&self) -> impl Iterator<Item = Arc<Budget>> {
+        self.shown.iter().cloned()
     }
 
     /// Reserves `bytes` for an answer about to be built; `None` if too much waits to be sent. In that case it also closes
     /// connections that do not read their answers.
     #[must_use]
     pub fn answer(&self, bytes: u64) -> Option<Share> {
-        let share = self.answers.try_take(bytes);
+        let share = self.answers.budget.try_take(bytes);
         if share.is_none() {
-            self.relieve();
+            self.answers.relieve();
         }
         share
     }
@@ -106,7 +186,7 @@ impl Intake {
     /// Counts an answer that exists already.
     #[must_use]
     pub fn count_answer(&self, bytes: u64) -> Share {
-        self.answers.take(bytes)
+        self.answers.budget.take(bytes)
     }
 
     /// Grows a share of answers; false if too much waits to be sent.
@@ -114,18 +194,50 @@ impl Intake {
     pub fn grow_answer(&self, share: &mut Share, more: u64) -> bool {
         let grown = share.grow(more);
         if !grown {
-            self.relieve();
+            self.answers.relieve();
         }
         grown
     }
 
     /// Whether answers have used up their budget.
     pub fn answers_are_full(&self) -> bool {
-        let full = self.answers.used() >= self.answers.limit();
+        let full = self.answers.budget.used() >= self.answers.budget.limit();
         if full {
-            self.relieve();
+            self.answers.relieve();
         }
         full
+    }
+
+    /// Whether a connection may have so many more bytes of answers. Once half of the budget is taken, only connections that
+    /// have few may, so that those that do not read theirs take nothing from the others; the former half is shared by no rule
+    /// but that one connection gets no more than that.
+    pub fn may_answer(&self, connection: &Connection, more: u64) -> bool {
+        let (used, limit) = (self.answers.budget.used(), self.answers.budget.limit());
+        let of_connection = connection.answers().saturating_add(more);
+        let crowded = used.saturating_add(more) > limit / 2;
+        let most = if crowded { CROWDED_ANSWERS_MAX.min(limit / 2) } else { limit / 2 };
+        let may = of_connection <= most || (used == 0 && connection.answers() == 0);
+        if !may {
+            self.answers.budget.count_refusal();
+            self.answers.relieve();
+        }
+        may
+    }
+
+    /// Bytes of answers that a connection may leave unread and get further calls: less once half of the budget is taken.
+    fn unread_max(&self) -> u64 {
+        let answers = &self.answers.budget;
+        if answers.used() > answers.limit() / 2 { CROWDED_ANSWERS_MAX } else { UNREAD_BYTES_MAX }
+    }
+
+    /// Whether a connection has read so much of its answers that it may have further calls.
+    pub fn has_read(&self, connection: &Connection) -> bool {
+        connection.unsent() <= self.unread_max()
+    }
+
+    /// Waits until it has.
+    pub async fn until_read(&self, connection: &Connection) {
+        connection.eased(self.unread_max()).await;
     }
 
     pub(super) fn message_bytes(&self) -> usize {
@@ -140,8 +252,18 @@ impl Intake {
         self.pass.clone().try_acquire_owned().ok()
     }
 
-    pub(super) fn answers(&self) -> &Arc<Budget> {
-        &self.answers
+    pub(super) fn arriving(&self) -> &Mutex<Arriving> {
+        &self.arriving
+    }
+
+    /// Lets unfinished messages that hardly move give way.
+    pub(super) fn make_room(&self) {
+        self.arriving.lock().make_room(&self.bodies);
+    }
+
+    /// The budget of answers.
+    pub fn answer_budget(&self) -> &Arc<Budget> {
+        &self.answers.budget
     }
 
     /// Admits a call on a connection, within the limits.
@@ -154,36 +276,59 @@ impl Intake {
         }
         let share = self.calls.try_take(1)?;
         if let Some(connection) = connection {
-            connection.calls.fetch_add(1, Ordering::Relaxed);
+            connection.begins_call();
         }
-        Some(Call { _share: share, connection: connection.cloned() })
+        Some(Call { _share: share, request: None, connection: connection.cloned() })
     }
 
-    /// Admits a new connection, within the limit.
-    pub(super) fn connect(&self) -> Option<Arc<Connection>> {
+    /// Admits a call of so many bytes that has arrived, within the limits: those of calls, and those of requests.
+    pub fn request(&self, connection: &Arc<Connection>, bytes: u64) -> Option<Call> {
+        let request = self.requests.try_take(bytes)?;
+        let mut call = self.call(Some(connection))?;
+        call.request = Some(request);
+        Some(call)
+    }
+
+    /// Admits a new connection, if there is one to give way at the limit.
+    pub fn connect(&self) -> Option<Arc<Connection>> {
         let mut open_connections = self.open_connections.lock();
-        let Some(share) = self.connections.try_take(1) else {
-            open_connections.close_idlest();
-            return None;
+        let share = match self.connections.try_take(1) {
+            Some(share) => share,
+            None => close_idlest(&open_connections)?,
         };
-        let connection = Arc::new(Connection::new(share));
-        open_connections.open.retain(|connection| connection.strong_count() > 0);
-        open_connections.open.push(Arc::downgrade(&connection));
+        let connection = Arc::new(Connection::new(share, &self.answers.budget));
+        let mut readers = self.answers.readers.lock();
+        for open in [&mut *open_connections, &mut readers.open] {
+            open.retain(|connection| connection.strong_count() > 0);
+            open.push(Arc::downgrade(&connection));
+        }
         Some(connection)
     }
 
+    /// Closes connections that have had no call for this long.
+    pub fn close_idle(&self, idle_max: Duration) {
+        let now = Instant::now();
+        for connection in self.open_connections.lock().iter().filter_map(Weak::upgrade) {
+            if connection.dispensable(now).is_some_and(|(_, idle)| idle >= idle_max) {
+                connection.close();
+            }
+        }
+    }
+}
+
+impl Answers {
     /// Closes the connections that do not read their answers.
     fn relieve(&self) {
-        let mut open_connections = self.open_connections.lock();
+        let mut readers = self.readers.lock();
         let now = Instant::now();
-        if open_connections.relieved_at.is_some_and(|relieved_at| now.duration_since(relieved_at) < RELIEF_EVERY) {
+        if readers.relieved_at.is_some_and(|relieved_at| now.duration_since(relieved_at) < RELIEF_EVERY) {
             return;
         }
-        open_connections.relieved_at = Some(now);
-        for connection in open_connections.open.iter().filter_map(Weak::upgrade) {
-            if connection.unsent.load(Ordering::Relaxed) > 0 && connection.idle_for(now) >= STUCK_AFTER {
+        readers.relieved_at = Some(now);
+        for connection in readers.open.iter().filter_map(Weak::upgrade) {
+            if connection.unsent() > 0 && connection.idle_for(now) >= STUCK_AFTER && !connection.is_closed() {
                 tracing::warn!(
-                    unsent = connection.unsent.load(Ordering::Relaxed),
+                    unsent = connection.unsent(),
                     "closing a connection: its client does not read its answers, and the budget for answers is used up"
                 );
                 connection.close();
@@ -192,111 +337,30 @@ impl Intake {
     }
 }
 
-impl Connections {
-    fn close_idlest(&self) {
-        let now = Instant::now();
-        let open = self.open.iter().filter_map(Weak::upgrade);
-        let idle = open.filter(|connection| connection.calls.load(Ordering::Relaxed) == 0 && !connection.is_closed());
-        if let Some(connection) = idle.max_by_key(|connection| connection.idle_for(now)) {
-            tracing::debug!("closing an idle connection: the server has as many connections as it accepts");
-            connection.close();
-        }
-    }
-}
-
-/// One connection, shared by its calls and its socket.
-#[derive(Debug)]
-pub(super) struct Connection {
-    _share: Share,
-    calls: AtomicU64,
-    /// Bytes of answers that have not been sent.
-    unsent: AtomicU64,
-    /// When it last ended a call, read an answer, or became busy again.
-    moved: Mutex<Instant>,
-    closed: AtomicBool,
-    /// Wakes the task that reads the socket.
-    reader: AtomicWaker,
-}
-
-impl Connection {
-    fn new(share: Share) -> Connection {
-        Connection {
-            _share: share,
-            calls: AtomicU64::new(0),
-            unsent: AtomicU64::new(0),
-            moved: Mutex::new(Instant::now()),
-            closed: AtomicBool::new(false),
-            reader: AtomicWaker::new(),
-        }
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    /// Registers the task to wake when the connection has to end.
-    pub(super) fn watch(&self, reader: &Waker) {
-        self.reader.register(reader);
-    }
-
-    /// Ends the connection: its socket fails from now on.
-    fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.reader.wake();
-    }
-
-    fn idle_for(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(*self.moved.lock())
-    }
-
-    fn has_moved(&self) {
-        *self.moved.lock() = Instant::now();
-    }
-
-    pub(super) fn will_send(&self, bytes: u64) {
-        if self.unsent.fetch_add(bytes, Ordering::Relaxed) == 0 {
-            self.has_moved();
-        }
-    }
-
-    pub(super) fn has_sent(&self, bytes: u64) {
-        self.unsent.fetch_sub(bytes, Ordering::Relaxed);
-        self.has_moved();
-    }
-}
-
-/// What the calls of a connection know about it.
-#[derive(Clone)]
-pub struct ConnectInfo {
-    pub(super) connection: Option<Arc<Connection>>,
-    pub(super) peer: Option<SocketAddr>,
-}
-
-/// The other end of the connection that a call came on, by the extensions of its request; empty: it did not come on one.
-pub fn peer_of(extensions: &http::Extensions) -> String {
-    let info = extensions.get::<ConnectInfo>();
-    info.and_then(|info| info.peer).map(|peer| peer.to_string()).unwrap_or_default()
-}
-
-/// One call in progress.
-#[derive(Debug)]
-pub(super) struct Call {
-    _share: Share,
-    connection: Option<Arc<Connection>>,
-}
-
-impl Drop for Call {
-    fn drop(&mut self) {
-        if let Some(connection) = &self.connection {
-            connection.calls.fetch_sub(1, Ordering::Relaxed);
-            connection.has_moved();
-        }
-    }
+/// Closes the connection that is needed least; returns its place.
+fn close_idlest(open: &[Weak<Connection>]) -> Option<Share> {
+    let now = Instant::now();
+    let idle = open.iter().filter_map(Weak::upgrade).filter_map(|connection| {
+        let order = connection.dispensable(now)?;
+        Some((order, connection))
+    });
+    let (_, connection) = idle.max_by_key(|(order, _)| *order)?;
+    tracing::debug!("closing an idle connection: the server has as many connections as it accepts");
+    connection.give_up_place()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::build_answer;
+
+    const NAMES: BudgetNames = BudgetNames {
+        connections: "connections of another port",
+        calls: Some("its calls"),
+        bodies: Some("its bodies"),
+        requests: Some("its requests"),
+        answers: None,
+    };
 
     fn limits() -> IntakeLimits {
         IntakeLimits { connections: 2, calls: 1, answer_bytes: 100, ..IntakeLimits::default() }
@@ -308,12 +372,81 @@ mod tests {
         let [busy, idle] = [(); 2].map(|()| intake.connect().unwrap());
         let call = intake.call(Some(&busy)).unwrap();
         assert!(intake.call(Some(&idle)).is_none(), "calls are bounded for the whole server");
-        assert!(intake.connect().is_none());
-        assert!(idle.is_closed() && !busy.is_closed());
-        drop(idle);
-        assert!(intake.connect().is_some());
+        let next = intake.connect().unwrap();
+        assert!(idle.is_closed() && !busy.is_closed(), "the next one has the place of the idle one at once");
         drop(call);
-        assert_eq!(intake.budgets().map(|budget| budget.used()), [1, 0, 0, 0]);
+        let call = intake.call(Some(&next)).unwrap();
+        drop(busy);
+        let last = intake.connect().unwrap();
+        drop(intake.connect().unwrap());
+        assert!(last.is_closed() && !next.is_closed());
+        drop((call, idle));
+        assert_eq!(intake.budgets().map(|budget| budget.used()).collect::<Vec<_>>(), [1, 0, 0, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_never_had_a_call_goes_before_one_that_had() {
+        let intake = Intake::new(IntakeLimits { calls: 2, ..limits() });
+        let client = intake.connect().unwrap();
+        drop(intake.call(Some(&client)).unwrap());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let silent = intake.connect().unwrap();
+        let _next = intake.connect().unwrap();
+        assert!(silent.is_closed() && !client.is_closed());
+    }
+
+    #[tokio::test]
+    async fn when_all_connections_have_calls_no_further_one_is_admitted() {
+        let intake = Intake::new(IntakeLimits { calls: 2, ..limits() });
+        let open = [(); 2].map(|()| intake.connect().unwrap());
+        let _calls = open.each_ref().map(|connection| intake.call(Some(connection)).unwrap());
+        assert!(intake.connect().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn idle_connections_are_closed_after_a_time_and_those_with_calls_are_not() {
+        let intake = Intake::new(limits());
+        let [busy, idle] = [(); 2].map(|()| intake.connect().unwrap());
+        let _call = intake.call(Some(&busy)).unwrap();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        intake.close_idle(Duration::from_secs(61));
+        assert!(!idle.is_closed());
+        intake.close_idle(Duration::from_secs(60));
+        assert!(idle.is_closed() && !busy.is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unread_answers_leave_half_of_the_budget_to_others_and_their_connections_are_closed() {
+        let limits = IntakeLimits { answer_bytes: 8 << 20, ..limits() };
+        let intake = Intake::new(limits);
+        let hbase = intake.beside(NAMES, limits);
+        let [stuck, other] = [(); 2].map(|()| hbase.connect().unwrap());
+        assert!(hbase.may_answer(&stuck, 3 << 20));
+        let answer = build_answer(&stuck, 3 << 20);
+        assert_eq!(intake.answer_budget().used(), 3 << 20, "both ports count together");
+        assert!(!hbase.may_answer(&stuck, 2 << 20), "one connection gets no more than half");
+        let answer = answer.built();
+        assert!(!hbase.may_answer(&other, 2 << 20), "the second half is for connections with few answers");
+        assert!(hbase.may_answer(&other, CROWDED_ANSWERS_MAX));
+        tokio::time::advance(STUCK_AFTER).await;
+        assert!(!hbase.may_answer(&other, 2 << 20));
+        assert!(stuck.is_closed() && !other.is_closed());
+        drop(answer);
+        assert_eq!((intake.answer_budget().used(), stuck.answers()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn calls_that_are_not_answered_count_with_their_bytes() {
+        let intake = Intake::new(limits()).beside(NAMES, IntakeLimits { calls: 3, request_bytes: 100, ..limits() });
+        let connection = intake.connect().unwrap();
+        let mut call = intake.request(&connection, 90).unwrap();
+        assert!(intake.request(&connection, 11).is_none());
+        call.is_answered();
+        let second = intake.request(&connection, 100).unwrap();
+        let used = || intake.budgets().map(|budget| budget.used()).collect::<Vec<_>>();
+        assert_eq!(used(), [1, 2, 0, 100], "an answered call counts until its answer has left");
+        drop((call, second));
+        assert_eq!(used(), [1, 0, 0, 0]);
     }
 
     #[tokio::test]

@@ -17,9 +17,11 @@ use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 use tower::layer::util::{Identity, Stack};
 
+use super::connection::{ConnectInfo, Connection};
 use super::gate::Gate;
-use super::intake::{ConnectInfo, Connection, Intake, PREFACE_MAX};
-use super::{FRAME_BYTES_MAX, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, prefer_latency};
+use super::intake::{Intake, PREFACE_MAX};
+use super::unfinished::{GRACE, due};
+use super::{FRAME_BYTES_MAX, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, keep_alive, prefer_latency};
 
 #[cfg(feature = "sim")]
 use super::InvalidAddress;
@@ -166,18 +168,23 @@ impl Listener {
         }
     }
 
-    /// The next connection that `intake` admits; others are closed at once. A connection that sends nothing for `silence` is
-    /// closed.
-    pub async fn accept_within(&self, intake: &Intake, silence: Duration) -> (Accepted, SocketAddr) {
+    /// The next connection that `intake` admits; others are closed at once. The server of its protocol limits its silence.
+    pub async fn accept_admitted(&self, intake: &Intake) -> (Accepted, Arc<Connection>, SocketAddr) {
         loop {
             let (mut accepted, peer) = self.accept().await;
             if let Some(connection) = intake.connect() {
-                accepted.connection = Some(connection);
-                accepted.silence_limit =
-                    Some(SilenceLimit { silence, preface: None, timer: Box::pin(tokio::time::sleep(silence)) });
-                return (accepted, peer);
+                accepted.connection = Some(connection.clone());
+                return (accepted, connection, peer);
             }
         }
+    }
+
+    /// The next connection that `intake` admits, for a protocol of requests and answers in turn. It is closed when it sends
+    /// nothing for `silence`, when a request arrives too slowly, and when nothing of an answer is taken for [`GRACE`].
+    pub async fn accept_within(&self, intake: &Intake, silence: Duration) -> (Accepted, SocketAddr) {
+        let (mut accepted, _, peer) = self.accept_admitted(intake).await;
+        accepted.pace = Some(Pace::new(silence));
+        (accepted, peer)
     }
 
     /// All connections from now on that `intake` admits, in the form that tonic serves. Never ends.
@@ -185,10 +192,8 @@ impl Listener {
         let intake = intake.clone();
         async_stream::stream! {
             loop {
-                let (mut accepted, _) = self.accept_within(&intake, PREFACE_MAX).await;
-                if let Some(silence_limit) = &mut accepted.silence_limit {
-                    silence_limit.preface = Some(PREFACE_BYTES);
-                }
+                let (mut accepted, _, _) = self.accept_admitted(&intake).await;
+                accepted.pace = Some(Pace { preface: Some(PREFACE_BYTES), ..Pace::new(PREFACE_MAX) });
                 yield Ok(accepted);
             }
         }
@@ -206,21 +211,51 @@ pub struct Accepted {
     connection: Option<Arc<Connection>>,
     /// The other end, once it was accepted.
     peer: Option<SocketAddr>,
-    silence_limit: Option<SilenceLimit>,
+    pace: Option<Pace>,
 }
 
-/// Limits the wait for the next bytes of a connection.
-struct SilenceLimit {
+/// Limits how long a connection may take.
+struct Pace {
+    /// The wait for the next bytes.
     silence: Duration,
     /// Bytes that must still come before keep-alive takes over. `None`: every silence is limited.
     preface: Option<usize>,
     timer: Pin<Box<Sleep>>,
+    /// When the request that arrives began, and how many bytes of it have come. It ends with the first bytes of its answer.
+    request: Option<(Instant, u64)>,
+    /// Runs while nothing of an answer is taken.
+    unread: Option<Pin<Box<Sleep>>>,
+}
+
+impl Pace {
+    fn new(silence: Duration) -> Pace {
+        Pace { silence, preface: None, timer: Box::pin(tokio::time::sleep(silence)), request: None, unread: None }
+    }
+
+    fn has_read(&mut self, bytes: usize) -> io::Result<()> {
+        let now = Instant::now();
+        self.timer.as_mut().reset(now + self.silence);
+        let (began, received) = self.request.get_or_insert((now, 0));
+        *received += bytes as u64;
+        if now > due(*began, *received) { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
+    }
+
+    /// Something of an answer was taken, or nothing for too long.
+    fn writes(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            (self.request, self.unread) = (None, None);
+            return written;
+        }
+        let unread = self.unread.get_or_insert_with(|| Box::pin(tokio::time::sleep(GRACE)));
+        unread.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
 }
 
 impl Accepted {
     fn new(stream: TcpStream) -> Accepted {
         prefer_latency(&stream);
-        Accepted { stream, connection: None, peer: None, silence_limit: None }
+        keep_alive(&stream);
+        Accepted { stream, connection: None, peer: None, pace: None }
     }
 
     /// Fails if the server wants the connection to end; otherwise wakes the reader when it does.
@@ -230,18 +265,26 @@ impl Accepted {
         if connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
     }
 
-    fn has_read(&mut self, bytes: usize) {
-        let Some(silence_limit) = &mut self.silence_limit else { return };
-        match &mut silence_limit.preface {
+    fn has_read(&mut self, bytes: usize) -> io::Result<()> {
+        let Some(pace) = &mut self.pace else { return Ok(()) };
+        match &mut pace.preface {
             Some(preface) if *preface > bytes => *preface -= bytes,
-            Some(_) => self.silence_limit = None,
-            None => silence_limit.timer.as_mut().reset(Instant::now() + silence_limit.silence),
+            Some(_) => self.pace = None,
+            None => return pace.has_read(bytes),
         }
+        Ok(())
     }
 
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Some(silence_limit) = &mut self.silence_limit else { return Poll::Pending };
-        silence_limit.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let Some(pace) = &mut self.pace else { return Poll::Pending };
+        pace.timer.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn writes(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &mut self.pace {
+            Some(pace) if pace.preface.is_none() => pace.writes(cx, written),
+            _ => written,
+        }
     }
 }
 
@@ -265,7 +308,7 @@ impl AsyncRead for Accepted {
         match Pin::new(&mut self.stream).poll_read(cx, buffer) {
             Poll::Pending => self.poll_silence(cx),
             done => {
-                self.has_read(buffer.filled().len() - before);
+                self.has_read(buffer.filled().len() - before)?;
                 done
             }
         }
@@ -277,7 +320,8 @@ impl AsyncWrite for Accepted {
         if self.connection.as_ref().is_some_and(|connection| connection.is_closed()) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.writes(cx, written)
     }
 
     fn poll_write_vectored(
@@ -285,7 +329,8 @@ impl AsyncWrite for Accepted {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.writes(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -6,7 +6,8 @@
 //! a region have theirs.
 
 use bytes::Bytes;
-use terrane_regionserver::edge::{Answer as Answered, GetRequest, Mutated, Mutation, ReceivedRow, Request, RowRequest};
+use terrane_env::net::Answering;
+use terrane_regionserver::edge::{GetRequest, Mutated, Mutation, ReceivedRow, Request, RowRequest};
 use terrane_types::cell::Cells;
 use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
 use terrane_types::{Error, FamilyName, RegionEpoch, RowOutcome};
@@ -16,7 +17,7 @@ use super::gets::{Gets, rows_found};
 use super::mutation::{Prepared, join, prepare, take_cells};
 use super::nonces::Nonces;
 use super::region::Region;
-use super::requests::exception;
+use super::requests::{Counted, exception};
 use super::{DataCalls, reading};
 use crate::cell_block::{BlockReader, KeyValue};
 use crate::exception::{Exception, RETRY_IMMEDIATELY};
@@ -65,7 +66,8 @@ impl DataCalls {
         let mut reader = self.reader(&call.cells)?;
         let nonces = self.requests.nonces(request.nonce_group);
         let (round, results) = (Round::default(), Vec::new());
-        let mut batch = Batch { calls: self, nonces, round, results, later: Vec::new(), answer_bytes: 0 };
+        let (later, held) = (Vec::new(), Vec::new());
+        let mut batch = Batch { calls: self, nonces, round, results, later, answer_bytes: 0, held };
         for mut action in request.region_action {
             action.condition = action.condition.or_else(|| request.condition.clone());
             // Cells are taken first and for every action: those of the next region follow them.
@@ -89,6 +91,8 @@ impl DataCalls {
         }
         batch.send().await;
         batch.read_later().await;
+        // The answer is a copy, and what was read goes when all of it is there.
+        let _held = (batch.held, self.requests.build(batch.answer_bytes));
         let cells_bytes = self.opened.codec.map_or(0, |_| batch.answer_bytes);
         let (mut response, mut cells) = (proto::MultiResponse::default(), Vec::with_capacity(cells_bytes));
         for result in batch.results {
@@ -220,6 +224,8 @@ struct Batch<'a> {
     later: Vec<(usize, usize, Region, GetRequest)>,
     /// Bytes of the answers so far.
     answer_bytes: usize,
+    /// What they occupy.
+    held: Vec<Answering>,
 }
 
 impl Batch<'_> {
@@ -236,16 +242,24 @@ impl Batch<'_> {
     /// Carries the round out.
     async fn send(&mut self) {
         let Round { requests, about, .. } = std::mem::take(&mut self.round);
-        let answers = self.calls.requests.carry_out(requests).await;
-        for ((about, epoch), answer) in about.into_iter().zip(answers) {
-            self.take(about, epoch, answer);
-        }
+        let mut about: Vec<_> = about.into_iter().map(Some).collect();
+        let calls = self.calls;
+        let take = |at: usize, answer| {
+            if let Some((about, epoch)) = about.get_mut(at).and_then(Option::take) {
+                self.take(about, epoch, answer);
+            }
+        };
+        calls.requests.carry_out(requests, take).await;
     }
 
-    fn take(&mut self, about: About, epoch: RegionEpoch, answer: Result<Answered, Error>) {
+    fn take(&mut self, about: About, epoch: RegionEpoch, (answer, held): Counted) {
         let requests = &self.calls.requests;
         match about {
+            About::Read { region, places, .. } if self.answer_bytes > ANSWER_BYTES_MAX && held.is_some() => {
+                places.iter().for_each(|&at| self.results[region].came[at] = Some(Err(full())));
+            }
             About::Read { region, places, exists_only, read } => {
+                self.held.extend(held);
                 let answered = match (answer, read) {
                     (Err(Error::Invalid(_)), Read::Several(of, rows)) => {
                         return self.read_alone(region, &of.0, &of.1, places.into_iter().zip(rows));
@@ -273,6 +287,7 @@ impl Batch<'_> {
                 }
             }
             About::Write { region, rows } => {
+                self.held.extend(held);
                 let all_repeatable = rows.iter().all(|row| row.repeatable);
                 let came = &mut self.results[region].came;
                 match requests.mutated(epoch, answer, all_repeatable) {
@@ -294,6 +309,7 @@ impl Batch<'_> {
                 }
             }
             About::Atomic { region, row } => {
+                self.held.extend(held);
                 let outcome = requests.mutated(epoch, answer, row.repeatable);
                 let result = &mut self.results[region];
                 match outcome.and_then(|mut mutated| row_outcome(&mut mutated, 0, row.repeatable)) {

@@ -32,7 +32,7 @@ impl DataCalls {
     /// Carries a call out.
     pub(super) async fn one(&self, call: &Call) -> Outcome {
         let (request, finish) = self.request(call)?;
-        let answer = self.requests.one(request).await;
+        let (answer, _held) = self.requests.one(request).await;
         match self.finish(finish, answer)? {
             Finished::Answer(answer) => Ok(answer),
             Finished::Again(again) => self.read_again(again).await,
@@ -101,7 +101,7 @@ impl DataCalls {
     /// The answer to a mutation that was applied before: what its columns hold.
     pub(super) async fn read_again(&self, again: Again) -> Outcome {
         let Again { region, row, columns, says_processed } = again;
-        let answer = self.requests.one(region.read(reading::columns(row, columns))).await;
+        let (answer, _held) = self.requests.one(region.read(reading::columns(row, columns))).await;
         let rows = self.requests.rows(region.descriptor.epoch, answer)?;
         let mut cells = Vec::new();
         let result = results::of_row(self.opened.codec, &rows, false, &mut cells)?;

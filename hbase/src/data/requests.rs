@@ -6,7 +6,10 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
+use terrane_env::net::{Answering, build_answer};
 use terrane_regionserver::HbasePlaces;
 use terrane_regionserver::edge::{
     Answer, Body, Cursor, DEADLINE_DEFAULT, Edge, Mutated, Outgoing, Request, ScanRequest, Session,
@@ -21,15 +24,18 @@ use crate::exception::{Context, Exception, NOT_SERVING_REGION};
 use crate::proto;
 use crate::region_name::parse;
 use crate::regions::exception as redirect;
-use crate::serve::Ticket;
+use crate::serve::{Client, Ticket};
 
 /// What waits for the answer to a request.
 pub(super) enum Waiter {
     /// A task.
-    Task(oneshot::Sender<Result<Answer, Error>>),
+    Task(oneshot::Sender<Counted>),
     /// A call without one.
     Call(Ticket, Finish),
 }
+
+/// The answer to a request, and what it occupies as long as it is in memory.
+pub(super) type Counted = (Result<Answer, Error>, Option<Answering>);
 
 /// The requests of a connection that have no answer yet.
 #[derive(Default)]
@@ -46,6 +52,10 @@ struct Awaited {
 
 /// Answers taken out of a session before the lock of its receiver is released.
 const ANSWERS_AT_ONCE: usize = 64;
+/// Smaller answers are not counted on their way: the permits of their calls bound them.
+const COUNTED_BYTES_MIN: usize = 1 << 10;
+/// When a client whose answers have no room tries again.
+const ROOM_RETRY: Duration = Duration::from_millis(100);
 
 /// A connection's session.
 pub(super) struct Requests {
@@ -54,6 +64,7 @@ pub(super) struct Requests {
     answers: Mutex<mpsc::Receiver<Outgoing>>,
     awaited: Mutex<Awaited>,
     places: Arc<HbasePlaces>,
+    client: Client,
     /// Cells are returned with their times to live.
     with_ttl: bool,
 }
@@ -80,9 +91,28 @@ impl Awaited {
 }
 
 impl Requests {
-    pub fn open(edge: Arc<Edge>, places: Arc<HbasePlaces>, with_ttl: bool) -> Self {
+    pub fn open(edge: Arc<Edge>, places: Arc<HbasePlaces>, client: Client, with_ttl: bool) -> Self {
         let (session, answers) = Session::open(edge.clone());
-        Self { edge, session, answers: Mutex::new(answers), awaited: Mutex::default(), places, with_ttl }
+        Self { edge, session, answers: Mutex::new(answers), awaited: Mutex::default(), places, client, with_ttl }
+    }
+
+    /// Counts so many bytes of an answer that is being built.
+    pub fn build(&self, bytes: usize) -> Answering {
+        build_answer(&self.client.connection, bytes as u64)
+    }
+
+    /// Counts an answer that has come; one for which the connection has no room is given up, and read again later.
+    fn counted(&self, answer: Result<Answer, Error>) -> Counted {
+        let bytes = answer.as_ref().map_or(0, Answer::bytes);
+        if bytes < COUNTED_BYTES_MIN {
+            return (answer, None);
+        }
+        // What was written cannot be taken back.
+        let is_read = !matches!(answer, Ok(Answer::Mutated { .. }));
+        if is_read && !self.client.intake.may_answer(&self.client.connection, bytes as u64) {
+            return (Err(Error::Busy { retry_after: ROOM_RETRY }), None);
+        }
+        (answer, Some(self.build(bytes)))
     }
 
     /// Adds the request of a call without a task. [`Requests::start_made`] starts it.
@@ -107,10 +137,11 @@ impl Requests {
             for outgoing in taken.drain(..) {
                 let (id, answer, _schema_news) = outgoing.take();
                 let waiter = self.awaited.lock().waiters.remove(&id);
+                let (answer, held) = self.counted(answer);
                 match waiter {
                     Some(Waiter::Call(ticket, call)) => finish(ticket, call, answer),
                     // A task that has gone needs no answer.
-                    Some(Waiter::Task(waiting)) => drop(waiting.send(answer)),
+                    Some(Waiter::Task(waiting)) => drop(waiting.send((answer, held))),
                     None => {}
                 }
             }
@@ -149,27 +180,30 @@ impl Requests {
         Ok(Region { descriptor, schema, deadline, with_ttl: self.with_ttl })
     }
 
-    /// Carries requests out; the answers come in the same order. Writes are made in their order.
-    pub async fn carry_out(&self, requests: Vec<Request>) -> Vec<Result<Answer, Error>> {
-        let mut receivers = Vec::with_capacity(requests.len());
+    /// Carries requests out; `take` gets the answers as they come, each with its request's place. Writes are made in their
+    /// order.
+    pub async fn carry_out(&self, requests: Vec<Request>, mut take: impl FnMut(usize, Counted)) {
+        let mut under_way = FuturesUnordered::new();
         {
             let mut awaited = self.awaited.lock();
             if awaited.is_closed {
-                return requests.iter().map(|_| Err(Error::Uncertain { not_tried: true })).collect();
+                let not_tried = || (Err(Error::Uncertain { not_tried: true }), None);
+                return (0..requests.len()).for_each(|at| take(at, not_tried()));
             }
-            for request in requests {
+            for (at, request) in requests.into_iter().enumerate() {
                 let (sender, receiver) = oneshot::channel();
                 let id = awaited.make(request, Waiter::Task(sender));
-                receivers.push((Waiting { requests: self, id }, receiver));
+                let waiting = Waiting { requests: self, id };
+                under_way.push(async move {
+                    let _waiting = waiting;
+                    (at, receiver.await.unwrap_or_else(|_| (Err(Error::Uncertain { not_tried: false }), None)))
+                });
             }
         }
         self.start().await;
-        let mut answers = Vec::with_capacity(receivers.len());
-        for (_waiting, receiver) in receivers {
-            let lost = || Err(Error::Uncertain { not_tried: false });
-            answers.push(receiver.await.unwrap_or_else(|_| lost()));
+        while let Some((at, answer)) = under_way.next().await {
+            take(at, answer);
         }
-        answers
     }
 
     /// Starts what was made, together with what the tasks make that run before this one does again.
@@ -192,8 +226,10 @@ impl Requests {
     }
 
     /// Carries one request out.
-    pub async fn one(&self, request: Request) -> Result<Answer, Error> {
-        self.carry_out(vec![request]).await.pop().unwrap_or(Err(Error::Uncertain { not_tried: true }))
+    pub async fn one(&self, request: Request) -> Counted {
+        let mut answer = (Err(Error::Uncertain { not_tried: true }), None);
+        self.carry_out(vec![request], |_, came| answer = came).await;
+        answer
     }
 
     /// The packed rows of an answer to a read.
@@ -231,11 +267,11 @@ impl Requests {
         region: &Region,
         scan: Arc<ScanRequest>,
         cursor: Cursor,
-    ) -> Result<Box<terrane_regionserver::edge::Block>, Exception> {
+    ) -> Result<(Box<terrane_regionserver::edge::Block>, Option<Answering>), Exception> {
         let request = Request { header: region.header(), body: Body::Scan(Box::new((scan, cursor))), messages: false };
         match self.one(request).await {
-            Ok(Answer::Block { block, .. }) => Ok(block),
-            other => Err(self.unexpected(region.descriptor.epoch, other, true)),
+            (Ok(Answer::Block { block, .. }), held) => Ok((block, held)),
+            (other, _) => Err(self.unexpected(region.descriptor.epoch, other, true)),
         }
     }
 }

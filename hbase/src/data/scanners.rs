@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
+use terrane_env::net::Answering;
 use terrane_regionserver::edge::{Cursor, ScanRequest, Snapshot};
 use terrane_types::rows::RowRefs;
 use tokio::time::Instant;
@@ -77,6 +78,8 @@ struct Collected {
     continues: bool,
     /// That row.
     continuing: Vec<u8>,
+    /// What they occupy until the answer leaves.
+    held: Option<Answering>,
 }
 
 impl Collected {
@@ -187,7 +190,8 @@ impl DataCalls {
         // A row in parts counts when it is complete.
         while all.rows < rows {
             scanner.cursor.limit_left = Some(rows - all.rows);
-            let mut block = match self.requests.block(region, scanner.scan.clone(), scanner.cursor.clone()).await {
+            let next = self.requests.block(region, scanner.scan.clone(), scanner.cursor.clone()).await;
+            let (mut block, _block_held) = match next {
                 Ok(block) => block,
                 Err(refused) => {
                     all.end_early(refused, scanner.whole_rows)?;
@@ -210,6 +214,7 @@ impl DataCalls {
             all.filtered += block.rows_filtered;
             let part = Part { batch: scanner.batch, continues: block.row_continues, joins };
             self.add(&mut all, &block.rows, part)?;
+            all.held = Some(self.requests.build(all.bytes));
             if (block.done && !limit_reached) || block.ended {
                 (all.exhausted, all.over) = (true, block.ended);
                 break;

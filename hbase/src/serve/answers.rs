@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use terrane_env::net::{Answering, Call as Admitted, Connection};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -26,7 +27,9 @@ const WRITE_BYTES_MAX: usize = 64 << 10;
 const APART_BYTES_MIN: usize = 1 << 10;
 /// Most such parts of one write.
 const APART_MAX: usize = 32;
-/// How long a write of answers may take.
+/// Smaller answers are not counted: the permits of their calls bound them.
+const COUNTED_BYTES_MIN: usize = 1 << 10;
+/// How long a client may take none of its answers.
 const WRITE_WAIT: Duration = Duration::from_secs(60);
 
 /// A frame on its way out.
@@ -34,19 +37,21 @@ pub struct Outgoing {
     /// All of it but the cells.
     beginning: Bytes,
     cells: Vec<u8>,
-    /// What its call occupies until it has left.
+    /// Its place among the calls of its connection until it has left.
     _permit: Option<OwnedSemaphorePermit>,
+    /// What it occupies at its server.
+    held: Option<(Admitted, Option<Answering>)>,
 }
 
 impl Outgoing {
     /// A frame that answers no call, or one that occupies nothing.
     pub(super) const fn bytes(beginning: Bytes) -> Self {
-        Self { beginning, cells: Vec::new(), _permit: None }
+        Self { beginning, cells: Vec::new(), _permit: None, held: None }
     }
 
     /// Frees what it carries.
     fn free(&mut self) {
-        (self.beginning, self.cells) = (Bytes::new(), Vec::new());
+        (self.beginning, self.cells, self.held) = (Bytes::new(), Vec::new(), None);
     }
 
     /// The refusal of a call or of the connection.
@@ -57,7 +62,7 @@ impl Outgoing {
     /// A message that answers no call.
     pub(super) fn message(message: &[u8]) -> Self {
         let (beginning, cells) = frame(NO_CALL, message, Vec::new());
-        Self { beginning, cells, _permit: None }
+        Self { beginning, cells, _permit: None, held: None }
     }
 }
 
@@ -72,22 +77,32 @@ pub(super) enum Sent {
 pub struct Ticket {
     call: u32,
     permit: OwnedSemaphorePermit,
+    admitted: Admitted,
     answers: mpsc::Sender<Sent>,
 }
 
 impl Ticket {
-    pub(super) const fn new(call: u32, permit: OwnedSemaphorePermit, answers: mpsc::Sender<Sent>) -> Self {
-        Self { call, permit, answers }
+    pub(super) const fn new(
+        call: u32,
+        permit: OwnedSemaphorePermit,
+        admitted: Admitted,
+        answers: mpsc::Sender<Sent>,
+    ) -> Self {
+        Self { call, permit, admitted, answers }
     }
 
     /// The call's answer as a frame.
     #[must_use]
-    pub fn answer(self, outcome: Outcome) -> Outgoing {
+    pub fn answer(mut self, outcome: Outcome) -> Outgoing {
         let (beginning, cells) = match outcome {
             Ok(Answer { message, cells }) => frame(self.call, &message, cells),
             Err(exception) => (encode_exception(self.call, &exception), Vec::new()),
         };
-        Outgoing { beginning, cells, _permit: Some(self.permit) }
+        self.admitted.is_answered();
+        let bytes = beginning.len() + cells.len();
+        let is_counted = bytes >= COUNTED_BYTES_MIN && !terrane_env::planted!("an answer is in no budget");
+        let unsent = if is_counted { self.admitted.leaves(bytes as u64) } else { None };
+        Outgoing { beginning, cells, _permit: Some(self.permit), held: Some((self.admitted, unsent)) }
     }
 
     /// Sends the call's answer to where it is written.
@@ -99,7 +114,11 @@ impl Ticket {
 }
 
 /// Writes answers until no more can come, or until the client takes none.
-pub(super) async fn write_answers(mut writes: impl AsyncWrite + Unpin, queue: mpsc::Receiver<Sent>) {
+pub(super) async fn write_answers(
+    mut writes: impl AsyncWrite + Unpin,
+    queue: mpsc::Receiver<Sent>,
+    connection: Arc<Connection>,
+) {
     let mut ready = Ready { queue, calls: None, frames: Vec::new() };
     let mut together = Vec::new();
     while ready.wait().await {
@@ -124,8 +143,7 @@ pub(super) async fn write_answers(mut writes: impl AsyncWrite + Unpin, queue: mp
                     }
                 }
             }
-            let write = write_all(&mut writes, &together, &apart);
-            if !matches!(tokio::time::timeout(WRITE_WAIT, write).await, Ok(Ok(()))) {
+            if write_all(&mut writes, &together, &apart, &connection).await.is_err() {
                 return;
             }
             drop(apart);
@@ -142,14 +160,16 @@ pub(super) async fn write_answers(mut writes: impl AsyncWrite + Unpin, queue: mp
     writes.shutdown().await.ok();
 }
 
-/// Writes `together` with each of `apart` at its place in it, in as few system calls as it takes.
+/// Writes `together` with each of `apart` at its place in it, in as few system calls as it takes. A client may be slow, but
+/// has to take some.
 async fn write_all(
     writes: &mut (impl AsyncWrite + Unpin),
     together: &[u8],
     apart: &[(usize, &[u8])],
+    connection: &Connection,
 ) -> io::Result<()> {
     if apart.is_empty() {
-        return writes.write_all(together).await;
+        return tokio::time::timeout(WRITE_WAIT, writes.write_all(together)).await?;
     }
     let mut parts: SmallVec<[IoSlice<'_>; 2 * APART_MAX + 1]> = SmallVec::new();
     let mut begin = 0;
@@ -163,11 +183,14 @@ async fn write_all(
     // Skips empty parts: a write of nothing returns 0, which means a closed stream.
     IoSlice::advance_slices(&mut left, 0);
     while !left.is_empty() {
-        let written = writes.write_vectored(left).await?;
+        let written = tokio::time::timeout(WRITE_WAIT, writes.write_vectored(left)).await??;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
         IoSlice::advance_slices(&mut left, written);
+        if !left.is_empty() {
+            connection.has_moved();
+        }
     }
     Ok(())
 }
@@ -232,6 +255,7 @@ mod tests {
 
     use parking_lot::Mutex;
     use proptest::prelude::*;
+    use terrane_env::net::{Intake, IntakeLimits};
 
     use super::*;
 
@@ -302,13 +326,16 @@ mod tests {
             let (beginning, cells) = (part(*beginning, 3), part(*cells, 5));
             expected.extend_from_slice(&beginning);
             expected.extend_from_slice(&cells);
-            sender.try_send(Sent::Frame(Outgoing { beginning: beginning.into(), cells, _permit: None })).ok();
+            sender
+                .try_send(Sent::Frame(Outgoing { beginning: beginning.into(), cells, _permit: None, held: None }))
+                .ok();
         }
         drop(sender);
         let taken = Arc::<Mutex<Taken>>::default();
         let sips = Sips { taken: taken.clone(), most, is_vectored, waits: false };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(write_answers(sips, queue));
+        let intake = Intake::new(IntakeLimits::default());
+        runtime.block_on(async { write_answers(sips, queue, intake.connect().unwrap()).await });
         let taken = std::mem::take(&mut *taken.lock());
         (taken, expected)
     }

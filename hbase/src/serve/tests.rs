@@ -1,7 +1,8 @@
 //! A port from end to end: a connection in memory, and a front that answers with what it was asked.
 
 use bytes::Bytes;
-use proptest::prelude::*;
+use terrane_env::budget::Unit;
+use terrane_env::net::{Intake, IntakeLimits};
 use terrane_types::ClusterId;
 use tokio::io::{AsyncWriteExt as _, DuplexStream};
 
@@ -10,14 +11,33 @@ use crate::exception::UNKNOWN_SERVICE;
 use crate::frame::tests::request;
 use crate::proto;
 
+mod hostile;
+
+/// Bytes of the answer to a call of `Large`.
+const LARGE_BYTES: usize = 4 << 20;
+
+struct Port {
+    limits: Limits,
+}
+
+impl Port {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { limits: Limits::beside(&Intake::new(IntakeLimits::default())) })
+    }
+}
+
 struct Echo;
 
-impl Front for Echo {
+impl Front for Port {
     fn discovery(&self) -> Discovery {
         Discovery { cluster: Some(ClusterId([1; 16])), ..Discovery::default() }
     }
 
-    fn open(&self, opened: Opened, _peer: SocketAddr) -> Result<Arc<dyn Calls>, Exception> {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn open(&self, opened: Opened, _client: &Client) -> Result<Arc<dyn Calls>, Exception> {
         if opened.user == "refused" {
             return Err(Exception::new(UNKNOWN_SERVICE, "refused"));
         }
@@ -31,6 +51,7 @@ impl Calls for Echo {
             match call.method.as_str() {
                 "Never" => std::future::pending().await,
                 "Fail" => Err(Exception::bad_request("no")),
+                "Large" => Ok(Answer::with_cells(&proto::GetClusterIdResponse::default(), vec![7; LARGE_BYTES])),
                 _ => Ok(Answer::with_cells(
                     &proto::GetClusterIdResponse { cluster_id: Some(call.method) },
                     call.cells.to_vec(),
@@ -60,14 +81,21 @@ fn hello_compressed(user: &str, compressor: Option<&str>) -> Vec<u8> {
 }
 
 fn connect() -> DuplexStream {
-    let (client, server) = tokio::io::duplex(1 << 20);
-    let peer = "127.0.0.1:1".parse().unwrap();
-    terrane_env::task::spawn_named("test", connection(server, peer, Arc::new(Echo), Room::default()));
-    client
+    connect_with(1 << 20)
+}
+
+/// A connection whose two directions hold so many bytes.
+fn connect_with(bytes: usize) -> DuplexStream {
+    let (stream, server) = tokio::io::duplex(bytes);
+    let front = Port::new();
+    let intake = front.limits.intake.clone();
+    let client = Client { address: "127.0.0.1:1".parse().unwrap(), connection: intake.connect().unwrap(), intake };
+    terrane_env::task::spawn_named("test", connection(server, client, front));
+    stream
 }
 
 /// The header and the rest of the next answer.
-async fn answer(client: &mut DuplexStream) -> (proto::ResponseHeader, Bytes) {
+async fn answer(client: &mut (impl AsyncRead + Unpin)) -> (proto::ResponseHeader, Bytes) {
     let length = client.read_i32().await.unwrap();
     let mut frame = vec![0; usize::try_from(length).unwrap()];
     client.read_exact(&mut frame).await.unwrap();
@@ -116,7 +144,7 @@ async fn cells_travel_compressed_in_both_directions_and_a_damaged_block_fails_it
 
 #[tokio::test]
 async fn cells_that_are_decompressed_when_there_is_no_room_are_refused_and_the_client_comes_back() {
-    let room = Arc::new(Semaphore::new(100));
+    let room = Budget::new("decompressed", Unit::Bytes, 100 << 10);
     let compression = Compression::Zstd;
     let carry_out = |cells: usize| {
         let block = compression.compress(&vec![1; cells]);
@@ -125,9 +153,10 @@ async fn cells_that_are_decompressed_when_there_is_no_room_are_refused_and_the_c
         carry_out_compressed(Arc::new(Echo), call, compression, room.clone())
     };
     assert!(carry_out(100 << 10).await.is_ok());
-    let refused = carry_out((100 << 10) + 1).await.unwrap_err();
+    let other = room.try_take(1).unwrap();
+    let refused = carry_out(100 << 10).await.unwrap_err();
     assert!(refused.class.ends_with("CallQueueTooBigException") && !refused.do_not_retry);
-    assert_eq!(room.available_permits(), 100, "a call that has ended occupies nothing");
+    assert_eq!(room.used(), other.amount(), "a call that has ended occupies nothing");
 }
 
 #[tokio::test]
@@ -158,9 +187,7 @@ async fn the_registry_probe_and_a_refused_connection_get_one_answer_and_the_end(
 
 #[tokio::test]
 async fn a_client_that_reads_no_answers_is_soon_not_read_from() {
-    let (mut client, server) = tokio::io::duplex(1 << 10);
-    let peer = "127.0.0.1:1".parse().unwrap();
-    terrane_env::task::spawn_named("test", connection(server, peer, Arc::new(Echo), Room::default()));
+    let mut client = connect_with(1 << 10);
     client.write_all(&hello("alice")).await.unwrap();
     let call = framed(&request(1, "Echo", b"", b"", None));
     let flood = async {
@@ -174,22 +201,4 @@ async fn a_client_that_reads_no_answers_is_soon_not_read_from() {
     };
     // What fits the buffers of both directions, and the calls in flight.
     assert!(flood.await < 10 * CALLS_MAX);
-}
-
-proptest! {
-    #[test]
-    fn the_room_that_a_call_holds_follows_its_size(sizes in prop::collection::vec(0usize..4 << 20, 1..20)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let room = Arc::new(Semaphore::new(RECEIVING_KIB_MAX as usize));
-            let (mut held, mut most) = (None, 0);
-            for size in sizes {
-                assert!(hold(&room, &mut held, size).await);
-                most = most.max(size >> 10);
-                assert_eq!(RECEIVING_KIB_MAX as usize - room.available_permits(), most);
-            }
-            drop(held);
-            assert_eq!(room.available_permits(), RECEIVING_KIB_MAX as usize);
-        });
-    }
 }

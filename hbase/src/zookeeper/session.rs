@@ -103,6 +103,12 @@ impl Session {
         Self { id, state: State::Connecting, watches: BTreeMap::new() }
     }
 
+    /// Whether it has watches.
+    #[must_use]
+    pub fn is_watching(&self) -> bool {
+        !self.watches.is_empty()
+    }
+
     /// The next step for the received bytes, whose beginning it consumes; `None` if more bytes are needed.
     pub fn receive(&mut self, received: &mut BytesMut, nodes: &Nodes) -> Option<Step> {
         if self.state == State::Ended {

@@ -30,4 +30,14 @@ descriptions! {
     CALLS = Description::new(Counter, "terrane_master_calls", None,
         "Calls received, by name",
         "Many `locate` calls per second: clients are short-lived programs, or the map changes fast. Keep one client per process.").labels(&["call"]);
+    RESOURCE_USED = Description::new(Gauge, "terrane_master_resource_used", None,
+        "Present usage of a limited resource, in bytes or units",
+        "Near its limit for long: [design/bounds.md](design/bounds.md) says what the resource is and what happens at the limit.").labels(&["resource"]);
+    RESOURCE_PEAK = Description::new(Gauge, "terrane_master_resource_peak", None,
+        "Highest usage of a limited resource since the start", "As for the present usage.").labels(&["resource"]);
+    RESOURCE_LIMIT = Description::new(Gauge, "terrane_master_resource_limit", None,
+        "Limit of a resource", "It changes with settings only.").labels(&["resource"]);
+    RESOURCE_REJECTIONS = Description::new(Counter, "terrane_master_resource_rejections", None,
+        "Requests rejected because a resource was at its limit",
+        "Clients retry them. A steady rate: the master has more clients than it serves.").labels(&["resource"]);
 }

@@ -59,7 +59,7 @@ pub struct RowFailure {
 
 impl Answer {
     /// About what it takes in memory.
-    pub(crate) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Mutated { mutated, .. } => {
                 mutated.results.iter().map(|(_, outcome)| outcome.cells.as_bytes().len()).sum()

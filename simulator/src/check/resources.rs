@@ -12,8 +12,25 @@ const COUNTED_LATE: [&str; 2] = ["answers", "memtables"];
 /// under way then comes on top.
 const OVERRUNS: (&str, f64) = ("log", 1.5);
 
-/// Resources that only requests under way hold.
-pub const RETURNED: [&str; 5] = ["bodies", "answers", "waiting_writes", "write_operations", "write_bytes"];
+/// Resources that only requests under way hold, and connections of clients that have gone.
+pub const RETURNED: [&str; 9] = [
+    "bodies",
+    "answers",
+    "waiting_writes",
+    "write_operations",
+    "write_bytes",
+    "hbase_connections",
+    "hbase_calls",
+    "hbase_bodies",
+    "hbase_requests",
+];
+
+/// What is wrong if HBase's clients have received answers that no budget of their server has held.
+#[must_use]
+pub fn uncounted(received: u64, counted: u64) -> Option<String> {
+    (received > counted)
+        .then(|| format!("clients received {received} bytes of answers, of which servers counted {counted}"))
+}
 
 /// How much of a resource is in use.
 #[must_use]
@@ -40,6 +57,12 @@ pub fn excess(numbers: &BTreeMap<String, f64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_that_no_budget_held_are_found() {
+        assert_eq!(uncounted(5, 5), None);
+        assert!(uncounted(6, 5).unwrap().contains("6 bytes"));
+    }
 
     #[test]
     fn a_resource_above_its_limit_is_found() {

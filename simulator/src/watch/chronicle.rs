@@ -98,7 +98,7 @@ async fn try_to_look(client: &Client, context: &Context) -> Result<(), String> {
         context.watch.inner.events.borrow_mut().begin_map(life, &boundaries);
     }
     // Raw requests, and those of HBase's clients, are not counted.
-    let counts_all = context.plan.scenario != Kind::Hostile && !context.plan.scenario.serves_hbase();
+    let counts_all = !context.plan.scenario.serves_hbase();
     if let (Ok((counted, regions)), true) = (seen, counts_all) {
         let look = Look { at: now(), life, counted, sent, regions };
         context.watch.inner.counted.borrow_mut().look(look)?;

@@ -112,6 +112,12 @@ impl Role {
         Ok(())
     }
 
+    /// The value of one of its flags.
+    pub fn flag(&self, name: &str) -> Option<&str> {
+        let at = self.arguments.iter().position(|argument| argument == name)?;
+        self.arguments.get(at + 1).map(String::as_str)
+    }
+
     /// Sets an environment variable for the next starts.
     pub fn set_environment(&mut self, name: &str, value: &str) {
         self.environment.retain(|(known, _)| known != name);
@@ -363,6 +369,14 @@ impl Cluster {
         let masters = status["masters"].as_array().context("status lists the masters")?;
         let leader = masters.iter().find(|master| master["state"] == "leader").context("a master leads")?;
         self.master_addresses.iter().position(|address| leader["address"] == **address).context("it is one of ours")
+    }
+
+    /// The server that leads the first region of a table.
+    pub fn leader_of(&self, table: &str) -> anyhow::Result<usize> {
+        eventually("the region has a leader", || {
+            let leader = self.json_lines(&["admin", "regions", table])?[0]["leader"].clone();
+            self.addresses.iter().position(|address| leader == **address).context("no server of this cluster")
+        })
     }
 
     /// The server that leads the most groups.

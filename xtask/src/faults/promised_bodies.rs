@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use super::cluster::{Cluster, let_it_run};
+use super::http2::{END_HEADERS, FRAME_DATA, FRAME_HEADERS, FRAME_SETTINGS, frame, headers};
 use super::{Bench, Verdict};
 
 const STREAMS: u32 = 10_000;
@@ -19,11 +20,6 @@ const PROMISED_BYTES: u32 = 39 << 20;
 const SENT_BYTES: usize = 64;
 /// The limit: less than the streams would need if one in a hundred got its memory.
 const MEMORY_MAX: u64 = 400 << 20;
-
-const FRAME_DATA: u8 = 0;
-const FRAME_HEADERS: u8 = 1;
-const FRAME_SETTINGS: u8 = 4;
-const END_HEADERS: u8 = 4;
 
 pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     let cluster = Cluster::start(&bench.terrane, &[])?;
@@ -81,33 +77,4 @@ fn open(address: &str, path: &str) -> anyhow::Result<(TcpStream, usize)> {
         while matches!(reader.read(&mut buffer), Ok(read) if read > 0) {}
     });
     Ok((connection, bytes.len()))
-}
-
-fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-    let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
-    out.extend_from_slice(&length[1..]);
-    out.extend_from_slice(&[kind, flags]);
-    out.extend_from_slice(&stream.to_be_bytes());
-    out.extend_from_slice(payload);
-}
-
-/// Literal fields without indexing (RFC 7541, 6.2.2), which need no table on either side.
-fn headers(address: &str, path: &str) -> Vec<u8> {
-    let mut block = Vec::new();
-    let fields = [
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":path", path),
-        (":authority", address),
-        ("content-type", "application/grpc"),
-        ("te", "trailers"),
-    ];
-    for (name, value) in fields {
-        block.push(0);
-        for text in [name, value] {
-            block.push(u8::try_from(text.len()).unwrap_or(0));
-            block.extend_from_slice(text.as_bytes());
-        }
-    }
-    block
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, ensure};
 
-use super::cluster::{Cluster, eventually};
+use super::cluster::Cluster;
 use super::{Bench, Verdict};
 
 const CELLS: usize = 200;
@@ -23,7 +23,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     write_row(&cluster)?;
     cluster.succeed(&["admin", "flush", "wide"])?;
     cluster.succeed(&["admin", "compact", "wide"])?;
-    let leader = leader_of(&cluster, "wide")?;
+    let leader = cluster.leader_of("wide")?;
     let (growth, refusal) = gets(&cluster, leader)?;
     // The best of three, because other work on the machine can only slow a scan down.
     let mut speed: f64 = 0.0;
@@ -79,12 +79,4 @@ fn gets(cluster: &Cluster, leader: usize) -> anyhow::Result<(u64, String)> {
     }
     let (_, peak) = server.memory()?;
     Ok((peak.saturating_sub(before), refusal))
-}
-
-/// The server that leads the first region of a table.
-pub fn leader_of(cluster: &Cluster, table: &str) -> anyhow::Result<usize> {
-    eventually("the region has a leader", || {
-        let leader = cluster.json_lines(&["admin", "regions", table])?[0]["leader"].clone();
-        cluster.addresses.iter().position(|address| leader == **address).context("no server of this cluster")
-    })
 }

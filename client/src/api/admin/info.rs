@@ -198,6 +198,8 @@ pub struct MasterInfo {
     pub hbase: Option<HbaseAddresses>,
     /// Its versions; `None`: it does not answer, or does not say.
     pub versions: Option<ProcessVersions>,
+    /// How much of its limited resources is in use; none: it does not answer, or does not say.
+    pub resources: Vec<ResourceUsage>,
 }
 
 /// Where a master serves HBase's clients.

@@ -3,8 +3,13 @@
 use futures::StreamExt as _;
 use futures::channel::mpsc;
 
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::*;
 use crate::net::IntakeLimits;
+use crate::net::unfinished::{BUDGET_CHECK_EVERY, GRACE};
 
 /// A body that yields what is sent to it.
 struct Fed(mpsc::UnboundedReceiver<Bytes>);
@@ -21,12 +26,12 @@ impl HttpBody for Fed {
 fn gathered(limits: IntakeLimits) -> (mpsc::UnboundedSender<Bytes>, Arc<Intake>, Gathered) {
     let (sender, receiver) = mpsc::unbounded();
     let intake = Intake::new(limits);
-    (sender, intake.clone(), Gathered::new(Body::new(Fed(receiver)), intake))
+    (sender, intake.clone(), Gathered::new(Body::new(Fed(receiver)), &intake))
 }
 
 fn another(intake: &Arc<Intake>) -> (mpsc::UnboundedSender<Bytes>, Gathered) {
     let (sender, receiver) = mpsc::unbounded();
-    (sender, Gathered::new(Body::new(Fed(receiver)), intake.clone()))
+    (sender, Gathered::new(Body::new(Fed(receiver)), intake))
 }
 
 fn message(length: usize) -> Vec<u8> {
@@ -149,7 +154,7 @@ async fn a_message_under_way_waits_for_room_and_a_new_one_is_refused() {
             sender.unbounded_send(Bytes::from(message(2000)).slice(..200)).unwrap();
             receiver
         })),
-        intake.clone(),
+        &intake,
     );
     assert_eq!(next(&mut late).await.unwrap().unwrap_err().code(), tonic::Code::ResourceExhausted);
 
@@ -195,4 +200,36 @@ async fn messages_that_fill_the_budget_together_are_completed_one_after_another(
     };
     tokio::join!(whole(one), whole(other));
     assert_eq!(used(&intake), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_hardly_move_give_way_to_others() {
+    let (first, intake, mut stuck) = gathered(IntakeLimits { body_bytes: 1_000, ..IntakeLimits::default() });
+    first.unbounded_send(Bytes::from(message(2_000)).slice(..900)).unwrap();
+    assert!(is_pending(&mut stuck));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(is_pending(&mut stuck), "no other message needs its room");
+    let (second, mut other) = another(&intake);
+    let bytes = Bytes::from(message(450));
+    second.unbounded_send(bytes.slice(..400)).unwrap();
+    assert!(next(&mut other).await.unwrap().is_err(), "there is no room yet");
+    assert_eq!(next(&mut stuck).await.unwrap().unwrap_err().code(), tonic::Code::ResourceExhausted);
+    let (third, mut other) = another(&intake);
+    for part in [bytes.slice(..400), bytes.slice(400..)] {
+        third.unbounded_send(part).unwrap();
+    }
+    assert!(next(&mut other).await.unwrap().is_ok());
+    drop((stuck, other));
+    assert_eq!(used(&intake), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_the_server_does_not_read_is_not_late() {
+    let (sender, _, mut body) = gathered(IntakeLimits::default());
+    let two = [message(10), message(100)].concat();
+    sender.unbounded_send(Bytes::from(two).slice(..50)).unwrap();
+    assert!(next(&mut body).await.unwrap().is_ok());
+    tokio::time::advance(10 * GRACE).await;
+    sender.unbounded_send(Bytes::from(message(100)).slice(35..)).unwrap();
+    assert!(next(&mut body).await.unwrap().is_ok());
 }

@@ -1,12 +1,15 @@
 //! Hostile connections: bytes that are no HTTP/2, connections that say nothing, calls that promise a body and never send it,
-//! and connections that break in the middle of a frame.
+//! and connections that break in the middle of a frame; and the same at the port for HBase's clients.
 
 use futures::future::join_all;
+use prost::Message as _;
 use terrane_client::Error;
+use terrane_hbase::proto;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use turmoil::net::TcpStream;
 
 use super::Shared;
+use crate::nodes::hbase_address;
 use crate::plan::master_address;
 use crate::scenario::play::{CAPTIVE, below, pause};
 
@@ -46,6 +49,10 @@ pub async fn connect_all_the_time(shared: Shared) -> Result<(), Error> {
 
 async fn open_and_misuse(shared: &Shared) -> (&'static str, std::io::Result<()>) {
     let hosts = shared.context.plan.server_hosts();
+    if below(3) == 0 {
+        let (act, bytes) = some_bytes_of_hbase();
+        return (act, send_and_hold(&hbase_address(hosts[below(hosts.len())]), &bytes).await);
+    }
     let server = format!("{}:7700", hosts[below(hosts.len())]);
     let address = if below(5) == 0 { master_address(shared.context.plan.master_hosts()[0]) } else { server };
     let (act, bytes) = some_bytes();
@@ -87,6 +94,37 @@ fn some_bytes() -> (&'static str, Vec<u8>) {
             ("a connection that breaks within a frame", whole[..at].to_vec())
         }
     }
+}
+
+fn some_bytes_of_hbase() -> (&'static str, Vec<u8>) {
+    let header = proto::ConnectionHeader {
+        service_name: Some("ClientService".to_owned()),
+        user_info: Some(proto::UserInformation { effective_user: "hostile".to_owned(), real_user: None }),
+        ..proto::ConnectionHeader::default()
+    };
+    let opened = [&b"HBas\x00\x50"[..], &behind_length(&header.encode_to_vec())].concat();
+    let call = proto::RequestHeader {
+        call_id: Some(1),
+        method_name: Some("Multi".to_owned()),
+        request_param: Some(true),
+        ..proto::RequestHeader::default()
+    };
+    let call = [call.encode_length_delimited_to_vec(), vec![b'x'; below(200_000)]].concat();
+    match below(6) {
+        0 => ("a silent connection for HBase's clients", Vec::new()),
+        1 => ("a part of a header of HBase's clients", opened[..below(opened.len())].to_vec()),
+        2 => ("an idle connection for HBase's clients", opened),
+        3 => ("a malformed call of HBase's clients", [opened, behind_length(&call)].concat()),
+        _ => {
+            let call = behind_length(&call);
+            let part = &call[..below(call.len())];
+            ("a part of a call of HBase's clients", [&opened, part].concat())
+        }
+    }
+}
+
+fn behind_length(bytes: &[u8]) -> Vec<u8> {
+    [&u32::try_from(bytes.len()).expect("short").to_be_bytes()[..], bytes].concat()
 }
 
 /// An HTTP/2 frame.
