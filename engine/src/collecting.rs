@@ -13,6 +13,7 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::manifest::FamilyRecord;
 use crate::merging_cursor::MergingCursor;
+use crate::sought::Sought;
 
 /// The most parts of one column that are gathered to be judged: 64 MiB.
 const COLUMN_PARTS_MAX: usize = 128;
@@ -143,7 +144,7 @@ impl Collecting {
         // A column that continues doubles what is gathered of it, so that finding its end costs no more than reading
         // it.
         let bytes_max = self.part_bytes.max(self.gathered.data_bytes());
-        let is_over = self.merge.take(&[], bytes_max, &mut self.gathered)?;
+        let is_over = self.merge.take(Sought::ALL, bytes_max, &mut self.gathered)?;
         self.cells_seen += (self.gathered.len() - before.0) as u64;
         self.bytes_seen += self.gathered.weight() - before.1;
         if self.since > 0 {

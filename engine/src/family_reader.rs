@@ -50,6 +50,9 @@ fn is_selected(asked: Option<&Columns>, qualifier: &[u8]) -> bool {
     asked.is_some_and(|asked| asked.selects(qualifier))
 }
 
+/// Cells of one column at the end of a part from which on they are shown although the column may continue.
+const OPENED_CELLS: usize = 64;
+
 /// Shows what a reader sees of one family, row after row.
 pub(crate) struct FamilyReader {
     /// Older cells belong to an earlier family of this name.
@@ -163,7 +166,7 @@ impl FamilyReader {
         }
         let mut first = 0;
         if !self.open.1.is_empty() {
-            first = self.show_open_column(cells, is_last, asked, stats, &mut show);
+            first = self.show_open_column(cells, 0, is_last, asked, stats, &mut show);
         }
         while first < cells.len() {
             let cell = cells.get(first);
@@ -197,11 +200,11 @@ impl FamilyReader {
             }
             first = next;
         }
-        if first == 0 && !cells.is_empty() {
+        if first < cells.len() && self.open.1.is_empty() && (first == 0 || cells.len() - first >= OPENED_CELLS) {
             // Part of a single column, which is shown as far as it goes.
             self.open.0.clear();
-            self.open.0.extend_from_slice(cells.get(0).qualifier);
-            first = self.show_open_column(cells, is_last, asked, stats, &mut show);
+            self.open.0.extend_from_slice(cells.get(first).qualifier);
+            first = self.show_open_column(cells, first, is_last, asked, stats, &mut show);
         }
         stats.cells_seen += first as u64;
         first
@@ -212,20 +215,22 @@ impl FamilyReader {
     fn show_open_column(
         &mut self,
         cells: &Cells,
+        first: usize,
         is_last: bool,
         asked: Option<&Columns>,
         stats: &mut ReadStats,
         show: &mut impl FnMut(usize, Cell<'_>),
     ) -> usize {
         let (qualifier, metas) = &mut self.open;
-        let of_column = cells.iter().take_while(|cell| cell.qualifier == qualifier.as_slice()).count();
-        let is_whole = is_last || of_column < cells.len();
-        let before_last = || (1..of_column).rev().find(|&at| cells.get(at - 1).timestamp != cells.get(at).timestamp);
+        let of_column = cells.iter().skip(first).take_while(|cell| cell.qualifier == qualifier.as_slice()).count();
+        let is_whole = is_last || first + of_column < cells.len();
+        let timestamp = |at: usize| cells.get(first + at).timestamp;
+        let before_last = || (1..of_column).rev().find(|&at| timestamp(at - 1) != timestamp(at));
         // A raw reader shows the cells of one timestamp together, so it waits for the others.
         let at_least = if self.raw { 0 } else { of_column };
         let end = if is_whole { of_column } else { before_last().unwrap_or(at_least) };
         let shown_before = metas.len();
-        metas.extend((0..end).map(|at| cells.get(at).meta()));
+        metas.extend((first..first + end).map(|at| cells.get(at).meta()));
         if qualifier.is_empty() {
             // Its tombstones are passed once more, with the others.
             self.resolver.start_row();
@@ -234,12 +239,27 @@ impl FamilyReader {
         if is_selected(asked, qualifier) {
             for at in visible.iter().filter_map(|&index| (index as usize).checked_sub(shown_before)) {
                 stats.cells_shown += 1;
-                show(at, cells.get(at));
+                show(first + at, cells.get(first + at));
             }
         }
         if is_whole {
             metas.clear();
         }
-        end
+        first + end
+    }
+
+    /// Leaves a column that is shown in parts where nothing more of it is visible or requested. Returns its qualifier: what
+    /// follows in the row is behind it.
+    pub(crate) fn leave_settled(&mut self, asked: Option<&Columns>) -> Option<&[u8]> {
+        let (qualifier, metas) = &mut self.open;
+        // The column without a name goes on with tombstones of the family.
+        let is_settled = !metas.is_empty()
+            && !qualifier.is_empty()
+            && (self.resolver.is_settled() || !is_selected(asked, qualifier));
+        if !is_settled {
+            return None;
+        }
+        metas.clear();
+        Some(qualifier)
     }
 }

@@ -1,8 +1,8 @@
 //! Gets: one row of one region, as a snapshot sees it.
 
 mod large;
+mod walked;
 
-use terrane_types::Columns;
 use terrane_types::Projection;
 use terrane_types::limits::BATCH_BYTES_MAX;
 
@@ -11,7 +11,9 @@ use crate::cell_window::CellWindow;
 use crate::cells::Cells;
 use crate::family_reader::{FamilyReader, Patience, ReadStats, RowRead, view_of};
 use crate::region::Region;
+use crate::scan::column_cells;
 use crate::snapshot::Snapshot;
+use crate::sought::Sought;
 use crate::source::{Reading, RowKey};
 
 thread_local! {
@@ -55,7 +57,7 @@ impl Region {
         out: &mut Vec<u8>,
     ) -> Result<ReadStats, Error> {
         let before = out.len();
-        let mut result = self.get_small(snapshot, row, read, out);
+        let mut result = self.get_small(snapshot, row, read, self.part_bytes(), out);
         if let Ok(None) = result {
             out.truncate(before);
             result = match read.patience {
@@ -73,12 +75,13 @@ impl Region {
         result.map(Option::unwrap_or_default)
     }
 
-    /// The whole row; `None` where a family has so much of it that it must be read in parts.
+    /// The whole row; `None` where a family has more of it than this many bytes, so that it must be read in parts.
     fn get_small(
         &self,
         snapshot: &Snapshot,
         row: &[u8],
         read: RowRead<'_>,
+        part_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Result<Option<ReadStats>, Error> {
         let RowRead { projection, now_ms, patience, .. } = read;
@@ -88,11 +91,11 @@ impl Region {
         }
         let key = RowKey::new(row);
         let mut cells = GATHERED.take();
-        let (mut is_all, part_bytes) = (true, self.part_bytes());
+        let mut is_all = true;
         let mut window = CellWindow::of(projection);
         for store in self.views(projection) {
             let asked = projection.columns(store.name.as_bytes());
-            let columns = asked.map(Columns::sought).unwrap_or_default();
+            let sought = Sought::of(asked).pausing_after(column_cells(projection, part_bytes));
             let view = view_of(projection, store.name.as_bytes(), snapshot.sequence(), now_ms);
             let reading = Reading {
                 blocking: patience == Patience::MayBlock,
@@ -105,7 +108,7 @@ impl Region {
             let mut sources_with_row = 0;
             for source in &store.sources {
                 let before = cells.len();
-                is_all = source.row(&key, columns, reading, part_bytes, &mut cells)?;
+                is_all = source.row(&key, sought, reading, part_bytes, &mut cells)?;
                 sources_with_row += usize::from(cells.len() > before);
                 if !is_all || (sources_with_row > 0 && terrane_env::planted!("a get reads only the newest file")) {
                     break;

@@ -20,6 +20,7 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::manifest::FileRecord;
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// A source that a manifest record names.
@@ -99,7 +100,7 @@ impl Source for Bounded {
     fn row(
         &self,
         row: &RowKey<'_>,
-        columns: &[Bytes],
+        sought: Sought<'_>,
         reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
@@ -107,7 +108,7 @@ impl Source for Bounded {
         if !self.record.bounds.contains(row.row) {
             return Ok(true);
         }
-        self.source.row(row, columns, reading, bytes_max, out)
+        self.source.row(row, sought, reading, bytes_max, out)
     }
 
     fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
@@ -260,16 +261,16 @@ impl Source for LevelSource {
     fn row(
         &self,
         row: &RowKey<'_>,
-        columns: &[Bytes],
+        sought: Sought<'_>,
         reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
     ) -> Result<bool, Error> {
         match self.files.get(self.at_or_after(row.row)) {
             Some(file) if file.record.holds(row.row) && file.record.ingested_at == 0 => {
-                file.source.row(row, columns, reading, bytes_max, out)
+                file.source.row(row, sought, reading, bytes_max, out)
             }
-            Some(file) if file.record.holds(row.row) => file.bounded().row(row, columns, reading, bytes_max, out),
+            Some(file) if file.record.holds(row.row) => file.bounded().row(row, sought, reading, bytes_max, out),
             _ => Ok(true),
         }
     }
@@ -348,9 +349,9 @@ impl Cursor for LevelCursor {
         Ok(())
     }
 
-    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Some(current) = &mut self.current else { return Ok(true) };
-        let is_over = current.take(columns, bytes_max, out)?;
+        let is_over = current.take(sought, bytes_max, out)?;
         if current.row().is_none() {
             self.advance()?;
         }

@@ -52,6 +52,7 @@ mod row_range;
 mod scan;
 mod snapshot;
 mod sorted_cells;
+mod sought;
 mod source;
 mod split_point;
 mod store_file;

@@ -41,7 +41,6 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use terrane_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use terrane_env::sync::{Mutex, is_planted, limit};
 use terrane_types::CellKind;
@@ -57,6 +56,7 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::row_heads::Prefix;
 use crate::row_range::RowRange;
+use crate::sought::{Portion, Sought};
 use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// A batch of this many cells becomes a run; a smaller one goes to the active buffer.
@@ -382,22 +382,22 @@ impl Source for Memtable {
     fn row(
         &self,
         row: &RowKey<'_>,
-        columns: &[Bytes],
+        sought: Sought<'_>,
         reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
     ) -> Result<bool, Error> {
         let current = self.view.load();
         let view = current.for_reading();
-        let (first, mark) = (out.len(), out.mark());
-        let mut is_all = view.active.push_row(row.row, columns, bytes_max, out);
+        let (first, mut portion) = (out.len(), Portion::begin(out, bytes_max, sought));
+        let mut is_all = view.active.push_row(row.row, sought, &mut portion, out);
         let mut parts = usize::from(out.len() > first);
         for run in view.runs.iter().rev() {
             if !is_all {
                 return Ok(false);
             }
             if let Some(index) = run.look_up(row) {
-                is_all = run.push_row(index, columns, (mark, bytes_max), out);
+                is_all = run.push_row(index, sought, &mut portion, out);
                 parts += 1;
             }
         }

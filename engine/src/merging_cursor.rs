@@ -8,11 +8,11 @@
 
 use std::cmp::Ordering;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::sought::{Portion, Sought};
 use crate::source::Cursor;
 
 /// Moves over the rows of several sources of one family, in one direction. After an error it is exhausted.
@@ -80,16 +80,16 @@ impl MergingCursor {
     }
 
     /// Appends the cells of the next row in store order and moves on; arguments and result as in [`Cursor::take`].
-    pub(crate) fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    pub(crate) fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if self.wide.is_some() {
-            return self.take_part(columns, bytes_max, out);
+            return self.take_part(sought, bytes_max, out);
         }
         let with_row = self.with_row();
         let Self { cursors, order, .. } = self;
         let begin = out.len();
         if with_row <= 1 {
             let Some(&only) = order.first() else { return Ok(true) };
-            let is_over = cursors[only].take(columns, bytes_max, out)?;
+            let is_over = cursors[only].take(sought, bytes_max, out)?;
             if is_over {
                 self.reorder(1);
             }
@@ -100,7 +100,7 @@ impl MergingCursor {
         let mut taken: SmallVec<[(usize, bool); 8]> = SmallVec::new();
         let mut key = Vec::new();
         for &index in &order[..with_row] {
-            let is_over = cursors[index].take(columns, share, out)?;
+            let is_over = cursors[index].take(sought, share, out)?;
             if !is_over && key.is_empty() {
                 key.extend_from_slice(cursors[index].row().unwrap_or_default());
             }
@@ -121,25 +121,25 @@ impl MergingCursor {
         }
         out.rewind(mark);
         self.wide = Some(Box::new(Wide { row: key, lanes }));
-        self.take_part(columns, bytes_max, out)
+        self.take_part(sought, bytes_max, out)
     }
 
     /// Appends a part of a wide row; returns whether it is over.
-    fn take_part(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take_part(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Self { cursors, wide, .. } = self;
         let Some(wide) = wide else { return Ok(true) };
         let lanes = &mut wide.lanes;
         let share = (bytes_max / lanes.len()).max(1);
-        let mark = out.mark();
+        let mut portion = Portion::begin(out, bytes_max, sought);
         loop {
             for lane in lanes.iter_mut() {
                 while lane.at == lane.cells.len() && !lane.is_over {
                     lane.cells.clear();
                     lane.at = 0;
-                    lane.is_over = cursors[lane.cursor].take(columns, share, &mut lane.cells)?;
+                    lane.is_over = cursors[lane.cursor].take(sought, share, &mut lane.cells)?;
                 }
             }
-            if out.has_grown(mark, bytes_max) {
+            if portion.is_full(out) {
                 return Ok(false);
             }
             // Of two at one place the newer is kept.
@@ -169,9 +169,26 @@ impl MergingCursor {
         }
     }
 
-    /// Moves, within the next row, to the first cell whose qualifier is not below this one, or past the row where there
-    /// is none. Nothing of the row has been taken.
+    /// Moves, within the next row or what is left of it, to the first cell whose qualifier is not below this one, or past the
+    /// row where there is none.
     pub(crate) fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
+        let Self { cursors, wide, .. } = self;
+        if let Some(wide) = wide {
+            let Wide { row, lanes } = &mut **wide;
+            for lane in lanes.iter_mut() {
+                while lane.cell().is_some_and(|cell| cell.qualifier < qualifier) {
+                    lane.at += 1;
+                }
+                if lane.cell().is_none() && !lane.is_over {
+                    cursors[lane.cursor].seek_column(qualifier)?;
+                    lane.is_over = cursors[lane.cursor].row() != Some(row.as_slice());
+                }
+            }
+            if lanes.iter().all(|lane| lane.is_over && lane.cell().is_none()) {
+                self.close_row();
+            }
+            return Ok(());
+        }
         let with_row = self.with_row();
         for &index in &self.order[..with_row] {
             self.cursors[index].seek_column(qualifier)?;
@@ -319,7 +336,7 @@ mod tests {
         while let Some(row) = merge.row() {
             let row = row.to_vec();
             cells.clear();
-            assert!(merge.take(&[], usize::MAX, &mut cells).unwrap(), "the whole row");
+            assert!(merge.take(Sought::ALL, usize::MAX, &mut cells).unwrap(), "the whole row");
             rows.push((row, cells.iter().map(|cell| cell.sequence).collect()));
         }
         rows
@@ -350,7 +367,7 @@ mod tests {
                 runs.iter().map(|run| run.clone().cursor(&bounds, false, crate::source::Reading::BULK).unwrap());
             let mut merge = MergingCursor::new(cursors.collect(), false);
             let mut gathered = Cells::default();
-            while !merge.take(&[], 500, &mut gathered).unwrap() {
+            while !merge.take(Sought::ALL, 500, &mut gathered).unwrap() {
                 assert!(merge.lone().is_none() && merge.first().is_none(), "{} cells of the row given", gathered.len());
                 gathered.clear();
             }
@@ -394,7 +411,7 @@ mod tests {
             let mut part = Cells::default();
             loop {
                 part.clear();
-                let is_over = merge.take(&[], bytes_max, &mut part).unwrap();
+                let is_over = merge.take(Sought::ALL, bytes_max, &mut part).unwrap();
                 assert!(part.len() <= bytes_max / 49 + 2, "{} cells in a part of {bytes_max} bytes", part.len());
                 row.extend(part.iter().map(|cell| (cell.row.to_vec(), cell.qualifier.to_vec(), cell.sequence)));
                 if is_over {
@@ -413,7 +430,7 @@ mod tests {
                 assert!(parts.row().is_none());
                 // Left in the middle, and entered in the middle.
                 let mut skipped = open(reverse);
-                skipped.take(&[], bytes_max, &mut Cells::default()).unwrap();
+                skipped.take(Sought::ALL, bytes_max, &mut Cells::default()).unwrap();
                 skipped.skip().unwrap();
                 skipped.seek_column(&150u32.to_be_bytes()).unwrap();
                 let tail: Vec<_> =

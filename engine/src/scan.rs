@@ -10,6 +10,7 @@
 mod first_cell;
 mod row;
 mod skip;
+mod walk;
 
 use std::sync::Arc;
 
@@ -18,9 +19,10 @@ use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{CellRef, FamilyName, KeyRange, Projection};
 
 use self::row::RowAtHand;
+pub(crate) use self::walk::FIRST_PART_BYTES;
 use crate::Error;
 use crate::cell_window::CellWindow;
-use crate::cells::Cells;
+use crate::cells::{Cells, SLOT_BYTES};
 use crate::family_reader::{FamilyReader, Patience, ReadStats, view_of};
 use crate::merging_cursor::MergingCursor;
 use crate::region::{Region, StoreView};
@@ -32,6 +34,18 @@ use crate::source::{PrefixKey, Reading};
 /// Cells read without a visible row after which [`RowScanner::next`] returns anyway: a reader of a range full of
 /// deleted rows must be able to yield, report its position, and give up.
 const HIDDEN_CELLS_MAX: u64 = 4_096;
+/// The same for each byte of a part: fewer cells, where parts are tiny.
+const HIDDEN_CELLS_PER_BYTE: u64 = 64;
+
+/// Cells of a column that are read before it is seen whether the others are needed, in addition to the versions that are
+/// requested.
+const COLUMN_CELLS: usize = 256;
+
+/// After how many cells of one column a read in parts of this size looks whether it needs the others.
+pub(crate) fn column_cells(projection: &Projection, part_bytes: usize) -> usize {
+    let more = COLUMN_CELLS.min(part_bytes.div_ceil(SLOT_BYTES));
+    more.saturating_add(usize::try_from(projection.versions).unwrap_or(usize::MAX))
+}
 
 /// What a scan reads.
 #[derive(Clone, Debug)]
@@ -76,7 +90,8 @@ pub enum Step {
     /// Many cells were read and none is visible, so nothing was appended. Rows up to and including [`RowScanner::row`]
     /// are done; the next call continues after them.
     Hidden,
-    /// The same within a row: [`RowScanner::row`] is not done, and the next call continues with the rest of it.
+    /// Many cells of a row were read, and most of them are not visible: [`RowScanner::row`] is not done, and the next call continues
+    /// with the rest of it. What was appended of it is not complete: the next call takes the same block and completes it.
     HiddenPart,
     /// The end of the range.
     End,
@@ -97,6 +112,10 @@ struct FamilyScan {
     more: bool,
     /// Whether the reader has begun the row.
     begun: bool,
+    /// The row continues at the first column that is not before this one: nothing else of it is wanted.
+    beyond: Option<Vec<u8>>,
+    /// After how many cells of a column to look whether the others are wanted.
+    column_cells: usize,
 }
 
 /// Moves over the rows of a region.
@@ -141,9 +160,11 @@ impl Region {
             decided: 0,
             more: false,
             begun: false,
+            beyond: None,
+            column_cells: 0,
         });
         let families = families.collect();
-        let at_hand = RowAtHand::new(CellWindow::of(&spec.projection));
+        let at_hand = RowAtHand::new(CellWindow::of(&spec.projection), self.part_bytes());
         RowScanner {
             families,
             bounds,
@@ -174,7 +195,7 @@ impl RowScanner {
     /// continues from here. [`Error::Corruption`] or [`Error::Io`] from the files below; the scanner cannot be used any
     /// more.
     pub fn next(&mut self, block: &mut Vec<u8>, bytes_max: usize, patience: Patience) -> Result<Step, Error> {
-        let before = block.len();
+        let before = self.row_start().unwrap_or(block.len());
         let step = self.next_step(block, bytes_max, patience);
         if step.is_err() {
             block.truncate(before);
@@ -200,6 +221,11 @@ impl RowScanner {
                 if !self.is_gathered() {
                     return Ok(Step::HiddenPart);
                 }
+                if let Some((start, _)) = self.at_hand.open {
+                    self.leave_row()?;
+                    end_row(block, start);
+                    return Ok(Step::Row);
+                }
                 if self.end_row()? {
                     // The last part of a row that was returned in parts is empty.
                     let start = begin_row(block, &self.row);
@@ -224,7 +250,7 @@ impl RowScanner {
                 Some(false) if self.has_hidden(seen_before) => return Ok(Step::Hidden),
                 Some(false) => {}
                 None => {
-                    if !self.begin_row(patience)? {
+                    if !self.begin_row(patience, self.part_bytes)? {
                         return Ok(Step::End);
                     }
                 }
@@ -232,9 +258,25 @@ impl RowScanner {
         }
     }
 
+    /// After [`Step::HiddenPart`]: where the current row begins in the block, if something of it was appended.
+    #[must_use]
+    pub fn row_start(&self) -> Option<usize> {
+        self.at_hand.open.as_ref().filter(|_| self.within).map(|(start, _)| start.start())
+    }
+
     /// Whether so much was read since then without a visible cell that the caller should get control.
     fn has_hidden(&self, seen_before: u64) -> bool {
-        self.stats.cells_seen - seen_before >= terrane_env::limit!("hidden cells in a step", HIDDEN_CELLS_MAX, 1..=16)
+        self.is_much(self.stats.cells_seen - seen_before)
+    }
+
+    /// Cells that were read and are not visible.
+    fn hidden_cells(&self) -> u64 {
+        self.stats.cells_seen.saturating_sub(self.stats.cells_shown)
+    }
+
+    fn is_much(&self, hidden: u64) -> bool {
+        let cells_max = terrane_env::limit!("hidden cells in a step", HIDDEN_CELLS_MAX, 1..=16);
+        hidden >= cells_max.min(HIDDEN_CELLS_PER_BYTE * self.part_bytes as u64)
     }
 
     /// Moves, in the direction of the scan, to the first row that is not before `row`, skipping the rest of the current
@@ -347,8 +389,7 @@ impl RowScanner {
 
     /// Shows the next row from where it lies, if it belongs to the only family, has a single cell, and that is known
     /// without further reading: most rows of a table with one column, which need no gathering. Returns whether it is
-    /// shown, or `None` where the row must be gathered. After an error what was shown does not count: the row is read
-    /// again.
+    /// shown, or `None` where the row must be gathered.
     fn show_lone(&mut self, show: &mut impl FnMut(&[u8], CellRef<'_>)) -> Result<Option<bool>, Error> {
         let [FamilyScan { reader, store, merge: Some(merge), .. }] = self.families.as_mut_slice() else {
             return Ok(None);
@@ -365,8 +406,12 @@ impl RowScanner {
         }
         self.next_row.clear();
         self.next_row.extend_from_slice(cell.row);
-        merge.skip_lone()?;
+        let moved = merge.skip_lone();
         std::mem::swap(&mut self.row, &mut self.next_row);
+        if moved.is_err() {
+            // The row is done all the same. An error that lasts comes with the next one.
+            self.close();
+        }
         Ok(Some(shown))
     }
 }

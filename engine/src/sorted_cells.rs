@@ -4,11 +4,10 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::Error;
 use crate::cells::Cells;
 use crate::row_range::RowRange;
+use crate::sought::{Portion, Sought};
 use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// Cells in store order.
@@ -59,18 +58,18 @@ impl Source for SortedCells {
     fn row(
         &self,
         row: &RowKey<'_>,
-        _columns: &[Bytes],
+        sought: Sought<'_>,
         _reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
     ) -> Result<bool, Error> {
-        let mark = out.mark();
+        let mut portion = Portion::begin(out, bytes_max, sought);
         for index in self.lower_bound(row.row, false)..self.cells.len() {
             let cell = self.cells.get(index);
             if cell.row != row.row {
                 break;
             }
-            if out.has_grown(mark, bytes_max) {
+            if portion.is_full(out) {
                 return Ok(false);
             }
             out.push(cell);
@@ -137,11 +136,11 @@ impl Cursor for SortedCellsCursor {
         Ok(())
     }
 
-    fn take(&mut self, _columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let rest = self.rest();
-        let mark = out.mark();
+        let mut portion = Portion::begin(out, bytes_max, sought);
         for at in rest.clone() {
-            if out.has_grown(mark, bytes_max) {
+            if portion.is_full(out) {
                 self.rest = Some(at..rest.end);
                 return Ok(false);
             }

@@ -13,12 +13,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 
 /// Bytes of cells after which a row is cut into parts.
 pub(crate) const PART_BYTES: usize = 512 << 10;
@@ -94,16 +93,15 @@ pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
 
 /// A sorted source of cells of one family.
 pub(crate) trait Source: Send + Sync {
-    /// Appends the cells of one row in store order. If `columns` is not empty, it appends at least those of these
-    /// qualifiers and of the empty qualifier (which holds the tombstones of the whole family), and possibly others.
-    /// After an error, `out` is unchanged.
+    /// Appends the cells of one row in store order: at least those that are sought and those of the empty qualifier (which
+    /// holds the tombstones of the whole family), and possibly others. After an error, `out` is unchanged.
     ///
-    /// Returns whether those are all. After about `bytes_max` bytes it gives up: some of the row's cells are missing,
-    /// not always the last ones, and the row must be read with a cursor.
+    /// Returns whether those are all. After about `bytes_max` bytes, or the cells of one column after which to pause, it
+    /// gives up: some of the row's cells are missing, not always the last ones, and the row must be read with a cursor.
     fn row(
         &self,
         row: &RowKey<'_>,
-        columns: &[Bytes],
+        sought: Sought<'_>,
         reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
@@ -132,21 +130,21 @@ pub(crate) trait Cursor: Send {
     /// Moves to the next row, from anywhere in the current one.
     fn skip(&mut self) -> Result<(), Error> {
         let mut skipped = Cells::default();
-        while self.row().is_some() && !self.take(&[], PART_BYTES, &mut skipped)? {
+        while self.row().is_some() && !self.take(Sought::ALL, PART_BYTES, &mut skipped)? {
             skipped.clear();
         }
         Ok(())
     }
 
     /// Appends the cells of the current row, in store order whatever the direction, and moves to the next row.
-    /// `columns` acts as in [`Source::row`].
+    /// `sought` acts as in [`Source::row`].
     ///
-    /// Returns whether the row is over. After about `bytes_max` bytes it is not: the cursor stays within the row, and
-    /// the next call appends what follows.
-    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error>;
+    /// Returns whether the row is over. After about `bytes_max` bytes, or the cells of one column after which to pause, it is
+    /// not: the cursor stays within the row, and the next call appends what follows.
+    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error>;
 
-    /// Moves, within the current row, to the first cell whose qualifier is not below this one. Where there is none, the
-    /// row is over.
+    /// Moves, within what is left of the current row, to the first cell whose qualifier is not below this one. Where there is
+    /// none, the row is over.
     fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error>;
 
     /// Moves to the first row, in the cursor's direction, that is not before `row`.

@@ -33,8 +33,8 @@
 //! - `into_filter`: what calls take as a filter. `condition`: filters as conditions of writes.
 //! - `pattern` (regular expressions within limits), `fuzzy_key` (keys with open places) and `key_part` (parts of declared keys):
 //!   three tests of their own.
-//! - `row_set`: the rows that can pass, as ranges. `plan`: the filter prepared for evaluation. [`row_filter`]:
-//!   evaluation on packed rows.
+//! - `row_set`: the rows that can pass, as ranges; `column_set`: the columns. `plan`: the filter prepared for evaluation.
+//!   [`row_filter`]: evaluation on packed rows, or cell by cell.
 
 #![warn(missing_docs)]
 
@@ -44,6 +44,7 @@ pub mod limits;
 pub mod row_filter;
 
 mod check;
+mod column_set;
 mod condition;
 mod display;
 mod fuzzy_key;

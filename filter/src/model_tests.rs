@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use bytes::Bytes;
 use terrane_types::cell::{Cells, pack};
 use terrane_types::rows::{begin_row, end_row};
-use terrane_types::{CellRef, FamilyName, KeyRange, Projection, ValueType};
+use terrane_types::{CellRef, FamilyName, KeyRange, Onward, Projection, ValueType};
 
 use crate::*;
 
@@ -278,6 +278,40 @@ fn pack_read(reads: &Projection, row: &ModelRow, block: &mut Vec<u8>) -> bool {
     any
 }
 
+fn model_cells(packed: &[u8]) -> Vec<ModelCell> {
+    let cell = |cell: CellRef<'_>| {
+        let family = String::from_utf8(cell.family.to_vec()).unwrap();
+        (family, cell.qualifier.to_vec(), cell.timestamp, cell.value.to_vec())
+    };
+    Cells::new(packed).map(cell).collect()
+}
+
+/// What is shown of a row whose cells are judged as they are read, by a reader that passes over what is not wanted.
+fn streamed(judge: &mut RowFilter, row: &ModelRow) -> Result<Vec<ModelCell>, ()> {
+    let mut read = Vec::new();
+    if !pack_read(judge.reads(), row, &mut read) || !judge.begin_row(&row.key) {
+        return Ok(Vec::new());
+    }
+    let (mut out, mut last) = (Vec::new(), None::<(CellRef<'_>, Onward)>);
+    for cell in Cells::new(&read[6 + row.key.len()..]) {
+        let is_passed = last.as_ref().is_some_and(|(last, onward)| match onward {
+            Onward::Cell => false,
+            Onward::Column => (last.family, last.qualifier) == (cell.family, cell.qualifier),
+            Onward::From(qualifier) => last.family == cell.family && *cell.qualifier < qualifier[..],
+            Onward::Family => last.family == cell.family,
+            Onward::Row => true,
+        });
+        if !is_passed {
+            last = Some((cell, judge.cell(&row.key, cell, &mut out)));
+        }
+    }
+    match judge.end_row(&row.key) {
+        Verdict::End => Err(()),
+        Verdict::Hidden => Ok(Vec::new()),
+        Verdict::Shown => Ok(model_cells(&out)),
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
@@ -298,16 +332,13 @@ proptest! {
             let seen = match verdict {
                 Verdict::End => Err(()),
                 Verdict::Hidden => Ok(Vec::new()),
-                Verdict::Shown => {
-                    let cells = Cells::new(&block[6 + 6 + row.key.len()..]);
-                    Ok(cells.map(|cell| {
-                        let family = String::from_utf8(cell.family.to_vec()).unwrap();
-                        (family, cell.qualifier.to_vec(), cell.timestamp, cell.value.to_vec())
-                    }).collect())
-                }
+                Verdict::Shown => Ok(model_cells(&block[6 + 6 + row.key.len()..])),
             };
             prop_assert_eq!(&block[..6], b"before");
-            prop_assert_eq!(seen, shown(&projection, &filter, row), "{:?} {} of {:?}", projection, filter, row);
+            prop_assert_eq!(&seen, &shown(&projection, &filter, row), "{:?} {} of {:?}", projection, filter, row);
+            if judge.judges_cells() {
+                prop_assert_eq!(seen, streamed(&mut judge, row), "cell by cell, {:?} {} of {:?}", projection, filter, row);
+            }
         }
     }
 
@@ -369,4 +400,26 @@ fn a_filter_of_the_key_leaves_cells_to_the_reader() {
     assert_eq!(of("row in ('a', 'c')").seek(b"a", false), Seek::To(b"c".to_vec()));
     assert_eq!(of("row in ('a', 'c')").seek(b"c", true), Seek::To(b"a\0".to_vec()));
     assert_eq!(of("fuzzy('??x')").seek(b"aby", false), Seek::To(b"acx".to_vec()));
+}
+
+#[test]
+fn a_filter_of_columns_narrows_what_is_read() {
+    let reads = |text: &str| {
+        let judge = RowFilter::new(&Projection::all(), &Filter::from_text(text).unwrap());
+        ["a", "b", "bb", "c", "age"]
+            .into_iter()
+            .filter(|name| judge.reads().selects(b"f", name.as_bytes()))
+            .collect::<Vec<_>>()
+    };
+    let all = ["a", "b", "bb", "c", "age"];
+    assert_eq!(reads("qualifiers('b'..'c')"), ["b", "bb"]);
+    assert_eq!(reads("qualifier in ('a', 'c') and value = 'x'"), ["a", "c"]);
+    assert_eq!(reads("prefix(qualifier, 'b') or qualifier >= 'c'"), ["b", "bb", "c"]);
+    assert_eq!(reads("qualifier = 'b' or value = 'x'"), all);
+    assert_eq!(reads("qualifiers('b'..'c') and i64(f:age) > 5"), ["b", "bb", "age"]);
+    assert_eq!(reads("qualifiers('b'..'c') and while(row < 'k')"), ["b", "bb"]);
+    // What is counted, or must hold for every cell, is seen whole.
+    for text in ["columns(2)", "first_key_only()", "skip(value = 'x')", "any(value = 'x')", "while(value = 'x')"] {
+        assert_eq!(reads(&format!("qualifiers('b'..'c') and {text}")), all, "{text}");
+    }
 }

@@ -232,7 +232,7 @@ impl RowNode {
 }
 
 /// Whether the filter gives all cells of a row the same answer.
-fn is_about_row(filter: &Filter) -> bool {
+pub(crate) fn is_about_row(filter: &Filter) -> bool {
     match filter {
         Filter::And(parts) | Filter::Or(parts) => parts.iter().all(is_about_row),
         Filter::Not(inner) => is_about_row(inner),

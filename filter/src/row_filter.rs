@@ -1,17 +1,21 @@
 //! Evaluates filters on packed rows: which rows and cells are returned, and where the scan continues.
 //!
 //! A reader reads the columns in [`RowFilter::reads`], passes each packed row to [`RowFilter::judge`], which reduces it
-//! to the cells to return, and calls [`RowFilter::seek`] to skip rows. The filter sees only whole rows: a reader that
-//! reads a row in parts joins them first.
+//! to the cells to return, and calls [`RowFilter::seek`] to skip rows. [`RowFilter::judge`] sees only whole rows: a reader that
+//! reads a row in parts joins them first. Most filters also judge a row cell by cell as it is read: see [`RowFilter::judges_cells`].
 //!
 //! Rows that pass unchanged are not copied, and if the row key alone decides, cells are not examined.
 
+mod streaming;
+
 use std::sync::Arc;
 
-use terrane_types::cell::{CellRef, Cells, pack};
+use bytes::Bytes;
+use terrane_types::cell::{CellRef, Cells};
 use terrane_types::rows::{ROW_HEADER_BYTES, begin_row, end_row};
 use terrane_types::{FamilyName, KeyRange, Projection};
 
+use crate::column_set::columns_needed;
 use crate::expression::{ColumnSubject, Filter, Subject};
 use crate::fuzzy_key::FuzzyKey;
 use crate::plan::{CellNode, Plan, RowNode};
@@ -46,6 +50,8 @@ pub struct RowFilter {
     answers: Vec<Option<bool>>,
     /// A buffer for the row to return.
     shown: Vec<u8>,
+    /// Of the row that is judged cell by cell.
+    progress: streaming::Progress,
 }
 
 #[derive(Debug)]
@@ -60,6 +66,8 @@ struct Shared {
     lengths: bool,
     /// Rows that pass are returned as they are read.
     as_read: bool,
+    /// Rows can be judged cell by cell.
+    alone: bool,
 }
 
 /// A cell and its position in the row.
@@ -93,11 +101,15 @@ impl RowFilter {
                 reads = widened;
                 asked = Some(projection.clone());
             }
+            let mut named = Vec::new();
+            named_columns(filter, &mut |_, qualifier| named.push(Bytes::copy_from_slice(qualifier)));
+            reads = reads.with_only(columns_needed(filter, named));
         }
         let answers = vec![None; plan.slots];
         let window = projection.cell_window();
-        let shared = Shared { plan, reads, asked, window, keys_only, lengths, as_read };
-        Self { shared: Arc::new(shared), answers, shown: Vec::new() }
+        let alone = !as_read && plan.judges_cells_alone();
+        let shared = Shared { plan, reads, asked, window, keys_only, lengths, as_read, alone };
+        Self { shared: Arc::new(shared), answers, shown: Vec::new(), progress: streaming::Progress::default() }
     }
 
     /// What to read: the requested columns and those that the filter tests, with the offset and limit of cells if the
@@ -209,13 +221,7 @@ impl RowFilter {
                 continue;
             }
             kept += 1;
-            let length = u32::try_from(placed.cell.value.len()).unwrap_or(u32::MAX).to_be_bytes();
-            let value = match (shared.keys_only, shared.lengths) {
-                (false, _) => placed.cell.value,
-                (true, false) => &[],
-                (true, true) => &length,
-            };
-            pack(&mut self.shown, CellRef { value, ..placed.cell });
+            shared.pack(&mut self.shown, placed.cell);
         }
         if passed == 0 {
             return Verdict::Hidden;

@@ -4,11 +4,12 @@
 //! answers ([`Code`]) also steer the reader: to the next column, to the next row of the family, to a cell further on. What a
 //! filter returns therefore depends on the order of evaluation, on how lists join the answers of their parts, and on what was
 //! asked before. Terrane's own filters have neither state nor order, so most of HBase's cannot become one of them. They are
-//! evaluated here, as pure code over the cells of whole rows.
+//! evaluated here, as pure code over the cells of a row: as they are read, or of the whole row.
 //!
 //! - `decode` reads a filter from its message, within the limits below. `rows`, `columns`, `column_values`, `row_sets` and
 //!   `list` are the filters, each a [`CellFilter`]; `compare`, `decimal` and `pattern` are the comparators.
 //! - [`Evaluator`] does what HBase's region scanner does with a filter's answers: it is the judge of a read of the data path.
+//!   `streaming` is how it judges a row whose cells are still being read.
 //!
 //! Invariants:
 //! - The cost of a filter is bounded before anything is read.
@@ -27,6 +28,7 @@ mod pattern;
 mod position;
 mod row_sets;
 mod rows;
+mod streaming;
 mod value_test;
 
 #[cfg(test)]
@@ -34,7 +36,7 @@ mod golden_tests;
 #[cfg(test)]
 mod tests;
 
-use terrane_types::{Invalid, KeyRange};
+use terrane_types::{Columns, Invalid, KeyRange};
 
 pub(crate) use self::evaluator::{Evaluator, StoreLimits, parts_of};
 use self::position::{At, Position};
@@ -143,6 +145,11 @@ trait CellFilter: Send + Sync {
         false
     }
 
+    /// Whether [`edit`](Self::edit) may change the cells to return.
+    fn edits_cells(&self) -> bool {
+        false
+    }
+
     /// Changes the cells to return.
     fn edit(&mut self, _cells: &mut Vec<Kept<'_>>) {}
 
@@ -192,6 +199,16 @@ trait CellFilter: Send + Sync {
     /// Whether a row that does not pass can change the answers about later ones. Then no row may be left unread.
     fn watches_rows(&self) -> bool {
         false
+    }
+
+    /// Whether answers about cells depend on nothing that was asked about other cells of the row, and never fail.
+    fn judges_each_alone(&self) -> bool {
+        false
+    }
+
+    /// The columns outside of which no cell passes. Whether cells of others are asked about makes no difference to these.
+    fn columns(&self) -> Columns {
+        Columns::whole_family()
     }
 
     /// The part of a range outside of which no row can pass.

@@ -9,6 +9,7 @@ impl From<&Projection> for v1::Projection {
     fn from(projection: &Projection) -> Self {
         let Projection {
             families,
+            within: _,
             versions,
             time_min,
             time_max,

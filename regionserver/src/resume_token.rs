@@ -5,7 +5,7 @@
 //! ever narrowed to the requested range, so a forged token shows nothing that a plain scan would not.
 //!
 //! ```text
-//! token    = version u8 (1, 2) | flags u8 | region start u16-length | region end u16-length
+//! token    = version u8 (1, 2, 3) | flags u8 | region start u16-length | region end u16-length
 //!          | limit left u64 | offset left u64 | group? | totals? | position | sequence u64?
 //! flags    = 1 reverse, 2 limited; from version 2 on 4 with a group, 8 with totals, 16 of a snapshot, with its sequence
 //! group    = prefix u16-length | rows given u32
@@ -14,6 +14,7 @@
 //! position = 0 (at the range's first row) | 1 row u16-length (after this row)
 //!          | 2 row u16-length | sequence u64 | family u16-length | qualifier u16-length | timestamp i64 | cell sequence u64
 //!          | 3 row u16-length (from this row on)
+//!          | from version 3 on 4, as 2: the cells up to this one are not visible, and nothing of the row was sent
 //! ```
 //!
 //! A token is written in the lowest version that can express it, so that most tokens can be read by servers of the previous
@@ -28,6 +29,7 @@ use crate::region::latest::PrefixProgress;
 
 const VERSION_PLAIN: u8 = 1;
 const VERSION: u8 = 2;
+const VERSION_UNSEEN: u8 = 3;
 const REVERSE: u8 = 1;
 const LIMITED: u8 = 2;
 const GROUP: u8 = 4;
@@ -61,8 +63,9 @@ pub enum Position {
     At(Bytes),
     /// Everything up to and including this row has been read.
     After(Bytes),
-    /// A row too large for a block: its cells up to this one were sent, as of this sequence number.
-    Within { row: Bytes, sequence: u64, cell: CellAt },
+    /// A row too large for a block: its cells up to this one were sent, as of this sequence number. Or it is unseen: those cells are
+    /// not visible.
+    Within { row: Bytes, sequence: u64, cell: CellAt, unseen: bool },
 }
 
 /// The last cell that was sent of a row in parts.
@@ -85,7 +88,11 @@ impl ResumeToken {
         let extended = flag(GROUP, self.group.is_some())
             | flag(TOTALS, self.totals.is_some())
             | flag(SNAPSHOT, self.sequence.is_some());
-        out.push(if extended == 0 { VERSION_PLAIN } else { VERSION });
+        out.push(match self.position {
+            Position::Within { unseen: true, .. } => VERSION_UNSEEN,
+            _ if extended == 0 => VERSION_PLAIN,
+            _ => VERSION,
+        });
         out.push(extended | flag(LIMITED, self.limit_left.is_some()) | flag(REVERSE, self.reverse));
         put_short(&mut out, &self.region.start)?;
         put_short(&mut out, &self.region.end)?;
@@ -108,8 +115,8 @@ impl ResumeToken {
                 out.push(3);
                 put_short(&mut out, row)?;
             }
-            Position::Within { row, sequence, cell } => {
-                out.push(2);
+            Position::Within { row, sequence, cell, unseen } => {
+                out.push(if *unseen { 4 } else { 2 });
                 put_short(&mut out, row)?;
                 put_u64(&mut out, *sequence);
                 put_short(&mut out, &cell.family)?;
@@ -136,9 +143,10 @@ impl ResumeToken {
 
     fn parse(token: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(token);
-        let known = match reader.u8()? {
+        let version = reader.u8()?;
+        let known = match version {
             VERSION_PLAIN => REVERSE | LIMITED,
-            VERSION => REVERSE | LIMITED | GROUP | TOTALS | SNAPSHOT,
+            VERSION | VERSION_UNSEEN => REVERSE | LIMITED | GROUP | TOTALS | SNAPSHOT,
             _ => return Err(Malformed("this server does not know its version")),
         };
         let flags = reader.u8()?;
@@ -153,7 +161,7 @@ impl ResumeToken {
             _ => Some(PrefixProgress { prefix: reader.short()?, returned: reader.u32()? }),
         };
         let totals = if flags & TOTALS != 0 { Some(Totals::decode(&mut reader)?) } else { None };
-        let position = read_position(&mut reader)?;
+        let position = read_position(&mut reader, version)?;
         let sequence = if flags & SNAPSHOT != 0 { Some(reader.u64()?) } else { None };
         reader.finish()?;
         let limit_left = (flags & LIMITED != 0).then_some(limit);
@@ -161,12 +169,13 @@ impl ResumeToken {
     }
 }
 
-fn read_position(reader: &mut Reader) -> Result<Position, Malformed> {
-    match reader.u8()? {
+fn read_position(reader: &mut Reader, version: u8) -> Result<Position, Malformed> {
+    let kind = reader.u8()?;
+    match kind {
         0 => Ok(Position::Start),
         1 => Ok(Position::After(reader.short()?)),
         3 => Ok(Position::At(reader.short()?)),
-        2 => Ok(Position::Within {
+        2 | 4 if kind == 2 || version >= VERSION_UNSEEN => Ok(Position::Within {
             row: reader.short()?,
             sequence: reader.u64()?,
             cell: CellAt {
@@ -175,6 +184,7 @@ fn read_position(reader: &mut Reader) -> Result<Position, Malformed> {
                 timestamp: i64::from_le_bytes(reader.array()?),
                 sequence: reader.u64()?,
             },
+            unseen: kind == 4,
         }),
         _ => Err(Malformed("its position is of an unknown kind")),
     }
@@ -223,7 +233,8 @@ mod tests {
             Position::Start,
             Position::After("c".into()),
             Position::At("c".into()),
-            Position::Within { row: "c".into(), sequence: 12, cell },
+            Position::Within { row: "c".into(), sequence: 12, cell: cell.clone(), unseen: false },
+            Position::Within { row: "c".into(), sequence: 12, cell, unseen: true },
         ] {
             let token = sample(position);
             assert_eq!(ResumeToken::decode(token.encode().unwrap(), true).unwrap(), token);

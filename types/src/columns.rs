@@ -52,6 +52,22 @@ impl QualifierRange {
         !self.end.is_empty() && self.end < self.start
     }
 
+    /// Only this qualifier.
+    #[must_use]
+    pub fn qualifier(qualifier: &[u8]) -> Self {
+        Self { start: Bytes::copy_from_slice(qualifier), end: [qualifier, &[0]].concat().into() }
+    }
+
+    /// The qualifiers in both.
+    fn intersect(&self, other: &Self) -> Self {
+        let end = match (self.end.is_empty(), other.end.is_empty()) {
+            (true, _) => other.end.clone(),
+            (false, true) => self.end.clone(),
+            (false, false) => self.end.clone().min(other.end.clone()),
+        };
+        Self { start: self.start.clone().max(other.start.clone()), end }
+    }
+
     /// A range without qualifiers.
     const fn nothing() -> Self {
         Self { start: Bytes::from_static(b"\0"), end: Bytes::from_static(b"\0") }
@@ -77,11 +93,62 @@ impl Columns {
         self.qualifiers.is_empty() && self.ranges.is_empty()
     }
 
-    /// The single columns to look up in a row. Empty if everything has to be read, because there are ranges or the
-    /// whole family is requested.
+    /// The columns of these ranges, in any order; none for no ranges.
     #[must_use]
-    pub fn sought(&self) -> &[Bytes] {
-        if self.ranges.is_empty() { &self.qualifiers } else { &[] }
+    pub fn of_ranges(ranges: impl IntoIterator<Item = QualifierRange>) -> Self {
+        let mut columns = Self { qualifiers: Vec::new(), ranges: ranges.into_iter().collect() };
+        if columns.ranges.iter().all(QualifierRange::is_empty) {
+            columns.ranges = vec![QualifierRange::nothing()];
+        }
+        columns.normalize();
+        // Single columns are looked up by name.
+        columns.ranges.retain(|range| {
+            let single = range.end.strip_suffix(&[0]).is_some_and(|start| start == range.start);
+            if single {
+                columns.qualifiers.push(range.start.clone());
+            }
+            !single
+        });
+        columns.qualifiers.sort();
+        columns
+    }
+
+    /// The requested columns of a family that is not requested as a whole, as sorted ranges that do not overlap.
+    fn as_ranges(&self) -> Vec<QualifierRange> {
+        let single = self.qualifiers.iter().map(|qualifier| QualifierRange::qualifier(qualifier));
+        let mut all = Self { qualifiers: Vec::new(), ranges: single.chain(self.ranges.iter().cloned()).collect() };
+        all.normalize();
+        all.ranges
+    }
+
+    /// The columns that both request.
+    #[must_use]
+    pub fn intersect(&self, other: &Self) -> Self {
+        if self.is_whole_family() {
+            return other.clone();
+        }
+        if other.is_whole_family() {
+            return self.clone();
+        }
+        let (ours, theirs) = (self.as_ranges(), other.as_ranges());
+        let (mut ours, mut theirs) = (ours.iter().peekable(), theirs.iter().peekable());
+        let mut both = Vec::new();
+        while let (Some(one), Some(other)) = (ours.peek(), theirs.peek()) {
+            both.push(one.intersect(other));
+            // The range that ends first meets nothing else.
+            let is_first = !one.end.is_empty() && (other.end.is_empty() || one.end < other.end);
+            let _met = if is_first { ours.next() } else { theirs.next() };
+        }
+        Self::of_ranges(both.into_iter().filter(|range| !range.is_empty()))
+    }
+
+    /// The columns that either requests.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        if self.is_whole_family() || other.is_whole_family() {
+            return Self::whole_family();
+        }
+        Self::of_ranges(self.as_ranges().into_iter().chain(other.as_ranges()))
     }
 
     /// Whether the column is requested.
@@ -134,5 +201,33 @@ impl Columns {
             joined.push(QualifierRange::nothing());
         }
         self.ranges = joined;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn columns() -> impl Strategy<Value = Columns> {
+        let name = || proptest::collection::vec(0u8..3, 0..3);
+        proptest::collection::vec((name(), name()), 0..4).prop_map(|ranges| {
+            Columns::of_ranges(
+                ranges
+                    .into_iter()
+                    .map(|(start, end)| QualifierRange { start: start.into(), end: end.into() })
+                    .filter(|range| !range.is_turned_round()),
+            )
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn columns_are_joined_as_sets(one in columns(), other in columns(), qualifier in proptest::collection::vec(0u8..3, 0..4)) {
+            let (ours, theirs) = (one.selects(&qualifier), other.selects(&qualifier));
+            prop_assert_eq!(one.intersect(&other).selects(&qualifier), ours && theirs, "{:?} and {:?}", one, other);
+            prop_assert_eq!(one.union(&other).selects(&qualifier), ours || theirs, "{:?} or {:?}", one, other);
+        }
     }
 }

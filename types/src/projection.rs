@@ -31,6 +31,9 @@ pub const COLUMNS_MAX: usize = 4_096;
 pub struct Projection {
     /// The requested families with their columns; an empty list means all families.
     pub families: Vec<(FamilyName, Columns)>,
+    /// Of families that are requested as a whole, only these columns are read: no filter passes others. Only reads within a
+    /// server have this.
+    pub within: Option<Box<Columns>>,
     /// How many versions of each column, at least 1. The family may keep fewer.
     pub versions: u32,
     /// The lowest timestamp returned.
@@ -67,6 +70,7 @@ impl Projection {
     pub const fn all() -> Self {
         Self {
             families: Vec::new(),
+            within: None,
             versions: 1,
             time_min: 0,
             time_max: i64::MAX,
@@ -242,11 +246,19 @@ impl Projection {
     /// The requested columns of the family; `None` if the family is not requested.
     #[must_use]
     pub fn columns(&self, family: &[u8]) -> Option<&Columns> {
-        if self.families.is_empty() {
-            return Some(&WHOLE_FAMILY);
-        }
-        let (_, columns) = self.families.iter().find(|(name, _)| name.as_bytes() == family)?;
-        Some(columns)
+        let columns = if self.families.is_empty() {
+            &WHOLE_FAMILY
+        } else {
+            &self.families.iter().find(|(name, _)| name.as_bytes() == family)?.1
+        };
+        Some(self.within.as_deref().filter(|_| columns.is_whole_family()).unwrap_or(columns))
+    }
+
+    /// Of families that are requested as a whole, reads only these columns.
+    #[must_use]
+    pub fn with_only(mut self, columns: Columns) -> Self {
+        self.within = (!columns.is_whole_family()).then(|| Box::new(columns));
+        self
     }
 
     /// Whether the column is requested.

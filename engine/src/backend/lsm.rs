@@ -21,6 +21,7 @@ use crate::manifest::FileRecord;
 use crate::options::Options;
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 use crate::source::{Cursor, Reading, RowKey, Source};
 use crate::store_file::{
     EXTENSION_WITH_DOT, FamilyReads, StoreFile, StoreFileOptions, StoreFileProperties, StoreFileShared, StoreFileWriter,
@@ -195,7 +196,7 @@ impl Source for LazyStoreFile {
     fn row(
         &self,
         row: &RowKey<'_>,
-        columns: &[Bytes],
+        sought: Sought<'_>,
         reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
@@ -203,7 +204,7 @@ impl Source for LazyStoreFile {
         if self.is_too_old(reading) {
             return Ok(true);
         }
-        self.opened(reading.blocking)?.row(row, columns, reading, bytes_max, out)
+        self.opened(reading.blocking)?.row(row, sought, reading, bytes_max, out)
     }
 
     fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
@@ -244,7 +245,7 @@ impl Cursor for Nothing {
         None
     }
 
-    fn take(&mut self, _columns: &[Bytes], _bytes_max: usize, _out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, _sought: Sought<'_>, _bytes_max: usize, _out: &mut Cells) -> Result<bool, Error> {
         Ok(true)
     }
 

@@ -23,6 +23,7 @@ use crate::levels::{FileRef, FileSource};
 use crate::manifest::FileRecord;
 use crate::row_range::RowRange;
 use crate::sorted_cells::SortedCells;
+use crate::sought::Sought;
 use crate::source::Reading;
 
 pub(crate) const FORMAT: u8 = 2;
@@ -68,7 +69,7 @@ impl MemoryBackend {
         let mut writer = self.writer(family);
         let mut cursor = file.bounded().cursor(bounds, false, Reading::BULK)?;
         while cursor.row().is_some() {
-            cursor.take(&[], usize::MAX, &mut writer.cells)?;
+            cursor.take(Sought::ALL, usize::MAX, &mut writer.cells)?;
         }
         writer.finish(bounds).await
     }

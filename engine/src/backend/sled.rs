@@ -25,6 +25,7 @@ use crate::cells::{Cell, Cells};
 use crate::levels::{FileRef, FileSource, Levels};
 use crate::manifest::{Contents, FileRecord};
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// Cells per sled batch: enough to spread its cost, and far below its limits.
@@ -223,7 +224,7 @@ impl Source for SledSource {
     fn row(
         &self,
         row: &RowKey<'_>,
-        _columns: &[Bytes],
+        _sought: Sought<'_>,
         _reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
@@ -396,7 +397,7 @@ impl Cursor for SledCursor {
         self.leave_row()
     }
 
-    fn take(&mut self, _columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, _sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let rest = self.rest();
         let mark = out.mark();
         for at in rest.clone() {

@@ -66,7 +66,7 @@ impl Region {
             fills_cache: false,
         };
         let mut scanner = self.scan(snapshot.another(), spec);
-        while scanner.look_until(read.patience, |_, cell| each(cell))? == Step::Hidden {}
+        while matches!(scanner.look_until(read.patience, |_, cell| each(cell))?, Step::Hidden | Step::HiddenPart) {}
         Ok(scanner.take_stats())
     }
 }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use crate::Error;
 use crate::cells::Cells;
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// A file that was written elsewhere: all its cells have the sequence number of the ingest.
@@ -19,13 +18,13 @@ impl Source for Ingested {
     fn row(
         &self,
         row: &RowKey<'_>,
-        columns: &[Bytes],
+        sought: Sought<'_>,
         reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
     ) -> Result<bool, Error> {
         let first = out.len();
-        let is_all = self.source.row(row, columns, reading, bytes_max, out)?;
+        let is_all = self.source.row(row, sought, reading, bytes_max, out)?;
         out.set_sequence_from(first, self.sequence);
         Ok(is_all)
     }
@@ -50,9 +49,9 @@ impl Cursor for IngestedCursor {
         self.cursor.skip()
     }
 
-    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let first = out.len();
-        let is_over = self.cursor.take(columns, bytes_max, out)?;
+        let is_over = self.cursor.take(sought, bytes_max, out)?;
         out.set_sequence_from(first, self.sequence);
         Ok(is_over)
     }

@@ -18,6 +18,7 @@ use crate::Error;
 use crate::cells::Cells;
 use crate::manifest::FileRecord;
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
 /// A file that is never read, and holds as many bytes of each row.
@@ -28,7 +29,7 @@ struct Unread {
 }
 
 impl Source for Unread {
-    fn row(&self, _: &RowKey<'_>, _: &[Bytes], _: Reading, _: usize, _: &mut Cells) -> Result<bool, Error> {
+    fn row(&self, _: &RowKey<'_>, _: Sought<'_>, _: Reading, _: usize, _: &mut Cells) -> Result<bool, Error> {
         unreachable!("splits and merges read nothing")
     }
 

@@ -11,7 +11,6 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use crossbeam_skiplist::SkipSet;
 use crossbeam_skiplist::set::Entry as Handle;
 use terrane_env::sync::{limit, point};
@@ -20,6 +19,7 @@ use terrane_types::CellKind;
 use crate::cells::{Cell, Cells};
 use crate::row_heads::Prefix;
 use crate::row_range::RowRange;
+use crate::sought::{Portion, Sought};
 
 /// Cells of a full buffer: with their heads and towers they stay in the second-level cache.
 const CELLS_MAX: usize = limit(4_096, 3);
@@ -193,19 +193,18 @@ impl Active {
     }
 
     /// Appends the cells of one row; returns whether those are all of it, see [`crate::source::Source::row`].
-    pub(super) fn push_row(&self, row: &[u8], columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> bool {
+    pub(super) fn push_row(&self, row: &[u8], sought: Sought<'_>, portion: &mut Portion, out: &mut Cells) -> bool {
         if self.entries.is_empty() {
             return true;
         }
-        let mark = out.mark();
         let mut at = self.entries.lower_bound(Bound::Included(&self.before_row(row)));
         while let Some(handle) = at {
             let cell = handle.value().cell();
             if cell.row != row {
                 break;
             }
-            if is_wanted(cell.qualifier, columns) {
-                if out.has_grown(mark, bytes_max) {
+            if sought.wants(cell.qualifier) {
+                if portion.is_full(out) {
                     return false;
                 }
                 out.push(cell);
@@ -285,10 +284,6 @@ fn is_replaced(older: &Cell<'_>, put: &Cell<'_>, newest_snapshot: Option<u64>) -
         && older.qualifier == put.qualifier
         && older.row == put.row
         && older.expires_ms() <= put.expires_ms()
-}
-
-pub(super) fn is_wanted(qualifier: &[u8], columns: &[Bytes]) -> bool {
-    columns.is_empty() || qualifier.is_empty() || columns.iter().any(|column| column == qualifier)
 }
 
 fn short(len: usize) -> u16 {

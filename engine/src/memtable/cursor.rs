@@ -15,16 +15,18 @@ mod lanes;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 
 use self::lanes::Lanes;
-use super::active::is_wanted;
 use super::view::View;
 use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::row_range::RowRange;
+use crate::sought::{Portion, Sought};
 use crate::source::Cursor;
+
+/// Cells that are passed over one by one before a column is searched for.
+const DROPPED_ONE_BY_ONE: usize = 8;
 
 pub(super) struct MemtableCursor {
     lanes: Lanes,
@@ -148,16 +150,19 @@ impl MemtableCursor {
     }
 
     /// Appends a part of the opened row; returns whether it is over.
-    fn take_part(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> bool {
-        let mark = out.mark();
+    fn take_part(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> bool {
+        let mut portion = Portion::begin(out, bytes_max, sought);
         let Some(wide) = &mut self.wide else { return true };
         while let Some(cell) = wide.next(&self.lanes) {
-            if is_wanted(cell.qualifier, columns) {
+            if sought.wants(cell.qualifier) {
                 out.push(cell);
-                if out.has_grown(mark, bytes_max) && wide.has_more() {
+                if portion.is_full(out) && wide.has_more() {
                     return false;
                 }
+                continue;
             }
+            let Some(next) = sought.next_behind(cell.qualifier) else { break };
+            wide.drop_below(&self.lanes, next);
         }
         self.close_row();
         true
@@ -172,6 +177,23 @@ struct Wide {
 }
 
 impl Wide {
+    /// Leaves out the cells whose qualifier is below this one.
+    fn drop_below(&mut self, lanes: &Lanes, qualifier: &[u8]) {
+        for (lane, left) in self.lanes.iter_mut().filter(|(_, left)| !left.is_empty()) {
+            // Mostly it is close.
+            let near = (0..DROPPED_ONE_BY_ONE).any(|_| {
+                let is_below = left.start < left.end && lanes.first_of(*lane, left).qualifier < qualifier;
+                if is_below {
+                    lanes.drop_first(*lane, left);
+                }
+                !is_below
+            });
+            if !near {
+                lanes.drop_below(*lane, left, qualifier);
+            }
+        }
+    }
+
     fn has_more(&self) -> bool {
         self.lanes.iter().any(|(_, left)| !left.is_empty())
     }
@@ -226,22 +248,23 @@ impl Cursor for MemtableCursor {
         Ok(())
     }
 
-    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if self.wide.is_some() {
-            return Ok(self.take_part(columns, bytes_max, out));
+            return Ok(self.take_part(sought, bytes_max, out));
         }
         if self.heap.is_empty() {
             return Ok(true);
         }
         let (first, mark) = (out.len(), out.mark());
+        let mut portion = Portion::begin(out, bytes_max, sought);
         let is_taken = if self.is_shared() {
-            let is_taken = self.take_shared(|lanes, lane| lanes.push_row(lane, columns, (mark, bytes_max), out));
+            let is_taken = self.take_shared(|lanes, lane| lanes.push_row(lane, sought, &mut portion, out));
             if is_taken {
                 out.sort_from(first);
             }
             is_taken
         } else {
-            let is_taken = self.lanes.push_row(self.heap[0], columns, (mark, bytes_max), out);
+            let is_taken = self.lanes.push_row(self.heap[0], sought, &mut portion, out);
             if is_taken {
                 self.advance_first();
             }
@@ -252,7 +275,7 @@ impl Cursor for MemtableCursor {
         }
         out.rewind(mark);
         self.open_row();
-        Ok(self.take_part(columns, bytes_max, out))
+        Ok(self.take_part(sought, bytes_max, out))
     }
 
     fn seek_column(&mut self, qualifier: &[u8]) -> Result<(), Error> {
@@ -260,9 +283,7 @@ impl Cursor for MemtableCursor {
             self.open_row();
         }
         let Some(wide) = &mut self.wide else { return Ok(()) };
-        for (lane, left) in &mut wide.lanes {
-            self.lanes.drop_below(*lane, left, qualifier);
-        }
+        wide.drop_below(&self.lanes, qualifier);
         if !wide.has_more() {
             self.close_row();
         }

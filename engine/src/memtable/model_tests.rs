@@ -309,12 +309,12 @@ impl World {
     fn check_rows(&mut self, sequence: u64, expected: &BTreeMap<Vec<u8>, Row>) {
         let row = ROWS[self.dice.roll(ROWS.len())];
         let columns: Vec<Bytes> = match self.dice.roll(3) {
-            0 => vec![Bytes::from_static(b"qq"), Bytes::from_static(b"p")],
+            0 => vec![Bytes::from_static(b"p"), Bytes::from_static(b"qq")],
             _ => Vec::new(),
         };
         let mut out = Cells::default();
         out.push(Cell::of_mutation(b"before", cell_ref(), 1, 0));
-        self.memtable.row(&RowKey::new(row), &columns, READING, usize::MAX, &mut out).unwrap();
+        self.memtable.row(&RowKey::new(row), Sought::columns(&columns), READING, usize::MAX, &mut out).unwrap();
         assert_eq!(out.row(0), b"before");
         assert!((1..out.len()).all(|at| out.row(at) == row));
         let wanted = |qualifier: &[u8]| columns.is_empty() || columns.iter().any(|column| column == qualifier);
@@ -356,7 +356,7 @@ impl World {
             assert!(bounds.contains(&row));
             assert!(last.is_none_or(|last| if reverse { row < last } else { row > last }), "rows in order");
             out.clear();
-            cursor.take(&[], usize::MAX, &mut out).unwrap();
+            cursor.take(Sought::ALL, usize::MAX, &mut out).unwrap();
             assert!((0..out.len()).all(|at| out.row(at) == row) && !out.is_empty());
             let seen = self.resolve(&out, 0, sequence);
             if !seen.is_empty() {
@@ -495,7 +495,7 @@ fn a_buffer_that_is_read_and_no_longer_written_is_copied_until_the_next_insert()
     };
     let cells_of = |row: u64| {
         let mut out = Cells::default();
-        memtable.row(&RowKey::new(&row.to_be_bytes()), &[], READING, usize::MAX, &mut out).unwrap();
+        memtable.row(&RowKey::new(&row.to_be_bytes()), Sought::ALL, READING, usize::MAX, &mut out).unwrap();
         out.len()
     };
     (0..1_000).for_each(insert);

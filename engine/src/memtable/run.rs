@@ -10,12 +10,10 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use bytes::Bytes;
-use smallvec::SmallVec;
-
 use super::filter::Filter;
-use crate::cells::{Cell, Cells, Mark};
+use crate::cells::{Cell, Cells};
 use crate::row_heads::Prefix;
+use crate::sought::{Portion, Sought};
 use crate::source::{RowKey, hash_of};
 
 /// Rows with more cells than this are searched for the wanted columns instead of being copied whole.
@@ -223,29 +221,24 @@ impl SortedRun {
     }
 
     /// Appends the cells of the row with this index: all of them, or in wide rows the wanted ones. Returns whether it
-    /// appended all of those, see [`crate::source::Source::row`]; `mark` is where the row begins in `out`.
-    pub(super) fn push_row(
-        &self,
-        index: usize,
-        columns: &[Bytes],
-        (mark, bytes_max): (Mark, usize),
-        out: &mut Cells,
-    ) -> bool {
-        let range = self.cells_of(index);
-        if columns.is_empty() || range.len() <= CELLS_COPIED_WHOLE {
-            return push_all(range.map(|index| self.cells.get(index)), (mark, bytes_max), out);
+    /// appended all of those, see [`crate::source::Source::row`].
+    pub(super) fn push_row(&self, index: usize, sought: Sought<'_>, portion: &mut Portion, out: &mut Cells) -> bool {
+        let Range { start: mut at, end } = self.cells_of(index);
+        if sought.is_all() || end - at <= CELLS_COPIED_WHOLE {
+            return push_all((at..end).map(|index| self.cells.get(index)), portion, out);
         }
-        let mut wanted: SmallVec<[&[u8]; 8]> = columns.iter().map(|column| &column[..]).collect();
-        // The tombstones of the whole family are at the empty qualifier.
-        wanted.push(&[]);
-        wanted.sort_unstable();
-        wanted.dedup();
-        let mut at = range.start;
-        for qualifier in wanted {
-            at = self.column_start(at..range.end, qualifier);
-            let cells = (at..range.end).map(|index| self.cells.get(index));
-            if !push_all(cells.take_while(|cell| cell.qualifier == qualifier), (mark, bytes_max), out) {
-                return false;
+        while at < end {
+            let cell = self.cells.get(at);
+            if sought.wants(cell.qualifier) {
+                if portion.is_full(out) {
+                    return false;
+                }
+                out.push(cell);
+                at += 1;
+            } else if let Some(next) = sought.next_behind(cell.qualifier) {
+                at = self.column_start(at..end, next);
+            } else {
+                break;
             }
         }
         true
@@ -267,11 +260,11 @@ impl SortedRun {
 }
 
 /// Appends cells of one row; returns whether all of them fit.
-fn push_all<'a>(mut cells: impl Iterator<Item = Cell<'a>>, (mark, bytes_max): (Mark, usize), out: &mut Cells) -> bool {
+fn push_all<'a>(mut cells: impl Iterator<Item = Cell<'a>>, portion: &mut Portion, out: &mut Cells) -> bool {
     if let Some(first) = cells.next() {
         out.push(first);
         for cell in cells {
-            if out.has_grown(mark, bytes_max) {
+            if portion.is_full(out) {
                 return false;
             }
             out.push_in_row(cell);

@@ -15,6 +15,7 @@ use super::MergingCursor;
 use crate::cells::{Cell, Cells};
 use crate::row_range::RowRange;
 use crate::sorted_cells::SortedCells;
+use crate::sought::Sought;
 use crate::source::{Reading, Source};
 
 /// The weight of one of these cells, with a row of its own.
@@ -89,7 +90,7 @@ impl Script {
             return false;
         };
         let mut cells = Cells::default();
-        let is_over = self.cursor().take(&[], bytes_max, &mut cells).expect("nothing fails in memory");
+        let is_over = self.cursor().take(Sought::ALL, bytes_max, &mut cells).expect("nothing fails in memory");
         let mut cells: Vec<_> = cells.iter().map(|cell| text(&cell)).collect();
         if cells.is_empty() {
             cells.push("-".to_owned());

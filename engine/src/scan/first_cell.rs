@@ -9,11 +9,11 @@ use terrane_types::CellRef;
 use super::{FamilyScan, RowScanner};
 use crate::Error;
 use crate::cell_window::CellWindow;
+use crate::merging_cursor::MergingCursor;
 
 impl RowScanner {
     /// Shows the first cell of the next row and moves past the row, where only that is requested and the cell is known
-    /// without gathering the row; otherwise does nothing and returns `false`. After an error what was shown does not
-    /// count: the row is read again.
+    /// without gathering the row; otherwise does nothing and returns `false`.
     pub(super) fn show_first(&mut self, show: &mut impl FnMut(&[u8], CellRef<'_>)) -> Result<bool, Error> {
         let Self { families, next_row, projection, stats, .. } = self;
         if !projection.first_cell_only
@@ -40,12 +40,14 @@ impl RowScanner {
             return Ok(false);
         };
         show(cell.row, CellWindow::of(projection).shown(cell.packed(name)));
-        for merge in families.iter_mut().filter_map(|family| family.merge.as_mut()) {
-            if merge.row() == Some(next_row.as_slice()) {
-                merge.skip()?;
-            }
-        }
+        let with_row = families.iter_mut().filter_map(|family| family.merge.as_mut());
+        let mut with_row = with_row.filter(|merge| merge.row() == Some(next_row.as_slice()));
+        let moved = with_row.try_for_each(MergingCursor::skip);
         std::mem::swap(&mut self.row, &mut self.next_row);
+        if moved.is_err() {
+            // The row is done all the same. An error that lasts comes with the next one.
+            self.close();
+        }
         Ok(true)
     }
 }

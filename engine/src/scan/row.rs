@@ -10,18 +10,16 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use terrane_types::rows::{begin_row, end_row};
-use terrane_types::{Columns, FamilyName};
+use terrane_types::FamilyName;
+use terrane_types::rows::{RowStart, begin_row, end_row};
 
-use super::{CellPosition, FamilyScan, RowScanner, Step};
+use super::{CellPosition, FamilyScan, RowScanner, Step, column_cells};
 use crate::Error;
 use crate::cell_window::CellWindow;
 use crate::cells::Cell;
 use crate::family_reader::Patience;
+use crate::sought::Sought;
 use crate::source::{Reading, RowKey};
-
-/// The columns to name where only the tombstones of the family are wanted.
-static TOMBSTONES: [Bytes; 1] = [Bytes::new()];
 
 /// What the parts of a row share.
 pub(super) struct RowAtHand {
@@ -32,12 +30,18 @@ pub(super) struct RowAtHand {
     /// Where the row continues, and whether this scanner returned what comes before it.
     resumed: Option<(CellPosition, bool)>,
     /// The last cell of the last part that was returned.
-    given: Option<CellPosition>,
+    pub(super) given: Option<CellPosition>,
+    /// Bytes of a part.
+    pub(super) part_bytes: usize,
+    /// Where the row begins in the block, between two calls that pack it, and its last cell if the block is full.
+    pub(super) open: Option<(RowStart, Option<CellPosition>)>,
+    /// A call that passes over rows continues within this one, of which nothing is visible so far.
+    pub(super) is_passed: bool,
 }
 
 impl RowAtHand {
-    pub(super) fn new(window: CellWindow) -> Self {
-        Self { window, reached: 0, resumed: None, given: None }
+    pub(super) fn new(window: CellWindow, part_bytes: usize) -> Self {
+        Self { window, reached: 0, resumed: None, given: None, part_bytes, open: None, is_passed: false }
     }
 
     /// Whether this scanner returned part of the row.
@@ -53,7 +57,7 @@ impl RowAtHand {
 
 impl RowScanner {
     /// Moves to the next row and gathers its first part; `false` at the end.
-    pub(super) fn begin_row(&mut self, patience: Patience) -> Result<bool, Error> {
+    pub(super) fn begin_row(&mut self, patience: Patience, part_bytes: usize) -> Result<bool, Error> {
         if self.bounds.is_empty() {
             return Ok(false);
         }
@@ -65,12 +69,14 @@ impl RowScanner {
         };
         next_row.clear();
         next_row.extend_from_slice(row);
+        let column_cells = column_cells(&self.projection, self.part_bytes);
         for family in families {
             family.gathered.clear();
             family.visible.clear();
             (family.decided, family.more, family.begun) = (0, false, false);
+            (family.beyond, family.column_cells) = (None, column_cells);
         }
-        self.at_hand = RowAtHand::new(CellWindow::of(&self.projection));
+        self.at_hand = RowAtHand::new(CellWindow::of(&self.projection), part_bytes);
         if let Some(from_cell) = self.from_cell.clone() {
             // With a window of cells, those of the earlier parts must be counted.
             if !self.projection.limits_cells() {
@@ -107,7 +113,7 @@ impl RowScanner {
                     let (time_min, _) = self.projection.times(store.name.as_bytes());
                     let reading = Reading { time_min, ..reading };
                     for source in &store.sources {
-                        is_all &= source.row(&key, &TOMBSTONES, reading, *part_bytes, spare)?;
+                        is_all &= source.row(&key, Sought::TOMBSTONES, reading, *part_bytes, spare)?;
                     }
                     if is_all {
                         spare.sort_from(0);
@@ -139,11 +145,15 @@ impl RowScanner {
     fn gather(&mut self, at: usize) -> Result<(), Error> {
         let Self { families, spare, at_hand, part_bytes, .. } = self;
         let key = if self.within { &self.row } else { &self.next_row };
-        let FamilyScan { reader, store, merge, gathered, visible, decided, more, begun } = &mut families[at];
-        let Some(merge) = merge.as_mut().filter(|merge| merge.row() == Some(key.as_slice())) else {
-            *more = false;
+        let FamilyScan { reader, store, merge, gathered, visible, decided, more, begun, beyond, column_cells } =
+            &mut families[at];
+        if let (Some(merge), Some(qualifier)) = (merge.as_mut(), beyond.take()) {
+            merge.seek_column(&qualifier)?;
+        }
+        let merge = merge.as_mut().filter(|merge| merge.row() == Some(key.as_slice()));
+        if merge.is_none() && !*more {
             return Ok(());
-        };
+        }
         if !std::mem::replace(begun, true) {
             reader.begin_row(key);
         }
@@ -152,9 +162,23 @@ impl RowScanner {
             visible.clear();
         }
         let asked = self.projection.columns(store.name.as_bytes());
-        let is_over = merge.take(asked.map(Columns::sought).unwrap_or_default(), *part_bytes, gathered)?;
+        let sought = Sought::of(asked).pausing_after(*column_cells);
+        let is_over = match merge {
+            Some(merge) => merge.take(sought, at_hand.part_bytes, gathered)?,
+            // Nothing is behind what was sought.
+            None => true,
+        };
         *more = !is_over;
         *decided = reader.show_part(gathered, is_over, asked, &mut self.stats, |at, _| visible.push(at));
+        if *more {
+            // Each time it was too early to look, the next look waits for more.
+            *column_cells = column_cells.saturating_mul(2);
+            if let Some(qualifier) = reader.leave_settled(asked) {
+                *beyond = Some([qualifier, &[0]].concat());
+                *decided = gathered.len();
+                *column_cells = super::column_cells(&self.projection, *part_bytes);
+            }
+        }
         if self.projection.limits_cells() {
             visible.retain(|_| at_hand.window.admits());
         }
@@ -241,13 +265,16 @@ impl RowScanner {
         Ok(is_given)
     }
 
-    /// Packs the current row from what it shows next, until it is over or the block is full.
+    /// Packs the current row from what it shows next, until it is over, the block is full, or much was read that
+    /// is not visible.
     pub(super) fn pack(&mut self, block: &mut Vec<u8>, bytes_max: usize) -> Result<Step, Error> {
         let (mut family, mut cell) = self.at.take().expect("next() has just found something visible");
-        let start = begin_row(block, &self.row);
-        let shape = CellWindow::of(&self.projection);
         // The last cell of a full block: only the next one shows whether it is the last of the row.
-        let mut full_at = None;
+        let (start, mut full_at) = match self.at_hand.open.take() {
+            Some(open) => open,
+            None => (begin_row(block, &self.row), None),
+        };
+        let (shape, hidden_before) = (CellWindow::of(&self.projection), self.hidden_cells());
         loop {
             while family < self.at_hand.reached {
                 let scan = &self.families[family];
@@ -270,6 +297,10 @@ impl RowScanner {
             if self.is_gathered() {
                 break;
             }
+            if self.is_much(self.hidden_cells() - hidden_before) {
+                self.at_hand.open = Some((start, full_at));
+                return Ok(Step::HiddenPart);
+            }
             (family, cell) = (self.next_part()?, 0);
         }
         end_row(block, start);
@@ -291,7 +322,7 @@ impl RowScanner {
     }
 }
 
-fn position_of(family: &FamilyName, cell: &Cell<'_>) -> CellPosition {
+pub(super) fn position_of(family: &FamilyName, cell: &Cell<'_>) -> CellPosition {
     CellPosition {
         family: Bytes::copy_from_slice(family.as_bytes()),
         qualifier: Bytes::copy_from_slice(cell.qualifier),

@@ -25,7 +25,7 @@ impl RowScanner {
     /// # Errors
     /// As [`RowScanner::next`]. The rows that `left` was decremented by are skipped nevertheless.
     pub fn pass(&mut self, left: &mut u64, patience: Patience) -> Result<Step, Error> {
-        self.drop_row().inspect_err(|_| self.close())?;
+        self.drop_shown()?;
         let seen_before = self.stats.cells_seen;
         while *left > 0 {
             let passed = match self.pass_row(patience) {
@@ -38,6 +38,8 @@ impl RowScanner {
             };
             if passed {
                 *left -= 1;
+            } else if self.within {
+                return Ok(Step::HiddenPart);
             } else if self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX {
                 return Ok(Step::Hidden);
             }
@@ -62,11 +64,12 @@ impl RowScanner {
         patience: Patience,
         mut each: impl FnMut(&[u8], CellRef<'_>) -> ControlFlow<()>,
     ) -> Result<Step, Error> {
-        self.drop_row().inspect_err(|_| self.close())?;
+        self.drop_shown()?;
         let seen_before = self.stats.cells_seen;
         loop {
             match self.look_at_row(patience, &mut each) {
                 Ok(Some(true)) => return Ok(Step::Row),
+                Ok(Some(false)) if self.within => return Ok(Step::HiddenPart),
                 Ok(Some(false)) if self.stats.cells_seen - seen_before >= HIDDEN_CELLS_MAX => return Ok(Step::Hidden),
                 Ok(Some(false)) => {}
                 Ok(None) => return Ok(Step::End),
@@ -78,16 +81,31 @@ impl RowScanner {
         }
     }
 
-    /// Whether the next row is visible; `None` at the end.
+    /// Leaves the current row, unless nothing of it is visible so far and it is still being looked at.
+    fn drop_shown(&mut self) -> Result<(), Error> {
+        if self.within && self.at_hand.is_passed {
+            return Ok(());
+        }
+        self.drop_row().inspect_err(|_| self.close())
+    }
+
+    /// The last row that is done, where [`RowScanner::row`] may not be.
+    #[must_use]
+    pub fn done_row(&self) -> &[u8] {
+        if self.within { &self.next_row } else { &self.row }
+    }
+
+    /// Whether the next row is visible; `None` at the end. Where much of it was read and nothing is visible so far: `false`, and the
+    /// next call goes on within it.
     fn pass_row(&mut self, patience: Patience) -> Result<Option<bool>, Error> {
-        if self.skip_shown()? {
+        if !self.within && self.skip_shown()? {
             return Ok(Some(true));
         }
         self.look_at_row(patience, &mut |_, _| ControlFlow::Break(()))
     }
 
     /// Shows the next row from where it lies, or gathers it, until `each` has seen enough. Returns whether anything of
-    /// it is visible; `None` at the end.
+    /// it is visible; `None` at the end. It stays within a row of which much was read and nothing is visible so far.
     fn look_at_row(
         &mut self,
         patience: Patience,
@@ -97,14 +115,19 @@ impl RowScanner {
             // It is the only cell, so it makes no difference whether that is enough.
             let _enough = each(row, cell);
         };
-        if let Some(shown) = self.show_lone(&mut show_one)? {
-            return Ok(Some(shown));
-        }
-        if !self.begin_row(patience)? {
-            return Ok(None);
+        let seen_before = self.stats.cells_seen;
+        let (mut first, mut shown) = (0, false);
+        if self.within {
+            first = self.next_part()?;
+        } else {
+            if let Some(shown) = self.show_lone(&mut show_one)? {
+                return Ok(Some(shown));
+            }
+            if !self.begin_row(patience, self.part_bytes)? {
+                return Ok(None);
+            }
         }
         let shape = CellWindow::of(&self.projection);
-        let (mut first, mut shown) = (0, false);
         loop {
             for FamilyScan { store, gathered, visible, .. } in &self.families[first..self.at_hand.reached] {
                 for &at in visible {
@@ -117,6 +140,10 @@ impl RowScanner {
             }
             if self.is_gathered() {
                 break;
+            }
+            if !shown && self.has_hidden(seen_before) {
+                self.at_hand.is_passed = true;
+                return Ok(Some(false));
             }
             first = self.next_part()?;
         }

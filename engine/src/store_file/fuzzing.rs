@@ -26,6 +26,7 @@ use crate::cells::Cells;
 use crate::fuzzing::draw;
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 use crate::source::{Reading, RowKey, Source};
 
 /// The file that all blocks belong to, and where they are in it.
@@ -372,12 +373,12 @@ fn read_everything(file: &Arc<StoreFile>) -> Result<Cells, Error> {
                 break;
             }
             out.clear();
-            cursor.take(&[], usize::MAX, &mut out)?;
+            cursor.take(Sought::ALL, usize::MAX, &mut out)?;
         }
     }
     for row in [file.properties().first_row.clone(), file.properties().last_row.clone()] {
         out.clear();
-        file.row(&RowKey::new(&row), &[], Reading { sequential: false, ..reading }, usize::MAX, &mut out)?;
+        file.row(&RowKey::new(&row), Sought::ALL, Reading { sequential: false, ..reading }, usize::MAX, &mut out)?;
     }
     Ok(cells)
 }

@@ -8,8 +8,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::data_block::{DataBlock, Decoder, Next, Parts, Place, RESTART_INTERVAL};
 use super::index::IndexBlock;
 use super::read_ahead::ReadAhead;
@@ -18,6 +16,7 @@ use super::walk::{Walk, Wanted};
 use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 use crate::source::{Cursor, Reading};
 
 /// Bytes of blocks that are kept while a row is gathered back to its beginning: a longer row is walked forward.
@@ -225,9 +224,9 @@ impl ReverseCursor {
 
     /// Appends the cells of the current row; returns whether that is all of it. What a few blocks hold of a row is one
     /// part, after which nothing of the row is left.
-    fn gather(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn gather(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if self.walk.is_some() {
-            return self.go_on(columns, bytes_max, out);
+            return self.go_on(sought, bytes_max, out);
         }
         // The parts of the row in later blocks, the last block first.
         let mut later: Vec<(Arc<DataBlock>, Vec<Slot>)> = Vec::new();
@@ -246,9 +245,9 @@ impl ReverseCursor {
             let Some(block) = self.block.clone() else { return Ok(true) };
             later_bytes += block.memory_bytes();
             // Columns are searched for from the row's beginning, instead of reading all of it.
-            if !columns.is_empty() || later_bytes >= bytes_max.min(GATHERED_BYTES_MAX) {
+            if !sought.is_all() || later_bytes >= bytes_max.min(GATHERED_BYTES_MAX) {
                 self.walk = Some(self.walk_of_row()?);
-                return self.go_on(columns, bytes_max, out);
+                return self.go_on(sought, bytes_max, out);
             }
             later.push((block, std::mem::take(&mut self.slots)));
             if !self.previous_block()? {
@@ -260,7 +259,7 @@ impl ReverseCursor {
         let row = self.slots.last().map_or(&[][..], |slot| self.slot_row(slot));
         let of_row = [(block, &self.slots[first..])].into_iter();
         let of_row = of_row.chain(later.iter().rev().map(|(block, slots)| (block, slots.as_slice())));
-        let mut wanted = Wanted::new(columns);
+        let mut wanted = Wanted::new(sought);
         let before = out.len();
         for (block, slots) in of_row {
             for slot in slots {
@@ -286,9 +285,9 @@ impl ReverseCursor {
     }
 
     /// Appends what follows of a row that is walked forward.
-    fn go_on(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn go_on(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Some(walk) = &mut self.walk else { return Ok(true) };
-        let mut wanted = Wanted::new(columns);
+        let mut wanted = Wanted::new(sought);
         if walk.gather(&self.file, &mut wanted, self.reading, bytes_max, out)? == Next::SameRow {
             self.at_row = true;
             return Ok(false);
@@ -367,14 +366,14 @@ impl Cursor for ReverseCursor {
         self.find_row()
     }
 
-    fn take(&mut self, columns: &[Bytes], bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if !self.at_row {
             return Ok(true);
         }
         // Exhausted, unless everything succeeds.
         self.at_row = false;
         let mark = out.mark();
-        let gathered = self.gather(columns, bytes_max, out);
+        let gathered = self.gather(sought, bytes_max, out);
         if gathered.is_err() {
             self.at_row = false;
             out.rewind(mark);

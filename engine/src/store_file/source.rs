@@ -3,8 +3,6 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::block_cache::FamilyReads;
 use super::cursor::ForwardCursor;
 use super::data_block::Next;
@@ -14,6 +12,7 @@ use super::walk::{Walk, Wanted};
 use crate::Error;
 use crate::cells::Cells;
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 use crate::source::{Cursor, Reading, RowKey, Source};
 
 thread_local! {
@@ -23,11 +22,11 @@ thread_local! {
 
 impl StoreFile {
     /// The columns worth searching for in a row, of those wanted; `None` when the filter says that none is present.
-    fn wanted<'a>(&self, row: &RowKey<'_>, columns: &'a [Bytes]) -> Option<Wanted<'a>> {
+    fn wanted<'a>(&self, row: &RowKey<'_>, sought: Sought<'a>) -> Option<Wanted<'a>> {
         if !self.may_contain_row_hash(row.hash) {
             return None;
         }
-        let mut wanted = Wanted::new(columns);
+        let mut wanted = Wanted::new(sought);
         let narrowed = wanted.retain(|qualifier| self.may_contain_column(row.hash, qualifier));
         narrowed.then_some(wanted)
     }
@@ -37,7 +36,7 @@ impl Source for StoreFile {
     fn row(
         &self,
         row: &RowKey<'_>,
-        columns: &[Bytes],
+        sought: Sought<'_>,
         reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
@@ -47,7 +46,7 @@ impl Source for StoreFile {
         if outside || !self.covers(reading.time_min) {
             return Ok(true);
         }
-        let Some(mut wanted) = self.wanted(row, columns) else {
+        let Some(mut wanted) = self.wanted(row, sought) else {
             FamilyReads::count(&self.reads().filter_negative, 1);
             return Ok(true);
         };

@@ -15,6 +15,7 @@ use crate::Error;
 use crate::cells::{Cell, Cells};
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
+use crate::sought::Sought;
 use crate::source::{Cursor, Reading, RowKey, Source, hash_of};
 use crate::store_file::FamilyReads;
 
@@ -149,7 +150,7 @@ fn drain(cursor: &mut dyn Cursor) -> Vec<(Vec<u8>, Vec<String>)> {
     let mut out = Cells::default();
     while let Some(row) = cursor.row().map(<[u8]>::to_vec) {
         out.clear();
-        cursor.take(&[], usize::MAX, &mut out).unwrap();
+        cursor.take(Sought::ALL, usize::MAX, &mut out).unwrap();
         assert!(out.iter().all(|cell| cell.row == row));
         rows.push((row, all(&out)));
     }
@@ -233,10 +234,11 @@ fn seeks_and_columns(random: &mut StdRng, file: &Arc<StoreFile>, cells: &Cells, 
                 left = &left[skipped..];
             } else if let [(_, row), rest @ ..] = left {
                 out.clear();
-                let columns: Vec<Bytes> = (0..random.random_range(0..3usize))
+                let mut columns: Vec<Bytes> = (0..random.random_range(0..3usize))
                     .map(|_| Bytes::from(format!("q{}", random.random_range(0..300))))
                     .collect();
-                cursor.take(&columns, usize::MAX, &mut out).unwrap();
+                columns.sort();
+                cursor.take(Sought::columns(&columns), usize::MAX, &mut out).unwrap();
                 assert_holds(row, &columns, &out);
                 left = rest;
             }
@@ -264,12 +266,13 @@ fn gets(random: &mut StdRng, file: &Arc<StoreFile>, cells: &Cells, rows: &[Vec<u
     let mut out = Cells::default();
     for _ in 0..300 {
         let row = some_row(random, rows);
-        let columns: Vec<Bytes> = (0..random.random_range(0..3usize))
+        let mut columns: Vec<Bytes> = (0..random.random_range(0..3usize))
             .map(|_| Bytes::from(format!("q{}", random.random_range(0..6))))
             .collect();
+        columns.sort();
         out.clear();
         let key = RowKey::new(&row);
-        file.row(&key, &columns, READING, usize::MAX, &mut out).unwrap();
+        file.row(&key, Sought::columns(&columns), READING, usize::MAX, &mut out).unwrap();
         let there: Vec<String> = cells.iter().filter(|cell| cell.row == row).map(|cell| shown(&cell)).collect();
         assert_holds(&there, &columns, &out);
         assert!(there.is_empty() || file.may_contain(&key));
@@ -289,13 +292,13 @@ async fn a_read_that_would_have_to_wait_fails_and_changes_nothing() {
     let row = cells.row(cells.len() / 2).to_vec();
     let mut out = Cells::default();
     out.push(cells.get(0));
-    let refused = file.row(&RowKey::new(&row), &[], now, usize::MAX, &mut out);
+    let refused = file.row(&RowKey::new(&row), Sought::ALL, now, usize::MAX, &mut out);
     assert!(matches!(refused, Err(Error::NeedsDisk)));
     assert_eq!(out.len(), 1);
     assert!(matches!(Arc::clone(&file).cursor(&RowRange::default(), false, now), Err(Error::NeedsDisk)));
-    file.row(&RowKey::new(&row), &[], READING, usize::MAX, &mut out).unwrap();
+    file.row(&RowKey::new(&row), Sought::ALL, READING, usize::MAX, &mut out).unwrap();
     let operations = world.memory.operations();
-    file.row(&RowKey::new(&row), &[], now, usize::MAX, &mut out).unwrap();
+    file.row(&RowKey::new(&row), Sought::ALL, now, usize::MAX, &mut out).unwrap();
     assert_eq!(world.memory.operations(), operations, "all was in memory");
     let beyond = RowRange { start: b"~".to_vec(), end: Vec::new() };
     assert!(Arc::clone(&file).cursor(&beyond, true, now).unwrap().row().is_none(), "bounds outside cost nothing");
@@ -325,11 +328,11 @@ async fn filters_spare_reads_of_absent_rows_and_columns() {
     let mut out = Cells::default();
     let before = world.memory.operations();
     for row in 0..3000u32 {
-        file.row(&RowKey::new(format!("row{:05}", row * 2 + 1).as_bytes()), &[], reading, usize::MAX, &mut out)
+        file.row(&RowKey::new(format!("row{:05}", row * 2 + 1).as_bytes()), Sought::ALL, reading, usize::MAX, &mut out)
             .unwrap();
         file.row(
             &RowKey::new(format!("row{:05}", row * 2).as_bytes()),
-            &[Bytes::from_static(b"other")],
+            Sought::columns(&[Bytes::from_static(b"other")]),
             reading,
             usize::MAX,
             &mut out,
@@ -341,7 +344,8 @@ async fn filters_spare_reads_of_absent_rows_and_columns() {
     assert!(reads < 600, "{reads} reads for 6000 gets of what is not there");
     let before = world.memory.operations();
     for row in 0..100u32 {
-        file.row(&RowKey::new(format!("row{:05}", row * 2).as_bytes()), &[], reading, usize::MAX, &mut out).unwrap();
+        file.row(&RowKey::new(format!("row{:05}", row * 2).as_bytes()), Sought::ALL, reading, usize::MAX, &mut out)
+            .unwrap();
     }
     assert_eq!(out.len(), 100);
     assert!(world.memory.operations() - before <= 200, "one block of cells and one of the index for each");
@@ -366,12 +370,12 @@ async fn one_column_of_a_wide_row_is_found_without_reading_the_row() {
     }
     let file = world.file(1, &cells, storage(Compression::None, Bloom::Row, 4096)).await;
     let reading = Reading { fills_cache: false, ..READING };
-    let columns = [Bytes::copy_from_slice(&15_000u32.to_be_bytes()), Bytes::copy_from_slice(&3u32.to_be_bytes())];
+    let columns = [Bytes::copy_from_slice(&3u32.to_be_bytes()), Bytes::copy_from_slice(&15_000u32.to_be_bytes())];
     for reverse in [false, true] {
         let before = world.memory.operations();
         let mut out = Cells::default();
         let mut cursor = Arc::clone(&file).cursor(&RowRange::default(), reverse, reading).unwrap();
-        cursor.take(&columns, usize::MAX, &mut out).unwrap();
+        cursor.take(Sought::columns(&columns), usize::MAX, &mut out).unwrap();
         assert!(cursor.row().is_none());
         let mut positions: Vec<_> = out.iter().map(|cell| cell.position).collect();
         positions.sort_unstable();
@@ -435,12 +439,12 @@ fn read_all(world: &World, id: u64, size: u64, cells: &Cells) -> Result<(), Erro
     let mut read = Cells::default();
     let mut cursor = Arc::clone(&file).cursor(&RowRange::default(), false, reading)?;
     while cursor.row().is_some() {
-        cursor.take(&[], usize::MAX, &mut read)?;
+        cursor.take(Sought::ALL, usize::MAX, &mut read)?;
     }
     assert_eq!(all(&read), all(cells), "damage was served");
     for row in rows_of(cells) {
         read.clear();
-        file.row(&RowKey::new(&row), &[], reading, usize::MAX, &mut read)?;
+        file.row(&RowKey::new(&row), Sought::ALL, reading, usize::MAX, &mut read)?;
         assert!(!read.is_empty(), "damage hides a row");
     }
     file.check(Some(&prefix().length)).map(drop)

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use smallvec::SmallVec;
+use terrane_types::QualifierRange;
 
 use super::data_block::{DataBlock, Decoder, Next, Place};
 use super::index::IndexBlock;
@@ -14,6 +14,7 @@ use super::read_ahead::ReadAhead;
 use super::reader::StoreFile;
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::sought::{Portion, Sought};
 use crate::source::Reading;
 
 /// Cells of other columns after which a wanted column is searched for instead of walked to.
@@ -24,34 +25,36 @@ const SKIPPED_MAX: usize = 16;
 pub(super) struct Wanted<'a> {
     /// Sorted; the empty qualifier is always among them.
     qualifiers: SmallVec<[&'a [u8]; 8]>,
+    /// Sorted and disjoint.
+    ranges: &'a [QualifierRange],
     all: bool,
     /// Those before this one have been passed.
     at: usize,
+    /// The same of the ranges.
+    range_at: usize,
+    sought: Sought<'a>,
 }
 
 impl<'a> Wanted<'a> {
-    pub(super) fn new(columns: &'a [Bytes]) -> Self {
+    pub(super) fn new(sought: Sought<'a>) -> Self {
         let mut qualifiers: SmallVec<[&[u8]; 8]> = SmallVec::new();
-        if !columns.is_empty() {
+        if !sought.is_all() {
             qualifiers.push(&[]);
-            qualifiers.extend(columns.iter().map(|column| &column[..]));
-            if !qualifiers.is_sorted() {
-                qualifiers.sort_unstable();
-            }
+            qualifiers.extend(sought.qualifiers().iter().map(|column| &column[..]));
             qualifiers.dedup();
         }
-        Self { qualifiers, all: columns.is_empty(), at: 0 }
+        Self { qualifiers, ranges: sought.ranges(), all: sought.is_all(), at: 0, range_at: 0, sought }
     }
 
-    /// Drops the columns for which `keep` returns `false`; `false` when none is left.
+    /// Drops the single columns for which `keep` returns `false`; `false` when nothing is left.
     pub(super) fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) -> bool {
         self.qualifiers.retain(|qualifier| keep(qualifier));
-        self.all || !self.qualifiers.is_empty()
+        self.all || !self.qualifiers.is_empty() || !self.ranges.is_empty()
     }
 
     /// The first of them in row order.
     pub(super) fn first(&self) -> &'a [u8] {
-        self.qualifiers.first().copied().unwrap_or_default()
+        self.next().unwrap_or_default()
     }
 
     /// Whether a column is wanted. Called in ascending order within a row.
@@ -63,12 +66,22 @@ impl<'a> Wanted<'a> {
         while self.qualifiers.get(self.at).is_some_and(|wanted| *wanted < qualifier) {
             self.at += 1;
         }
-        self.qualifiers.get(self.at).is_some_and(|wanted| *wanted == qualifier)
+        self.qualifiers.get(self.at).is_some_and(|wanted| *wanted == qualifier) || self.is_in_range(qualifier)
+    }
+
+    fn is_in_range(&mut self, qualifier: &[u8]) -> bool {
+        let is_behind = |range: &QualifierRange| !range.end.is_empty() && range.end[..] <= *qualifier;
+        while self.ranges.get(self.range_at).is_some_and(is_behind) {
+            self.range_at += 1;
+        }
+        self.ranges.get(self.range_at).is_some_and(|range| range.start[..] <= *qualifier)
     }
 
     /// The next wanted column, after one that is not wanted.
     fn next(&self) -> Option<&'a [u8]> {
-        self.qualifiers.get(self.at).copied()
+        let single = self.qualifiers.get(self.at).copied();
+        let Some(range) = self.ranges.get(self.range_at) else { return single };
+        Some(single.map_or(&range.start[..], |single| single.min(&range.start[..])))
     }
 }
 
@@ -233,7 +246,7 @@ impl Walk {
     }
 
     /// Appends what is wanted of the current row, and moves to the first cell of the next row: [`Next::NewRow`], or the
-    /// end. After about `bytes_max` bytes it stays at the next cell of the row: [`Next::SameRow`].
+    /// end. After a portion it stays at the next cell of the row: [`Next::SameRow`].
     pub(super) fn gather(
         &mut self,
         file: &StoreFile,
@@ -242,7 +255,7 @@ impl Walk {
         bytes_max: usize,
         out: &mut Cells,
     ) -> Result<Next, Error> {
-        let (before, mark) = (out.len(), out.mark());
+        let (before, mut portion) = (out.len(), Portion::begin(out, bytes_max, wanted.sought));
         let mut skipped = 0;
         loop {
             let Some(block) = &self.block else { return Ok(Next::End) };
@@ -255,7 +268,7 @@ impl Walk {
                     out.push_in_row(cell)
                 }
                 let next = self.next(file, reading)?;
-                if next == Next::SameRow && out.has_grown(mark, bytes_max) {
+                if next == Next::SameRow && portion.is_full(out) {
                     return Ok(Next::SameRow);
                 }
                 next

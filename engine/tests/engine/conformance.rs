@@ -10,3 +10,4 @@ mod racing;
 mod random;
 mod reads;
 mod restart;
+mod wide;

@@ -133,7 +133,7 @@ fn needed(mut projection: Projection, evaluator: &Evaluator) -> Projection {
     }
     projection.first_cell_only = evaluator.needs_first_cell_only();
     projection.keys_only = evaluator.needs_keys_only();
-    projection
+    projection.with_only(evaluator.columns())
 }
 
 /// The rows of a scan, which names them in its direction.

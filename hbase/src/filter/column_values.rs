@@ -67,6 +67,10 @@ impl CellFilter for SingleColumnValue {
         true
     }
 
+    fn edits_cells(&self) -> bool {
+        self.excludes
+    }
+
     fn edit(&mut self, cells: &mut Vec<Kept<'_>>) {
         if self.excludes {
             cells.retain(|kept| !self.column.has(&kept.cell));
@@ -161,6 +165,10 @@ impl CellFilter for DependentColumn {
     }
 
     fn edits_row(&self) -> bool {
+        true
+    }
+
+    fn edits_cells(&self) -> bool {
         true
     }
 

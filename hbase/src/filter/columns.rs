@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use terrane_types::Invalid;
+use terrane_types::{Columns, Invalid, QualifierRange};
 
 use super::compare::Test;
 use super::{At, CellFilter, Code, Position, Shown};
@@ -47,6 +47,10 @@ impl CellFilter for KeyOnly {
 
     fn hides_values(&self) -> bool {
         !self.lengths
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        true
     }
 }
 
@@ -122,6 +126,14 @@ impl CellFilter for Compare {
     fn reads_values(&self) -> bool {
         self.part == Part::Value
     }
+
+    fn judges_each_alone(&self) -> bool {
+        !self.test.may_fail()
+    }
+
+    fn columns(&self) -> Columns {
+        if self.part == Part::Qualifier { self.test.passing_qualifiers() } else { Columns::whole_family() }
+    }
 }
 
 /// `ColumnPrefixFilter` and `MultipleColumnPrefixFilter`: columns whose qualifiers begin with one of some prefixes. HBase looks
@@ -163,6 +175,17 @@ impl CellFilter for ColumnPrefixes {
     fn hint(&mut self, at: At<'_>) -> Option<Position> {
         self.next.as_ref().map(|next| Position::column(at, next))
     }
+
+    fn judges_each_alone(&self) -> bool {
+        true
+    }
+
+    fn columns(&self) -> Columns {
+        if self.prefixes.is_empty() {
+            return Columns::whole_family();
+        }
+        Columns::of_ranges(self.prefixes.iter().map(|prefix| QualifierRange::prefix(prefix)))
+    }
 }
 
 /// `ColumnRangeFilter`: columns between two qualifiers.
@@ -203,6 +226,23 @@ impl CellFilter for ColumnRange {
 
     fn hint(&mut self, at: At<'_>) -> Option<Position> {
         Some(Position::column(at, self.least.as_deref().unwrap_or_default()))
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        true
+    }
+
+    fn columns(&self) -> Columns {
+        let behind = |qualifier: &Bytes| QualifierRange::qualifier(qualifier).end;
+        let bound = |qualifier: &Bytes, is_before: bool| if is_before { qualifier.clone() } else { behind(qualifier) };
+        let start = self.least.as_ref().map(|least| bound(least, self.least_inclusive)).unwrap_or_default();
+        let end = match &self.greatest {
+            Some(greatest) => bound(greatest, !self.greatest_inclusive),
+            None => Bytes::new(),
+        };
+        // Nothing is before the column without a name, and as an end it would mean that there is none.
+        let is_empty = self.greatest.is_some() && (end.is_empty() || end <= start);
+        Columns::of_ranges((!is_empty).then_some(QualifierRange { start, end }))
     }
 }
 
@@ -317,5 +357,9 @@ impl CellFilter for Timestamps {
             Some(next) => Position::version(at, *next),
             None => Position::behind_column(at),
         })
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        true
     }
 }

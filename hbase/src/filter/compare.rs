@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use terrane_types::Invalid;
+use terrane_types::{Columns, Invalid, QualifierRange};
 
 use super::decimal::Decimal;
 use super::pattern::Pattern;
@@ -122,6 +122,36 @@ pub(super) struct Test {
 }
 
 impl Test {
+    /// Whether there are stored values that it cannot compare.
+    pub const fn may_fail(&self) -> bool {
+        matches!(self.comparator, Some(Comparator::Long(_) | Comparator::Decimal(_) | Comparator::Pattern(_)))
+    }
+
+    /// The qualifiers that can pass.
+    pub fn passing_qualifiers(&self) -> Columns {
+        let (start, end) = match &self.comparator {
+            Some(Comparator::Binary(given)) => {
+                let QualifierRange { start, end } = QualifierRange::qualifier(given);
+                (start, end)
+            }
+            Some(Comparator::BinaryPrefix(given)) if self.operator == Operator::Equal => {
+                return Columns::of_ranges([QualifierRange::prefix(given)]);
+            }
+            _ => return Columns::whole_family(),
+        };
+        let from = |start| Some(QualifierRange { start, end: Bytes::new() });
+        // As an end, the column without a name would mean that there is none.
+        let until = |end: Bytes| (!end.is_empty()).then_some(QualifierRange { start: Bytes::new(), end });
+        Columns::of_ranges(match self.operator {
+            Operator::Less => until(start),
+            Operator::LessOrEqual => until(end),
+            Operator::Equal => Some(QualifierRange { start, end }),
+            Operator::GreaterOrEqual => from(start),
+            Operator::Greater => from(end),
+            Operator::NotEqual | Operator::Nothing => return Columns::whole_family(),
+        })
+    }
+
     pub fn passes(&self, stored: &[u8]) -> Result<bool, Invalid> {
         match &self.comparator {
             Some(comparator) if self.operator != Operator::Nothing => {

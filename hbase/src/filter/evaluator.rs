@@ -11,12 +11,13 @@
 use std::mem::take;
 
 use terrane_regionserver::edge::RowJudge;
-use terrane_types::cell::{CellRef, Cells, pack};
+use terrane_types::cell::{CellRef, Cells};
 use terrane_types::rows::{ROW_HEADER_BYTES, begin_row, end_row};
-use terrane_types::{Invalid, KeyRange};
+use terrane_types::{Columns, Invalid, KeyRange, Onward};
 
 use super::decode::decode;
 use super::rows::Everything;
+use super::streaming::{RowProgress, pack_shown};
 use super::{At, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
 use crate::proto;
@@ -38,16 +39,18 @@ impl StoreLimits {
 
 /// A filter of HBase, with the state of a read of one region.
 pub(crate) struct Evaluator {
-    filter: Box<dyn CellFilter>,
+    pub(super) filter: Box<dyn CellFilter>,
     /// How many versions of a column are returned.
-    versions: usize,
-    limits: StoreLimits,
+    pub(super) versions: usize,
+    pub(super) limits: StoreLimits,
     /// Families that the filter does not need are read for rows that pass.
-    defers: bool,
-    reverse: bool,
+    pub(super) defers: bool,
+    pub(super) reverse: bool,
     /// The families that are read, and whether only named columns of them are.
-    families: Vec<(Vec<u8>, bool)>,
-    progress: Progress,
+    pub(super) families: Vec<(Vec<u8>, bool)>,
+    pub(super) progress: Progress,
+    /// Of the row that is judged cell by cell.
+    pub(super) row: RowProgress,
     /// A regular expression of the filter goes back.
     backtracks: bool,
     /// A buffer for the row to return.
@@ -56,15 +59,15 @@ pub(crate) struct Evaluator {
 
 /// How far the families are.
 #[derive(Clone, Default)]
-struct Progress {
+pub(super) struct Progress {
     /// Families without further cells.
-    ended: Vec<Vec<u8>>,
+    pub ended: Vec<Vec<u8>>,
     /// Families that continue in another row.
-    sought: Vec<(Vec<u8>, Position)>,
+    pub sought: Vec<(Vec<u8>, Position)>,
     /// Where all families that the last row had cells of continue.
-    target: Option<Vec<u8>>,
+    pub target: Option<Vec<u8>>,
     /// The filter is over at the end of a row.
-    over: bool,
+    pub over: bool,
 }
 
 impl Evaluator {
@@ -86,6 +89,7 @@ impl Evaluator {
             reverse: false,
             families: Vec::new(),
             progress: Progress::default(),
+            row: RowProgress::default(),
             buffer: Vec::new(),
         })
     }
@@ -126,6 +130,12 @@ impl Evaluator {
         self.filter.hides_values() && !self.filter.reads_values()
     }
 
+    /// The columns outside of which nothing is returned, so that they need not be read.
+    pub fn columns(&self) -> Columns {
+        // A filter that watches rows is asked about those that have none of these columns, too.
+        if self.filter.watches_rows() { Columns::whole_family() } else { self.filter.columns() }
+    }
+
     /// Whether the time that it takes is not linear in what it reads.
     pub const fn backtracks(&self) -> bool {
         self.backtracks
@@ -156,8 +166,7 @@ impl Evaluator {
     /// Judges a packed row and packs what is returned of it, unless that is all of it.
     fn reduce(&mut self, packed: &[u8], out: &mut Vec<u8>) -> Result<Reduced, Invalid> {
         let (row, cells) = parts_of(packed);
-        let judges_cells = self.needs_all_versions() || (self.filter.changes_values() && !self.needs_keys_only());
-        if !judges_cells {
+        if !self.looks_at_cells() {
             return self.judge_key(row);
         }
         let cells: Vec<CellRef<'_>> = Cells::new(cells).collect();
@@ -197,21 +206,15 @@ impl Evaluator {
         out.clear();
         let start = begin_row(out, row);
         for Kept { cell, shown } in kept {
-            let length;
-            let value = match shown {
-                Shown::Whole => cell.cell.value,
-                // A raw scan shows tombstones, which have no place for a length.
-                Shown::Length(_) if cell.cell.kind.is_delete() => &[],
-                Shown::Nothing => &[],
-                Shown::Length(bytes) => {
-                    length = bytes.to_be_bytes();
-                    &length[..]
-                }
-            };
-            pack(out, CellRef { value, ..cell.cell });
+            pack_shown(out, cell.cell, shown);
         }
         end_row(out, start);
         Ok(Reduced::Changed)
+    }
+
+    /// Whether cells are judged, or shown otherwise than they are read.
+    pub(super) fn looks_at_cells(&self) -> bool {
+        self.needs_all_versions() || (self.filter.changes_values() && !self.needs_keys_only())
     }
 
     /// Judges a row by its key, for a filter that does not judge cells.
@@ -237,7 +240,7 @@ impl Evaluator {
     }
 
     /// Whether a family that continues at this place passes over this cell.
-    fn is_ahead(&self, place: &Position, at: At<'_>) -> bool {
+    pub(super) fn is_ahead(&self, place: &Position, at: At<'_>) -> bool {
         if self.reverse { *at.row > place.row[..] } else { place.seen_from(at).is_gt() }
     }
 
@@ -270,10 +273,6 @@ impl Evaluator {
         let family = store[0].family;
         let sought = self.progress.sought.iter().position(|(sought, _)| sought == family);
         let mut place = sought.map(|at| self.progress.sought.swap_remove(at).1);
-        // HBase does not seek past a column without a name, because deletes of the family may be there, too: its filter is asked
-        // about further versions, unless columns are named.
-        let is_explicit = self.families.iter().any(|(name, is_explicit)| *is_explicit && name == family);
-        let passes = |qualifier: &[u8]| is_explicit || !qualifier.is_empty();
         let (mut column, mut versions, mut column_done, mut included) = (None, 0, false, 0_u32);
         for &cell in store {
             let cell = KeyValue { row, cell };
@@ -291,7 +290,7 @@ impl Evaluator {
                 return Ok(None);
             }
             let code = self.filter.cell(&cell)?;
-            let passes = passes(cell.cell.qualifier);
+            let passes = self.passes_columns(&cell);
             column_done = passes && matches!(code, Code::IncludeAndNextColumn | Code::NextColumn);
             if code.includes() {
                 // A raw scan shows tombstones, which are no versions.
@@ -331,8 +330,15 @@ impl Evaluator {
         Ok(Some(target))
     }
 
+    /// Whether the rest of the cell's column can be passed over. HBase does not seek past a column without a name, because deletes of
+    /// the family may be there, too: its filter is asked about further versions, unless columns are named.
+    pub(super) fn passes_columns(&self, cell: &KeyValue<'_>) -> bool {
+        let is_explicit = |(name, is_explicit): &(Vec<u8>, bool)| *is_explicit && name == cell.cell.family;
+        !cell.cell.qualifier.is_empty() || self.families.iter().any(is_explicit)
+    }
+
     /// The filter lets no further row of the region pass.
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         let ended = |(family, _): &(Vec<u8>, bool)| self.progress.ended.contains(family);
         self.progress.over || (!self.families.is_empty() && self.families.iter().all(ended))
     }
@@ -362,6 +368,7 @@ impl RowJudge for Evaluator {
             reverse: self.reverse,
             families: self.families.clone(),
             progress: self.progress.clone(),
+            row: RowProgress::default(),
             backtracks: self.backtracks,
             buffer: Vec::new(),
         })
@@ -369,6 +376,18 @@ impl RowJudge for Evaluator {
 
     fn judge(&mut self, block: &mut Vec<u8>, from: usize) -> Result<bool, Invalid> {
         self.judge_row(block, from)
+    }
+
+    fn judges_cells(&self) -> bool {
+        self.judges_as_read()
+    }
+
+    fn cell(&mut self, row: &[u8], cell: CellRef<'_>, out: &mut Vec<u8>) -> Result<Onward, Invalid> {
+        self.judge_cell(row, cell, out)
+    }
+
+    fn end_row(&mut self, row: &[u8]) -> bool {
+        self.judge_end(row)
     }
 
     fn is_done(&self) -> bool {

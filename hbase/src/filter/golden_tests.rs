@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use prost::Message as _;
 use terrane_regionserver::edge::RowJudge as _;
-use terrane_types::KeyRange;
 use terrane_types::cell::{CellRef, Cells, pack};
 use terrane_types::rows::{begin_row, end_row};
+use terrane_types::{KeyRange, Onward};
 
 use super::evaluator::{Evaluator, StoreLimits, parts_of};
 use crate::proto;
@@ -60,7 +60,11 @@ fn hex(bytes: &[u8]) -> String {
 
 impl Table {
     /// The rows as a reader gets them: what the families keep and the scan selects.
-    fn rows(&self, scan: &Scan<'_>, judge: &Evaluator) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn rows(&self, scan: &Scan<'_>, judge: &Evaluator, narrows: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let columns = judge.columns();
+        let narrows = |family: &Vec<u8>| {
+            narrows && !scan.columns.iter().any(|(asked, column)| asked == family && column.is_some())
+        };
         let mut rows: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         let mut kept: BTreeMap<[&[u8]; 3], usize> = BTreeMap::new();
         for ((row, family, qualifier, time), value) in &self.cells {
@@ -72,7 +76,8 @@ impl Table {
                     .iter()
                     .any(|(asked, column)| asked == family && column.as_ref().is_none_or(|column| column == qualifier));
             let most = if judge.needs_all_versions() { usize::MAX } else { scan.versions as usize };
-            if *version > self.versions[family].min(most) || !is_asked {
+            let is_needed = !narrows(family) || columns.selects(qualifier);
+            if *version > self.versions[family].min(most) || !is_asked || !is_needed {
                 continue;
             }
             let packed = rows.entry(row.clone()).or_default();
@@ -88,7 +93,8 @@ impl Table {
         rows
     }
 
-    /// What the scan returns. With seeks, rows are left out as the data path leaves them out.
+    /// What the scan returns. With seeks, rows and cells are left out as the data path leaves them out, and rows are judged as they
+    /// are read where that is possible.
     fn answer(&self, scan: &Scan<'_>, seeks: bool) -> (Vec<String>, bool) {
         let evaluator = Evaluator::new(Some(&scan.filter), scan.versions, scan.limits);
         let evaluator = evaluator.unwrap_or_else(|refused| panic!("{}: {refused}", scan.text));
@@ -100,7 +106,7 @@ impl Table {
         let all = KeyRange { start: Bytes::new(), end: Bytes::new() };
         let range = judge.clip(all);
         let (mut answer, mut target) = (Vec::new(), None::<Vec<u8>>);
-        for (row, cells) in self.rows(scan, &judge) {
+        for (row, cells) in self.rows(scan, &judge, seeks) {
             if seeks {
                 let before =
                     target.as_ref().is_some_and(|target| if scan.reverse { row > *target } else { row < *target });
@@ -111,15 +117,20 @@ impl Table {
             if judge.is_done() {
                 break;
             }
-            let mut block = b"before".to_vec();
-            let start = begin_row(&mut block, &row);
-            block.extend_from_slice(&cells);
-            end_row(&mut block, start);
-            let shown = judge.judge(&mut block, start.start());
-            if shown.unwrap_or_else(|refused| panic!("{}: {refused}", scan.text)) {
-                let (row, cells) = parts_of(&block[start.start()..]);
-                let mut line = format!("row {}", hex(row));
-                for cell in Cells::new(cells) {
+            let shown = if seeks && judge.judges_cells() {
+                stream(&mut judge, &row, &cells)
+            } else {
+                let mut block = b"before".to_vec();
+                let start = begin_row(&mut block, &row);
+                block.extend_from_slice(&cells);
+                end_row(&mut block, start);
+                let shown = judge.judge(&mut block, start.start());
+                let shown = shown.unwrap_or_else(|refused| panic!("{}: {refused}", scan.text));
+                shown.then(|| parts_of(&block[start.start()..]).1.to_vec())
+            };
+            if let Some(cells) = shown {
+                let mut line = format!("row {}", hex(&row));
+                for cell in Cells::new(&cells) {
                     let (family, qualifier) = (hex(cell.family), hex(cell.qualifier));
                     write!(line, " {family}:{qualifier}@{}={}", cell.timestamp, hex(cell.value)).unwrap();
                 }
@@ -129,6 +140,25 @@ impl Table {
         }
         (answer, judge.is_over())
     }
+}
+
+/// Gives a row to a judge cell by cell, as a reader that passes over what is not wanted. Returns what is shown, packed.
+fn stream(judge: &mut Evaluator, row: &[u8], cells: &[u8]) -> Option<Vec<u8>> {
+    let mut last = None::<(CellRef<'_>, Onward)>;
+    let mut out = Vec::new();
+    for cell in Cells::new(cells) {
+        let is_passed = last.as_ref().is_some_and(|(last, onward)| match onward {
+            Onward::Cell => false,
+            Onward::Column => (last.family, last.qualifier) == (cell.family, cell.qualifier),
+            Onward::From(qualifier) => last.family == cell.family && *cell.qualifier < qualifier[..],
+            Onward::Family => last.family == cell.family,
+            Onward::Row => true,
+        });
+        if !is_passed {
+            last = Some((cell, judge.cell(row, cell, &mut out).unwrap()));
+        }
+    }
+    judge.end_row(row).then_some(out)
 }
 
 fn scan(line: &str) -> Scan<'_> {

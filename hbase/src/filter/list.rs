@@ -2,7 +2,7 @@
 //! by how far they would continue: "all" by the widest step, "one" by the narrowest.
 
 use bytes::Bytes;
-use terrane_types::{Invalid, KeyRange};
+use terrane_types::{Columns, Invalid, KeyRange};
 
 use super::{At, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
@@ -78,6 +78,10 @@ impl CellFilter for All {
         self.filters.iter().any(|filter| filter.edits_row())
     }
 
+    fn edits_cells(&self) -> bool {
+        self.filters.iter().any(|filter| filter.edits_cells())
+    }
+
     fn edit(&mut self, cells: &mut Vec<Kept<'_>>) {
         self.filters.iter_mut().for_each(|filter| filter.edit(cells));
     }
@@ -118,6 +122,22 @@ impl CellFilter for All {
 
     fn watches_rows(&self) -> bool {
         self.filters.iter().any(|filter| filter.watches_rows())
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        self.filters.iter().all(|filter| filter.judges_each_alone())
+    }
+
+    fn columns(&self) -> Columns {
+        let mut columns = Columns::whole_family();
+        for filter in &self.filters {
+            columns = columns.intersect(&filter.columns());
+            // Those behind this one do not keep it from being asked.
+            if !filter.judges_each_alone() {
+                break;
+            }
+        }
+        columns
     }
 
     fn clip(&self, range: KeyRange) -> Option<KeyRange> {
@@ -276,6 +296,10 @@ impl CellFilter for One {
         self.parts.iter().any(|part| part.filter.edits_row())
     }
 
+    fn edits_cells(&self) -> bool {
+        self.parts.iter().any(|part| part.filter.edits_cells())
+    }
+
     fn edit(&mut self, cells: &mut Vec<Kept<'_>>) {
         self.parts.iter_mut().for_each(|part| part.filter.edit(cells));
     }
@@ -303,5 +327,19 @@ impl CellFilter for One {
 
     fn watches_rows(&self) -> bool {
         self.parts.iter().any(|part| part.filter.watches_rows())
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        // In descending order a filter is not asked about what it sought past, although it may pass.
+        !self.reverse && self.parts.iter().all(|part| part.filter.judges_each_alone())
+    }
+
+    fn columns(&self) -> Columns {
+        if !self.judges_each_alone() {
+            return Columns::whole_family();
+        }
+        let mut parts = self.parts.iter().map(|part| part.filter.columns());
+        let first = parts.next().unwrap_or_default();
+        parts.fold(first, |columns, part| columns.union(&part))
     }
 }

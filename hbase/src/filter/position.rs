@@ -2,6 +2,9 @@
 
 use std::cmp::{Ordering, Reverse};
 
+use bytes::Bytes;
+use terrane_types::Onward;
+
 use crate::cell_block::KeyValue;
 
 /// The place of a cell.
@@ -62,6 +65,20 @@ impl Position {
     /// Behind the column.
     pub fn behind_column(at: At<'_>) -> Self {
         Self { version: Version::Last, ..Self::column(at, at.qualifier) }
+    }
+
+    /// Where a reader continues that is at a cell of the same row before this place.
+    pub fn onward(&self, at: At<'_>) -> Onward {
+        if self.family != at.family {
+            return Onward::Family;
+        }
+        match self.version {
+            Version::First => Onward::From(Bytes::copy_from_slice(&self.qualifier)),
+            Version::Last if self.qualifier == at.qualifier => Onward::Column,
+            // The others of its column are passed over one by one.
+            Version::At(_) if self.qualifier == at.qualifier => Onward::Cell,
+            Version::At(_) | Version::Last => Onward::From(Bytes::copy_from_slice(&self.qualifier)),
+        }
     }
 
     /// Where this place is, seen from a cell: never [`Ordering::Equal`].

@@ -90,6 +90,10 @@ impl CellFilter for Fuzzy {
         self.drops
     }
 
+    fn judges_each_alone(&self) -> bool {
+        true
+    }
+
     fn reverse(&mut self) {
         self.reverse = true;
     }
@@ -177,6 +181,10 @@ impl CellFilter for RowRanges {
 
     fn hint(&mut self, _at: At<'_>) -> Option<Position> {
         self.next.as_ref().map(|next| Position::row(next.to_vec()))
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        true
     }
 
     fn reverse(&mut self) {

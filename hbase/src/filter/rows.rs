@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use terrane_types::range::prefix_end;
-use terrane_types::{Invalid, KeyRange};
+use terrane_types::{Columns, Invalid, KeyRange};
 
 use super::compare::{Comparator, Operator, Test};
 use super::{At, CellFilter, Code, Kept, Position, Shown};
@@ -35,6 +35,10 @@ impl CellFilter for Page {
     fn drops_row(&mut self) -> bool {
         self.passed += 1;
         self.passed > self.size
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        true
     }
 
     fn judges_cells(&self) -> bool {
@@ -91,6 +95,10 @@ impl CellFilter for Prefix {
         self.reverse = true;
     }
 
+    fn judges_each_alone(&self) -> bool {
+        true
+    }
+
     fn judges_cells(&self) -> bool {
         false
     }
@@ -129,6 +137,10 @@ impl CellFilter for InclusiveStop {
 
     fn reverse(&mut self) {
         self.reverse = true;
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        true
     }
 
     fn judges_cells(&self) -> bool {
@@ -182,6 +194,10 @@ impl CellFilter for Row {
 
     fn drops_row(&mut self) -> bool {
         self.skips
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        true
     }
 
     fn judges_cells(&self) -> bool {
@@ -271,6 +287,10 @@ pub(super) struct Everything;
 impl CellFilter for Everything {
     fn copy(&self) -> Box<dyn CellFilter> {
         Box::new(self.clone())
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        true
     }
 
     fn judges_cells(&self) -> bool {
@@ -449,6 +469,10 @@ impl CellFilter for Wrapper {
         self.inner.edits_row()
     }
 
+    fn edits_cells(&self) -> bool {
+        self.inner.edits_cells()
+    }
+
     fn edit(&mut self, cells: &mut Vec<Kept<'_>>) {
         self.inner.edit(cells);
     }
@@ -471,6 +495,14 @@ impl CellFilter for Wrapper {
 
     fn hides_values(&self) -> bool {
         self.inner.hides_values()
+    }
+
+    fn judges_each_alone(&self) -> bool {
+        self.inner.judges_each_alone()
+    }
+
+    fn columns(&self) -> Columns {
+        self.inner.columns()
     }
 
     fn watches_rows(&self) -> bool {

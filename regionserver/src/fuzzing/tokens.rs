@@ -51,6 +51,7 @@ pub const RESUME: Format = Format {
                     timestamp: i64::MAX - 1,
                     sequence: u64::MAX,
                 },
+                unseen: true,
             },
             sequence: Some(u64::MAX),
         };
@@ -78,6 +79,7 @@ fn position(dice: &mut Dice) -> Position {
                 timestamp: dice.signed(),
                 sequence: dice.number(),
             },
+            unseen: dice.flag(),
         },
     }
 }

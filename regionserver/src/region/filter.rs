@@ -2,15 +2,20 @@
 //! are skipped.
 //!
 //! A read without a filter, or with one that is a single range of rows and nothing else, never gets here: its range is
-//! clipped, and that is all. A filter on the row key alone decides by the first part of a row. Any other filter sees whole
-//! rows, so a row is assembled up to [`FILTERED_ROW_BYTES_MAX`] whatever the size of a block, and a larger one is refused.
+//! clipped, and that is all. A filter on the row key alone decides by the first part of a row. Any other filter decides at the end of
+//! a row ([`RowProgress`]): what it keeps until then is at most [`FILTERED_ROW_BYTES_MAX`], whatever the size of a block.
+
+mod progress;
 
 use parking_lot::Mutex;
 use terrane_filter::{Filter, RowFilter, Seek, Verdict};
+use terrane_types::cell::CellRef;
 use terrane_types::rows::ROW_HEADER_BYTES;
-use terrane_types::{Error, FamilyName, Invalid, KeyRange, Projection, escape};
+use terrane_types::{Error, FamilyName, Invalid, KeyRange, Onward, Projection, escape};
 
-/// The largest row that a filter evaluates. It fits one message, like the largest answer to a get.
+pub use self::progress::RowProgress;
+
+/// The largest row that a filter returns, or keeps to judge it. It fits one message, like the largest answer to a get.
 pub const FILTERED_ROW_BYTES_MAX: usize = 32 << 20;
 
 /// Rows that are read before seeking, although the filter says that no row before a later one can pass: a seek costs as much
@@ -18,7 +23,7 @@ pub const FILTERED_ROW_BYTES_MAX: usize = 32 << 20;
 const ROWS_BEFORE_SEEK: u32 = 4;
 
 /// A filter that another protocol brings along. Unlike [`RowFilter`], it has state: it sees the rows of one scan of one region
-/// in their order, each of them once and whole.
+/// in their order, each of them once.
 pub trait RowJudge: Send + Sync {
     /// A copy in its present state.
     fn copy(&self) -> Box<dyn RowJudge>;
@@ -26,6 +31,15 @@ pub trait RowJudge: Send + Sync {
     /// Judges the packed row from `from` to the end of the block, and reduces it to the cells to return. If the row is not
     /// returned, the caller truncates the block.
     fn judge(&mut self, block: &mut Vec<u8>, from: usize) -> Result<bool, Invalid>;
+
+    /// Whether it judges rows cell by cell, by [`cell`](Self::cell) and [`end_row`](Self::end_row), and not only whole ones.
+    fn judges_cells(&self) -> bool;
+
+    /// Judges the next cell of a row and packs what is returned of it. Returns where to continue; it may be given cells before that.
+    fn cell(&mut self, row: &[u8], cell: CellRef<'_>, out: &mut Vec<u8>) -> Result<Onward, Invalid>;
+
+    /// Whether the row is returned of which all cells were given, or enough of them.
+    fn end_row(&mut self, row: &[u8]) -> bool;
 
     /// Whether no further row of this region is returned.
     fn is_done(&self) -> bool;
@@ -46,7 +60,54 @@ pub enum Evaluation {
     Judge(Box<dyn RowJudge>),
 }
 
+impl Clone for Evaluation {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Filter(filter) => Self::Filter(filter.clone()),
+            Self::Judge(judge) => Self::Judge(judge.copy()),
+        }
+    }
+}
+
 impl Evaluation {
+    /// Whether it judges rows cell by cell.
+    fn judges_cells(&self) -> bool {
+        match self {
+            Self::Filter(filter) => filter.judges_cells(),
+            Self::Judge(judge) => judge.judges_cells(),
+        }
+    }
+
+    /// Begins a row that is judged cell by cell; returns whether cells of it can pass.
+    fn begin_row(&mut self, row: &[u8]) -> bool {
+        match self {
+            Self::Filter(filter) => filter.begin_row(row),
+            Self::Judge(_) => true,
+        }
+    }
+
+    /// Judges the next cell of the row and packs what is returned of it.
+    fn cell(&mut self, row: &[u8], cell: CellRef<'_>, out: &mut Vec<u8>) -> Result<Onward, Invalid> {
+        match self {
+            Self::Filter(filter) => Ok(filter.cell(row, cell, out)),
+            Self::Judge(judge) => judge.cell(row, cell, out),
+        }
+    }
+
+    /// The verdict on a row that was judged cell by cell.
+    fn end_row(&mut self, row: &[u8]) -> Verdict {
+        match self {
+            Self::Filter(filter) => filter.end_row(row),
+            Self::Judge(judge) => {
+                if judge.end_row(row) {
+                    Verdict::Shown
+                } else {
+                    Verdict::Hidden
+                }
+            }
+        }
+    }
+
     /// Whether a row can pass, judging by its key.
     pub fn may_pass(&self, row: &[u8]) -> bool {
         match self {
@@ -130,7 +191,7 @@ impl Lookup {
         {
             return None;
         }
-        Some(Filtering { evaluation, target: None, waited: 0, over: false })
+        Some(Filtering { evaluation, progress: RowProgress::default(), target: None, waited: 0, over: false })
     }
 
     /// Keeps the state in which a completed block leaves a filter that has one.
@@ -163,6 +224,8 @@ impl Lookup {
 /// A filter as a scan applies it.
 pub struct Filtering {
     evaluation: Evaluation,
+    /// The row that is being read.
+    progress: RowProgress,
     /// No row before this one can pass.
     target: Option<Vec<u8>>,
     /// Rows read since that was known.
@@ -216,15 +279,44 @@ impl Filtering {
         }
     }
 
-    /// Evaluates the row, or part of a row, that begins at `from` and ends the block. Removes it if it does not pass.
+    /// Whether a row is before the one at which the next can pass.
+    fn is_before_target(&mut self, row: &[u8], reverse: bool) -> bool {
+        let is_before = |target: &Vec<u8>| if reverse { row > &target[..] } else { row < &target[..] };
+        let before = self.target.as_ref().is_some_and(is_before);
+        if !before {
+            self.target = None;
+        }
+        before
+    }
+
+    /// Takes the next cell of a row that is judged at its end. Returns where to continue reading.
+    pub fn take(&mut self, row: &[u8], cell: CellRef<'_>, block: &mut Vec<u8>, reverse: bool) -> Onward {
+        if !self.progress.is_begun() && self.is_before_target(row, reverse) {
+            return self.progress.hide(row, block);
+        }
+        self.progress.take(&mut self.evaluation, row, cell, block)
+    }
+
+    /// Whether a row was begun that has not ended.
+    pub fn is_within_row(&self) -> bool {
+        self.progress.is_begun()
+    }
+
+    /// Ends that row. Returns where it is in the block, if it passes.
+    pub fn end_row(&mut self, row: &[u8], block: &mut Vec<u8>) -> Result<Option<usize>, Error> {
+        let ended = self.progress.end(&mut self.evaluation, row, block)?;
+        self.over |= matches!(ended, Some((_, Verdict::End)));
+        Ok(ended.and_then(|(from, verdict)| (verdict == Verdict::Shown).then_some(from)))
+    }
+
+    /// Evaluates part of a row that begins at `from` and ends the block, by the row's key. Removes it if it does not pass.
     pub fn judge(&mut self, block: &mut Vec<u8>, from: usize, reverse: bool) -> Result<bool, Invalid> {
-        if let Some(target) = &self.target {
-            let row = key_of(&block[from..]);
-            if if reverse { row > &target[..] } else { row < &target[..] } {
+        if self.target.is_some() {
+            let row = key_of(&block[from..]).to_vec();
+            if self.is_before_target(&row, reverse) {
                 block.truncate(from);
                 return Ok(false);
             }
-            self.target = None;
         }
         match self.evaluation.judge(block, from)? {
             Verdict::Shown => return Ok(true),
@@ -266,7 +358,7 @@ impl Filtering {
 /// The error for a row that is too large to be evaluated.
 pub fn too_large(row: &[u8]) -> Error {
     Error::Invalid(Invalid::new(format!(
-        "row {} has more than {FILTERED_ROW_BYTES_MAX} bytes of cells, more than a filter evaluates; request fewer of its \
+        "more than {FILTERED_ROW_BYTES_MAX} bytes of row {} pass the filter, or are needed to judge it; request fewer of its \
          columns, or filter by row key alone",
         escape(row)
     )))

@@ -20,7 +20,7 @@ use terrane_types::row::check_row;
 use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{Error, Invalid, Projection};
 
-use super::filter::{Evaluation, FILTERED_ROW_BYTES_MAX, Lookup, too_large};
+use super::filter::{Evaluation, Lookup, RowProgress};
 use crate::group::region_state::RegionState;
 use crate::hosted::HostedRegion;
 
@@ -51,7 +51,7 @@ struct RowReader {
 enum Failure {
     Engine(terrane_engine::Error),
     /// The filter cannot evaluate it.
-    Refused(Invalid),
+    Refused(Error),
 }
 
 impl From<terrane_engine::Error> for Failure {
@@ -60,8 +60,8 @@ impl From<terrane_engine::Error> for Failure {
     }
 }
 
-impl From<Invalid> for Failure {
-    fn from(refused: Invalid) -> Self {
+impl From<Error> for Failure {
+    fn from(refused: Error) -> Self {
         Self::Refused(refused)
     }
 }
@@ -113,7 +113,7 @@ pub fn get(hosted: &Arc<HostedRegion>, request: &GetRequest, now_ms: i64) -> Res
         match reader.read(hosted, &snapshot, row, Patience::MemoryOnly, &mut found) {
             Ok(()) => check_size(&found)?,
             Err(Failure::Engine(terrane_engine::Error::NeedsDisk)) => missing.push_back((place, row.clone())),
-            Err(failure) => return Err(reader.error(hosted, row, failure)),
+            Err(failure) => return Err(RowReader::error(hosted, failure)),
         }
     }
     if missing.is_empty() {
@@ -159,7 +159,7 @@ impl DiskGet {
             self.copy_up_to(place);
             let (hosted, snapshot) = (&self.hosted, &self.snapshot);
             let read = self.reader.read(hosted, snapshot, &row, Patience::MayBlock, &mut self.out);
-            read.map_err(|failure| self.reader.error(hosted, &row, failure))?;
+            read.map_err(|failure| RowReader::error(hosted, failure))?;
             check_size(&self.out)?;
             let spent = terrane_env::time::now_ns().saturating_sub(began_ns);
             if Duration::from_nanos(spent) >= SLICE_TIME && !self.missing.is_empty() {
@@ -190,11 +190,10 @@ impl RowReader {
         if self.filter.as_ref().is_some_and(|filter| !filter.may_pass(row)) {
             return Ok(());
         }
-        let bytes_max = match &self.filter {
-            // A row that does not pass takes no space in the answer.
-            Some(_) => FILTERED_ROW_BYTES_MAX,
-            None => BATCH_BYTES_MAX.saturating_sub(out.len()),
-        };
+        if self.filter.is_some() {
+            return self.read_filtered(hosted, snapshot, row, patience, out);
+        }
+        let bytes_max = BATCH_BYTES_MAX.saturating_sub(out.len());
         let start = begin_row(out, row);
         let read = RowRead { projection: &self.projection, now_ms: self.now_ms, patience, bytes_max };
         let read = hosted.engine.get_row(snapshot, row, read, out);
@@ -203,12 +202,6 @@ impl RowReader {
             return Ok(read.map(drop)?);
         }
         end_row(out, start);
-        if let Some(filter) = &mut self.filter
-            && filter.judge(out, start.start())? != Verdict::Shown
-        {
-            out.truncate(start.start());
-            return Ok(());
-        }
         if self.exists_only {
             out.truncate(start.cells_start());
             end_row(out, start);
@@ -216,12 +209,40 @@ impl RowReader {
         Ok(())
     }
 
-    fn error(&self, hosted: &HostedRegion, row: &[u8], failure: Failure) -> Error {
+    /// The same for a row that a filter judges while it is read.
+    fn read_filtered(
+        &mut self,
+        hosted: &HostedRegion,
+        snapshot: &Snapshot,
+        row: &[u8],
+        patience: Patience,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure> {
+        let Some(kept) = &self.filter else { return Ok(()) };
+        // A read that fails may be repeated, and the filter begins again.
+        let (mut filter, before) = (kept.clone(), out.len());
+        let read = RowRead { projection: &self.projection, now_ms: self.now_ms, patience, bytes_max: usize::MAX };
+        let mut progress = RowProgress::default();
+        let walked = hosted.engine.walk_row(snapshot, row, read, |cell| progress.take(&mut filter, row, cell, out));
+        if let Err(error) = walked {
+            out.truncate(before);
+            return Err(error.into());
+        }
+        let ended = progress.end(&mut filter, row, out)?;
+        self.filter = Some(filter);
+        if self.exists_only && matches!(ended, Some((_, Verdict::Shown))) {
+            out.truncate(before);
+            let start = begin_row(out, row);
+            end_row(out, start);
+        }
+        Ok(())
+    }
+
+    fn error(hosted: &HostedRegion, failure: Failure) -> Error {
         match failure {
-            Failure::Engine(terrane_engine::Error::RowTooLarge { .. }) if self.filter.is_some() => too_large(row),
             Failure::Engine(terrane_engine::Error::RowTooLarge { .. }) => too_much(),
             Failure::Engine(other) => hosted.read_error(other),
-            Failure::Refused(refused) => refused.into(),
+            Failure::Refused(refused) => refused,
         }
     }
 }

@@ -176,9 +176,13 @@ struct Filler {
     filtering: Option<Filtering>,
     /// Where to seek the next rows, once enough rows of the current prefix were returned.
     beyond: Option<Bytes>,
-    /// Whether the scan is inside a row that has shown nothing so far. No token can express that: if a block ended there, the
+    /// Whether the scan is inside a row at a place that no token can express: if a block ended there, the
     /// next one would begin with the row again, and never get past it.
     within_hidden: bool,
+    /// The row of which the block holds a beginning that is not complete: where it starts.
+    open_row: Option<usize>,
+    /// The scan is inside a row of which nothing is visible up to here.
+    unseen: Option<Position>,
 }
 
 /// Where rows currently come from.
@@ -188,6 +192,8 @@ enum Source {
         scanner: RowScanner,
         row: Bytes,
         sequence: u64,
+        /// Nothing of it was sent.
+        unseen: bool,
     },
     /// Whole rows.
     Rows {
@@ -239,6 +245,8 @@ impl Filler {
             filtering,
             beyond: None,
             within_hidden: false,
+            open_row: None,
+            unseen: None,
         };
         filler.take_snapshot()?;
         filler.source = filler.first_source()?;
@@ -269,7 +277,7 @@ impl Filler {
     }
 
     fn first_source(&mut self) -> Result<Source, Error> {
-        let Position::Within { row, sequence, cell } = self.block.cursor.position.clone() else {
+        let Position::Within { row, sequence, cell, unseen } = self.block.cursor.position.clone() else {
             return Ok(self.rows());
         };
         if !self.block.region.range.contains(&row) || !self.request.range.contains(&row) {
@@ -289,10 +297,10 @@ impl Filler {
                     sequence: cell.sequence,
                 };
                 let scanner = self.scanner(snapshot, KeyRange::row(&row), Some(from_cell));
-                Ok(Source::Rest { scanner, row, sequence })
+                Ok(Source::Rest { scanner, row, sequence, unseen })
             }
             _too_old_or_early_or_whole => {
-                self.block.row_restarted = true;
+                self.block.row_restarted = !unseen;
                 self.block.cursor.position = Position::At(row);
                 Ok(self.rows())
             }
@@ -378,7 +386,7 @@ impl Filler {
                 Ok(true)
             }
             Source::Rest { scanner, sequence, .. } => {
-                let before = self.block.rows.len();
+                let before = self.open_row.take().unwrap_or(self.block.rows.len());
                 let step = scanner.next(&mut self.block.rows, before + self.request.block_bytes, patience)?;
                 let sequence = *sequence;
                 Ok(self.sent(step, sequence, before))
@@ -398,7 +406,7 @@ impl Filler {
                     return self.sum_up(patience);
                 }
                 // A row is cut only if it fills a block by itself, not because it is the last one of a block.
-                let before = self.block.rows.len();
+                let before = self.open_row.take().unwrap_or(self.block.rows.len());
                 let step = scanner.next(&mut self.block.rows, before + self.request.block_bytes, patience)?;
                 let sequence = *sequence;
                 Ok(self.sent(step, sequence, before))
@@ -408,7 +416,7 @@ impl Filler {
 
     /// Handles what was read, which is in the block from `before` on. Returns true when the block is complete.
     fn sent(&mut self, step: Step, sequence: u64, before: usize) -> bool {
-        self.within_hidden = false;
+        (self.within_hidden, self.unseen) = (false, None);
         match step {
             Step::Row => {
                 self.last_row.clear();
@@ -423,7 +431,10 @@ impl Filler {
             }
             Step::Part { position } => return self.part(sequence, position, before),
             Step::Hidden => self.hidden(),
-            Step::HiddenPart => self.within_hidden = true,
+            Step::HiddenPart => {
+                self.hidden_part();
+                return false;
+            }
             Step::End => self.end(),
         }
         let is_full = self.block.rows.len() >= self.request.block_bytes;
@@ -481,18 +492,13 @@ impl Filler {
         let cell =
             CellAt { family: at.family, qualifier: at.qualifier, timestamp: at.timestamp, sequence: at.sequence };
         let row = Bytes::copy_from_slice(key_of(&self.block.rows[before..]));
-        // The scanner's own snapshot still exists, so its number can be taken once more, to outlive the block.
-        if let Ok(snapshot) = self.hosted.engine.snapshot_at(sequence)
-            && !terrane_env::buggify!("a snapshot is not held for the next part of a row")
-        {
-            self.hosted.held_snapshots.hold(snapshot, terrane_env::time::now_ns());
-        }
+        self.hold(sequence);
         self.last_row.clear();
         if terrane_env::planted!("a row larger than a block is cut short") {
             self.block.cursor.position = Position::After(row);
             return true;
         }
-        self.block.cursor.position = Position::Within { row, sequence, cell };
+        self.block.cursor.position = Position::Within { row, sequence, cell, unseen: false };
         self.block.row_continues = true;
         true
     }
@@ -506,8 +512,41 @@ impl Filler {
         }
     }
 
+    /// Part of a row was read and is not done. If nothing of it is visible so far, a block may end there; otherwise the block holds
+    /// the beginning of the row, and continues to its end or until it is full.
+    fn hidden_part(&mut self) {
+        let (Source::Rest { scanner, sequence, .. } | Source::Rows { scanner, sequence }) = &self.source else {
+            return;
+        };
+        self.open_row = scanner.row_start();
+        let unsent = match &self.source {
+            Source::Rest { unseen, .. } => *unseen,
+            _ => self.request.aggregate.is_none(),
+        };
+        self.unseen = scanner.hidden_up_to().filter(|_| unsent).map(|at| Position::Within {
+            row: Bytes::copy_from_slice(scanner.row()),
+            sequence: *sequence,
+            cell: CellAt { family: at.family, qualifier: at.qualifier, timestamp: at.timestamp, sequence: at.sequence },
+            unseen: true,
+        });
+        self.within_hidden = self.unseen.is_none();
+    }
+
+    /// Keeps what a row is read from until its next part is asked for.
+    fn hold(&self, sequence: u64) {
+        // The scanner's own snapshot still exists, so its number can be taken once more, to outlive the block.
+        if let Ok(snapshot) = self.hosted.engine.snapshot_at(sequence)
+            && !terrane_env::buggify!("a snapshot is not held for the next part of a row")
+        {
+            self.hosted.held_snapshots.hold(snapshot, terrane_env::time::now_ns());
+        }
+    }
+
     /// The finished block.
     fn complete(mut self) -> Block {
+        if let Some(Position::Within { sequence, .. }) = &self.unseen {
+            self.hold(*sequence);
+        }
         self.leave_source();
         if let Some(filtering) = self.filtering.take() {
             let is_read = self.block.done && self.block.cursor.limit_left != Some(0);
@@ -545,7 +584,9 @@ impl Filler {
 
     /// Places the cursor after the last complete row, if there was one since the cursor was set. Rows are never empty.
     fn place_cursor(&mut self) {
-        if !self.last_row.is_empty() {
+        if let Some(unseen) = self.unseen.take() {
+            self.block.cursor.position = unseen;
+        } else if !self.last_row.is_empty() {
             self.block.cursor.position = Position::After(Bytes::copy_from_slice(&self.last_row));
         }
     }
@@ -553,11 +594,13 @@ impl Filler {
     /// The source is at its end: the rest of a row is followed by whole rows, and those by nothing.
     fn end(&mut self) {
         self.source = match self.leave_source() {
-            Source::Rest { row, .. } => {
+            Source::Rest { row, unseen, .. } => {
                 if self.last_row.is_empty() {
-                    // Nothing was left of the row: the last part sent was its end.
                     self.last_row.extend_from_slice(&row);
-                    self.finish_row(self.block.rows.len());
+                    if !unseen {
+                        // Nothing was left of the row: the last part sent was its end.
+                        self.finish_row(self.block.rows.len());
+                    }
                 }
                 self.place_cursor();
                 self.rows()

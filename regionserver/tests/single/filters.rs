@@ -181,7 +181,7 @@ async fn a_row_is_evaluated_whole_or_in_parts_by_its_key() {
 }
 
 #[tokio::test]
-async fn a_row_too_large_for_a_filter_is_refused_by_name() {
+async fn a_row_is_limited_by_what_a_filter_returns_of_it() {
     let mut bench = Bench::start().await;
     let region = bench.create_table(|_| {}).await;
     let mut client = bench.client().await;
@@ -190,12 +190,45 @@ async fn a_row_too_large_for_a_filter_is_refused_by_name() {
         let row = v1::RowMutation { row: "huge".into(), cells, ..Default::default() };
         assert!(client.put(&region, vec![row]).await.unwrap().errors.is_empty());
     }
-    let projection = |filter: &str| Some(v1::Projection { filter: filter.to_owned(), ..Default::default() });
-    let scan = v1::Scan { projection: projection("value = 'y'"), ..Default::default() };
-    let refused = client.scan_all(&region, scan).await.unwrap_err().to_string();
-    assert!(refused.contains("row huge") && refused.contains("33554432"), "{refused}");
-    let by_key = v1::Scan { projection: projection("matches(row, 'y')"), ..Default::default() };
-    assert!(client.scan_all(&region, by_key).await.unwrap().is_empty());
+    let scan = |filter: &str| {
+        let projection = Some(v1::Projection { filter: filter.to_owned(), ..Default::default() });
+        v1::Scan { projection, ..Default::default() }
+    };
+    // Forty megabytes are read, and what passes counts; or what is kept until the row is judged.
+    for filter in ["value != 'y'", "skip(value != 'y')"] {
+        let refused = client.scan_all(&region, scan(filter)).await.unwrap_err().to_string();
+        assert!(refused.contains("row huge") && refused.contains("33554432"), "{filter}: {refused}");
+    }
+    for (filter, rows) in [("value = 'y'", 0), ("matches(row, 'y')", 0), ("qualifier > '\\x03'", 1), ("columns(2)", 1)]
+    {
+        assert_eq!(client.scan_all(&region, scan(filter)).await.unwrap().len(), rows, "{filter}");
+    }
+    bench.stop_server().await;
+}
+
+#[tokio::test]
+async fn columns_that_cannot_pass_are_not_read() {
+    let mut bench = Bench::start().await;
+    let region = bench.create_table(|_| {}).await;
+    let mut client = bench.client().await;
+    for chunk in 0..20u32 {
+        let cells = (0..1_000).flat_map(|number| packed(&(chunk * 1_000 + number).to_be_bytes(), b"x").to_vec());
+        let cells: Vec<u8> = cells.collect();
+        let row = v1::RowMutation { row: "wide".into(), cells: cells.into(), ..Default::default() };
+        assert!(client.put(&region, vec![row]).await.unwrap().errors.is_empty());
+    }
+    for (filter, skipped_max) in [
+        ("qualifiers('\\x00\\x00\\x20\\x00'..'\\x00\\x00\\x20\\x0a')", 200),
+        ("prefix(qualifier, '\\x00\\x00\\x20') and value = 'x' and columns(10)", 20_000),
+        ("columns(10)", 2_000),
+    ] {
+        let projection = Some(v1::Projection { filter: filter.to_owned(), ..Default::default() });
+        let block = client.scan(&region, v1::Scan { projection, ..Default::default() }).await.unwrap();
+        let shown = shown(&block.rows);
+        let cells = shown.iter().map(|row| row.split(',').count()).sum::<usize>();
+        assert!(block.cells_skipped <= skipped_max, "{filter}: {} cells skipped", block.cells_skipped);
+        assert!(cells == 10 || filter.starts_with("prefix"), "{filter}: {cells} cells");
+    }
     bench.stop_server().await;
 }
 

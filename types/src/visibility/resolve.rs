@@ -23,6 +23,8 @@ pub struct Resolver {
     tombstones: FamilyTombstones,
     replay: Replay,
     visible: Vec<u32>,
+    /// Nothing of the column below the cells that were passed last is visible.
+    is_settled: bool,
 }
 
 /// The properties of a column that decide how it is resolved.
@@ -70,6 +72,7 @@ impl Resolver {
             tombstones: FamilyTombstones::default(),
             replay: Replay::default(),
             visible: Vec::new(),
+            is_settled: false,
         }
     }
 
@@ -85,6 +88,7 @@ impl Resolver {
     /// only at their own timestamp and below. So a caller may pass only the cells down to some timestamp.
     pub fn column(&mut self, cells: &[CellMeta]) -> &[u32] {
         self.visible.clear();
+        self.is_settled = false;
         let contents = Contents::of(cells, self.view.sequence);
         if contents.family_tombstones {
             self.tombstones.take_from(cells, self.view.sequence);
@@ -108,7 +112,15 @@ impl Resolver {
         } else {
             self.run_replay(cells);
         }
+        self.is_settled |= self.visible.len() >= self.view.versions as usize;
         &self.visible
+    }
+
+    /// Whether nothing of the column below the lowest timestamp that was last passed to [`Resolver::column`] is visible: the rest
+    /// of the column need not be read, unless it holds tombstones of the family. `false` means unknown.
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        self.is_settled
     }
 
     /// Whether the first cell of a row, in storage order, is enough to know that its column shows something: then
@@ -147,6 +159,7 @@ impl Resolver {
                 at += 1;
             }
             if timestamp < view.time_min {
+                self.is_settled = true;
                 break;
             }
             if timestamp >= view.time_max {
@@ -163,6 +176,7 @@ impl Resolver {
             let listed = CellKind::WIDEST_FIRST.into_iter().filter_map(|kind| newest[kind as usize]);
             self.visible.extend(listed.map(index_of));
             if is_over {
+                self.is_settled = true;
                 break;
             }
         }
@@ -209,6 +223,7 @@ impl Resolver {
             live += 1;
             let past_ttl = live > self.rules.min_versions && is_expired(&self.rules, cell.timestamp, view.now_ms);
             if live > self.rules.versions || past_ttl || cell.timestamp < view.time_min {
+                self.is_settled = true;
                 break; // All cells below are also pushed out, expired or too old.
             }
             if cell.timestamp < view.time_max {

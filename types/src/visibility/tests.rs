@@ -189,6 +189,9 @@ fn check_head_of_column(resolver: &mut Resolver, column: &[CellMeta], visible: &
     for end in (1..column.len()).filter(|&end| column[end - 1].timestamp != column[end].timestamp) {
         let head: Vec<u32> = visible.iter().copied().filter(|&index| (index as usize) < end).collect();
         assert_eq!(resolver.column(&column[..end]), head, "the first {end} of {column:?}");
+        if resolver.is_settled() {
+            assert_eq!(head, visible, "the first {end} of {column:?} settle it");
+        }
     }
 }
 

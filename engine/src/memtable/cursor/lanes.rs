@@ -4,12 +4,11 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use crate::cells::{Cell, Cells, Mark};
+use crate::cells::{Cell, Cells};
 use crate::memtable::run::SortedRun;
 use crate::memtable::view::View;
 use crate::row_range::RowRange;
+use crate::sought::{Portion, Sought};
 
 /// Rows of the active buffer in the first chunk; each later chunk is twice as long, up to the last.
 const CHUNK_ROWS_MIN: usize = 2;
@@ -142,14 +141,18 @@ impl Lanes {
 
     /// Appends the current row of a lane; returns whether all of it fit.
     #[inline]
-    pub(super) fn push_row(&self, lane: usize, columns: &[Bytes], limit: (Mark, usize), out: &mut Cells) -> bool {
+    pub(super) fn push_row(&self, lane: usize, sought: Sought<'_>, portion: &mut Portion, out: &mut Cells) -> bool {
         match &self.lanes[lane].part {
-            Part::Run(run, left) => self.view.runs[*run].push_row(self.current(left), columns, limit, out),
+            Part::Run(run, left) => self.view.runs[*run].push_row(self.current(left), sought, portion, out),
             Part::Active(active) => {
                 let mut row = active.at..active.row_end();
                 while let Some(cell) = if self.reverse { row.next_back() } else { row.next() } {
-                    out.push(active.chunk.get(cell));
-                    if out.has_grown(limit.0, limit.1) && !row.is_empty() {
+                    let cell = active.chunk.get(cell);
+                    if !sought.wants(cell.qualifier) {
+                        continue;
+                    }
+                    out.push(cell);
+                    if portion.is_full(out) && !row.is_empty() {
                         return false;
                     }
                 }

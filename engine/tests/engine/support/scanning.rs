@@ -75,9 +75,16 @@ impl Scan {
         let mut scanner = region.scan(region.snapshot_at(snapshot.sequence()).unwrap(), spec);
         let mut rows = SeenRows::new();
         let mut continues = false;
+        let mut open = Vec::new();
         loop {
-            let mut block = Vec::new();
+            let mut block = std::mem::take(&mut open);
+            let bytes_max = bytes_max.max(block.len() + 1);
             let step = scanner.next(&mut block, bytes_max, Patience::MayBlock)?;
+            if scanner.row_start().is_some() {
+                // The row that it ends with is not complete.
+                open = block;
+                continue;
+            }
             let mut row_of_block = None;
             for packed in PackedRows::new(block.into()) {
                 let packed = packed.unwrap();
@@ -92,22 +99,27 @@ impl Scan {
                     _ => rows.push((row, cells)),
                 }
             }
-            continues = false;
             match step {
-                Step::Row | Step::Hidden | Step::HiddenPart => {}
+                Step::Row | Step::Hidden => continues = false,
+                // As a server whose block ends in the middle of it.
+                Step::HiddenPart => {
+                    if let Some(position) = scanner.hidden_up_to() {
+                        let rest = self.from_row(scanner.row());
+                        scanner = self.begin(region, snapshot.sequence(), rest, Some(position));
+                    }
+                }
                 Step::Part { position } => {
                     continues = true;
-                    let row = row_of_block.unwrap();
-                    let rest = if self.reverse {
-                        range(&self.range.start, &KeyRange::row(&row).end)
-                    } else {
-                        range(&row, &self.range.end)
-                    };
+                    let rest = self.from_row(&row_of_block.unwrap());
                     scanner = self.begin(region, snapshot.sequence(), rest, Some(position));
                 }
                 Step::End => return Ok(rows),
             }
         }
+    }
+
+    fn from_row(&self, row: &[u8]) -> KeyRange {
+        if self.reverse { range(&self.range.start, &KeyRange::row(row).end) } else { range(row, &self.range.end) }
     }
 
     pub fn expected(&self, model: &RegionModel, region: &Region, sequence: u64) -> SeenRows {

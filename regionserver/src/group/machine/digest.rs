@@ -71,6 +71,10 @@ impl GroupMachine {
 fn add_rows(mut scanner: RowScanner, mut digest: u32) -> Result<(u32, u64), Error> {
     let (mut block, mut last, mut rows) = (Vec::new(), Vec::new(), 0);
     while scanner.next(&mut block, usize::MAX, Patience::MayBlock)? != Step::End {
+        if scanner.row_start().is_some() {
+            // The last row is not complete.
+            continue;
+        }
         for row in PackedRows::new(std::mem::take(&mut block).into()).filter_map(Result::ok) {
             if row.row.as_bytes() != last || rows == 0 {
                 last = row.row.as_bytes().to_vec();

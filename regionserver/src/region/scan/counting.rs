@@ -43,15 +43,18 @@ impl Filler {
         let wanted = wanted.min(if self.cutter.is_some() { 1 } else { ROWS_PASSED_PER_STEP });
         let mut left = wanted;
         let step = scanner.pass(&mut left, patience);
-        if !scanner.row().is_empty() {
+        if !scanner.done_row().is_empty() {
             self.last_row.clear();
-            self.last_row.extend_from_slice(scanner.row());
+            self.last_row.extend_from_slice(scanner.done_row());
         }
         if left < wanted {
             self.give(wanted - left);
         }
-        if step? == Step::End {
-            self.end();
+        (self.within_hidden, self.unseen) = (false, None);
+        match step? {
+            Step::HiddenPart => self.hidden_part(),
+            Step::End => self.end(),
+            Step::Row | Step::Part { .. } | Step::Hidden => {}
         }
         Ok(false)
     }
@@ -68,6 +71,7 @@ impl Filler {
                 value = aggregate.read(row, cell.value).map(Some);
             }
         })?;
+        self.within_hidden = step == Step::HiddenPart;
         match step {
             Step::Row => {
                 self.block.cursor.totals.get_or_insert_with(|| aggregate.nothing()).add(value?)?;
@@ -75,7 +79,8 @@ impl Filler {
                 self.last_row.extend_from_slice(scanner.row());
                 self.give(1);
             }
-            Step::Part { .. } | Step::Hidden | Step::HiddenPart => self.hidden(),
+            Step::Hidden => self.hidden(),
+            Step::Part { .. } | Step::HiddenPart => {}
             Step::End => self.end(),
         }
         Ok(false)
