@@ -64,6 +64,11 @@ pub trait Front: Send + Sync + 'static {
         Box::pin(std::future::ready(self.discovery()))
     }
 
+    /// Returns when the connections of now are to be closed, so that their clients look where to connect again.
+    fn connections_end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Begins a connection.
     ///
     /// # Errors
@@ -115,11 +120,12 @@ pub async fn serve(listener: Listener, front: Arc<dyn Front>, stop: Cancellation
         };
         // Over the limit the connection is closed at once: the client backs off and comes back.
         let Ok(permit) = connections.clone().try_acquire_owned() else { continue };
-        let (front, room, stop) = (front.clone(), room.clone(), stop.clone());
+        let (front, room, stop, ends) = (front.clone(), room.clone(), stop.clone(), front.clone());
         terrane_env::task::spawn_named("hbase connection", async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
+                () = ends.connections_end() => {}
                 () = connection(stream, peer, front, room) => {}
             }
             drop(permit);
