@@ -22,7 +22,7 @@ use std::pin::pin;
 use clap::{CommandFactory, ValueEnum};
 use terrane_client::Error;
 use terrane_env::task::{run_blocking, shutdown_signal};
-use terrane_filter::Pattern;
+use terrane_hbase::name_pattern::NamePattern;
 use terrane_types::{closest, escape_family};
 use tokio::time::Instant;
 
@@ -257,14 +257,18 @@ impl Session {
         }
     }
 
-    /// Lists the tables whose names the regular expression matches as a whole.
+    /// Lists the tables whose names the regular expression matches as a whole, as HBase's shell does.
     async fn list(&self, pattern: &str) -> Result<(), Failure> {
-        let whole = Pattern::new(&format!("^(?:{pattern})$"));
-        let whole = whole.map_err(|error| Failure::usage(format!("list {pattern:?}: {error}")))?;
+        let refused = |why: terrane_types::Invalid| Failure::usage(format!("list {pattern:?}: {}", why.what));
+        let names = NamePattern::new(pattern).map_err(refused)?;
         let client = scope::within(self.scope.clone(), commands::connect(&self.connection)).await?;
         let tables = client.admin().list_tables().await.during("list the tables")?;
-        let names = tables.iter().map(|table| table.schema.name.to_string());
-        let found: Vec<String> = names.filter(|name| whole.is_match(name.as_bytes())).collect();
+        let mut found = Vec::new();
+        for table in &tables {
+            if names.matches(&table.schema.name).map_err(refused)? {
+                found.push(table.schema.name.to_string());
+            }
+        }
         if found.is_empty() {
             return Err(Failure::new(format!("no table's name matches {pattern:?}")).advise("`list` lists all tables"));
         }

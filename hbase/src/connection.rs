@@ -82,6 +82,19 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// How the cells of the answer to a get are laid out. As in HBase, clients before 1.3, and those that do not say what they
+    /// are, get them in the message: the older ones look nowhere else, though they have a codec.
+    #[must_use]
+    pub fn codec_of_gets(&self) -> Option<Codec> {
+        self.codec.filter(|_| self.version.is_some_and(|version| version >= (1, 3)))
+    }
+
+    /// Whether the client knows `RetryImmediatelyException`. To one before 1.2 it is a failure for good.
+    #[must_use]
+    pub fn knows_immediate_retries(&self) -> bool {
+        self.version.is_none_or(|version| version >= (1, 2))
+    }
+
     /// Whether the client knows `ScannerResetException`. One that does not opens a scanner again after
     /// `UnknownScannerException`.
     #[must_use]

@@ -78,6 +78,8 @@ classes! {
     RETRY_IMMEDIATELY = "RetryImmediatelyException", Here;
     /// The server could not do it in time.
     TIMEOUT = "exceptions.TimeoutIOException", Here;
+    /// The master does not lead; the client closes its connections and asks which one does.
+    SERVER_NOT_RUNNING = "ipc.ServerNotRunningYetException", Elsewhere;
     /// The master cannot answer yet.
     PLEASE_HOLD = "PleaseHoldException", Here;
     /// The frame is over the limit.

@@ -39,6 +39,7 @@ mod tests;
 use terrane_types::{Columns, Invalid, KeyRange};
 
 pub(crate) use self::evaluator::{Evaluator, StoreLimits, parts_of};
+pub(crate) use self::pattern::Pattern;
 use self::position::{At, Position};
 pub(crate) use self::value_test::ValueTest;
 use crate::cell_block::KeyValue;

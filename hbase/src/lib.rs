@@ -30,6 +30,7 @@ pub mod frame;
 pub mod fuzzing;
 pub mod load;
 pub mod meta;
+pub mod name_pattern;
 pub mod place;
 pub mod region_name;
 mod regions;

@@ -15,7 +15,7 @@ use terrane_types::{ClusterId, Error, RegionId, ServerId, escape};
 
 use crate::connection::Service;
 use crate::discovery::{BOOTSTRAP_NODES_MAX, Discovery};
-use crate::exception::{Context, Exception, NOT_SERVING_REGION, TIMEOUT};
+use crate::exception::{Context, Exception, NOT_SERVING_REGION, TABLE_NOT_ENABLED, TIMEOUT};
 use crate::frame::{Call, decode_parameter};
 use crate::load::region_load;
 use crate::meta::{news_order, region_info};
@@ -91,7 +91,7 @@ impl RegionCalls {
                 Ok(Answer::of(&proto::GetServerInfoResponse { server_info }))
             }
             "GetOnlineRegion" => Ok(Answer::of(&proto::GetOnlineRegionResponse {
-                region_info: self.orders.regions().iter().map(info).collect(),
+                region_info: self.orders.regions().iter().filter(|region| is_online(region)).map(info).collect(),
             })),
             "GetRegionInfo" => self.describe(decode_parameter(parameter)?).await,
             "GetRegionLoad" => Ok(self.load(&decode_parameter(parameter)?)),
@@ -127,6 +127,15 @@ impl RegionCalls {
         })
     }
 
+    /// The same, of a table that is enabled. HBase's clients wait for a region that is not online, so they are told why at once.
+    fn online_region(&self, wanted: &proto::RegionSpecifier) -> Result<LedRegion, Exception> {
+        let region = self.region(wanted)?;
+        match is_online(&region) {
+            true => Ok(region),
+            false => Err(Exception::new(TABLE_NOT_ENABLED, region.schema.name.to_string())),
+        }
+    }
+
     fn failed(&self, error: &Error, region: Option<&LedRegion>) -> Exception {
         exception(error, true, &self.places, region.map(|region| region.descriptor.epoch))
     }
@@ -151,7 +160,7 @@ impl RegionCalls {
 
     fn load(&self, request: &proto::GetRegionLoadRequest) -> Answer {
         let wanted = |region: &LedRegion| {
-            request.table_name.as_ref().is_none_or(|name| *name == table_name(&region.schema.name))
+            is_online(region) && request.table_name.as_ref().is_none_or(|name| *name == table_name(&region.schema.name))
         };
         let regions = self.orders.regions().into_iter().filter(wanted);
         let region_loads = regions.map(|region| region_load(name(&region), &region.counts));
@@ -160,7 +169,7 @@ impl RegionCalls {
 
     /// A region is flushed as a whole.
     async fn flush(&self, request: proto::FlushRegionRequest) -> Outcome {
-        let region = self.region(&request.region)?;
+        let region = self.online_region(&request.region)?;
         let flushed = self.orders.flush(region.descriptor.region).await;
         self.note("flush region", region.descriptor.region, &flushed);
         let flushed = flushed.map_err(|error| self.failed(&error, Some(&region)))?;
@@ -173,7 +182,7 @@ impl RegionCalls {
 
     /// Every compaction that is asked for rewrites all files, and is answered once it has been ordered.
     async fn compact(&self, request: proto::CompactRegionRequest) -> Outcome {
-        let region = self.region(&request.region)?;
+        let region = self.online_region(&request.region)?;
         let ordered = self.orders.compact(region.descriptor.region).await;
         self.note("compact region", region.descriptor.region, &ordered);
         ordered.map_err(|error| self.failed(&error, Some(&region)))?;
@@ -190,12 +199,17 @@ fn name(region: &LedRegion) -> Bytes {
     region_name(&region.schema.name, &region.descriptor.range.start, region.descriptor.region)
 }
 
+/// Whether HBase would say that a server has it open.
+fn is_online(region: &LedRegion) -> bool {
+    !region.schema.disabled
+}
+
 fn is_named(wanted: &proto::RegionSpecifier, region: &LedRegion) -> bool {
     named(wanted, region.descriptor.region, || name(region))
 }
 
 fn info(region: &LedRegion) -> proto::RegionInfo {
-    region_info(&region.schema.name, region.descriptor.region, &region.descriptor.range, region.schema.disabled)
+    region_info(&region.schema.name, region.descriptor.region, &region.descriptor.range)
 }
 
 fn refused(method: &str) -> Exception {

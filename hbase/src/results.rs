@@ -6,7 +6,8 @@ use terrane_types::cell::{TTL_TAG, ttl_of};
 use terrane_types::rows::RowRefs;
 
 use crate::cell_block::{Codec, KeyValue};
-use crate::exception::Exception;
+use crate::connection::Opened;
+use crate::exception::{Exception, REGION_TOO_BUSY, RETRY_IMMEDIATELY};
 use crate::proto;
 
 /// The result of one row, of a block that holds it or nothing. Its cells are appended to the cell block.
@@ -79,6 +80,12 @@ fn hbase_ttl_tag(ttl_ms: u64) -> [u8; 11] {
     let mut tag = [0, 9, TTL_TAG, 0, 0, 0, 0, 0, 0, 0, 0];
     tag[3..].copy_from_slice(&i64::try_from(ttl_ms).unwrap_or(i64::MAX).to_be_bytes());
     tag
+}
+
+/// The answer to a get for which the answer to its batch has no room.
+pub(crate) fn full_answer(opened: &Opened) -> Exception {
+    let class = if opened.knows_immediate_retries() { RETRY_IMMEDIATELY } else { REGION_TOO_BUSY };
+    Exception::new(class, "the answer is full; ask for the rest again")
 }
 
 /// A row, or a part of one, on its way into the answer to a scan.

@@ -66,6 +66,11 @@ pub trait Front: Send + Sync + 'static {
     /// What clients may hold.
     fn limits(&self) -> &Limits;
 
+    /// Returns when the connections of now are to be closed, so that their clients look where to connect again.
+    fn connections_end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Begins a connection.
     ///
     /// # Errors
@@ -120,11 +125,12 @@ pub async fn serve(listener: Listener, front: Arc<dyn Front>, stop: Cancellation
             accepted = listener.accept_admitted(&intake) => accepted,
         };
         let client = Client { address, connection: accepted.clone(), intake: intake.clone() };
-        let (front, stop) = (front.clone(), stop.clone());
+        let (front, stop, ends) = (front.clone(), stop.clone(), front.clone());
         terrane_env::task::spawn_named("hbase connection", async move {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
+                () = ends.connections_end() => {}
                 // It gives way to others.
                 () = accepted.closed() => {}
                 () = connection(stream, client, front) => {}

@@ -30,7 +30,7 @@ use self::procedures::Procedures;
 use self::system_reads::SystemScanners;
 use crate::connection::{Opened, Service};
 use crate::discovery::Discovery;
-use crate::exception::{Context, DO_NOT_RETRY, Exception, UNKNOWN_SERVICE};
+use crate::exception::{Context, DO_NOT_RETRY, Exception, SERVER_NOT_RUNNING, UNKNOWN_SERVICE};
 use crate::frame::Call;
 use crate::meta::{RegionRow, State, StateRow, View, news_order};
 use crate::place::Place;
@@ -78,6 +78,11 @@ impl Front for TablesFront {
 
     fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// Clients keep their connections for long, and would ask a master that has lost the lead for as long.
+    fn connections_end(&self) -> BoxFuture<'_, ()> {
+        self.master.edge.deposed().boxed()
     }
 
     fn open(&self, opened: Opened, client: &Client) -> Result<Arc<dyn Calls>, Exception> {
@@ -177,9 +182,9 @@ impl Master {
 
 /// The exception of an error of the master.
 fn exception(error: &Error) -> Exception {
-    // A client asks another master when this one does not lead.
+    // As a standby master of HBase: a client asks another one. PleaseHoldException would have gohbase ask this one for ever.
     if matches!(error, Error::NotLeader { .. }) {
-        return Exception::new(crate::exception::PLEASE_HOLD, "this master does not lead; ask the others");
+        return Exception::new(SERVER_NOT_RUNNING, "this master does not lead; ask the others");
     }
     Exception::of(error, &Context { repeatable: true, master: true, place: &|_| None })
 }
@@ -212,4 +217,19 @@ impl Calls for TableCalls {
 
 fn unknown_method(service: &str, method: &str) -> Exception {
     Exception::new(DO_NOT_RETRY, format!("{service} has no method {method:?} here"))
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::GroupId;
+
+    use super::*;
+
+    #[test]
+    fn a_master_that_does_not_lead_sends_clients_to_the_others() {
+        let error = Error::NotLeader { group: GroupId(0), term: 3, leader: None, address: None, members: Vec::new() };
+        let refused = exception(&error);
+        assert_eq!(refused.class, "org.apache.hadoop.hbase.ipc.ServerNotRunningYetException");
+        assert!(!refused.do_not_retry && !refused.is_retried_here(), "gohbase gives up the connection");
+    }
 }

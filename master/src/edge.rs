@@ -50,7 +50,7 @@ pub struct Table {
 pub struct Region {
     /// The region.
     pub descriptor: RegionDescriptor,
-    /// The leader of its group, if one is known and live.
+    /// The leader of its group, if one is known and live, and serves it.
     pub leader: Option<ServerId>,
     /// The term of that leader.
     pub term: u64,
@@ -115,6 +115,12 @@ impl Edge {
         self.context.leadership.holds()
     }
 
+    /// Returns when this master leads no more; of one that does not lead, once it has.
+    pub async fn deposed(&self) {
+        self.context.leadership.gained().await;
+        self.context.leadership.lost().await;
+    }
+
     /// The live servers that serve HBase's clients, as far as this master knows.
     pub fn servers(&self) -> Vec<HbaseServer> {
         let serving = self.context.hbase_servers().into_iter();
@@ -157,7 +163,7 @@ impl Edge {
                 let place = |region: &RegionDescriptor| {
                     let seen = observed.inventory.region(region.group, region.region);
                     Region {
-                        leader: observed.leader(region.group),
+                        leader: observed.serving_leader(region.group),
                         term: observed.inventory.group(region.group).map_or(0, |view| view.term),
                         counts: seen.map_or_else(RegionCounts::default, |view| (&view.counts).into()),
                         requests_per_second: seen.map_or(0, |view| view.load.rows_read + view.load.rows_written),

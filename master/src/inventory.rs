@@ -137,6 +137,8 @@ pub struct GroupView {
     /// The leader of the last [`Election`]. It stays while there is none, and an order that finds the next one does not
     /// change it, so every change of leaders is returned once.
     elected: Option<ServerId>,
+    /// The last server that reported its regions, which it does once it serves them, and the term in which it leads them.
+    serves: Option<(ServerId, u64)>,
     regions: BTreeMap<RegionId, RegionView>,
 }
 
@@ -245,6 +247,7 @@ impl Inventory {
                 counts: seen.counts,
             };
             view.regions.insert(seen.descriptor.region, region);
+            view.serves = Some((report.server, seen.term));
             absorbed.claims.push(seen.descriptor);
         }
         self.servers.insert(report.server, report.load);
@@ -343,6 +346,12 @@ impl Inventory {
         self.groups.get(&group).and_then(|view| view.leader)
     }
 
+    /// A group's leader, once it serves the group's regions: a server is elected before it knows all that it has to apply.
+    pub fn serving_leader(&self, group: GroupId) -> Option<ServerId> {
+        let view = self.groups.get(&group)?;
+        view.leader.filter(|leader| view.serves == Some((*leader, view.term)))
+    }
+
     /// The leader, or while there is none, the one before.
     pub fn last_leader(&self, group: GroupId) -> Option<ServerId> {
         self.groups.get(&group).and_then(|view| view.leader.or(view.elected))
@@ -411,6 +420,10 @@ mod tests {
                         let Absorbed { claims, leaders_changed, .. } = inventory.absorb(report(&line));
                         writeln!(out, "claims={} leaders_changed={leaders_changed}", claims.len()).unwrap();
                     }
+                    "serving" => match inventory.serving_leader(GROUP) {
+                        Some(server) => writeln!(out, "s{server}").unwrap(),
+                        None => writeln!(out, "none").unwrap(),
+                    },
                     "hint" => inventory.hint_leader(GROUP, ServerId(line.number(1))),
                     "show" => show(&inventory, out),
                     other => panic!("no such command: {other}"),

@@ -30,6 +30,11 @@ impl Observations {
         self.inventory.leader(group).filter(|server| self.liveness.is_live(*server))
     }
 
+    /// The leader of a group, if it is known, live, and serves the group's regions.
+    pub fn serving_leader(&self, group: GroupId) -> Option<ServerId> {
+        self.inventory.serving_leader(group).filter(|server| self.liveness.is_live(*server))
+    }
+
     /// A group's location, for clients and redirects.
     pub fn location(&self, catalog: &Catalog, group: GroupId, entry: &GroupEntry) -> GroupLocation {
         let members = entry.servers().into_iter().map(|server| (server, catalog.servers().address(server))).collect();

@@ -94,6 +94,7 @@ pub(crate) trait Machine: Send + Sync {
     fn relieve(&self, index: u64);
     fn came_back(&self);
     fn gained_leadership(&self);
+    fn began_to_serve(&self);
     fn lost_leadership(&self);
     fn can_be_copied(&self) -> bool;
     fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>>;
@@ -132,6 +133,10 @@ impl<M: StateMachine> Machine for M {
 
     fn gained_leadership(&self) {
         StateMachine::gained_leadership(self);
+    }
+
+    fn began_to_serve(&self) {
+        StateMachine::began_to_serve(self);
     }
 
     fn lost_leadership(&self) {

@@ -48,6 +48,8 @@ pub(crate) struct Proposer {
     landed_sender: mpsc::Sender<Landed>,
     landed: mpsc::Receiver<Landed>,
     backlog: Backlog,
+    /// The term in which it serves.
+    serves: Option<u64>,
     metrics: Arc<Metrics>,
 }
 
@@ -61,7 +63,7 @@ impl Proposer {
         let (landed_sender, landed) = mpsc::channel(IN_FLIGHT_MAX + 1);
         let leadership = replica.raft.server_metrics();
         let backlog = Backlog::new(inbox.bytes.clone(), Instant::now());
-        Proposer { replica, machine, inbox, leadership, landed_sender, landed, backlog, metrics }
+        Proposer { replica, machine, inbox, leadership, landed_sender, landed, backlog, serves: None, metrics }
     }
 
     pub(crate) async fn run(mut self) {
@@ -73,6 +75,7 @@ impl Proposer {
                 woken = self.wake() => if !woken { break },
             }
             self.look_at_leadership();
+            self.look_whether_it_serves();
             self.gather().await;
             self.dispatch().await;
         }
@@ -104,6 +107,14 @@ impl Proposer {
         self.backlog.take(taken);
         self.backlog.take_aside(Instant::now());
         true
+    }
+
+    fn look_whether_it_serves(&mut self) {
+        let serves = self.backlog.leads().filter(|term| self.replica.standing.applied_term() == *term);
+        if serves.is_some() && serves != self.serves {
+            self.machine.began_to_serve();
+        }
+        self.serves = serves;
     }
 
     fn look_at_leadership(&mut self) {

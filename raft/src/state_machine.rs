@@ -57,6 +57,9 @@ pub trait StateMachine: Send + Sync + 'static {
     /// This replica leads from now on, in another term than before. It may not have applied what it has to yet.
     fn gained_leadership(&self) {}
 
+    /// This replica leads and has applied the first entry of its term, and so all before it: it serves.
+    fn began_to_serve(&self) {}
+
     /// This replica no longer leads: drops what only a leader keeps.
     fn lost_leadership(&self) {}
 

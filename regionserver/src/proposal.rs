@@ -131,13 +131,13 @@ pub struct RowRequest {
 pub struct Extras {
     /// Nothing of the row is applied unless it holds, too.
     pub condition: Option<Arc<dyn RowCondition>>,
-    /// Cells without a timestamp get none below that of the first cell that the conditions saw.
+    /// Puts without a timestamp get none below that of the first cell that the conditions saw. Deletes keep to the stamp.
     pub follows_condition: bool,
     /// Increments and appends see the newest version from the first of these times on and below the second one.
     pub merge_times: Option<(i64, i64)>,
-    /// How many times a column is named by deletes of its newest version, if that is more than once: they delete its newest
-    /// versions in turn. It needs [`Extras::merge_times`], because newest versions are not enough.
-    pub deletes_in_turn: u32,
+    /// How many newer versions of its column a delete of the newest version leaves to others, by its place; none: 0. So deletes
+    /// that name a column more than once delete its newest versions in turn.
+    pub turns: Vec<u32>,
     /// Timestamps of what increments and appends write to columns that have no version, by their place; [`LATEST`] or none: the
     /// stamp.
     ///
@@ -147,8 +147,11 @@ pub struct Extras {
     /// by itself and ascending; at the end without. With it a column may be named more than once: each of them sees the row
     /// as it was before, and of several changes to a column the last one counts.
     pub places: Option<Vec<usize>>,
-    /// What is returned is what increments and appends made, and nothing else.
+    /// What is returned is what increments and appends made, and nothing else: each of them by itself.
     pub returns_merged: bool,
+    /// What increments and appends write is newer than the version that they saw, so that no version takes the place of
+    /// another within a millisecond.
+    pub makes_versions: bool,
 }
 
 /// A condition that another protocol brings along.
@@ -170,13 +173,27 @@ impl PartialEq for Extras {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
             (own, other) => own.is_none() && other.is_none(),
         };
-        let rest = |of: &Self| (of.follows_condition, of.merge_times, of.deletes_in_turn, of.returns_merged);
-        let places = self.places == other.places && self.first_times == other.first_times;
-        conditions && rest(self) == rest(other) && places
+        let rest = |of: &Self| (of.follows_condition, of.merge_times, of.returns_merged, of.makes_versions);
+        let places = |of: &'_ Self| (of.turns.clone(), of.first_times.clone(), of.places.clone());
+        conditions && rest(self) == rest(other) && places(self) == places(other)
     }
 }
 
 impl Eq for Extras {}
+
+impl Extras {
+    /// How many newer versions the read-modify-write at this place leaves to others.
+    #[must_use]
+    pub fn turn(&self, place: usize) -> usize {
+        self.turns.get(place).map_or(0, |turn| usize::try_from(*turn).unwrap_or(usize::MAX))
+    }
+
+    /// Whether any delete leaves newer versions to others: then newest versions are not enough.
+    #[must_use]
+    pub fn takes_turns(&self) -> bool {
+        self.turns.iter().any(|turn| *turn > 0)
+    }
+}
 
 impl Write {
     #[must_use]

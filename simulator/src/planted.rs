@@ -155,6 +155,8 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a retry is applied again", ONCE, Kind::Counters, true),
     bug("a nonce is not recorded", ONCE, Kind::Hbase, true),
     bug("a delete of the newest version takes all versions", HBASE, Kind::HbaseModel, true),
+    bug("deletes and puts that arrive together count in their order", HBASE, Kind::HbaseModel, true),
+    bug("an increment takes the place of the version that it saw", HBASE, Kind::HbaseModel, true),
     bug("the window is lost at a restart", ONCE, Kind::Counters, false),
     bug("a split forgets the window", ONCE, Kind::Counters, true),
     bug("a merge forgets the window of one side", ONCE, Kind::Counters, false),

@@ -273,11 +273,16 @@ pub fn unpack(bytes: &[u8]) -> Option<(CellRef<'_>, usize)> {
 /// Sets the timestamp of every cell with [`LATEST`] to `stamp` and returns their number. The bytes must be valid;
 /// nothing is changed after the first malformed cell.
 pub fn stamp_in_place(cells: &mut [u8], stamp: i64) -> usize {
+    stamp_those_in_place(cells, stamp, |_| true)
+}
+
+/// As [`stamp_in_place`], for cells of some kinds only.
+pub fn stamp_those_in_place(cells: &mut [u8], stamp: i64, takes: impl Fn(CellKind) -> bool) -> usize {
     debug_assert!((0..LATEST).contains(&stamp), "a stamp of {stamp} is not a valid timestamp of a cell");
     let mut stamped = 0;
     let mut at = 0;
     while let Some((cell, length)) = unpack(&cells[at..]) {
-        if cell.timestamp == LATEST {
+        if cell.timestamp == LATEST && takes(cell.kind) {
             cells[at + TIMESTAMP_AT..at + KIND_AT].copy_from_slice(&stamp.to_le_bytes());
             stamped += 1;
         }

@@ -177,3 +177,33 @@ proptest! {
         events(&mut Connection::new(100), &bytes);
     }
 }
+
+#[test]
+fn cells_of_gets_are_where_the_release_of_the_client_looks_for_them() {
+    let opened = |version: Option<(u32, u32)>| {
+        let info = |(major, minor)| proto::VersionInfo {
+            version_major: Some(major),
+            version_minor: Some(minor),
+            ..proto::VersionInfo::default()
+        };
+        let bytes = header(|header| {
+            header.cell_block_codec_class = Some("org.apache.hadoop.hbase.codec.KeyValueCodec".to_owned());
+            header.version_info = version.map(info);
+        });
+        let all = events(&mut Connection::default(), &bytes);
+        let [Event::Opened(opened)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(opened.codec, Some(Codec::KeyValue), "scans and batches use it in any case");
+        opened.clone()
+    };
+    for (version, in_block, at_once) in [
+        (Some((2, 6)), true, true),
+        (Some((1, 3)), true, true),
+        (Some((1, 2)), false, true),
+        (Some((1, 1)), false, false),
+        (None, false, true),
+    ] {
+        let opened = opened(version);
+        assert_eq!(opened.codec_of_gets().is_some(), in_block, "{version:?}");
+        assert_eq!(opened.knows_immediate_retries(), at_once, "{version:?}");
+    }
+}

@@ -3,7 +3,10 @@
 //! A region's action is answered for itself: what is wrong with one leaves the others alone, and its cells are taken from the
 //! cell block all the same. The actions of a batch, of all its regions, are started together, so a batch takes as long as its
 //! slowest part and not as long as all of them. As in HBase, reads and writes of one batch have no order among them; writes of
-//! a region have theirs.
+//! a region have theirs, but for puts and deletes of one row that no increment or append stands between: those are made together
+//! ([`Together`]).
+
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use terrane_env::net::Answering;
@@ -14,16 +17,17 @@ use terrane_types::{Error, FamilyName, RegionEpoch, RowOutcome};
 
 use super::condition::{check_same_row, condition};
 use super::gets::{Gets, rows_found};
-use super::mutation::{Prepared, join, prepare, take_cells};
+use super::mutation::{Prepared, join, prepare, row_of, take_cells};
 use super::nonces::Nonces;
 use super::region::Region;
 use super::requests::{Counted, exception};
 use super::{DataCalls, reading};
 use crate::cell_block::{BlockReader, KeyValue};
-use crate::exception::{Exception, RETRY_IMMEDIATELY};
+use crate::exception::Exception;
 use crate::frame::{Call, decode_parameter};
 use crate::proto;
-use crate::results;
+use crate::proto::mutation_proto::MutationType;
+use crate::results::{self, full_answer};
 use crate::serve::{Answer, Outcome};
 
 /// Rows and bytes of one write of a batch: a batch is cut between rows below the limits of the data path.
@@ -171,6 +175,8 @@ struct Written {
     /// Its action's place.
     at: usize,
     row: Bytes,
+    /// The places of other actions that were made with it.
+    also: Vec<usize>,
     /// It may be tried again.
     repeatable: bool,
     /// What to read, if it turns out to have been applied before.
@@ -190,16 +196,30 @@ impl Again {
     }
 }
 
-/// The answer to a get for which there is no room.
-fn full() -> Exception {
-    Exception::new(RETRY_IMMEDIATELY, "the answer is full; ask for the rest again")
+/// Checks that mutations that are made together are about one row, that of their condition. A row of another region would
+/// have the client look for that region again, for as long as it tries.
+fn check_one_row(
+    condition: Option<&proto::Condition>,
+    action: &proto::RegionAction,
+    taken: &[Vec<KeyValue<'_>>],
+) -> Result<(), Exception> {
+    let mut first = None;
+    for (one, cells) in action.action.iter().zip(taken) {
+        let Some(mutation) = &one.mutation else { continue };
+        let row = row_of(mutation, cells)?;
+        check_same_row(condition, row)?;
+        if *first.get_or_insert(row) != row {
+            return Err(Exception::bad_request("an atomic batch changes more than one row"));
+        }
+    }
+    Ok(())
 }
 
 impl Written {
     fn of(at: usize, region: &Region, prepared: &mut Prepared) -> Self {
         let columns = std::mem::take(&mut prepared.again);
         let again = (!columns.is_empty()).then(|| Box::new(Again { region: region.clone(), columns }));
-        Self { at, row: prepared.row.row.clone(), repeatable: prepared.repeatable, again }
+        Self { at, row: prepared.row.row.clone(), also: Vec::new(), repeatable: prepared.repeatable, again }
     }
 }
 
@@ -229,6 +249,11 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// The answer to a get for which there is no room.
+    fn full(&self) -> Exception {
+        full_answer(&self.calls.opened)
+    }
+
     /// Adds a request; starts the round and waits for it once it is full.
     async fn add(&mut self, request: Request, about: About, bytes: usize) {
         self.round.about.push((about, request.header.epoch));
@@ -291,10 +316,18 @@ impl Batch<'_> {
                 let all_repeatable = rows.iter().all(|row| row.repeatable);
                 let came = &mut self.results[region].came;
                 match requests.mutated(epoch, answer, all_repeatable) {
-                    Err(refused) => rows.iter().for_each(|row| came[row.at] = Some(Err(refused.clone()))),
+                    Err(refused) => {
+                        for at in rows.iter().flat_map(|row| std::iter::once(&row.at).chain(&row.also)) {
+                            came[*at] = Some(Err(refused.clone()));
+                        }
+                    }
                     Ok(mut mutated) => {
                         for (row, place) in rows.into_iter().zip(0u32..) {
-                            match row_outcome(&mut mutated, place, row.repeatable) {
+                            let outcome = row_outcome(&mut mutated, place, row.repeatable);
+                            for at in &row.also {
+                                came[*at] = Some(outcome.as_ref().map_or_else(|e| Err(e.clone()), |_| Ok(Came::Done)));
+                            }
+                            match outcome {
                                 Ok(None) => match row.again {
                                     Some(again) => self.later.push(again.read(region, row.at, row.row)),
                                     None => came[row.at] = Some(Ok(Came::Done)),
@@ -350,7 +383,7 @@ impl Batch<'_> {
     async fn read_later(&mut self) {
         for (place, at, region, read) in std::mem::take(&mut self.later) {
             if self.answer_bytes > ANSWER_BYTES_MAX {
-                self.results[place].came[at] = Some(Err(full()));
+                self.results[place].came[at] = Some(Err(self.full()));
                 continue;
             }
             let one = read.rows.first().cloned().unwrap_or_default();
@@ -365,10 +398,11 @@ impl Batch<'_> {
     async fn atomic(&mut self, region: &Region, action: &proto::RegionAction, taken: &[Vec<KeyValue<'_>>]) {
         let prepared = || {
             let asked = action.condition.as_ref();
-            let condition = asked.map(|tests| condition(region, tests)).transpose()?;
             if action.action.is_empty() {
                 return Err(Exception::bad_request("an atomic batch has no mutations"));
             }
+            check_one_row(asked, action, taken)?;
+            let condition = asked.map(|tests| condition(region, tests)).transpose()?;
             let mut rows = Vec::with_capacity(taken.len());
             for (one, cells) in action.action.iter().zip(taken) {
                 let mutation = one.mutation.as_ref();
@@ -376,7 +410,6 @@ impl Batch<'_> {
                 rows.push(prepare(region, mutation, cells, RowRequest::default(), self.nonces)?);
             }
             let mut joined = join(region, rows, condition.unwrap_or_default())?;
-            check_same_row(asked, &joined.row.row)?;
             if !joined.repeatable {
                 joined.row.operation = self.nonces.of_batch(&action.action);
                 joined.repeatable = joined.row.operation != 0;
@@ -406,17 +439,25 @@ impl Batch<'_> {
         self.results.push(RegionResult { indices, came, ..RegionResult::default() });
         let mut part = Part::default();
         let mut gets: Option<Gets> = None;
+        let mut together = Together::of(&action.action);
         for ((one, cells), at) in action.action.into_iter().zip(taken).zip(0..) {
             let refused = match (one.mutation, one.get) {
                 (Some(mutation), None) => match prepare(region, &mutation, cells, RowRequest::default(), self.nonces) {
                     Ok(prepared) => {
-                        let alone = prepared.alone;
-                        if alone {
-                            self.add_part(region, place, std::mem::take(&mut part)).await;
-                        }
-                        part.add(at, region, prepared);
-                        if alone || part.rows.len() >= WRITE_ROWS_MAX || part.bytes >= WRITE_BYTES_MAX {
-                            self.add_part(region, place, std::mem::take(&mut part)).await;
+                        let changes = matches!(mutation.mutate_type(), MutationType::Put | MutationType::Delete);
+                        match &mut together {
+                            Some(together) if changes && together.bytes < WRITE_BYTES_MAX => together.add(at, prepared),
+                            Some(together) if !together.rows.is_empty() => {
+                                let before = std::mem::take(together);
+                                self.add_together(region, place, &mut part, before).await;
+                                // What a delete leaves open is known once it has been made.
+                                self.add_part(region, place, std::mem::take(&mut part)).await;
+                                match changes {
+                                    true => together.add(at, prepared),
+                                    false => self.add_row(region, place, &mut part, at, Vec::new(), prepared).await,
+                                }
+                            }
+                            _ => self.add_row(region, place, &mut part, at, Vec::new(), prepared).await,
                         }
                         continue;
                     }
@@ -437,13 +478,50 @@ impl Batch<'_> {
                         Err(refused) => refused,
                     }
                 }
-                (None, Some(_)) => full(),
+                (None, Some(_)) => self.full(),
                 _ => Exception::bad_request("an action is a mutation or a get here"),
             };
             self.results[place].came[at] = Some(Err(refused));
         }
+        if let Some(together) = together {
+            self.add_together(region, place, &mut part, together).await;
+        }
         self.add_part(region, place, part).await;
         self.add_gets(region, place, gets).await;
+    }
+
+    /// Adds a row to a write, which is started once it is full.
+    async fn add_row(
+        &mut self,
+        region: &Region,
+        place: usize,
+        part: &mut Part,
+        at: usize,
+        also: Vec<usize>,
+        row: Prepared,
+    ) {
+        let alone = row.alone;
+        if alone {
+            self.add_part(region, place, std::mem::take(part)).await;
+        }
+        part.add(at, also, region, row);
+        if alone || part.rows.len() >= WRITE_ROWS_MAX || part.bytes >= WRITE_BYTES_MAX {
+            self.add_part(region, place, std::mem::take(part)).await;
+        }
+    }
+
+    /// Adds rows whose mutations become one each.
+    async fn add_together(&mut self, region: &Region, place: usize, part: &mut Part, together: Together) {
+        for (ats, mut prepared) in together.rows {
+            let one = if prepared.len() == 1 { prepared.pop() } else { None };
+            match one.map_or_else(|| join(region, prepared, RowRequest::default()), Ok) {
+                Ok(row) => {
+                    let at = ats.first().copied().unwrap_or_default();
+                    self.add_row(region, place, part, at, ats[1..].to_vec(), row).await;
+                }
+                Err(refused) => ats.iter().for_each(|&at| self.results[place].came[at] = Some(Err(refused.clone()))),
+            }
+        }
     }
 
     async fn add_gets(&mut self, region: &Region, place: usize, gets: Option<Gets>) {
@@ -468,6 +546,38 @@ impl Batch<'_> {
     }
 }
 
+/// Puts and deletes of a batch that has both, or whose deletes read: those of one row are made together, as in HBase, where
+/// all see the row as it was before, and are judged by their timestamps.
+#[derive(Default)]
+struct Together {
+    /// The places of a row's actions, and what they are.
+    rows: Vec<(Vec<usize>, Vec<Prepared>)>,
+    by_key: HashMap<Bytes, usize>,
+    bytes: usize,
+}
+
+impl Together {
+    /// Of a batch with deletes. Of puts alone those that come later count, as they are.
+    fn of(actions: &[proto::Action]) -> Option<Self> {
+        let deletes = |action: &proto::Action| {
+            action.mutation.as_ref().is_some_and(|mutation| mutation.mutate_type() == MutationType::Delete)
+        };
+        (actions.len() > 1 && actions.iter().any(deletes)).then(Self::default)
+    }
+
+    fn add(&mut self, at: usize, prepared: Prepared) {
+        self.bytes += prepared.row.memory_bytes();
+        let next = self.rows.len();
+        let place = *self.by_key.entry(prepared.row.row.clone()).or_insert(next);
+        if place == next {
+            self.rows.push((Vec::new(), Vec::new()));
+        }
+        let (ats, all) = &mut self.rows[place];
+        ats.push(at);
+        all.push(prepared);
+    }
+}
+
 /// Rows of one write.
 #[derive(Default)]
 struct Part {
@@ -478,10 +588,10 @@ struct Part {
 }
 
 impl Part {
-    fn add(&mut self, at: usize, region: &Region, mut prepared: Prepared) {
+    fn add(&mut self, at: usize, also: Vec<usize>, region: &Region, mut prepared: Prepared) {
         self.bytes += prepared.row.memory_bytes();
         self.exact |= prepared.exact;
-        self.about.push(Written::of(at, region, &mut prepared));
+        self.about.push(Written { also, ..Written::of(at, region, &mut prepared) });
         self.rows.push(prepared.row);
     }
 }

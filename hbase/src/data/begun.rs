@@ -7,7 +7,7 @@ use terrane_types::Error;
 use super::actions::row_outcome;
 use super::condition::{check_same_row, condition};
 use super::finish::{Again, Finish, Mutating};
-use super::mutation::{Prepared, prepare, take_cells};
+use super::mutation::{Prepared, prepare, row_of, take_cells};
 use super::{DataCalls, reading};
 use crate::exception::Exception;
 use crate::frame::{Call, decode_parameter};
@@ -59,12 +59,13 @@ impl DataCalls {
         let says_processed = request.condition.is_some()
             || matches!(request.mutation.mutate_type(), MutationType::Put | MutationType::Delete);
         let asked = request.condition.as_ref();
+        // First: a row of another region would have the client look for that region again, for as long as it tries.
+        check_same_row(asked, row_of(&request.mutation, &cells)?)?;
         let condition = asked.map(|tests| condition(&region, tests)).transpose()?.unwrap_or_default();
         let nonces = self.requests.nonces(request.nonce_group);
         let prepared = prepare(&region, &request.mutation, &cells, condition, nonces)?;
         let Prepared { row: received, exact, repeatable, again: columns, .. } = prepared;
         let row = received.row.clone();
-        check_same_row(asked, &row)?;
         let mutation = Mutation { rows: vec![received], ..Mutation::default() };
         let (write, epoch) = (region.write(mutation, exact), region.descriptor.epoch);
         let again = (!columns.is_empty()).then(|| Again { region, row: row.clone(), columns, says_processed });
@@ -77,7 +78,7 @@ impl DataCalls {
         match finish {
             Finish::Get { epoch, exists_only } => {
                 let rows = self.requests.rows(epoch, answer)?;
-                let result = results::of_row(self.opened.codec, &rows, exists_only, &mut cells)?;
+                let result = results::of_row(self.opened.codec_of_gets(), &rows, exists_only, &mut cells)?;
                 Ok(Finished::Answer(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells)))
             }
             Finish::Mutate(mutating) => {

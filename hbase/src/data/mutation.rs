@@ -1,11 +1,11 @@
 //! A mutation of one row as the data path takes it: cells from messages or from the cell block, increments, appends and
 //! deletes, and several of them as one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use terrane_regionserver::edge::{Extras, ReceivedRow, RowRequest};
-use terrane_types::cell::{CellKind, CellRef, LATEST, TTL_TAG, pack, ttl_tag};
+use terrane_types::cell::{CellKind, CellRef, Cells, LATEST, TTL_TAG, pack, ttl_tag};
 use terrane_types::{FamilyName, ReadModifyWrite, ReadModifyWriteKind, Returns};
 
 use super::nonces::Nonces;
@@ -58,6 +58,13 @@ pub(super) fn take_cells<'a>(
     }
 }
 
+/// The row that a mutation is about.
+pub(super) fn row_of<'a>(mutation: &'a MutationProto, cells: &[KeyValue<'a>]) -> Result<&'a [u8], Exception> {
+    let of_cell = || cells.first().map(|cell| cell.row);
+    let row = mutation.row.as_deref().or_else(of_cell);
+    row.ok_or_else(|| Exception::bad_request("the mutation names no row"))
+}
+
 /// A mutation, checked against its region, in addition to what `request` asks of its row.
 pub(super) fn prepare(
     region: &Region,
@@ -68,10 +75,9 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Exception> {
     refuse_attributes(&mutation.attribute)?;
     let kind = mutation.mutate_type();
-    let row = match (&mutation.row, cells.first()) {
-        (Some(row), _) => row.clone(),
-        (None, Some(cell)) => Bytes::copy_from_slice(cell.row),
-        (None, None) => return Err(Exception::bad_request("the mutation names no row")),
+    let row = match &mutation.row {
+        Some(row) => row.clone(),
+        None => Bytes::copy_from_slice(row_of(mutation, cells)?),
     };
     if let Some(other) = cells.iter().find(|cell| cell.row != row) {
         let other = terrane_types::escape(other.row);
@@ -200,7 +206,7 @@ fn plain<'a>(
         value: change.value,
     };
     let mut packed = Vec::with_capacity(changes.iter().map(|change| cell_of(change).packed_len()).sum());
-    for change in changes {
+    for change in in_order(changes, |change| change.kind) {
         if !allowed(change.kind) {
             let text = format!("the mutation has a cell of another kind: {:?}", change.kind);
             return Err(Exception::bad_request(&text));
@@ -215,6 +221,14 @@ fn plain<'a>(
     Ok(prepared(received(row, packed, request, false), true))
 }
 
+/// Puts before deletes. HBase judges what arrives together by timestamps: a delete hides the puts beside it that it covers,
+/// wherever it stands. With us what was written later counts, so deletes are written down last.
+fn in_order<T>(all: &[T], kind: impl Fn(&T) -> CellKind + Copy) -> impl Iterator<Item = &T> {
+    let as_given = terrane_env::planted!("deletes and puts that arrive together count in their order");
+    let puts = all.iter().filter(move |one| as_given || kind(one) == CellKind::Put);
+    puts.chain(all.iter().filter(move |one| !as_given && kind(one) != CellKind::Put))
+}
+
 /// Deletes, of which those of one version without a timestamp mean the newest one, whatever its timestamp.
 fn delete(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Prepared, Exception> {
     let is_newest = |change: &&Change<'_>| change.kind == CellKind::Delete && change.timestamp == LATEST;
@@ -227,10 +241,12 @@ fn delete(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Pre
         let changes: Vec<_> = changes.iter().map(|change| Change { kind: kind(change), ..*change }).collect();
         return plain(row, &changes, request, CellKind::is_delete);
     }
-    let mut read_modify_writes = Vec::with_capacity(newest.len());
+    let (mut read_modify_writes, mut turns) = (Vec::with_capacity(newest.len()), Vec::with_capacity(newest.len()));
     let mut named: BTreeMap<(&[u8], &[u8]), u32> = BTreeMap::new();
     for change in newest {
-        *named.entry((change.family, change.qualifier)).or_default() += 1;
+        let next = named.entry((change.family, change.qualifier)).or_default();
+        turns.push(*next);
+        *next += 1;
         let (family, qualifier) = (family_name(change.family)?, Bytes::copy_from_slice(change.qualifier));
         read_modify_writes.push(ReadModifyWrite { family, qualifier, what: ReadModifyWriteKind::DeleteNewest });
     }
@@ -241,12 +257,10 @@ fn delete(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Pre
         plain(row, &others, RowRequest::default(), CellKind::is_delete)?
     };
     let mut extras = request.extras;
-    if let Some(times) = named.into_values().max().filter(|&times| times > 1) {
-        extras.deletes_in_turn = times;
-        extras.merge_times = Some(bounds(None));
-        extras.places = Some(vec![usize::MAX; read_modify_writes.len()]);
-    }
-    prepared.alone = extras.condition.is_some() || extras.merge_times.is_some();
+    // Each of them sees the row as it was before, so other deletes may name the same columns.
+    extras.places = Some(vec![usize::MAX; read_modify_writes.len()]);
+    extras.turns = turns;
+    prepared.alone = reads_whole(&extras);
     prepared.row.request = Ok(RowRequest { read_modify_writes, extras, ..request }.boxed());
     // Applied again, it would delete the version before.
     prepared.repeatable = false;
@@ -280,7 +294,7 @@ fn merge(
     let returns = !mutation.attribute.iter().any(hides);
     let (mut read_modify_writes, mut first_times) = (Vec::new(), Vec::new());
     let ttl_ms = changes.iter().find_map(|change| change.ttl_ms);
-    for change in last_of_each_column(changes) {
+    for change in changes {
         let Change { family, qualifier, timestamp, kind: cell, value, .. } = change;
         refuse(cell != CellKind::Put, "deletes in increments and appends")?;
         let checked = CellRef::put(family, qualifier, timestamp, &[]).check();
@@ -306,30 +320,31 @@ fn merge(
         return Err(Exception::bad_request("the mutation has no cells"));
     }
     let column = |merge: &ReadModifyWrite| (merge.family.clone(), merge.qualifier.clone());
-    let again = if returns { read_modify_writes.iter().map(column).collect() } else { Vec::new() };
+    let mut again: Vec<_> = if returns { read_modify_writes.iter().map(column).collect() } else { Vec::new() };
+    again.sort();
+    again.dedup();
     let merge_times = is_limited(mutation.time_range.as_ref()).then(|| bounds(mutation.time_range.as_ref()));
     if first_times.iter().all(|&time| time == LATEST) {
         first_times.clear();
     }
-    let extras = Extras { merge_times, first_times, returns_merged: true, ..request.extras };
+    // A column may be named more than once: each change sees it as it was before, and the last one counts.
+    let places = (read_modify_writes.len() > 1).then(|| vec![usize::MAX; read_modify_writes.len()]);
+    let extras =
+        Extras { merge_times, first_times, places, returns_merged: true, makes_versions: true, ..request.extras };
     let returns = if returns { Returns::New } else { Returns::Nothing };
     let request = RowRequest { read_modify_writes, returns, ttl_ms, extras, ..request };
     Ok(Prepared { again, ..prepared(received(row, Vec::new(), request, false), false) })
 }
 
-/// Each change to a column sees it as it was before, so the last one counts.
-fn last_of_each_column(changes: Vec<Change<'_>>) -> Vec<Change<'_>> {
-    let mut named = BTreeSet::new();
-    let mut last: Vec<_> =
-        changes.into_iter().rev().filter(|change| named.insert((change.family, change.qualifier))).collect();
-    last.reverse();
-    last
-}
-
 fn prepared(row: ReceivedRow, repeatable: bool) -> Prepared {
-    let reads = |request: &RowRequest| request.extras.condition.is_some() || request.extras.merge_times.is_some();
+    let reads = |request: &RowRequest| reads_whole(&request.extras);
     let alone = row.request.as_ref().is_ok_and(|request| request.as_deref().is_some_and(reads));
     Prepared { row, exact: false, repeatable, alone, again: Vec::new() }
+}
+
+/// Whether more of a row is read than newest versions.
+fn reads_whole(extras: &Extras) -> bool {
+    extras.condition.is_some() || extras.merge_times.is_some() || extras.takes_turns()
 }
 
 fn received(row: Bytes, packed: Vec<u8>, request: RowRequest, delete_row: bool) -> ReceivedRow {
@@ -337,52 +352,106 @@ fn received(row: Bytes, packed: Vec<u8>, request: RowRequest, delete_row: bool) 
     ReceivedRow { operation: 0, first_try_ms: 0, row, delete_row, cells, request: Ok(request.boxed()) }
 }
 
-/// Several mutations of one row as one, in addition to what `request` asks of the row. Each increment and append sees the row as
-/// it was before; of several changes to a column the last one counts.
+/// Several mutations of one row as one, in addition to what `request` asks of the row. Each increment, append and delete of a
+/// newest version sees the row as it was before; of several changes to a column the last one counts, and a delete hides what it
+/// covers of all.
 pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) -> Result<Prepared, Exception> {
     let first = rows.first().ok_or_else(|| Exception::bad_request("an atomic batch has no mutations"))?;
     let row = first.row.row.clone();
-    let (mut packed, mut places, mut first_times) = (Vec::new(), Vec::new(), Vec::new());
-    let mut all = RowRequest { extras: Extras { returns_merged: true, ..request.extras }, ..request };
+    let extras = Extras { returns_merged: true, makes_versions: true, ..request.extras };
+    let mut all = RowRequest { extras, ..request };
     let is_conditional = all.condition.is_some() || all.extras.condition.is_some();
     let mut joined = prepared(received(row, Vec::new(), RowRequest::default(), false), !is_conditional);
-    let mut of_merges = None;
+    let mut parts = Parts::default();
     for one in rows {
         if one.row.row != joined.row.row {
             return Err(Exception::bad_request("an atomic batch changes more than one row"));
         }
         if one.row.delete_row {
-            packed.extend(delete_of_families(region, LATEST));
+            parts.take_cells(&delete_of_families(region, LATEST));
         }
         joined.exact |= one.exact || one.row.delete_row;
         let cells = one.row.cells.map_err(|refused| Exception::bad_request(&refused.to_string()))?;
-        packed.extend_from_slice(&cells);
+        parts.take_cells(&cells);
         let merges = one.row.request.map_err(|refused| Exception::bad_request(&refused.to_string()))?;
         if let Some(merges) = merges.filter(|request| !request.read_modify_writes.is_empty()) {
-            // Deletes of newest versions have no times, and see all.
-            let rules = (merges.extras.merge_times, merges.extras.deletes_in_turn, merges.ttl_ms);
-            let differ = *of_merges.get_or_insert(rules) != rules;
-            let what = "increments, appends and deletes of different time ranges or times to live in a RowMutations";
-            refuse(differ, what)?;
-            places.resize(places.len() + merges.read_modify_writes.len(), packed.len());
-            first_times.extend(merges.extras.first_times);
-            first_times.resize(places.len(), LATEST);
-            all.read_modify_writes.extend(merges.read_modify_writes);
             if merges.returns != Returns::Nothing {
                 all.returns = merges.returns;
             }
+            parts.take_merges(*merges)?;
         }
         joined.again.extend(one.again);
         joined.repeatable &= one.repeatable || one.row.operation != 0;
         joined.row.operation = if joined.row.operation == 0 { one.row.operation } else { joined.row.operation };
     }
-    (all.extras.merge_times, all.extras.deletes_in_turn, all.ttl_ms) = of_merges.unwrap_or_default();
-    (all.extras.places, all.extras.first_times) = (Some(places), first_times);
+    joined.again.sort();
+    joined.again.dedup();
+    joined.row.cells = Ok(parts.into_request(&mut all).into());
     joined.repeatable |= joined.row.operation != 0;
-    joined.alone = all.extras.condition.is_some() || all.extras.merge_times.is_some();
-    joined.row.cells = Ok(packed.into());
+    joined.alone = reads_whole(&all.extras);
     joined.row.request = Ok(all.boxed());
     Ok(joined)
+}
+
+/// What mutations that become one consist of.
+#[derive(Default)]
+struct Parts {
+    /// Packed cells: puts, and deletes, which follow them ([`in_order`]).
+    puts: Vec<u8>,
+    deletes: Vec<u8>,
+    /// Increments and appends, each with its place among the puts and the time that it gives a column without versions.
+    merges: Vec<(ReadModifyWrite, usize, i64)>,
+    /// The time range and the time to live of all of these.
+    of_merges: Option<(Option<(i64, i64)>, Option<u64>)>,
+    /// Deletes of newest versions, each with how many it leaves to others.
+    newest: Vec<(ReadModifyWrite, u32)>,
+}
+
+impl Parts {
+    fn take_cells(&mut self, packed: &[u8]) {
+        let as_given = terrane_env::planted!("deletes and puts that arrive together count in their order");
+        for cell in Cells::new(packed) {
+            let is_first = as_given || cell.kind == CellKind::Put;
+            pack(if is_first { &mut self.puts } else { &mut self.deletes }, cell);
+        }
+    }
+
+    fn take_merges(&mut self, request: RowRequest) -> Result<(), Exception> {
+        let extras = request.extras;
+        for (place, rmw) in request.read_modify_writes.into_iter().enumerate() {
+            if rmw.what == ReadModifyWriteKind::DeleteNewest {
+                self.newest.push((rmw, extras.turns.get(place).copied().unwrap_or(0)));
+                continue;
+            }
+            let rules = (extras.merge_times, request.ttl_ms);
+            let differ = *self.of_merges.get_or_insert(rules) != rules;
+            refuse(differ, "increments and appends of different time ranges or times to live in a RowMutations")?;
+            let first_time = extras.first_times.get(place).copied().unwrap_or(LATEST);
+            self.merges.push((rmw, self.puts.len(), first_time));
+        }
+        Ok(())
+    }
+
+    /// Adds what is to be evaluated to a request; returns the cells.
+    fn into_request(mut self, all: &mut RowRequest) -> Vec<u8> {
+        let (extras, merges) = (&mut all.extras, self.merges.len());
+        (extras.merge_times, all.ttl_ms) = self.of_merges.unwrap_or_default();
+        let mut places = Vec::with_capacity(merges + self.newest.len());
+        for (merge, place, first_time) in self.merges {
+            all.read_modify_writes.push(merge);
+            places.push(place);
+            extras.first_times.push(first_time);
+        }
+        extras.turns = vec![0; merges];
+        for (newest, turn) in self.newest {
+            all.read_modify_writes.push(newest);
+            places.push(usize::MAX);
+            extras.turns.push(turn);
+        }
+        extras.places = Some(places);
+        self.puts.append(&mut self.deletes);
+        self.puts
+    }
 }
 
 fn family_name(family: &[u8]) -> Result<FamilyName, Exception> {
@@ -431,21 +500,6 @@ mod tests {
         assert_eq!(of(MutationType::Put, Some(DeleteType::DeleteMultipleVersions)), CellKind::DeleteColumn);
         assert_eq!(of(MutationType::Delete, None), CellKind::Delete);
         assert_eq!(of(MutationType::Delete, Some(DeleteType::DeleteFamily)), CellKind::DeleteFamily);
-    }
-
-    #[test]
-    fn of_changes_to_one_column_of_an_increment_the_last_one_counts() {
-        let change = |qualifier: &'static [u8], value: &'static [u8]| Change {
-            family: b"f",
-            qualifier,
-            timestamp: LATEST,
-            kind: CellKind::Put,
-            value,
-            ttl_ms: None,
-        };
-        let last = last_of_each_column(vec![change(b"a", b"1"), change(b"b", b"2"), change(b"a", b"3")]);
-        let last: Vec<_> = last.iter().map(|change| (change.qualifier, change.value)).collect();
-        assert_eq!(last, [(&b"b"[..], &b"2"[..]), (b"a", b"3")]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ enum Charset {
 
 /// A compiled expression. Copies share it.
 #[derive(Clone)]
-pub(super) struct Pattern {
+pub(crate) struct Pattern {
     engine: Engine,
     charset: Charset,
 }
@@ -77,10 +77,24 @@ impl Pattern {
             0 => Rewriter::new(java, flags).rewrite()?,
             _ => Rewritten { expression: regex::escape(java), goes_back: false },
         };
+        let engine = Self::build(java, flags, &rewritten)?;
+        Ok(Self { engine, charset })
+    }
+
+    /// An expression that a whole text must match, and not a part of it.
+    pub fn whole(java: &str) -> Result<Self, Invalid> {
+        // By itself first: a bracket of its own must not close the one around it.
+        Self::new(java, 0, "")?;
+        let mut rewritten = Rewriter::new(java, 0).rewrite()?;
+        rewritten.expression = format!(r"\A(?:{})\z", rewritten.expression);
+        Ok(Self { engine: Self::build(java, 0, &rewritten)?, charset: Charset::Utf8 })
+    }
+
+    fn build(java: &str, flags: i32, rewritten: &Rewritten) -> Result<Engine, Invalid> {
         let refused =
             |why: &dyn std::fmt::Display| Invalid::new(format!("regular expression {java:?} is refused: {why}"));
         let ignores_whitespace = flags & COMMENTS != 0 && flags & LITERAL == 0;
-        let engine = if rewritten.goes_back {
+        Ok(if rewritten.goes_back {
             let built = fancy_regex::RegexBuilder::new(&rewritten.expression)
                 .case_insensitive(flags & CASE_INSENSITIVE != 0)
                 .multi_line(flags & MULTILINE != 0)
@@ -105,8 +119,7 @@ impl Pattern {
                 .build()
                 .map_err(|why| refused(&why))?;
             Engine::Linear(built)
-        };
-        Ok(Self { engine, charset })
+        })
     }
 
     /// Whether its time is not linear in what it reads.

@@ -48,7 +48,7 @@ pub struct RegionRow {
     pub region: RegionId,
     /// Its rows.
     pub range: KeyRange,
-    /// Where it is served.
+    /// Where it is served, or would be if its table were enabled.
     pub place: Option<Place>,
     /// Orders the news of its place: a client believes the higher one.
     pub order: u64,
@@ -62,15 +62,16 @@ pub const fn news_order(epoch: RegionEpoch, term: u64) -> u64 {
     (epoch.0 << 32) | (term & u32::MAX as u64)
 }
 
-/// A region as a message.
+/// A region as a message. None is offline, not even one of a disabled table: clients take that for a region that is gone, and
+/// wait for another one instead of asking for the state of the table.
 #[must_use]
-pub fn region_info(table: &TableName, region: RegionId, range: &KeyRange, offline: bool) -> proto::RegionInfo {
+pub fn region_info(table: &TableName, region: RegionId, range: &KeyRange) -> proto::RegionInfo {
     proto::RegionInfo {
         region_id: region.0,
         table_name: table_name(table),
         start_key: Some(range.start.clone()),
         end_key: Some(range.end.clone()),
-        offline: Some(offline),
+        offline: Some(false),
         split: Some(false),
         replica_id: Some(0),
     }
@@ -99,7 +100,7 @@ impl RegionRow {
             timestamp,
             value: value.into(),
         };
-        let info = region_info(&self.table, self.region, &self.range, self.state == State::Closed);
+        let info = region_info(&self.table, self.region, &self.range);
         let mut cells = vec![cell("regioninfo", [MESSAGE_MARK, &info.encode_to_vec()].concat())];
         if let Some(place) = &self.place {
             cells.push(cell("seqnumDuringOpen", self.order.to_be_bytes().to_vec()));
@@ -171,6 +172,14 @@ mod tests {
         assert_eq!(value(b"seqnumDuringOpen").unwrap(), [0, 0, 0, 0, 0, 0, 0, 9][..]);
         assert_eq!(value(b"state").unwrap(), "OPEN");
         assert!(row.cells.windows(2).all(|pair| pair[0].qualifier < pair[1].qualifier));
+    }
+
+    #[test]
+    fn a_region_of_a_disabled_table_is_closed_and_keeps_its_place() {
+        let (open, closed) = (row().render(1), RegionRow { state: State::Closed, ..row() }.render(1));
+        let (state, rest) = closed.cells.split_last().unwrap();
+        assert_eq!((state.qualifier, &state.value[..]), (&b"state"[..], &b"CLOSED"[..]));
+        assert_eq!(rest, &open.cells[..rest.len()], "its description says neither offline nor split");
     }
 
     #[test]

@@ -202,3 +202,44 @@ async fn a_client_that_reads_no_answers_is_soon_not_read_from() {
     // What fits the buffers of both directions, and the calls in flight.
     assert!(flood.await < 10 * CALLS_MAX);
 }
+
+/// A front that is deposed when the token says so.
+struct Deposed {
+    limits: Limits,
+    deposed: CancellationToken,
+}
+
+impl Front for Deposed {
+    fn discovery(&self) -> Discovery {
+        Discovery::default()
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn connections_end(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.deposed.cancelled())
+    }
+
+    fn open(&self, _opened: Opened, _client: &Client) -> Result<Arc<dyn Calls>, Exception> {
+        Ok(Arc::new(Echo))
+    }
+}
+
+#[tokio::test]
+async fn connections_end_when_what_is_behind_the_port_says_so() {
+    let listener = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (deposed, stop) = (CancellationToken::new(), CancellationToken::new());
+    let front = Arc::new(Deposed { limits: Limits::beside(&Intake::new(IntakeLimits::default())), deposed: deposed.clone() });
+    terrane_env::task::spawn_named("test", serve(listener, front, stop.clone()));
+    let mut client = terrane_env::net::connect_to(&address).await.unwrap();
+    client.write_all(&[hello("alice"), framed(&request(9, "Echo", b"", b"", None))].concat()).await.unwrap();
+    assert!(client.read_i32().await.unwrap() > 0, "it is answered");
+    client.write_all(&framed(&request(10, "Never", b"", b"", None))).await.unwrap();
+    deposed.cancel();
+    // It ends, or is reset if the last call was not read yet.
+    client.read_to_end(&mut Vec::new()).await.ok();
+    stop.cancel();
+}

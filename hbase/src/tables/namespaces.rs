@@ -51,7 +51,7 @@ impl TableCalls {
         self.master.edge.properties(until).await.map_err(|error| exception(&error))
     }
 
-    async fn check_exists(&self, name: &str, until: Instant) -> Result<(), Exception> {
+    pub(super) async fn check_exists(&self, name: &str, until: Instant) -> Result<(), Exception> {
         if self.namespaces(until).await?.iter().any(|known| known == name) {
             return Ok(());
         }

@@ -1,7 +1,6 @@
 //! `MasterService`: where its calls go, and tables created, described, listed, disabled, enabled and deleted.
 
 use bytes::Bytes;
-use regex::Regex;
 use terrane_master::edge::{Order, Table};
 use terrane_types::{Error, TableName};
 use tokio::time::Instant;
@@ -18,15 +17,13 @@ use crate::exception::{
 };
 use crate::frame::{Call, decode_parameter};
 use crate::meta::table_state;
+use crate::name_pattern::NamePattern;
 use crate::proto;
 use crate::region_name::table_name;
 use crate::serve::{Answer, Outcome};
 
 /// How long the master works on an order before it says that it continues without an answer.
 const ORDER_TIME: std::time::Duration = std::time::Duration::from_secs(600);
-
-/// Longest pattern of table names.
-const PATTERN_BYTES_MAX: usize = 1_024;
 
 impl TableCalls {
     pub(super) async fn administer(&self, call: Call) -> Outcome {
@@ -164,19 +161,24 @@ impl TableCalls {
         let is_stored = |name: &&proto::TableName| SystemTable::of_name(name).is_none();
         let wanted = request.table_names.iter().filter(is_stored).map(read_name);
         let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
-        let chosen = Chosen::new(request.regex.as_deref(), request.namespace.as_deref())?;
-        let tables = self.master.map(until).await?.tables.into_iter();
-        let tables = tables.filter(|table| {
+        // Tables that are named may be in any namespace.
+        let is_list = !request.table_names.is_empty();
+        let namespace = request.namespace.as_deref().filter(|_| !is_list);
+        let chosen = self.chosen(request.regex.as_deref(), namespace, until).await?;
+        let mut table_schema = Vec::new();
+        for table in self.master.map(until).await?.tables {
             let name = &table.schema.name;
-            if request.table_names.is_empty() { chosen.has(name) } else { wanted.contains(name) }
-        });
-        let mut table_schema: Vec<_> = tables.map(|table| show_table(&table.schema)).collect();
-        let lists_system = request.include_sys_tables() && request.table_names.is_empty();
-        let system = SystemTable::ALL.into_iter().filter(|table| {
+            if (!is_list || wanted.contains(name)) && chosen.has(name)? {
+                table_schema.push(show_table(&table.schema));
+            }
+        }
+        for table in SystemTable::ALL {
             let name = table.name();
-            request.table_names.contains(&name) || (lists_system && chosen.has_system(&name))
-        });
-        table_schema.extend(system.map(SystemTable::show));
+            let is_asked = if is_list { request.table_names.contains(&name) } else { request.include_sys_tables() };
+            if is_asked && chosen.has_system(&name)? {
+                table_schema.push(table.show());
+            }
+        }
         Ok(Answer::of(&proto::GetTableDescriptorsResponse { table_schema }))
     }
 
@@ -195,15 +197,35 @@ impl TableCalls {
     }
 
     async fn names(&self, request: proto::GetTableNamesRequest, until: Instant) -> Outcome {
-        let chosen = Chosen::new(request.regex.as_deref(), request.namespace.as_deref())?;
-        let tables = self.master.map(until).await?.tables.into_iter();
-        let tables = tables.filter(|table| chosen.has(&table.schema.name));
-        let mut table_names: Vec<_> = tables.map(|table| table_name(&table.schema.name)).collect();
+        let chosen = self.chosen(request.regex.as_deref(), request.namespace.as_deref(), until).await?;
+        let mut table_names = Vec::new();
+        for table in self.master.map(until).await?.tables {
+            if chosen.has(&table.schema.name)? {
+                table_names.push(table_name(&table.schema.name));
+            }
+        }
         if request.include_sys_tables() {
-            table_names
-                .extend(SystemTable::ALL.map(SystemTable::name).into_iter().filter(|name| chosen.has_system(name)));
+            for name in SystemTable::ALL.map(SystemTable::name) {
+                if chosen.has_system(&name)? {
+                    table_names.push(name);
+                }
+            }
         }
         Ok(Answer::of(&proto::GetTableNamesResponse { table_names }))
+    }
+
+    /// The tables of a pattern, in a namespace that there must be.
+    async fn chosen(
+        &self,
+        pattern: Option<&str>,
+        namespace: Option<&str>,
+        until: Instant,
+    ) -> Result<Chosen, Exception> {
+        let chosen = Chosen::new(pattern, namespace)?;
+        if let Some(name) = &chosen.namespace {
+            self.check_exists(name, until).await?;
+        }
+        Ok(chosen)
     }
 }
 
@@ -225,36 +247,31 @@ fn no_namespace(error: &Error) -> Exception {
 
 /// Which tables a call asks for.
 struct Chosen {
-    pattern: Option<Regex>,
+    pattern: Option<NamePattern>,
     namespace: Option<String>,
 }
 
 impl Chosen {
     fn new(pattern: Option<&str>, namespace: Option<&str>) -> Result<Self, Exception> {
-        let pattern = pattern.filter(|pattern| !matches!(*pattern, "" | ".*"));
-        if pattern.is_some_and(|pattern| pattern.len() > PATTERN_BYTES_MAX) {
-            let what = format!("a pattern of table names has at most {PATTERN_BYTES_MAX} bytes");
-            return Err(Exception::bad_request(&what));
-        }
-        // The pattern matches the whole name.
-        let pattern = pattern.map(|pattern| Regex::new(&format!("^(?:{pattern})$"))).transpose();
-        let pattern = pattern
-            .map_err(|error| Exception::bad_request(&format!("the pattern of table names cannot be read: {error}")))?;
+        let pattern = pattern.map(NamePattern::new).transpose();
+        let pattern = pattern.map_err(|refused| Exception::bad_request(&refused.what))?;
         Ok(Self { pattern, namespace: namespace.filter(|name| !name.is_empty()).map(str::to_owned) })
     }
 
-    fn has(&self, name: &TableName) -> bool {
-        self.matches(&name.to_string(), name.namespace())
+    fn has(&self, name: &TableName) -> Result<bool, Exception> {
+        self.matches(name.namespace(), name.table())
     }
 
-    fn has_system(&self, name: &proto::TableName) -> bool {
-        let qualifier = String::from_utf8_lossy(&name.qualifier);
-        self.matches(&format!("{SYSTEM}:{qualifier}"), SYSTEM)
+    fn has_system(&self, name: &proto::TableName) -> Result<bool, Exception> {
+        self.matches(SYSTEM, &String::from_utf8_lossy(&name.qualifier))
     }
 
-    fn matches(&self, name: &str, namespace: &str) -> bool {
-        self.pattern.as_ref().is_none_or(|pattern| pattern.is_match(name))
-            && self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
+    fn matches(&self, namespace: &str, table: &str) -> Result<bool, Exception> {
+        if self.namespace.as_deref().is_some_and(|wanted| wanted != namespace) {
+            return Ok(false);
+        }
+        let matched = self.pattern.as_ref().map_or(Ok(true), |pattern| pattern.matches_parts(namespace, table));
+        matched.map_err(|stopped| Exception::bad_request(&stopped.what))
     }
 }
 
@@ -263,13 +280,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_matches_whole_names() {
+    fn an_empty_pattern_chooses_no_table_and_none_chooses_all() {
         let has = |pattern: Option<&str>, namespace: Option<&str>, name: &str| {
-            Chosen::new(pattern, namespace).unwrap().has(&name.parse().unwrap())
+            Chosen::new(pattern, namespace).unwrap().has(&name.parse().unwrap()).unwrap()
         };
         assert!(has(None, None, "t") && has(Some(".*"), None, "n:t") && has(Some("t|u"), None, "u"));
-        assert!(!has(Some("t"), None, "tt") && !has(None, Some("n"), "t") && has(None, Some("n"), "n:t"));
+        assert!(!has(Some(""), None, "t") && !has(None, Some("n"), "t") && has(None, Some("n"), "n:t"));
+        let has_system =
+            |pattern| Chosen::new(Some(pattern), None).unwrap().has_system(&SystemTable::Meta.name()).unwrap();
+        assert!(has_system("hbase:.*") && has_system(".*") && !has_system("") && !has_system("meta"));
         assert!(Chosen::new(Some("("), None).is_err());
-        assert!(Chosen::new(Some(&"a".repeat(PATTERN_BYTES_MAX + 1)), None).is_err());
     }
 }

@@ -185,7 +185,7 @@ fn transition(table: &TableName, region: &Region) -> proto::RegionInTransition {
     proto::RegionInTransition {
         spec: specifier(region_name(table, &descriptor.range.start, descriptor.region)),
         region_state: proto::RegionState {
-            region_info: region_info(table, descriptor.region, &descriptor.range, false),
+            region_info: region_info(table, descriptor.region, &descriptor.range),
             state: proto::region_state::State::Opening.into(),
             stamp: None,
         },

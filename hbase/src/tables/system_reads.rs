@@ -12,16 +12,15 @@ use terrane_types::rows::RowRefs;
 
 use super::system::SystemTable;
 use super::{TableCalls, deadline, unknown_method};
-use crate::cell_block::KeyValue;
+use crate::cell_block::{Codec, KeyValue};
 use crate::exception::{
-    Exception, NO_CLOSEST_ROW, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, RETRY_IMMEDIATELY, UNKNOWN_PROTOCOL,
-    UNKNOWN_SCANNER,
+    Exception, NO_CLOSEST_ROW, OUT_OF_ORDER_SCANNER, REGION_TOO_BUSY, UNKNOWN_PROTOCOL, UNKNOWN_SCANNER,
 };
 use crate::filter::{Evaluator, StoreLimits};
 use crate::frame::{Call, decode_parameter};
 use crate::meta::{Row, Rows, Span, View};
 use crate::proto;
-use crate::results::{Part, of_row, push_row};
+use crate::results::{Part, full_answer, of_row, push_row};
 use crate::serve::{Answer, Outcome};
 use crate::time_range::bounds;
 
@@ -121,7 +120,8 @@ impl TableCalls {
                 let request: proto::GetRequest = decode_parameter(call.parameter)?;
                 let table = SystemTable::of_region(&request.region)?;
                 let (view, mut cells) = (self.view(table, until).await?, Vec::new());
-                let result = self.get_system(table, &view, &request.get, &mut cells)?;
+                let codec = self.opened.codec_of_gets();
+                let result = get_system(codec, table, &view, &request.get, &mut cells)?;
                 Ok(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells))
             }
             "Scan" => self.scan_system(call).await,
@@ -154,10 +154,8 @@ impl TableCalls {
             let view = views.iter().find(|(known, _)| *known == table).map(|(_, view)| view);
             for action in &of_region.action {
                 let outcome = match (&action.get, view) {
-                    (Some(_), _) if bytes + cells.len() >= ANSWER_BYTES_MAX => {
-                        Err(Exception::new(RETRY_IMMEDIATELY, "the answer is full; ask for the rest again"))
-                    }
-                    (Some(get), Some(view)) => self.get_system(table, view, get, &mut cells),
+                    (Some(_), _) if bytes + cells.len() >= ANSWER_BYTES_MAX => Err(full_answer(&self.opened)),
+                    (Some(get), Some(view)) => get_system(self.opened.codec, table, view, get, &mut cells),
                     _ => Err(read_only()),
                 };
                 let index = action.index;
@@ -174,33 +172,6 @@ impl TableCalls {
             response.region_action_result.push(result);
         }
         Ok(Answer::with_cells(&response, cells))
-    }
-
-    /// The result of a get, whose cells are appended to the cell block.
-    fn get_system(
-        &self,
-        table: SystemTable,
-        view: &View,
-        get: &proto::Get,
-        cells: &mut Vec<u8>,
-    ) -> Result<proto::Result, Exception> {
-        if get.closest_row_before() {
-            return Err(Exception::new(UNKNOWN_PROTOCOL, NO_CLOSEST_ROW));
-        }
-        let wanted = Wanted {
-            columns: &get.column,
-            times: get.time_range.as_ref(),
-            family_times: &get.cf_time_range,
-            versions: get.max_versions(),
-            filter: get.filter.as_ref(),
-            limits: StoreLimits { limit: get.store_limit, offset: get.store_offset() },
-            defers: get.load_column_families_on_demand.unwrap_or(true),
-            reversed: false,
-        };
-        let mut reading = Reading::new(table, &wanted)?;
-        let row = view.scan(Span::row(get.row.clone()), reading.rows.clone()).next();
-        let packed = row.map(|row| reading.take(&row)).transpose()?.flatten();
-        of_row(self.opened.codec, &packed.unwrap_or_default(), get.existence_only(), cells)
     }
 
     async fn scan_system(&self, call: Call) -> Outcome {
@@ -276,6 +247,33 @@ impl TableCalls {
         }
         Ok(Answer::with_cells(&response, cells))
     }
+}
+
+/// The result of a get, whose cells are appended to the cell block.
+fn get_system(
+    codec: Option<Codec>,
+    table: SystemTable,
+    view: &View,
+    get: &proto::Get,
+    cells: &mut Vec<u8>,
+) -> Result<proto::Result, Exception> {
+    if get.closest_row_before() {
+        return Err(Exception::new(UNKNOWN_PROTOCOL, NO_CLOSEST_ROW));
+    }
+    let wanted = Wanted {
+        columns: &get.column,
+        times: get.time_range.as_ref(),
+        family_times: &get.cf_time_range,
+        versions: get.max_versions(),
+        filter: get.filter.as_ref(),
+        limits: StoreLimits { limit: get.store_limit, offset: get.store_offset() },
+        defers: get.load_column_families_on_demand.unwrap_or(true),
+        reversed: false,
+    };
+    let mut reading = Reading::new(table, &wanted)?;
+    let row = view.scan(Span::row(get.row.clone()), reading.rows.clone()).next();
+    let packed = row.map(|row| reading.take(&row)).transpose()?.flatten();
+    of_row(codec, &packed.unwrap_or_default(), get.existence_only(), cells)
 }
 
 fn open(table: SystemTable, scan: &proto::Scan) -> Result<SystemScanner, Exception> {

@@ -19,6 +19,8 @@ pub struct Needs {
     judged: Option<Projection>,
     /// The columns to merge with, where they are not read as they are now.
     merged: Option<Projection>,
+    /// The columns of which more than the newest version is deleted.
+    turned: Option<Projection>,
 }
 
 /// What cells of a row are read for.
@@ -30,6 +32,7 @@ pub enum Part {
     Whole,
     Judged,
     Merged,
+    Turned,
 }
 
 impl Needs {
@@ -40,18 +43,24 @@ impl Needs {
         }
         let extras = &request.extras;
         let judged = extras.condition.as_ref().map(|condition| condition.reads().clone());
-        let merges = request.read_modify_writes.iter().map(|rmw| Column::new(rmw.family.as_bytes(), &rmw.qualifier));
-        let merged = extras.merge_times.map(|(time_min, time_max)| Projection {
-            time_min,
-            time_max,
-            ..self::columns(&merges.clone().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>())
-                .with_versions(extras.deletes_in_turn.clamp(1, terrane_types::limits::VERSIONS_MAX))
-        });
-        if merged.is_none() {
-            columns.extend(merges);
+        let (mut ranged, mut turned) = (BTreeSet::new(), BTreeSet::new());
+        for rmw in &request.read_modify_writes {
+            let column = Column::new(rmw.family.as_bytes(), &rmw.qualifier);
+            let deletes = rmw.what == ReadModifyWriteKind::DeleteNewest;
+            match () {
+                () if deletes && extras.takes_turns() => turned.insert(column),
+                () if !deletes && extras.merge_times.is_some() => ranged.insert(column),
+                () => columns.insert(column),
+            };
         }
+        let (ranged, turned): (Vec<_>, Vec<_>) = (ranged.into_iter().collect(), turned.into_iter().collect());
+        let merged = extras.merge_times.filter(|_| !ranged.is_empty());
+        let merged = merged.map(|(time_min, time_max)| Projection { time_min, time_max, ..self::columns(&ranged) });
+        let turns = extras.turns.iter().max().map_or(1, |turn| turn.saturating_add(1));
+        let turns = turns.min(terrane_types::limits::VERSIONS_MAX);
+        let turned = (!turned.is_empty()).then(|| self::columns(&turned).with_versions(turns));
         if request.returns == Returns::Nothing || extras.returns_merged {
-            return Self { columns, whole: None, judged, merged };
+            return Self { columns, whole: None, judged, merged, turned };
         }
         let takes_more = |kind| !matches!(kind, CellKind::Put | CellKind::DeleteColumn);
         let deletes_newest =
@@ -59,15 +68,20 @@ impl Needs {
         let deletes_newest = deletes_newest.count();
         if deletes_newest > 0 || row.cells.iter().any(|cell| takes_more(cell.kind)) {
             let whole = whole(row, &columns, deletes_newest);
-            return Self { columns, whole, judged, merged };
+            return Self { columns, whole, judged, merged, turned };
         }
         columns.extend(row.cells.iter().map(|cell| Column::new(cell.family, cell.qualifier)));
-        Self { columns, whole: None, judged, merged }
+        Self { columns, whole: None, judged, merged, turned }
     }
 
     /// Everything that takes more than newest versions.
     pub fn whole_parts(&self) -> impl Iterator<Item = (Part, &Projection)> {
-        let parts = [(Part::Whole, &self.whole), (Part::Judged, &self.judged), (Part::Merged, &self.merged)];
+        let parts = [
+            (Part::Whole, &self.whole),
+            (Part::Judged, &self.judged),
+            (Part::Merged, &self.merged),
+            (Part::Turned, &self.turned),
+        ];
         parts.into_iter().filter_map(|(part, projection)| Some((part, projection.as_ref()?)))
     }
 

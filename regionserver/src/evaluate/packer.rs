@@ -147,6 +147,7 @@ impl Packer<'_> {
             whole: part(Part::Whole),
             judged: part(Part::Judged),
             merged: part(Part::Merged),
+            turned: part(Part::Turned),
             schema,
             stamp: now_ms,
         }

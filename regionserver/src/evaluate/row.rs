@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use terrane_types::cell::{Cells, LATEST, pack, stamp_in_place, ttl_tag};
+use terrane_types::cell::{Cells, LATEST, pack, stamp_those_in_place, ttl_tag};
 use terrane_types::limits::{RETURNED_BYTES_MAX, ROW_MUTATION_BYTES_MAX, VALUE_BYTES_MAX};
 use terrane_types::{
     CellKind, CellRef, Invalid, ReadModifyWrite, ReadModifyWriteKind, Returns, TableSchema, escape, escape_family,
@@ -32,6 +32,8 @@ pub struct Row<'a> {
     /// What the condition of another protocol judges, and what is merged with, where newest versions are not enough.
     pub judged: Option<&'a [u8]>,
     pub merged: Option<&'a [u8]>,
+    /// What is deleted, where more than newest versions are.
+    pub turned: Option<&'a [u8]>,
     pub schema: &'a TableSchema,
     /// The entry's stamp, which is also the time of reading.
     pub stamp: i64,
@@ -136,17 +138,19 @@ impl Merged<'_> {
     }
 }
 
-/// What increments and appends made, by column: the last one of each.
+/// What increments and appends made, by column, and in their order where there are several of one.
 fn returned_merged(merged: &[Option<Merged<'_>>]) -> Result<Vec<u8>, Invalid> {
-    let mut last = BTreeMap::new();
+    let mut made = Vec::with_capacity(merged.len());
     for merged in merged.iter().flatten() {
         if let Some(value) = &merged.value {
             let value = Bytes::copy_from_slice(value);
             let version = Version { timestamp: merged.timestamp, value, ttl_ms: merged.ttl_ms };
-            last.insert(Column::new(merged.rmw.family.as_bytes(), &merged.rmw.qualifier), version);
+            made.push((Column::new(merged.rmw.family.as_bytes(), &merged.rmw.qualifier), version));
         }
     }
-    packed_within("the columns that are incremented or appended to", MERGED_BYTES_MAX, last.iter())
+    made.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let made = made.iter().map(|(column, version)| (column, version));
+    packed_within("the columns that are incremented or appended to", MERGED_BYTES_MAX, made)
 }
 
 impl Row<'_> {
@@ -183,7 +187,7 @@ impl Row<'_> {
         let mut cells = self.final_cells(&merged);
         if self.request.extras.follows_condition && seen > self.stamp {
             let mut stamped = cells.to_vec();
-            stamp_in_place(&mut stamped, seen);
+            stamp_those_in_place(&mut stamped, seen, |kind| kind == CellKind::Put);
             cells = stamped.into();
         }
         if cells.len() > ROW_MUTATION_BYTES_MAX {
@@ -203,28 +207,22 @@ impl Row<'_> {
 
     /// What increments, appends and deletes of newest versions become; `None` where there is nothing to delete.
     fn merged(&self) -> Result<Vec<Option<Merged<'_>>>, Invalid> {
-        let ranged = self.request.extras.merge_times.is_some();
-        let read = self.merged.filter(|_| ranged).map(versions_of);
+        let extras = &self.request.extras;
+        // Nothing was read where nothing was asked for, as of a range without versions.
+        let ranged = extras.merge_times.map(|_| versions_of(self.merged.unwrap_or_default()));
+        let turned = extras.takes_turns().then(|| versions_of(self.turned.unwrap_or_default()));
         let mut merged = Vec::with_capacity(self.request.read_modify_writes.len());
-        let mut deleted: BTreeMap<Column, usize> = BTreeMap::new();
         for (place, rmw) in self.request.read_modify_writes.iter().enumerate() {
             let column = Column::new(rmw.family.as_bytes(), &rmw.qualifier);
-            let newest = match &read {
-                Some(read) => {
-                    let versions = read.get(&column).map_or(&[][..], |versions| versions);
-                    let in_turn =
-                        self.request.extras.deletes_in_turn > 0 && rmw.what == ReadModifyWriteKind::DeleteNewest;
-                    let before = in_turn.then(|| deleted.entry(column).or_default());
-                    let at = before.map_or(0, |before| std::mem::replace(before, *before + 1));
-                    versions.get(at)
-                }
+            let read = if rmw.what == ReadModifyWriteKind::DeleteNewest { &turned } else { &ranged };
+            let newest = match read {
+                Some(read) => read.get(&column).and_then(|versions| versions.get(extras.turn(place))),
                 None => self.newest(&column),
             };
             let value = rmw.apply(newest.map(|version| &version.value[..]))?;
             merged.push(match (value, newest) {
                 (Some(value), newest) => {
-                    // Not below the cell that it replaces, whatever timestamp a client gave that one.
-                    let timestamp = newest.map_or(self.first_time(place), |version| version.timestamp.max(self.stamp));
+                    let timestamp = newest.map_or(self.first_time(place), |version| self.next_time(version));
                     let ttl_ms = self.request.ttl_ms.or_else(|| newest.and_then(|version| version.ttl_ms));
                     Some(Merged { rmw, timestamp, value: Some(value), ttl_ms, tag: ttl_ms.map(ttl_tag) })
                 }
@@ -235,6 +233,14 @@ impl Row<'_> {
             });
         }
         Ok(merged)
+    }
+
+    /// The timestamp of what is written over a version: not below it, whatever timestamp a client gave that one.
+    fn next_time(&self, version: &Version) -> i64 {
+        let makes_version = self.request.extras.makes_versions
+            && !terrane_env::planted!("an increment takes the place of the version that it saw");
+        let least = version.timestamp.saturating_add(i64::from(makes_version)).min(LATEST - 1);
+        least.max(self.stamp)
     }
 
     /// The timestamp of what is written to a column that has no version.

@@ -237,12 +237,11 @@ fn parse_row(text: &str, now_ms: u64) -> CheckedRow {
                 let mut time = || words.next().expect("a time").parse().expect("a time");
                 request.extras.merge_times = Some((time(), time()));
             }
-            "turns" => {
-                request.extras.deletes_in_turn = words.next().expect("a number").parse().expect("a number");
-            }
+            "turn" => request.extras.turns.push(words.next().expect("a number").parse().expect("a number")),
             "first" => request.extras.first_times.push(words.next().expect("a time").parse().expect("a time")),
             "follows" => request.extras.follows_condition = true,
             "merged" => request.extras.returns_merged = true,
+            "versions" => request.extras.makes_versions = true,
             "ordered" => request.extras.places = Some(Vec::new()),
             _ if word.starts_with("--") => {
                 let (family, qualifier) = column(&word[2..]);

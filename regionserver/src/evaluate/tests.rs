@@ -417,6 +417,7 @@ impl World {
             whole: whole.as_deref(),
             judged: None,
             merged: None,
+            turned: None,
             schema: &self.schema,
             stamp,
         };

@@ -430,6 +430,10 @@ impl StateMachine for GroupMachine {
         self.regions.note_change(self.group);
     }
 
+    fn began_to_serve(&self) {
+        self.regions.note_change(self.group);
+    }
+
     fn lost_leadership(&self) {
         self.evaluator.lock().forget();
     }

@@ -205,6 +205,9 @@ impl Player {
         }
         let found = seen_in(answered?.answer.result);
         let stamp = found.first().context("no cell was returned")?.2;
+        if let Some(before) = self.model.newest(row, family, qualifier) {
+            ensure!(stamp > before.2, "{change:?} took the place of the version of {}", before.2);
+        }
         let expected = self.model.apply(change, stamp);
         ensure!(found == expected, "{change:?} answered {found:?}, not {expected:?}");
         Ok(())
@@ -222,6 +225,8 @@ impl Player {
             event.timestamp.get_or_insert(own);
         }
         let mutations: Vec<MutationProto> = change.events.iter().map(|event| mutation(&change.row, event)).collect();
+        // A delete hides what it covers of what arrives with it, wherever it stands.
+        change.events.sort_by_key(|event| event.kind != Kind::Put);
         self.make(place, &change, &mutations).await
     }
 

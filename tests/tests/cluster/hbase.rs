@@ -1,5 +1,7 @@
 //! What HBase's clients may expect of a region server, where the model test draws nothing like it: found by HBase's own tests.
 
+mod outcomes;
+
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -118,9 +120,9 @@ async fn mutations_mean_what_hbases_own_tests_expect() -> Result<()> {
     let append = |text: &'static str| value(Some(999), None, text);
     let appends = || mutation(MutationType::Append, b"appends", vec![append("lost"), append("x")]);
     let first = shown(mutate(client, appends(), None).await?.result);
-    ensure!(first == [(999, Bytes::from_static(b"x"))], "the first append made {first:?}");
+    ensure!(first == [(999, Bytes::from_static(b"lost")), (999, Bytes::from_static(b"x"))], "it made {first:?}");
     let second = shown(mutate(client, appends(), None).await?.result);
-    ensure!(second.len() == 1 && second[0].0 > 999 && second[0].1 == "xx", "the second append made {second:?}");
+    ensure!(second.len() == 2 && second[1].0 > 999 && second[1].1 == "xx", "the second append made {second:?}");
 
     // One that returns nothing is answered with an empty result, and not with none.
     let mut silent = appends();

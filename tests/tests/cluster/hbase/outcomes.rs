@@ -1,0 +1,225 @@
+//! What mutations that arrive together come to, which deletes are taken, and what increments and appends make: as on HBase.
+
+use super::*;
+
+fn delete(values: Vec<QualifierValue>) -> MutationProto {
+    mutation(MutationType::Delete, b"row", values)
+}
+
+fn put(times: &[u64]) -> MutationProto {
+    mutation(MutationType::Put, b"row", times.iter().map(|time| value(Some(*time), None, time.to_string())).collect())
+}
+
+fn merge(kind: MutationType, bytes: impl Into<Bytes>) -> MutationProto {
+    mutation(kind, b"row", vec![value(None, None, bytes)])
+}
+
+/// A delete of one version; of the newest one without a time.
+fn one_version(time: Option<u64>) -> QualifierValue {
+    value(time, Some(DeleteType::DeleteOneVersion), "")
+}
+
+/// A delete in a whole family.
+fn in_family(time: Option<u64>, kind: DeleteType) -> MutationProto {
+    delete(vec![QualifierValue { qualifier: None, ..value(time, Some(kind), "") }])
+}
+
+fn on_row(row: &str, mut mutation: MutationProto) -> MutationProto {
+    mutation.row = Some(Bytes::copy_from_slice(row.as_bytes()));
+    mutation.nonce = Some(nonce());
+    mutation
+}
+
+/// Sends mutations of a row in one call: as a `RowMutations`, or as a list in which each is for itself.
+async fn send(client: &mut HbaseClient, row: &str, mutations: &[MutationProto], atomic: bool) -> Result<()> {
+    let action = |(index, mutation): (u32, &MutationProto)| proto::Action {
+        index: Some(index),
+        mutation: Some(on_row(row, mutation.clone())),
+        ..proto::Action::default()
+    };
+    let actions: Vec<_> = (0u32..).zip(mutations).map(action).collect();
+    let encode = |region| {
+        let action = proto::RegionAction { region, atomic: Some(atomic), action: actions.clone(), condition: None };
+        proto::MultiRequest { region_action: vec![action], nonce_group: Some(1), condition: None }.encode_to_vec()
+    };
+    let answer = client.call::<proto::MultiResponse>(row.as_bytes(), "Multi", encode, || false).await;
+    let answer = answer.map_err(|why| anyhow!(why))?.answer;
+    let result = answer.region_action_result.into_iter().next().context("no result")?;
+    ensure!(result.exception.is_none(), "refused with {:?}", result.exception);
+    ensure!(result.result_or_exception.len() == mutations.len(), "answered {:?}", result.result_or_exception);
+    for one in result.result_or_exception {
+        ensure!(one.exception.is_none(), "an action was refused with {:?}", one.exception);
+    }
+    Ok(())
+}
+
+async fn times(client: &mut HbaseClient, row: &str) -> Result<Vec<u64>> {
+    Ok(versions(client, row.as_bytes()).await?.into_iter().map(|(time, _)| time).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutations_that_arrive_together_are_judged_by_their_timestamps() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let stop = CancellationToken::new();
+    let mut client = client_of(&cluster, "together", &stop).await?;
+    let client = &mut client;
+    let up_to = |time| delete(vec![value(Some(time), Some(DeleteType::DeleteMultipleVersions), "")]);
+    for (name, atomic) in [("RowMutations", true), ("a list", false)] {
+        // The tombstone comes before the cells beneath it, as stock copies write it.
+        for (at, tombstone) in [up_to(10), in_family(Some(10), DeleteType::DeleteFamily)].into_iter().enumerate() {
+            let row = format!("{name}{at}");
+            send(client, &row, &[tombstone, put(&[5, 10, 12])], atomic).await?;
+            let left = times(client, &row).await?;
+            ensure!(left == [12], "{name}: a delete at 10 beside puts at 5, 10 and 12 left {left:?}");
+        }
+        let row = format!("{name} with a delete of one version");
+        send(client, &row, &[delete(vec![one_version(Some(5))]), put(&[5, 7])], atomic).await?;
+        let left = times(client, &row).await?;
+        ensure!(left == [7], "{name}: a delete of version 5 beside puts at 5 and 7 left {left:?}");
+        // A delete of the newest version sees the row as it was before.
+        mutate(client, on_row(&row, put(&[9])), None).await?;
+        send(client, &row, &[put(&[11]), delete(vec![one_version(None)])], atomic).await?;
+        let left = times(client, &row).await?;
+        ensure!(left == [11, 7], "{name}: a delete of the newest version beside a put left {left:?}");
+        // What comes later is another matter: with us it counts.
+        mutate(client, on_row(&row, up_to(20)), None).await?;
+        mutate(client, on_row(&row, put(&[15])), None).await?;
+        let left = times(client, &row).await?;
+        ensure!(left == [15], "{name}: a put after a delete shows, and {left:?} are there");
+    }
+    stop.cancel();
+    cluster.stop_all().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn valid_deletes_are_taken() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let stop = CancellationToken::new();
+    let mut client = client_of(&cluster, "deletes", &stop).await?;
+    let client = &mut client;
+
+    // The newest version and another one of the same column.
+    mutate(client, on_row("one", put(&[3, 5, 7])), None).await?;
+    mutate(client, on_row("one", delete(vec![one_version(None), one_version(Some(5))])), None).await?;
+    let left = times(client, "one").await?;
+    ensure!(left == [3], "the newest version and version 5 were deleted, and {left:?} are left");
+
+    // Two deletes of a newest version in one list see the same one.
+    mutate(client, on_row("list", put(&[3, 5, 7])), None).await?;
+    send(client, "list", &[delete(vec![one_version(None)]), delete(vec![one_version(None)])], false).await?;
+    let left = times(client, "list").await?;
+    ensure!(left == [5, 3], "two deletes of the newest version left {left:?}");
+
+    // Any two operations are taken, in any way.
+    let counter = 1i64.to_be_bytes().to_vec();
+    let newest = one_version(None);
+    let operations = [
+        mutation(MutationType::Put, b"row", vec![value(None, None, counter.clone())]),
+        mutation(MutationType::Put, b"row", vec![value(Some(7), None, counter.clone())]),
+        delete(vec![newest.clone()]),
+        delete(vec![newest.clone(), newest.clone()]),
+        delete(vec![newest, one_version(Some(7))]),
+        delete(vec![value(None, Some(DeleteType::DeleteMultipleVersions), "")]),
+        in_family(None, DeleteType::DeleteFamily),
+        in_family(Some(7), DeleteType::DeleteFamilyVersion),
+        MutationProto { column_value: Vec::new(), ..delete(Vec::new()) },
+        merge(MutationType::Increment, counter.clone()),
+        merge(MutationType::Append, ""),
+    ];
+    for (first, one) in operations.iter().enumerate() {
+        for (second, other) in operations.iter().enumerate() {
+            for atomic in [true, false] {
+                let row = format!("{first} {second} {atomic}");
+                let begin = mutation(MutationType::Put, b"row", vec![value(Some(3), None, counter.clone())]);
+                mutate(client, on_row(&row, begin), None).await?;
+                send(client, &row, &[one.clone(), other.clone()], atomic).await.with_context(|| row.clone())?;
+            }
+        }
+    }
+
+    // A delete leaves what is dated in the future, under a condition as without one.
+    let future = 1 << 45;
+    let column = || delete(vec![value(None, Some(DeleteType::DeleteMultipleVersions), "")]);
+    mutate(client, on_row("future", put(&[future])), None).await?;
+    mutate(client, on_row("future", column()), None).await?;
+    let answer = mutate(client, on_row("future", column()), Some(exists("future"))).await?;
+    ensure!(answer.processed == Some(true), "answered {answer:?}");
+    let left = times(client, "future").await?;
+    ensure!(left == [future], "deletes up to now left {left:?}");
+    stop.cancel();
+    cluster.stop_all().await;
+    Ok(())
+}
+
+/// The condition that a row has the column, whatever its value.
+fn exists(row: &str) -> proto::Condition {
+    let comparable = proto::ByteArrayComparable { value: Some(Bytes::new()) };
+    proto::Condition {
+        row: Bytes::copy_from_slice(row.as_bytes()),
+        family: Some(FAMILY),
+        qualifier: Some(QUALIFIER),
+        compare_type: Some(proto::CompareType::NotEqual.into()),
+        comparator: Some(proto::Comparator {
+            name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_owned(),
+            serialized_comparator: Some(proto::BinaryComparator { comparable }.encode_to_vec().into()),
+        }),
+        ..proto::Condition::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_increment_and_append_makes_a_version() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let stop = CancellationToken::new();
+    let mut client = client_of(&cluster, "versions", &stop).await?;
+    let client = &mut client;
+    let increment = || merge(MutationType::Increment, 1i64.to_be_bytes().to_vec());
+    for _ in 0..5 {
+        send(client, "counter", &[increment(), increment(), increment(), increment()], false).await?;
+    }
+    let found = versions(client, b"counter").await?;
+    let values: Vec<_> = found.iter().map(|(_, value)| value.last().copied().unwrap_or_default()).collect();
+    ensure!(values == [20, 19, 18, 17, 16], "of 20 increments the newest five are {values:?}");
+
+    let future = 1 << 45;
+    mutate(client, on_row("future", put(&[future])), None).await?;
+    mutate(client, on_row("future", merge(MutationType::Append, "x")), None).await?;
+    let left = times(client, "future").await?;
+    ensure!(left == [future + 1, future], "an append over a version of the future left {left:?}");
+
+    // A column that is named twice is returned twice.
+    let append = |text: &'static str| value(None, None, text);
+    let twice = mutation(MutationType::Append, b"row", vec![append("a"), append("b")]);
+    let shown: Vec<_> = shown(mutate(client, on_row("twice", twice), None).await?.result);
+    let values: Vec<_> = shown.iter().map(|(_, value)| value.clone()).collect();
+    ensure!(values == ["a", "b"], "two appends to one column returned {values:?}");
+    let left = versions(client, b"twice").await?;
+    ensure!(left.len() == 1 && left[0].1 == "b", "the last one counts, and {left:?} are there");
+    stop.cancel();
+    cluster.stop_all().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_on_a_row_of_another_region_is_refused_at_once() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let stop = CancellationToken::new();
+    let admin = cluster.client().await?;
+    let spec = TableSpec::new("regions")?.family("f", &[("versions", "5")])?.split_at(b"m");
+    admin.admin().create_table(spec).await?;
+    let mut client = HbaseClient::new(admin, "regions".parse()?, serve_hbase(&cluster, &stop).await?);
+    let put = on_row("z", put(&[1]));
+    let encode = |region| {
+        let condition = Some(exists("a"));
+        proto::MutateRequest { region, mutation: put.clone(), condition, nonce_group: Some(1) }.encode_to_vec()
+    };
+    let tries = std::cell::Cell::new(0);
+    let gives_up = || tries.replace(tries.get() + 1) > 50;
+    let refused = client.call::<proto::MutateResponse>(b"a", "Mutate", encode, gives_up).await.err();
+    let refused = refused.context("it was taken")?;
+    ensure!(refused.contains("DoNotRetryIOException") && tries.get() == 0, "refused with {refused}");
+    stop.cancel();
+    cluster.stop_all().await;
+    Ok(())
+}
