@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
+use crate::callbacks;
 use crate::catalog::checkpoint::Checkpoint;
 use crate::catalog::{Bootstrap, Catalog};
 use crate::config::MasterConfig;
@@ -432,6 +433,8 @@ fn background(
         tracing::warn!("this master was removed from the cluster; it ends, and its directory is not needed any more");
         member.leadership.set_removed();
     });
+    let caller = Arc::clone(context);
+    tasks.spawn(async move { callbacks::drive(&caller).await });
     let writer = Arc::clone(machine);
     tasks.spawn(async move { writer.write_checkpoints().await });
     let (context, membership, metrics) = (Arc::clone(context), Arc::clone(membership), Arc::clone(metrics));

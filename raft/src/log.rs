@@ -92,14 +92,25 @@ pub(crate) struct SharedLog {
     segment_bytes: u64,
 }
 
+impl LogConfig {
+    /// Refuses sizes that no log can work with, before anything is opened or registered.
+    ///
+    /// # Errors
+    /// [`OpenError::Settings`].
+    pub fn check(&self) -> Result<(), OpenError> {
+        let least = SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN;
+        if self.limit_bytes >= least {
+            return Ok(());
+        }
+        let what = format!("a log limit of {} bytes is too small; the least is {least}", self.limit_bytes);
+        Err(OpenError::Settings { what })
+    }
+}
+
 impl SharedLog {
     /// Recovers the log in `directory` and starts its writer.
     pub(crate) async fn open(directory: PathBuf, config: &LogConfig) -> Result<Arc<SharedLog>, OpenError> {
-        if config.limit_bytes < SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN {
-            let least = SEGMENTS_PER_LIMIT * SEGMENT_BYTES_MIN;
-            let what = format!("a log limit of {} bytes is too small; the least is {least}", config.limit_bytes);
-            return Err(OpenError::Settings { what });
-        }
+        config.check()?;
         let segment_bytes = config.segment_bytes.min(config.limit_bytes / SEGMENTS_PER_LIMIT).max(SEGMENT_BYTES_MIN);
         let files = Arc::new(Files::new(Disk::os(), directory.clone()));
         let shared = Arc::new(Shared::new(config));
