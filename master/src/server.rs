@@ -101,6 +101,7 @@ impl Master {
 
     async fn open_and_serve(config: MasterConfig) -> Result<Self, StartError> {
         config.check().map_err(StartError::Settings)?;
+        fs::check_occupant(&config.data_dir, fs::Occupant::Master).await?;
         make_dir(&config.data_dir).await?;
         let lock = DirLock::acquire(&config.data_dir).await?;
         // Bound before the catalog is opened: a port in use fails at once, and the bootstrap needs the address.

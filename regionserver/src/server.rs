@@ -146,6 +146,7 @@ impl RegionServer {
 
     async fn open_and_serve(config: ServerConfig) -> Result<Self, StartError> {
         log_config(&config).check()?;
+        fs::check_occupant(&config.data_dir, fs::Occupant::Server).await?;
         let directory = |source| StartError::Directory { directory: config.data_dir.display().to_string(), source };
         fs::create_dir_durable(&config.data_dir).await.map_err(directory)?;
         let lock = DirLock::acquire(&config.data_dir).await?;
