@@ -413,6 +413,8 @@ fn server_issues(
         }
         ServerState::Unreachable => {
             let why = observed.liveness.unreachable_because(server).unwrap_or("it does not answer there");
+            // A server that cannot be reached often has no replicas, which is no news.
+            let countdown = if countdown.starts_with(';') { countdown } else { "" };
             report(format!(
                 "reports and cannot be reached at that address: {why}; start it with --advertise HOST:PORT that leads to it, or open \
                  the way to it{countdown}"
