@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::{join_all, select_all, try_join_all};
 use terrane_client::Client;
 use terrane_engine::BackendKind;
+use terrane_env::fs::{Occupant, check_occupant};
 use terrane_env::trace::Tracer;
 use terrane_master::MasterConfig;
 use terrane_regionserver::ServerConfig;
@@ -175,6 +176,8 @@ impl ClusterPlan {
     /// Whether the directory is empty. Rejects a directory with more servers than configured: some groups would lack a
     /// majority.
     async fn check_directory(&self) -> Result<bool, Failure> {
+        let checked = check_occupant(&self.data, Occupant::Cluster).await;
+        checked.map_err(|occupied| Failure::new(occupied.to_string()))?;
         let names = match terrane_env::fs::list(&self.data).await {
             Ok(names) => names,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),
@@ -295,10 +298,17 @@ impl Cluster {
         self.masters.first().and_then(MasterNode::console)
     }
 
-    /// Returns once the master permanently rejects one of the servers.
+    /// Returns once the master permanently rejects all servers. One that was decommissioned does not end the others.
     pub async fn refused(&self) -> Failure {
-        let refusals = self.servers.iter().map(|node| Box::pin(node.refused()));
-        select_all(refusals).await.0
+        let mut accepted: Vec<_> = self.servers.iter().map(|node| Box::pin(node.refused())).collect();
+        loop {
+            let (failure, _, others) = select_all(accepted).await;
+            if others.is_empty() {
+                return failure;
+            }
+            eprintln!("{failure}");
+            accepted = others;
+        }
     }
 
     /// Stops the servers, which flush their memtables, then the masters.

@@ -297,3 +297,38 @@ fn assert_counts(output: &Output, imported: u64, malformed: u64) {
     let counts: Value = serde_json::from_str(&text_of(output, 0)).expect("JSON");
     assert_eq!((&counts["imported"], &counts["malformed"]), (&imported.into(), &malformed.into()), "{counts}");
 }
+
+#[test]
+fn a_directory_of_another_role_or_with_other_files_is_refused_by_what_it_is() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path();
+    let [master, server, first, second] = free_ports();
+    let of_dev = data.join("dev");
+    std::fs::create_dir_all(of_dev.join("master")).expect("made");
+    std::fs::create_dir_all(of_dev.join("server-1")).expect("made");
+    let foreign = data.join("foreign");
+    std::fs::create_dir_all(&foreign).expect("made");
+    std::fs::write(foreign.join("notes.txt"), b"x").expect("written");
+    let masters = local(master);
+    for (at, says) in [(&of_dev, "a whole cluster"), (&foreign, "notes.txt")] {
+        let errors = refused(&single_master(at, master, first), 1);
+        assert!(errors.contains(&at.display().to_string()) && errors.contains(says), "{errors}");
+        let errors = refused(&server_arguments(at, server, second, &masters, "lsm"), 1);
+        assert!(errors.contains(&at.display().to_string()) && errors.contains(says), "{errors}");
+    }
+    let names = |at: &Path| std::fs::read_dir(at).expect("read").count();
+    assert_eq!((names(&of_dev), names(&foreign)), (2, 1), "a refused directory stays as it is");
+}
+
+#[test]
+fn a_refused_setting_leaves_no_server_behind() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let [master, server, third, console] = free_ports();
+    let pair = Pair::start(directory.path(), [master, server], "lsm");
+    let mut arguments = server_arguments(&directory.path().join("other"), third, console, &pair.client.masters, "lsm");
+    arguments.extend(["--log-limit".to_owned(), "1KiB".to_owned()]);
+    let errors = refused(&arguments, 1);
+    assert!(errors.contains("log limit"), "{errors}");
+    let servers = pair.client.json_lines(&["admin", "servers"]);
+    assert_eq!(servers.len(), 1, "{servers:?}");
+}

@@ -20,6 +20,7 @@ mod disk;
 mod file;
 #[cfg(any(test, feature = "memory-disk"))]
 mod memory;
+mod occupied;
 #[cfg(not(feature = "sim"))]
 mod real;
 #[cfg(feature = "sim")]
@@ -30,6 +31,7 @@ pub use disk::{Disk, UNFINISHED};
 pub use file::File;
 #[cfg(any(test, feature = "memory-disk"))]
 pub use memory::{Crashed, Fault, Lie, MemoryDisk, Tear};
+pub use occupied::{Occupant, Occupied, check_occupant};
 pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
     sync_dir, total_space,

@@ -189,6 +189,11 @@ impl Catalog {
         self.ids.has_assigned_group(group)
     }
 
+    /// Whether a server's id was handed out by this catalog: a server that it does not have was removed.
+    pub fn has_assigned_server(&self, server: ServerId) -> bool {
+        self.ids.has_assigned_server(server)
+    }
+
     /// The id of the next group.
     pub fn next_group(&self) -> GroupId {
         self.ids.next_group()

@@ -99,6 +99,8 @@ struct Before {
     keys: BTreeMap<TableId, KeyDeclaration>,
     servers: BTreeMap<ServerId, ServerState>,
     boots: BTreeMap<ServerId, u64>,
+    /// Why servers cannot be reached.
+    unreachable: BTreeMap<ServerId, String>,
     drains: BTreeMap<ServerId, &'static str>,
 }
 
@@ -124,6 +126,8 @@ pub struct Events {
     moving: BTreeMap<MoveId, (RegionDescriptor, String)>,
     /// The last order to each group's leader to hand over, until that group has another leader.
     ordered: BTreeMap<GroupId, Ordered>,
+    /// The servers that have joined and were not live yet.
+    joining: BTreeSet<ServerId>,
     /// When each server was last seen with another boot number.
     restarted_ms: BTreeMap<ServerId, u64>,
 }
@@ -222,7 +226,10 @@ impl Events {
             let what = format!("server {to} leads group {group} after server {from}{term}");
             let state = observed.liveness.state(from);
             let overdue = observed.liveness.quiet_for(from, at.0) > OVERDUE_AFTER;
-            let is_late = state == ServerState::Silent || (state == ServerState::Live && overdue);
+            // One that was started again is silent until it serves; whether it was missed before is another matter.
+            let is_starting = state == ServerState::Silent && !observed.liveness.is_missed(from, at.0);
+            let is_heard = state == ServerState::Live || is_starting;
+            let is_late = (state == ServerState::Silent && !is_starting) || (is_heard && overdue);
             if let Some(failover) = self.failover(catalog, observed, *seen, at).filter(|_| is_late) {
                 let reason = failover.reason.clone();
                 self.failovers.push_back(failover);
@@ -266,6 +273,11 @@ impl Events {
             keys: keys_of(catalog),
             servers: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.state(server))).collect(),
             boots: catalog.servers().iter().map(|(server, _)| (server, observed.liveness.boot(server))).collect(),
+            unreachable: catalog
+                .servers()
+                .iter()
+                .filter_map(|(id, _)| Some((id, observed.liveness.unreachable_because(id)?.to_owned())))
+                .collect(),
             drains: catalog.servers().iter().map(|(id, _)| (id, catalog.drain_state(id))).collect(),
         };
         catalog.moves().iter().for_each(|(id, known)| self.moving(id, known));
@@ -422,14 +434,22 @@ impl Events {
     fn compare_servers(&mut self, catalog: &Catalog, before: &Before, present: &Before, wall_ms: u64) {
         for (server, state) in &present.servers {
             let address = catalog.servers().address(*server);
+            let why = present.unreachable.get(server).map_or("", String::as_str);
             let boot = |look: &Before| look.boots.get(server).copied().unwrap_or(0);
             let restarted = boot(before) != 0 && boot(before) != boot(present);
             if restarted {
                 self.restarted_ms.insert(*server, wall_ms);
             }
             let (what, reason) = match (before.servers.get(server), state) {
-                (None, _) => (format!("server {server} at {address} joined"), ""),
-                (Some(ServerState::Live), ServerState::Live) if restarted => {
+                (None, state) => {
+                    if *state != ServerState::Live {
+                        self.joining.insert(*server);
+                    }
+                    (format!("server {server} at {address} joined"), "")
+                }
+                // It serves now, as one that joins is expected to.
+                (Some(_), ServerState::Live) if self.joining.remove(server) => continue,
+                (Some(ServerState::Live), ServerState::Live | ServerState::Silent) if restarted => {
                     (format!("server {server} at {address} was started again"), "another process registered")
                 }
                 (Some(old), new) if old == new => continue,
@@ -440,11 +460,16 @@ impl Events {
                 (_, ServerState::Silent) => {
                     (format!("server {server} at {address} is silent"), "its reports are overdue")
                 }
+                (_, ServerState::Unreachable) => (format!("server {server} at {address} is unreachable"), why),
                 (_, ServerState::Stopped) => (format!("server {server} at {address} stopped"), "it announced its stop"),
             };
+            if before.servers.contains_key(server) {
+                self.joining.remove(server);
+            }
             self.note(wall_ms, "server", what, reason.to_owned(), vec![Place::Server(*server)]);
         }
         self.restarted_ms.retain(|server, _| present.servers.contains_key(server));
+        self.joining.retain(|server| present.servers.contains_key(server));
         for server in before.servers.keys().filter(|server| !present.servers.contains_key(server)) {
             let reason = "decommissioned by an administrator".to_owned();
             self.note(wall_ms, "server", format!("server {server} left the cluster"), reason, Vec::new());

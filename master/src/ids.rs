@@ -104,6 +104,12 @@ impl Ids {
         (first..self.group.next).contains(&group.0)
     }
 
+    /// Whether a server's id has been handed out by this incarnation of the catalog.
+    pub fn has_assigned_server(&self, server: ServerId) -> bool {
+        let first = u64::from(self.incarnation) << INCARNATION_SHIFT | 1;
+        (first..self.server.next).contains(&server.0)
+    }
+
     /// Takes `count` region ids; returns the first.
     pub fn regions(&mut self, count: u32) -> RegionId {
         RegionId(self.region.take(u64::from(count)).start)

@@ -17,6 +17,7 @@
 
 mod audit;
 mod backoff;
+mod callbacks;
 mod catalog;
 mod check;
 mod chronicle;

@@ -28,6 +28,9 @@ const DROPPED_TABLES_MAX: usize = 1_024;
 
 /// How much later than due a report may come before its server is called.
 const REPORT_LATE_AFTER: Duration = Duration::from_millis(100);
+/// How long the server that is registered at an address may take to answer there, before a newcomer gets it. Its registration
+/// waits meanwhile.
+const OCCUPANT_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Handles the calls of region servers.
 pub struct Membership {
@@ -42,20 +45,31 @@ impl Membership {
         Self { context, identity, report_every }
     }
 
-    /// A server has started. A fresh one gets an id; a known one reports its present address.
+    /// A server is starting. A fresh one gets an id; a known one tells its present address. It counts as live when it serves,
+    /// which its first report says.
     pub async fn register(&self, request: v1::RegisterRequest) -> Result<v1::RegisterReply, Error> {
         let registration = registration(&request)?;
         let own = ServerId(request.hello.as_ref().map_or(0, |hello| hello.own_server));
         // Before anything is recorded: a replaced process must not bring its own address back into the catalog.
         let current = self.context.observed.with(|observed| observed.liveness.check_boot(own, request.boot));
         current.map_err(|replaced| refuse_replaced(own, request.boot, replaced))?;
+        if own.0 != 0 && self.context.journal.read(|catalog| catalog.servers().get(own).is_none()) {
+            // The server ends when it is told, so the catalog must be the newest: this master may have been deposed.
+            self.context.leadership.confirm().await?;
+        }
         let admission = self.context.journal.read(|catalog| admission(catalog, own, &registration))?;
+        self.check_address(own, &registration.address).await?;
         let said = wire::theirs(request.hello.as_ref(), request.versions);
         let server = {
             let _turn = self.context.versions.turn().await;
             versions::admit(&said, self.context.journal.read(Catalog::level))?;
             let server = self.admit(admission, registration).await?;
-            self.heard(server, request.boot)?;
+            let is_new = admission == Admission::New;
+            let noted = self
+                .context
+                .observed
+                .with(|observed| observed.liveness.registered(server, request.boot, is_new, now()));
+            noted.map_err(|replaced| refuse_replaced(server, request.boot, replaced))?;
             self.context.versions.note(server, said);
             server
         };
@@ -99,6 +113,35 @@ impl Membership {
         }
     }
 
+    /// Refuses an address at which another server is: of two processes that name one address, the one that answers there has it. The
+    /// newcomer does not serve yet, so a server that lost its disk finds nobody there. One that may only be slow is waited for until
+    /// its reports are late.
+    async fn check_address(&self, own: ServerId, address: &str) -> Result<(), Error> {
+        let others = self.context.journal.read(|catalog| others_at(catalog, own, address));
+        for server in others {
+            let (is_live, boot) = self
+                .context
+                .observed
+                .with(|observed| (observed.liveness.is_live(server), observed.liveness.boot(server)));
+            if !is_live {
+                continue;
+            }
+            let answered = self.context.orders.identify(server, boot);
+            if matches!(tokio::time::timeout(OCCUPANT_TIME_MAX, answered).await, Ok(Ok(()))) {
+                return Err(taken(server, address));
+            }
+            let late = self.report_every * 2 + REPORT_LATE_AFTER;
+            let is_late = self.context.observed.with(|observed| observed.liveness.quiet_for(server, now()) > late);
+            if !is_late {
+                let message = format!(
+                    "server {server} of this cluster has reported from {address} a moment ago; it is waited for until its reports are late"
+                );
+                return Err(Error::Unavailable { message, retry_after: REPORT_LATE_AFTER });
+            }
+        }
+        Ok(())
+    }
+
     /// A server that lost its disk comes back under a new id at the address of the old one, of which nothing more will come. At
     /// once, not when its reports are overdue: a new group must not get both, for they are one machine.
     fn displace(&self, by: ServerId, address: &str) {
@@ -109,9 +152,17 @@ impl Membership {
         }
     }
 
-    /// Records that a server is alive. If it was not before, whatever waits for servers is woken.
+    /// Records that a server reports. If that makes it live, whatever waits for servers is woken; a process that has not answered yet
+    /// is called.
     fn heard(&self, server: ServerId, boot: u64) -> Result<(), Error> {
-        match self.context.observed.with(|observed| observed.liveness.heard(server, boot, now())) {
+        let (heard, is_due) = self.context.observed.with(|observed| {
+            let heard = observed.liveness.heard(server, boot, now());
+            (heard, !observed.liveness.is_live(server))
+        });
+        if is_due {
+            self.context.observed.wake_caller();
+        }
+        match heard {
             Ok(None) => Ok(()),
             Ok(Some(before)) => {
                 tracing::info!(%server, before = before.name(), "server is live");
@@ -144,7 +195,12 @@ impl Membership {
         }
         let server = ServerId(request.server);
         if self.context.journal.read(|catalog| catalog.servers().get(server).is_none()) {
-            return Err(unknown(server));
+            // The server ends when it is told, so the catalog must be the newest: this master may have been deposed.
+            self.context.leadership.confirm().await?;
+            if self.context.journal.read(|catalog| catalog.servers().get(server).is_none()) {
+                self.context.observed.with(|observed| observed.liveness.forget(server));
+                return Err(Error::NotFound { what: format!("server {server} of this cluster") });
+            }
         }
         self.heard(server, request.boot)?;
         self.context.versions.note(server, said);
@@ -176,6 +232,10 @@ impl Membership {
             feature_level: self.context.journal.read(Catalog::level),
             hbase: self.context.hbase.clone(),
             hbase_servers: self.context.hbase_servers(),
+            unreachable: self
+                .context
+                .observed
+                .with(|observed| observed.liveness.unreachable_because(server).map(str::to_owned).unwrap_or_default()),
         })
     }
 
@@ -278,7 +338,7 @@ impl Membership {
         for (server, answers) in join_all(looked).await {
             if !answers {
                 // A report may have come meanwhile.
-                self.context.observed.with(|observed| observed.liveness.unreachable(server, now(), late));
+                self.context.observed.with(|observed| observed.liveness.unanswered(server, now(), late));
             }
         }
     }
@@ -318,7 +378,7 @@ fn admission(catalog: &Catalog, own: ServerId, registration: &Registration) -> R
         return Ok(Admission::New);
     }
     match catalog.servers().get(own) {
-        None => Err(unknown(own)),
+        None => Err(gone(catalog, own)),
         Some(known) if known == registration => Ok(Admission::Unchanged(own)),
         Some(known) if known.engine != registration.engine => Err(Error::Invalid(Invalid::new(format!(
             "server {own} is registered with the engine {}, not {}; start it with the engine it was created with",
@@ -340,8 +400,23 @@ fn refuse_replaced(server: ServerId, boot: u64, Replaced { by_boot }: Replaced) 
     )))
 }
 
-fn unknown(server: ServerId) -> Error {
+/// The refusal of a server that the catalog does not have. One that it had was removed.
+fn gone(catalog: &Catalog, server: ServerId) -> Error {
+    if catalog.has_assigned_server(server) {
+        return Error::Invalid(Invalid::new(format!(
+            "server {server} was removed from this cluster, and its id is not used again; stop it for good, or start it with an empty \
+             --data directory to join as a new server"
+        )));
+    }
     Error::NotFound { what: format!("server {server} of this cluster") }
+}
+
+/// The refusal of a server that names the address of another one, which is there.
+fn taken(server: ServerId, address: &str) -> Error {
+    Error::Invalid(Invalid::new(format!(
+        "{address} is the address of server {server} of this cluster, which answers there; start this server with --advertise HOST:PORT \
+         that leads to it"
+    )))
 }
 
 fn registration(request: &v1::RegisterRequest) -> Result<Registration, Error> {
@@ -446,7 +521,7 @@ mod tests {
         for other in others_at(catalog, server, address) {
             writeln!(out, "s{server} displaces s{other}").unwrap();
         }
-        liveness.heard(own, boot, Moment(0)).map_err(|replaced| refuse_replaced(own, boot, replaced)).map(drop)
+        liveness.live(own, boot, Moment(0)).map_err(|replaced| refuse_replaced(own, boot, replaced)).map(drop)
     }
 
     // Checking an address needs a runtime.

@@ -106,7 +106,7 @@ impl Metrics {
         context.journal.read(|catalog| {
             self.feature_level.set(u64::from(catalog.level()));
             context.observed.with(|observed| {
-                for state in [ServerState::Live, ServerState::Silent, ServerState::Stopped] {
+                for state in ServerState::ALL {
                     let in_state =
                         catalog.servers().iter().filter(|(server, _)| observed.liveness.state(*server) == state);
                     self.servers.get_or_create(&State { state: state.name() }).set(in_state.count() as u64);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use terrane_proto::convert::GroupLocation;
 use terrane_types::{GroupId, ServerId};
+use tokio::sync::Notify;
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
@@ -46,13 +47,25 @@ impl Observations {
 /// The lock around the observations. Held only briefly; if both are needed, lock the catalog first.
 pub struct Observed {
     observed: Mutex<Observations>,
+    /// A server is to be called: see `crate::callbacks`.
+    to_call: Notify,
 }
 
 impl Observed {
     /// No observations yet.
     pub fn new(silent_after: Duration) -> Self {
         let observed = Observations { liveness: Liveness::new(silent_after, now()), inventory: Inventory::default() };
-        Self { observed: Mutex::new(observed) }
+        Self { observed: Mutex::new(observed), to_call: Notify::new() }
+    }
+
+    /// Wakes the task that calls servers.
+    pub fn wake_caller(&self) {
+        self.to_call.notify_one();
+    }
+
+    /// Returns when a server is to be called. Only one caller may wait.
+    pub async fn until_called_for(&self) {
+        self.to_call.notified().await;
     }
 
     /// Reads or updates the observations; the closure must not wait.

@@ -18,13 +18,13 @@ use terrane_proto::v1::{self, region_server_client::RegionServerClient};
 use terrane_proto::{MESSAGE_BYTES_MAX, error};
 use terrane_raft::RECOVERY_TERMS;
 use terrane_types::{
-    Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
+    ClusterId, Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
 use tokio::time::Instant;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::moves::MoveId;
@@ -40,6 +40,8 @@ const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
 const INSPECT_TIME_MAX: Duration = Duration::from_secs(2);
 /// Timeout of a look at a server whose report is late: a person waits for the answer.
 const LOOK_TIME_MAX: Duration = Duration::from_millis(250);
+/// Timeout of the question who answers at an address.
+const IDENTIFY_TIME_MAX: Duration = Duration::from_secs(2);
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Redirects followed in one round, so that two servers that redirect to each other cannot loop.
 const REDIRECTS_MAX: usize = 4;
@@ -95,17 +97,20 @@ impl Orders {
         self.leadership.load(Ordering::Relaxed)
     }
 
-    /// Creates a replica of a group on a server. `lead`: it starts the group's first election.
+    /// Creates a replica of a group on a server. `lead`: it starts the group's first election. Returns whether the replica did
+    /// all that was ordered: of one that is to lead, that a majority has the group's first entry.
     pub async fn create_group(
         &self,
         group: GroupId,
         entry: &GroupEntry,
         (replica, server): (ReplicaId, ServerId),
         lead: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let (mut client, hello) = self.called(server)?;
         let (group, replica, members) = (group.0, replica.0, self.members(entry));
-        answer(client.create_group(v1::CreateGroupRequest { hello, group, replica, members, lead })).await.map(drop)
+        let created =
+            answer(client.create_group(v1::CreateGroupRequest { hello, group, replica, members, lead })).await;
+        self.judged(server, created).map(|reply| !reply.leaderless)
     }
 
     /// Creates the replica that is to join a group, in place of a damaged one that the server discards first.
@@ -191,6 +196,43 @@ impl Orders {
         let (mut client, hello) = self.called(server)?;
         let request = v1::InspectReplicaRequest { hello, group: group.0 };
         answer_within(INSPECT_TIME_MAX, client.inspect_replica(request)).await
+    }
+
+    /// Asks the process at a server's address whether it is the server, in this boot.
+    ///
+    /// # Errors
+    /// What answers there, for people.
+    pub async fn identify(&self, server: ServerId, boot: u64) -> Result<(), String> {
+        let address = self.journal.read(|catalog| catalog.servers().address(server));
+        let channel = terrane_env::net::channel(&address).map_err(|invalid| invalid.to_string())?;
+        // Without the stamp of a leadership: every master asks.
+        let hello = hello::ours(Some(self.identity.cluster), server, self.identity.server, self.identity.boot);
+        let mut client = RegionServerClient::new(channel);
+        let reply =
+            tokio::time::timeout(IDENTIFY_TIME_MAX, client.identify(v1::IdentifyRequest { hello: Some(hello) }));
+        match reply.await {
+            Ok(Ok(reply)) if reply.get_ref().boot == boot => Ok(()),
+            Ok(Ok(reply)) => Err(format!(
+                "another process of server {server} answers there (boot {}; boot {boot} reports): its directory may have been copied",
+                reply.get_ref().boot
+            )),
+            // A server of an earlier build, which cannot say who it is.
+            Ok(Err(status)) if status.code() == Code::Unimplemented => Ok(()),
+            Ok(Err(status)) => Err(stranger(&error::from_status(&status), self.identity.cluster)),
+            Err(_) => Err(format!("nothing answers there within {} s", IDENTIFY_TIME_MAX.as_secs())),
+        }
+    }
+
+    /// Looks at the outcome of an order: a server that could not be reached is called, to see whether its address leads to it.
+    fn judged<T>(&self, server: ServerId, outcome: Result<T, Error>) -> Result<T, Error> {
+        if let Err(
+            Error::Unavailable { .. } | Error::DeadlineExceeded | Error::WrongCluster { .. } | Error::Internal { .. },
+        ) = outcome
+        {
+            self.observed.with(|observed| observed.liveness.suspect(server));
+            self.observed.wake_caller();
+        }
+        outcome
     }
 
     /// Whether a server answers at all, within the short time that a person waits for the status.
@@ -337,7 +379,7 @@ impl Orders {
         let mut last = None;
         while let Some(server) = to_ask.pop_front() {
             let answer = match self.called(server) {
-                Ok((client, hello)) => call(client, hello).await,
+                Ok((client, hello)) => self.judged(server, call(client, hello).await),
                 Err(error) => Err(error),
             };
             match answer {
@@ -419,6 +461,20 @@ pub fn is_final(error: &Error) -> bool {
             | Error::ReadOnly { .. }
             | Error::Disabled { .. }
     )
+}
+
+/// What answered in a server's place, for people.
+fn stranger(answer: &Error, own: ClusterId) -> String {
+    match answer {
+        Error::WrongCluster { expected, actual, server } if expected == actual => {
+            format!("server {server} of this cluster answers there")
+        }
+        Error::WrongCluster { actual, server, .. } if *actual != own => {
+            format!("server {server} of another cluster, {actual}, answers there")
+        }
+        Error::Unavailable { message, .. } => format!("nothing answers there: {message}"),
+        other => format!("what answers there is no region server of this cluster: {other}"),
+    }
 }
 
 fn unavailable(message: String) -> Error {

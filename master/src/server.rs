@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
+use crate::callbacks;
 use crate::catalog::checkpoint::Checkpoint;
 use crate::catalog::{Bootstrap, Catalog};
 use crate::config::MasterConfig;
@@ -102,6 +103,7 @@ impl Master {
 
     async fn open_and_serve(config: MasterConfig) -> Result<Self, StartError> {
         config.check().map_err(StartError::Settings)?;
+        fs::check_occupant(&config.data_dir, fs::Occupant::Master).await?;
         make_dir(&config.data_dir).await?;
         let lock = DirLock::acquire(&config.data_dir).await?;
         // Bound before the catalog is opened: a port in use fails at once, and the bootstrap needs the address.
@@ -442,6 +444,8 @@ fn background(
         tracing::warn!("this master was removed from the cluster; it ends, and its directory is not needed any more");
         member.leadership.set_removed();
     });
+    let caller = Arc::clone(context);
+    tasks.spawn(async move { callbacks::drive(&caller).await });
     let writer = Arc::clone(machine);
     tasks.spawn(async move { writer.write_checkpoints().await });
     let (context, membership, metrics) = (Arc::clone(context), Arc::clone(membership), Arc::clone(metrics));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use terrane_env::fs::LockError;
+use terrane_env::fs::{LockError, Occupied};
 use terrane_types::ClusterId;
 
 use crate::catalog::checkpoint::CheckpointError;
@@ -16,6 +16,9 @@ pub enum StartError {
     /// A setting is invalid.
     #[error("{0}")]
     Settings(String),
+    /// The directory is neither empty nor a master's.
+    #[error(transparent)]
+    Occupied(#[from] Occupied),
     /// Another process uses the directory.
     #[error(transparent)]
     Lock(#[from] LockError),

@@ -20,6 +20,8 @@ use crate::planner::{Candidate, place_regions};
 use crate::schemas::{TableChange, altered, modified, new_table};
 
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How long a new table waits for groups that are being created, while there are others.
+const GROUPS_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// The calls that change tables and namespaces.
 pub struct TableCalls {
@@ -93,12 +95,16 @@ impl TableCalls {
     /// The groups of this many new regions; waits until groups exist.
     async fn groups_for(&self, count: usize, deadline: Instant) -> Result<Vec<terrane_types::GroupId>, Error> {
         let context = &self.context;
-        let place = || {
+        let place = |all: bool| {
             let candidates =
-                context.journal.read(|catalog| context.observed.with(|observed| candidates(catalog, observed)));
+                context.journal.read(|catalog| context.observed.with(|observed| candidates(catalog, observed, all)));
             Some(place_regions(count, &candidates)).filter(|groups| !groups.is_empty())
         };
-        context.journal.wait_until(deadline, place).await.ok_or_else(|| {
+        let patience = deadline.min(Instant::now() + GROUPS_WAIT_MAX);
+        if let Some(groups) = context.journal.wait_until(patience, || place(true)).await {
+            return Ok(groups);
+        }
+        context.journal.wait_until(deadline, || place(false)).await.ok_or_else(|| {
             let waiting =
                 context.journal.read(|catalog| context.observed.with(|observed| waiting_for(catalog, observed)));
             let message =
@@ -281,8 +287,10 @@ impl TableCalls {
     }
 }
 
-/// The candidates for new regions: groups whose members are all live or, if there are none, all open groups.
-fn candidates(catalog: &Catalog, observed: &Observations) -> Vec<Candidate> {
+/// The candidates for new regions: open groups whose members are all live or, if there are none, all open groups. With `all`, there
+/// are none while groups are being created by live members: they will be open in a moment, and the regions spread over them too. A
+/// group that is not open gets no region, since it may be abandoned.
+fn candidates(catalog: &Catalog, observed: &Observations, all: bool) -> Vec<Candidate> {
     let counts = catalog.regions_per_group();
     let candidate = |group, leader| Candidate { group, leader, regions: counts.get(&group).copied().unwrap_or(0) };
     let groups = || {
@@ -294,11 +302,15 @@ fn candidates(catalog: &Catalog, observed: &Observations) -> Vec<Candidate> {
     let is_whole = |entry: &crate::catalog::groups::GroupEntry| {
         entry.members.values().all(|server| observed.liveness.is_live(*server))
     };
-    let whole: Vec<Candidate> = groups().filter(|(entry, _)| is_whole(entry)).map(|(_, candidate)| candidate).collect();
+    if all && groups().any(|(entry, _)| is_whole(entry) && !entry.is_open()) {
+        return Vec::new();
+    }
+    let open = || groups().filter(|(entry, _)| entry.is_open());
+    let whole: Vec<Candidate> = open().filter(|(entry, _)| is_whole(entry)).map(|(_, candidate)| candidate).collect();
     if !whole.is_empty() {
         return whole;
     }
-    groups().filter(|(entry, _)| entry.is_open()).map(|(_, candidate)| candidate).collect()
+    open().map(|(_, candidate)| candidate).collect()
 }
 
 /// What new tables wait for; `None` if groups exist.

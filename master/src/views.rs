@@ -412,6 +412,15 @@ fn server_issues(
             let quiet = observed.liveness.quiet_for(server, now).as_secs();
             report(format!("has not reported for {quiet} s{countdown}"));
         }
+        ServerState::Unreachable => {
+            let why = observed.liveness.unreachable_because(server).unwrap_or("it does not answer there");
+            // A server that cannot be reached often has no replicas, which is no news.
+            let countdown = if countdown.starts_with(';') { countdown } else { "" };
+            report(format!(
+                "reports and cannot be reached at that address: {why}; start it with --advertise HOST:PORT that leads to it, or open \
+                 the way to it{countdown}"
+            ));
+        }
         ServerState::Stopped => report(format!("was stopped{countdown}")),
         ServerState::Silent | ServerState::Live => {}
     }
@@ -449,7 +458,7 @@ mod tests {
     /// Server 1 of the full catalog leads its group in term 3 and reports its first region as unsplittable.
     fn observed() -> Observations {
         let mut liveness = Liveness::new(Duration::from_secs(3), Moment(0));
-        liveness.heard(ServerId(1), 1, Moment(1)).unwrap();
+        liveness.live(ServerId(1), 1, Moment(1)).unwrap();
         let mut inventory = Inventory::default();
         let descriptor = full().regions().iter().next().unwrap().descriptor.clone();
         inventory.absorb(Report {

@@ -54,10 +54,7 @@ pub fn cluster_of(bytes: &[u8]) -> Result<Option<ClusterId>, Error> {
 /// # Errors
 /// [`Error::WrongCluster`] for another cluster or server, [`Error::Unsupported`] when no protocol version is shared.
 pub fn check(hello: &v1::Hello, here: Identity, cluster_time_ms: u64) -> Result<v1::HelloReply, Error> {
-    check_cluster(Some(hello), here, false)?;
-    if hello.expected_server != 0 && hello.expected_server != here.server.0 {
-        return Err(Error::WrongCluster { expected: here.cluster, actual: here.cluster, server: here.server });
-    }
+    check_called(Some(hello), here)?;
     let (low, high) =
         (hello.version_min.max(*PROTOCOL_VERSIONS.start()), hello.version_max.min(*PROTOCOL_VERSIONS.end()));
     if low > high {
@@ -81,7 +78,20 @@ pub fn check(hello: &v1::Hello, here: Identity, cluster_time_ms: u64) -> Result<
     })
 }
 
-/// Checks only the cluster id, which is all that unary calls carry. `may_be_new` also accepts a caller that names no
+/// Checks that a unary call is meant for this server: an address can lead to another one than its caller believes.
+///
+/// # Errors
+/// [`Error::WrongCluster`] for another cluster or server, or [`Error::Invalid`] when the id is missing or malformed.
+pub fn check_called(hello: Option<&v1::Hello>, here: Identity) -> Result<(), Error> {
+    check_cluster(hello, here, false)?;
+    let expected = hello.map_or(0, |hello| hello.expected_server);
+    if expected != 0 && expected != here.server.0 {
+        return Err(Error::WrongCluster { expected: here.cluster, actual: here.cluster, server: here.server });
+    }
+    Ok(())
+}
+
+/// Checks only the cluster id, which is all that calls of clients carry. `may_be_new` also accepts a caller that names no
 /// cluster, which is right only for the first call to a master.
 ///
 /// # Errors
@@ -120,6 +130,13 @@ mod tests {
     fn another_server_behind_the_address_is_refused() {
         let refused = check(&ours(Some(HERE.cluster), ServerId(4), ServerId(1), 1), HERE, 0);
         assert!(matches!(refused, Err(Error::WrongCluster { server: ServerId(3), .. })));
+    }
+
+    #[test]
+    fn a_unary_call_for_another_server_is_refused() {
+        let named = |server| check_called(Some(&ours(Some(HERE.cluster), ServerId(server), ServerId(0), 1)), HERE);
+        assert_eq!((named(3), named(0)), (Ok(()), Ok(())));
+        assert!(matches!(named(4), Err(Error::WrongCluster { server: ServerId(3), .. })));
     }
 
     #[test]

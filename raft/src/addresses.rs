@@ -49,6 +49,29 @@ impl AddressBook {
         }
     }
 
+    /// Takes over all addresses that the master knows. Servers that it does not know any more were removed: nobody calls them again.
+    /// `own` stays: a master may not know it yet. None: a master that is starting knows nobody.
+    pub fn replace(&self, addresses: Vec<(ServerId, String)>, own: ServerId) {
+        if addresses.is_empty() {
+            return;
+        }
+        let mut known = self.known.lock();
+        let is_removed =
+            |server: &&ServerId| **server != own && addresses.iter().all(|(present, _)| present != *server);
+        // Only those that a master has told: a server may have heard of a peer before its master did.
+        let removed: Vec<ServerId> = known.told.keys().filter(is_removed).copied().collect();
+        for server in &removed {
+            known.told.remove(server);
+            known.addresses.remove(server);
+            known.boots.remove(server);
+        }
+        drop(known);
+        if !removed.is_empty() {
+            self.changed.notify_one();
+        }
+        self.set(addresses);
+    }
+
     /// Records the address that a peer announces in its hello.
     pub fn heard(&self, server: ServerId, boot: u64, address: &str) {
         if address.is_empty() || address.len() > ADDRESS_BYTES_MAX || terrane_env::net::channel(address).is_err() {
@@ -111,6 +134,19 @@ mod tests {
         assert_eq!(book.get(SERVER).as_deref(), Some("a:2"));
         told(&book, "a:3");
         assert_eq!(book.get(SERVER).as_deref(), Some("a:3"));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_the_master_does_not_know_any_more_is_forgotten() {
+        let book = AddressBook::default();
+        let (own, other, peer) = (ServerId(1), ServerId(2), ServerId(9));
+        book.set([(own, "own:1".to_owned()), (other, "b:1".to_owned()), (SERVER, "a:1".to_owned())]);
+        book.heard(peer, 1, "c:1");
+        book.replace(vec![(other, "b:2".to_owned())], own);
+        let known: Vec<ServerId> = book.all().into_keys().collect();
+        assert_eq!((known, book.get(other).as_deref()), (vec![own, other, peer], Some("b:2")));
+        book.replace(Vec::new(), own);
+        assert_eq!(book.all().len(), 3);
     }
 
     #[tokio::test]

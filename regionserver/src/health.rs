@@ -9,6 +9,8 @@ use terrane_types::RegionId;
 #[derive(Default)]
 pub struct HealthIssues {
     open: Mutex<BTreeMap<String, String>>,
+    /// Why the leading master cannot call this server. The master says so itself, so that it is no issue of the list.
+    unreachable: Mutex<Option<String>>,
 }
 
 impl HealthIssues {
@@ -20,6 +22,21 @@ impl HealthIssues {
     /// Closes an issue. Returns true if it was open.
     pub fn clear(&self, topic: &str) -> bool {
         self.open.lock().remove(topic).is_some()
+    }
+
+    /// The leading master cannot call this server. Returns true if that is new.
+    pub fn set_unreachable(&self, why: String) -> bool {
+        self.unreachable.lock().replace(why).is_none()
+    }
+
+    /// The leading master can call this server. Returns true if it could not before.
+    pub fn clear_unreachable(&self) -> bool {
+        self.unreachable.lock().take().is_some()
+    }
+
+    /// Why the leading master cannot call this server.
+    pub fn unreachable(&self) -> Option<String> {
+        self.unreachable.lock().clone()
     }
 
     /// Closes the issues of regions that are no longer here: nothing would resolve them.

@@ -25,6 +25,11 @@ impl NewestLeadership {
         self.0.fetch_max(number, Ordering::Relaxed);
     }
 
+    /// Whether no later leadership than this one has been heard of.
+    pub fn is_newest(&self, number: u64) -> bool {
+        number >= self.0.load(Ordering::Relaxed)
+    }
+
     /// Refuses an order of a leadership that has ended. Masters of older builds, servers and clients name none: 0.
     ///
     /// # Errors

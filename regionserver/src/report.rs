@@ -15,7 +15,7 @@ use terrane_env::budget::{Budgets, Unit, Usage};
 use terrane_metrics::ResourceUse;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{error, hello, leadership, v1, versions};
-use terrane_raft::{GroupStatus, LogStatus, MemberProgress};
+use terrane_raft::{Abstention, GroupStatus, LogStatus, MemberProgress, Weight};
 use terrane_types::{Error, FamilyName, GroupId, ReplicaId, ServerId, TableId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -55,8 +55,20 @@ const CHANGES_EVERY: Duration = Duration::from_millis(20);
 enum Unaccepted {
     /// The master may accept the next one.
     ForNow,
-    /// This build and the cluster cannot work together.
+    /// This build and the cluster cannot work together, or the server was removed.
     Forever(String),
+}
+
+/// Why the reports of this server are refused for good, if an answer says so.
+fn refusal(answer: Error, master: &str, server: ServerId) -> Option<String> {
+    match answer {
+        Error::Unsupported { feature: why } => Some(format!("the master at {master} refused this server: {why}")),
+        Error::NotFound { .. } => Some(format!(
+            "server {server} was removed from its cluster, as the master at {master} says: it holds nothing that the cluster uses, and its \
+             id is not used again; stop it for good, or start it with an empty --data directory to join as a new server"
+        )),
+        _ => None,
+    }
 }
 
 /// An answer, and the number of the leadership that gave it.
@@ -86,7 +98,7 @@ impl Sending {
     }
 
     fn send(&mut self, master: &str, mut client: MasterClient<Channel>, request: v1::ReportRequest) {
-        let master = master.to_owned();
+        let (master, server) = (master.to_owned(), ServerId(request.server));
         self.masters.insert(master.clone());
         self.calls.spawn(async move {
             let answer = tokio::time::timeout(CALL_TIMEOUT, client.report(request)).await;
@@ -94,14 +106,14 @@ impl Sending {
                 Ok(Ok(reply)) => Ok((leadership::of(reply.metadata()), reply.into_inner())),
                 Ok(Err(status)) => {
                     tracing::debug!(master, error = status.message(), "a master does not accept the report");
-                    match error::from_status(&status) {
-                        _ if is_no_master(&status) => {
-                            tracing::debug!("{}", no_master(&master));
-                            Err(Unaccepted::ForNow)
-                        }
-                        Error::Unsupported { feature } => Err(Unaccepted::Forever(feature)),
-                        _ => Err(Unaccepted::ForNow),
+                    if is_no_master(&status) {
+                        tracing::debug!("{}", no_master(&master));
                     }
+                    let refused = match error::from_status(&status) {
+                        _ if is_no_master(&status) => None,
+                        answer => refusal(answer, &master, server),
+                    };
+                    Err(refused.map_or(Unaccepted::ForNow, Unaccepted::Forever))
                 }
                 Err(_) => Err(Unaccepted::ForNow),
             };
@@ -123,7 +135,7 @@ impl Sending {
             }
             Err(Unaccepted::ForNow) => None,
             Err(Unaccepted::Forever(why)) => {
-                level.refuse(format!("the master at {master} refused this server: {why}"));
+                level.refuse(why);
                 None
             }
         };
@@ -198,7 +210,7 @@ impl Reporter {
                         tracing::info!("the leading master responds again");
                     }
                     if !terrane_env::buggify!("an answer of the master to a report is lost") {
-                        self.take(reply).await;
+                        self.take(reply, number).await;
                     }
                 }
                 () = until(due) => {
@@ -393,12 +405,15 @@ impl Reporter {
         self.metrics.regions.set(i64::try_from(self.replicas.regions.count()).unwrap_or(i64::MAX));
     }
 
-    async fn take(&mut self, reply: v1::ReportReply) {
+    async fn take(&mut self, reply: v1::ReportReply, leadership: u64) {
         self.masters.renew(&reply.masters);
         self.hbase_places.retain_masters(|master| self.masters.all().iter().any(|(known, _)| known == master));
         self.level.learn(reply.feature_level).await;
         self.metrics.feature_level.set(i64::from(self.level.level()));
-        self.addresses.set(addresses(reply.servers));
+        if self.leadership.is_newest(leadership) {
+            self.addresses.replace(addresses(reply.servers), self.identity.server);
+            self.note_unreachable(reply.unreachable);
+        }
         self.region_ids.add(reply.region_id_first, reply.region_id_count);
         self.page_seal.set(page_keys(reply.page_keys));
         self.note_recovered(recovered(reply.recovered));
@@ -409,6 +424,25 @@ impl Reporter {
         };
         // A leader without a quorum would wait indefinitely, and hold up its reports. The next answer repeats the ids.
         tokio::time::timeout(self.every, drops).await.ok();
+    }
+
+    /// The leading master says whether it can call this server. If it cannot, peers and clients cannot either, so another member
+    /// should lead if one can. An election needs no master, and neither does the decision: with no other candidate, this server leads.
+    fn note_unreachable(&self, why: String) {
+        let reason = (!why.is_empty()).then(|| Abstention {
+            reason: format!("the masters cannot reach this server: {why}"),
+            weight: Weight::Soft,
+        });
+        self.host.set_abstains("address", reason);
+        match why.is_empty() {
+            true if self.health.clear_unreachable() => tracing::info!("the masters reach this server again"),
+            false if self.health.set_unreachable(why.clone()) => tracing::warn!(
+                why,
+                "the masters cannot reach this server at the address that it advertises; start it with --advertise HOST:PORT that leads \
+                 to it"
+            ),
+            _ => {}
+        }
     }
 
     /// Drops a table that was dropped while a group led here was unreachable.

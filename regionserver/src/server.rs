@@ -1,9 +1,10 @@
 //! A region server as a whole: how it starts, what runs in it, and how it stops.
 //!
-//! Start: lock the directory, read its identity, listen, raise the boot number, register with a master (a server that has an
-//! identity continues without one, see `joining`), open the engine, open the log (which starts the groups and replays what
-//! the engine does not have), serve. Each step may fail, with an error that says what to do. Nothing changes an existing
-//! directory before the identity is written.
+//! Start: check the settings, lock the directory, read its identity, listen, raise the boot number, register with a master (a
+//! server that has an identity continues without one, see `joining`), open the engine, open the log (which starts the groups and
+//! replays what the engine does not have), serve, report. Each step may fail, with an error that says what to do. Nothing changes
+//! an existing directory before the identity is written. The registration tells who the server is and where; the masters count
+//! it as live when it reports.
 //!
 //! Stop: hand leaderships over while everything is still served, redirect new requests to the new leaders, stop the
 //! background work, flush every region, end the sessions, close the log and the engine, and only then stop serving peers,
@@ -88,6 +89,7 @@ pub struct RegionServer {
     host: Arc<GroupHost>,
     engine: Arc<Engine>,
     edge: Arc<Edge>,
+    health: Arc<HealthIssues>,
     orders: Arc<RegionOrders>,
     hbase_places: Arc<HbasePlaces>,
     budgets: Arc<Budgets>,
@@ -145,6 +147,7 @@ impl RegionServer {
 
     async fn open_and_serve(config: ServerConfig) -> Result<Self, StartError> {
         config.check().map_err(StartError::Settings)?;
+        fs::check_occupant(&config.data_dir, fs::Occupant::Server).await?;
         let directory = |source| StartError::Directory { directory: config.data_dir.display().to_string(), source };
         fs::create_dir_durable(&config.data_dir).await.map_err(directory)?;
         let lock = DirLock::acquire(&config.data_dir).await?;
@@ -248,6 +251,7 @@ impl RegionServer {
             host,
             engine,
             edge,
+            health: parts.health,
             orders,
             hbase_places: parts.hbase_places,
             budgets: parts.budgets,
@@ -343,6 +347,12 @@ impl RegionServer {
         if self.edge.closing.is_cancelled() {
             return Err("the server is stopping".to_owned());
         }
+        if let Some(why) = &*self.refused.borrow() {
+            return Err(why.clone());
+        }
+        if let Some(why) = self.health.unreachable() {
+            return Err(format!("the masters cannot reach this server at the address that it advertises: {why}"));
+        }
         let headless = self.host.groups().into_iter().find(|group| group.status().leader.is_none());
         headless.map_or(Ok(()), |group| Err(format!("group {} has no known leader", group.id())))
     }
@@ -399,6 +409,15 @@ fn advertised(config: &ServerConfig, address: SocketAddr) -> Result<String, Star
     Ok(format!("{host}:{}", address.port()))
 }
 
+fn log_config(config: &ServerConfig) -> LogConfig {
+    LogConfig {
+        segment_bytes: config.segment_bytes,
+        cache_bytes: config.log_cache_bytes,
+        limit_bytes: config.log_limit,
+        purge_budget_bytes: config.log_purge_budget,
+    }
+}
+
 async fn open_host(
     config: &ServerConfig,
     identity: HelloIdentity,
@@ -413,12 +432,7 @@ async fn open_host(
     host_config.wall = config.clock.clone();
     host_config.recovered = recovered;
     host_config.metrics = parts.metrics.raft.clone();
-    host_config.log = LogConfig {
-        segment_bytes: config.segment_bytes,
-        cache_bytes: config.log_cache_bytes,
-        limit_bytes: config.log_limit,
-        purge_budget_bytes: config.log_purge_budget,
-    };
+    host_config.log = log_config(config);
     let machines = Machines {
         engine: engine.clone(),
         arrivals: arrivals.clone(),

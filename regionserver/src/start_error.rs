@@ -15,6 +15,9 @@ pub enum StartError {
     /// The data directory cannot be created.
     #[error("cannot use the data directory {directory}: {source}")]
     Directory { directory: String, source: std::io::Error },
+    /// The data directory is neither empty nor a region server's.
+    #[error(transparent)]
+    Occupied(#[from] fs::Occupied),
     /// Another process uses the data directory.
     #[error(transparent)]
     Locked(#[from] fs::LockError),

@@ -206,6 +206,20 @@ impl Cluster {
         Ok(index)
     }
 
+    /// Adds a server that advertises an address which is not its own; returns its index.
+    ///
+    /// # Errors
+    /// As for [`Cluster::start`].
+    pub async fn add_server_advertising(&mut self, address: &str) -> Result<usize> {
+        self.servers.push(Part::default());
+        self.clocks.push(WallClock::default());
+        let index = self.servers.len() - 1;
+        let config = ServerConfig { advertise: Some(address.to_owned()), ..self.server_config(index) };
+        let server = RegionServer::start(config).await?;
+        self.servers[index].runs(server.address().to_string(), server);
+        Ok(index)
+    }
+
     /// Starts a server on a foreign directory.
     ///
     /// # Errors

@@ -106,8 +106,8 @@ pub enum Error {
         /// The feature.
         feature: String,
     },
-    /// The other end belongs to another cluster: nothing was done.
-    #[error("server {server} belongs to cluster {actual}, not to {expected}; check the addresses")]
+    /// The other end belongs to another cluster or, if both cluster ids are the same, is another server: nothing was done.
+    #[error("{}", wrong_place(*expected, *actual, *server))]
     WrongCluster {
         /// The cluster the caller named.
         expected: ClusterId,
@@ -164,6 +164,16 @@ pub enum Error {
     },
 }
 
+/// Which of the two differs: the cluster, or the server within it.
+fn wrong_place(expected: ClusterId, actual: ClusterId, server: ServerId) -> String {
+    if expected == actual {
+        return format!(
+            "server {server} of this cluster answers there, not the server that was called; check the addresses"
+        );
+    }
+    format!("server {server} belongs to cluster {actual}, not to {expected}; check the addresses")
+}
+
 fn describe_regions(current: &[RegionDescriptor]) -> String {
     if current.is_empty() {
         return "others".to_owned();
@@ -186,6 +196,15 @@ mod tests {
     use super::*;
     use crate::ids::{RegionEpoch, TableId};
     use crate::range::KeyRange;
+
+    #[test]
+    fn a_wrong_place_is_named_by_what_differs() {
+        let (one, two) = (ClusterId([1; 16]), ClusterId([2; 16]));
+        let other = Error::WrongCluster { expected: one, actual: two, server: ServerId(3) }.to_string();
+        assert!(other.contains(&format!("server 3 belongs to cluster {two}, not to {one}")), "{other}");
+        let same = Error::WrongCluster { expected: one, actual: one, server: ServerId(3) }.to_string();
+        assert!(same.starts_with("server 3 of this cluster answers there, not the server that was called"), "{same}");
+    }
 
     #[test]
     fn stale_epoch_names_what_covers_the_range_now() {

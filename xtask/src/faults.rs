@@ -10,6 +10,7 @@
 mod clock;
 pub mod cluster;
 mod counters;
+mod failing_start;
 mod full_disk;
 mod http2;
 mod load;
@@ -19,6 +20,7 @@ mod one_client;
 mod promised_bodies;
 mod split_key;
 mod wide_row;
+mod wrong_address;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -77,6 +79,16 @@ const CHECKS: &[Check] = &[
         name: "lost-server",
         what: "a server is lost with its disk, and the logs of the others have little room: writes continue",
         run: lost_server::run,
+    },
+    Check {
+        name: "failing-start",
+        what: "a server that fails at every start is replaced, and a refused setting leaves nothing behind",
+        run: failing_start::run,
+    },
+    Check {
+        name: "wrong-address",
+        what: "a server whose address does not lead to it holds up nobody, and none takes the address of another",
+        run: wrong_address::run,
     },
     Check { name: "counters", what: "counters over kill -9 are exact, and every call is answered", run: counters::run },
     Check { name: "stop", what: "SIGTERM under load", run: load::stop },

@@ -212,7 +212,11 @@ pub enum Admin {
     /// asks.
     RecoverGroup {
         /// The group's number, as `admin groups` shows it.
-        group: u64,
+        #[arg(required_unless_present = "all_lost")]
+        group: Option<u64>,
+        /// Every group that `admin groups` shows with the state `no majority`: one plan, one question.
+        #[arg(long, conflicts_with = "group")]
+        all_lost: bool,
         /// Recover it without asking. Otherwise nothing is changed unless a person confirms it at a terminal.
         #[arg(long)]
         yes: bool,

@@ -70,7 +70,10 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
         Admin::Masters { connection } => masters::list(&connection).await,
         Admin::HbaseSite { connection } => hbase_site::run(&connection).await,
         Admin::SetMasters { list, yes, connection } => masters::set(&list.0, yes, &connection).await,
-        Admin::RecoverGroup { group, yes, connection } => recover_group::run(group, yes, &connection).await,
+        Admin::RecoverGroup { group: Some(group), yes, connection, .. } => {
+            recover_group::run(group, yes, &connection).await
+        }
+        Admin::RecoverGroup { group: None, yes, connection, .. } => recover_group::run_all(yes, &connection).await,
         Admin::Check { connection } => fleet::check(&connection).await,
         Admin::Slow { limit, connection } => diagnostics::slow(limit, &connection).await,
         Admin::Hot { table, limit, connection } => hot::run(&table.to_string(), limit, &connection).await,

@@ -1,5 +1,5 @@
-//! `admin recover-group`: shows what is left of a group whose majority is lost and what its recovery loses, asks, and waits
-//! until the group serves again. The JSON output is part of the grammar.
+//! `admin recover-group`: shows what is left of a group whose majority is lost, or of all such groups, and what the recovery loses,
+//! asks, and waits until the groups serve again. The JSON output is part of the grammar.
 
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use crate::question::{ask, asks};
 
 /// How often the recovery is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// The state of a group without a live majority.
+const NO_MAJORITY: &str = "no majority";
 
 #[derive(Serialize)]
 struct RecoveryLine<'a> {
@@ -67,6 +69,48 @@ pub async fn run(group: u64, yes: bool, connection: &Connection) -> Result<(), F
         output.line("nothing was changed; `--yes` recovers the group without asking")?;
     }
     output.flush()
+}
+
+/// Recovers every group that has lost its majority. What is left and what may be lost is shown for all of them first.
+pub async fn run_all(yes: bool, connection: &Connection) -> Result<(), Failure> {
+    let admin = connect(connection).await?.admin();
+    let groups = admin.groups().await.during("list the groups")?;
+    let mut described = Vec::new();
+    for group in groups.iter().filter(|group| group.state == NO_MAJORITY).map(|group| group.group) {
+        described.push(admin.describe_recovery(group).await.during(format!("recover group {group}"))?);
+    }
+    let mut output = Output::new(connection.json);
+    if !output.is_json() {
+        described.iter().try_for_each(|described| print(&mut output, described))?;
+        output.flush()?;
+    }
+    let confirmed = !described.is_empty() && (yes || (!output.is_json() && asks() && all_confirmed(described.len())?));
+    if confirmed {
+        // One after another: if one cannot be recovered, those before are, and the next call continues.
+        for described in &described {
+            let group = described.group;
+            admin.recover_group(described).await.during(format!("recover group {group}"))?;
+            until_recovered(&admin, group.0).await?;
+        }
+    }
+    if output.is_json() {
+        described.iter().try_for_each(|described| output.object(&recovery_line(described, confirmed)))?;
+    } else {
+        output.line(&match (described.len(), confirmed) {
+            (0, _) => "every group has its majority".to_owned(),
+            (count, true) => {
+                format!("groups that serve again, each from one replica: {count}; repair makes the others")
+            }
+            (count, false) => {
+                format!("nothing was changed; `--yes` recovers the groups without asking, of which there are {count}")
+            }
+        })?;
+    }
+    output.flush()
+}
+
+fn all_confirmed(count: usize) -> Result<bool, Failure> {
+    Ok(ask(&format!("Type the number of groups, {count}, to recover all of them and lose that:"))? == count.to_string())
 }
 
 fn confirmed_by_person(group: u64) -> Result<bool, Failure> {

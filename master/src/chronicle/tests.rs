@@ -37,7 +37,7 @@ impl Scene {
     fn report(&mut self, at_ms: u64, server: u64, term: u64, leader: Option<u64>) {
         let server = ServerId(server);
         let leader = leader.map(ServerId);
-        self.observed.liveness.heard(server, 1, Moment(at_ms)).unwrap();
+        self.observed.liveness.live(server, 1, Moment(at_ms)).unwrap();
         let groups = vec![GroupSeen { group: GroupId(1), term, leader, ..GroupSeen::default() }];
         let led = |descriptor: RegionDescriptor| RegionSeen {
             descriptor,

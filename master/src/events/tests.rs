@@ -53,7 +53,7 @@ impl Scene {
 
     /// A report as a leading master takes it: what it says of groups, then its regions, which enter the map.
     fn take(&mut self, report: Report) {
-        self.observed.liveness.heard(report.server, self.boot, Moment(self.now_ms)).unwrap();
+        self.observed.liveness.live(report.server, self.boot, Moment(self.now_ms)).unwrap();
         let absorbed = self.observed.inventory.absorb(report);
         self.events.elected(&self.catalog, &self.observed, &absorbed.elections, self.at());
         self.catalog.apply(&crate::catalog::CatalogEdit::IndexRegions { regions: absorbed.claims }, 1);

@@ -65,7 +65,10 @@ fn has_quorum(observed: &Observations, group: GroupId) -> bool {
 
 fn has(observed: &Observations, server: ServerId, group: GroupId, now: Moment) -> bool {
     match observed.liveness.state(server) {
-        ServerState::Live => observed.inventory.replicas(server).is_none_or(|replicas| replicas.contains_key(&group)),
+        // It runs, and its peers may reach it: it is not given up because a master cannot.
+        ServerState::Live | ServerState::Unreachable => {
+            observed.inventory.replicas(server).is_none_or(|replicas| replicas.contains_key(&group))
+        }
         ServerState::Silent => !observed.liveness.is_missed(server, now),
         ServerState::Stopped => false,
     }

@@ -18,7 +18,7 @@ use crate::catalog::groups::GroupState;
 use crate::liveness::Moment;
 use crate::observed::Observations;
 
-/// A new group is planned with other servers if one of its servers has not reported for so long.
+/// A new group is planned with other servers if one of its servers has not been live for so long.
 const ABANDON_AFTER: Duration = Duration::from_secs(10);
 
 /// What does not belong where it is.
@@ -46,7 +46,7 @@ pub fn find(catalog: &Catalog, observed: &Observations, now: Moment) -> Vec<Stra
     let regions = catalog.regions().per_group();
     for (group, entry) in catalog.groups().iter() {
         let is_gone = |server: &ServerId| {
-            !observed.liveness.is_live(*server) && observed.liveness.quiet_for(*server, now) >= ABANDON_AFTER
+            !observed.liveness.is_live(*server) && observed.liveness.away_for(*server, now) >= ABANDON_AFTER
         };
         if entry.state == GroupState::Creating && entry.members.values().any(is_gone) && !regions.contains_key(&group) {
             strays.push(Stray::Group { group });

@@ -34,7 +34,7 @@ impl Scene {
     /// `report s1 g1=8 leader=s1 members=8@s1,9@s2:behind,11@s4:learner regions=1@1`: the server has replica 8 of group 1.
     fn report(&mut self, line: &Line<'_>) {
         let server = ServerId(line.number(1));
-        self.observed.liveness.heard(server, 1, self.now).expect("the first boot");
+        self.observed.liveness.live(server, 1, self.now).expect("the first boot");
         let term = line.argument("term").map_or(1, number);
         let leader = line.argument("leader").map(|leader| ServerId(number(leader)));
         let list = |name: &str| {

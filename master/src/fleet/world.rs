@@ -46,7 +46,7 @@ pub fn condition(
     let is_displaced = |(other, known): (ServerId, &crate::catalog::servers::Registration)| {
         other > server && known.address == address && liveness.is_live(other)
     };
-    let left = replace_after.saturating_sub(liveness.quiet_for(server, now));
+    let left = replace_after.saturating_sub(liveness.away_for(server, now));
     if left.is_zero() || catalog.servers().iter().any(is_displaced) { Condition::Lost } else { Condition::Away(left) }
 }
 

@@ -11,7 +11,7 @@ use crate::liveness::{Liveness, Moment};
 
 fn observed() -> Observations {
     let mut liveness = Liveness::new(Duration::from_secs(3), Moment(0));
-    liveness.heard(ServerId(1), 1, Moment(1)).unwrap();
+    liveness.live(ServerId(1), 1, Moment(1)).unwrap();
     let mut inventory = Inventory::default();
     inventory.hint_leader(GroupId(1), ServerId(1));
     Observations { liveness, inventory }

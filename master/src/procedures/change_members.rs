@@ -88,7 +88,7 @@ fn decide(context: &MasterContext, group: GroupId, run: &mut Run) -> Option<(Gro
                 damaged: &damaged,
                 target_quiet_for: change
                     .add
-                    .map(|(_, server)| observed.liveness.quiet_for(server, now()))
+                    .map(|(_, server)| observed.liveness.away_for(server, now()))
                     .unwrap_or_default(),
                 stuck_for: advanced.unwrap_or(Duration::ZERO),
                 declined: &run.declined,

@@ -62,7 +62,7 @@ pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Erro
         }
         terrane_env::buggify_pause!("a new group waits between two rounds").await;
         context.leadership.confirm().await?;
-        let waiting = round(context, group, &entry, &mut creation).await;
+        let waiting = round(context, group, &entry, &mut creation, is_live).await;
         context.note_steps(Subject::Group(group), creation.missing(), entry.members.len());
         if creation.phase() == phase {
             context.begin_wait(Subject::Group(group), waiting);
@@ -89,19 +89,38 @@ fn resume(context: &MasterContext, group: GroupId) -> Option<(GroupEntry, GroupC
     Some((entry, creation))
 }
 
-/// Orders every member whose turn it is; returns one that did not follow, and why.
-async fn round(context: &MasterContext, group: GroupId, entry: &GroupEntry, creation: &mut GroupCreation) -> String {
-    let next: Vec<(ReplicaId, bool)> =
-        creation.next().into_iter().map(|replica| (replica, creation.is_first(replica))).collect();
+/// Orders every member whose turn it is; returns one that did not follow, and why. Those whose servers are not live get their
+/// orders when they are: a server that does not answer would hold up the others.
+async fn round(
+    context: &MasterContext,
+    group: GroupId,
+    entry: &GroupEntry,
+    creation: &mut GroupCreation,
+    is_live: impl Fn(ReplicaId) -> bool,
+) -> String {
+    let (next, away): (Vec<ReplicaId>, Vec<ReplicaId>) = creation.next().into_iter().partition(|next| is_live(*next));
+    let next: Vec<(ReplicaId, bool)> = next.into_iter().map(|replica| (replica, creation.is_first(replica))).collect();
     let orders = next.into_iter().map(|(replica, lead)| async move {
         let at = (replica, entry.members[&replica]);
         (replica, context.orders.create_group(group, entry, at, lead).await)
     });
+    let place = |replica: ReplicaId| {
+        let server = entry.members[&replica];
+        (server, context.journal.read(|catalog| catalog.servers().address(server)))
+    };
     let mut waiting = String::new();
+    if let Some((server, address)) = away.first().map(|replica| place(*replica)) {
+        let state = context.observed.with(|observed| observed.liveness.state(server).name());
+        waiting = format!("group {group} on server {server} ({address}), which is {state}");
+    }
     for (replica, answer) in join_all(orders).await {
+        let (server, address) = place(replica);
         match answer {
-            Ok(()) => creation.created(replica),
-            Err(error) => waiting = format!("group {group} on server {}: {error}", entry.members[&replica]),
+            Ok(true) => creation.created(replica),
+            Ok(false) => {
+                waiting = format!("group {group} has no leader yet; server {server} starts its first election")
+            }
+            Err(error) => waiting = format!("group {group} on server {server} ({address}): {error}"),
         }
     }
     waiting

@@ -3,9 +3,13 @@
 //! A group is open when all members have their replicas, or a majority has and the servers of the others are not live.
 //!
 //! First as many followers as make a quorum with the leader, then the planned leader, then the other followers. The
-//! leader starts an election as soon as it has its replica, and wins it only if a quorum can answer. If the planned leader's
-//! server is not live, a member whose server is takes its place. Should both start the first election, that does no harm:
-//! they begin with the same members, and one of them wins.
+//! leader starts an election as soon as it has its replica, and wins it only if a quorum can answer. It counts as created once a
+//! quorum has the group's first entry: before that, only the leader knows who the members are, and with it the group would be
+//! lost. If the planned leader's server is not live by then, a member whose server is takes its place. Should both start the first
+//! election, that does no harm: they begin with the same members, and one of them wins.
+//!
+//! A member that has voted and got no entry cannot start an election. If that leaves none, the group stays as it is: it holds
+//! nothing yet, and is abandoned and planned again (`crate::fleet::strays`).
 
 use std::collections::BTreeSet;
 
@@ -29,7 +33,8 @@ pub enum Phase {
 /// The creation of one group.
 #[derive(Debug)]
 pub struct GroupCreation {
-    /// The replica that is to start the first election, until it is created: the planned leader's, or that of its stand-in.
+    /// The replica that is to start the first election, until a leader has been elected: the planned leader's, or that of its
+    /// stand-in.
     leader: Option<ReplicaId>,
     /// Followers without a replica.
     followers: BTreeSet<ReplicaId>,
@@ -96,7 +101,7 @@ impl GroupCreation {
         self.phase() >= Phase::Rest && !self.followers.iter().any(|replica| can_follow(*replica))
     }
 
-    /// A member has created its replica.
+    /// A member has created its replica; the one that starts the first election, once a majority has the group's first entry.
     pub fn created(&mut self, replica: ReplicaId) {
         let before = self.phase();
         let was_missing = self.followers.remove(&replica) || self.leader.take_if(|leader| *leader == replica).is_some();

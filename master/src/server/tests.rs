@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status};
 use self::fake::{Mood, Ordered, registration, serve_fake};
 use super::*;
 
+mod callbacks;
 mod fake;
 mod master_sets;
 mod moves;
@@ -64,6 +65,22 @@ impl Cluster {
         let request = registration(address);
         let reply = self.client.register(request).await.unwrap().into_inner();
         assert_eq!((reply.server, reply.region_id_count), (server, 10));
+        self.live(server).await;
+    }
+
+    /// Reports for a server until the master has called it.
+    async fn live(&mut self, server: u64) {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+        loop {
+            self.report(server, 0, Vec::new()).await;
+            let request = v1::ClusterRequest { hello: self.hello(0) };
+            let servers = self.client.list_servers(request).await.unwrap().into_inner().servers;
+            if servers.iter().any(|known| known.server == server && known.state == "live") {
+                return;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "server {server} did not become live: {servers:?}");
+            tokio::task::yield_now().await;
+        }
     }
 
     async fn add_servers(&mut self) {

@@ -7,8 +7,8 @@ use crate::Unit::None;
 
 descriptions! {
     SERVERS = Description::new(Gauge, "terrane_master_servers", None,
-        "Registered region servers by state: live, silent or stopped",
-        "A silent server is cut off or has failed: look at its process and its log. Its replicas are replaced after `replace-after`.").labels(&["state"]);
+        "Registered region servers by state: live, silent, stopped or unreachable",
+        "A silent server is cut off or has failed: look at its process and its log. An unreachable one reports, and its `--advertise` does not lead to it. Replicas of both are replaced after `replace-after`.").labels(&["state"]);
     TABLES = Description::new(Gauge, "terrane_master_tables", None,
         "Tables in the catalog", "Nothing; it shows who creates or drops tables.");
     REGIONS = Description::new(Gauge, "terrane_master_regions", None,

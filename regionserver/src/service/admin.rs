@@ -2,7 +2,9 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use terrane_env::net::peer_of;
 use terrane_proto::hello::Identity;
@@ -24,6 +26,9 @@ use crate::operation::{ChangeTables, Source, StagingId};
 use crate::proposal::Proposal;
 use crate::region_orders::RegionOrders;
 
+/// How long the order to start a group's first election waits for its outcome; it is repeated after that.
+const FIRST_ELECTION_MAX: Duration = Duration::from_millis(500);
+
 /// The edge for commands.
 pub struct AdminService {
     pub identity: Identity,
@@ -43,7 +48,7 @@ impl v1::region_server_server::RegionServer for AdminService {
         request: Request<v1::CreateGroupRequest>,
     ) -> Result<Response<v1::CreateGroupReply>, Status> {
         let created = self.make_group(request.into_inner()).await;
-        created.map(|()| Response::new(v1::CreateGroupReply {})).map_err(|error| error::status(&error))
+        created.map(Response::new).map_err(|error| error::status(&error))
     }
 
     async fn join_group(&self, request: Request<v1::JoinGroupRequest>) -> Result<Response<v1::JoinGroupReply>, Status> {
@@ -89,6 +94,14 @@ impl v1::region_server_server::RegionServer for AdminService {
         let hello = request.into_inner().hello;
         hello::check_cluster(hello.as_ref(), self.identity, true).map_err(|error| error::status(&error))?;
         Ok(Response::new(self.description.describe(self.identity, &self.edge, &self.orders.region_ids)))
+    }
+
+    async fn identify(&self, request: Request<v1::IdentifyRequest>) -> Result<Response<v1::IdentifyReply>, Status> {
+        let hello = request.into_inner().hello;
+        hello::check_called(hello.as_ref(), self.identity).map_err(|error| error::status(&error))?;
+        let Identity { cluster, server, boot } = self.identity;
+        let cluster_id = Bytes::copy_from_slice(&cluster.0);
+        Ok(Response::new(v1::IdentifyReply { cluster_id, server: server.0, boot }))
     }
 
     async fn inspect_replica(
@@ -226,11 +239,11 @@ impl v1::region_server_server::RegionServer for AdminService {
 
 impl AdminService {
     fn check(&self, hello: Option<&v1::Hello>) -> Result<(), Error> {
-        hello::check_cluster(hello, self.identity, false)?;
+        hello::check_called(hello, self.identity)?;
         if self.edge.closing.is_cancelled() { Err(stopping()) } else { Ok(()) }
     }
 
-    async fn make_group(&self, request: v1::CreateGroupRequest) -> Result<(), Error> {
+    async fn make_group(&self, request: v1::CreateGroupRequest) -> Result<v1::CreateGroupReply, Error> {
         self.check(request.hello.as_ref())?;
         let (members, addresses) = membership::members(request.members);
         let replica = ReplicaId(request.replica);
@@ -239,8 +252,19 @@ impl AdminService {
             return Err(Error::Invalid(Invalid { what }));
         }
         self.edge.addresses.set(addresses);
-        let spec = GroupSpec { group: GroupId(request.group), replica, members };
-        self.edge.host.create_group(spec, request.lead).await.map_err(raft_error)
+        let group = GroupId(request.group);
+        let spec = GroupSpec { group, replica, members };
+        self.edge.host.create_group(spec, request.lead).await.map_err(raft_error)?;
+        let mut leaderless = false;
+        if request.lead {
+            // What is applied is committed: from then on, a majority can elect a leader without this server.
+            let begun = match self.edge.host.group(group) {
+                Some(group) => group.wait_for(|status| status.applied > 0, FIRST_ELECTION_MAX).await,
+                None => None,
+            };
+            leaderless = begun.is_none();
+        }
+        Ok(v1::CreateGroupReply { leaderless })
     }
 
     async fn join(&self, request: v1::JoinGroupRequest) -> Result<(), Error> {

@@ -156,12 +156,47 @@ async fn a_server_joins_another_is_drained_and_removed() -> Result<()> {
     })
     .await?;
     admin.change_server(&first, ServerChange::Decommission).await?;
+    let removed = cluster.server(0).expect("it runs");
+    let mut refused = removed.refused();
+    let told = tokio::time::timeout(Duration::from_secs(20), refused.wait_for(Option::is_some)).await;
+    let told = told.expect("it is told within two reports")?.clone().unwrap_or_default();
+    ensure!(told.contains("was removed from its cluster") && told.contains("empty --data directory"), "{told}");
+    ensure!(removed.ready().is_err_and(|why| why == told), "a removed server is not ready: {:?}", removed.ready());
     cluster.stop_server(0).await;
     settled(&admin, "the server is gone", |servers| {
         ensure!(servers.iter().all(|server| server.address != first), "it is still listed");
         is_even(servers, |server| server.leaders)
     })
     .await?;
+    writer.finish(&table).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_at_a_wrong_address_holds_up_nobody_and_is_told() -> Result<()> {
+    const NOWHERE: &str = "127.0.0.1:9";
+    let mut cluster = Cluster::start(settings(3, 3)).await?;
+    let client = cluster.client().await?;
+    let admin = client.admin();
+    let wrong = cluster.add_server_advertising(NOWHERE).await?;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    loop {
+        let servers = admin.servers().await?;
+        let state = servers.iter().find(|server| server.address == NOWHERE).map(|server| server.state.clone());
+        let ready = cluster.server(wrong).expect("it runs").ready();
+        let is_told = ready.as_ref().is_err_and(|why| why.contains("cannot reach this server"));
+        if state.as_deref() == Some("unreachable") && is_told {
+            break;
+        }
+        ensure!(tokio::time::Instant::now() < deadline, "it is {state:?}, and says {ready:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let table = table(&client).await?;
+    let writer = Writer::start(table.clone());
+    let groups = admin.groups().await?;
+    ensure!(groups.iter().all(|group| group.state == "open"), "a group waits for it: {groups:?}");
+    let issues = admin.status().await?.troubles;
+    let says = |part: &str| issues.iter().any(|issue| issue.contains(NOWHERE) && issue.contains(part));
+    ensure!(says("nothing answers there") && says("--advertise"), "{issues:?}");
     writer.finish(&table).await
 }
 

@@ -27,7 +27,7 @@ pub struct ServerInfo {
     pub address: String,
     /// The address of its console.
     pub console: String,
-    /// `live`, `silent` or `stopped`.
+    /// `live`, `silent`, `stopped`, or `unreachable`: it reports, and its address does not lead to it.
     pub state: String,
     /// Groups it leads.
     pub leaders: u32,

@@ -57,7 +57,7 @@ impl Scene {
         let regions: Vec<_> = self.catalog.regions().iter().map(|entry| entry.descriptor.clone()).collect();
         for number in 1..=2 {
             let (server, group) = (ServerId(number), GroupId(number));
-            self.observed.liveness.heard(server, 1, Moment(0)).expect("the first boot");
+            self.observed.liveness.live(server, 1, Moment(0)).expect("the first boot");
             let replica = *self.catalog.groups().get(group).expect("a group").members.keys().next().expect("a member");
             let member =
                 MemberSeen { replica, server, voter: true, matched: 1, alive: true, copy_bytes: 0, copied_bytes: 0 };

@@ -1,6 +1,6 @@
 //! Fake region servers: they keep the orders they get, and respond as the test says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +33,10 @@ pub struct Ordered {
     pub moves: Mutex<Vec<v1::MoveRegionRequest>>,
     /// What every order to move a region is answered.
     pub moving: Mutex<Result<v1::MoveRegionReply, Error>>,
+    /// The boot number that the servers answer with.
+    pub boot: Mutex<u64>,
+    /// The servers whose groups elect no leader.
+    pub leaderless: Mutex<BTreeSet<u64>>,
 }
 
 impl Default for Ordered {
@@ -43,6 +47,8 @@ impl Default for Ordered {
             tables: Mutex::default(),
             moves: Mutex::default(),
             moving: Mutex::new(Err(Error::Unsupported { feature: "moves of regions".into() })),
+            boot: Mutex::new(1),
+            leaderless: Mutex::default(),
         }
     }
 }
@@ -62,8 +68,10 @@ impl RegionServer for FakeServer {
         &self,
         request: Request<v1::CreateGroupRequest>,
     ) -> Result<Response<v1::CreateGroupReply>, Status> {
-        self.ordered.groups.lock().push((self.server, request.into_inner()));
-        Ok(Response::new(v1::CreateGroupReply {}))
+        let request = request.into_inner();
+        let leaderless = request.lead && self.ordered.leaderless.lock().contains(&self.server);
+        self.ordered.groups.lock().push((self.server, request));
+        Ok(Response::new(v1::CreateGroupReply { leaderless }))
     }
 
     async fn join_group(
@@ -99,6 +107,15 @@ impl RegionServer for FakeServer {
         _request: Request<v1::DescribeServerRequest>,
     ) -> Result<Response<v1::DescribeServerReply>, Status> {
         Err(without_replicas())
+    }
+
+    async fn identify(&self, request: Request<v1::IdentifyRequest>) -> Result<Response<v1::IdentifyReply>, Status> {
+        let hello = request.into_inner().hello.unwrap_or_default();
+        let cluster = hello::cluster_of(&hello.cluster_id).map_err(|error| error::status(&error))?.unwrap_or_default();
+        let here = hello::Identity { cluster, server: ServerId(self.server), boot: 1 };
+        hello::check_called(Some(&hello), here).map_err(|error| error::status(&error))?;
+        let boot = *self.ordered.boot.lock();
+        Ok(Response::new(v1::IdentifyReply { cluster_id: hello.cluster_id, server: self.server, boot }))
     }
 
     async fn inspect_replica(

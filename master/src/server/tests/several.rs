@@ -125,6 +125,17 @@ impl Masters {
                 })
                 .await;
             assert_eq!((reply.server, reply.masters.len()), (server, 3));
+            eventually("a live server", async || {
+                self.report(server).await;
+                let request = v1::ClusterRequest { hello: self.hello(0) };
+                let listed = self.at_leader(|mut client| {
+                    let request = request.clone();
+                    async move { client.list_servers(request).await }
+                });
+                let servers = listed.await.servers;
+                servers.iter().any(|known| known.server == server && known.state == "live").then_some(())
+            })
+            .await;
         }
     }
 
