@@ -55,12 +55,21 @@ pub struct MemberSeen {
     pub voter: bool,
     /// Up to where its log is known to match the leader's.
     pub matched: u64,
+    /// Up to where it is known to have applied that; as [`Self::matched`] if its leader's build does not say.
+    pub applied: u64,
     /// Whether it answers the leader.
     pub alive: bool,
     /// The size of the copy that it is receiving; 0: none.
     pub copy_bytes: u64,
     /// What it has received of the copy.
     pub copied_bytes: u64,
+}
+
+impl MemberSeen {
+    /// Up to where it has the log and has applied it.
+    pub fn reached(&self) -> u64 {
+        self.matched.min(self.applied)
+    }
 }
 
 impl From<v1::MemberProgress> for MemberSeen {
@@ -70,6 +79,7 @@ impl From<v1::MemberProgress> for MemberSeen {
             server: ServerId(seen.server),
             voter: seen.voter,
             matched: seen.matched,
+            applied: seen.applied.unwrap_or(seen.matched),
             alive: seen.alive,
             copy_bytes: seen.copy_bytes,
             copied_bytes: seen.copied_bytes,
@@ -151,14 +161,15 @@ impl GroupView {
         self.members.iter().find(|member| member.replica == replica)
     }
 
-    /// Whether a member answers and lacks at most a few entries.
+    /// Whether a member answers and has applied all but a few entries: it could serve.
     pub fn is_caught_up(&self, member: &MemberSeen) -> bool {
         if Some(member.server) == self.leader && member.voter {
-            return true;
+            return member.applied.saturating_add(CAUGHT_UP_WITHIN) >= member.matched;
         }
         let newest = self.members.iter().map(|member| member.matched).max().unwrap_or(0);
         let copying = member.copied_bytes < member.copy_bytes;
-        member.alive && !copying && member.matched > 0 && member.matched.saturating_add(CAUGHT_UP_WITHIN) >= newest
+        let has = member.reached();
+        member.alive && !copying && has > 0 && has.saturating_add(CAUGHT_UP_WITHIN) >= newest
     }
 
     /// The regions as the leader last reported them.

@@ -108,20 +108,26 @@ async fn describe(address: &str) -> Result<v1::DescribeServerReply, Error> {
     }
 }
 
-/// Puts together what servers have. Of the replicas of a group, the one with the longest log speaks for it.
+/// Puts together what servers have. Of the replicas of a group, the one with the longest log says who its members are, and
+/// the one that has applied most says what it has: its regions and tables are those as applied.
 fn gather(found: &[v1::DescribeServerReply], peers: Vec<String>, drop: &BTreeSet<String>) -> Result<Found, String> {
     let cluster = one_cluster(found)?;
     let mut by_group: BTreeMap<GroupId, &v1::ReplicaContents> = BTreeMap::new();
+    let mut by_content: BTreeMap<GroupId, &v1::ReplicaContents> = BTreeMap::new();
     for replica in found.iter().flat_map(|server| &server.replicas).filter(|replica| is_member(replica)) {
         let known = by_group.entry(GroupId(replica.group)).or_insert(replica);
         if length(replica) > length(known) {
+            *known = replica;
+        }
+        let known = by_content.entry(GroupId(replica.group)).or_insert(replica);
+        if (log(replica).applied, length(replica)) > (log(known).applied, length(known)) {
             *known = replica;
         }
     }
     let groups: BTreeMap<GroupId, GroupEntry> =
         by_group.iter().map(|(group, contents)| (*group, entry(contents))).collect();
     let (mut schemas, mut claims) = (Vec::new(), Vec::new());
-    for contents in by_group.values() {
+    for contents in by_content.values() {
         for schema in &contents.schemas {
             schemas.push(TableSchema::try_from(schema.clone()).map_err(|error| error.to_string())?);
         }
@@ -263,5 +269,55 @@ pub(crate) async fn load(catalog_dir: &Path) -> std::io::Result<Option<bytes::By
         Ok(bytes) => Ok(Some(bytes.into())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::{ClusterId, KeyRange, RegionEpoch, RegionId, TableId};
+
+    use super::*;
+
+    /// What a server has of group 2: its replica's log and applied entry, its group's voters, and a region with an epoch.
+    fn described(replica: u64, (last, applied): (u64, u64), voters: &[u64], epoch: u64) -> v1::DescribeServerReply {
+        let region = RegionDescriptor {
+            region: RegionId(5),
+            epoch: RegionEpoch(epoch),
+            table: TableId(3),
+            group: GroupId(2),
+            range: KeyRange::all(),
+            schema_version: 1,
+        };
+        let member = |number: &u64| v1::GroupMember { replica: *number, server: *number, ..Default::default() };
+        let log = v1::InspectReplicaReply {
+            replica,
+            last_term: 1,
+            last_index: last,
+            applied,
+            voters: vec![v1::ReplicaSet { replicas: voters.to_vec() }],
+            ..Default::default()
+        };
+        let contents = v1::ReplicaContents {
+            group: 2,
+            log: Some(log),
+            members: voters.iter().map(member).collect(),
+            regions: vec![(&region).into()],
+            ..Default::default()
+        };
+        v1::DescribeServerReply {
+            cluster_id: ClusterId([7; 16]).0.to_vec().into(),
+            server: replica,
+            replicas: vec![contents],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn the_longest_log_names_the_members_and_the_replica_that_has_applied_most_the_regions() {
+        let found = [described(1, (90, 40), &[1, 2, 3], 1), described(2, (80, 80), &[1, 2], 2)];
+        let gathered = gather(&found, Vec::new(), &BTreeSet::new()).unwrap();
+        assert_eq!(gathered.groups[&GroupId(2)].members.len(), 3);
+        let epochs: Vec<u64> = gathered.claims.iter().map(|region| region.epoch.0).collect();
+        assert_eq!(epochs, [2], "what is in a log and not applied is in no region");
     }
 }

@@ -12,6 +12,10 @@
 //!
 //! A leader whose order to hand over has come to nothing resigns, unless its reason is firm: openraft has disabled it.
 //!
+//! A replica that is stuck in applying ([`crate::applying`]) has a soft reason of its own, and refuses a leadership that is
+//! handed over: it could not serve. One that has much left to apply stands late, after those that could serve at once. A
+//! successor has applied what it has, as far as this leader knows.
+//!
 //! [`Group::set_abstains`](crate::Group::set_abstains) does the same for one replica. The other members do not hear of such a
 //! reason, so a leadership may come back to the replica once, and is handed over again.
 //!
@@ -100,6 +104,7 @@ pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>, lo
     loop {
         abstentions.set(LOG_DISK, stall.look(log.sync_times(), terrane_env::time::now_ns()));
         // What waits there would wait for the disk.
+        groups.all().iter().for_each(|replica| replica.watch_apply());
         groups.all().iter().filter(|replica| replica.is_stuck()).for_each(|replica| replica.queue.hint.notify_one());
         join_all(groups.all().iter().map(|replica| replica.resign_if_lapsed())).await;
         let due: Vec<_> = groups
@@ -143,9 +148,21 @@ impl Replica {
             Some(reason) => Some(Abstention { reason, weight: Weight::Firm }),
             None => {
                 let own = self.own_abstention.lock().clone();
+                let own = own.into_iter().chain(self.stuck_abstention());
                 self.abstentions.weightiest().into_iter().chain(own).max_by_key(|abstention| abstention.weight)
             }
         }
+    }
+
+    /// Why this replica should not lead because it does not get on with applying.
+    fn stuck_abstention(&self) -> Option<Abstention> {
+        Some(Abstention { reason: self.stuck()?.reason(), weight: Weight::Soft })
+    }
+
+    /// Whether much of what is committed is not applied here.
+    fn lags(&self) -> bool {
+        let committed = self.metrics.borrow_watched().local_committed.map_or(0, |id| id.index);
+        committed.saturating_sub(self.standing.applied_index()) > CAUGHT_UP_ENTRIES
     }
 
     /// Why its clock keeps this replica from leading.
@@ -175,7 +192,8 @@ impl Replica {
 
     /// Why this replica refuses a leadership that another member hands over, if it does.
     pub(crate) fn declines(&self) -> Option<Abstention> {
-        self.abstains().filter(|abstention| abstention.weight == Weight::Firm)
+        let firm = self.abstains().filter(|abstention| abstention.weight == Weight::Firm);
+        firm.or_else(|| self.stuck_abstention())
     }
 
     /// Allows or forbids this replica to stand for election. True if it leads and should hand over.
@@ -183,10 +201,12 @@ impl Replica {
         self.judge_clock();
         let abstention = self.abstains();
         let weight = abstention.as_ref().map(|abstention| abstention.weight);
-        let free = may_stand(weight, self.leader_heard.lock().elapsed());
+        let lags = self.lags().then_some(Weight::Soft);
+        let free = may_stand(weight.or(lags), self.leader_heard.lock().elapsed());
         let released = Instant::now() >= self.votes_from;
         self.raft.runtime_config().elect(free && released && !self.is_lost());
-        let kept = weight == Some(Weight::Soft) && self.handovers.lock().keeps(Instant::now());
+        let kept =
+            weight == Some(Weight::Soft) && self.stuck().is_none() && self.handovers.lock().keeps(Instant::now());
         let goes = abstention.is_some() && !kept;
         let goes = goes || terrane_env::buggify!("a leadership is handed over for no reason", 32);
         goes && self.metrics.borrow_watched().state == ServerState::Leader
@@ -211,6 +231,8 @@ impl Replica {
                 Candidate {
                     replica,
                     matched: matched.map_or(0, |id| id.index),
+                    applied: self.reached(&metrics, replica),
+                    lacks: self.applied.of(replica).lacks_for > 0,
                     alive: self.is_alive(&metrics, replica),
                     willing: self
                         .server_of(&metrics, replica)
@@ -223,6 +245,10 @@ impl Replica {
     /// Orders openraft to hand leadership to `to`.
     async fn transfer(&self, to: ReplicaId) -> Result<(), MembersError> {
         let term = self.metrics.borrow_watched().current_term;
+        if self.abstains().is_none_or(|abstention| abstention.weight == Weight::Soft) {
+            let lacks = u64::from(self.applied.of(to).lacks_for > 0);
+            terrane_env::tally!("leaderships handed to members that lack what an entry needs", lacks);
+        }
         // From here on this leader reads by quorum rounds: members will follow `to` in spite of the lease.
         self.transferred.fetch_max(term, Ordering::SeqCst);
         self.handovers.lock().ordered(term, Instant::now());
@@ -276,17 +302,36 @@ struct Candidate {
     replica: ReplicaId,
     /// The last entry it is known to have.
     matched: u64,
+    /// The last of those that it is known to have applied.
+    applied: u64,
+    /// It lacks what the next one needs.
+    lacks: bool,
     /// It answered recently.
     alive: bool,
     /// It has no reason not to lead, as far as is known.
     willing: bool,
 }
 
+impl Candidate {
+    /// Whether it could serve at once: it has applied what it has, but for a few entries.
+    fn has_applied(&self) -> bool {
+        if terrane_env::planted!("a successor is chosen that has not applied") {
+            return true;
+        }
+        !self.lacks && self.matched.saturating_sub(self.applied) <= CAUGHT_UP_ENTRIES
+    }
+
+    /// Whether it would serve.
+    fn is_good(&self) -> bool {
+        self.alive && self.willing && self.has_applied()
+    }
+}
+
 /// Why a leadership must not be handed to `chosen` by order, if so: openraft disables the present leader at once, so an order
 /// that cannot succeed would leave the group without a leader. `newest`: the last entry of the leader's log; `declined`: the
 /// member refused recently.
 fn unfit(chosen: Candidate, candidates: &[Candidate], newest: u64, declined: bool) -> Option<String> {
-    let Candidate { replica, matched, alive, willing } = chosen;
+    let Candidate { replica, matched, alive, willing, .. } = chosen;
     if !alive {
         return Some(format!("replica {replica} does not answer"));
     }
@@ -296,18 +341,20 @@ fn unfit(chosen: Candidate, candidates: &[Candidate], newest: u64, declined: boo
     if newest.saturating_sub(matched) > CAUGHT_UP_ENTRIES {
         return Some(format!("replica {replica} lacks {} entries", newest - matched));
     }
+    if !chosen.has_applied() {
+        return Some(format!("replica {replica} has not applied entry {}", chosen.applied + 1));
+    }
     // A leader that would rather not lead is better than none: it is refused only where another member would lead.
-    let better = candidates
-        .iter()
-        .find(|other| other.alive && other.willing && newest.saturating_sub(other.matched) <= CAUGHT_UP_ENTRIES);
+    let better =
+        candidates.iter().find(|other| other.is_good() && newest.saturating_sub(other.matched) <= CAUGHT_UP_ENTRIES);
     let better = better.filter(|_| !willing)?.replica;
     Some(format!("replica {replica} has a reason not to lead, and replica {better} has none"))
 }
 
 /// The best successor for a leadership that has to be handed over. `turn` chooses among equals.
 fn choose(candidates: &[Candidate], weight: Weight, turn: usize) -> Option<ReplicaId> {
-    let better: [fn(&Candidate) -> bool; 3] =
-        [|member| member.alive && member.willing, |member| member.alive, |_| true];
+    let better: [fn(&Candidate) -> bool; 4] =
+        [Candidate::is_good, |member| member.alive && member.willing, |member| member.alive, |_| true];
     // A soft reason does not justify a handover to a member that may be unable to lead.
     let acceptable = if weight == Weight::Firm { &better[..] } else { &better[..1] };
     let best = acceptable.iter().find_map(|accepts| {

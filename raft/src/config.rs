@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use terrane_env::time::WallClock;
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
@@ -30,6 +31,9 @@ pub struct HostConfig {
     pub election_min_ms: u64,
     /// The longest silence before that; also how long a follower that heard its leader votes for no other.
     pub election_max_ms: u64,
+    /// How long a replica may apply nothing although entries are committed before it counts as stuck: it says so, leads nothing
+    /// if another member can, and asks for a copy of its group if it lacks something.
+    pub stuck_after: Duration,
     /// The address of this process, sent to peers in the hello of each link; empty: not sent.
     pub advertised: String,
     /// The addresses of servers; addresses that peers announce are added.
@@ -54,6 +58,7 @@ impl HostConfig {
             heartbeat_ms: 100,
             election_min_ms: 300,
             election_max_ms: 600,
+            stuck_after: Duration::from_secs(10),
             advertised: String::new(),
             addresses: Arc::default(),
             recovered: BTreeMap::new(),

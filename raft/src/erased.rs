@@ -14,7 +14,8 @@ use std::vec;
 use futures::FutureExt;
 
 use crate::{
-    AppliedEntry, BoxFuture, Durable, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine, Timing,
+    AppliedEntry, BoxFuture, Durable, Packing, Prepared, Progress, ProposeError, StagedCopy, StateCopy, StateMachine,
+    Timing,
 };
 
 /// Why a downcast here cannot fail.
@@ -90,7 +91,9 @@ impl Answers {
 pub(crate) trait Machine: Send + Sync {
     fn prepare(&self, packing: &Packing, proposal: &dyn Any, entry: &mut Vec<u8>) -> Prepared<Answers>;
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Answers>>;
+    fn progress(&self) -> Progress;
     fn durable(&self) -> Durable;
+    fn keeps_files_after(&self, index: u64) -> bool;
     fn relieve(&self, index: u64);
     fn came_back(&self);
     fn gained_leadership(&self);
@@ -119,8 +122,16 @@ impl<M: StateMachine> Machine for M {
         StateMachine::apply(self, entries).map(|all| all.into_iter().map(Answers::new).collect()).boxed()
     }
 
+    fn progress(&self) -> Progress {
+        StateMachine::progress(self)
+    }
+
     fn durable(&self) -> Durable {
         StateMachine::durable(self)
+    }
+
+    fn keeps_files_after(&self, index: u64) -> bool {
+        StateMachine::keeps_files_after(self, index)
     }
 
     fn relieve(&self, index: u64) {

@@ -22,6 +22,7 @@ use crate::abstain;
 use crate::abstention::{Abstention, Abstentions};
 use crate::adapter::{Adapter, Raft, Standing};
 use crate::announcing::Announcer;
+use crate::applying::{Members, Watch};
 use crate::clock::Clocks;
 use crate::completeness::{Heard, Leading};
 use crate::copies::COPIES_AT_ONCE;
@@ -193,6 +194,7 @@ impl Host {
             Adapter::new(machine.clone(), standing.clone(), log.clone(), self.log.store(&log), metrics.clone());
         let failing_copies = Arc::new(FailingCopies::default());
         let refused_by = Arc::new(Refused::default());
+        let applied = Arc::new(Members::default());
         let leading = Arc::new(Leading::default());
         let sending = Arc::new(Sending::default());
         let handovers = Arc::new(Mutex::new(Handovers::default()));
@@ -205,6 +207,7 @@ impl Host {
             group: spec.group,
             failing_copies: failing_copies.clone(),
             refused_by: refused_by.clone(),
+            applied: applied.clone(),
             leading: leading.clone(),
         };
         let mut config = Config::clone(&self.raft_config);
@@ -222,6 +225,9 @@ impl Host {
         };
         let recovered_term = self.config.recovered.get(&spec.group).copied().unwrap_or(0);
         let bound = restarted && !alone;
+        let stuck_after = u64::try_from(self.config.stuck_after.as_millis()).unwrap_or(u64::MAX);
+        let stuck_after =
+            Duration::from_millis(terrane_env::limit!("milliseconds without applying", stuck_after, 2_000..=5_000));
         let promised = Duration::from_millis(if bound { self.config.election_max_ms } else { 0 });
         let (queue, inbox) = Queue::new();
         let replica = Arc::new(Replica {
@@ -233,6 +239,9 @@ impl Host {
             shared_log: self.log.clone(),
             queue,
             failing_copies,
+            applied,
+            apply_watch: Mutex::new(Watch::new(stuck_after)),
+            copies: self.copies.clone(),
             sending,
             incoming: Incoming::new(machine.clone(), self.incoming_turns.clone()),
             refused_by,
@@ -504,6 +513,8 @@ fn raft_config(host: &HostConfig) -> Result<Arc<Config>, OpenError> {
         purge_batch_size: 1,
         api_channel_size: Some(1024),
         notification_channel_size: Some(4096),
+        // The core waits while this is full. A replica whose state machine waits for another member still votes and appends.
+        state_machine_channel_size: Some(65_536),
         max_append_entries: Some(4096),
         backoff: "50ms".to_owned(),
         // A leader hands over only when ordered to, which is when it stops reading under its lease.

@@ -20,6 +20,7 @@ mod abstention;
 mod adapter;
 mod addresses;
 mod announcing;
+mod applying;
 mod clock;
 mod codec;
 mod completeness;
@@ -81,8 +82,8 @@ pub use metrics::{Metrics, Timing};
 pub use peer::PeerService;
 pub use recovery::{Inspection, Recovery};
 pub use state_machine::{
-    AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Packing, Prepared, Proposal, StagedCopy, StateCopy,
-    StateMachine,
+    AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Packing, Prepared, Progress, Proposal, StagedCopy,
+    StateCopy, StateMachine,
 };
 pub use status::{GroupStatus, LogStatus, ReadPoint, StalePoint};
 pub use types::scope;

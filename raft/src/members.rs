@@ -6,8 +6,8 @@
 //! completed by the repetition.
 //!
 //! Invariants:
-//! - A learner becomes a voter only when it has everything that was committed when the step began: an empty voter would
-//!   count towards quorums although it has nothing.
+//! - A learner becomes a voter only when it has everything that was committed when the step began, and has applied it: an
+//!   empty voter would count towards quorums although it has nothing.
 //! - A step is refused if the voters after it could not form a quorum of members that answer now.
 //! - Members are on distinct servers.
 
@@ -42,6 +42,8 @@ pub struct MemberProgress {
     pub voter: bool,
     /// The last entry it is known to have.
     pub matched: u64,
+    /// The last entry of those that it is known to have applied. A member of an older build does not say: [`Self::matched`].
+    pub applied: u64,
     /// It answered recently.
     pub alive: bool,
     /// Bytes of the copy of the group that is being sent to it; 0 if none is.
@@ -81,6 +83,7 @@ impl Replica {
                 server: member.server,
                 voter: voters.contains(replica),
                 matched: replication.get(replica).copied().flatten().map_or(0, |id| id.index),
+                applied: self.reached(&metrics, *replica),
                 alive: self.is_up(&metrics, *replica),
                 copy_bytes: copy.bytes,
                 copied_bytes: copy.sent,
@@ -241,22 +244,24 @@ impl Replica {
         )))
     }
 
-    /// Waits until a learner has everything that is committed now.
+    /// Waits until a learner has applied everything that is committed now.
     async fn until_caught_up(&self, learner: ReplicaId) -> Result<(), MembersError> {
         let committed = self.metrics.borrow_watched().local_committed.map_or(0, |id| id.index);
         let deadline = Instant::now() + CATCH_UP_MAX;
         loop {
-            let matched = {
+            let applied = {
                 let metrics = self.metrics.borrow_watched();
-                let Some(replication) = metrics.replication.as_ref() else { return Err(MembersError::NotLeader) };
-                replication.get(&learner).copied().flatten().map_or(0, |id| id.index)
+                if metrics.replication.is_none() {
+                    return Err(MembersError::NotLeader);
+                }
+                self.reached(&metrics, learner)
             };
-            if matched >= committed {
+            if applied >= committed {
                 return Ok(());
             }
             if Instant::now() >= deadline {
                 return Err(later(format!(
-                    "replica {learner} has the log up to entry {matched} of {committed}; it is still catching up"
+                    "replica {learner} has applied the log up to entry {applied} of {committed}; it is still catching up"
                 )));
             }
             tokio::time::sleep(LOOK).await;

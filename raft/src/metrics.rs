@@ -35,6 +35,7 @@ pub struct Metrics {
     groups: Gauge,
     groups_without_leader: Gauge,
     failed_replicas: Gauge,
+    stuck_replicas: Gauge,
     unapplied_entries: Gauge,
     log_entries: Counter,
     log_written: Counter,
@@ -61,6 +62,7 @@ impl Metrics {
             (&list::GROUPS, &self.groups),
             (&list::GROUPS_WITHOUT_LEADER, &self.groups_without_leader),
             (&list::FAILED_REPLICAS, &self.failed_replicas),
+            (&list::STUCK_REPLICAS, &self.stuck_replicas),
             (&list::APPLY_LAG, &self.unapplied_entries),
             (&list::LOG_SEGMENTS, &self.log_segments),
         ];
@@ -73,6 +75,7 @@ impl Metrics {
         self.groups.set(shown(groups.len() as u64));
         self.groups_without_leader.set(count(&|group| group.leader.is_none()));
         self.failed_replicas.set(count(&|group| group.failed.is_some()));
+        self.stuck_replicas.set(count(&|group| group.stuck.is_some()));
         let unapplied = groups.iter().map(|group| group.committed.saturating_sub(group.applied)).sum();
         self.unapplied_entries.set(shown(unapplied));
         self.log_entries.inner().store(log.entries, Ordering::Relaxed);

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::adapter::StateAt;
+use crate::applying::{Applying, Members};
 use crate::completeness::Leading;
 use crate::copies::progress::Sending;
 use crate::copies::sending::{Copies, NotSent, Target};
@@ -43,6 +44,8 @@ pub(crate) struct Network {
     pub(crate) group: GroupId,
     pub(crate) failing_copies: Arc<FailingCopies>,
     pub(crate) refused_by: Arc<Refused>,
+    /// What the members have applied.
+    pub(crate) applied: Arc<Members>,
     pub(crate) leading: Arc<Leading>,
     pub(crate) machine: Arc<dyn Machine>,
     pub(crate) copies: Arc<Copies>,
@@ -64,6 +67,7 @@ pub(crate) struct Connection {
     replica: ReplicaId,
     failing_copies: Arc<FailingCopies>,
     refused_by: Arc<Refused>,
+    applied: Arc<Members>,
     leading: Arc<Leading>,
     machine: Arc<dyn Machine>,
     copies: Arc<Copies>,
@@ -84,6 +88,7 @@ impl Network {
             replica,
             failing_copies: self.failing_copies.clone(),
             refused_by: self.refused_by.clone(),
+            applied: self.applied.clone(),
             leading: self.leading.clone(),
             machine: self.machine.clone(),
             copies: self.copies.clone(),
@@ -148,11 +153,20 @@ fn unexpected<E: From<Unreachable<Types>>>() -> E {
 
 type AppendResult = Result<StreamAppendResult<Types>, RPCError<Types>>;
 
-async fn appended(replied: Replied, prev: Option<LogId>, last: Option<LogId>) -> AppendResult {
+/// Waits for the answer to an append; passes what it says beside openraft's answer to `heard`.
+async fn appended(
+    replied: Replied,
+    prev: Option<LogId>,
+    last: Option<LogId>,
+    heard: impl FnOnce(Option<Applying>),
+) -> AppendResult {
     match reply(replied).await? {
         // Without a previous entry nothing can conflict, and openraft relies on that.
-        Message::Appended(AppendEntriesResponse::Conflict) if prev.is_none() => Err(unexpected()),
-        Message::Appended(outcome) => Ok(outcome.into_stream_result(prev, last)),
+        Message::Appended(AppendEntriesResponse::Conflict, _) if prev.is_none() => Err(unexpected()),
+        Message::Appended(outcome, applying) => {
+            heard(applying);
+            Ok(outcome.into_stream_result(prev, last))
+        }
         _ => Err(unexpected()),
     }
 }
@@ -181,7 +195,8 @@ impl NetStreamAppend<Types> for Connection {
             let bound = if connection.heartbeats { connection.leading.bound() } else { None };
             let replied = connection.send(link, Message::Append(request, bound), within);
             async move {
-                let appended = appended(replied, prev, last).await;
+                let heard = |applying| connection.applied.heard(connection.replica, applying);
+                let appended = appended(replied, prev, last, heard).await;
                 terrane_env::buggify_pause!("a leader hears late of an answer").await;
                 if let Err(RPCError::Unreachable(error)) = &appended {
                     connection.note_refusal(&error.to_string());

@@ -49,6 +49,7 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<P
         for replica in &replicas {
             replica.note_released(segment, holders.get(&replica.spec.group).copied());
             replica.purge().await;
+            replica.send_asked_copies(&peers);
             replica.incoming.discard_superseded(replica.standing.applied_index());
         }
         told.clear();
@@ -133,11 +134,16 @@ impl Replica {
         let (now, mut silence) = (Instant::now(), self.silence.lock());
         let kept = self.log.bytes_through(committed);
         let mut member = |replica: ReplicaId| {
-            let matched = replication.get(&replica).copied().flatten().map_or(0, |id| id.index);
+            let mut applied = self.reached(&metrics, replica);
+            if terrane_env::planted!("files go with the holder's log") {
+                applied = replication.get(&replica).copied().flatten().map_or(0, |id| id.index);
+            }
             let alive = replica == self.spec.replica || self.is_alive(&metrics, replica);
-            let lacks = kept.saturating_sub(self.log.bytes_through(matched));
-            let lost = is_lost(silence.is_long(replica, alive, now), lacks);
-            MemberLog { replica, matched, lost }
+            let gets_on = alive && !self.applied.of(replica).asks;
+            let lacks = kept.saturating_sub(self.log.bytes_through(applied));
+            let files = applied < committed && self.machine.keeps_files_after(applied);
+            let lost = is_lost(silence.of(replica, gets_on, now), lacks, files);
+            MemberLog { replica, applied, lost }
         };
         let members: Vec<MemberLog> = metrics.membership_config.nodes().map(|(replica, _)| member(*replica)).collect();
         let full = self.shared_log.refusal(self.spec.group, Role::Leader).is_some() || !self.refused_by.by().is_empty();
@@ -188,8 +194,7 @@ impl Replica {
         let applied = self.standing.applied_index();
         let early = terrane_env::planted!("the log is purged beyond what is flushed");
         let durable = if early { applied } else { self.machine.durable().index };
-        let matched = self.least_released();
-        let least = not_needed(durable, matched, applied);
+        let least = not_needed(durable, self.least_released(), applied);
         let (snapshot, purged) = {
             let metrics = self.metrics.borrow_watched();
             (metrics.snapshot.map(|id| id.index), metrics.purged.map(|id| id.index))
@@ -217,7 +222,7 @@ impl Replica {
             return Some(durable.held_by.unwrap_or_else(|| format!("group {} on this server", self.spec.group)));
         }
         let group = self.spec.group;
-        let behind = matched_by_all(&self.metrics.borrow_watched());
+        let behind = self.applied_by_all(&self.metrics.borrow_watched());
         if let Some((_, replica)) = behind {
             let server = self.server_of(&self.metrics.borrow_watched(), replica).unwrap_or_default();
             return Some(format!("replica {replica} of group {group} on server {server}, which is behind"));
@@ -228,11 +233,20 @@ impl Replica {
         Some(known.unwrap_or_else(|| format!("a member of group {group} that is behind (its leader knows which)")))
     }
 
+    /// The lowest index that a member is known to have applied, and the member. Only the leader knows.
+    fn applied_by_all(&self, metrics: &Metrics) -> Option<(u64, ReplicaId)> {
+        if metrics.state != ServerState::Leader || metrics.replication.is_none() {
+            return None;
+        }
+        let members = metrics.membership_config.nodes();
+        members.map(|(replica, _)| (self.reached(metrics, *replica), *replica)).min()
+    }
+
     /// The member that lacks most of this group's log, if this replica leads: the number of entries, and its server.
     fn straggler(&self) -> Option<(u64, terrane_types::ServerId)> {
         let metrics = self.metrics.borrow_watched();
-        let (matched, replica) = matched_by_all(&metrics)?;
-        let lacks = metrics.last_log_index.unwrap_or(0).saturating_sub(matched);
+        let (applied, replica) = self.applied_by_all(&metrics)?;
+        let lacks = metrics.last_log_index.unwrap_or(0).saturating_sub(applied);
         Some((lacks, self.server_of(&metrics, replica)?)).filter(|(lacks, _)| *lacks > 0)
     }
 }
@@ -266,19 +280,6 @@ fn next_step(offered: Option<u64>, snapshot: Option<u64>, purged: Option<u64>) -
         Some(index) if snapshot > purged => Step::Purge(index),
         _ => Step::Nothing,
     }
-}
-
-/// The lowest index that a member is known to have, and the member. Only the leader knows.
-fn matched_by_all(metrics: &Metrics) -> Option<(u64, terrane_types::ReplicaId)> {
-    if metrics.state != ServerState::Leader {
-        return None;
-    }
-    let replication = metrics.replication.as_ref()?;
-    let members = metrics.membership_config.nodes().map(|(replica, _)| {
-        let matched = replication.get(replica).copied().flatten();
-        (matched.map_or(0, |id| id.index), *replica)
-    });
-    members.min()
 }
 
 #[cfg(test)]

@@ -50,6 +50,8 @@ pub struct Inspection {
     pub voters: Vec<BTreeSet<ReplicaId>>,
     /// Whether the group has a leader, as far as this replica can know.
     pub has_leader: bool,
+    /// Why the replica applies nothing although more is committed, if that has been so for a while.
+    pub stuck: Option<String>,
     /// Why the replica failed, if it did.
     pub failed: Option<String>,
 }
@@ -80,6 +82,7 @@ impl Replica {
             applied: status.applied,
             voters: if configured.is_empty() { created() } else { configured },
             has_leader,
+            stuck: status.stuck,
             failed: status.failed,
         }
     }

@@ -15,10 +15,12 @@ use tokio::time::Instant;
 use crate::abstention::{Abstention, Abstentions};
 use crate::adapter::{Raft, Standing};
 use crate::announcing::Announcer;
+use crate::applying::{Applying, Members, Stuck, Watch};
 use crate::clock::{Clocks, TimeBounds};
 use crate::completeness::Heard;
 use crate::copies::progress::Sending;
 use crate::copies::receiving::Incoming;
+use crate::copies::sending::Copies;
 use crate::erased::{Machine, Submission};
 use crate::handover::Handovers;
 use crate::lagging::{FailingCopies, Refused};
@@ -44,6 +46,12 @@ pub(crate) struct Replica {
     pub(crate) metrics: WatchReceiverOf<Types, Metrics>,
     pub(crate) queue: Queue,
     pub(crate) failing_copies: Arc<FailingCopies>,
+    /// What the members have applied, as they have said.
+    pub(crate) applied: Arc<Members>,
+    /// Whether this replica gets on with applying.
+    pub(crate) apply_watch: parking_lot::Mutex<Watch>,
+    /// What all copies share that this process sends.
+    pub(crate) copies: Arc<Copies>,
     /// The copies of the group that this leader sends.
     pub(crate) sending: Arc<Sending>,
     /// The copy that this replica receives.
@@ -104,6 +112,44 @@ impl Replica {
     pub(crate) fn is_alive(&self, metrics: &Metrics, replica: ReplicaId) -> bool {
         let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(&replica).copied().flatten());
         heard.is_some_and(|at| openraft_rt::Instant::elapsed(&at.into_inner()) < ALIVE_WITHIN)
+    }
+
+    /// Up to which entry a member has everything and has applied it, as far as this leader knows.
+    pub(crate) fn reached(&self, metrics: &Metrics, replica: ReplicaId) -> u64 {
+        let matched = metrics.replication.as_ref().and_then(|all| all.get(&replica).copied().flatten());
+        let matched = matched.map_or(0, |id| id.index);
+        if replica == self.spec.replica {
+            return self.standing.applied_index().min(matched);
+        }
+        self.applied.reached(replica, matched)
+    }
+
+    /// What this replica says of itself with its answers to appends.
+    pub(crate) fn applying(&self) -> Applying {
+        let lacks_for = self.machine.progress().lacks.map_or(0, |(entry, _)| entry);
+        let asks = lacks_for > 0 && self.stuck().is_some_and(|stuck| stuck.lacks.is_some());
+        let asks = asks && !terrane_env::planted!("files go with the holder's log");
+        Applying { applied: self.standing.applied_index(), lacks_for, asks }
+    }
+
+    /// Why this replica applies nothing, if so.
+    pub(crate) fn stuck(&self) -> Option<Stuck> {
+        self.apply_watch.lock().stuck().cloned()
+    }
+
+    /// Looks whether this replica gets on with applying.
+    pub(crate) fn watch_apply(&self) {
+        let committed = self.metrics.borrow_watched().local_committed.map_or(0, |id| id.index);
+        let (applied, progress) = (self.standing.applied_index(), self.machine.progress());
+        let mut watch = self.apply_watch.lock();
+        if !watch.look(applied, committed, progress, Instant::now()) {
+            return;
+        }
+        let (group, replica) = (self.spec.group, self.spec.replica);
+        match watch.stuck() {
+            Some(stuck) => tracing::warn!(%group, %replica, "a replica does not get on: {}", stuck.reason()),
+            None => tracing::info!(%group, %replica, "a replica gets on with applying again"),
+        }
     }
 
     /// Whether this replica is the only voter.
@@ -251,6 +297,7 @@ impl Replica {
             voters: if voters.is_empty() { self.spec.members.keys().copied().collect() } else { voters },
             members: if members.is_empty() { self.spec.members.clone() } else { members },
             copies_failing: self.failing_copies.all(),
+            stuck: self.stuck().map(|stuck| stuck.reason()),
             failed: metrics.running_state.as_ref().err().map(ToString::to_string).filter(|_| !*self.stop.borrow()),
         }
     }

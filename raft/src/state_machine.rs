@@ -44,8 +44,18 @@ pub trait StateMachine: Send + Sync + 'static {
     /// again: the state machine skips what its own durable points cover.
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Self::Answer>>>;
 
+    /// How far applying is, while a call to [`StateMachine::apply`] lasts and after it.
+    fn progress(&self) -> Progress {
+        Progress::default()
+    }
+
     /// The index up to which all entries are in synced files of this replica, and what holds it back.
     fn durable(&self) -> Durable;
+
+    /// Whether files are kept beside the log because an entry after `index` names them, as long as the log has the entry.
+    fn keeps_files_after(&self, _index: u64) -> bool {
+        false
+    }
 
     /// The log wants to be purged up to `index`: starts to flush what holds it back. Returns at once.
     fn relieve(&self, index: u64);
@@ -110,6 +120,10 @@ pub trait StateCopy: Send + Sync {
 pub trait StagedCopy: Send {
     /// Replaces the whole state, durably, from between two entries. The next entry applied is that after `index`.
     ///
+    /// While the state machine says in its [`Progress`] that it lacks something for an entry up to `index`, the copy may be
+    /// installed during the call to [`StateMachine::apply`] that waits for it: that entry and the others up to `index` then
+    /// have no effect. If more than `index` is applied by then, nothing is installed.
+    ///
     /// # Errors
     /// Ends the replica: the state on disk is the old one or the new one, which only a restart can tell.
     fn install(self: Box<Self>, index: u64) -> BoxFuture<'static, io::Result<()>>;
@@ -173,6 +187,18 @@ pub struct Durable {
     pub index: u64,
     /// What holds it back, for people ("region 7").
     pub held_by: Option<String>,
+}
+
+/// How far a state machine is in applying.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The last entry that is applied as a whole. State machines that apply all entries of a call at once need not say.
+    pub applied: u64,
+    /// Changes while the next entry gets on, for example with the bytes of files that arrive for it.
+    pub steps: u64,
+    /// The next entry needs something that was not found here or on other members: the entry, and what, for people. A copy of
+    /// the group that covers the entry does instead.
+    pub lacks: Option<(u64, String)>,
 }
 
 /// One committed entry as the state machine sees it.

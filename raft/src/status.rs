@@ -32,6 +32,9 @@ pub struct GroupStatus {
     /// Members that lack entries which the log no longer has, and to which copies of the group have been failing for a while:
     /// why.
     pub copies_failing: Vec<(ReplicaId, String)>,
+    /// Why the local replica applies nothing although more is committed, if that has been so for a while: a sentence without
+    /// its full stop.
+    pub stuck: Option<String>,
     /// Why the local replica failed, if it did: it does nothing more until the process is restarted.
     pub failed: Option<String>,
 }

@@ -35,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::disk::DISK_INTERVAL;
 use self::disk_space::DiskSpace;
+use self::flush::Flushing;
 use self::jobs::{Jobs, Periodic};
 use self::load_split::Watch;
 use self::merge::MERGE_INTERVAL;
@@ -95,6 +96,7 @@ struct InFlight {
     jobs: FuturesUnordered<BoxFuture<'static, Finished>>,
     /// While a region moves, it may be here in both groups.
     flushes: Jobs<(GroupId, RegionId)>,
+    flushing: Flushing,
     /// Separate from flushes: a region that cannot be split is flushed all the same.
     splits: Jobs<RegionId>,
     /// By left region. At most one runs.
@@ -119,6 +121,7 @@ impl InFlight {
         Self {
             jobs: FuturesUnordered::new(),
             flushes: Jobs::default(),
+            flushing: Flushing::default(),
             splits: Jobs::default(),
             merges: Jobs::default(),
             merge_turn: Periodic::every(MERGE_INTERVAL),
@@ -211,6 +214,7 @@ impl Background {
                 self.metrics.flushes.inc();
                 self.note_damage(region, &result);
                 let succeeded = self.report_outcome(&flush_topic(region), &result);
+                in_flight.flushing.end(&key);
                 in_flight.flushes.finish(key, succeeded, now);
                 if succeeded {
                     self.signals.note_compaction();

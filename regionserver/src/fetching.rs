@@ -24,6 +24,8 @@ const BYTES_PER_SECOND: u64 = 128 << 20;
 pub const FREE_BYTES_MIN: u64 = 256 << 20;
 /// The pause before files are looked for again.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// How long files of a committed entry are fetched before it is looked whether they are still needed.
+pub const TAKE_STEP: Duration = Duration::from_secs(1);
 /// Marks a file that is not whole.
 const UNFINISHED: &str = ".part";
 

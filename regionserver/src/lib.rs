@@ -16,6 +16,7 @@ mod addresses;
 mod admission;
 mod apply_gate;
 mod background;
+mod bringing;
 mod check;
 mod config;
 mod consistency;

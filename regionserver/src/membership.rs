@@ -205,6 +205,7 @@ pub fn member_progress(member: &MemberProgress) -> v1::MemberProgress {
         alive: member.alive,
         copy_bytes: member.copy_bytes,
         copied_bytes: member.copied_bytes,
+        applied: Some(member.applied),
     }
 }
 
@@ -221,6 +222,7 @@ pub fn inspection(found: Inspection) -> v1::InspectReplicaReply {
         voters: found.voters.into_iter().map(|voters| v1::ReplicaSet { replicas: ids(voters) }).collect(),
         has_leader: found.has_leader,
         failed: found.failed.unwrap_or_default(),
+        stuck: found.stuck.unwrap_or_default(),
     }
 }
 

@@ -317,6 +317,7 @@ impl Reporter {
                 discardable: worn.is_none(),
             });
             stopped.extend(stopped_replica(&status));
+            stopped.extend(stuck_replica(&status));
             failing.extend(failing_copies(&status, &members));
             for hosted in &hosted {
                 hosted.held_snapshots.expire(terrane_env::time::now_ns());
@@ -481,6 +482,12 @@ fn stopped_replica(status: &GroupStatus) -> Option<String> {
         "replica {} of group {} stopped permanently: {why}; restart this server, which says what to do if that does not help",
         status.replica, status.group
     ))
+}
+
+/// The health issue of a replica that applies nothing: its group has one member less that could serve.
+fn stuck_replica(status: &GroupStatus) -> Option<String> {
+    let why = status.stuck.as_ref()?;
+    Some(format!("replica {} of group {} is behind: {why}", status.replica, status.group))
 }
 
 /// The members that answer and get no copy all the same. Those that do not answer are servers that are away, which is another

@@ -7,6 +7,7 @@
 //!
 //! Every load is bounded in time and count and stays on this machine.
 
+mod behind;
 mod clock;
 pub mod cluster;
 mod counters;
@@ -89,6 +90,16 @@ const CHECKS: &[Check] = &[
         name: "wrong-address",
         what: "a server whose address does not lead to it holds up nobody, and none takes the address of another",
         run: wrong_address::run,
+    },
+    Check {
+        name: "behind",
+        what: "a server misses a bulk load and is whole soon after it is back; then any server can stop",
+        run: behind::returns,
+    },
+    Check {
+        name: "without-files",
+        what: "a server finds the files of a bulk load nowhere: it gets copies, and holds up nothing meanwhile",
+        run: behind::without_files,
     },
     Check { name: "counters", what: "counters over kill -9 are exact, and every call is answered", run: counters::run },
     Check { name: "stop", what: "SIGTERM under load", run: load::stop },

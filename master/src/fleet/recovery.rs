@@ -163,12 +163,15 @@ async fn look(context: &MasterContext, group: GroupId, entry: &GroupEntry) -> (V
     (survivors, lost)
 }
 
-/// The survivor with the longest log. One without any entry has nothing to recover.
+/// The survivor with the longest log, of those that can apply what they have if there are any: one that lacks what an entry
+/// needs serves nothing after it, and if it went on alone, nothing would bring that. One without any entry has nothing to
+/// recover.
 fn longest(survivors: &[Survivor]) -> Option<&Survivor> {
     let with_log = survivors.iter().filter(|survivor| survivor.found.last_index > 0);
     let by_log = |survivor: &&Survivor| {
         let found = &survivor.found;
-        (found.last_term, found.last_index, found.applied, std::cmp::Reverse(survivor.replica))
+        let gets_on = found.stuck.is_empty();
+        (gets_on, found.last_term, found.last_index, found.applied, std::cmp::Reverse(survivor.replica))
     };
     with_log.max_by_key(by_log)
 }
@@ -268,6 +271,7 @@ fn losses(
             found.last_index - found.committed
         ));
     }
+    losses.extend(survivors.iter().filter_map(unservable));
     if survivors.len() > 1 {
         losses.push("the other survivors' replicas are removed, and copied again from the survivor".to_owned());
     }
@@ -282,6 +286,18 @@ fn losses(
         losses.push(format!("it concerns these tables (and their regions in the group): {}", tables.join(", ")));
     }
     losses
+}
+
+/// What a survivor has and cannot serve.
+fn unservable(survivor: &Survivor) -> Option<String> {
+    let Survivor { replica, server, found } = survivor;
+    (!found.stuck.is_empty()).then(|| {
+        format!(
+            "replica {replica} on server {server} has a log up to entry {} and has applied entry {}: {}; no group can serve \
+             what follows from it",
+            found.last_index, found.applied, found.stuck
+        )
+    })
 }
 
 fn unknown(group: GroupId) -> Error {
@@ -315,6 +331,21 @@ mod tests {
         assert_eq!(of(&[(2, 9), (2, 3)]), Some(1));
         assert_eq!(of(&[(2, 9), (2, 9)]), Some(1));
         assert_eq!(of(&[(0, 0)]), None, "it has nothing");
+    }
+
+    #[test]
+    fn a_survivor_that_cannot_apply_its_log_comes_after_those_that_can() {
+        let stuck = |replica, last| {
+            let mut survivor = survivor(replica, last, &[&[1, 2, 3]], false);
+            survivor.found.stuck = "it lacks the files of a load".to_owned();
+            survivor
+        };
+        let survivors = [stuck(1, (2, 9)), survivor(2, (1, 4), &[&[1, 2, 3]], false)];
+        assert_eq!(longest(&survivors).map(|best| best.replica.0), Some(2));
+        assert!(unservable(&survivors[0]).is_some_and(|what| what.contains("up to entry 9") && what.contains("files")));
+        assert_eq!(unservable(&survivors[1]), None);
+        let both = [stuck(1, (2, 9)), stuck(2, (1, 4))];
+        assert_eq!(longest(&both).map(|best| best.replica.0), Some(1), "none is better than the other but by its log");
     }
 
     #[test]

@@ -154,7 +154,7 @@ fn said(answer: Result<(), Error>, out: &mut String) {
     writeln!(out, "{}", answer.map_or_else(|refused| format!("refused: {refused}"), |()| "yes".to_owned())).unwrap();
 }
 
-/// `9@s2`, with `:behind`, `:learner` or `:silent`.
+/// `9@s2`, with `:behind` (in its log), `:unapplied`, `:learner` or `:silent`.
 fn member(text: &str) -> MemberSeen {
     let mut parts = text.split(':');
     let (replica, server) = parts.next().and_then(|member| member.split_once('@')).expect("REPLICA@SERVER");
@@ -164,6 +164,7 @@ fn member(text: &str) -> MemberSeen {
         server: ServerId(number(server)),
         voter: !marks.contains(&"learner"),
         matched: if marks.contains(&"behind") { 10 } else { 1_000 },
+        applied: if marks.contains(&"unapplied") { 10 } else { 1_000 },
         alive: !marks.contains(&"silent"),
         copy_bytes: 0,
         copied_bytes: 0,

@@ -114,7 +114,7 @@ fn hand_over(known: &Known<'_>, voters: &BTreeSet<u64>, target: &BTreeSet<u64>) 
         return Next::Vote { voters: voters.union(target).copied().collect() };
     }
     let heirs = staying.iter().filter(|member| member.alive && !known.declined.contains(&member.server.0));
-    match heirs.max_by_key(|member| member.matched) {
+    match heirs.max_by_key(|member| member.matched.min(member.applied)) {
         Some(heir) => Next::Transfer { to: heir.server.0 },
         None => Next::Wait { what: "a master that stays, to take over the leadership".to_owned() },
     }

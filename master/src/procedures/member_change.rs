@@ -225,7 +225,7 @@ pub struct Advance {
 impl Advance {
     /// Notes how far it has got; returns how long it has got no further.
     pub fn look(&mut self, member: Option<&MemberSeen>, now: Moment) -> Duration {
-        let seen = member.map(|member| (member.matched, member.copied_bytes));
+        let seen = member.map(|member| (member.matched.saturating_add(member.applied), member.copied_bytes));
         let further = match (seen, self.furthest) {
             (Some((entries, bytes)), Some((most_entries, most_bytes))) => entries > most_entries || bytes > most_bytes,
             (seen, furthest) => seen.is_some() != furthest.is_some(),
@@ -258,7 +258,7 @@ fn catching_up(view: &GroupView, member: &MemberSeen) -> String {
         return format!("the copy to server {server}: {percent} % of {} bytes", member.copy_bytes);
     }
     let newest = view.members.iter().map(|member| member.matched).max().unwrap_or(0);
-    format!("the new replica on server {server}, which lacks {} entries", newest.saturating_sub(member.matched))
+    format!("the new replica on server {server}, which lacks {} entries", newest.saturating_sub(member.reached()))
 }
 
 fn promoting(entry: &GroupEntry, change: &MemberChange, view: &GroupView, known: &Known<'_>) -> Next {
@@ -305,7 +305,7 @@ fn successor(change: &MemberChange, view: &GroupView, known: &Known<'_>) -> Opti
         member.voter && !leaves && known.live.contains(&member.server) && view.is_caught_up(member)
     };
     // One that did not take over when ordered to has a reason, and is tried again only if there is no other.
-    let rank = |member: &&MemberSeen| (!known.declined.contains(&member.replica), member.matched, member.replica);
+    let rank = |member: &&MemberSeen| (!known.declined.contains(&member.replica), member.reached(), member.replica);
     view.members.iter().filter(stays).max_by_key(rank).map(|member| member.replica)
 }
 

@@ -29,6 +29,9 @@ descriptions! {
     FAILED_REPLICAS = Description::new(Gauge, "terrane_raft_failed_replicas", None,
         "Replicas that have failed and stopped in this process",
         "Above 0: a person must look. `terrane status` says which replica and why; restart the process, and if the replica fails again, replace the server.");
+    STUCK_REPLICAS = Description::new(Gauge, "terrane_raft_stuck_replicas", None,
+        "Replicas that have applied nothing for 10 s although entries are committed",
+        "Above 0: `terrane status` says which replica and what it waits for. One that lacks files gets a copy of its group; otherwise look at the server's disk.");
     APPLY_LAG = Description::new(Gauge, "terrane_raft_unapplied_entries", None,
         "Committed log entries that are not applied here yet, over all groups",
         "It returns to 0 within a second. If it grows, the server cannot keep up: look at its processor time and its disk.");

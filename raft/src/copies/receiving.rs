@@ -16,11 +16,11 @@ use tokio::time::Instant;
 
 use super::turns::{Turn, Turns};
 use super::{Offer, Part, STEP_DEADLINE};
-use crate::CopiedFile;
 use crate::adapter::{Raft, StateAt};
 use crate::erased::Machine;
 use crate::log::Mark;
 use crate::types::{Types, Vote, spawn};
+use crate::{BoxFuture, CopiedFile, StagedCopy};
 
 /// The refusal of what does not belong to the copy that was offered last.
 const NOT_OFFERED: &str = "it belongs to no copy that this replica receives";
@@ -165,6 +165,14 @@ impl Incoming {
             }
         };
         let index = mark.log_id.index;
+        // What is applied waits for what the copy brings, so openraft could install it only after that.
+        let waits = self.machine.progress().lacks.is_some_and(|(entry, _)| entry <= index);
+        let staged = if waits {
+            staged.install(index).await.map_err(|error| error.to_string())?;
+            Box::new(Installed) as Box<dyn StagedCopy>
+        } else {
+            staged
+        };
         let meta = SnapshotMetaOf::<Types> { last_log_id: Some(mark.log_id), last_membership: mark.membership.clone() };
         let snapshot = SnapshotOf::<Types, StateAt> { meta, snapshot: StateAt { mark, staged: Some(staged) } };
         let outcome = raft.install_full_snapshot(vote, snapshot).await.map_err(|error| error.to_string())?;
@@ -177,6 +185,15 @@ impl Incoming {
         remove(&all).await;
         drop(turn);
         Ok(outcome.vote)
+    }
+}
+
+/// A copy that is installed already.
+struct Installed;
+
+impl StagedCopy for Installed {
+    fn install(self: Box<Self>, _: u64) -> BoxFuture<'static, io::Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 }
 

@@ -18,6 +18,7 @@ use terrane_types::versions::FormatVersions;
 use terrane_types::{GroupId, ReplicaId};
 
 use crate::CopiedFile;
+use crate::applying::Applying;
 use crate::codec::{
     Malformed, ReadRaft as _, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id,
     put_option, put_u64, put_vote,
@@ -55,7 +56,8 @@ pub(crate) struct Frame {
 pub(crate) enum Message {
     /// Heartbeats also carry the leader's bound.
     Append(AppendEntriesRequest<Types>, Option<Bound>),
-    Appended(AppendEntriesResponse<Types>),
+    /// With how far the member has applied, for peers whose hello says that they read it.
+    Appended(AppendEntriesResponse<Types>, Option<Applying>),
     Vote(VoteRequest<Types>),
     PreVote(VoteRequest<Types>),
     Voted(VoteResponse<Types>),
@@ -128,6 +130,8 @@ const PART: u8 = 19;
 const TAKEN: u8 = 20;
 const INSTALL: u8 = 21;
 const INSTALLED: u8 = 22;
+/// What the member has applied, and then as [`APPENDED`]. Sent only to peers whose hello says that they read it.
+const APPLYING: u8 = 23;
 
 const APPENDED_ALL: u8 = 0;
 const APPENDED_PART: u8 = 1;
@@ -159,7 +163,17 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
             put_u64(out, bound.index);
             put_append(out, request);
         }
-        Message::Appended(reply) => put_appended(out, reply),
+        Message::Appended(reply, None) => {
+            out.push(APPENDED);
+            put_appended(out, reply);
+        }
+        Message::Appended(reply, Some(applying)) => {
+            out.push(APPLYING);
+            put_u64(out, applying.applied);
+            put_u64(out, applying.lacks_for);
+            put_flag(out, applying.asks);
+            put_appended(out, reply);
+        }
         Message::Vote(request) => put_vote_request(out, VOTE, request),
         Message::PreVote(request) => put_vote_request(out, PRE_VOTE, request),
         Message::Voted(reply) => {
@@ -247,7 +261,6 @@ fn put_append(out: &mut Vec<u8>, request: &AppendEntriesRequest<Types>) {
 }
 
 fn put_appended(out: &mut Vec<u8>, reply: &AppendEntriesResponse<Types>) {
-    out.push(APPENDED);
     match reply {
         AppendEntriesResponse::Success => out.push(APPENDED_ALL),
         AppendEntriesResponse::PartialSuccess(last) => {
@@ -297,7 +310,11 @@ fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
             let bound = Bound { time_ms: reader.u64()?, index: reader.u64()? };
             Message::Append(read_append(&mut reader)?, Some(bound))
         }
-        APPENDED => Message::Appended(read_appended(&mut reader)?),
+        APPENDED => Message::Appended(read_appended(&mut reader)?, None),
+        APPLYING => {
+            let applying = Applying { applied: reader.u64()?, lacks_for: reader.u64()?, asks: reader.flag()? };
+            Message::Appended(read_appended(&mut reader)?, Some(applying))
+        }
         VOTE => Message::Vote(read_vote_request(&mut reader)?),
         PRE_VOTE => Message::PreVote(read_vote_request(&mut reader)?),
         VOTED => {

@@ -9,6 +9,7 @@ use terrane_types::{GroupId, ReplicaId};
 
 use super::frame::{Frame, Message, Packer, Unpacker};
 use crate::CopiedFile;
+use crate::applying::Applying;
 use crate::completeness::Bound;
 use crate::copies::{Offer, Part};
 use crate::fuzzing::draw;
@@ -72,14 +73,19 @@ fn frame(dice: &mut Dice) -> Frame {
     }
 }
 
+fn applying(dice: &mut Dice) -> Option<Applying> {
+    let said = dice.flag();
+    said.then(|| Applying { applied: dice.number(), lacks_for: dice.number(), asks: dice.flag() })
+}
+
 fn message(dice: &mut Dice) -> Message {
     let term = dice.number();
     match dice.below(21) {
         0 | 1 => append(dice),
-        2 => Message::Appended(AppendEntriesResponse::Success),
-        3 => Message::Appended(AppendEntriesResponse::Conflict),
-        4 => Message::Appended(AppendEntriesResponse::PartialSuccess(dice.flag().then(|| draw::some_id(dice)))),
-        5 => Message::Appended(AppendEntriesResponse::HigherVote(draw::vote(dice, term))),
+        2 => Message::Appended(AppendEntriesResponse::Success, applying(dice)),
+        3 => Message::Appended(AppendEntriesResponse::Conflict, applying(dice)),
+        4 => Message::Appended(AppendEntriesResponse::PartialSuccess(dice.flag().then(|| draw::some_id(dice))), None),
+        5 => Message::Appended(AppendEntriesResponse::HigherVote(draw::vote(dice, term)), applying(dice)),
         6 => Message::Vote(vote_request(dice)),
         7 => Message::PreVote(vote_request(dice)),
         8 => {

@@ -183,7 +183,8 @@ impl Caller {
             .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX);
         let (outgoing, messages) = mpsc::channel(MESSAGES_AHEAD_MAX);
         let hello = hello::ours(Some(identity.cluster), *server, identity.server, identity.boot);
-        let hello = v1::PeerHello { hello: Some(hello), lane: lane.wire(), address: advertised.clone() };
+        let hello =
+            v1::PeerHello { hello: Some(hello), lane: lane.wire(), address: advertised.clone(), reads_applied: true };
         let first = v1::PeerMessage { body: Some(v1::peer_message::Body::Hello(hello)) };
         let asked = elapsed_ms();
         outgoing.try_send(first).map_err(|_| "the stream closed early")?;

@@ -94,7 +94,7 @@ impl Receiver {
         let Ok(Ok(Some(first))) = first else {
             return;
         };
-        let lane = lane_of(&first);
+        let (lane, tells) = (lane_of(&first), reads_applied(&first));
         let (answer, accepted) = match self.check(first) {
             Ok(reply) => (v1::peer_message::Body::Accepted(reply), true),
             Err(error) => {
@@ -105,7 +105,7 @@ impl Receiver {
         let answered = outgoing.send(Ok(v1::PeerMessage { body: Some(answer) })).await.is_ok();
         // Frames of a refused peer are never read.
         if answered && accepted {
-            self.answer(lane, incoming, outgoing).await;
+            self.answer((lane, tells), incoming, outgoing).await;
         }
     }
 
@@ -120,7 +120,12 @@ impl Receiver {
     }
 
     /// Answers requests until the peer closes the stream or the host stops.
-    async fn answer(mut self, lane: Lane, mut incoming: Streaming<v1::PeerMessage>, outgoing: Outgoing) {
+    async fn answer(
+        mut self,
+        (lane, tells): (Lane, bool),
+        mut incoming: Streaming<v1::PeerMessage>,
+        outgoing: Outgoing,
+    ) {
         let mut unpacker = Unpacker::default();
         let mut stopped = self.stopped.clone();
         // First polled in the order of arrival, which keeps the appends of a group in order.
@@ -142,7 +147,7 @@ impl Receiver {
                     let Ok(Some(message)) = message else {
                         return;
                     };
-                    if !self.start(message, &mut unpacker, &mut running) {
+                    if !self.start(message, tells, &mut unpacker, &mut running) {
                         return;
                     }
                 }
@@ -153,6 +158,7 @@ impl Receiver {
     fn start(
         &mut self,
         message: v1::PeerMessage,
+        tells: bool,
         unpacker: &mut Unpacker,
         running: &mut FuturesUnordered<BoxFuture<'static, Frame>>,
     ) -> bool {
@@ -161,7 +167,7 @@ impl Receiver {
         };
         match unpacker.feed(bytes) {
             Ok(frames) => {
-                running.extend(frames.into_iter().map(|frame| self.begin(frame)));
+                running.extend(frames.into_iter().map(|frame| self.begin(frame, tells)));
                 true
             }
             Err(error) => {
@@ -173,11 +179,12 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// Starts to answer a request. Requests about the server itself wait for no group.
-    fn begin(&self, frame: Frame) -> BoxFuture<'static, Frame> {
+    /// Starts to answer a request. Requests about the server itself wait for no group. `tells`: the peer reads what is applied
+    /// here.
+    fn begin(&self, frame: Frame, tells: bool) -> BoxFuture<'static, Frame> {
         if !matches!(frame.message, Message::Clock) {
             let taken = self.headroom.take(frame.message.bytes());
-            return handle(self.groups.clone(), frame, taken).boxed();
+            return handle(self.groups.clone(), frame, tells, taken).boxed();
         }
         let abstains = self.abstentions.weightiest().is_some();
         let message = Message::ClockTold { wall_ms: self.clocks.wall_ms(), abstains };
@@ -217,10 +224,18 @@ fn lane_of(first: &v1::PeerMessage) -> Lane {
     }
 }
 
-async fn handle(groups: Arc<Registry>, frame: Frame, taken: Taken) -> Frame {
+/// Whether the peer of a stream reads how far members have applied.
+fn reads_applied(first: &v1::PeerMessage) -> bool {
+    matches!(&first.body, Some(v1::peer_message::Body::Hello(hello)) if hello.reads_applied)
+}
+
+async fn handle(groups: Arc<Registry>, frame: Frame, tells: bool, taken: Taken) -> Frame {
     let Frame { call, group, replica, message } = frame;
     let message = match find(&groups, group, replica).await {
-        Some(local) => ask(&local, message).await,
+        Some(local) => match ask(&local, message).await {
+            Message::Appended(reply, _) if tells => Message::Appended(reply, Some(local.applying())),
+            answer => answer,
+        },
         None => Message::Failed(format!("replica {replica} of group {group} is not here")),
     };
     drop(taken);
@@ -258,7 +273,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
             {
                 return Message::Failed(format!("{LOG_FULL}, held by {}", local.log_holder(&refusal)));
             }
-            answered(local.raft.append_entries(request).await, Message::Appended)
+            answered(local.raft.append_entries(request).await, |reply| Message::Appended(reply, None))
         }
         Message::Vote(request) | Message::PreVote(request)
             if !request.leadership_transfer && Instant::now() < local.votes_from =>
@@ -267,7 +282,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
         }
         Message::Released(index) => {
             local.released.fetch_max(index, Ordering::Relaxed);
-            Message::Appended(AppendEntriesResponse::Success)
+            Message::Appended(AppendEntriesResponse::Success, None)
         }
         Message::Vote(request) if terrane_env::buggify!("a vote is refused for no reason", 8) => {
             Message::Failed(format!("this replica does not vote at the moment, asked for {}", request.vote))
@@ -310,7 +325,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
             installed.map_or_else(Message::Failed, Message::Installed)
         }
         Message::Clock => Message::Failed("a request about a server that was sent to a replica".to_owned()),
-        Message::Appended(_)
+        Message::Appended(..)
         | Message::Voted(_)
         | Message::Transferred(_)
         | Message::Held(_)

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that is not as it should be")]
 
 mod abstain;
+mod applying;
 mod clock;
 mod copies;
 mod members;

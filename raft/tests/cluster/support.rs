@@ -11,7 +11,7 @@ use terrane_env::time::WallClock;
 use terrane_env::{fs, net};
 use terrane_raft::{
     AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig,
-    MembersError, Packing, Prepared, ProposeError, StagedCopy, StateCopy, StateMachine,
+    MembersError, Packing, Prepared, Progress, ProposeError, StagedCopy, StateCopy, StateMachine,
 };
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
@@ -61,6 +61,8 @@ struct Disk {
     /// The durable point may not pass this.
     pinned: AtomicU64,
     relieved: AtomicU64,
+    /// The servers that lack what operations about files need.
+    lacking: Mutex<BTreeSet<u64>>,
 }
 
 struct Keeper {
@@ -70,6 +72,8 @@ struct Keeper {
     disk: Arc<Disk>,
     /// Operations whose data has been read.
     read: Arc<Mutex<BTreeSet<Vec<u8>>>>,
+    /// The entry that waits for files.
+    lacks: Mutex<Option<u64>>,
 }
 
 impl StateMachine for Keeper {
@@ -102,9 +106,22 @@ impl StateMachine for Keeper {
 
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Bytes>>> {
         Box::pin(async move {
-            let mut list = self.list.lock().unwrap();
-            entries.iter().map(|entry| list.apply(entry)).collect()
+            let mut answers = Vec::new();
+            for entry in entries {
+                while self.lacks_files_of(entry) {
+                    *self.lacks.lock().unwrap() = Some(entry.index);
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                *self.lacks.lock().unwrap() = None;
+                answers.push(self.list.lock().unwrap().apply(entry));
+            }
+            answers
         })
+    }
+
+    fn progress(&self) -> Progress {
+        let lacks = self.lacks.lock().unwrap().map(|entry| (entry, "its files".to_owned()));
+        Progress { applied: self.list.lock().unwrap().next, steps: 0, lacks }
     }
 
     fn durable(&self) -> Durable {
@@ -142,6 +159,14 @@ impl StateMachine for Keeper {
             items.sort();
             Ok(Box::new(StagedList { items, list: self.list.clone() }) as Box<dyn StagedCopy>)
         })
+    }
+}
+
+impl Keeper {
+    fn lacks_files_of(&self, entry: &AppliedEntry) -> bool {
+        let needs = entry.operations.iter().any(|operation| operation.starts_with(b"files"));
+        let is_covered = entry.index < self.list.lock().unwrap().next;
+        needs && !is_covered && self.disk.lacking.lock().unwrap().contains(&self.server)
     }
 }
 
@@ -239,7 +264,7 @@ impl Factory for Keepers {
             list.items.retain(|(index, _)| *index < next);
         }
         let (server, group) = (self.server, spec.group);
-        Arc::new(Keeper { server, group, list, disk: self.disk.clone(), read: Arc::default() })
+        Arc::new(Keeper { server, group, list, disk: self.disk.clone(), read: Arc::default(), lacks: Mutex::default() })
     }
 }
 
@@ -252,6 +277,8 @@ struct Running {
 pub struct Cluster {
     directory: tempfile::TempDir,
     log: LogConfig,
+    /// How long a replica may apply nothing, if not as by default.
+    pub stuck_after: Option<Duration>,
     disk: Arc<Disk>,
     addresses: BTreeMap<u64, String>,
     running: BTreeMap<u64, Running>,
@@ -273,6 +300,7 @@ impl Cluster {
         let mut cluster = Cluster {
             directory,
             log,
+            stuck_after: None,
             disk,
             addresses: BTreeMap::new(),
             running: BTreeMap::new(),
@@ -296,6 +324,7 @@ impl Cluster {
             HostConfig::new(self.directory.path().join(server.to_string()), id, ServerId(server), self.boots);
         config.log = self.log.clone();
         config.wall = self.wall(server);
+        config.stuck_after = self.stuck_after.unwrap_or(config.stuck_after);
         let factory = Arc::new(Keepers { server, disk: self.disk.clone() });
         let host = GroupHost::open(config, factory).await.unwrap();
         let listener = net::listen("127.0.0.1:0").await.unwrap();
@@ -314,6 +343,12 @@ impl Cluster {
         for running in self.running.values() {
             running.host.set_addresses(addresses.clone());
         }
+    }
+
+    /// Whether a server lacks what operations about files need.
+    pub fn set_lacking(&self, server: u64, lacks: bool) {
+        let mut lacking = self.disk.lacking.lock().unwrap();
+        let _ = if lacks { lacking.insert(server) } else { lacking.remove(&server) };
     }
 
     /// Changes bytes all over the segments of a running server.

@@ -27,9 +27,15 @@ pub struct Candidate<K> {
     pub requested: bool,
 }
 
-/// The regions to flush now, most urgent first. `running` are being flushed already.
+/// The regions to flush now, most urgent first. `running` are being flushed already; those of them that are `waiting` for an
+/// entry to be applied have frozen nothing yet and take no slot.
 #[must_use]
-pub fn choose<K: Copy + Ord>(candidates: &[Candidate<K>], running: &BTreeSet<K>, budget: u64) -> Vec<K> {
+pub fn choose<K: Copy + Ord>(
+    candidates: &[Candidate<K>],
+    running: &BTreeSet<K>,
+    waiting: &BTreeSet<K>,
+    budget: u64,
+) -> Vec<K> {
     let total: u64 = candidates.iter().map(|candidate| candidate.memtable_bytes).sum();
     let pressed = total > budget / 100 * PRESSURE_PERCENT;
     let mut wanted: Vec<&Candidate<K>> = candidates
@@ -40,7 +46,7 @@ pub fn choose<K: Copy + Ord>(candidates: &[Candidate<K>], running: &BTreeSet<K>,
     wanted.sort_by_key(|candidate| {
         (!candidate.requested, !candidate.is_full(), Reverse(candidate.memtable_bytes), candidate.region)
     });
-    let slots = FLUSHES_MAX.saturating_sub(running.len());
+    let slots = FLUSHES_MAX.saturating_sub(running.difference(waiting).count());
     wanted.iter().take(slots).map(|candidate| candidate.region).collect()
 }
 

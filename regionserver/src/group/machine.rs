@@ -2,7 +2,7 @@
 //!
 //! Parts: [`copying`] takes and installs copies, [`prepare`] packs proposals on the leader, [`apply`] applies committed entries,
 //! [`regions`] what they say about tables and regions, [`moves`] what they say about regions that move, [`loads`] what they
-//! say about files of bulk loads.
+//! say about files of bulk loads, [`files`] brings the files here that they name.
 //!
 //! Durability: regions carry their own points; background work records the group's part (schemas, dropped tables) later.
 //! Until then `dirty` holds back the log. After a restart each region skips entries up to the point with which it was
@@ -13,6 +13,7 @@
 mod apply;
 mod copying;
 pub mod digest;
+mod files;
 mod loads;
 mod moves;
 mod prepare;
@@ -24,12 +25,15 @@ use std::sync::{Arc, Weak};
 
 use terrane_engine::{DurablePoint, Engine, GroupPoint};
 use terrane_env::trace::Tracer;
-use terrane_raft::{AppliedEntry, BoxFuture, Durable, Packing, Prepared, StagedCopy, StateCopy, StateMachine};
+use terrane_raft::{
+    AppliedEntry, BoxFuture, Durable, Packing, Prepared, Progress, StagedCopy, StateCopy, StateMachine,
+};
 use terrane_types::{GroupId, RegionDescriptor, RegionId, TableSchema};
 
 use self::regions::set_attributes;
 use super::region_state::RegionState;
 use super::state::GroupState;
+use crate::bringing::Bringing;
 use crate::evaluate::Evaluator;
 use crate::hosted::{HostedRegion, HostedRegions};
 use crate::loads::files::LoadFiles;
@@ -57,6 +61,8 @@ pub struct GroupMachine {
     arrivals: Arc<Arrivals>,
     /// Files of bulk loads.
     load_files: Arc<LoadFiles>,
+    /// The files that the next entry waits for.
+    bringing: Bringing,
     /// Records what is applied of traced writes.
     tracer: Tracer,
     /// For a copy, which is installed later.
@@ -67,7 +73,7 @@ pub struct GroupMachine {
     /// other two; held for I/O only.
     returning: tokio::sync::Mutex<()>,
     /// Held while an entry is applied and while a region is frozen, so that a durable point never lies inside an entry. Never
-    /// held by anything that waits for an apply.
+    /// held by anything that waits for an apply, for another server, or for space on the disk.
     boundary: tokio::sync::Mutex<()>,
     inner: RankedMutex<Inner, 2>,
     /// What the leader decides with. Applying never locks it.
@@ -85,6 +91,8 @@ struct Inner {
     /// Index of the last entry that this process applied, if any. (`applied` starts at what is on disk, and a restart applies
     /// some entries again.)
     last_entry: Option<u64>,
+    /// Entry up to which an installed copy has everything. Entries up to it that come all the same have no effect.
+    copied: u64,
     /// Entry up to which the group's part is recorded.
     recorded: u64,
     /// First and last entry whose change of the group's part is not recorded yet.
@@ -129,6 +137,7 @@ impl GroupMachine {
             metrics,
             arrivals,
             load_files,
+            bringing: Bringing::default(),
             tracer,
             this: this.clone(),
             recording: tokio::sync::Mutex::new(()),
@@ -189,10 +198,20 @@ impl GroupMachine {
 
     /// Freezes a region at the last applied entry and flushes it. Does nothing if the region is gone.
     pub async fn flush(&self, region: RegionId) -> Result<(), terrane_engine::Error> {
-        let boundary = self.boundary.lock().await;
-        let frozen = self.freeze(region);
-        drop(boundary);
-        let Some(hosted) = frozen else { return Ok(()) };
+        match self.freeze_for_flush(region).await {
+            Some(hosted) => self.flush_frozen(&hosted).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Freezes a region at the last applied entry; `None` if it is gone.
+    pub async fn freeze_for_flush(&self, region: RegionId) -> Option<Arc<HostedRegion>> {
+        let _boundary = self.boundary.lock().await;
+        self.freeze(region)
+    }
+
+    /// Writes what is frozen of a region into files.
+    pub async fn flush_frozen(&self, hosted: &HostedRegion) -> Result<(), terrane_engine::Error> {
         // For a region that is split or dropped meanwhile this succeeds: its daughters are flushed by themselves.
         self.engine.flush(&hosted.engine).await?;
         hosted.set_in_manifest(true);
@@ -283,6 +302,7 @@ impl GroupMachine {
     /// Removes everything of the group from this server: its replica has left the group, and nothing is proposed or applied any
     /// more. Reads that have begun end with what they have.
     pub async fn remove(&self) -> Result<(), terrane_engine::Error> {
+        self.bringing.give_up();
         let _recording = self.recording.lock().await;
         let _boundary = self.boundary.lock().await;
         let gone: Vec<RegionId> = {
@@ -344,8 +364,19 @@ impl Inner {
         }
         let applied = applied.unwrap_or(0);
         let recorded = recorded.unwrap_or(0);
-        let (last_entry, dirty, discarded, is_removed) = (None, None, Vec::new(), false);
-        Ok(Self { state, hosted, windows, applied, stamp, last_entry, recorded, dirty, discarded, is_removed })
+        Ok(Self {
+            state,
+            hosted,
+            windows,
+            applied,
+            stamp,
+            last_entry: None,
+            copied: 0,
+            recorded,
+            dirty: None,
+            discarded: Vec::new(),
+            is_removed: false,
+        })
     }
 
     /// The durable point of a region as of the last applied entry.
@@ -367,6 +398,12 @@ impl Inner {
             assert!(index > last, "group {group}: entry {index} is applied after entry {last}");
         }
         self.last_entry = Some(index);
+    }
+
+    /// An entry is applied as a whole.
+    fn end_entry(&mut self, entry: &AppliedEntry) {
+        self.applied = entry.index;
+        self.stamp = self.stamp.max(entry.stamp);
     }
 
     fn mark_dirty(&mut self, index: u64) {
@@ -396,6 +433,10 @@ impl StateMachine for GroupMachine {
         })
     }
 
+    fn progress(&self) -> Progress {
+        self.bringing.progress(self.inner.lock().applied)
+    }
+
     fn durable(&self) -> Durable {
         let inner = self.inner.lock();
         let mut durable = Durable { index: inner.applied, held_by: None };
@@ -411,6 +452,10 @@ impl StateMachine for GroupMachine {
             }
         }
         durable
+    }
+
+    fn keeps_files_after(&self, index: u64) -> bool {
+        self.load_files.last_marked(self.group) > index || self.inner.lock().state.last_adoption() > index
     }
 
     fn relieve(&self, index: u64) {

@@ -321,6 +321,9 @@ impl Loads {
             return Err(Error::NotFound { what: format!("group {group} on server {}", self.peers.server()) });
         }
         self.check_engine()?;
+        if terrane_env::buggify!("a member fetches the files of a load only when it applies it", 2) {
+            return Err(later("this server fetches nothing at present".to_owned()));
+        }
         let load = Load::decode(request.load).map_err(|error| Error::Invalid(Invalid::new(error.to_string())))?;
         if !request.source_address.is_empty() {
             self.addresses.set([(load.source, request.source_address)]);
@@ -335,7 +338,8 @@ impl Loads {
 
     /// Removes runs and files that no member needs any more, until the server stops.
     pub async fn watch(self: Arc<Self>) {
-        let mut turn = tokio::time::interval(SWEEP_INTERVAL);
+        let seconds = terrane_env::limit!("seconds between sweeps of loaded files", SWEEP_INTERVAL.as_secs(), 1..=3);
+        let mut turn = tokio::time::interval(Duration::from_secs(seconds));
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {

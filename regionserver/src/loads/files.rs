@@ -20,13 +20,19 @@ use terrane_types::{Error, GroupId, ServerId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::fetching::{Fetching, RETRY_PAUSE, io_error, later, read_part};
-use crate::moves::peers::{CALL_TIMEOUT, Peers};
+use crate::bringing::Awaited;
+use crate::fetching::{Fetching, RETRY_PAUSE, TAKE_STEP, io_error, later, read_part};
+use crate::moves::peers::Peers;
 use crate::operation::{Load, LoadedFile, StagingId};
 use crate::proposal::GroupHost;
 
 /// Files of a load that was not applied here go when nothing is heard of them for so long.
 const IDLE_MAX: Duration = Duration::from_secs(600);
+fn idle_max() -> Duration {
+    let seconds = terrane_env::limit!("seconds that unused files of loads stay", IDLE_MAX.as_secs(), 20..=30);
+    Duration::from_secs(seconds)
+}
+
 /// Bytes that are read at once for a checksum.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -53,6 +59,8 @@ impl LoadDir {
 pub struct LoadFiles {
     root: PathBuf,
     known: Mutex<BTreeMap<StagingId, Arc<Known>>>,
+    /// The last entry of each group whose files are here.
+    last_marked: Mutex<BTreeMap<GroupId, u64>>,
     network: OnceLock<Network>,
     stop: CancellationToken,
 }
@@ -98,7 +106,7 @@ impl Known {
     /// Whether nothing was heard of the load for a while, and no log here has an entry from that time that is not applied.
     fn is_idle(&self, logs: &BTreeMap<GroupId, LogRange>) -> bool {
         let mut idle_at = self.idle_at.lock();
-        if self.touched.lock().elapsed() < IDLE_MAX {
+        if self.touched.lock().elapsed() < idle_max() {
             *idle_at = None;
             return false;
         }
@@ -117,7 +125,7 @@ struct Mark {
 impl LoadFiles {
     pub fn new(engine: &Engine, stop: CancellationToken) -> Arc<Self> {
         let root = engine.loading_root();
-        Arc::new(Self { root, known: Mutex::default(), network: OnceLock::new(), stop })
+        Arc::new(Self { root, known: Mutex::default(), last_marked: Mutex::default(), network: OnceLock::new(), stop })
     }
 
     /// Lets it fetch files from now on.
@@ -183,30 +191,35 @@ impl LoadFiles {
     }
 
     /// The files of a load that its group has committed, from wherever they are. Waits until they are here; `None` if the
-    /// server stops before. From now on they stay until the log no longer has the entry.
-    pub async fn take(&self, group: GroupId, index: u64, load: &Load) -> Option<LoadDir> {
+    /// server stops before, or the wait is given up. From now on they stay until the log no longer has the entry.
+    pub async fn take(&self, awaited: &Awaited<'_>, load: &Load) -> Option<LoadDir> {
+        let Awaited { group, index, .. } = *awaited;
         let mut is_late = false;
         loop {
             let holders = self.holders(group, load.source);
-            match self.stage(load, &holders, CALL_TIMEOUT).await {
+            match self.stage(load, &holders, TAKE_STEP).await {
                 Ok(Staged { staged: true, .. }) => match self.mark(load.staging, Mark { group, index }).await {
                     Ok(()) => return Some(LoadDir(self.dir(load.staging))),
                     Err(error) => tracing::warn!(%group, index, %error, "a load waits for the disk"),
                 },
-                Ok(_) => continue,
-                Err(error) if !is_late => {
-                    is_late = true;
-                    let region = load.region;
-                    tracing::warn!(%group, %region, %error, "the files of a load are not here; looking for them");
+                Ok(Staged { bytes, .. }) => awaited.arrived(bytes),
+                Err(error) => {
+                    awaited.not_found(format!("files of a load of region {}: {error}", load.region));
+                    if !std::mem::replace(&mut is_late, true) {
+                        let region = load.region;
+                        tracing::warn!(%group, %region, %error, "the files of a load are not here; looking for them");
+                    }
                 }
-                Err(_) => {}
             }
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => return None,
-                () = tokio::time::sleep(RETRY_PAUSE) => {}
+            if awaited.ends_within(&self.stop, RETRY_PAUSE).await {
+                return None;
             }
         }
+    }
+
+    /// The last entry of a group whose files are here; 0: there are none, or none was looked for yet.
+    pub fn last_marked(&self, group: GroupId) -> u64 {
+        self.last_marked.lock().get(&group).copied().unwrap_or(0)
     }
 
     /// Reads a part of a file.
@@ -242,10 +255,11 @@ impl LoadFiles {
                 marks.insert(staging, mark);
             }
         }
+        marks.values().for_each(|mark| self.note_mark(*mark));
         let all: BTreeSet<StagingId> = dirs.iter().chain(marks.keys()).copied().collect();
         // Those whose files are gone already.
         self.known.lock().retain(|staging, known| {
-            all.contains(staging) || Arc::strong_count(known) > 1 || known.touched.lock().elapsed() < IDLE_MAX
+            all.contains(staging) || Arc::strong_count(known) > 1 || known.touched.lock().elapsed() < idle_max()
         });
         for staging in all {
             let known = self.known(staging);
@@ -283,9 +297,16 @@ impl LoadFiles {
         self.root.join(format!("{staging}.{}.{}", mark.group, mark.index))
     }
 
+    fn note_mark(&self, mark: Mark) {
+        let mut last_marked = self.last_marked.lock();
+        let last = last_marked.entry(mark.group).or_default();
+        *last = mark.index.max(*last);
+    }
+
     /// Durable before the files count: afterwards nothing would say which entry they belong to.
     async fn mark(&self, staging: StagingId, mark: Mark) -> Result<(), Error> {
         let path = self.mark_path(staging, mark);
+        self.note_mark(mark);
         self.known(staging).is_marked.store(true, Ordering::Release);
         let root = self.root.clone();
         let marked = run_io(async move {

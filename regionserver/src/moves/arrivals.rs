@@ -19,8 +19,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::peers::Peers;
+use crate::bringing::Awaited;
 use crate::error_mapping::engine_error;
-use crate::fetching::{Fetching, RETRY_PAUSE, later, read_part};
+use crate::fetching::{Fetching, RETRY_PAUSE, TAKE_STEP, later, read_part};
 use crate::operation::{Adopt, Source};
 use crate::proposal::GroupHost;
 
@@ -153,13 +154,14 @@ impl Arrivals {
     }
 
     /// The files of a region that its group has adopted, from wherever they are. Waits until they are here; `None` if the
-    /// server stops before.
-    pub async fn take(&self, group: GroupId, adopt: &Adopt, contents: &RegionContents) -> Option<StagedRegion> {
+    /// server stops before, or the wait is given up.
+    pub async fn take(&self, awaited: &Awaited<'_>, adopt: &Adopt, contents: &RegionContents) -> Option<StagedRegion> {
+        let group = awaited.group;
         let mut is_late = false;
         loop {
             let holders = self.holders(group, adopt.source.server);
             let of = (adopt.id, adopt.source);
-            match self.stage(of, &adopt.contents, &holders, super::peers::CALL_TIMEOUT).await {
+            match self.stage(of, &adopt.contents, &holders, TAKE_STEP).await {
                 Ok(Staging { staged: true, .. }) => {
                     let arrival = self.arrival(adopt.id);
                     let mut slot = arrival.slot.lock().await;
@@ -167,18 +169,17 @@ impl Arrivals {
                         return slot.staged.take();
                     }
                 }
-                Ok(_) => continue,
-                Err(error) if !is_late => {
-                    is_late = true;
+                Ok(Staging { bytes, .. }) => awaited.arrived(bytes),
+                Err(error) => {
                     let region = contents.region();
-                    tracing::warn!(%group, %region, %error, "the files of an adopted region are not here; looking for them");
+                    awaited.not_found(format!("files of region {region}, which moved here: {error}"));
+                    if !std::mem::replace(&mut is_late, true) {
+                        tracing::warn!(%group, %region, %error, "the files of an adopted region are not here; looking for them");
+                    }
                 }
-                Err(_) => {}
             }
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled() => return None,
-                () = tokio::time::sleep(RETRY_PAUSE) => {}
+            if awaited.ends_within(&self.stop, RETRY_PAUSE).await {
+                return None;
             }
         }
     }
@@ -206,7 +207,8 @@ impl Arrivals {
         for name in listed.await.unwrap_or_default() {
             let Some(id) = name.parse().ok().map(MoveId) else { continue };
             let arrival = self.moves.lock().entry(id).or_default().clone();
-            let is_idle = arrival.touched.lock().elapsed() >= IDLE_MAX;
+            let idle_max = terrane_env::limit!("seconds that unused files of moves stay", IDLE_MAX.as_secs(), 20..=30);
+            let is_idle = arrival.touched.lock().elapsed() >= Duration::from_secs(idle_max);
             if needs(id).unwrap_or(!is_idle) {
                 continue;
             }

@@ -124,7 +124,9 @@ impl Departures {
             }
             self.resume();
             self.moves.0.lock().retain(|_, departure| !departure.is_forgotten());
-            if swept.elapsed() >= SWEEP_INTERVAL {
+            let sweep_every =
+                terrane_env::limit!("seconds between sweeps of moved files", SWEEP_INTERVAL.as_secs(), 1..=3);
+            if swept.elapsed() >= Duration::from_secs(sweep_every) {
                 swept = Instant::now();
                 self.arrivals.sweep(|id| self.needs(id)).await;
             }

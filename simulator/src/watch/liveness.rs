@@ -106,10 +106,19 @@ async fn works(client: &Client, context: &Context) -> Result<(), String> {
     let regions = client.admin().regions(None).await.map_err(|error| failed("listing regions", &error))?;
     context.watch.check_map(&regions, context);
     replicas_are_equal(client, context).await?;
+    leaderships_landed_where_they_are_served()?;
     check_is_clean(client, context).await?;
     ended::procedures(client, context).await?;
     returned::everything(context).await?;
     chronicle::of_a_known_load(client, context).await
+}
+
+/// No leadership was handed to a member that could not serve, as far as the leader knew.
+fn leaderships_landed_where_they_are_served() -> Result<(), String> {
+    match terrane_env::sim::tally_of("leaderships handed to members that lack what an entry needs") {
+        0 => Ok(()),
+        times => Err(format!("{times} leaderships were handed to members that could not apply what they had")),
+    }
 }
 
 /// Reads and writes in every region.

@@ -59,8 +59,16 @@ impl Scene {
             let (server, group) = (ServerId(number), GroupId(number));
             self.observed.liveness.live(server, 1, Moment(0)).expect("the first boot");
             let replica = *self.catalog.groups().get(group).expect("a group").members.keys().next().expect("a member");
-            let member =
-                MemberSeen { replica, server, voter: true, matched: 1, alive: true, copy_bytes: 0, copied_bytes: 0 };
+            let member = MemberSeen {
+                replica,
+                server,
+                voter: true,
+                matched: 1,
+                applied: 1,
+                alive: true,
+                copy_bytes: 0,
+                copied_bytes: 0,
+            };
             let seen = regions.iter().zip(told).filter(|(region, _)| region.group == group).map(|(region, told)| {
                 let shape = v1::RegionShape {
                     planned_start: told.planned_at.as_bytes().to_vec().into(),

@@ -88,6 +88,7 @@ impl World {
             server: ServerId(*number),
             voter: *voter,
             matched: 0,
+            applied: 0,
             alive: !self.away.contains(number),
             copy_bytes: 0,
             copied_bytes: 0,

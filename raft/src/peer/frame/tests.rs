@@ -39,10 +39,13 @@ fn messages() -> impl Strategy<Value = Message> {
     };
     prop_oneof![
         append,
-        Just(Message::Appended(AppendEntriesResponse::Success)),
-        Just(Message::Appended(AppendEntriesResponse::Conflict)),
-        some_id().prop_map(|id| Message::Appended(AppendEntriesResponse::PartialSuccess(id))),
-        votes().prop_map(|vote| Message::Appended(AppendEntriesResponse::HigherVote(vote))),
+        Just(Message::Appended(AppendEntriesResponse::Success, None)),
+        Just(Message::Appended(AppendEntriesResponse::Conflict, None)),
+        any::<(u64, u64, bool)>().prop_map(|(applied, lacks_for, asks)| {
+            Message::Appended(AppendEntriesResponse::Success, Some(Applying { applied, lacks_for, asks }))
+        }),
+        some_id().prop_map(|id| Message::Appended(AppendEntriesResponse::PartialSuccess(id), None)),
+        votes().prop_map(|vote| Message::Appended(AppendEntriesResponse::HigherVote(vote), None)),
         request().prop_map(Message::Vote),
         request().prop_map(Message::PreVote),
         (votes(), some_id(), any::<bool>())

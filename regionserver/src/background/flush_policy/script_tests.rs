@@ -4,6 +4,7 @@
 //! budget BYTES
 //! region ID active=BYTES [frozen=BYTES] [flush-size=BYTES] [requested]
 //! running ID ...             these are being flushed
+//! waiting ID ...             those of them that wait for an entry before they freeze their region
 //! choose                     the regions to flush now, most urgent first
 //! ```
 
@@ -20,6 +21,7 @@ struct Situation {
     budget: u64,
     candidates: Vec<Candidate<RegionId>>,
     running: BTreeSet<RegionId>,
+    waiting: BTreeSet<RegionId>,
 }
 
 fn number(text: &str) -> u64 {
@@ -43,8 +45,10 @@ fn command(situation: &mut Situation, line: &str, out: &mut String) {
             });
         }
         "running" => situation.running = words[1..].iter().map(|id| RegionId(number(id))).collect(),
+        "waiting" => situation.waiting = words[1..].iter().map(|id| RegionId(number(id))).collect(),
         "choose" => {
-            let chosen = choose(&situation.candidates, &situation.running, situation.budget);
+            let Situation { candidates, running, waiting, budget } = &*situation;
+            let chosen = choose(candidates, running, waiting, *budget);
             let chosen: Vec<String> = chosen.iter().map(ToString::to_string).collect();
             writeln!(out, "flush {}", if chosen.is_empty() { "none".to_owned() } else { chosen.join(" ") })
                 .expect("writing to a string");

@@ -2,7 +2,8 @@
 //!
 //! Order is everything here. The raft crate calls with committed entries in log order, one call at a time. Within an entry,
 //! operations take effect one after another under the lock of `inner`. A region's freeze for a flush takes the `boundary`
-//! first, which an entry holds from its first operation to its last. (A durable point inside an entry would apply its first
+//! first, which an entry holds from its first operation to its last; whatever may take long is waited for before that: space in
+//! the memtables, files that other members have ([`super::files`]), space on the disk. (A durable point inside an entry would apply its first
 //! operations a second time after a restart, under other sequence numbers than on the other replicas.)
 //!
 //! An entry that this build cannot read ends the process: skipping it would make this replica differ from the others.
@@ -68,17 +69,33 @@ impl Traced {
 }
 
 impl GroupMachine {
-    /// Applies one entry; returns a reply per operation. The boundary is held throughout, also while a split or
-    /// merge waits for the origin of its parents to be on disk: that wait needs writes of the manifest only, no freeze.
+    /// Applies one entry; returns a reply per operation. The boundary is held throughout.
     pub(super) async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Reply> {
         terrane_env::buggify_pause!("an entry is applied late").await;
+        let planted = terrane_env::planted!("a flush waits for an entry");
+        let waits = if planted { Some(self.boundary.lock().await) } else { None };
         // Before the boundary, which the flushes that free memory need.
         self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
+        drop(waits);
+        if let Some(operation) = entry.operations.first().filter(|operation| Operation::may_wait(operation)) {
+            let operation = self.read(operation, entry.index);
+            match &operation {
+                Operation::Split(split) => self.finish_origins(&[split.region], entry.index).await,
+                Operation::Merge(merge) => self.finish_origins(&[merge.left, merge.right], entry.index).await,
+                Operation::Load(load) => {
+                    self.finish_origins(&[load.region], entry.index).await;
+                    return vec![self.apply_with_files(entry, &operation).await];
+                }
+                Operation::Adopt(_) => return vec![self.apply_with_files(entry, &operation).await],
+                _ => {}
+            }
+        }
         let _boundary = self.boundary.lock().await;
         {
             let mut inner = self.inner.lock();
-            if inner.is_removed {
-                // An entry that was on its way when the replica was removed. It is not a leader's: nothing waits for replies.
+            if inner.is_removed || entry.index <= inner.copied {
+                // An entry that was on its way when the replica was removed, or when a copy was installed that has it. It is
+                // not a leader's: nothing waits for replies.
                 return vec![Reply::Applied { stamp: entry.stamp }; entry.operations.len()];
             }
             inner.begin_entry(self.group, entry.index);
@@ -93,26 +110,15 @@ impl GroupMachine {
                 // What changes regions finds them as the writes before it left them.
                 self.apply_rows(entry.index, &mut gathered);
             }
+            // Those of older builds, which packed other operations with them.
             match &operation {
-                Operation::Split(split) => self.finish_origins(&[split.region], entry.index).await,
-                Operation::Merge(merge) => self.finish_origins(&[merge.left, merge.right], entry.index).await,
-                Operation::Adopt(adopt) => {
-                    replies.push(self.adopt(entry, adopt).await);
-                    continue;
+                Operation::Split(split) if entry.operations.len() > 1 => {
+                    self.finish_origins(&[split.region], entry.index).await;
                 }
-                Operation::Load(load) => {
-                    self.finish_origins(&[load.region], entry.index).await;
-                    replies.push(self.take_in_load(entry, load).await);
-                    continue;
+                Operation::Merge(merge) if entry.operations.len() > 1 => {
+                    self.finish_origins(&[merge.left, merge.right], entry.index).await;
                 }
-                Operation::Write(_)
-                | Operation::ChangeTables(_)
-                | Operation::Settle(_)
-                | Operation::Tick
-                | Operation::Freeze(_)
-                | Operation::Unfreeze(_)
-                | Operation::Depart(_)
-                | Operation::Refuse(_) => {}
+                _ => {}
             }
             let mut inner = self.inner.lock();
             let reply = match operation {
@@ -128,7 +134,11 @@ impl GroupMachine {
                 Operation::Unfreeze(unfreeze) => self.unfreeze(&mut inner, entry, &unfreeze),
                 Operation::Depart(depart) => self.depart(&mut inner, entry, &depart),
                 Operation::Refuse(refuse) => Ok(Some(refuse_move(&mut inner, entry, refuse.id))),
-                Operation::Tick | Operation::Adopt(_) | Operation::Load(_) => Ok(None),
+                Operation::Tick => Ok(None),
+                // They are alone in their entries.
+                Operation::Adopt(_) | Operation::Load(_) => {
+                    self.unreadable(entry.index, &"it names files among other operations")
+                }
             };
             replies.push(match reply {
                 Ok(None) => Reply::Applied { stamp: entry.stamp },
@@ -136,14 +146,7 @@ impl GroupMachine {
             });
         }
         self.apply_rows(entry.index, &mut gathered);
-        let mut inner = self.inner.lock();
-        if inner.is_removed {
-            // The server stops within an adoption, and a restart applies the entry again.
-            return replies;
-        }
-        inner.applied = entry.index;
-        inner.stamp = inner.stamp.max(entry.stamp);
-        drop(inner);
+        self.inner.lock().end_entry(entry);
         traced.record(&self.tracer, self.group, entry.index);
         replies
     }

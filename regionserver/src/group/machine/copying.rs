@@ -69,8 +69,15 @@ impl GroupMachine {
         let _recording = self.recording.lock().await;
         let _boundary = self.boundary.lock().await;
         // The core of a replica has stopped before it is removed; what it ordered before may still run.
-        if self.inner.lock().is_removed {
-            return Err(io::Error::other("the replica was removed"));
+        {
+            let inner = self.inner.lock();
+            if inner.is_removed {
+                return Err(io::Error::other("the replica was removed"));
+            }
+            if inner.last_entry.is_some_and(|last| last >= index) {
+                // What it was sent for was found meanwhile.
+                return Ok(());
+            }
         }
         match self.engine.install_group(staged).await {
             Ok(()) => {}
@@ -83,6 +90,7 @@ impl GroupMachine {
         // Regions without later writes have older points.
         fresh.applied = fresh.applied.max(index);
         fresh.last_entry = Some(index);
+        fresh.copied = index;
         self.evaluator.lock().forget();
         let mut inner = self.inner.lock();
         for hosted in fresh.hosted.values() {
@@ -94,6 +102,7 @@ impl GroupMachine {
         }
         *inner = fresh;
         drop(inner);
+        self.bringing.supersede();
         self.signals.wake();
         Ok(())
     }

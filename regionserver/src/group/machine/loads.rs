@@ -1,7 +1,7 @@
 //! Applies what entries say about the files of bulk loads.
 //!
 //! A load needs files that are not here by the log alone. They were built, verified and synced on a quorum before it was
-//! proposed; a replica without them fetches them now, from another member, and applies nothing else meanwhile. The record of
+//! proposed; a replica without them fetches them first ([`super::files`]), and applies nothing else meanwhile. The record of
 //! the manifest is written before the entry counts as applied, so a restart finds all files in the region, and the number
 //! of the load in its window, or applies the entry again.
 //!
@@ -15,7 +15,8 @@ use terrane_env::task::abort_process;
 use terrane_raft::{AppliedEntry, Packing, Prepared};
 use tokio::time::Instant;
 
-use super::regions::{FULL_DISK_PATIENCE, FULL_DISK_RETRY};
+use super::files::{Again, Brought};
+use super::regions::FULL_DISK_PATIENCE;
 use super::{GroupMachine, Inner};
 use crate::hosted::HostedRegion;
 use crate::operation::Load;
@@ -51,59 +52,55 @@ impl GroupMachine {
         matches!(known(inner.windows.get(&load.region), load), Known::Applied(_))
     }
 
-    /// Takes the files of a load in, or says why not.
-    pub(super) async fn take_in_load(&self, entry: &AppliedEntry, load: &Load) -> Reply {
+    /// Whether the files of a load are to be taken in now.
+    pub(super) fn loads_now(&self, entry: &AppliedEntry, load: &Load) -> bool {
+        matches!(self.inner.lock().begin_load_at(entry, load), Begun::Comes(_))
+    }
+
+    /// Takes the files of a load in, or says why not. The boundary is held. `began`: when the entry was first tried.
+    pub(super) async fn take_in_load(
+        &self,
+        entry: &AppliedEntry,
+        load: &Load,
+        brought: Brought,
+        began: Instant,
+    ) -> Result<Reply, Again> {
         let applied = Reply::Applied { stamp: entry.stamp };
-        let begun = {
-            let inner = self.inner.lock();
-            match inner.hosted.get(&load.region) {
-                // The region is on disk as it was after this entry.
-                Some(hosted) if entry.index <= hosted.opened_at => Begun::IsHere,
-                _ => inner.begin_load(load),
-            }
-        };
-        let hosted = match begun {
-            Begun::Comes(hosted) => hosted,
-            Begun::IsHere => return applied,
-            Begun::Refused(reply) => return reply,
+        let begun = self.inner.lock().begin_load_at(entry, load);
+        let (hosted, dir) = match (begun, brought) {
+            (Begun::Comes(hosted), Brought::Load(dir)) => (hosted, dir),
+            (Begun::Comes(_), _) => return Err(Again),
+            (Begun::IsHere, _) => return Ok(applied),
+            (Begun::Refused(reply), _) => return Ok(reply),
         };
         // Between two entries: the boundary is held.
         self.freeze(load.region);
-        let began = Instant::now();
-        loop {
-            // `None`: the server stops before the files are here. A restart applies the entry again.
-            let Some(dir) = self.load_files.take(self.group, entry.index, load).await else {
-                self.inner.lock().is_removed = true;
-                return applied;
-            };
-            let (point, window) = self.inner.lock().point_with(self, entry, &hosted, load);
-            let mut files: Vec<IngestFile> = load.files.iter().map(|file| dir.file(file)).collect();
-            if terrane_env::planted!("a replica skips the files of a load") {
-                files.clear();
-            }
-            match self.engine.ingest(&hosted.engine, files, point).await {
-                Ok(()) => {
-                    self.loaded(entry, &hosted, load, window);
-                    if terrane_env::planted!("the files of a load go once they are taken in") {
-                        self.load_files.discard(load.staging).await;
-                    }
-                    return applied;
-                }
-                // The files are the same everywhere, so every replica comes to this.
-                Err(Error::NotIngested { why, .. }) => {
-                    return Reply::Invalid { what: format!("the files cannot be taken into the region: {why}") };
-                }
-                Err(Error::Corruption { file, offset, .. }) => {
-                    let file = file.display();
-                    tracing::warn!(region = %load.region, %file, offset, "a file of a load is damaged; all are fetched again");
+        let (point, window) = self.inner.lock().point_with(self, entry, &hosted, load);
+        let mut files: Vec<IngestFile> = load.files.iter().map(|file| dir.file(file)).collect();
+        if terrane_env::planted!("a replica skips the files of a load") {
+            files.clear();
+        }
+        match self.engine.ingest(&hosted.engine, files, point).await {
+            Ok(()) => {
+                self.loaded(entry, &hosted, load, window);
+                if terrane_env::planted!("the files of a load go once they are taken in") {
                     self.load_files.discard(load.staging).await;
                 }
-                Err(error) if error.is_disk_full() && began.elapsed() <= FULL_DISK_PATIENCE => {
-                    tokio::time::sleep(FULL_DISK_RETRY).await;
-                }
-                Err(error) => {
-                    abort_process(&format!("cannot take the files of a load into region {}: {error}", load.region));
-                }
+                Ok(applied)
+            }
+            // The files are the same everywhere, so every replica comes to this.
+            Err(Error::NotIngested { why, .. }) => {
+                Ok(Reply::Invalid { what: format!("the files cannot be taken into the region: {why}") })
+            }
+            Err(Error::Corruption { file, offset, .. }) => {
+                let file = file.display();
+                tracing::warn!(region = %load.region, %file, offset, "a file of a load is damaged; all are fetched again");
+                self.load_files.discard(load.staging).await;
+                Err(Again)
+            }
+            Err(error) if error.is_disk_full() && began.elapsed() <= FULL_DISK_PATIENCE => Err(Again),
+            Err(error) => {
+                abort_process(&format!("cannot take the files of a load into region {}: {error}", load.region));
             }
         }
     }
@@ -119,6 +116,14 @@ impl GroupMachine {
 }
 
 impl Inner {
+    /// As [`Self::begin_load`], unless the region is on disk as it was after this entry.
+    fn begin_load_at(&self, entry: &AppliedEntry, load: &Load) -> Begun {
+        match self.hosted.get(&load.region) {
+            Some(hosted) if entry.index <= hosted.opened_at => Begun::IsHere,
+            _ => self.begin_load(load),
+        }
+    }
+
     /// Checks a load against the state as it is applied here. Only what may have changed since the edge is checked again:
     /// region, epoch, whether the table takes writes, and families if it was altered.
     fn begin_load(&self, load: &Load) -> Begun {

@@ -1,7 +1,7 @@
 //! Applies what entries say about regions that move to another group, or come from one.
 //!
 //! An adoption is the only operation that needs files which are not here already. They were fetched and verified before it was
-//! proposed, on a quorum at least; a replica without them fetches them now, from another member, and applies nothing else
+//! proposed, on a quorum at least; a replica without them fetches them first ([`super::files`]), and applies nothing else
 //! meanwhile. The record of the manifest is written before the entry counts as applied, so a restart finds the whole region
 //! or applies the entry again.
 
@@ -10,6 +10,7 @@ use terrane_env::task::abort_process;
 use terrane_raft::AppliedEntry;
 use terrane_types::{MoveId, RegionId};
 
+use super::files::{Again, Brought};
 use super::{GroupMachine, Inner, set_attributes};
 use crate::group::region_state::RegionState;
 use crate::group::state::{Arrival, Arriving};
@@ -70,26 +71,37 @@ impl GroupMachine {
         Ok(None)
     }
 
-    /// Takes a region in, or says why not.
-    pub(super) async fn adopt(&self, entry: &AppliedEntry, adopt: &Adopt) -> Reply {
+    /// What is to be taken in now by an adoption, if anything. Nothing changes.
+    pub(super) fn adopts_now(&self, entry: &AppliedEntry, adopt: &Adopt) -> Option<RegionContents> {
+        let (contents, incoming) = self.incoming_region(entry, adopt);
+        let inner = self.inner.lock();
+        let comes = !inner.has_adopted(entry, contents.region())
+            && matches!(inner.state.arriving(adopt.id, &incoming), Arriving::Comes(_));
+        comes.then_some(contents)
+    }
+
+    /// What an adoption says of its region.
+    fn incoming_region(&self, entry: &AppliedEntry, adopt: &Adopt) -> (RegionContents, RegionState) {
         let contents = RegionContents::decode(&adopt.contents);
         let incoming = contents.and_then(|contents| {
             let state = RegionState::decode(contents.point().descriptor.clone()).ok()?;
             Some((contents, state))
         });
-        let Some((contents, incoming)) = incoming else {
+        incoming.unwrap_or_else(|| {
             abort_process(&format!(
                 "this build cannot read the region that entry {} of group {} adopts; start the build that wrote it",
                 entry.index, self.group
-            ));
-        };
+            ))
+        })
+    }
+
+    /// Takes a region in, or says why not. The boundary is held.
+    pub(super) async fn adopt(&self, entry: &AppliedEntry, adopt: &Adopt, brought: Brought) -> Result<Reply, Again> {
+        let (contents, incoming) = self.incoming_region(entry, adopt);
         let arriving = {
             let mut inner = self.inner.lock();
             let region = contents.region();
-            // Those that a record of the group's part covers are on disk, or have left.
-            if entry.index <= inner.recorded
-                || inner.hosted.contains_key(&region) && inner.later(region, entry.index).is_none()
-            {
+            if inner.has_adopted(entry, region) {
                 if inner.state.arrival(adopt.id).is_none() {
                     inner.state.note_adopted(adopt.id, region, entry.index);
                     inner.mark_dirty(entry.index);
@@ -101,20 +113,16 @@ impl GroupMachine {
         };
         let state = match arriving {
             Arriving::Comes(state) => state,
-            Arriving::IsHere => return Reply::Adopted,
+            Arriving::IsHere => return Ok(Reply::Adopted),
             Arriving::Refused(why) => {
                 let mut inner = self.inner.lock();
                 inner.state.refuse(adopt.id);
                 inner.mark_dirty(entry.index);
-                return Reply::Refused { why };
+                return Ok(Reply::Refused { why });
             }
         };
-        // `None`: the server stops before the files are here. A restart applies the entry again.
-        let Some(staged) = self.arrivals.take(self.group, adopt, &contents).await else {
-            self.inner.lock().is_removed = true;
-            return Reply::Applied { stamp: entry.stamp };
-        };
-        self.take_in(entry, adopt, &contents, *state, staged).await
+        let Brought::Region(staged) = brought else { return Err(Again) };
+        Ok(self.take_in(entry, adopt, &contents, *state, *staged).await)
     }
 
     async fn take_in(
@@ -171,6 +179,12 @@ impl GroupMachine {
 }
 
 impl Inner {
+    /// Whether what an adoption brings was taken in before a restart: what a record of the group's part covers is on disk, or has
+    /// left.
+    fn has_adopted(&self, entry: &AppliedEntry, region: RegionId) -> bool {
+        entry.index <= self.recorded || self.hosted.contains_key(&region) && self.later(region, entry.index).is_none()
+    }
+
     /// A region whose durable point does not cover an entry yet.
     fn later(&self, region: RegionId, index: u64) -> Option<std::sync::Arc<HostedRegion>> {
         self.hosted.get(&region).filter(|hosted| index > hosted.opened_at).cloned()

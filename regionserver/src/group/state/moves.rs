@@ -163,6 +163,16 @@ impl GroupState {
         self.moves.arrivals.get(&id).copied()
     }
 
+    /// The last entry by which a region came in, of those that are remembered; 0: none.
+    #[must_use]
+    pub fn last_adoption(&self) -> u64 {
+        let indexes = self.moves.arrivals.values().map(|arrival| match arrival {
+            Arrival::Adopted { index, .. } => *index,
+            Arrival::Refused => 0,
+        });
+        indexes.max().unwrap_or(0)
+    }
+
     /// What an Adopt leads to now. Nothing changes.
     #[must_use]
     pub fn arriving(&self, id: MoveId, incoming: &RegionState) -> Arriving {

@@ -150,6 +150,90 @@ async fn a_replica_without_the_files_applies_nothing_until_it_has_them() {
     assert_eq!(replica.shown(), "r1[b m]");
 }
 
+/// A replica without the files of a load, which waits for them in the entry after its log.
+async fn waiting() -> (Replica, AppliedEntry, tokio::task::JoinHandle<Vec<Vec<Reply>>>) {
+    let mut replica = created().await;
+    replica.put(1, 1, "a").await;
+    let loaded = built(&replica.machine.load_files, &["b"]).await;
+    replica.machine.load_files.discard(STAGING).await;
+    let index = replica.log.len() as u64 + 1;
+    let operations = vec![encoded(|out| loaded.encode(out)).into()];
+    let entry = AppliedEntry { term: 1, index, stamp: 1000 + index, operations };
+    let (machine, applied) = (replica.machine.clone(), entry.clone());
+    let applying = tokio::spawn(async move { machine.apply(std::slice::from_ref(&applied)).await });
+    while replica.machine.progress().lacks.is_none() {
+        tokio::task::yield_now().await;
+    }
+    let (lacks, why) = replica.machine.progress().lacks.unwrap();
+    assert!(lacks == index && why.contains("files of a load of region 1"), "{lacks}: {why}");
+    (replica, entry, applying)
+}
+
+#[tokio::test]
+async fn flushes_and_the_removal_of_a_replica_do_not_wait_for_the_files_of_a_load() {
+    let (replica, entry, applying) = waiting().await;
+    let machine = replica.machine.clone();
+    assert!(machine.flush_needs()[0].memtable_bytes > 0);
+    machine.flush(RegionId(1)).await.unwrap();
+    assert_eq!(machine.flush_needs()[0].memtable_bytes, 0);
+    machine.record().await.unwrap();
+    assert_eq!(machine.progress().applied, entry.index - 1);
+    machine.remove().await.unwrap();
+    assert_eq!(applying.await.unwrap(), [[Reply::Applied { stamp: entry.stamp }]]);
+    assert!(machine.hosted().is_empty());
+}
+
+#[tokio::test]
+async fn a_copy_that_covers_an_entry_ends_the_wait_for_its_files() {
+    let (mut replica, entry, applying) = waiting().await;
+    // Another member has the files, and has applied more.
+    let mut other = created().await;
+    other.put(1, 1, "a").await;
+    let loaded = built(&other.machine.load_files, &["b"]).await;
+    load(&mut other, &loaded).await;
+    other.put(1, 1, "m").await;
+    other.machine.flush(RegionId(1)).await.unwrap();
+    other.machine.record().await.unwrap();
+    let as_of = other.machine.durable().index;
+    assert_eq!(as_of, entry.index + 1);
+    install(&other, &replica, as_of).await;
+    applying.await.unwrap();
+    assert_eq!(replica.shown(), "r1[a b m]");
+    assert_eq!(replica.machine.progress(), terrane_raft::Progress { applied: as_of, ..replica.machine.progress() });
+    assert_eq!(replica.machine.progress().lacks, None);
+    // What the copy has is not applied again, and what follows it is.
+    replica.log.push(entry);
+    replica.put(1, 1, "m").await;
+    replica.put(1, 1, "z").await;
+    other.put(1, 1, "z").await;
+    assert_eq!(replica.shown(), "r1[a b m z]");
+    let (one, two) = (replica.machine.digest().await.unwrap(), other.machine.digest().await.unwrap());
+    assert!(one.is_some() && one == two, "{one:?} and {two:?}");
+    // A copy that comes late does not bring the state of before back.
+    install(&other, &replica, as_of).await;
+    assert_eq!(replica.shown(), "r1[a b m z]");
+}
+
+/// Sends a copy of one replica to another, as of an index.
+async fn install(from: &Replica, to: &Replica, as_of: u64) {
+    let copy = from.machine.copy().await.unwrap();
+    let dir = to.machine.incoming(1 << 20).await.unwrap().join("1");
+    for file in copy.files() {
+        let bytes = copy.read(file.id, 0, usize::try_from(file.size).unwrap()).await.unwrap();
+        let path = dir.join(terrane_raft::CopiedFile::name(file.id));
+        let dir = dir.clone();
+        run_io(async move {
+            fs::create_dir_durable(dir.parent().unwrap()).await?;
+            fs::create_dir_durable(&dir).await?;
+            fs::File::create_new(&path).await?.write_all_at(&bytes, 0).await
+        })
+        .await
+        .unwrap();
+    }
+    to.machine.stage(&dir, as_of).await.unwrap().install(as_of).await.unwrap();
+    run_io(async move { fs::remove_dir_all(&dir).await }).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_table_that_takes_no_writes_takes_no_load() {
     let mut replica = created().await;

@@ -1,0 +1,192 @@
+//! How far the members of a group have applied, and what follows when one of them does not get on.
+//!
+//! An entry in a member's log is not enough to apply it: it may name files that only other members have. So members say with
+//! every answer to an append what they have applied, and the leader keeps log and files by that ([`crate::release`]), hands its
+//! leadership to members that have applied ([`crate::abstain`]), and names them to the master.
+//!
+//! A replica that applies nothing for a while ([`crate::HostConfig::stuck_after`]) although committed entries wait is *stuck*. It
+//! says so, hands over its leaderships, and stands for election only when no leader was heard for long. If what it lacks is on
+//! no member that it reaches, it asks its leader for a copy of the group ([`crate::copies`]), which covers the entry.
+//!
+//! Unknown is not applied: a new leader keeps everything until it has heard each member. A member of an older build says
+//! nothing; what it has in its log counts as applied.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use terrane_types::ReplicaId;
+use tokio::time::Instant;
+
+use crate::Progress;
+
+/// How long a member that asked for a copy waits for the next one, after the last one was sent or was not.
+const COPY_EVERY: Duration = Duration::from_secs(2);
+
+/// What a member says with its answer to an append.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Applying {
+    /// The last entry that it has applied.
+    pub(crate) applied: u64,
+    /// It lacks what this entry needs; 0: nothing that it knows of.
+    pub(crate) lacks_for: u64,
+    /// It has lacked that for long, and asks for a copy of the group that covers the entry.
+    pub(crate) asks: bool,
+}
+
+/// What the members have said to their leader.
+#[derive(Default)]
+pub(crate) struct Members {
+    told: Mutex<BTreeMap<ReplicaId, Told>>,
+}
+
+#[derive(Default)]
+struct Told {
+    /// `None`: its build does not say.
+    applying: Option<Applying>,
+    /// When a copy that it asked for was last tried.
+    tried: Option<Instant>,
+}
+
+impl Members {
+    /// A member has answered.
+    pub(crate) fn heard(&self, replica: ReplicaId, applying: Option<Applying>) {
+        self.told.lock().entry(replica).or_default().applying = applying;
+    }
+
+    /// How far a member has got whose log is known to match up to `matched`.
+    pub(crate) fn reached(&self, replica: ReplicaId, matched: u64) -> u64 {
+        match self.told.lock().get(&replica) {
+            None => 0,
+            Some(told) => told.applying.map_or(matched, |applying| applying.applied.min(matched)),
+        }
+    }
+
+    /// What a member has said last, if its build says anything.
+    pub(crate) fn of(&self, replica: ReplicaId) -> Applying {
+        self.told.lock().get(&replica).and_then(|told| told.applying).unwrap_or_default()
+    }
+
+    /// The members that are due for a copy that they asked for, and the entry that it has to cover.
+    pub(crate) fn due(&self, now: Instant) -> Vec<(ReplicaId, u64)> {
+        let told = self.told.lock();
+        let due =
+            told.iter().filter(|(_, told)| told.tried.is_none_or(|tried| now.duration_since(tried) >= COPY_EVERY));
+        let said = due.filter_map(|(replica, told)| Some((*replica, told.applying?)));
+        said.filter(|(_, applying)| applying.asks).map(|(replica, applying)| (replica, applying.lacks_for)).collect()
+    }
+
+    /// A copy to this member is tried, or has ended.
+    pub(crate) fn tried(&self, replica: ReplicaId, now: Instant) {
+        self.told.lock().entry(replica).or_default().tried = Some(now);
+    }
+}
+
+/// Looks whether a replica gets on.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    stuck_after: Duration,
+    /// What was seen last, and since when it has been so.
+    seen: Option<(u64, Progress, Instant)>,
+    stuck: Option<Stuck>,
+}
+
+/// A replica that applies nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stuck {
+    /// The last entry that it has applied.
+    pub(crate) applied: u64,
+    /// The entry that it cannot apply because of what it lacks, and what that is.
+    pub(crate) lacks: Option<(u64, String)>,
+    /// For how long, at least.
+    after: Duration,
+}
+
+impl Stuck {
+    /// For people: a sentence without its full stop.
+    pub(crate) fn reason(&self) -> String {
+        let seconds = self.after.as_secs();
+        let waits = match &self.lacks {
+            Some((_, what)) => format!("it lacks what the next entry needs ({what}) and asks for a copy of the group"),
+            None => "what it waits for is on this server: see its disk and its memtables".to_owned(),
+        };
+        format!(
+            "it has applied nothing after entry {} for over {seconds} s, although more is committed: {waits}",
+            self.applied
+        )
+    }
+}
+
+impl Watch {
+    pub(crate) fn new(stuck_after: Duration) -> Watch {
+        Watch { stuck_after, seen: None, stuck: None }
+    }
+
+    /// Notes how far the replica is. True if it is stuck, or is no longer, since this look.
+    pub(crate) fn look(&mut self, applied: u64, committed: u64, progress: Progress, now: Instant) -> bool {
+        let lacks = progress.lacks.clone();
+        let same = |seen: &(u64, Progress, Instant)| {
+            seen.0 == applied && seen.1.applied == progress.applied && seen.1.steps == progress.steps
+        };
+        let since = self.seen.as_ref().filter(|seen| committed > applied && same(seen)).map_or(now, |seen| seen.2);
+        self.seen = Some((applied, progress, since));
+        let before = self.stuck.is_some();
+        let after = self.stuck_after;
+        self.stuck = (now.duration_since(since) >= after).then_some(Stuck { applied, lacks, after });
+        before != self.stuck.is_some()
+    }
+
+    pub(crate) fn stuck(&self) -> Option<&Stuck> {
+        self.stuck.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::script::{Line, check};
+
+    /// - `heard REPLICA applied=I [lacks=I] [asks]`, `heard REPLICA`: a member of this build, or of an older one, answers
+    /// - `reached REPLICA matched=I`, `due at=MS`, `tried REPLICA at=MS`: what its leader knows and does
+    /// - `look at=MS applied=I committed=I [steps=N] [lacks=I]`: a replica looks at itself
+    fn start() -> impl FnMut(&str, &mut String) {
+        let (members, mut watch, begun) = (Members::default(), Watch::new(Duration::from_secs(10)), Instant::now());
+        move |line, out| {
+            let line = Line::new(line);
+            let now = begun + line.ms("at").unwrap_or_default();
+            let replica = || ReplicaId(line.word(0));
+            match line.command() {
+                "heard" => {
+                    let lacks_for = line.get("lacks").unwrap_or(0);
+                    let says = |applied| Applying { applied, lacks_for, asks: line.has("asks") };
+                    members.heard(replica(), line.get("applied").map(says));
+                }
+                "reached" => {
+                    let reached = members.reached(replica(), line.need("matched"));
+                    writeln!(out, "up to {reached}").unwrap();
+                }
+                "due" => {
+                    for (to, entry) in members.due(now) {
+                        writeln!(out, "a copy to {to} that covers entry {entry}").unwrap();
+                    }
+                }
+                "tried" => members.tried(replica(), now),
+                "look" => {
+                    let lacks = line.get("lacks").map(|entry: u64| (entry, "the files of a load".to_owned()));
+                    let progress = Progress { applied: 0, steps: line.get("steps").unwrap_or(0), lacks };
+                    let changed = watch.look(line.need("applied"), line.need("committed"), progress, now);
+                    let state = watch.stuck().map_or_else(|| "gets on".to_owned(), Stuck::reason);
+                    writeln!(out, "{}{state}", if changed { "now: " } else { "" }).unwrap();
+                }
+                other => panic!("unknown command {other}"),
+            }
+        }
+    }
+
+    #[test]
+    fn scripts() {
+        check("applying", start);
+    }
+}

@@ -1,0 +1,89 @@
+//! What a replica waits for that cannot apply an entry before files are here which other members have.
+//!
+//! A load and an adoption need files that the log does not have. They were fetched and verified by a quorum before the entry
+//! was proposed; a replica without them fetches them when it applies the entry. That takes as long as it takes. It ends when
+//! the files are here, the server stops, the replica is removed, or a copy of the group is installed that covers the entry.
+//!
+//! Bytes that arrive and searches without a result are noted, so that the raft crate can tell a replica that is slow from one
+//! that is stuck ([`terrane_raft::Progress`]).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use terrane_raft::Progress;
+use terrane_types::GroupId;
+use tokio_util::sync::CancellationToken;
+
+/// The files that a replica waits for, as others see it.
+#[derive(Default)]
+pub struct Bringing {
+    /// Cancelled when the replica is removed.
+    removed: CancellationToken,
+    /// Cancelled when the present wait is to end.
+    wait: Mutex<CancellationToken>,
+    /// Bytes that are here.
+    bytes: AtomicU64,
+    /// The entry whose files were not found, and why.
+    lacks: Mutex<Option<(u64, String)>>,
+}
+
+/// A wait for the files of an entry. It ends when this is dropped.
+pub struct Awaited<'a> {
+    pub group: GroupId,
+    pub index: u64,
+    bringing: &'a Bringing,
+    given_up: CancellationToken,
+}
+
+impl Bringing {
+    /// A wait begins. What happens from now on ends it: look afterwards whether it is still needed.
+    pub fn begin(&self, group: GroupId, index: u64) -> Awaited<'_> {
+        let given_up = self.removed.child_token();
+        *self.wait.lock() = given_up.clone();
+        Awaited { group, index, bringing: self, given_up }
+    }
+
+    /// Ends the present wait: its entry is covered by a copy.
+    pub fn supersede(&self) {
+        self.wait.lock().cancel();
+    }
+
+    /// The replica is removed: this wait ends, and so does any other.
+    pub fn give_up(&self) {
+        self.removed.cancel();
+    }
+
+    /// How far applying is, with everything up to `applied` applied.
+    pub fn progress(&self, applied: u64) -> Progress {
+        Progress { applied, steps: self.bytes.load(Ordering::Relaxed), lacks: self.lacks.lock().clone() }
+    }
+}
+
+impl Awaited<'_> {
+    /// So many bytes of the files are here.
+    pub fn arrived(&self, bytes: u64) {
+        self.bringing.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The files were not found.
+    pub fn not_found(&self, why: String) {
+        *self.bringing.lacks.lock() = Some((self.index, why));
+    }
+
+    /// Pauses. True if the wait has ended, or the server stops.
+    pub async fn ends_within(&self, stop: &CancellationToken, pause: Duration) -> bool {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => true,
+            () = self.given_up.cancelled() => true,
+            () = tokio::time::sleep(pause) => false,
+        }
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        *self.bringing.lacks.lock() = None;
+    }
+}
