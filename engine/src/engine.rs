@@ -50,7 +50,7 @@ use crate::backend::Backend;
 use crate::boxed::BoxFuture;
 use crate::compaction::{CompactionTotals, DiskHeadroom, Pacing};
 use crate::levels::RegionFiles;
-use crate::manifest::{FamilyRecord, Manifest, Record};
+use crate::manifest::{FamilyRecord, Manifest, Record, RegionRecord};
 use crate::options::Options;
 use crate::point::{DurablePoint, GroupPoint, RegionKey};
 use crate::region::{Region, RegionSpec};
@@ -243,6 +243,11 @@ impl Engine {
     async fn append(&self, record: Record) -> Result<(), Error> {
         let manifest = Arc::clone(&self.manifest);
         task::run_io(async move { manifest.lock().await.append(record).await }).await
+    }
+
+    async fn append_regions(&self, group: GroupId, regions: Vec<RegionRecord>) -> Result<(), Error> {
+        let manifest = Arc::clone(&self.manifest);
+        task::run_io(async move { manifest.lock().await.append_regions(group, regions).await }).await
     }
 }
 

@@ -79,23 +79,15 @@ impl Contents {
         }
     }
 
+    /// The recorded point of a region only moves forward.
+    fn check_forward(&self, region: &RegionRecord) {
+        forward(region, self.regions.get(&region.key()));
+    }
+
     /// The recorded points only move forward.
     fn check_order(&self, record: &Record) {
-        let forward = |region: &RegionRecord, before: Option<&RegionRecord>| {
-            let Some(before) = before else { return };
-            let (old, new) = (&before.point, &region.point);
-            assert!(
-                new.index >= old.index && new.sequence >= old.sequence,
-                "the durable point of region {} went back, from index {} and sequence {} to index {} and sequence {}",
-                region.region,
-                old.index,
-                old.sequence,
-                new.index,
-                new.sequence,
-            );
-        };
         match record {
-            Record::Region(region) => forward(region, self.regions.get(&region.key())),
+            Record::Region(region) => self.check_forward(region),
             Record::Split { parent, daughters } => {
                 daughters
                     .iter()
@@ -131,6 +123,21 @@ impl Contents {
     pub(crate) fn files(&self) -> BTreeSet<u64> {
         self.regions.values().flat_map(|region| region.files.values().flatten()).map(|file| file.id).collect()
     }
+}
+
+/// Checks that a region's point is not before the one recorded of it or of its parent.
+fn forward(region: &RegionRecord, before: Option<&RegionRecord>) {
+    let Some(before) = before else { return };
+    let (old, new) = (&before.point, &region.point);
+    assert!(
+        new.index >= old.index && new.sequence >= old.sequence,
+        "the durable point of region {} went back, from index {} and sequence {} to index {} and sequence {}",
+        region.region,
+        old.index,
+        old.sequence,
+        new.index,
+        new.sequence,
+    );
 }
 
 /// Where the next record goes.
@@ -230,6 +237,22 @@ impl Manifest {
         self.contents.take(record);
         self.end = End::At(end + bytes.len() as u64);
         Ok(())
+    }
+
+    /// Appends the records of several regions of one group and syncs them, all or none. They travel in one record with everything
+    /// else that is recorded of the group: each record is synced before the next one is written, so one frame is what can be
+    /// torn, and two frames of one sync could not be told from damage.
+    pub(crate) async fn append_regions(&mut self, group: GroupId, regions: Vec<RegionRecord>) -> Result<(), Error> {
+        let mut all = self.contents.group(group);
+        let mut changed = BTreeSet::new();
+        for region in &regions {
+            assert_eq!(region.point.group, group, "region {} is of another group", region.region);
+            self.contents.check_forward(region);
+            changed.insert(region.region);
+        }
+        all.regions.retain(|region| !changed.contains(&region.region));
+        all.regions.extend(regions);
+        self.append(Record::Install(all)).await
     }
 
     async fn rewrite(disk: Disk, path: PathBuf, contents: Contents) -> Result<Self, Error> {

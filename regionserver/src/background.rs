@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 use self::disk::DISK_INTERVAL;
 use self::disk_space::DiskSpace;
 use self::flush::Flushing;
-use self::jobs::{Jobs, Periodic};
+use self::jobs::{Jobs, Pace, Periodic};
 use self::load_split::Watch;
 use self::merge::MERGE_INTERVAL;
 use self::merge_runs::RunMerges;
@@ -94,6 +94,7 @@ enum Finished {
 /// The jobs in flight, and those that pause after a failure.
 struct InFlight {
     jobs: FuturesUnordered<BoxFuture<'static, Finished>>,
+    pace: Pace,
     /// While a region moves, it may be here in both groups.
     flushes: Jobs<(GroupId, RegionId)>,
     flushing: Flushing,
@@ -120,6 +121,7 @@ impl InFlight {
     fn new(disk_space: DiskSpace, stop: CancellationToken) -> Self {
         Self {
             jobs: FuturesUnordered::new(),
+            pace: Pace::default(),
             flushes: Jobs::default(),
             flushing: Flushing::default(),
             splits: Jobs::default(),
@@ -173,6 +175,7 @@ impl Background {
                 () = stop.cancelled() => break,
                 Some(finished) = in_flight.jobs.next() => self.finish(&mut in_flight, finished),
                 () = self.signals.woken() => {}
+                () = in_flight.pace.until_owed() => {}
                 _ = turn.tick() => {}
             }
             self.turn(&mut in_flight);
@@ -183,8 +186,16 @@ impl Background {
         self.signals.release_gate();
     }
 
-    /// Starts what is due.
+    /// Starts what is due, unless the last look at all regions was a moment ago.
     fn turn(&self, in_flight: &mut InFlight) {
+        let began = Instant::now();
+        if in_flight.pace.may_look(began) {
+            self.start_what_is_due(in_flight);
+            in_flight.pace.looked(began, Instant::now());
+        }
+    }
+
+    fn start_what_is_due(&self, in_flight: &mut InFlight) {
         let idle = !self.signals.take_work();
         in_flight.expire_backoffs();
         self.start_disk_check(in_flight);

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use terrane_env::task;
-use terrane_types::FamilyName;
+use terrane_types::{FamilyName, GroupId, RegionId};
 
 use super::{BoxFuture, Engine};
 use crate::Error;
@@ -37,6 +37,53 @@ impl Engine {
     pub fn flush<'a>(self: &'a Arc<Self>, region: &'a Arc<Region>) -> BoxFuture<'a, Result<(), Error>> {
         let (engine, region) = (Arc::clone(self), Arc::clone(region));
         Box::pin(task::run_to_end(async move { engine.flush_here(&region).await }))
+    }
+
+    /// Records the frozen points of several regions of one group that have no cells to write, such as those of a new table, in
+    /// one step. [`Engine::flush`] would take a manifest record and a sync for each. Returns the regions that are recorded: those
+    /// with cells, from a split or merge that is not recorded yet, or whose record is being changed are left to `flush`.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; trying again is safe.
+    pub fn record_empty<'a>(
+        self: &'a Arc<Self>,
+        group: GroupId,
+        regions: Vec<Arc<Region>>,
+    ) -> BoxFuture<'a, Result<Vec<RegionId>, Error>> {
+        let engine = Arc::clone(self);
+        Box::pin(task::run_to_end(async move { engine.record_empty_here(group, &regions).await }))
+    }
+
+    async fn record_empty_here(&self, group: GroupId, regions: &[Arc<Region>]) -> Result<Vec<RegionId>, Error> {
+        let mut ready = Vec::new();
+        for region in regions.iter().filter(|region| !self.is_split_pending(region)) {
+            // Many are held at a time, so none is waited for: a merge may hold another one of them and wait for this one.
+            let Some(held) = region.try_lock_record() else { continue };
+            let Some(mut input) = region.begin_flush().filter(FlushInput::is_empty) else { continue };
+            self.remove_unrecorded(region, &held).await?;
+            let families = &input.frozen.last().expect("a flush begins with something frozen").families;
+            input.files.retain(|name, _| families.contains_key(name));
+            ready.push((region, held, input));
+        }
+        ready.retain(|(region, ..)| !region.is_retired());
+        if ready.is_empty() {
+            return Ok(Vec::new());
+        }
+        let record = |region: &Region, input: &FlushInput| {
+            let last = input.last();
+            region.record(last.point.clone(), last.families.clone(), &input.files)
+        };
+        let records = ready.iter().map(|(region, _, input)| record(region, input)).collect();
+        self.append_regions(group, records).await?;
+        let mut recorded = Vec::new();
+        for (region, held, mut input) in ready {
+            let files = std::mem::take(&mut input.files);
+            if region.install(&held, &input, files) {
+                self.hand_down(region);
+            }
+            recorded.push(region.id());
+        }
+        Ok(recorded)
     }
 
     pub(super) async fn flush_here(&self, region: &Arc<Region>) -> Result<(), Error> {

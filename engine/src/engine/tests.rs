@@ -204,3 +204,38 @@ async fn a_region_that_is_being_dropped_is_not_compacted() {
     drop(manifest);
     dropping.await.unwrap().unwrap();
 }
+
+/// Many new regions cost one append and one sync of the manifest, not one each. A region with cells is left to its flush.
+#[tokio::test]
+async fn regions_without_cells_are_recorded_together() {
+    let memory = terrane_env::fs::MemoryDisk::new();
+    let dir = std::path::PathBuf::from("/engine");
+    let disk = terrane_env::fs::Disk::from(&memory);
+    disk.create_dir_all(&dir).await.unwrap();
+    let options = || Options { disk: disk.clone(), ..Options::new(dir.clone(), BackendKind::Lsm, 0) };
+    let engine = Engine::open(options()).await.unwrap();
+    let spec = |id: u64| RegionSpec {
+        region: RegionId(id),
+        table: TableId(1),
+        group: GROUP,
+        range: KeyRange { start: vec![id as u8].into(), end: vec![id as u8 + 1].into() },
+        families: vec![FamilySchema::new(family())],
+    };
+    let regions: Vec<_> = (1..=50).map(|id| engine.create(spec(id), 7)).collect();
+    put(&regions[0], 8, "\u{1}row");
+    for region in &regions {
+        region.freeze(point(region, 8));
+    }
+    let before = memory.trace().len();
+    let recorded = engine.record_empty(GROUP, regions.clone()).await.unwrap();
+    assert_eq!(recorded, (2..=50).map(RegionId).collect::<Vec<_>>());
+    let trace = memory.trace();
+    let syncs = trace[before..].iter().filter(|line| line.contains("sync")).count();
+    assert_eq!(syncs, 1, "{:?}", &trace[before..]);
+    assert!(engine.record_empty(GROUP, regions.clone()).await.unwrap().is_empty(), "nothing is left to record");
+    drop((engine, regions));
+
+    let engine = Engine::open(options()).await.unwrap();
+    let opened: Vec<_> = engine.regions().iter().map(|region| (region.id(), region.point().index)).collect();
+    assert_eq!(opened, (2..=50).map(|id| (RegionId(id), 8)).collect::<Vec<_>>());
+}

@@ -32,6 +32,11 @@ impl FlushInput {
     pub(crate) fn last(&self) -> &Frozen {
         self.frozen.last().expect("a flush begins with something frozen")
     }
+
+    /// Whether no cell is to be written: only the point moves.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frozen.iter().all(|frozen| frozen.memtables.values().all(|memtables| memtables.is_empty()))
+    }
 }
 
 /// A store as recorded, for the choice of its next compaction.
@@ -46,6 +51,11 @@ impl Region {
     /// Waits until no other change of the record is under way.
     pub(crate) async fn lock_record(&self) -> Recording<'_> {
         Recording(self.recording.lock().await)
+    }
+
+    /// The right to change the record, unless another change of it is under way.
+    pub(crate) fn try_lock_record(&self) -> Option<Recording<'_>> {
+        self.recording.try_lock().ok().map(Recording)
     }
 
     /// The record of the region with these files, as of `point`.

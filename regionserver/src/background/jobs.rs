@@ -93,5 +93,61 @@ impl Periodic {
     }
 }
 
+/// How many times its own duration lies between a look at all regions and the next one.
+const REST_FACTOR: u32 = 9;
+
+/// Keeps the looks at all regions to a tenth of a processor. A look costs by the number of regions, and what calls for one may
+/// happen once per region: without this, the work would grow with the square of that number.
+#[derive(Default)]
+pub(super) struct Pace {
+    /// When the next look may begin, and whether one was put off until then.
+    next: Option<Instant>,
+    is_owed: bool,
+}
+
+impl Pace {
+    /// Whether a look may begin now. If not, it is owed.
+    pub(super) fn may_look(&mut self, now: Instant) -> bool {
+        self.is_owed = self.next.is_some_and(|next| now < next);
+        !self.is_owed
+    }
+
+    /// A look has ended.
+    pub(super) fn looked(&mut self, began: Instant, ended: Instant) {
+        self.next = Some(ended + (ended - began) * REST_FACTOR);
+    }
+
+    /// When the look that is owed may begin, if one is.
+    fn owed(&self) -> Option<Instant> {
+        self.next.filter(|_| self.is_owed)
+    }
+
+    /// Returns when the look that is owed may begin; never if none is.
+    pub(super) async fn until_owed(&self) {
+        match self.owed() {
+            Some(at) => tokio::time::sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 #[cfg(test)]
 mod script_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_take_a_tenth_of_the_time_and_one_that_is_put_off_is_owed() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        assert!(pace.may_look(at(0)) && pace.owed().is_none());
+        pace.looked(at(0), at(2));
+        assert!(!pace.may_look(at(19)), "nine times 2 ms have not passed");
+        assert_eq!(pace.owed(), Some(at(20)));
+        assert!(pace.may_look(at(20)) && pace.owed().is_none());
+        pace.looked(at(20), at(20));
+        assert!(pace.may_look(at(20)), "a look that costs nothing puts nothing off");
+    }
+}

@@ -19,7 +19,7 @@ mod moves;
 mod prepare;
 mod regions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -276,7 +276,8 @@ impl GroupMachine {
                 unrecorded,
             )
         };
-        for hosted in unrecorded {
+        self.put_together_on_disk(&unrecorded).await?;
+        for hosted in unrecorded.iter().filter(|hosted| !hosted.is_in_manifest()) {
             self.put_on_disk(hosted.region).await?;
         }
         let index = point.index;
@@ -312,6 +313,22 @@ impl GroupMachine {
         };
         gone.into_iter().for_each(|region| self.regions.remove(region, self.group));
         self.engine.remove_group(self.group).await
+    }
+
+    /// Puts regions that have no cells in the manifest with one record: a table of thousands of regions would otherwise keep the
+    /// disk of the log busy with a sync for each. The others are left as they are.
+    async fn put_together_on_disk(&self, unrecorded: &[Arc<HostedRegion>]) -> Result<(), terrane_engine::Error> {
+        if unrecorded.len() < 2 {
+            return Ok(());
+        }
+        let frozen: Vec<_> = {
+            let _boundary = self.boundary.lock().await;
+            unrecorded.iter().filter_map(|hosted| self.freeze(hosted.region)).map(|hosted| hosted.engine.clone()).collect()
+        };
+        let recorded: BTreeSet<_> = self.engine.record_empty(self.group, frozen).await?.into_iter().collect();
+        let recorded = unrecorded.iter().filter(|hosted| recorded.contains(&hosted.region));
+        recorded.for_each(|hosted| hosted.set_in_manifest(true));
+        Ok(())
     }
 
     /// Flushes a region that is not in the manifest yet. One that was split before that is on disk with its daughters.

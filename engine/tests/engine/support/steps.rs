@@ -197,6 +197,7 @@ async fn step_of(kind: usize, dice: &mut Dice, world: &mut World) -> Result<(), 
             world.try_flush(region).await?;
         }
         25..27 => world.freeze(region),
+        27 if dice.one_in(2) => world.try_record_empty().await?,
         27 => world.try_flush(region).await?,
         28..30 => split(dice, world, region).await?,
         30 => world.try_finish_split(region).await?,

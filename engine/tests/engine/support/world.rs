@@ -330,6 +330,15 @@ impl World {
         Ok(())
     }
 
+    /// Records all regions that are frozen and have no cells to write, together.
+    pub async fn try_record_empty(&mut self) -> Result<(), Error> {
+        let regions = self.live.values().cloned().collect();
+        for region in self.engine().record_empty(GROUP, regions).await? {
+            self.note_settled(region.0);
+        }
+        Ok(())
+    }
+
     /// Carries out the most urgent compaction; returns whether there was one.
     pub async fn try_compact_one(&self) -> Result<bool, Error> {
         match self.engine().next_compaction() {

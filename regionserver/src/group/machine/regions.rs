@@ -28,6 +28,8 @@ impl GroupMachine {
     pub(super) fn change_tables(&self, inner: &mut Inner, entry: &AppliedEntry, change: &ChangeTables) {
         let is_recorded = entry.index <= inner.recorded;
         let changes = inner.state.change_tables(change, is_recorded);
+        // Many new regions are put in the manifest together, when the group's state is recorded next.
+        let has_many = changes.created.len() > 1 && !is_recorded;
         for created in changes.created {
             let region = self.engine.create(region_spec(&created), entry.index);
             set_attributes(&region, &created.schema);
@@ -35,7 +37,9 @@ impl GroupMachine {
             hosted.set_in_manifest(false);
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
-            self.signals.request_flush(hosted.region);
+            if !has_many {
+                self.signals.request_flush(hosted.region);
+            }
         }
         for (region, before) in changes.altered {
             inner.alter(region, entry, &before);
