@@ -114,6 +114,7 @@ impl Host {
             host.start(recorded, true).await.map_err(|what| OpenError::Group { group, what })?;
             tokio::time::sleep(START_PAUSE).await;
         }
+        host.watch_presence().await;
         host.keep_until_stopped(purge::run(host.groups.clone(), host.log.clone(), host.peers.clone()));
         host.keep_until_stopped(spill::run(host.log.clone()));
         host.keep_until_stopped(retry_allocations(host.log.clone()));
@@ -121,6 +122,19 @@ impl Host {
         let (groups, peers, clocks) = (host.groups.clone(), host.peers.clone(), host.clocks.clone());
         host.keep_until_stopped(probe::run(groups, peers, clocks, host.config.server));
         Ok(host)
+    }
+
+    /// Ends the process when its data directory is deleted or replaced: an open log takes entries on, and syncs them to nowhere.
+    async fn watch_presence(&self) {
+        let Some(mut presence) = self.config.presence.clone() else { return };
+        if let Err(error) = presence.add(&self.config.dir).await {
+            tracing::warn!(%error, "cannot watch {}", self.config.dir.display());
+        }
+        let log = self.log.clone();
+        self.keep_until_stopped(async move {
+            let gone = presence.until_gone(move || Some(log.newest_file())).await;
+            terrane_env::task::abort_process(&gone.to_string());
+        });
     }
 
     fn keep_until_stopped(&self, task: impl Future<Output = ()> + Send + 'static) {

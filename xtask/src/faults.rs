@@ -10,6 +10,7 @@
 mod clock;
 pub mod cluster;
 mod counters;
+mod deleted_directory;
 mod full_disk;
 mod load;
 mod lost_server;
@@ -65,6 +66,11 @@ const CHECKS: &[Check] = &[
         name: "lost-server",
         what: "a server is lost with its disk, and the logs of the others have little room: writes continue",
         run: lost_server::run,
+    },
+    Check {
+        name: "deleted-directory",
+        what: "a server and a master whose data directories are deleted end at once",
+        run: deleted_directory::run,
     },
     Check { name: "counters", what: "counters over kill -9 are exact, and every call is answered", run: counters::run },
     Check { name: "stop", what: "SIGTERM under load", run: load::stop },

@@ -173,7 +173,7 @@ pub fn set_free_space(host: &'static str, bytes: Option<u64>) {
 /// Plans faults of a host's disk: after `after` more operations that match, the next `times` of them fail.
 ///
 /// `matching` gets the verb and the path of each operation. Verbs are `create`, `open_rw`, `open`, `read`, `file_len`, `len`,
-/// `list`, `exists`, `free_space`, `write`, `set_len`, `allocate`, `sync`, `create_dir_all`, `rename`, `link`, `remove`,
+/// `list`, `exists`, `node`, `free_space`, `write`, `set_len`, `allocate`, `sync`, `create_dir_all`, `rename`, `link`, `remove`,
 /// `remove_dir_all` and `sync_dir`. The path of `rename` and `link` is the old name, that of an open file the name under
 /// which it was opened. `matching` must not call this module.
 pub fn fail_disk(
