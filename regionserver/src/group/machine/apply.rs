@@ -78,8 +78,9 @@ impl GroupMachine {
         {
             let mut inner = self.inner.lock();
             if inner.is_removed {
-                // An entry that was on its way when the replica was removed. It is not a leader's: nothing waits for replies.
-                return vec![Reply::Applied { stamp: entry.stamp }; entry.operations.len()];
+                // An entry that was on its way when the replica was removed, or the server stopped within an adoption. It is
+                // committed, so the other members apply or refuse what it says; which of both is not known here.
+                return vec![Reply::Unknown; entry.operations.len()];
             }
             inner.begin_entry(self.group, entry.index);
         }

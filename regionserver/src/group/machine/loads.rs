@@ -74,7 +74,7 @@ impl GroupMachine {
             // `None`: the server stops before the files are here. A restart applies the entry again.
             let Some(dir) = self.load_files.take(self.group, entry.index, load).await else {
                 self.inner.lock().is_removed = true;
-                return applied;
+                return Reply::Unknown;
             };
             let (point, window) = self.inner.lock().point_with(self, entry, &hosted, load);
             let mut files: Vec<IngestFile> = load.files.iter().map(|file| dir.file(file)).collect();
