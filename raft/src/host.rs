@@ -264,6 +264,7 @@ impl Host {
             handovers,
             abstentions: self.abstentions.clone(),
             own_abstention: Mutex::default(),
+            campaigns: Mutex::default(),
             leader_heard: Mutex::new(Instant::now()),
             clocks: self.clocks.clone(),
             clock_off: AtomicI64::new(0),
@@ -433,7 +434,11 @@ impl Host {
             full,
             refusing: self.log.refusals().into_iter().filter_map(holder).collect(),
             held_by: if pressed { self.log.held_by() } else { None },
-            trouble: self.abstentions.about(abstain::LOG_DISK).or_else(|| self.log.spill_trouble()),
+            trouble: self
+                .abstentions
+                .about(abstain::LOG_DISK)
+                .or_else(|| self.log.sync_times().slowness())
+                .or_else(|| self.log.spill_trouble()),
             held_files: totals.held_files,
             held_bytes: totals.held_bytes,
             segments: totals.segments,

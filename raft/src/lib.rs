@@ -20,6 +20,7 @@ mod abstention;
 mod adapter;
 mod addresses;
 mod announcing;
+mod campaign;
 mod clock;
 mod codec;
 mod completeness;
@@ -52,6 +53,7 @@ mod registry;
 mod release;
 mod replica;
 mod rounds;
+mod runtime;
 #[cfg(test)]
 mod script;
 mod staleness;
@@ -80,6 +82,7 @@ pub use members::MemberProgress;
 pub use metrics::{Metrics, Timing};
 pub use peer::PeerService;
 pub use recovery::{Inspection, Recovery};
+pub use stall::SLOW_SYNCS;
 pub use state_machine::{
     AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Packing, Prepared, Proposal, StagedCopy, StateCopy,
     StateMachine,

@@ -156,6 +156,16 @@ pub fn set_disk_speed(host: &'static str, speed: DiskSpeed) {
     with_state(|state| state.named(host).disk.speed = speed);
 }
 
+/// Makes every sync of the host's disk take from `sync` to a quarter more, for the rest of the run: [`heal_disk`] does not change
+/// that.
+pub fn slow_disk_down(host: &'static str, sync: Duration) {
+    with_state(|state| {
+        let disk = &mut state.named(host).disk;
+        let slow = DiskSpeed { sync_min: sync, sync_max: sync + sync / 4, stall_one_in: 0, ..disk.drawn };
+        (disk.drawn, disk.speed) = (slow, slow);
+    });
+}
+
 /// Makes every operation of the host's disk wait until this simulated time (as `turmoil::Sim::elapsed` counts it).
 pub fn stall_disk(host: &'static str, until: Duration) {
     with_state(|state| state.named(host).disk.stalled_until = until);
