@@ -7,7 +7,7 @@ mod harness;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use harness::{Client, Dev, errors_of, terrane, text_of};
+use harness::{Client, Cluster, Dev, Ended, errors_of, terrane, text_of};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
@@ -156,6 +156,26 @@ fn missing_truncated_and_foreign_files_are_named() {
     assert!(named(&all[0]) && named(&all[1]), "{found:?}");
     let nothing = tempfile::tempdir().expect("a directory");
     text_of(&terrane(&["tool", "check", nothing.path().to_str().expect("text")]), 1);
+}
+
+/// An open file takes writes and syncs on after its name is gone, so a process has to look.
+#[test]
+fn a_process_whose_data_directory_is_deleted_ends() {
+    let mut cluster = Cluster::start("lsm", &[]);
+    let client = cluster.client.clone();
+    client.succeed(&["table", "create", "t", "--family", "f"]);
+    let server = cluster.server_directory(0);
+    std::fs::remove_dir_all(&server).expect("deleted");
+    let ended = cluster.servers[0].process.take().expect("it runs").aborted();
+    let names = |ended: &Ended, directory: &Path| {
+        let said = format!("the data directory {} was deleted, moved or replaced", directory.display());
+        assert!(ended.stderr.contains(&said), "{ended:?}");
+    };
+    names(&ended, &server);
+    client.succeed(&["put", "t", "row", "f:q", "the other servers go on"]);
+    let master = cluster.data.path().join("master");
+    std::fs::rename(&master, cluster.data.path().join("moved")).expect("moved");
+    names(&cluster.master.process.take().expect("it runs").aborted(), &master);
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod file;
 #[cfg(any(test, feature = "memory-disk"))]
 mod memory;
 mod occupied;
+mod presence;
 #[cfg(not(feature = "sim"))]
 mod real;
 #[cfg(feature = "sim")]
@@ -36,6 +37,7 @@ pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
     sync_dir, total_space,
 };
+pub use presence::{Gone, Node, Presence};
 #[cfg(not(feature = "sim"))]
 use real as os;
 #[cfg(feature = "sim")]

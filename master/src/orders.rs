@@ -334,7 +334,7 @@ impl Orders {
         id: MoveId,
         region: &RegionDescriptor,
         to: GroupId,
-        cancel: bool,
+        (cancel, as_before): (bool, bool),
     ) -> Result<v1::MoveRegionReply, Error> {
         let entry = self.journal.read(|catalog| catalog.groups().get(to).cloned());
         let entry = entry.ok_or_else(|| Error::NotFound { what: format!("group {to}") })?;
@@ -346,6 +346,7 @@ impl Orders {
             to_group: to.0,
             members: self.members(&entry),
             cancel,
+            as_before,
         };
         self.at_members(region.group, |mut client, hello| {
             let request = v1::MoveRegionRequest { hello, ..request.clone() };

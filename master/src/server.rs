@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use terrane_env::budget::Budgets;
-use terrane_env::fs::{self, DirLock};
+use terrane_env::fs::{self, DirLock, Presence};
 use terrane_env::net::{Intake, IntakeLimits};
 use terrane_proto::hello::Identity as Hello;
 use terrane_proto::{MESSAGE_BYTES_MAX, v1};
@@ -115,7 +115,9 @@ impl Master {
         // For a start that is given up.
         let guard = stop_calls.clone().drop_guard();
         let serving = serve(listener, &port, stop_calls.clone()).await?;
-        match Self::open(&config, address, &port).await {
+        let presence =
+            lock.presence().await.map_err(|source| StartError::Io { path: config.data_dir.clone(), source })?;
+        match Self::open((&config, presence), address, &port).await {
             Ok((mut master, background)) => {
                 guard.disarm();
                 master.stop_calls = stop_calls;
@@ -132,11 +134,15 @@ impl Master {
     }
 
     /// Opens everything behind the port, and serves it there.
-    async fn open(config: &MasterConfig, address: String, port: &Port) -> Result<(Self, JoinSet<()>), StartError> {
+    async fn open(
+        (config, presence): (&MasterConfig, Presence),
+        address: String,
+        port: &Port,
+    ) -> Result<(Self, JoinSet<()>), StartError> {
         let address = address.as_str();
         let identity = enrol(config, address, &port.calls).await?;
         let hello = Hello { cluster: identity.cluster, server: ServerId::default(), boot: identity.boot };
-        let (host, group, machine, peers) = open_catalog(config, &identity, address).await?;
+        let (host, group, machine, peers) = open_catalog((config, presence), &identity, address).await?;
         port.peer.begin(host.peer_service());
         let journal = Journal::new(group.clone(), Arc::clone(&machine), Arc::clone(&peers));
         journal.learn_members();
@@ -312,7 +318,7 @@ fn warn_of_other_peers(config: &MasterConfig, journal: &Journal) {
 
 /// Opens checkpoint and log.
 async fn open_catalog(
-    config: &MasterConfig,
+    (config, presence): (&MasterConfig, Presence),
     identity: &Identity,
     address: &str,
 ) -> Result<(Arc<GroupHost>, Group, Arc<CatalogMachine>, Arc<Peers>), StartError> {
@@ -329,7 +335,7 @@ async fn open_catalog(
     let own = ServerId(identity.number);
     let mut host = HostConfig::new(log_dir, identity.cluster, own, identity.boot);
     (host.log.segment_bytes, host.log.cache_bytes) = (SEGMENT_BYTES, LOG_CACHE_BYTES);
-    host.log.purge_budget_bytes = LOG_BUDGET_BYTES;
+    (host.log.purge_budget_bytes, host.presence) = (LOG_BUDGET_BYTES, Some(presence));
     // A single master too: others may be added.
     host.advertised = address.to_owned();
     host.addresses = peers.book();

@@ -373,7 +373,8 @@ fn health_issues(
         server_issues(observed, server, &known.address, now, &countdown, &mut issues);
     }
     for group in leaderless.iter().filter(|group| lost.iter().all(|(lost, _)| lost != *group)) {
-        issues.push(format!("group {group} has no leader: its regions are unavailable until one is elected"));
+        let cause = catalog.groups().get(*group).and_then(|entry| slow_voters(observed, entry)).unwrap_or_default();
+        issues.push(format!("group {group} has no leader: its regions are unavailable until one is elected{cause}"));
     }
     for region in catalog.regions().iter().map(|entry| &entry.descriptor) {
         let view = observed.inventory.region(region.group, region.region);
@@ -383,6 +384,17 @@ fn health_issues(
         }
     }
     issues
+}
+
+/// What holds an election up, if so many members have slow disks that a majority needs the vote of one.
+fn slow_voters(observed: &Observations, entry: &GroupEntry) -> Option<String> {
+    let says_so = |server: &&ServerId| {
+        let load = observed.inventory.load(**server);
+        load.is_some_and(|load| load.issues.iter().any(|issue| issue.starts_with(terrane_raft::SLOW_SYNCS)))
+    };
+    let slow: Vec<String> = entry.members.values().filter(says_so).map(ToString::to_string).collect();
+    let decides = 2 * slow.len() >= entry.members.len() && !slow.is_empty();
+    decides.then(|| format!("; its votes wait for slow syncs of the log on servers {}", slow.join(", ")))
 }
 
 /// What happens to the replicas of a server that is not live.
@@ -531,6 +543,25 @@ mod tests {
         let stopped = of_server_1(&observed, Moment(9_002));
         assert!(stopped.len() == 1 && stopped[0].contains("was stopped"), "{stopped:?}");
         assert_eq!(servers(&full(), &observed, Duration::from_secs(300))[0].troubles, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_group_whose_votes_wait_for_slow_disks_says_so() {
+        let mut observed = observed();
+        let report = |issue: &str| Report {
+            server: ServerId(1),
+            groups: vec![GroupSeen { group: GroupId(1), term: 4, leader: None, applied: 9, ..GroupSeen::default() }],
+            regions: Vec::new(),
+            load: ServerLoad { issues: vec![issue.to_owned()], ..ServerLoad::default() },
+        };
+        observed.inventory.absorb(report(&format!("{} 350 ms or more: writes wait", terrane_raft::SLOW_SYNCS)));
+        let of_group = |observed: &Observations| {
+            let of_group = |what: &String| what.starts_with("group 1 has no leader");
+            issues(observed, Moment(2_000)).into_iter().find(of_group).unwrap()
+        };
+        assert!(of_group(&observed).ends_with("slow syncs of the log on servers 1"), "{}", of_group(&observed));
+        observed.inventory.absorb(report("a file is damaged"));
+        assert!(of_group(&observed).ends_with("until one is elected"), "{}", of_group(&observed));
     }
 
     #[test]

@@ -204,12 +204,22 @@ impl Replica {
         let lags = self.lags().then_some(Weight::Soft);
         let free = may_stand(weight.or(lags), self.leader_heard.lock().elapsed());
         let released = Instant::now() >= self.votes_from;
-        self.raft.runtime_config().elect(free && released && !self.is_lost());
+        self.raft.runtime_config().elect(free && released && !self.is_lost() && !self.leaves_candidate_alone());
         let kept =
             weight == Some(Weight::Soft) && self.stuck().is_none() && self.handovers.lock().keeps(Instant::now());
         let goes = abstention.is_some() && !kept;
         let goes = goes || terrane_env::buggify!("a leadership is handed over for no reason", 32);
         goes && self.metrics.borrow_watched().state == ServerState::Leader
+    }
+
+    /// Whether an election is under way that needs more time.
+    fn leaves_candidate_alone(&self) -> bool {
+        // As of the moment it is handed to the log: the consensus core does nothing else until it is synced, and then stands
+        // again before its metrics show the vote.
+        let Some(vote) = self.log.vote() else { return false };
+        let vote = (vote.leader_id.term, vote.leader_id.voted_for, vote.committed);
+        let sync = self.shared_log.sync_times().recent(terrane_env::time::now_ns());
+        self.campaigns.lock().is_under_way(self.spec.replica, vote, sync, Instant::now())
     }
 
     /// The member that should lead instead of this one.

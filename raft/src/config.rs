@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use terrane_env::fs::Presence;
 use terrane_env::time::WallClock;
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 
@@ -15,6 +16,9 @@ use crate::{AddressBook, Metrics};
 pub struct HostConfig {
     /// Directory of the shared log; created if absent.
     pub dir: PathBuf,
+    /// The data directory that the log is in, as it was when it was locked. The process ends when it is deleted or replaced;
+    /// `None`: nothing looks.
+    pub presence: Option<Presence>,
     /// The cluster; peers of another cluster are refused.
     pub cluster: ClusterId,
     /// This process's server id.
@@ -50,6 +54,7 @@ impl HostConfig {
     pub fn new(dir: impl Into<PathBuf>, cluster: ClusterId, server: ServerId, boot: u64) -> HostConfig {
         HostConfig {
             dir: dir.into(),
+            presence: None,
             cluster,
             server,
             boot,

@@ -115,6 +115,7 @@ impl Host {
             host.start(recorded, true).await.map_err(|what| OpenError::Group { group, what })?;
             tokio::time::sleep(START_PAUSE).await;
         }
+        host.watch_presence().await;
         host.keep_until_stopped(purge::run(host.groups.clone(), host.log.clone(), host.peers.clone()));
         host.keep_until_stopped(spill::run(host.log.clone()));
         host.keep_until_stopped(retry_allocations(host.log.clone()));
@@ -122,6 +123,19 @@ impl Host {
         let (groups, peers, clocks) = (host.groups.clone(), host.peers.clone(), host.clocks.clone());
         host.keep_until_stopped(probe::run(groups, peers, clocks, host.config.server));
         Ok(host)
+    }
+
+    /// Ends the process when its data directory is deleted or replaced: an open log takes entries on, and syncs them to nowhere.
+    async fn watch_presence(&self) {
+        let Some(mut presence) = self.config.presence.clone() else { return };
+        if let Err(error) = presence.add(&self.config.dir).await {
+            tracing::warn!(%error, "cannot watch {}", self.config.dir.display());
+        }
+        let log = self.log.clone();
+        self.keep_until_stopped(async move {
+            let gone = presence.until_gone(move || Some(log.newest_file())).await;
+            terrane_env::task::abort_process(&gone.to_string());
+        });
     }
 
     fn keep_until_stopped(&self, task: impl Future<Output = ()> + Send + 'static) {
@@ -259,6 +273,7 @@ impl Host {
             handovers,
             abstentions: self.abstentions.clone(),
             own_abstention: Mutex::default(),
+            campaigns: Mutex::default(),
             leader_heard: Mutex::new(Instant::now()),
             clocks: self.clocks.clone(),
             clock_off: AtomicI64::new(0),
@@ -428,7 +443,11 @@ impl Host {
             full,
             refusing: self.log.refusals().into_iter().filter_map(holder).collect(),
             held_by: if pressed { self.log.held_by() } else { None },
-            trouble: self.abstentions.about(abstain::LOG_DISK).or_else(|| self.log.spill_trouble()),
+            trouble: self
+                .abstentions
+                .about(abstain::LOG_DISK)
+                .or_else(|| self.log.sync_times().slowness())
+                .or_else(|| self.log.spill_trouble()),
             held_files: totals.held_files,
             held_bytes: totals.held_bytes,
             segments: totals.segments,

@@ -21,6 +21,7 @@ mod adapter;
 mod addresses;
 mod announcing;
 mod applying;
+mod campaign;
 mod clock;
 mod codec;
 mod completeness;
@@ -53,6 +54,7 @@ mod registry;
 mod release;
 mod replica;
 mod rounds;
+mod runtime;
 #[cfg(test)]
 mod script;
 mod staleness;
@@ -81,6 +83,7 @@ pub use members::MemberProgress;
 pub use metrics::{Metrics, Timing};
 pub use peer::PeerService;
 pub use recovery::{Inspection, Recovery};
+pub use stall::SLOW_SYNCS;
 pub use state_machine::{
     AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Packing, Prepared, Progress, Proposal, StagedCopy,
     StateCopy, StateMachine,

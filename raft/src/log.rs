@@ -197,6 +197,11 @@ impl SharedLog {
         &self.shared.syncs
     }
 
+    /// The segment that is being written, as of the last batch.
+    pub(crate) fn newest_file(&self) -> PathBuf {
+        self.files.path(self.totals().newest)
+    }
+
     /// Counts as of the last batch.
     pub(crate) fn totals(&self) -> Totals {
         *self.shared.totals.lock()

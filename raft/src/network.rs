@@ -29,6 +29,7 @@ use crate::erased::Machine;
 use crate::handover::{DECLINED, Handovers};
 use crate::lagging::{FailingCopies, LOG_FULL, Refused};
 use crate::peer::{Call, Lane, Link, Message, Peers};
+use crate::runtime::VOTE_MAX;
 use crate::types::{LogId, Member, Types, Vote};
 
 /// Concurrent appends of a group to one member.
@@ -131,8 +132,8 @@ impl Connection {
         }
     }
 
-    async fn ask(&self, message: Message, option: &RPCOption) -> Result<Message, Unreachable<Types>> {
-        reply(self.send(&self.votes, message, option.soft_ttl())).await
+    async fn ask(&self, message: Message, within: Duration) -> Result<Message, Unreachable<Types>> {
+        reply(self.send(&self.votes, message, within)).await
     }
 }
 
@@ -214,9 +215,9 @@ impl NetVote<Types> for Connection {
     async fn vote(
         &mut self,
         request: VoteRequest<Types>,
-        option: RPCOption,
+        _: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        match self.ask(Message::Vote(request), &option).await? {
+        match self.ask(Message::Vote(request), VOTE_MAX).await? {
             Message::Voted(reply) => Ok(reply),
             _ => Err(unexpected()),
         }
@@ -227,7 +228,7 @@ impl NetVote<Types> for Connection {
         request: VoteRequest<Types>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        match self.ask(Message::PreVote(request), &option).await? {
+        match self.ask(Message::PreVote(request), option.soft_ttl()).await? {
             Message::Voted(reply) => Ok(reply),
             _ => Err(unexpected()),
         }
@@ -240,7 +241,7 @@ impl NetTransferLeader<Types> for Connection {
         request: TransferLeaderRequest<Types>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
-        let asked = self.ask(Message::Transfer(request), &option).await;
+        let asked = self.ask(Message::Transfer(request), option.soft_ttl()).await;
         if let Err(error) = &asked
             && error.to_string().contains(DECLINED)
         {

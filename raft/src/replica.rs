@@ -16,6 +16,7 @@ use crate::abstention::{Abstention, Abstentions};
 use crate::adapter::{Raft, Standing};
 use crate::announcing::Announcer;
 use crate::applying::{Applying, Members, Stuck, Watch};
+use crate::campaign::Campaigns;
 use crate::clock::{Clocks, TimeBounds};
 use crate::completeness::Heard;
 use crate::copies::progress::Sending;
@@ -84,6 +85,8 @@ pub(crate) struct Replica {
     pub(crate) abstentions: Arc<Abstentions>,
     /// Why this replica should not lead at present, though others of its server may.
     pub(crate) own_abstention: parking_lot::Mutex<Option<Abstention>>,
+    /// The elections since the group last had a leader.
+    pub(crate) campaigns: parking_lot::Mutex<Campaigns>,
     /// When this replica last heard from a leader, or started.
     pub(crate) leader_heard: parking_lot::Mutex<Instant>,
     pub(crate) clocks: Arc<Clocks>,

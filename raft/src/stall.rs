@@ -21,8 +21,13 @@ use crate::abstention::{Abstention, Weight};
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 /// A sync that takes longer than this keeps a stall from counting as over.
 const SLOW_AFTER: Duration = Duration::from_millis(250);
+/// Syncs that all take longer than this are worth a sentence.
+const ALL_SLOW_AFTER: Duration = Duration::from_millis(200);
 /// After a stall, syncs must have been quick for so long.
 const QUICK_FOR: Duration = Duration::from_secs(10);
+
+/// How a sentence about a disk begins whose syncs all take long.
+pub const SLOW_SYNCS: &str = "every sync of the log takes";
 
 /// When the writer of the log began to write and sync, and when it last was slow. All in nanoseconds of the monotonic clock.
 #[derive(Default)]
@@ -30,6 +35,10 @@ pub(crate) struct SyncTimes {
     /// 0: it does neither.
     began_ns: AtomicU64,
     slow_ended_ns: AtomicU64,
+    /// The longest of late: shorter ones take an eighth off each.
+    longest_ns: AtomicU64,
+    /// What all of late have taken at least: longer ones raise it by an eighth of the difference each.
+    least_ns: AtomicU64,
     /// Where the durations are counted, once that is known.
     counted_in: OnceLock<Histogram>,
 }
@@ -49,7 +58,11 @@ impl SyncTimes {
         if let Some(histogram) = self.counted_in.get() {
             histogram.observe_ns(now_ns.saturating_sub(began));
         }
-        if now_ns.saturating_sub(began) > nanos(SLOW_AFTER) {
+        let took = now_ns.saturating_sub(began);
+        let (longest, least) = (self.longest_ns.load(Ordering::Relaxed), self.least_ns.load(Ordering::Relaxed));
+        self.longest_ns.store(took.max(longest - longest / 8), Ordering::Relaxed);
+        self.least_ns.store(took.min(least + took.saturating_sub(least) / 8), Ordering::Relaxed);
+        if took > nanos(SLOW_AFTER) {
             self.slow_ended_ns.store(now_ns, Ordering::Relaxed);
         }
     }
@@ -57,6 +70,24 @@ impl SyncTimes {
     /// Whether the present write and sync take so long that the disk counts as stalled.
     pub(crate) fn are_stalled(&self, now_ns: u64) -> bool {
         self.taking(now_ns) > STALLED_AFTER
+    }
+
+    /// What a sync takes here of late, for those who wait for one.
+    pub(crate) fn recent(&self, now_ns: u64) -> Duration {
+        Duration::from_nanos(self.longest_ns.load(Ordering::Relaxed)).max(self.taking(now_ns))
+    }
+
+    /// What is wrong with a disk whose syncs all take long, for people: a sentence without its full stop.
+    pub(crate) fn slowness(&self) -> Option<String> {
+        let least = Duration::from_nanos(self.least_ns.load(Ordering::Relaxed));
+        // Tens of milliseconds: the sentence does not change with every sync.
+        let ms = least.as_millis() / 10 * 10;
+        (least > ALL_SLOW_AFTER).then(|| {
+            format!(
+                "{SLOW_SYNCS} {ms} ms or more: writes wait for it, and so do elections; give the log a faster disk, \
+                 or free this one of other load"
+            )
+        })
     }
 
     /// How long the present write and sync have taken.
@@ -110,12 +141,22 @@ mod tests {
 
     /// - `begin at=MS`, `end at=MS`: the writer begins to write and sync, or has done so
     /// - `look at=MS`: prints the reason
+    /// - `sync at=MS ms=MS [times=N]`: syncs one after another; `slow`: what is said of them; `recent at=MS`: what one takes
     fn start() -> impl FnMut(&str, &mut String) {
         let (syncs, mut stall) = (SyncTimes::default(), Stall::default());
         move |line, out| {
             let line = Line::new(line);
-            let now_ns = line.need::<u64>("at") * 1_000_000;
+            let now_ns = line.get::<u64>("at").unwrap_or(0) * 1_000_000;
             match line.command() {
+                "sync" => {
+                    let ns = line.need::<u64>("ms") * 1_000_000;
+                    for number in 0..line.get::<u64>("times").unwrap_or(1) {
+                        syncs.begin(now_ns + number * ns);
+                        syncs.end(now_ns + (number + 1) * ns);
+                    }
+                }
+                "slow" => writeln!(out, "{}", syncs.slowness().unwrap_or_else(|| "nothing".to_owned())).unwrap(),
+                "recent" => writeln!(out, "{} ms", syncs.recent(now_ns).as_millis()).unwrap(),
                 "begin" => syncs.begin(now_ns),
                 "end" => syncs.end(now_ns),
                 "look" => {

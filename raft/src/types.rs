@@ -15,11 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::erased::Answers;
-
-#[cfg(feature = "sim")]
-pub(crate) type Runtime = openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
-#[cfg(not(feature = "sim"))]
-pub(crate) type Runtime = openraft_rt_tokio::TokioRuntime;
+use crate::runtime::Patient;
 
 /// The type configuration of all groups.
 #[derive(Debug, Clone, Copy, Default, Eq, PartialEq, Ord, PartialOrd)]
@@ -43,7 +39,7 @@ impl openraft::RaftTypeConfig for Types {
         = openraft::impls::InlineBatch<T>
     where
         T: openraft::OptionalSend + 'static;
-    type AsyncRuntime = Runtime;
+    type AsyncRuntime = Patient;
     type ErrorSource = openraft::impls::BoxedErrorSource;
 }
 
@@ -114,7 +110,7 @@ pub(crate) fn term_of(id: &LogId) -> u64 {
 /// simulator. In production it is `future` itself.
 #[cfg(feature = "sim")]
 pub fn scope<F: Future>(seed: u64, future: F) -> impl Future<Output = F::Output> {
-    Runtime::scope(seed, future)
+    crate::runtime::Base::scope(seed, future)
 }
 
 /// Runs `future` with the randomness of openraft seeded by `seed`, so that the tasks it starts are reproducible in the

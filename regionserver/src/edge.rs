@@ -38,7 +38,7 @@ pub use self::watch::Watch;
 use crate::addresses::Addresses;
 use crate::admission::{Admission, Admitted};
 pub use crate::consistency::{Consistency, ReadTime};
-use crate::error_mapping::{not_leader, propose_error, require_leader, stopping};
+use crate::error_mapping::{not_leader, propose_error, removed_error, require_leader, stopping};
 use crate::evaluate::Columns;
 use crate::evaluate::prefetch::Prefetch;
 use crate::hosted::HostedRegion;
@@ -196,7 +196,9 @@ impl Edge {
             Ok(reply) => reply.applied(),
             Err(error) => Err(match self.host.group(group) {
                 Some(group) => propose_error(error, &group, &self.addresses),
-                None => stopping(),
+                None if terrane_env::planted!("a removed replica's write was not applied") => stopping(),
+                // The replica was removed meanwhile, which says nothing of what it had logged.
+                None => removed_error(error),
             }),
         };
         match &result {

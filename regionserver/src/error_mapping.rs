@@ -24,13 +24,22 @@ pub fn propose_error(error: ProposeError, group: &Group, addresses: &Addresses) 
         ProposeError::NotLeader { term, leader } => {
             not_leader(group, term, leader.map(|(_, server)| server), addresses)
         }
+        other => removed_error(other),
+    }
+}
+
+/// The same for a group that has left this server since: only what was certainly not logged is answered as not applied.
+#[must_use]
+pub fn removed_error(error: ProposeError) -> Error {
+    match error {
+        // The caller looks for the group elsewhere.
+        ProposeError::NotLeader { .. } | ProposeError::Stopped => stopping(),
         ProposeError::Busy => Error::Busy { retry_after: BUSY_RETRY },
         ProposeError::LogFull { held_by } => Error::LogFull { held_by, retry_after: LOG_FULL_RETRY },
         ProposeError::TooLarge { limit } => Error::Invalid(Invalid::new(format!(
             "the write takes more than {limit} bytes in the log; send fewer rows per request"
         ))),
         ProposeError::Uncertain => Error::Uncertain { not_tried: false },
-        ProposeError::Stopped => stopping(),
         other => Error::Internal { message: other.to_string() },
     }
 }
@@ -130,6 +139,13 @@ mod tests {
     use terrane_types::{GroupId, ReplicaId};
 
     use super::*;
+
+    #[test]
+    fn a_proposal_that_may_be_logged_stays_uncertain_when_its_replica_is_removed() {
+        assert_eq!(removed_error(ProposeError::Uncertain), Error::Uncertain { not_tried: false });
+        let refused = removed_error(ProposeError::NotLeader { term: 3, leader: None });
+        assert_eq!(refused, stopping(), "it was never logged");
+    }
 
     #[test]
     fn an_elected_leader_without_a_quorum_does_not_redirect_to_itself() {

@@ -14,6 +14,8 @@
 //! # Invariants
 //! - Nothing unfreezes by time. A leader that finds a frozen region, because it was elected or restarted meanwhile, has the
 //!   other group refuse the move. Only if that stands is the region unfrozen; if the region was adopted before, step 4 follows.
+//! - What is forgotten is unknown, not refused: a group neither adopts nor refuses a move that is older than those which it
+//!   remembers, and the leader finds out by rows and by the master's map (`driver`).
 //! - What a region holds when it is frozen is what the other group gets: cells, window, sequence number, schema. Its epoch
 //!   rises, and stamps go on from the higher one of both groups.
 //! - Fetched files stay as long as the log has the adoption: a member that applies it later fetches them from another one.

@@ -40,9 +40,11 @@ pub enum Reply {
     Split { daughters: Vec<RegionDescriptor> },
     /// The region that two were merged into.
     Merged { region: RegionDescriptor },
+    /// It is committed, and this replica was removed or stopped before it applied it: the others decide what it does.
+    Unknown,
     /// The group has adopted the region of a move, now or before.
     Adopted,
-    /// The record of the operation's number is gone: it may have been applied before, and was not applied now.
+    /// The record of the operation's number, or of the move, is gone: it may have been applied before, and was not applied now.
     Forgotten,
     /// The group has refused a move.
     Refused { why: String },
@@ -62,6 +64,7 @@ impl Reply {
                 Ok(Applied { stamp, rows: results.into_iter().map(row).collect() })
             }
             Self::Split { .. } | Self::Merged { .. } | Self::Adopted => Ok(Applied::default()),
+            Self::Unknown => Err(Error::Uncertain { not_tried: false }),
             Self::Forgotten => Err(Error::Uncertain { not_tried: true }),
             Self::Moving { region } => Err(Error::Moving { region, retry_after: MOVING_RETRY }),
             Self::Stale { region, current } => Err(Error::StaleEpoch { region, current }),

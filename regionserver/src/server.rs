@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use futures::stream::StreamExt;
 use terrane_engine::{Engine, Options};
 use terrane_env::budget::Budgets;
-use terrane_env::fs::{self, DirLock};
+use terrane_env::fs::{self, DirLock, Presence};
 use terrane_env::net::{self, Intake, Listener};
 use terrane_env::trace::Tracer;
 use terrane_proto::hello::Identity as HelloIdentity;
@@ -151,6 +151,7 @@ impl RegionServer {
         let directory = |source| StartError::Directory { directory: config.data_dir.display().to_string(), source };
         fs::create_dir_durable(&config.data_dir).await.map_err(directory)?;
         let lock = DirLock::acquire(&config.data_dir).await?;
+        let presence = lock.presence().await.map_err(directory)?;
         let engine_name = config.engine.to_string();
         let known = Identity::load(&config.data_dir, &engine_name, config.levels).await?;
         let listener = net::listen(&config.listen).await.map_err(StartError::Listen)?;
@@ -196,8 +197,15 @@ impl RegionServer {
         };
         // Before any of its replicas may stand for election.
         let recovered = joined.registered.iter().flat_map(|registered| registered.recovered.iter().copied()).collect();
-        let host =
-            open_host(&config, identity, (advertised, recovered), &engine, (&arrivals, &load_files), &parts).await?;
+        let host = open_host(
+            (&config, presence),
+            identity,
+            (advertised, recovered),
+            &engine,
+            (&arrivals, &load_files),
+            &parts,
+        )
+        .await?;
         membership::remove_leftovers(&engine, &host).await.map_err(StartError::Engine)?;
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let peers = Arc::new(Peers::new(identity, parts.addresses.clone()));
@@ -419,7 +427,7 @@ fn log_config(config: &ServerConfig) -> LogConfig {
 }
 
 async fn open_host(
-    config: &ServerConfig,
+    (config, presence): (&ServerConfig, Presence),
     identity: HelloIdentity,
     (advertised, recovered): (String, BTreeMap<GroupId, u64>),
     engine: &Arc<Engine>,
@@ -429,7 +437,7 @@ async fn open_host(
     let mut host_config =
         HostConfig::new(config.data_dir.join("log"), identity.cluster, identity.server, identity.boot);
     (host_config.advertised, host_config.addresses) = (advertised, parts.addresses.clone());
-    host_config.wall = config.clock.clone();
+    (host_config.presence, host_config.wall) = (Some(presence), config.clock.clone());
     host_config.recovered = recovered;
     host_config.metrics = parts.metrics.raft.clone();
     host_config.log = log_config(config);

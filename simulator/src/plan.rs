@@ -31,6 +31,9 @@ const STREAM: u64 = 0x7065_7272_616e_6500;
 /// Separates the random numbers of faults that are asked for.
 const NEEDED_STREAM: u64 = 0x6461_6d61_6765_6400;
 
+/// What a sync takes on a disk that is slow all the time.
+const SLOW_SYNC_MS: std::ops::Range<u64> = 200..350;
+
 /// Lost syncs of a run that needs some.
 const LOST_SYNCS: usize = 4;
 /// Isolations of masters in a run with several.
@@ -74,6 +77,8 @@ pub struct Plan {
     pub loses_majority: bool,
     /// Whether the only master loses its disk when everything is healed, and the catalog is rebuilt.
     pub loses_catalog: bool,
+    /// Servers whose disks are slow all the time, and what a sync takes there.
+    pub slow_disks: (&'static [&'static str], Duration),
     /// Fault points that fire whatever the seed drew, each once in so many passes.
     pub aimed: Vec<(&'static str, u64)>,
     /// Number of region servers.
@@ -123,6 +128,7 @@ impl Plan {
             work: Work::Mixed,
             loses_majority: false,
             loses_catalog: false,
+            slow_disks: (&[], Duration::ZERO),
             aimed: Vec::new(),
             scenario: scenario.unwrap_or(drawn),
             tick: milliseconds(*[2, 5, 5, 10].choose(rng).expect("not empty")),
@@ -157,6 +163,12 @@ impl Plan {
         plan.work = *[Work::Mixed, Work::Mixed, Work::Mixed, Work::Moves, Work::Merges].choose(rng).expect("not empty");
         plan.loses_majority = rng.random_bool(0.2) && !plan.damages_a_disk() && !plan.rolls_out;
         plan.loses_catalog = rng.random_bool(0.3) && plan.masters == 1 && !plan.damages_a_disk() && !plan.rolls_out;
+        let sync = milliseconds(rng.random_range(SLOW_SYNC_MS));
+        plan.slow_disks = match rng.random_range(0..24) {
+            0 => (&SERVERS, sync),
+            1 => (&SERVERS[..1], sync),
+            _ => plan.slow_disks,
+        };
         plan
     }
 
@@ -211,6 +223,7 @@ impl Plan {
                 self.servers = self.servers.max(REPLICATION + 1);
                 self.replace_after = Duration::from_secs(2);
             }
+            Needed::SlowDisks => self.slow_disks = (&SERVERS, milliseconds(SLOW_SYNC_MS.end - 1)),
             Needed::LostSyncs(of) => {
                 let lost = (0..LOST_SYNCS).map(|_| draw::lost_sync(&mut rng, self.servers, self.until, of));
                 self.faults.extend(lost);
@@ -241,6 +254,12 @@ impl Plan {
     /// The hosts of all processes: servers and masters.
     pub fn nodes(&self) -> impl Iterator<Item = &'static str> + use<> {
         self.server_hosts().iter().chain(self.master_hosts()).copied()
+    }
+
+    /// The hosts of this run's servers whose disks are slow all the time.
+    pub fn slow_hosts(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let slow = self.slow_disks.0;
+        self.server_hosts().iter().copied().filter(move |host| slow.contains(host))
     }
 
     /// The hosts of this run's servers.

@@ -45,6 +45,8 @@ pub enum Needed {
     LostCatalog,
     /// Replicas that are replaced.
     Replacements,
+    /// Disks of all servers that are slow all the time.
+    SlowDisks,
     /// Damage of the disk of one server.
     Damage(Damage),
     /// Syncs of a file that fail.
@@ -53,7 +55,7 @@ pub enum Needed {
 
 impl Needed {
     /// Those that a run can be asked for by name.
-    pub const NAMED: [(&'static str, Needed); 8] = [
+    pub const NAMED: [(&'static str, Needed); 9] = [
         ("masters", Needed::Masters),
         ("masters-change", Needed::MastersChange),
         ("roll-out", Needed::RollOut),
@@ -62,6 +64,7 @@ impl Needed {
         ("lost-majority", Needed::LostMajority),
         ("lost-catalog", Needed::LostCatalog),
         ("replacements", Needed::Replacements),
+        ("slow-disks", Needed::SlowDisks),
     ];
 
     /// The one with a name.
@@ -81,6 +84,9 @@ const NEEDS: &[(&str, Needed)] = &[
     ("a region moves before all servers can", Needed::RollOut),
     ("a refused move is adopted", Needed::Moves),
     ("a move is undone without asking", Needed::Moves),
+    ("a refused move forgets an adopted one", Needed::Moves),
+    ("a removed replica's write was not applied", Needed::Replacements),
+    ("a vote has the time of a silence", Needed::SlowDisks),
     ("a replayed creation brings a moved region back", Needed::Moves),
     ("a move leaves the rest behind", Needed::Moves),
     ("an adopted region forgets its window", Needed::Moves),
@@ -171,6 +177,9 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a move leaves the rest behind", DURABLE, Kind::Registers, false),
     bug("an adopted region forgets its window", ONCE, Kind::Counters, false),
     bug("a refused move is adopted", MAP, Kind::Registers, false),
+    bug("a vote has the time of a silence", LIVE, Kind::Rows, false),
+    bug("a refused move forgets an adopted one", MAP, Kind::Registers, false),
+    bug("a removed replica's write was not applied", ONCE, Kind::Hbase, false),
     bug("a move is undone without asking", DURABLE, Kind::Registers, false),
     bug("a replayed creation brings a moved region back", MAP, Kind::Counters, false),
     bug("the id of a move is used again", MAP, Kind::Registers, false),

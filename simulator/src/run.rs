@@ -127,6 +127,8 @@ impl SimulatedRun {
 
     fn phases(&mut self, scenario: &dyn Scenario) -> Result<(), Stop> {
         nodes::add(&mut self.sim, &self.context);
+        let plan = &self.context.plan;
+        plan.slow_hosts().for_each(|host| terrane_env::sim::slow_disk_down(host, plan.slow_disks.1));
         for (host, play) in scenario.clients(&self.context) {
             self.add_client(host, play);
         }

@@ -11,6 +11,7 @@ mod behind;
 mod clock;
 pub mod cluster;
 mod counters;
+mod deleted_directory;
 mod failing_start;
 mod full_disk;
 mod http2;
@@ -100,6 +101,11 @@ const CHECKS: &[Check] = &[
         name: "without-files",
         what: "a server finds the files of a bulk load nowhere: it gets copies, and holds up nothing meanwhile",
         run: behind::without_files,
+    },
+    Check {
+        name: "deleted-directory",
+        what: "a server and a master whose data directories are deleted end at once",
+        run: deleted_directory::run,
     },
     Check { name: "counters", what: "counters over kill -9 are exact, and every call is answered", run: counters::run },
     Check { name: "stop", what: "SIGTERM under load", run: load::stop },

@@ -167,6 +167,14 @@ impl Process {
         ended
     }
 
+    /// Waits until it ends because it cannot go on.
+    pub fn aborted(mut self) -> Ended {
+        let _watchdog = Watchdog::over(self.child.id(), COMMAND_MAX);
+        let ended = self.ended();
+        assert!(!ended.status.success(), "{ended:?}");
+        ended
+    }
+
     fn ended(&mut self) -> Ended {
         let mut stdout = std::mem::take(&mut self.ready);
         self.stdout.read_to_string(&mut stdout).expect("text");

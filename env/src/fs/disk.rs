@@ -7,10 +7,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::File;
 #[cfg(any(test, feature = "memory-disk"))]
 use super::memory::MemoryDisk;
 use super::os;
+use super::{File, Node};
 
 /// Suffix of the name under which [`Disk::write_durable`] prepares a file. A leftover file was never completed.
 pub const UNFINISHED: &str = "unfinished";
@@ -109,6 +109,15 @@ impl Disk {
             Inner::Os => os::exists(path).await,
             #[cfg(any(test, feature = "memory-disk"))]
             Inner::Memory(disk) => disk.exists(path),
+        }
+    }
+
+    /// What the name leads to. Names of the same file or directory have equal nodes.
+    pub async fn node(&self, path: &Path) -> io::Result<Node> {
+        match &self.0 {
+            Inner::Os => os::node(path).await,
+            #[cfg(any(test, feature = "memory-disk"))]
+            Inner::Memory(disk) => disk.node(path),
         }
     }
 

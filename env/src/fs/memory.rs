@@ -46,6 +46,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
+use super::Node;
+
 mod chance;
 mod content;
 mod names;
@@ -348,6 +350,10 @@ impl MemoryDisk {
 
     pub(super) fn exists(&self, path: &Path) -> io::Result<bool> {
         self.look(on("exists", path), |tree| tree.exists(path))
+    }
+
+    pub(super) fn node(&self, path: &Path) -> io::Result<Node> {
+        self.look(on("node", path), |tree| Ok(Node { device: 0, number: tree.found(path)? }))
     }
 
     pub(super) fn free_space(&self, path: &Path) -> io::Result<u64> {

@@ -3,12 +3,12 @@
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FallocateFlags;
 
-use super::LockError;
+use super::{Disk, LockError, Node, Presence};
 
 /// Name of the file that carries a data directory's lock.
 const LOCK_NAME: &str = "LOCK";
@@ -145,6 +145,15 @@ pub async fn exists(path: &Path) -> io::Result<bool> {
     fs::exists(path)
 }
 
+/// What the name leads to.
+pub async fn node(path: &Path) -> io::Result<Node> {
+    Ok(node_of(&fs::metadata(path)?))
+}
+
+fn node_of(found: &fs::Metadata) -> Node {
+    Node { device: found.dev(), number: found.ino() }
+}
+
 /// Bytes that this process may still write on the file system of `path`.
 pub async fn free_space(path: &Path) -> io::Result<u64> {
     let status = rustix::fs::statvfs(path)?;
@@ -161,7 +170,7 @@ pub async fn total_space(path: &Path) -> io::Result<u64> {
 #[derive(Debug)]
 pub struct DirLock {
     /// Open while the lock is held: closing the file releases it.
-    _file: fs::File,
+    file: fs::File,
     directory: PathBuf,
 }
 
@@ -187,7 +196,15 @@ impl DirLock {
             // A full disk must not prevent a start.
             tracing::debug!(%error, "the lock does not name its holder");
         }
-        Ok(DirLock { _file: file, directory: directory.to_owned() })
+        Ok(DirLock { file, directory: directory.to_owned() })
+    }
+
+    /// The directory with its lock file, to notice when it is deleted or replaced.
+    pub async fn presence(&self) -> io::Result<Presence> {
+        let mut presence = Presence::of(Disk::os(), &self.directory).await?;
+        // Of the open file: whoever deletes the name at this moment is noticed.
+        presence.add_known(self.directory.join(LOCK_NAME), node_of(&self.file.metadata()?));
+        Ok(presence)
     }
 
     /// The locked directory.

@@ -8,8 +8,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::LockError;
 use super::memory::{MemoryDisk, MemoryFile};
+use super::{Disk, LockError, Node, Presence};
 use crate::sim::{Delay, HostDisk, WriteTurn};
 
 /// An open file, read and written at positions.
@@ -201,6 +201,11 @@ pub async fn exists(path: &Path) -> io::Result<bool> {
     act("exists", path, Delay::None, |disk| disk.exists(path)).await
 }
 
+/// What the name leads to.
+pub async fn node(path: &Path) -> io::Result<Node> {
+    act("node", path, Delay::None, |disk| disk.node(path)).await
+}
+
 /// Bytes that the host may still write.
 pub async fn free_space(path: &Path) -> io::Result<u64> {
     act("free_space", path, Delay::None, |disk| disk.free_space(path)).await
@@ -226,6 +231,11 @@ impl DirLock {
             Ok(false) => Err(LockError::Io { directory, source: io::ErrorKind::NotFound.into() }),
             Err(source) => Err(LockError::Io { directory, source }),
         }
+    }
+
+    /// The directory as it is now, to notice when it is deleted or replaced.
+    pub async fn presence(&self) -> io::Result<Presence> {
+        Presence::of(Disk::os(), &self.directory).await
     }
 
     /// The locked directory.

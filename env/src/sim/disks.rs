@@ -156,6 +156,16 @@ pub fn set_disk_speed(host: &'static str, speed: DiskSpeed) {
     with_state(|state| state.named(host).disk.speed = speed);
 }
 
+/// Makes every sync of the host's disk take from `sync` to a quarter more, for the rest of the run: [`heal_disk`] does not change
+/// that.
+pub fn slow_disk_down(host: &'static str, sync: Duration) {
+    with_state(|state| {
+        let disk = &mut state.named(host).disk;
+        let slow = DiskSpeed { sync_min: sync, sync_max: sync + sync / 4, stall_one_in: 0, ..disk.drawn };
+        (disk.drawn, disk.speed) = (slow, slow);
+    });
+}
+
 /// Makes every operation of the host's disk wait until this simulated time (as `turmoil::Sim::elapsed` counts it).
 pub fn stall_disk(host: &'static str, until: Duration) {
     with_state(|state| state.named(host).disk.stalled_until = until);
@@ -173,7 +183,7 @@ pub fn set_free_space(host: &'static str, bytes: Option<u64>) {
 /// Plans faults of a host's disk: after `after` more operations that match, the next `times` of them fail.
 ///
 /// `matching` gets the verb and the path of each operation. Verbs are `create`, `open_rw`, `open`, `read`, `file_len`, `len`,
-/// `list`, `exists`, `free_space`, `write`, `set_len`, `allocate`, `sync`, `create_dir_all`, `rename`, `link`, `remove`,
+/// `list`, `exists`, `node`, `free_space`, `write`, `set_len`, `allocate`, `sync`, `create_dir_all`, `rename`, `link`, `remove`,
 /// `remove_dir_all` and `sync_dir`. The path of `rename` and `link` is the old name, that of an open file the name under
 /// which it was opened. `matching` must not call this module.
 pub fn fail_disk(

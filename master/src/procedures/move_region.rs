@@ -40,8 +40,8 @@ pub async fn perform(context: &MasterContext, id: MoveId) -> Result<(), Error> {
                 tracing::info!(region = %known.region.region, to = %known.to, ?end, "a move of a region has ended");
                 return context.journal.record(&CatalogEdit::EndMove { id, end }).await.map(drop);
             }
-            Next::Order { cancel } => {
-                let answered = order(context, id, &known, cancel).await;
+            Next::Order { cancel, as_before } => {
+                let answered = order(context, id, &known, (cancel, as_before)).await;
                 if let Ok(MoveAnswer::UnderWay(progress)) = &answered {
                     context.note_move(id, progress.clone());
                     if stalled.see(progress) {
@@ -78,8 +78,13 @@ fn decide(
     })
 }
 
-async fn order(context: &MasterContext, id: MoveId, known: &RegionMove, cancel: bool) -> Result<MoveAnswer, Error> {
-    let reply = context.orders.move_region(id, &known.region, known.to, cancel).await?;
+async fn order(
+    context: &MasterContext,
+    id: MoveId,
+    known: &RegionMove,
+    how: (bool, bool),
+) -> Result<MoveAnswer, Error> {
+    let reply = context.orders.move_region(id, &known.region, known.to, how).await?;
     let missing = || Error::Internal { message: "a move was answered without its region".to_owned() };
     Ok(match reply.state() {
         v1::MoveState::Moved => MoveAnswer::Moved(reply.region.ok_or_else(missing)?.try_into()?),

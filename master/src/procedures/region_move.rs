@@ -46,8 +46,8 @@ pub enum MoveAnswer {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Order the leader of the region's group to move it, or to undo the move.
-    Order { cancel: bool },
+    /// Order the leader of the region's group to move it, or to undo the move. `as_before`: the map has the region where it was.
+    Order { cancel: bool, as_before: bool },
     /// Order it again later.
     Wait { what: String },
     /// Record the end.
@@ -79,7 +79,7 @@ pub fn landing(catalog: &Catalog, known: &RegionMove) -> Landing {
 
 /// The next step of a move after an answer; `None`: nothing was answered yet.
 pub fn next(known: &RegionMove, landing: Landing, answer: Option<Result<MoveAnswer, Error>>) -> Next {
-    let order = Next::Order { cancel: known.cancelled.is_some() };
+    let order = Next::Order { cancel: known.cancelled.is_some(), as_before: landing == Landing::AsBefore };
     if let Landing::There(now) = landing {
         // A part of it, if it was split since: the end of a move names the region itself.
         return Next::End(MoveEnd::Moved(RegionDescriptor { region: known.region.region, ..now }));

@@ -91,6 +91,8 @@ pub(super) struct Departure {
     pub(super) copy: Mutex<Option<Arc<RegionCopy>>>,
     pub(super) progress: Mutex<Progress>,
     pub(super) cancelled: CancellationToken,
+    /// The master's orders so far, and the last of them that said that the map has the region here.
+    orders: Mutex<(u64, u64)>,
 }
 
 /// The moves of regions that leave, and the edge of those that come in.
@@ -161,6 +163,7 @@ impl Departures {
         let servers: Vec<ServerId> = request.members.iter().map(|member| ServerId(member.server)).collect();
         if let Some(known) = self.moves.0.lock().get(&id).filter(|known| !known.left_for_another()) {
             known.receivers.named_by_the_master(servers);
+            known.ordered(request.as_before);
             if request.cancel {
                 known.cancelled.cancel();
             }
@@ -236,6 +239,7 @@ impl Departures {
             copy: Mutex::default(),
             progress: Mutex::new(progress),
             cancelled: CancellationToken::new(),
+            orders: Mutex::default(),
         });
         self.moves.0.lock().insert(to.id, departure.clone());
         let (departures, driven) = (self.clone(), departure.clone());
@@ -277,6 +281,25 @@ impl Departure {
         tracing::debug!(region = %self.hosted.region, to = %self.to, ?stage, detail, "a move of a region");
         let mut progress = self.progress.lock();
         (progress.stage, progress.detail) = (stage, detail.to_owned());
+    }
+
+    fn ordered(&self, as_before: bool) {
+        let mut orders = self.orders.lock();
+        orders.0 += 1;
+        if as_before {
+            orders.1 = orders.0;
+        }
+    }
+
+    /// The number of the master's orders until now.
+    pub(super) fn orders(&self) -> u64 {
+        self.orders.lock().0
+    }
+
+    /// Whether the master has said, by a look at its map after the order of this number, that the region is still here. It
+    /// looks before each order, and gives one at a time: the second order from then on follows from a later look.
+    pub(super) fn is_as_before_since(&self, orders: u64) -> bool {
+        self.orders.lock().1 >= orders + 2
     }
 
     /// What was copied last.

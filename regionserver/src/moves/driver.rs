@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::departures::{Departure, Departures, ELSEWHERE, Stage};
 use super::peers::{CALL_TIMEOUT, Client, PAUSES, answer};
+use super::receiving::FORGOTTEN;
 use crate::error_mapping::propose_error;
 use crate::hosted::ChangeGuard;
 use crate::operation::{Depart, Destination, Freeze, Unfreeze};
@@ -143,7 +144,7 @@ impl Departures {
             let within = if patience.is_some() { FROZEN_CALL_TIMEOUT } else { CALL_TIMEOUT };
             let staged = |reply: &v1::StageRegionReply| reply.staged;
             let all = self.ask_majority(departure, &servers, contents, within, staged).await;
-            if all.iter().any(|answer| matches!(answer, Ok(reply) if reply.refused)) {
+            if all.iter().any(|answer| matches!(answer, Ok(reply) if reply.refused || reply.forgotten)) {
                 return Err(format!("group {} refused it", departure.to));
             }
             let staged = all.iter().filter(|answer| matches!(answer, Ok(reply) if reply.staged)).count();
@@ -211,6 +212,7 @@ impl Departures {
             source: source.0,
             source_address: self.addresses.get(source).unwrap_or_default(),
             source_boot: self.peers.source().boot,
+            region: Some((&departure.hosted.state().descriptor).into()),
         };
         let reply = match server == source {
             true => self.stage(request).await?,
@@ -269,7 +271,7 @@ impl Departures {
     async fn give_up(&self, departure: &Departure, why: String) -> Result<(), End> {
         departure.set_stage(Stage::Frozen, &format!("it is being undone: {why}"));
         let request = v1::RefuseMoveRequest { hello: None, r#move: departure.id.0, to_group: departure.to.0 };
-        let mut pause = PAUSES.0;
+        let (mut pause, mut forgotten) = (PAUSES.0, None);
         while !terrane_env::planted!("a move is undone without asking") {
             let servers = departure.receivers.servers();
             let refused = self.at_leader(departure.to, &servers, |client, hello| {
@@ -284,6 +286,17 @@ impl Departures {
             match refused.await {
                 Ok(v1::RefuseMoveReply { adopted: true }) => return Ok(()),
                 Ok(_) => break,
+                Err(FORGOTTEN) => match self.after_all(departure, &mut forgotten).await {
+                    Some(true) => return Ok(()),
+                    Some(false) => break,
+                    None => departure.set_stage(
+                        Stage::Frozen,
+                        &format!(
+                            "group {} does not remember whether it took the region in; a master has to say",
+                            departure.to
+                        ),
+                    ),
+                },
                 Err(error) => {
                     let detail = format!("group {} has to say whether it took the region in: {error}", departure.to);
                     departure.set_stage(Stage::Frozen, &detail);
@@ -298,6 +311,27 @@ impl Departures {
         let unfreeze = Unfreeze { region: departure.hosted.region, id: departure.id };
         self.propose(departure, || Proposal::Unfreeze(unfreeze)).await?;
         Err(End::Undone(why))
+    }
+
+    /// Whether the other group has taken the region in, although it does not remember the move; `None`: that is not known yet.
+    /// It has if rows of the region are there. If they are not, they may have moved on: then the master's map had them there
+    /// before that. So only a look at the map that is later than the group's answer, and has the region here, says that it never
+    /// left. `forgotten` is the number of the master's orders at that answer.
+    async fn after_all(&self, departure: &Departure, forgotten: &mut Option<u64>) -> Option<bool> {
+        if forgotten.is_some_and(|orders| departure.is_as_before_since(orders)) {
+            return Some(false);
+        }
+        let (servers, nothing) = (departure.receivers.servers(), Bytes::new());
+        let adopted = |reply: &v1::StageRegionReply| reply.adopted;
+        let all = self.ask_majority(departure, &servers, &nothing, FROZEN_CALL_TIMEOUT, adopted).await;
+        if all.iter().flatten().any(|reply| reply.adopted) {
+            return Some(true);
+        }
+        // Such a member takes the region in no more, whatever it has still to apply, and one speaks for all: they apply one log.
+        if all.iter().flatten().any(|reply| reply.forgotten) {
+            forgotten.get_or_insert_with(|| departure.orders());
+        }
+        None
     }
 
     /// The other group has the region: redirects requests to it, and drops the region once a majority has taken it in.

@@ -108,7 +108,8 @@ impl Peers {
         answer(client.read_loaded_file(request), CALL_TIMEOUT).await.map(|reply| reply.data)
     }
 
-    /// Calls the servers of a group in turn, until its leader answers. A refusal by the leader is final; after any other error
+    /// Calls the servers of a group in turn, until its leader answers. A refusal by the leader is final, and so is that it has
+    /// forgotten; after any other error
     /// the caller waits and calls again.
     pub async fn at_leader<T, F>(
         &self,
@@ -129,7 +130,9 @@ impl Peers {
             };
             match answered {
                 Ok(reply) => return Ok(reply),
-                Err(error @ (Error::Invalid(_) | Error::Unsupported { .. })) => return Err(error),
+                Err(error @ (Error::Invalid(_) | Error::Unsupported { .. } | Error::Uncertain { not_tried: true })) => {
+                    return Err(error);
+                }
                 Err(error) => {
                     if let Error::NotLeader { leader: Some(leader), address, .. } = &error
                         && redirects < REDIRECTS_MAX

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_proto::v1;
-use terrane_types::{Error, GroupId, MoveId, ServerId};
+use terrane_raft::ProposeError;
+use terrane_types::{Error, GroupId, MoveId, RegionDescriptor, ServerId};
 
 use super::arrivals::Staging;
 use super::departures::Departures;
 use super::peers::PAUSES;
 use crate::error_mapping::propose_error;
 use crate::fetching::read_part;
+use crate::group::machine::GroupMachine;
 use crate::group::state::Arrival;
 use crate::operation::{Adopt, Refuse, Source};
 use crate::proposal::Proposal;
@@ -18,6 +20,9 @@ use crate::reply::Reply;
 
 /// How long a server fetches before it says how far it has come.
 const STAGE_TIME: Duration = Duration::from_millis(500);
+
+/// What became of a move is not known any more. As an error, so that an older server does not take it for a refusal.
+pub(super) const FORGOTTEN: Error = Error::Uncertain { not_tried: true };
 
 impl Departures {
     /// Fetches the files of a region that comes in, and says how far that is and who votes now. Without contents, nothing is
@@ -45,14 +50,27 @@ impl Departures {
                 return Ok(v1::StageRegionReply { staged: true, adopted: true, ..Default::default() });
             }
             Some(Arrival::Refused) => return Ok(v1::StageRegionReply { refused: true, ..Default::default() }),
-            None if request.contents.is_empty() => return Ok(v1::StageRegionReply::default()),
             None => {}
+        }
+        if let Some(has_rows) = Self::forgotten(&machine, id, request.region.as_ref()) {
+            // The region can have come in only by this move.
+            let (staged, adopted, forgotten) = (has_rows, has_rows, !has_rows);
+            return Ok(v1::StageRegionReply { staged, adopted, forgotten, ..Default::default() });
+        }
+        if request.contents.is_empty() {
+            return Ok(v1::StageRegionReply::default());
         }
         self.addresses.set([(source.server, request.source_address)]);
         let holders = [source.server];
         let staging = self.arrivals.stage((id, source), &request.contents, &holders, STAGE_TIME);
         let Staging { staged, bytes } = staging.await?;
         Ok(v1::StageRegionReply { staged, bytes, ..Default::default() })
+    }
+
+    /// Of a move that is forgotten here: whether rows of its region are here.
+    fn forgotten(machine: &GroupMachine, id: MoveId, region: Option<&v1::RegionDescriptor>) -> Option<bool> {
+        let was = RegionDescriptor::try_from(region?.clone()).ok()?;
+        machine.forgotten(id, &was)
     }
 
     /// Takes a region into a group that this server leads.
@@ -82,6 +100,7 @@ impl Departures {
         }
         match group.propose(Proposal::Adopt { adopt, least_stamp }).await {
             Ok(Reply::Adopted) => Ok(v1::AdoptRegionReply { adopted: true, refused: String::new() }),
+            Ok(Reply::Unknown) => Err(propose_error(ProposeError::Uncertain, &group, &self.addresses)),
             Ok(refused) => Ok(v1::AdoptRegionReply { adopted: false, refused: refused.refusal() }),
             Err(error) => Err(propose_error(error, &group, &self.addresses)),
         }
@@ -93,6 +112,8 @@ impl Departures {
         match group.propose(Proposal::Refuse(Refuse { id })).await {
             Ok(Reply::Adopted) => Ok(v1::RefuseMoveReply { adopted: true }),
             Ok(Reply::Refused { .. }) => Ok(v1::RefuseMoveReply::default()),
+            Ok(Reply::Forgotten) => Err(FORGOTTEN),
+            Ok(Reply::Unknown) => Err(propose_error(ProposeError::Uncertain, &group, &self.addresses)),
             Ok(other) => Err(Error::Internal { message: other.refusal() }),
             Err(error) => Err(propose_error(error, &group, &self.addresses)),
         }

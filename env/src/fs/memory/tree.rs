@@ -116,7 +116,7 @@ impl Tree {
         self.directories.names(place.directory)?.get(&place.name).copied()
     }
 
-    fn found(&self, path: &Path) -> io::Result<NodeId> {
+    pub(super) fn found(&self, path: &Path) -> io::Result<NodeId> {
         self.find(path)?.ok_or_else(|| Errno::NOENT.into())
     }
 

@@ -80,7 +80,7 @@ impl World {
     fn carry_out(&mut self, step: &Next, fate: Fate) {
         match step {
             Next::Order { .. } if fate == Fate::Dropped => self.answer = Some(Err(Error::DeadlineExceeded)),
-            Next::Order { cancel } => {
+            Next::Order { cancel, .. } => {
                 self.advance(*cancel);
                 self.answer = Some(if fate == Fate::Made { self.reply() } else { Err(Error::DeadlineExceeded) });
             }
@@ -150,8 +150,8 @@ fn stale() -> Error {
 
 fn text(step: &Next) -> String {
     match step {
-        Next::Order { cancel: false } => "order".to_owned(),
-        Next::Order { cancel: true } => "order to undo".to_owned(),
+        Next::Order { cancel: false, .. } => "order".to_owned(),
+        Next::Order { cancel: true, .. } => "order to undo".to_owned(),
         Next::Wait { what } => format!("wait for {what}"),
         Next::End(MoveEnd::Moved(region)) => format!("end: moved to g{} at epoch {}", region.group, region.epoch),
         Next::End(MoveEnd::Undone(why)) => format!("end: undone: {why}"),

@@ -94,9 +94,10 @@ impl GroupMachine {
         {
             let mut inner = self.inner.lock();
             if inner.is_removed || entry.index <= inner.copied {
-                // An entry that was on its way when the replica was removed, or when a copy was installed that has it. It is
-                // not a leader's: nothing waits for replies.
-                return vec![Reply::Applied { stamp: entry.stamp }; entry.operations.len()];
+                // An entry that was on its way when the replica was removed, when the server stopped while files were fetched, or
+                // when a copy was installed that has it. It is committed, so the other members apply or refuse what it says;
+                // which of both is not known here.
+                return vec![Reply::Unknown; entry.operations.len()];
             }
             inner.begin_entry(self.group, entry.index);
         }

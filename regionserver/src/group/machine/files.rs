@@ -28,7 +28,8 @@ pub(super) struct Again;
 impl GroupMachine {
     /// Applies an entry whose only operation names files.
     pub(super) async fn apply_with_files(&self, entry: &AppliedEntry, operation: &Operation) -> Reply {
-        let nothing = Reply::Applied { stamp: entry.stamp };
+        // Other members apply the entry; what they answer is not known here.
+        let unknown = Reply::Unknown;
         let began = Instant::now();
         loop {
             let Some(brought) = self.bring(entry, operation).await else {
@@ -37,13 +38,13 @@ impl GroupMachine {
                     // The server stops, or the replica is removed. A restart applies the entry again.
                     inner.is_removed = true;
                 }
-                return nothing;
+                return unknown;
             };
             let boundary = self.boundary.lock().await;
             {
                 let mut inner = self.inner.lock();
                 if inner.is_removed || entry.index <= inner.copied {
-                    return nothing;
+                    return unknown;
                 }
                 if inner.last_entry != Some(entry.index) {
                     inner.begin_entry(self.group, entry.index);

@@ -102,7 +102,7 @@ impl GroupMachine {
             let mut inner = self.inner.lock();
             let region = contents.region();
             if inner.has_adopted(entry, region) {
-                if inner.state.arrival(adopt.id).is_none() {
+                if inner.state.arrival(adopt.id).is_none() && !inner.state.has_forgotten(adopt.id) {
                     inner.state.note_adopted(adopt.id, region, entry.index);
                     inner.mark_dirty(entry.index);
                 }
@@ -114,6 +114,7 @@ impl GroupMachine {
         let state = match arriving {
             Arriving::Comes(state) => state,
             Arriving::IsHere => return Ok(Reply::Adopted),
+            Arriving::Forgotten => return Ok(Reply::Forgotten),
             Arriving::Refused(why) => {
                 let mut inner = self.inner.lock();
                 inner.state.refuse(adopt.id);
@@ -172,6 +173,12 @@ impl GroupMachine {
         self.inner.lock().state.arrival(id)
     }
 
+    /// Of a move whose outcome this replica has forgotten: whether the group has rows of its region. `None`: it is not forgotten.
+    pub fn forgotten(&self, id: MoveId, was: &terrane_types::RegionDescriptor) -> Option<bool> {
+        let inner = self.inner.lock();
+        inner.state.has_forgotten(id).then(|| inner.state.has_rows_of(was))
+    }
+
     /// Where a region went, and by which move.
     pub fn departed(&self, region: RegionId) -> Option<(MoveId, terrane_types::RegionDescriptor)> {
         self.inner.lock().state.departed(region)
@@ -195,7 +202,8 @@ impl Inner {
 pub(super) fn refuse_move(inner: &mut Inner, entry: &AppliedEntry, id: MoveId) -> Reply {
     inner.mark_dirty(entry.index);
     match inner.state.refuse(id) {
-        Arrival::Refused => Reply::Refused { why: "the group that it comes from gave it up".to_owned() },
-        Arrival::Adopted { .. } => Reply::Adopted,
+        Some(Arrival::Refused) => Reply::Refused { why: "the group that it comes from gave it up".to_owned() },
+        Some(Arrival::Adopted { .. }) => Reply::Adopted,
+        None => Reply::Forgotten,
     }
 }

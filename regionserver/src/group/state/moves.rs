@@ -16,8 +16,11 @@ use crate::reply::Reply;
 
 /// The regions that left whose new group is remembered. Clients that missed more ask the master.
 const DEPARTED_MAX: usize = 1024;
-/// The moves to this group whose outcome is remembered. The other group asks within the time of a move.
+/// The moves to this group whose outcome is remembered. The other group asks within the time of a move, as a rule.
 const ARRIVALS_MAX: usize = 1024;
+
+/// In the place of the index of a refused move: what became of moves up to this one may be forgotten.
+const FORGOTTEN: u64 = 1;
 
 /// What the group's part says about moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub(super) struct Moves {
     departed_order: VecDeque<RegionId>,
     /// Later moves have higher ids.
     arrivals: BTreeMap<MoveId, Arrival>,
+    /// What became of moves up to this one may be forgotten. 0: of none is it.
+    forgotten: MoveId,
 }
 
 /// What became of a move to this group.
@@ -47,11 +52,14 @@ pub enum Arriving {
     /// It did by an earlier entry, and may have been split or moved on since.
     IsHere,
     Refused(String),
+    /// The move is older than those whose outcome is remembered: it may have been adopted or refused before. It is not
+    /// adopted from now on.
+    Forgotten,
 }
 
 impl Moves {
     pub(super) fn is_empty(&self) -> bool {
-        self.departed.is_empty() && self.arrivals.is_empty()
+        self.departed.is_empty() && self.arrivals.is_empty() && self.forgotten == MoveId(0)
     }
 
     pub(super) fn departed(&self, region: RegionId) -> Option<&(MoveId, RegionDescriptor)> {
@@ -73,9 +81,18 @@ impl Moves {
 
     fn arrive(&mut self, id: MoveId, arrival: Arrival) {
         self.arrivals.insert(id, arrival);
-        while self.arrivals.len() > ARRIVALS_MAX {
-            self.arrivals.pop_first();
+        while self.arrivals.len() > terrane_env::limit!("moves whose outcome is remembered", ARRIVALS_MAX, 1..=4) {
+            // The one that has just been decided may be the oldest of all, and is asked for next.
+            let Some(oldest) = self.arrivals.keys().copied().find(|of| *of != id) else { return };
+            self.arrivals.remove(&oldest);
+            self.forgotten = self.forgotten.max(oldest);
         }
+    }
+
+    fn is_forgotten(&self, id: MoveId) -> bool {
+        id <= self.forgotten
+            && !self.arrivals.contains_key(&id)
+            && !terrane_env::planted!("a refused move forgets an adopted one")
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
@@ -84,7 +101,11 @@ impl Moves {
             put_u64(out, id.0);
             put_descriptor(out, adopted);
         }
-        put_count(out, self.arrivals.len());
+        let forgets = self.forgotten > MoveId(0) || self.arrivals.len() >= ARRIVALS_MAX;
+        put_count(out, self.arrivals.len() + usize::from(forgets));
+        if forgets {
+            [self.forgotten.0, 0, FORGOTTEN].into_iter().for_each(|number| put_u64(out, number));
+        }
         for (id, arrival) in &self.arrivals {
             // No region has the id 0.
             let (region, index) = match arrival {
@@ -101,13 +122,26 @@ impl Moves {
             let id = MoveId(reader.u64()?);
             moves.depart(id, read_descriptor(reader)?);
         }
+        let mut says_forgotten = false;
         for _ in 0..reader.count(24)? {
             let (id, region, index) = (MoveId(reader.u64()?), reader.u64()?, reader.u64()?);
-            let arrival = match region {
-                0 => Arrival::Refused,
-                region => Arrival::Adopted { region: RegionId(region), index },
+            let arrival = match (region, index) {
+                (0, FORGOTTEN) => {
+                    says_forgotten = true;
+                    moves.forgotten = moves.forgotten.max(id);
+                    continue;
+                }
+                (0, _) => Arrival::Refused,
+                (region, index) => Arrival::Adopted { region: RegionId(region), index },
             };
             moves.arrive(id, arrival);
+        }
+        if !says_forgotten
+            && moves.arrivals.len() == ARRIVALS_MAX
+            && let Some((oldest, _)) = moves.arrivals.first_key_value()
+        {
+            // Earlier builds did not say what they had forgotten.
+            moves.forgotten = MoveId(oldest.0.saturating_sub(1));
         }
         Ok(moves)
     }
@@ -181,23 +215,42 @@ impl GroupState {
             Some(Arrival::Refused) if !terrane_env::planted!("a refused move is adopted") => {
                 return Arriving::Refused("the move was refused before".to_owned());
             }
+            None if self.has_forgotten(id) => {
+                return if self.has_rows_of(&incoming.descriptor) { Arriving::IsHere } else { Arriving::Forgotten };
+            }
             Some(Arrival::Refused) | None => {}
         }
         let was = &incoming.descriptor;
         if self.dropped.contains(&was.table) {
             return Arriving::Refused(format!("table {} was dropped", was.table));
         }
-        let meets = |region: &&RegionState| {
-            region.descriptor.region == was.region
-                || (region.descriptor.table == was.table && region.descriptor.range.intersect(&was.range).is_some())
-        };
-        if let Some(other) = self.regions.values().find(meets) {
+        if let Some(other) = self.meeting(was) {
             let (group, other) = (self.group, other.descriptor.region);
             return Arriving::Refused(format!("region {other} of group {group} has some of its rows"));
         }
         let epoch = RegionEpoch(was.epoch.0 + 1);
         let descriptor = RegionDescriptor { group: self.group, epoch, ..was.clone() };
         Arriving::Comes(Box::new(RegionState { descriptor, moving: None, ..incoming.clone() }))
+    }
+
+    /// Whether the outcome of a move to this group may be forgotten: it is neither adopted nor refused then.
+    #[must_use]
+    pub fn has_forgotten(&self, id: MoveId) -> bool {
+        self.moves.is_forgotten(id)
+    }
+
+    /// Whether the group has rows of a region that is frozen in another group: it can only have them by adopting it.
+    #[must_use]
+    pub fn has_rows_of(&self, was: &RegionDescriptor) -> bool {
+        self.meeting(was).is_some()
+    }
+
+    /// The region, or one with some of its rows.
+    fn meeting(&self, was: &RegionDescriptor) -> Option<&RegionState> {
+        self.regions.values().find(|region| {
+            region.descriptor.region == was.region
+                || (region.descriptor.table == was.table && region.descriptor.range.intersect(&was.range).is_some())
+        })
     }
 
     /// Takes a region in that [`GroupState::arriving`] let pass. If the table was altered here meanwhile, the region comes
@@ -218,11 +271,11 @@ impl GroupState {
         self.moves.arrive(id, Arrival::Adopted { region, index });
     }
 
-    /// Refuses a move, unless its region came in before. Returns what stands.
-    pub fn refuse(&mut self, id: MoveId) -> Arrival {
-        if self.arrival(id).is_none() {
+    /// Refuses a move, unless its region came in before. Returns what stands; `None`: that is forgotten.
+    pub fn refuse(&mut self, id: MoveId) -> Option<Arrival> {
+        if self.arrival(id).is_none() && !self.has_forgotten(id) {
             self.moves.arrive(id, Arrival::Refused);
         }
-        self.arrival(id).unwrap_or(Arrival::Refused)
+        self.arrival(id)
     }
 }

@@ -12,6 +12,7 @@
 //! depart r1@2[,m) m7                     r1 is in its new group, as described
 //! adopt r9@2[x,)s1 m7                    takes a region in that comes under a version of the schema
 //! refuse m7                              refuses a move to this group
+//! later m8 to m1031                      refuses these moves
 //! replay create v1 r1[,m)                an entry that the recorded state of the group covers
 //! where r1                               the regions that r1 was split or merged into
 //! planned                                every region with the range that no automatic merge leaves
@@ -176,6 +177,7 @@ fn adopt(state: &mut GroupState, descriptor: RegionDescriptor, id: MoveId) -> St
         }
         Arriving::IsHere => "it came before".to_owned(),
         Arriving::Refused(why) => why,
+        Arriving::Forgotten => "what became of the move is forgotten".to_owned(),
     }
 }
 
@@ -212,7 +214,15 @@ fn command(state: &mut GroupState, line: &str) -> Option<String> {
             }
         }
         "adopt" => adopt(state, descriptor(words[1]), move_id(words[2])),
-        "refuse" => format!("{:?}", state.refuse(move_id(words[1]))),
+        "refuse" => match state.refuse(move_id(words[1])) {
+            Some(arrival) => format!("{arrival:?}"),
+            None => "what became of the move is forgotten".to_owned(),
+        },
+        "later" => {
+            let (from, to) = (move_id(words[1]), move_id(words[3]));
+            (from.0..=to.0).for_each(|id| _ = state.refuse(MoveId(id)));
+            format!("{} moves were refused", to.0 - from.0 + 1)
+        }
         "replay" => {
             let create = words[3..].iter().map(|region| descriptor(region)).collect();
             let change = ChangeTables { schema: Some(put_schema(&words[1..])), create, drop: None };
