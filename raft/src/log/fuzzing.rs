@@ -16,7 +16,7 @@ use super::files::Files;
 use super::held;
 use super::place::HELD;
 use super::record::{self, FRAME_BYTES, Mark, Record};
-use super::recover::{Recovery, synced_after};
+use super::recover::Recovery;
 use crate::codec::Malformed;
 use crate::entry::{Packer, Sequence, unpack};
 use crate::fuzzing::draw;
@@ -230,9 +230,7 @@ fn segment(dice: &mut Dice, records: &[Vec<u8>]) -> Vec<u8> {
 fn recovered(bytes: &Bytes) -> Option<usize> {
     let mut recovery = Recovery::new(Arc::new(Files::new(Disk::os(), PathBuf::from("no directory"))), 1 << 16);
     let scanned = recovery.scan(1, bytes).map_err(|error| error.to_string()).ok()?;
-    let end = Position { segment: 1, offset: scanned.end };
-    let log = recovery.found.chain.map(|chain| chain.log);
-    if scanned.bad.is_some() && synced_after(bytes, end, log).is_some_and(|synced| synced > end) {
+    if scanned.bad.is_some_and(|what| recovery.lost(1, bytes, scanned.end, what).is_some()) {
         return None;
     }
     recovery.found.groups.values().try_for_each(|group| group.replayed()).ok()?;
