@@ -90,6 +90,8 @@ impl Answers {
 pub(crate) trait Machine: Send + Sync {
     fn prepare(&self, packing: &Packing, proposal: &dyn Any, entry: &mut Vec<u8>) -> Prepared<Answers>;
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Answers>>;
+    fn note_damage(&self, what: &str);
+    fn damage(&self) -> Option<String>;
     fn durable(&self) -> Durable;
     fn relieve(&self, index: u64);
     fn came_back(&self);
@@ -116,6 +118,14 @@ impl<M: StateMachine> Machine for M {
 
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Answers>> {
         StateMachine::apply(self, entries).map(|all| all.into_iter().map(Answers::new).collect()).boxed()
+    }
+
+    fn note_damage(&self, what: &str) {
+        StateMachine::note_damage(self, what);
+    }
+
+    fn damage(&self) -> Option<String> {
+        StateMachine::damage(self)
     }
 
     fn durable(&self) -> Durable {

@@ -139,6 +139,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a copy counts before the log has a record of it", DURABLE, Kind::Registers, false),
     bug("a held file is not synced", DURABLE, Kind::Rows, false),
     bug("damage to the log passes for a torn tail", DAMAGE, Kind::Rows, false),
+    bug("the checksum of a message is not looked at", AGREE, Kind::Rows, true),
     bug("a zero tail ends a segment", DAMAGE, Kind::Rows, true),
     bug("a restart trusts bytes that a failed sync left", DAMAGE, Kind::Rows, true),
     bug("a restart trusts a manifest that was not synced", DAMAGE, Kind::Rows, true),

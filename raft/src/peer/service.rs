@@ -28,9 +28,10 @@ use crate::clock::Clocks;
 use crate::copies::receiving::Offered;
 use crate::entry;
 use crate::handover::DECLINED;
-use crate::lagging::LOG_FULL;
+use crate::lagging::{DAMAGED_ENTRY, LOG_FULL};
 use crate::lineage;
 use crate::log::Role;
+use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::replica::Replica;
 use crate::types::{Entry, Types, Vote, spawn, until_stopped};
@@ -58,6 +59,7 @@ pub(crate) struct Receiver {
     pub(crate) headroom: Arc<Headroom>,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) abstentions: Arc<Abstentions>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
@@ -94,7 +96,7 @@ impl Receiver {
         let Ok(Ok(Some(first))) = first else {
             return;
         };
-        let lane = lane_of(&first);
+        let (lane, peer) = (lane_of(&first), peer_of(&first));
         let (answer, accepted) = match self.check(first) {
             Ok(reply) => (v1::peer_message::Body::Accepted(reply), true),
             Err(error) => {
@@ -105,7 +107,7 @@ impl Receiver {
         let answered = outgoing.send(Ok(v1::PeerMessage { body: Some(answer) })).await.is_ok();
         // Frames of a refused peer are never read.
         if answered && accepted {
-            self.answer(lane, incoming, outgoing).await;
+            self.answer(lane, peer, incoming, outgoing).await;
         }
     }
 
@@ -120,7 +122,13 @@ impl Receiver {
     }
 
     /// Answers requests until the peer closes the stream or the host stops.
-    async fn answer(mut self, lane: Lane, mut incoming: Streaming<v1::PeerMessage>, outgoing: Outgoing) {
+    async fn answer(
+        mut self,
+        lane: Lane,
+        peer: ServerId,
+        mut incoming: Streaming<v1::PeerMessage>,
+        outgoing: Outgoing,
+    ) {
         let mut unpacker = Unpacker::default();
         let mut stopped = self.stopped.clone();
         // First polled in the order of arrival, which keeps the appends of a group in order.
@@ -133,7 +141,7 @@ impl Receiver {
                 biased;
                 () = until_stopped(&mut stopped) => return,
                 Some(reply) = running.next(), if !running.is_empty() => {
-                    if !reply_with(reply, &mut running, &outgoing).await {
+                    if !reply_with(reply, unpacker.is_checked(), &mut running, &outgoing).await {
                         return;
                     }
                 }
@@ -142,7 +150,7 @@ impl Receiver {
                     let Ok(Some(message)) = message else {
                         return;
                     };
-                    if !self.start(message, &mut unpacker, &mut running) {
+                    if !self.start(peer, message, &mut unpacker, &mut running) {
                         return;
                     }
                 }
@@ -152,6 +160,7 @@ impl Receiver {
 
     fn start(
         &mut self,
+        peer: ServerId,
         message: v1::PeerMessage,
         unpacker: &mut Unpacker,
         running: &mut FuturesUnordered<BoxFuture<'static, Frame>>,
@@ -165,7 +174,8 @@ impl Receiver {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "a peer sent an unreadable message; closing its link");
+                self.metrics.unreadable_messages.inc();
+                tracing::warn!(%peer, %error, "a peer sent an unreadable message; closing its link");
                 false
             }
         }
@@ -188,10 +198,11 @@ impl Receiver {
 /// Sends a reply together with the others that are ready.
 async fn reply_with(
     first: Frame,
+    checked: bool,
     running: &mut FuturesUnordered<BoxFuture<'static, Frame>>,
     outgoing: &Outgoing,
 ) -> bool {
-    let mut packer = Packer::default();
+    let mut packer = Packer::new(checked);
     packer.push(&first);
     for _ in 1..REPLIES_MAX {
         let Some(Some(reply)) = running.next().now_or_never() else {
@@ -214,6 +225,14 @@ fn lane_of(first: &v1::PeerMessage) -> Lane {
         Some(v1::peer_message::Body::Hello(hello)) if hello.lane == Lane::Votes.wire() => Lane::Votes,
         Some(v1::peer_message::Body::Hello(hello)) if hello.lane == Lane::Copies.wire() => Lane::Copies,
         _ => Lane::Appends,
+    }
+}
+
+/// The server that opened a stream.
+fn peer_of(first: &v1::PeerMessage) -> ServerId {
+    match &first.body {
+        Some(v1::peer_message::Body::Hello(v1::PeerHello { hello: Some(hello), .. })) => ServerId(hello.own_server),
+        _ => ServerId(0),
     }
 }
 
@@ -257,6 +276,9 @@ async fn ask(local: &Replica, message: Message) -> Message {
                 && let Some(refusal) = local.shared_log.refusal(local.spec.group, Role::Follower)
             {
                 return Message::Failed(format!("{LOG_FULL}, held by {}", local.log_holder(&refusal)));
+            }
+            if let Some(what) = damaged(&request.entries) {
+                return Message::Failed(what);
             }
             answered(local.raft.append_entries(request).await, Message::Appended)
         }
@@ -319,6 +341,17 @@ async fn ask(local: &Replica, message: Message) -> Message {
         | Message::ClockTold { .. }
         | Message::Failed(_) => Message::Failed("a reply where a request was expected".to_owned()),
     }
+}
+
+/// What is wrong with these entries, if they do not have the bytes that the leader packed. The message had the bytes that the
+/// leader sent, so it is the leader's copy that is damaged, and no member may log it.
+fn damaged(entries: &[Entry]) -> Option<String> {
+    entries.iter().find_map(|logged| match &logged.payload {
+        EntryPayload::Normal(packed) => {
+            entry::verify(&packed.0).err().map(|error| format!("{DAMAGED_ENTRY} {}: {error}", logged.log_id))
+        }
+        EntryPayload::Blank | EntryPayload::Membership(_) => None,
+    })
 }
 
 /// The term of the leader or candidate that sends a request, where a request says it.

@@ -5,12 +5,13 @@
 //! first, which an entry holds from its first operation to its last. (A durable point inside an entry would apply its first
 //! operations a second time after a restart, under other sequence numbers than on the other replicas.)
 //!
-//! An entry that this build cannot read ends the process: skipping it would make this replica differ from the others.
+//! An entry that cannot be read is not what the leader packed: the level of the cluster keeps builds apart that cannot read
+//! each other's entries. Skipping it would make this replica differ from the others, so the replica stops before it, as
+//! damaged, and is replaced. The process and its other groups go on.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_env::task::abort_process;
 use terrane_env::time::now_ns;
 use terrane_env::trace::{Part, SpanKind, TraceContext, Tracer};
 use terrane_raft::AppliedEntry;
@@ -70,7 +71,12 @@ impl Traced {
 impl GroupMachine {
     /// Applies one entry; returns a reply per operation. The boundary is held throughout, also while a split or
     /// merge waits for the origin of its parents to be on disk: that wait needs writes of the manifest only, no freeze.
-    pub(super) async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Reply> {
+    ///
+    /// `None` if it cannot be read. Then nothing may be applied any more.
+    pub(super) async fn apply_entry(&self, entry: &AppliedEntry) -> Option<Vec<Reply>> {
+        // All of them before any takes effect.
+        let decoded = entry.operations.iter().map(|operation| Operation::decode(operation.clone()));
+        let operations = self.readable(entry.index, decoded.collect::<Result<Vec<_>, _>>())?;
         terrane_env::buggify_pause!("an entry is applied late").await;
         // Before the boundary, which the flushes that free memory need.
         self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
@@ -79,15 +85,14 @@ impl GroupMachine {
             let mut inner = self.inner.lock();
             if inner.is_removed {
                 // An entry that was on its way when the replica was removed. It is not a leader's: nothing waits for replies.
-                return vec![Reply::Applied { stamp: entry.stamp }; entry.operations.len()];
+                return Some(vec![Reply::Applied { stamp: entry.stamp }; entry.operations.len()]);
             }
             inner.begin_entry(self.group, entry.index);
         }
-        let mut replies = Vec::with_capacity(entry.operations.len());
+        let mut replies = Vec::with_capacity(operations.len());
         let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
         let mut traced = Traced::begin(&self.tracer);
-        for operation in &entry.operations {
-            let operation = self.read(operation, entry.index);
+        for operation in operations {
             traced.note(&operation);
             if !matches!(operation, Operation::Write(_) | Operation::Settle(_)) {
                 // What changes regions finds them as the writes before it left them.
@@ -116,7 +121,7 @@ impl GroupMachine {
             }
             let mut inner = self.inner.lock();
             let reply = match operation {
-                Operation::Write(write) => self.gather(&mut inner, entry, write, &mut gathered),
+                Operation::Write(write) => self.gather(&mut inner, entry, write, &mut gathered)?,
                 Operation::ChangeTables(change) => {
                     self.change_tables(&mut inner, entry, &change);
                     Ok(None)
@@ -139,24 +144,18 @@ impl GroupMachine {
         let mut inner = self.inner.lock();
         if inner.is_removed {
             // The server stops within an adoption, and a restart applies the entry again.
-            return replies;
+            return Some(replies);
         }
         inner.applied = entry.index;
         inner.stamp = inner.stamp.max(entry.stamp);
         drop(inner);
         traced.record(&self.tracer, self.group, entry.index);
-        replies
+        Some(replies)
     }
 
-    fn read(&self, operation: &Bytes, index: u64) -> Operation {
-        Operation::decode(operation.clone()).unwrap_or_else(|error| self.unreadable(index, &error))
-    }
-
-    fn unreadable(&self, index: u64, error: &dyn std::fmt::Display) -> ! {
-        abort_process(&format!(
-            "this build cannot read entry {index} of group {} ({error}); start the build that wrote it",
-            self.group
-        ))
+    /// A part of entry `index`. One that cannot be read damages the replica.
+    fn readable<T>(&self, index: u64, part: Result<T, impl std::fmt::Display>) -> Option<T> {
+        part.inspect_err(|error| self.set_damage(format!("entry {index} of its log cannot be read: {error}"))).ok()
     }
 
     /// Gathers the rows of one write and records their numbers. Only what may have changed since the edge is checked again:
@@ -168,20 +167,25 @@ impl GroupMachine {
         entry: &AppliedEntry,
         write: LoggedWrite,
         gathered: &mut Gathered,
-    ) -> Result<Option<Reply>, Reply> {
+    ) -> Option<Result<Option<Reply>, Reply>> {
         let index = entry.index;
         let Inner { state, hosted, windows, .. } = inner;
-        let region = state.check_write(&write.header)?;
+        let region = match state.check_write(&write.header) {
+            Ok(region) => region,
+            Err(refusal) => return Some(Err(refusal)),
+        };
         let rows: Vec<_> = match write.header.families_checked && write.header.schema_version != region.schema.version {
             true => write.clone().map_while(Result::ok).collect(),
             false => Vec::new(),
         };
-        region.check_families(&write.header, rows.iter().map(|row| &row.cells[..]))?;
+        if let Err(refusal) = region.check_families(&write.header, rows.iter().map(|row| &row.cells[..])) {
+            return Some(Err(refusal));
+        }
         let Some(hosted) = hosted.get(&write.header.region) else {
-            return Err(state.stale(write.header.region));
+            return Some(Err(state.stale(write.header.region)));
         };
         if index <= hosted.opened_at {
-            return Ok(None);
+            return Some(Ok(None));
         }
         if gathered.region.as_ref().is_some_and(|(other, _)| other.region != hosted.region) {
             self.apply_rows(index, gathered);
@@ -194,7 +198,7 @@ impl GroupMachine {
         let mut window = windows.entry(hosted.region).or_default().update(client, lowest_unsettled, entry.stamp);
         let mut results = Vec::new();
         for (place, row) in (0u32..).zip(write) {
-            let row = row.unwrap_or_else(|error| self.unreadable(index, &error));
+            let row = self.readable(index, row)?;
             let noted = row.untracked || window.applied(row.operation, row.result.as_ref());
             if let Some(result) = row.result {
                 results.push((place, result));
@@ -214,10 +218,10 @@ impl GroupMachine {
                 hosted.engine.touch(index);
                 continue;
             }
-            let cells = PackedCells::stored(row.cells).unwrap_or_else(|error| self.unreadable(index, &error));
+            let cells = self.readable(index, PackedCells::stored(row.cells))?;
             gathered.rows.push((row.row, cells));
         }
-        Ok((!results.is_empty()).then_some(Reply::Rows { stamp: entry.stamp, results }))
+        Some(Ok((!results.is_empty()).then_some(Reply::Rows { stamp: entry.stamp, results })))
     }
 
     /// Applies what was gathered, all of one region: rows of one entry become visible together, and the engine takes many at
