@@ -104,6 +104,7 @@ impl Metrics {
         self.leads.set(u64::from(context.leadership.holds()));
         self.catalog_index.set(context.journal.applied());
         context.journal.read(|catalog| {
+            self.host.note_level(catalog.level());
             self.feature_level.set(u64::from(catalog.level()));
             context.observed.with(|observed| {
                 for state in ServerState::ALL {

@@ -169,8 +169,8 @@ impl Standing {
                 state.membership = StoredMembership::new(Some(entry.log_id), membership.clone());
                 Some(Vec::new())
             }
-            // An entry that this build cannot read was written by a newer one, which must not be mixed with it: applying
-            // it in any way would make the replicas differ.
+            // The leader packed something else, for the level of the cluster keeps builds apart that cannot read each
+            // other's entries. Applying it in any way would make the replicas differ.
             EntryPayload::Normal(packed) => match entry::unpack(&packed.0) {
                 Ok((header, operations)) => {
                     let accepted = state.sequence.accept(term, &header);
@@ -180,7 +180,7 @@ impl Standing {
                     }
                     accepted.then_some(operations)
                 }
-                Err(error) => return Admitted::Unreadable(error.to_string()),
+                Err(error) => return Admitted::Damaged(error.to_string()),
             },
         };
         state.applied = Some(entry.log_id);
@@ -233,7 +233,8 @@ impl State {
 enum Admitted {
     /// The entry as the state machine sees it, and whether it is skipped.
     Entry(AppliedEntry, bool),
-    Unreadable(String),
+    /// It is not what the leader packed.
+    Damaged(String),
 }
 
 /// openraft's view of the state machine.
@@ -272,11 +273,12 @@ impl Adapter {
         Adapter { machine, standing, log, store, metrics }
     }
 
-    async fn apply_chunk(&self, chunk: &mut Chunk) {
+    /// Applies the entries of a chunk. After an error, which stops the replica, those before the damaged one are applied.
+    async fn apply_chunk(&self, chunk: &mut Chunk) -> Result<(), io::Error> {
         let Chunk { entries, waiting, .. } = std::mem::take(chunk);
-        let Some(last) = entries.last() else {
-            return;
-        };
+        if entries.is_empty() {
+            return Ok(());
+        }
         for entry in &entries {
             // Entries of members that a recovered group has lost are not the group's.
             let of = lineage(entry.term) << LINEAGE_SHIFT | self.log.group().0;
@@ -287,13 +289,24 @@ impl Adapter {
         let apply_ns = terrane_env::time::now_ns().saturating_sub(began_ns);
         self.metrics.apply.observe_ns(apply_ns);
         let (answered, count) = (answers.len(), entries.len());
-        assert_eq!(answered, count, "the state machine answered {answered} of {count} entries");
-        self.standing.reached(last);
+        let damage = self.machine.damage().filter(|_| answered < count);
+        assert!(answered == count || damage.is_some(), "the state machine answered {answered} of {count} entries");
+        if let Some(last) = answered.checked_sub(1) {
+            self.standing.reached(&entries[last]);
+        }
         for ((entry, answers), (responder, skipped)) in entries.iter().zip(answers).zip(waiting) {
             if let Some(responder) = responder {
                 responder.send(outcome(entry, answers, skipped, apply_ns));
             }
         }
+        damage.map_or(Ok(()), |what| Err(io::Error::other(what)))
+    }
+
+    /// This replica stops before an entry, and is to be replaced.
+    fn damaged_at(&self, id: &LogId, what: &str) -> io::Error {
+        let what = format!("entry {id} of its log is not what the leader packed: {what}");
+        self.machine.note_damage(&what);
+        io::Error::other(what)
     }
 
     fn snapshot(&self) -> Option<SnapshotOf<Types, StateAt>> {
@@ -365,17 +378,16 @@ impl RaftStateMachine<Types> for Adapter {
                     chunk.entries.push(applied);
                     chunk.waiting.push((responder, skipped));
                 }
-                Admitted::Unreadable(what) => {
-                    self.apply_chunk(&mut chunk).await;
-                    return Err(io::Error::other(format!("entry {}: {what}", entry.log_id)));
+                Admitted::Damaged(what) => {
+                    self.apply_chunk(&mut chunk).await?;
+                    return Err(self.damaged_at(&entry.log_id, &what));
                 }
             }
             if chunk.full() {
-                self.apply_chunk(&mut chunk).await;
+                self.apply_chunk(&mut chunk).await?;
             }
         }
-        self.apply_chunk(&mut chunk).await;
-        Ok(())
+        self.apply_chunk(&mut chunk).await
     }
 
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Adapter> {
@@ -402,3 +414,6 @@ impl RaftStateMachine<Types> for Adapter {
         Ok(self.snapshot())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,6 +92,8 @@ pub(crate) trait Machine: Send + Sync {
     fn prepare(&self, packing: &Packing, proposal: &dyn Any, entry: &mut Vec<u8>) -> Prepared<Answers>;
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Answers>>;
     fn progress(&self) -> Progress;
+    fn note_damage(&self, what: &str);
+    fn damage(&self) -> Option<String>;
     fn durable(&self) -> Durable;
     fn keeps_files_after(&self, index: u64) -> bool;
     fn relieve(&self, index: u64);
@@ -124,6 +126,14 @@ impl<M: StateMachine> Machine for M {
 
     fn progress(&self) -> Progress {
         StateMachine::progress(self)
+    }
+
+    fn note_damage(&self, what: &str) {
+        StateMachine::note_damage(self, what);
+    }
+
+    fn damage(&self) -> Option<String> {
+        StateMachine::damage(self)
     }
 
     fn durable(&self) -> Durable {

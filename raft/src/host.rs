@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use terrane_env::budget::Budget;
 use terrane_proto::hello::Identity;
 use terrane_proto::v1;
+use terrane_types::versions::LEVEL_UNRECORDED;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -68,6 +69,8 @@ pub struct Host {
     clock: Arc<LeaseClock>,
     abstentions: Arc<Abstentions>,
     clocks: Arc<Clocks>,
+    /// The feature level of the cluster, as far as it is known.
+    level: Arc<AtomicU32>,
     /// What copies that are sent share.
     copies: Arc<Copies>,
     /// How many copies may be received.
@@ -97,12 +100,19 @@ impl Host {
             raft_config,
             open_machine,
             log,
-            peers: Arc::new(Peers::new(identity, config.advertised.clone(), config.addresses.clone(), clocks.clone())),
+            peers: Arc::new(Peers::new(
+                identity,
+                config.advertised.clone(),
+                config.addresses.clone(),
+                clocks.clone(),
+                config.metrics.clone(),
+            )),
             groups: Arc::new(Registry::new()),
             headroom: Headroom::new(),
             clock: Arc::default(),
             abstentions: Arc::default(),
             clocks,
+            level: Arc::new(AtomicU32::new(LEVEL_UNRECORDED)),
             copies: Copies::new(),
             incoming_turns: Turns::new(COPIES_AT_ONCE),
             stop: watch::channel(false).0,
@@ -280,6 +290,7 @@ impl Host {
             time_bounds: Mutex::default(),
             stop: watch::channel(false).0,
             servers: Mutex::new((None, Arc::from([]))),
+            level: self.level.clone(),
             spec,
         });
         let weak = Arc::downgrade(&replica);
@@ -408,6 +419,7 @@ impl Host {
             headroom: self.headroom.clone(),
             clocks: self.clocks.clone(),
             abstentions: self.abstentions.clone(),
+            metrics: self.config.metrics.clone(),
             stopped: self.stop.subscribe(),
         };
         v1::peer_server::PeerServer::new(PeerService::new(receiver))
@@ -460,6 +472,11 @@ impl Host {
     /// What this host counts.
     pub fn metrics(&self) -> &Metrics {
         &self.config.metrics
+    }
+
+    /// Tells the host the feature level of the cluster: what only builds of a level read is not written below it.
+    pub fn note_level(&self, level: u32) {
+        self.level.fetch_max(level, Ordering::Relaxed);
     }
 
     /// Shows the present state of groups and log in the metrics of the configuration.

@@ -18,6 +18,9 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// The first words of the refusal of a member whose log accepts no more entries of the group.
 pub(crate) const LOG_FULL: &str = "the log is at its limit";
 
+/// The first words of the refusal of a member that finds an entry of the leader damaged.
+pub(crate) const DAMAGED_ENTRY: &str = "the leader's copy is damaged of entry";
+
 /// Members of a group to which copies of it are not getting through.
 #[derive(Default)]
 pub(crate) struct FailingCopies {

@@ -32,6 +32,7 @@ pub struct Metrics {
     pub(crate) log_sync: Histogram,
     pub(crate) apply: Histogram,
     pub(crate) leaderships: Counter,
+    pub(crate) unreadable_messages: Counter,
     groups: Gauge,
     groups_without_leader: Gauge,
     failed_replicas: Gauge,
@@ -54,6 +55,7 @@ impl Metrics {
         histograms.into_iter().for_each(|(described, metric)| described.register(registry, metric.clone()));
         let counters = [
             (&list::LEADERSHIPS, &self.leaderships),
+            (&list::UNREADABLE_MESSAGES, &self.unreadable_messages),
             (&list::LOG_ENTRIES, &self.log_entries),
             (&list::LOG_WRITTEN, &self.log_written),
         ];

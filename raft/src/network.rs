@@ -27,7 +27,7 @@ use crate::copies::progress::Sending;
 use crate::copies::sending::{Copies, NotSent, Target};
 use crate::erased::Machine;
 use crate::handover::{DECLINED, Handovers};
-use crate::lagging::{FailingCopies, LOG_FULL, Refused};
+use crate::lagging::{DAMAGED_ENTRY, FailingCopies, LOG_FULL, Refused};
 use crate::peer::{Call, Lane, Link, Message, Peers};
 use crate::runtime::VOTE_MAX;
 use crate::types::{LogId, Member, Types, Vote};
@@ -129,6 +129,9 @@ impl Connection {
     fn note_refusal(&self, why: &str) {
         if why.contains(LOG_FULL) {
             self.refused_by.note(self.replica, why);
+        }
+        if why.contains(DAMAGED_ENTRY) {
+            self.machine.note_damage(&format!("member {} refuses it: {why}", self.replica));
         }
     }
 

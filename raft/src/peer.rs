@@ -28,6 +28,7 @@ pub(crate) use self::link::{Call, Link};
 pub use self::service::PeerService;
 pub(crate) use self::service::Receiver;
 use crate::AddressBook;
+use crate::metrics::Metrics;
 
 /// What a link is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +58,7 @@ pub(crate) struct Peers {
     advertised: String,
     addresses: Arc<AddressBook>,
     clocks: Arc<Clocks>,
+    metrics: Arc<Metrics>,
     links: Mutex<BTreeMap<(ServerId, Lane), Link>>,
     /// Bytes of calls queued on all links together.
     calls: Arc<Budget>,
@@ -71,9 +73,10 @@ impl Peers {
         advertised: String,
         addresses: Arc<AddressBook>,
         clocks: Arc<Clocks>,
+        metrics: Arc<Metrics>,
     ) -> Peers {
         let calls = Budget::new("peer_calls", Unit::Bytes, CALL_BYTES_MAX);
-        Peers { identity, advertised, addresses, clocks, links: Mutex::default(), calls }
+        Peers { identity, advertised, addresses, clocks, metrics, links: Mutex::default(), calls }
     }
 
     /// For metrics and status.
@@ -86,8 +89,8 @@ impl Peers {
         let mut links = self.links.lock();
         let open = || {
             let (advertised, addresses) = (self.advertised.clone(), self.addresses.clone());
-            let clocks = self.clocks.clone();
-            let route = Route { identity: self.identity, advertised, server, lane, addresses, clocks };
+            let (clocks, metrics) = (self.clocks.clone(), self.metrics.clone());
+            let route = Route { identity: self.identity, advertised, server, lane, addresses, clocks, metrics };
             Link::open(route, self.calls.clone())
         };
         links.entry((server, lane)).or_insert_with(open).clone()

@@ -18,10 +18,12 @@ mod backlog;
 mod flight;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::type_config::alias::WatchReceiverOf;
+use terrane_types::versions::LEVEL_OF_CHECKSUMS;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -190,6 +192,7 @@ impl Proposer {
             time: replica.look_at_clocks().map_or(0, |bounds| replica.clocks.within(bounds)),
             floor: replica.clocks.floor_ms(&replica.servers()),
             released: replica.least_released(),
+            checked: replica.level.load(Ordering::Relaxed) >= LEVEL_OF_CHECKSUMS,
         }
     }
 

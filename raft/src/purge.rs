@@ -69,7 +69,9 @@ fn end_if_nothing_works(replicas: &[Arc<Replica>]) {
     for replica in replicas {
         replica.note_failure();
     }
-    let failures: Vec<Option<String>> = replicas.iter().map(|replica| replica.status().failed).collect();
+    // A damaged replica is replaced while the process runs.
+    let failed = |replica: &Arc<Replica>| replica.status().failed.filter(|_| replica.machine.damage().is_none());
+    let failures: Vec<Option<String>> = replicas.iter().map(failed).collect();
     if let Some(why) = why_nothing_works(failures) {
         terrane_env::task::abort_process(&format!("every group of this process has failed; the first one: {why}"));
     }

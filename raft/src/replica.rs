@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::ServerState;
@@ -44,6 +44,8 @@ pub(crate) struct Replica {
     pub(crate) standing: Arc<Standing>,
     pub(crate) log: Arc<GroupLog>,
     pub(crate) shared_log: Arc<SharedLog>,
+    /// The feature level of the cluster, as far as the host knows.
+    pub(crate) level: Arc<AtomicU32>,
     pub(crate) metrics: WatchReceiverOf<Types, Metrics>,
     pub(crate) queue: Queue,
     pub(crate) failing_copies: Arc<FailingCopies>,

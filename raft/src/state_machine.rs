@@ -42,11 +42,23 @@ pub trait StateMachine: Send + Sync + 'static {
     /// Applies committed entries in order; returns an answer per operation, for each entry. Entries whose term or ordinal
     /// does not hold arrive without operations. After a restart the entries since the purged part of the log are applied
     /// again: the state machine skips what its own durable points cover.
+    ///
+    /// If it cannot read an entry, it returns the answers of those before it: this replica is damaged, has noted that itself,
+    /// and stops.
     fn apply<'a>(&'a self, entries: &'a [AppliedEntry]) -> BoxFuture<'a, Vec<Vec<Self::Answer>>>;
 
     /// How far applying is, while a call to [`StateMachine::apply`] lasts and after it.
     fn progress(&self) -> Progress {
         Progress::default()
+    }
+
+    /// The log of this replica is damaged: what it holds is not what the leader packed. It is to be replaced by a copy of the
+    /// group, and should not lead.
+    fn note_damage(&self, _what: &str) {}
+
+    /// The damage that was noted.
+    fn damage(&self) -> Option<String> {
+        None
     }
 
     /// The index up to which all entries are in synced files of this replica, and what holds it back.

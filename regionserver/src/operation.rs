@@ -117,12 +117,6 @@ pub struct Merge {
 }
 
 impl Operation {
-    /// Whether an operation is alone in its entry and may have to wait for files or for space: a split, a merge, a load or an
-    /// adoption.
-    pub fn may_wait(record: &[u8]) -> bool {
-        matches!(record.get(1), Some(&(SPLIT | MERGE | moves::ADOPT | load::LOAD)))
-    }
-
     /// Reads an operation of a committed entry.
     pub fn decode(record: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(record);

@@ -35,9 +35,9 @@ impl Replicas {
         self.machines.read().values().cloned().collect()
     }
 
-    /// Whether damage was found in files of the group's replica.
+    /// Whether damage was found in the group's replica.
     pub fn is_damaged(&self, group: GroupId) -> bool {
-        self.machine(group).is_some_and(|machine| machine.hosted().iter().any(|hosted| hosted.is_damaged()))
+        self.machine(group).is_some_and(|machine| machine.is_damaged())
     }
 
     /// The region that a request names, if it is here and at that epoch. Otherwise an error that redirects the caller.

@@ -15,7 +15,7 @@ use terrane_env::budget::{Budgets, Unit, Usage};
 use terrane_metrics::ResourceUse;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{error, hello, leadership, v1, versions};
-use terrane_raft::{Abstention, GroupStatus, LogStatus, MemberProgress, Weight};
+use terrane_raft::{Abstention, GroupStatus, LogStatus, MemberProgress, StateMachine as _, Weight};
 use terrane_types::{Error, FamilyName, GroupId, ReplicaId, ServerId, TableId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -303,7 +303,9 @@ impl Reporter {
         let worn = self.mending.look(&self.host, &self.replicas);
         for group in self.host.groups() {
             let (status, members) = (group.status(), group.members());
-            let hosted = self.replicas.machine(status.group).map(|machine| machine.hosted()).unwrap_or_default();
+            let machine = self.replicas.machine(status.group);
+            let hosted = machine.as_ref().map(|machine| machine.hosted()).unwrap_or_default();
+            let damage = machine.as_ref().and_then(|machine| machine.damage());
             groups.push(v1::GroupReport {
                 group: status.group.0,
                 replica: status.replica.0,
@@ -313,10 +315,13 @@ impl Reporter {
                 regions: u32::try_from(hosted.len()).unwrap_or(u32::MAX),
                 members: members.iter().map(membership::member_progress).collect(),
                 voter: status.voters.contains(&status.replica),
-                damaged: hosted.iter().any(|hosted| hosted.is_damaged()),
+                damaged: machine.is_some_and(|machine| machine.is_damaged()),
                 discardable: worn.is_none(),
             });
-            stopped.extend(stopped_replica(&status));
+            match damage {
+                Some(what) => damages.push(damaged_log(&status, &what)),
+                None => stopped.extend(stopped_replica(&status)),
+            }
             stopped.extend(stuck_replica(&status));
             failing.extend(failing_copies(&status, &members));
             for hosted in &hosted {
@@ -330,6 +335,7 @@ impl Reporter {
             }
         }
         self.metrics.groups_led.set(led);
+        self.host.note_level(self.level.level());
         self.host.publish_metrics();
         self.publish_sizes();
         let resources = self.budgets.usage();
@@ -488,6 +494,14 @@ fn stopped_replica(status: &GroupStatus) -> Option<String> {
 fn stuck_replica(status: &GroupStatus) -> Option<String> {
     let why = status.stuck.as_ref()?;
     Some(format!("replica {} of group {} is behind: {why}", status.replica, status.group))
+}
+
+/// The health issue of a replica whose log is damaged. The master replaces it.
+fn damaged_log(status: &GroupStatus, what: &str) -> String {
+    format!(
+        "replica {} of group {} is damaged: {what}; it is replaced by a copy of the group",
+        status.replica, status.group
+    )
 }
 
 /// The members that answer and get no copy all the same. Those that do not answer are servers that are away, which is another

@@ -78,6 +78,7 @@ impl Needed {
 const NEEDS: &[(&str, Needed)] = &[
     ("a damaged block is served", Needed::Damage(Damage::BitRot)),
     ("damage to the log passes for a torn tail", Needed::Damage(Damage::LogBitRot)),
+    ("a zero tail ends a segment", Needed::Damage(Damage::LogLostEnd)),
     ("a master looks up without asking the leader", Needed::Masters),
     ("the level rises while a process is away", Needed::RollOut),
     ("a server does not store the level of its cluster", Needed::RollOut),
@@ -144,6 +145,8 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a copy counts before the log has a record of it", DURABLE, Kind::Registers, false),
     bug("a held file is not synced", DURABLE, Kind::Rows, false),
     bug("damage to the log passes for a torn tail", DAMAGE, Kind::Rows, false),
+    bug("the checksum of a message is not looked at", AGREE, Kind::Rows, true),
+    bug("a zero tail ends a segment", DAMAGE, Kind::Rows, true),
     bug("a restart trusts bytes that a failed sync left", DAMAGE, Kind::Rows, true),
     bug("a restart trusts a manifest that was not synced", DAMAGE, Kind::Rows, true),
     bug("a lease never ends", READ, Kind::Rows, false),

@@ -11,7 +11,8 @@
 //! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced; masters
 //!   are added and removed; columns declare the types of their values; tables are disabled and truncated; sorted rows are
 //!   loaded as store files; traced writes carry their trace in the log; regions keep the nonces of HBase's clients; cells have a
-//!   time to live of their own; families have any printable name; namespaces have properties.
+//!   time to live of their own; families have any printable name; namespaces have properties; entries of the log and messages
+//!   between servers carry checksums.
 
 use std::fmt;
 
@@ -42,6 +43,9 @@ pub const LEVEL_OF_CELL_TTL: u32 = 4;
 pub const LEVEL_OF_TRACES: u32 = 4;
 /// The level from which regions keep the nonces of operations.
 pub const LEVEL_OF_NONCES: u32 = 4;
+
+/// The level from which entries of the log carry a checksum, and messages between servers too.
+pub const LEVEL_OF_CHECKSUMS: u32 = 4;
 
 /// The levels of clusters in which a process can work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

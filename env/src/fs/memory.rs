@@ -232,6 +232,12 @@ impl MemoryDisk {
         self.state().tree.overwrite_durably(path, offset, bytes);
     }
 
+    /// Durably turns a file into zeros from the last place on that begins with these bytes. Returns where that is.
+    #[cfg(feature = "sim")]
+    pub(crate) fn lose_end(&self, path: &Path, from_last: &[u8]) -> Option<u64> {
+        self.state().tree.lose_end(path, from_last)
+    }
+
     /// The path of every file, each with the number of its durable bytes, without reserved ones at the end.
     #[cfg(feature = "sim")]
     pub(crate) fn durable_files(&self) -> Vec<(String, u64)> {

@@ -256,6 +256,16 @@ pub fn damage_below(host: &'static str, path: &str, end: u64) -> Option<u64> {
     })
 }
 
+/// Lost sectors: the durable content of a file turns into zeros from the last place on that begins with these bytes. Returns
+/// that place, `None` if there is none.
+pub fn lose_end(host: &'static str, path: &str, from_last: &[u8]) -> Option<u64> {
+    let disk = with_state(|state| state.named(host).disk.disk.clone());
+    let offset = disk.lose_end(path.as_ref(), from_last)?;
+    with_state(|state| state.count("the end of a file is lost"));
+    tracing::debug!(host, path, offset, "lost the end");
+    Some(offset)
+}
+
 /// The path of every file of a host's disk, each with the number of its durable bytes, without reserved ones at the end.
 pub fn durable_files(host: &'static str) -> Vec<(String, u64)> {
     with_state(|state| state.named(host).disk.disk.clone()).durable_files()

@@ -281,7 +281,10 @@ impl Batch<'_> {
         let requests = &self.calls.requests;
         match about {
             About::Read { region, places, .. } if self.answer_bytes > ANSWER_BYTES_MAX && held.is_some() => {
-                places.iter().for_each(|&at| self.results[region].came[at] = Some(Err(full())));
+                for at in places {
+                    let full = self.full();
+                    self.results[region].came[at] = Some(Err(full));
+                }
             }
             About::Read { region, places, exists_only, read } => {
                 self.held.extend(held);

@@ -21,6 +21,9 @@ descriptions! {
     LEADERSHIPS = Description::new(Counter, "terrane_raft_leaderships", None,
         "Times that a replica of this process began to lead a group",
         "Elections without a restart or a drain: a server stalls, or the network between members fails. The logs say which leader was lost.");
+    UNREADABLE_MESSAGES = Description::new(Counter, "terrane_raft_unreadable_messages", None,
+        "Messages of other servers that could not be read, as a rule because their checksum did not match",
+        "Above 0, bytes change on the way between two servers: the log names the peer. The link is opened again and nothing is lost, but look at the memory and the network cards of both.");
     GROUPS = Description::new(Gauge, "terrane_raft_groups", None,
         "Log groups with a replica in this process", "It changes when replicas are placed or replaced.");
     GROUPS_WITHOUT_LEADER = Description::new(Gauge, "terrane_raft_groups_without_leader", None,

@@ -87,6 +87,7 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
         files: files.clone(),
         recovery: Recovery::new(files.clone(), 0),
         chain: None,
+        end: None,
         sealed: false,
         is_whole: true,
         inspection,
@@ -105,7 +106,7 @@ pub async fn check_log(directory: &Path, inspection: &mut Inspection) -> Option<
     for &segment in &numbers {
         if before.is_some_and(|before| before + 1 != segment) {
             check.damage(&files.path(segment - 1), 0, "the segment is missing");
-            check.chain = None;
+            (check.chain, check.end) = (None, None);
         }
         before = Some(segment);
         let path = files.path(segment);
@@ -131,6 +132,8 @@ struct LogCheck<'a> {
     recovery: Recovery,
     /// `None` if the batch before is not known: at the beginning and after damage.
     chain: Option<PreviousBatch>,
+    /// Where the segment before ends, if that is known.
+    end: Option<Position>,
     /// The last batch was written by a clean stop.
     sealed: bool,
     is_whole: bool,
@@ -145,7 +148,7 @@ impl LogCheck<'_> {
 
     fn unreadable(&mut self, path: &Path, error: &io::Error) {
         self.damage(path, 0, &format!("cannot read the segment: {error}"));
-        self.chain = None;
+        (self.chain, self.end) = (None, None);
     }
 
     fn held(&mut self, number: u64, path: &Path, bytes: &Bytes) {
@@ -160,6 +163,7 @@ impl LogCheck<'_> {
         let path = self.files.path(segment);
         self.inspection.looks_at(KIND, &path, bytes.len() as u64);
         self.sealed = false;
+        self.check_end(segment, bytes);
         let mut offset = 0;
         while !is_zero(&bytes[offset..]) {
             let header = match BatchHeader::find(bytes, offset) {
@@ -182,9 +186,9 @@ impl LogCheck<'_> {
             }
             offset = match header {
                 Some((header, crc)) => {
-                    self.chain = Some(PreviousBatch { log: header.log, batch: header.batch, crc });
                     // At the head of a segment a batch may be empty because there are no groups yet.
                     self.sealed = header.records == 0 && offset > 0;
+                    self.chain = Some(PreviousBatch { log: header.log, batch: header.batch, crc });
                     (offset + aligned(HEADER_BYTES + header.length as usize)).min(bytes.len())
                 }
                 None => match self.next_header(bytes, offset) {
@@ -195,6 +199,18 @@ impl LogCheck<'_> {
                     None => return,
                 },
             };
+        }
+        self.end = Some(Position { segment, offset: offset as u64 });
+    }
+
+    /// Compares where the segment before ends with what the headers of this one say was synced.
+    fn check_end(&mut self, segment: u64, bytes: &Bytes) {
+        let log = self.chain.map(|before| before.log);
+        if let Some(end) = self.end.take()
+            && recover::ends_early(segment, recover::synced_marks(bytes, 0, log), end)
+        {
+            self.damage(&self.files.path(end.segment), end.offset, recover::ENDS_EARLY);
+            self.chain = None;
         }
     }
 
@@ -238,7 +254,7 @@ impl LogCheck<'_> {
     fn is_tear(&self, segment: u64, bytes: &Bytes, offset: usize, header: Option<(BatchHeader, u32)>) -> bool {
         let at = Position { segment, offset: offset as u64 };
         let log = self.chain.map(|before| before.log);
-        if recover::synced_after(bytes, at, log).is_some_and(|synced| synced > at) {
+        if recover::synced_marks(bytes, at.offset, log).any(|synced| synced > at) {
             return false;
         }
         let length = header.map_or(HEADER_BYTES, |(header, _)| HEADER_BYTES + header.length as usize);

@@ -16,9 +16,9 @@ use super::files::Files;
 use super::held;
 use super::place::HELD;
 use super::record::{self, FRAME_BYTES, Mark, Record};
-use super::recover::{Recovery, synced_after};
+use super::recover::Recovery;
 use crate::codec::Malformed;
-use crate::entry::{Packer, Sequence, unpack};
+use crate::entry::{FORMAT_CHECKED, Packer, Sequence, unpack};
 use crate::fuzzing::draw;
 use crate::types::{Entry, Packed, Payload, StoredMembership, Vote, log_id};
 
@@ -127,16 +127,19 @@ pub(crate) const HELD_RECORDS: Format = Format {
 pub(crate) const ENTRY: Format = Format {
     name: "log-entry",
     damage: Damage::Undetected,
-    read: |bytes| again(unpack(&Bytes::copy_from_slice(bytes)), |(header, operations)| packed(header, &operations)),
+    read: |bytes| {
+        let checked = bytes.first() == Some(&FORMAT_CHECKED);
+        again(unpack(&Bytes::copy_from_slice(bytes)), |(header, operations)| packed(header, &operations, checked))
+    },
     draw: |dice| {
         let header = draw::header(dice);
         let operations = dice.list(6, |dice| Bytes::from(dice.bytes(300)));
-        let bytes = packed(header, &operations);
+        let bytes = packed(header, &operations, dice.flag());
         round_trip(&(header, operations), bytes, |bytes| unpack(&Bytes::copy_from_slice(bytes)))
     },
     limits: || {
         let operations = [Bytes::from(vec![7; BATCH_BYTES_MAX])];
-        let bytes = packed(draw::header(&mut Dice::new(1)), &operations);
+        let bytes = packed(draw::header(&mut Dice::new(1)), &operations, true);
         assert_eq!(unpack(&bytes.clone().into()).map(|(_, back)| back), Ok(operations.to_vec()));
         vec![bytes]
     },
@@ -230,9 +233,7 @@ fn segment(dice: &mut Dice, records: &[Vec<u8>]) -> Vec<u8> {
 fn recovered(bytes: &Bytes) -> Option<usize> {
     let mut recovery = Recovery::new(Arc::new(Files::new(Disk::os(), PathBuf::from("no directory"))), 1 << 16);
     let scanned = recovery.scan(1, bytes).map_err(|error| error.to_string()).ok()?;
-    let end = Position { segment: 1, offset: scanned.end };
-    let log = recovery.found.chain.map(|chain| chain.log);
-    if scanned.bad.is_some() && synced_after(bytes, end, log).is_some_and(|synced| synced > end) {
+    if scanned.bad.is_some_and(|what| recovery.lost(1, bytes, scanned.end, what).is_some()) {
         return None;
     }
     recovery.found.groups.values().try_for_each(|group| group.replayed()).ok()?;
@@ -321,8 +322,8 @@ fn record_limits() -> Vec<Vec<u8>> {
     vec![checked(GROUP, &Record::Entry(Entry { log_id: log_id(u64::MAX, u64::MAX - 1), payload }))]
 }
 
-fn packed(header: crate::entry::Header, operations: &[Bytes]) -> Vec<u8> {
-    let mut packer = Packer::new(header, 0);
+fn packed(header: crate::entry::Header, operations: &[Bytes], checked: bool) -> Vec<u8> {
+    let mut packer = Packer::new(header, 0, checked);
     for operation in operations {
         packer.push(|out| {
             out.extend_from_slice(operation);

@@ -7,6 +7,8 @@
 //! continuation of it.
 //!
 //! Segments before the last one were synced completely before their successor was created, so anything bad in them is damage.
+//! Zeros after a batch look like the unused rest of a segment. So a segment has to end where the headers of its successor say
+//! that the log was synced: if it ends earlier, its end is lost, and nothing of the successor is cut.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -77,10 +79,13 @@ pub(super) async fn recover(files: &Arc<Files>, cache_bytes: u64) -> Result<Reco
         let bytes = Bytes::from(disk.read(&files.path(segment)).await.map_err(io)?);
         let scanned = recovery.scan(segment, &bytes)?;
         let last = at + 1 == numbers.len();
-        match scanned.bad {
-            None => {}
-            Some(_) if last => recovery.cut(segment, &bytes, scanned).await?,
-            Some(what) => return Err(damage(files, segment, scanned.end, what)),
+        if let Some(what) = scanned.bad {
+            if let Some((at, what)) = recovery.lost(segment, &bytes, scanned.end, what) {
+                return Err(damage(files, at.segment, at.offset, what));
+            } else if !last {
+                return Err(damage(files, segment, scanned.end, what));
+            }
+            recovery.cut(segment, scanned.end, what).await?;
         }
         recovery.found.segments.insert(segment, scanned.end);
     }
@@ -210,6 +215,9 @@ impl Recovery {
         if header.segment != segment {
             return Some("a batch of another segment");
         }
+        if self.end_before().is_some_and(|end| ends_early(segment, [header.synced].into_iter(), end)) {
+            return Some(ENDS_EARLY);
+        }
         // The predecessors of the first remaining segment were removed: there is nothing to compare with.
         let chain = self.found.chain.as_ref()?;
         if header.log != chain.log {
@@ -219,6 +227,11 @@ impl Recovery {
         } else {
             None
         }
+    }
+
+    /// Where the segment before the one that is read ends.
+    fn end_before(&self) -> Option<Position> {
+        self.found.segments.last_key_value().map(|(&segment, &offset)| Position { segment, offset })
     }
 
     fn unsupported(&self, segment: u64, version: u8) -> OpenError {
@@ -267,18 +280,34 @@ impl Recovery {
         Ok(())
     }
 
-    /// Cuts the bad tail of the last segment, unless a header in it says that it was synced.
-    async fn cut(&mut self, segment: u64, bytes: &Bytes, scanned: Scanned) -> Result<(), OpenError> {
-        let bad = Position { segment, offset: scanned.end };
-        let log = self.found.chain.map(|chain| chain.log);
-        let what = scanned.bad.unwrap_or("bytes after the last batch");
-        let is_torn = terrane_env::planted!("damage to the log passes for a torn tail");
-        if !is_torn && synced_after(bytes, bad, log).is_some_and(|synced| synced > bad) {
-            return Err(damage(&self.files, segment, scanned.end, what));
+    /// Where synced bytes are lost, if a header from the bad place of a segment on says that they were synced: at that place, or
+    /// at the end of the segment before.
+    pub(super) fn lost(
+        &self,
+        segment: u64,
+        bytes: &Bytes,
+        end: u64,
+        what: &'static str,
+    ) -> Option<(Position, &'static str)> {
+        if terrane_env::planted!("damage to the log passes for a torn tail") {
+            return None;
         }
-        tracing::info!(segment, offset = scanned.end, what, "cutting the torn tail of the log");
+        let bad = Position { segment, offset: end };
+        let log = self.found.chain.map(|chain| chain.log);
+        let is_early = |before: &Position| ends_early(segment, synced_marks(bytes, end, log), *before);
+        if !terrane_env::planted!("a zero tail ends a segment")
+            && let Some(before) = self.end_before().filter(is_early)
+        {
+            return Some((before, ENDS_EARLY));
+        }
+        synced_marks(bytes, end, log).any(|synced| synced > bad).then_some((bad, what))
+    }
+
+    /// Cuts the bad tail of the last segment. Nothing in it was known to be synced.
+    async fn cut(&mut self, segment: u64, end: u64, what: &'static str) -> Result<(), OpenError> {
+        tracing::info!(segment, offset = end, what, "cutting the torn tail of the log");
         let path = self.files.path(segment);
-        self.truncate(&path, scanned.end).await.map_err(|source| io_error(&path, source))
+        self.truncate(&path, end).await.map_err(|source| io_error(&path, source))
     }
 
     async fn truncate(&self, path: &Path, length: u64) -> io::Result<()> {
@@ -376,12 +405,19 @@ pub(super) fn read_records(
     Ok(records)
 }
 
-/// The highest synced position in any header after `bad`.
-pub(super) fn synced_after(bytes: &Bytes, bad: Position, log: Option<u64>) -> Option<Position> {
-    let first = usize::try_from(bad.offset).ok()? + ALIGNMENT;
-    let marks = (first..bytes.len()).step_by(ALIGNMENT).filter_map(|offset| match BatchHeader::find(bytes, offset) {
+/// What is wrong with a segment after whose end its successor says more was synced.
+pub(super) const ENDS_EARLY: &str = "the segment ends before what the next one says was synced";
+
+/// Whether the headers of a segment say that the log before it was synced beyond what was read of it.
+pub(super) fn ends_early(segment: u64, mut marks: impl Iterator<Item = Position>, read: Position) -> bool {
+    marks.any(|synced| synced.segment < segment && synced > read)
+}
+
+/// What the headers of `log` from `offset` on say was synced before each was written.
+pub(super) fn synced_marks(bytes: &Bytes, offset: u64, log: Option<u64>) -> impl Iterator<Item = Position> {
+    let first = usize::try_from(offset).unwrap_or(bytes.len());
+    (first..bytes.len()).step_by(ALIGNMENT).filter_map(move |offset| match BatchHeader::find(bytes, offset) {
         Found::Header(header, _) if log.is_none_or(|log| header.log == log) => Some(header.synced),
         _ => None,
-    });
-    marks.max()
+    })
 }

@@ -274,13 +274,79 @@ async fn damage_in_an_earlier_segment_and_a_missing_one_are_refused_by_name() {
     let mut zeroed = bytes.clone();
     zeroed[starts[starts.len() - 2]..].fill(0);
     std::fs::write(&paths[1], &zeroed).unwrap();
-    assert!(matches!(open(directory.path()).await, Err(OpenError::Damage { .. })));
+    assert_damage(directory.path(), "00000002.log", starts[starts.len() - 2]).await;
 
     std::fs::write(&paths[1], &bytes).unwrap();
     std::fs::remove_file(&paths[2]).unwrap();
     assert!(
         matches!(open(directory.path()).await, Err(OpenError::Damage { file, .. }) if file.ends_with("00000003.log"))
     );
+}
+
+async fn assert_damage(directory: &Path, name: &str, at: usize) {
+    match open(directory).await.err() {
+        Some(OpenError::Damage { file, offset, .. }) => {
+            assert!(file.ends_with(name) && offset == at as u64, "{file} at {offset}")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The directory after a kill right after a start, which has begun segment 2 with the state of all groups and nothing else; its
+/// header alone says where segment 1 ends.
+async fn killed_after_a_start() -> tempfile::TempDir {
+    let directory = killed().await;
+    let log = open(directory.path()).await.unwrap();
+    let copied = copy(directory.path());
+    log.close().await;
+    copied
+}
+
+#[tokio::test]
+async fn a_segment_with_a_successor_that_lost_its_end_is_refused_and_nothing_is_cut() {
+    let directory = killed_after_a_start().await;
+    let paths = segments(directory.path());
+    assert_eq!((paths.len(), batches(&paths[1]).len()), (2, 2), "a segment with one batch is the last");
+    let (bytes, starts) = (std::fs::read(&paths[0]).unwrap(), batches(&paths[0]));
+    let successor = std::fs::read(&paths[1]).unwrap();
+    for start in &starts[..starts.len() - 1] {
+        let mut zeroed = bytes.clone();
+        zeroed[*start..].fill(0);
+        // The bytes read as zeros, or the file is shorter.
+        for lost in [zeroed, bytes[..*start].to_vec()] {
+            std::fs::write(&paths[0], &lost).unwrap();
+            assert_damage(directory.path(), "00000001.log", *start).await;
+            assert_eq!(std::fs::read(&paths[1]).unwrap(), successor, "the successor is as it was");
+        }
+    }
+    std::fs::write(&paths[0], &bytes).unwrap();
+    assert_eq!(reopened(directory.path()).await, ALL);
+}
+
+#[tokio::test]
+async fn a_segment_with_a_successor_that_reads_as_zeros_is_refused() {
+    let directory = killed_after_a_start().await;
+    let log = open(directory.path()).await.unwrap();
+    let copied = copy(directory.path());
+    log.close().await;
+    let paths = segments(copied.path());
+    std::fs::write(&paths[1], vec![0; 4096]).unwrap();
+    assert_damage(copied.path(), "00000002.log", 0).await;
+}
+
+#[tokio::test]
+async fn a_torn_head_of_the_last_segment_is_cut_if_the_one_before_it_is_whole() {
+    let directory = killed_after_a_start().await;
+    let paths = segments(directory.path());
+    let (bytes, end) = (std::fs::read(&paths[1]).unwrap(), batches(&paths[1])[1]);
+    for torn in (0..end).step_by(ALIGNMENT) {
+        for range in [0..torn, torn..end] {
+            let mut torn_bytes = bytes.clone();
+            torn_bytes[range].fill(0);
+            std::fs::write(&paths[1], &torn_bytes).unwrap();
+            assert_eq!(reopened(copy(directory.path()).path()).await, ALL, "torn at {torn}");
+        }
+    }
 }
 
 #[tokio::test]

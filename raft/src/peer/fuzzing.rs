@@ -43,7 +43,7 @@ fn read(mut bytes: &[u8]) -> Option<Vec<Frame>> {
 }
 
 fn written(frames: &[Frame]) -> Vec<u8> {
-    let mut packer = Packer::default();
+    let mut packer = Packer::new(false);
     frames.iter().for_each(|frame| packer.push(frame));
     let mut out = Vec::new();
     for message in packer.finish() {

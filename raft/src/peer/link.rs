@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use terrane_env::budget::{Budget, Share, Unit};
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
+use terrane_types::versions::LEVEL_OF_CHECKSUMS;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -23,6 +24,7 @@ use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
 use crate::AddressBook;
 use crate::clock::{Clocks, elapsed_ms};
+use crate::metrics::Metrics;
 use crate::types::{spawn, until_stopped};
 
 /// Calls that may be queued; more fail at once.
@@ -108,6 +110,7 @@ pub(super) struct Route {
     pub(super) lane: Lane,
     pub(super) addresses: Arc<AddressBook>,
     pub(super) clocks: Arc<Clocks>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// The task behind a link.
@@ -175,7 +178,7 @@ impl Caller {
     }
 
     async fn connect(&mut self) -> Result<Stream, String> {
-        let Route { identity, advertised, server, lane, addresses, clocks } = &self.route;
+        let Route { identity, advertised, server, lane, addresses, clocks, .. } = &self.route;
         let address = addresses.get(*server).ok_or("its address is not known")?;
         let channel = terrane_env::net::channel(&address).map_err(|error| error.to_string())?;
         let mut client = v1::peer_client::PeerClient::new(channel)
@@ -227,7 +230,7 @@ impl Caller {
         let pending = Pending::default();
         tokio::select! {
             biased;
-            () = receive(incoming, &pending) => {}
+            () = receive(incoming, &pending, &self.route) => {}
             () = pending.expire() => {}
             () = send(&mut self.calls, &mut self.next_call, outgoing, &pending, level) => {}
         }
@@ -244,7 +247,7 @@ fn level_of(message: &Message) -> u32 {
 }
 
 /// Reads replies. It never waits for the sending direction, or two servers could wait for each other.
-async fn receive(mut incoming: Streaming<v1::PeerMessage>, pending: &Pending) {
+async fn receive(mut incoming: Streaming<v1::PeerMessage>, pending: &Pending, route: &Route) {
     let mut unpacker = Unpacker::default();
     loop {
         let message = match incoming.message().await {
@@ -264,7 +267,8 @@ async fn receive(mut incoming: Streaming<v1::PeerMessage>, pending: &Pending) {
         match unpacker.feed(bytes) {
             Ok(frames) => pending.complete(frames),
             Err(error) => {
-                tracing::warn!(%error, "a peer sent an unreadable message; reopening the link");
+                route.metrics.unreadable_messages.inc();
+                tracing::warn!(peer = %route.server, %error, "a peer sent an unreadable message; reopening the link");
                 return;
             }
         }
@@ -284,7 +288,7 @@ async fn send(
         if calls.recv_many(&mut batch, calls_max).await == 0 {
             return;
         }
-        let mut packer = Packer::default();
+        let mut packer = Packer::new(level >= LEVEL_OF_CHECKSUMS);
         let mut waited = Vec::with_capacity(batch.len());
         if terrane_env::buggify!("calls of different groups change places") {
             // Those of one group keep their order.
@@ -392,6 +396,7 @@ mod tests {
                 lane: Lane::Appends,
                 addresses: Arc::default(),
                 clocks: Clocks::new(ServerId(1), terrane_env::time::WallClock::default()),
+                metrics: Arc::default(),
             };
             Link::open(route, of_all.clone())
         };

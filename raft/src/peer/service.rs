@@ -28,9 +28,10 @@ use crate::clock::Clocks;
 use crate::copies::receiving::Offered;
 use crate::entry;
 use crate::handover::DECLINED;
-use crate::lagging::LOG_FULL;
+use crate::lagging::{DAMAGED_ENTRY, LOG_FULL};
 use crate::lineage;
 use crate::log::Role;
+use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::replica::Replica;
 use crate::types::{Entry, Types, Vote, spawn, until_stopped};
@@ -58,6 +59,7 @@ pub(crate) struct Receiver {
     pub(crate) headroom: Arc<Headroom>,
     pub(crate) clocks: Arc<Clocks>,
     pub(crate) abstentions: Arc<Abstentions>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) stopped: watch::Receiver<bool>,
 }
 
@@ -94,7 +96,7 @@ impl Receiver {
         let Ok(Ok(Some(first))) = first else {
             return;
         };
-        let (lane, tells) = (lane_of(&first), reads_applied(&first));
+        let (lane, peer) = (lane_of(&first), Peer::of(&first));
         let (answer, accepted) = match self.check(first) {
             Ok(reply) => (v1::peer_message::Body::Accepted(reply), true),
             Err(error) => {
@@ -105,7 +107,7 @@ impl Receiver {
         let answered = outgoing.send(Ok(v1::PeerMessage { body: Some(answer) })).await.is_ok();
         // Frames of a refused peer are never read.
         if answered && accepted {
-            self.answer((lane, tells), incoming, outgoing).await;
+            self.answer(lane, peer, incoming, outgoing).await;
         }
     }
 
@@ -122,7 +124,8 @@ impl Receiver {
     /// Answers requests until the peer closes the stream or the host stops.
     async fn answer(
         mut self,
-        (lane, tells): (Lane, bool),
+        lane: Lane,
+        peer: Peer,
         mut incoming: Streaming<v1::PeerMessage>,
         outgoing: Outgoing,
     ) {
@@ -138,7 +141,7 @@ impl Receiver {
                 biased;
                 () = until_stopped(&mut stopped) => return,
                 Some(reply) = running.next(), if !running.is_empty() => {
-                    if !reply_with(reply, &mut running, &outgoing).await {
+                    if !reply_with(reply, unpacker.is_checked(), &mut running, &outgoing).await {
                         return;
                     }
                 }
@@ -147,7 +150,7 @@ impl Receiver {
                     let Ok(Some(message)) = message else {
                         return;
                     };
-                    if !self.start(message, tells, &mut unpacker, &mut running) {
+                    if !self.start(peer, message, &mut unpacker, &mut running) {
                         return;
                     }
                 }
@@ -157,8 +160,8 @@ impl Receiver {
 
     fn start(
         &mut self,
+        peer: Peer,
         message: v1::PeerMessage,
-        tells: bool,
         unpacker: &mut Unpacker,
         running: &mut FuturesUnordered<BoxFuture<'static, Frame>>,
     ) -> bool {
@@ -167,11 +170,12 @@ impl Receiver {
         };
         match unpacker.feed(bytes) {
             Ok(frames) => {
-                running.extend(frames.into_iter().map(|frame| self.begin(frame, tells)));
+                running.extend(frames.into_iter().map(|frame| self.begin(frame, peer.reads_applied)));
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "a peer sent an unreadable message; closing its link");
+                self.metrics.unreadable_messages.inc();
+                tracing::warn!(peer = %peer.server, %error, "a peer sent an unreadable message; closing its link");
                 false
             }
         }
@@ -195,10 +199,11 @@ impl Receiver {
 /// Sends a reply together with the others that are ready.
 async fn reply_with(
     first: Frame,
+    checked: bool,
     running: &mut FuturesUnordered<BoxFuture<'static, Frame>>,
     outgoing: &Outgoing,
 ) -> bool {
-    let mut packer = Packer::default();
+    let mut packer = Packer::new(checked);
     packer.push(&first);
     for _ in 1..REPLIES_MAX {
         let Some(Some(reply)) = running.next().now_or_never() else {
@@ -224,9 +229,22 @@ fn lane_of(first: &v1::PeerMessage) -> Lane {
     }
 }
 
-/// Whether the peer of a stream reads how far members have applied.
-fn reads_applied(first: &v1::PeerMessage) -> bool {
-    matches!(&first.body, Some(v1::peer_message::Body::Hello(hello)) if hello.reads_applied)
+/// What the other end of a stream has said of itself.
+#[derive(Clone, Copy)]
+struct Peer {
+    server: ServerId,
+    /// It reads how far members have applied.
+    reads_applied: bool,
+}
+
+impl Peer {
+    fn of(first: &v1::PeerMessage) -> Self {
+        let Some(v1::peer_message::Body::Hello(opened)) = &first.body else {
+            return Self { server: ServerId(0), reads_applied: false };
+        };
+        let server = ServerId(opened.hello.as_ref().map_or(0, |hello| hello.own_server));
+        Self { server, reads_applied: opened.reads_applied }
+    }
 }
 
 async fn handle(groups: Arc<Registry>, frame: Frame, tells: bool, taken: Taken) -> Frame {
@@ -272,6 +290,9 @@ async fn ask(local: &Replica, message: Message) -> Message {
                 && let Some(refusal) = local.shared_log.refusal(local.spec.group, Role::Follower)
             {
                 return Message::Failed(format!("{LOG_FULL}, held by {}", local.log_holder(&refusal)));
+            }
+            if let Some(what) = damaged(&request.entries) {
+                return Message::Failed(what);
             }
             answered(local.raft.append_entries(request).await, |reply| Message::Appended(reply, None))
         }
@@ -334,6 +355,17 @@ async fn ask(local: &Replica, message: Message) -> Message {
         | Message::ClockTold { .. }
         | Message::Failed(_) => Message::Failed("a reply where a request was expected".to_owned()),
     }
+}
+
+/// What is wrong with these entries, if they do not have the bytes that the leader packed. The message had the bytes that the
+/// leader sent, so it is the leader's copy that is damaged, and no member may log it.
+fn damaged(entries: &[Entry]) -> Option<String> {
+    entries.iter().find_map(|logged| match &logged.payload {
+        EntryPayload::Normal(packed) => {
+            entry::verify(&packed.0).err().map(|error| format!("{DAMAGED_ENTRY} {}: {error}", logged.log_id))
+        }
+        EntryPayload::Blank | EntryPayload::Membership(_) => None,
+    })
 }
 
 /// The term of the leader or candidate that sends a request, where a request says it.

@@ -66,6 +66,8 @@ pub(super) struct HeaderInputs {
     pub(super) floor: u64,
     /// The index up to which the log is not kept for members.
     pub(super) released: u64,
+    /// The builds of all members read entries with a checksum.
+    pub(super) checked: bool,
 }
 
 /// An entry to be sent.
@@ -297,7 +299,7 @@ impl Backlog {
         now: Instant,
     ) -> Option<PackedEntry> {
         let header = self.next_header(term, inputs);
-        let (bytes, proposals) = self.pack_proposals(&header, machine, now);
+        let (bytes, proposals) = self.pack_proposals(&header, inputs.checked, machine, now);
         let hint = std::mem::take(&mut self.hint);
         if proposals.is_empty() && !hint {
             return None;
@@ -325,10 +327,17 @@ impl Backlog {
         Header { term, ordinal, stamp: self.last_stamp, time: inputs.floor, released: inputs.released }
     }
 
-    fn pack_proposals(&mut self, header: &Header, machine: &dyn Machine, now: Instant) -> (Bytes, Vec<Pending>) {
+    fn pack_proposals(
+        &mut self,
+        header: &Header,
+        checked: bool,
+        machine: &dyn Machine,
+        now: Instant,
+    ) -> (Bytes, Vec<Pending>) {
         // Entries land in their order, and nothing is packed after one that did not take effect until all have landed.
         let landed = (header.ordinal - 1).saturating_sub(self.in_flight as u64);
-        let mut packer = Packer::new(*header, self.waiting_bytes.min(ENTRY_BYTES_MAX) + 4 * self.waiting.len());
+        let capacity = self.waiting_bytes.min(ENTRY_BYTES_MAX) + 4 * self.waiting.len();
+        let mut packer = Packer::new(*header, capacity, checked);
         let mut proposals = Vec::with_capacity(self.waiting.len().min(ENTRY_OPERATIONS_MAX));
         while let Some(next) = self.waiting.front() {
             let operations_max = terrane_env::limit!("operations in an entry", ENTRY_OPERATIONS_MAX, 1..=16);

@@ -13,6 +13,7 @@ use terrane_raft::{
     AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Group, GroupHost, GroupSpec, HostConfig, LogConfig,
     MembersError, Packing, Prepared, Progress, ProposeError, StagedCopy, StateCopy, StateMachine,
 };
+use terrane_types::versions::FEATURE_LEVEL;
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -327,6 +328,7 @@ impl Cluster {
         config.stuck_after = self.stuck_after.unwrap_or(config.stuck_after);
         let factory = Arc::new(Keepers { server, disk: self.disk.clone() });
         let host = GroupHost::open(config, factory).await.unwrap();
+        host.note_level(FEATURE_LEVEL);
         let listener = net::listen("127.0.0.1:0").await.unwrap();
         self.addresses.insert(server, listener.local_addr().unwrap().to_string());
         let (stop, stopped) = oneshot::channel::<()>();

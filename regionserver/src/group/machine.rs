@@ -21,7 +21,7 @@ mod regions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use terrane_engine::{DurablePoint, Engine, GroupPoint};
 use terrane_env::trace::Tracer;
@@ -65,6 +65,8 @@ pub struct GroupMachine {
     bringing: Bringing,
     /// Records what is applied of traced writes.
     tracer: Tracer,
+    /// What is wrong with the replica's log.
+    damage: OnceLock<String>,
     /// For a copy, which is installed later.
     this: Weak<GroupMachine>,
     /// Held while the group's part of the state is recorded.
@@ -139,6 +141,7 @@ impl GroupMachine {
             load_files,
             bringing: Bringing::default(),
             tracer,
+            damage: OnceLock::new(),
             this: this.clone(),
             recording: tokio::sync::Mutex::new(()),
             returning: tokio::sync::Mutex::new(()),
@@ -155,6 +158,18 @@ impl GroupMachine {
     /// The present regions that `region` became, if this group still has it recorded.
     pub fn successors(&self, region: RegionId) -> Vec<RegionDescriptor> {
         self.inner.lock().state.successors(region)
+    }
+
+    /// Whether damage was found in the replica's log or in its files.
+    pub fn is_damaged(&self) -> bool {
+        self.damage.get().is_some() || self.hosted().iter().any(|hosted| hosted.is_damaged())
+    }
+
+    /// The replica's log is damaged.
+    fn set_damage(&self, what: String) {
+        if self.damage.set(what.clone()).is_ok() {
+            tracing::error!(group = %self.group, what, "a replica is damaged");
+        }
     }
 
     /// The group's regions.
@@ -444,7 +459,8 @@ impl StateMachine for GroupMachine {
         Box::pin(async move {
             let mut replies = Vec::with_capacity(entries.len());
             for entry in entries {
-                replies.push(self.apply_entry(entry).await);
+                let Some(of_entry) = self.apply_entry(entry).await else { break };
+                replies.push(of_entry);
             }
             replies
         })
@@ -452,6 +468,14 @@ impl StateMachine for GroupMachine {
 
     fn progress(&self) -> Progress {
         self.bringing.progress(self.inner.lock().applied)
+    }
+
+    fn note_damage(&self, what: &str) {
+        self.set_damage(what.to_owned());
+    }
+
+    fn damage(&self) -> Option<String> {
+        self.damage.get().cloned()
     }
 
     fn durable(&self) -> Durable {

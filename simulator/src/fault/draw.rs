@@ -125,13 +125,15 @@ pub enum Damage {
     LogMisdirectedWrite,
     /// A write of the log never happens. The server crashes once the log says that the write was synced.
     LogLostWrite,
+    /// The last batch of a segment of the log reads as zeros as soon as the segment has a successor; then the server crashes.
+    LogLostEnd,
 }
 
 impl Damage {
     /// Whether it damages the log.
     #[must_use]
     pub const fn is_of_log(self) -> bool {
-        matches!(self, Damage::LogBitRot | Damage::LogMisdirectedWrite | Damage::LogLostWrite)
+        matches!(self, Damage::LogBitRot | Damage::LogMisdirectedWrite | Damage::LogLostWrite | Damage::LogLostEnd)
     }
 }
 
@@ -235,6 +237,7 @@ impl Fault {
                 Damage::LogBitRot => "bit rot of the log",
                 Damage::LogMisdirectedWrite => "misdirected write of the log",
                 Damage::LogLostWrite => "lost write of the log",
+                Damage::LogLostEnd => "lost end of a segment of the log",
             },
             Fault::LostSync { of: SyncedFile::Log, .. } => "lost sync of the log",
             Fault::LostSync { of: SyncedFile::Manifest, .. } => "lost sync of the manifest",
@@ -283,6 +286,7 @@ pub const NAMES: &[&str] = &[
     "bit rot of the log",
     "misdirected write of the log",
     "lost write of the log",
+    "lost end of a segment of the log",
     "lost sync of the log",
     "lost sync of the manifest",
     "clock jump",
@@ -313,6 +317,7 @@ pub fn faults(rng: &mut StdRng, servers: usize, until: Duration) -> Vec<PlannedF
             Damage::LogBitRot,
             Damage::LogMisdirectedWrite,
             Damage::LogLostWrite,
+            Damage::LogLostEnd,
         ];
         let what = *kinds.choose(rng).expect("not empty");
         planned.push(damage(rng, servers, until, what));

@@ -43,7 +43,7 @@ pub fn damage(host: &'static str, what: Damage) -> bool {
         Damage::LostWrite => sim::lose_write(host, is_store_file),
         Damage::WipedDisk => sim::wipe_disk(host),
         // See `staged`.
-        Damage::LogBitRot | Damage::LogMisdirectedWrite | Damage::LogLostWrite => {}
+        Damage::LogBitRot | Damage::LogMisdirectedWrite | Damage::LogLostWrite | Damage::LogLostEnd => {}
     }
     true
 }

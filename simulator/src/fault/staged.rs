@@ -3,7 +3,8 @@
 //! - Damage of the log must be noticed if the log itself says that the damaged place was synced: a later batch does. Otherwise it
 //!   cannot be told from a torn write, and no log could notice it. So a bit flips only below what was durable before the log
 //!   grew, and a host whose write was lost or misdirected does not crash until its log has grown. Then it crashes, for a log
-//!   is read at the start.
+//!   is read at the start. One fault aims at the moment when a segment gets a successor, whose first header is then all that
+//!   says where the segment ends.
 //! - A sync fails, the process ends, and soon after its restart the power is cut. In between, the bytes that the sync lost still
 //!   read back: a process that trusts them loses them.
 
@@ -19,9 +20,8 @@ use super::draw::{Damage, SyncedFile};
 
 type Host = &'static str;
 
-/// How often a log has to grow. The first batch of a new segment and its successor become durable together, so the second
-/// growth is the first that says so.
-const GROWTHS: u32 = 2;
+/// How a batch of a log begins (docs/formats/log.md).
+const BATCH: &[u8] = b"TRNLOG\0";
 
 /// A fault that has begun and waits for its host.
 pub enum Staged {
@@ -87,18 +87,28 @@ impl LogDamage {
 
     /// Whether the damage is done and has to be noticed.
     fn is_done(&mut self) -> bool {
-        if self.what == Damage::LogBitRot {
-            if self.segments.have_grown(self.host) {
-                self.place = self.segments.damage(self.host);
-            }
-            return self.place.is_some();
+        match self.what {
+            Damage::LogBitRot if self.segments.growths(self.host) > 0 => self.place = self.segments.damage(self.host),
+            Damage::LogLostEnd => self.place = self.segments.lose_end(self.host),
+            Damage::LogBitRot => {}
+            _ => return self.is_miss_noticeable(),
         }
-        if self.place.is_none() {
+        self.place.is_some()
+    }
+
+    /// Whether a write has not reached its place and the log says that it was synced.
+    fn is_miss_noticeable(&mut self) -> bool {
+        let Some(place) = &self.place else {
             self.place = sim::missed_write(self.host).map(|(path, offset)| Place { path, offset });
             self.segments = Segments::of(self.host);
+            // What becomes durable together with the missed write does not say that it was synced.
+            self.segments.end =
+                self.segments.end.take().max(self.place.as_ref().map(|at| (at.path.clone(), at.offset)));
             return false;
-        }
-        self.segments.have_grown(self.host)
+        };
+        // The first batch of a segment and the next one become durable together.
+        let needed = if place.offset == 0 { 2 } else { 1 };
+        self.segments.growths(self.host) >= needed
     }
 
     /// Whether the host must not crash: nothing says yet that the lost bytes were synced.
@@ -146,13 +156,24 @@ impl Segments {
         Segments { durable, end, growths: 0 }
     }
 
-    fn have_grown(&mut self, host: Host) -> bool {
+    /// How often the log was seen to have grown.
+    fn growths(&mut self, host: Host) -> u32 {
         let end = end_of(&durable_segments(host));
         if end > self.end {
             self.end = end;
             self.growths += 1;
         }
-        self.growths >= GROWTHS
+        self.growths
+    }
+
+    /// As soon as what was the newest segment has a successor, its last batch is lost.
+    fn lose_end(&mut self, host: Host) -> Option<Place> {
+        let now = durable_segments(host);
+        let newest = now.keys().next_back()?;
+        let before = now.keys().nth_back(1).filter(|_| self.durable.keys().next_back() != Some(newest));
+        self.durable.clone_from(&now);
+        let path = before?;
+        Some(Place { path: path.clone(), offset: sim::lose_end(host, path, BATCH)? })
     }
 
     /// Damages a byte that was durable at that moment: half of the time in what was the newest segment.

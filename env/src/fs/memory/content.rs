@@ -111,6 +111,15 @@ impl Content {
         true
     }
 
+    /// Durably turns everything into zeros from the last place on that begins with these bytes. Returns where that is.
+    #[cfg(feature = "sim")]
+    pub(super) fn lose_end(&mut self, from_last: &[u8]) -> Option<u64> {
+        let written = &self.durable.written;
+        let offset = written.windows(from_last.len()).rposition(|bytes| bytes == from_last)?;
+        self.overwrite_durably(offset, &vec![0; written.len() - offset]);
+        Some(offset as u64)
+    }
+
     /// Overwrites what lies within the durable content, in the visible bytes too.
     #[cfg(feature = "sim")]
     pub(super) fn overwrite_durably(&mut self, offset: usize, bytes: &[u8]) {

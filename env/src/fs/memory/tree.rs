@@ -401,6 +401,12 @@ impl Tree {
     }
 
     #[cfg(feature = "sim")]
+    pub(super) fn lose_end(&mut self, path: &Path, from_last: &[u8]) -> Option<u64> {
+        let node = self.find(path).ok().flatten()?;
+        self.files.get_mut(&node)?.content.lose_end(from_last)
+    }
+
+    #[cfg(feature = "sim")]
     pub(super) fn durable_files(&self) -> Vec<(String, u64)> {
         let mut files = Vec::new();
         let mut directories = vec![(String::new(), ROOT)];

@@ -5,8 +5,8 @@ use std::io;
 use super::*;
 use crate::fs::{self, Fault, File, Tear};
 use crate::sim::{
-    DiskSpeed, counts, damage, damage_below, durable_files, fail_disk, heal_disk, lose_write, misdirect_write,
-    missed_write, power_cut, random_tear, set_disk_speed, set_free_space, stall_disk, wipe_disk,
+    DiskSpeed, counts, damage, damage_below, durable_files, fail_disk, heal_disk, lose_end, lose_write,
+    misdirect_write, missed_write, power_cut, random_tear, set_disk_speed, set_free_space, stall_disk, wipe_disk,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -309,6 +309,17 @@ fn a_bit_rots_below_the_chosen_end() {
     assert_eq!(durable_files("a"), [("/data/f".to_owned(), 8)]);
     assert!(damage_below("a", "/data/f", 3).is_some_and(|offset| offset < 3));
     assert_eq!(damage_below("a", "/data/g", 3), None);
+}
+
+#[test]
+fn the_end_of_a_file_is_lost_from_a_mark_on() {
+    let mut run = simulation(5);
+    reader(&mut run, "a", b"0<1<2<3");
+    run_for(&mut run, 10 * SECOND);
+    assert_eq!(lose_end("a", "/data/f", b"<"), Some(5));
+    assert_eq!(lose_end("a", "/data/f", b"<"), Some(3));
+    assert_eq!(lose_end("a", "/data/f", b">"), None);
+    assert_eq!(durable_files("a"), [("/data/f".to_owned(), 7)]);
 }
 
 #[test]

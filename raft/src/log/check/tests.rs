@@ -60,6 +60,21 @@ async fn after_a_kill_a_flipped_bit_in_the_last_batch_is_damage_although_recover
 }
 
 #[tokio::test]
+async fn the_lost_end_of_a_segment_with_a_successor_is_one_damage_at_its_place() {
+    let directory = long().await;
+    for path in segments(directory.path()).into_iter().rev().skip(1) {
+        let (bytes, starts) = (std::fs::read(&path).unwrap(), batches(&path));
+        for start in [0, starts[1], starts[starts.len() - 2]] {
+            let mut zeroed = bytes.clone();
+            zeroed[start..].fill(0);
+            std::fs::write(&path, &zeroed).unwrap();
+            assert_eq!(findings(directory.path()).await, [(Severity::Damage, start as u64)], "{path:?}");
+        }
+        std::fs::write(&path, &bytes).unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_tail_whose_sectors_did_not_all_reach_the_disk_is_only_a_warning() {
     let directory = killed().await;
     let path = segments(directory.path()).pop().unwrap();

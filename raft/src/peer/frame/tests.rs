@@ -99,6 +99,12 @@ fn frames() -> impl Strategy<Value = Frame> {
     })
 }
 
+fn written(frame: &Frame, checked: bool) -> Vec<Bytes> {
+    let mut packer = Packer::new(checked);
+    packer.push(frame);
+    packer.finish()
+}
+
 fn unpacked(messages: Vec<Bytes>) -> Vec<Frame> {
     let mut unpacker = Unpacker::default();
     messages.into_iter().flat_map(|message| unpacker.feed(message).unwrap()).collect()
@@ -107,7 +113,7 @@ fn unpacked(messages: Vec<Bytes>) -> Vec<Frame> {
 proptest! {
     #[test]
     fn frames_come_back(frames in proptest::collection::vec(frames(), 0..8)) {
-        let mut packer = Packer::default();
+        let mut packer = Packer::new(true);
         for frame in &frames {
             packer.push(frame);
         }
@@ -122,10 +128,28 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_bit_never_panics(frame in frames(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
-        let mut packer = Packer::default();
-        packer.push(&frame);
-        for message in packer.finish() {
+    fn a_flipped_bit_is_detected(frame in frames(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        for message in written(&frame, true) {
+            let mut message = message.to_vec();
+            let at = at.index(message.len());
+            message[at] ^= 1 << bit;
+            prop_assert!(Unpacker::default().feed(message.into()).is_err());
+        }
+    }
+
+    #[test]
+    fn frames_of_servers_without_checksums_are_read_and_answered_in_kind(frame in frames()) {
+        for checked in [false, true] {
+            let mut unpacker = Unpacker::default();
+            let messages = written(&frame, checked);
+            let back: Vec<_> = messages.into_iter().flat_map(|message| unpacker.feed(message).unwrap()).collect();
+            prop_assert_eq!((format!("{back:?}"), unpacker.is_checked()), (format!("{:?}", [&frame]), checked));
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_without_a_checksum_never_panics(frame in frames(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        for message in written(&frame, false) {
             let mut message = message.to_vec();
             let at = at.index(message.len());
             message[at] ^= 1 << bit;
@@ -149,20 +173,20 @@ fn large_append(bytes: usize) -> Frame {
 #[test]
 fn a_large_frame_travels_in_parts_between_small_ones() {
     let small = |call| Frame { call, group: GroupId(1), replica: ReplicaId(2), message: Message::Failed("x".into()) };
-    let mut packer = Packer::default();
+    let mut packer = Packer::new(true);
     packer.push(&small(7));
     packer.push(&large_append(1_000_000));
     packer.push(&small(8));
     let messages = packer.finish();
     assert!(messages.len() >= 5);
-    assert!(messages.iter().all(|message| message.len() <= PART_BYTES_MAX + PART_HEADER_BYTES + 1));
+    assert!(messages.iter().all(|message| message.len() <= PART_BYTES_MAX + PART_HEADER_BYTES + 5));
     let calls: Vec<u64> = unpacked(messages).iter().map(|frame| frame.call).collect();
     assert_eq!(calls, [7, 1, 8]);
 }
 
 #[test]
 fn parts_out_of_order_are_refused() {
-    let mut packer = Packer::default();
+    let mut packer = Packer::new(true);
     packer.push(&large_append(600_000));
     let messages = packer.finish();
     let mut unpacker = Unpacker::default();

@@ -120,7 +120,13 @@ impl Script {
         let Some(term) = self.backlog.leads() else { return };
         self.backlog.give_up_if_unsure_for_long(self.now);
         while self.backlog.may_send(self.now) {
-            let inputs = HeaderInputs { sequence: self.sequence, time: self.clock, floor: self.clock, released: 0 };
+            let inputs = HeaderInputs {
+                sequence: self.sequence,
+                time: self.clock,
+                floor: self.clock,
+                released: 0,
+                checked: true,
+            };
             let Some(entry) = self.backlog.pack(term, &inputs, &self.machine, self.now) else { continue };
             let names = self.machine.packed.lock().drain(..).collect::<Vec<_>>().join(" ");
             let names = if names.is_empty() { "no operations".to_owned() } else { names };

@@ -6,12 +6,13 @@
 //! the memtables, files that other members have ([`super::files`]), space on the disk. (A durable point inside an entry would apply its first
 //! operations a second time after a restart, under other sequence numbers than on the other replicas.)
 //!
-//! An entry that this build cannot read ends the process: skipping it would make this replica differ from the others.
+//! An entry that cannot be read is not what the leader packed: the level of the cluster keeps builds apart that cannot read
+//! each other's entries. Skipping it would make this replica differ from the others, so the replica stops before it, as
+//! damaged, and is replaced. The process and its other groups go on.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_env::task::abort_process;
 use terrane_env::time::now_ns;
 use terrane_env::trace::{Part, SpanKind, TraceContext, Tracer};
 use terrane_raft::AppliedEntry;
@@ -70,25 +71,27 @@ impl Traced {
 
 impl GroupMachine {
     /// Applies one entry; returns a reply per operation. The boundary is held throughout.
-    pub(super) async fn apply_entry(&self, entry: &AppliedEntry) -> Vec<Reply> {
+    ///
+    /// `None` if it cannot be read. Then nothing may be applied any more.
+    pub(super) async fn apply_entry(&self, entry: &AppliedEntry) -> Option<Vec<Reply>> {
+        // All of them before any takes effect.
+        let decoded = entry.operations.iter().map(|operation| Operation::decode(operation.clone()));
+        let operations = self.readable(entry.index, decoded.collect::<Result<Vec<_>, _>>())?;
         terrane_env::buggify_pause!("an entry is applied late").await;
         let planted = terrane_env::planted!("a flush waits for an entry");
         let waits = if planted { Some(self.boundary.lock().await) } else { None };
         // Before the boundary, which the flushes that free memory need.
         self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
         drop(waits);
-        if let Some(operation) = entry.operations.first().filter(|operation| Operation::may_wait(operation)) {
-            let operation = self.read(operation, entry.index);
-            match &operation {
-                Operation::Split(split) => self.finish_origins(&[split.region], entry.index).await,
-                Operation::Merge(merge) => self.finish_origins(&[merge.left, merge.right], entry.index).await,
-                Operation::Load(load) => {
-                    self.finish_origins(&[load.region], entry.index).await;
-                    return vec![self.apply_with_files(entry, &operation).await];
-                }
-                Operation::Adopt(_) => return vec![self.apply_with_files(entry, &operation).await],
-                _ => {}
+        match operations.first() {
+            Some(Operation::Split(split)) => self.finish_origins(&[split.region], entry.index).await,
+            Some(Operation::Merge(merge)) => self.finish_origins(&[merge.left, merge.right], entry.index).await,
+            Some(operation @ Operation::Load(load)) => {
+                self.finish_origins(&[load.region], entry.index).await;
+                return Some(vec![self.apply_with_files(entry, operation).await]);
             }
+            Some(operation @ Operation::Adopt(_)) => return Some(vec![self.apply_with_files(entry, operation).await]),
+            _ => {}
         }
         let _boundary = self.boundary.lock().await;
         {
@@ -97,15 +100,14 @@ impl GroupMachine {
                 // An entry that was on its way when the replica was removed, when the server stopped while files were fetched, or
                 // when a copy was installed that has it. It is committed, so the other members apply or refuse what it says;
                 // which of both is not known here.
-                return vec![Reply::Unknown; entry.operations.len()];
+                return Some(vec![Reply::Unknown; entry.operations.len()]);
             }
             inner.begin_entry(self.group, entry.index);
         }
-        let mut replies = Vec::with_capacity(entry.operations.len());
+        let mut replies = Vec::with_capacity(operations.len());
         let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
         let mut traced = Traced::begin(&self.tracer);
-        for operation in &entry.operations {
-            let operation = self.read(operation, entry.index);
+        for operation in operations {
             traced.note(&operation);
             if !matches!(operation, Operation::Write(_) | Operation::Settle(_)) {
                 // What changes regions finds them as the writes before it left them.
@@ -123,7 +125,7 @@ impl GroupMachine {
             }
             let mut inner = self.inner.lock();
             let reply = match operation {
-                Operation::Write(write) => self.gather(&mut inner, entry, write, &mut gathered),
+                Operation::Write(write) => self.gather(&mut inner, entry, write, &mut gathered)?,
                 Operation::ChangeTables(change) => {
                     self.change_tables(&mut inner, entry, &change);
                     Ok(None)
@@ -138,7 +140,7 @@ impl GroupMachine {
                 Operation::Tick => Ok(None),
                 // They are alone in their entries.
                 Operation::Adopt(_) | Operation::Load(_) => {
-                    self.unreadable(entry.index, &"it names files among other operations")
+                    self.readable(entry.index, Err("it names files among other operations"))?
                 }
             };
             replies.push(match reply {
@@ -149,18 +151,12 @@ impl GroupMachine {
         self.apply_rows(entry.index, &mut gathered);
         self.inner.lock().end_entry(entry);
         traced.record(&self.tracer, self.group, entry.index);
-        replies
+        Some(replies)
     }
 
-    fn read(&self, operation: &Bytes, index: u64) -> Operation {
-        Operation::decode(operation.clone()).unwrap_or_else(|error| self.unreadable(index, &error))
-    }
-
-    fn unreadable(&self, index: u64, error: &dyn std::fmt::Display) -> ! {
-        abort_process(&format!(
-            "this build cannot read entry {index} of group {} ({error}); start the build that wrote it",
-            self.group
-        ))
+    /// A part of entry `index`. One that cannot be read damages the replica.
+    fn readable<T>(&self, index: u64, part: Result<T, impl std::fmt::Display>) -> Option<T> {
+        part.inspect_err(|error| self.set_damage(format!("entry {index} of its log cannot be read: {error}"))).ok()
     }
 
     /// Gathers the rows of one write and records their numbers. Only what may have changed since the edge is checked again:
@@ -172,20 +168,25 @@ impl GroupMachine {
         entry: &AppliedEntry,
         write: LoggedWrite,
         gathered: &mut Gathered,
-    ) -> Result<Option<Reply>, Reply> {
+    ) -> Option<Result<Option<Reply>, Reply>> {
         let index = entry.index;
         let Inner { state, hosted, windows, .. } = inner;
-        let region = state.check_write(&write.header)?;
+        let region = match state.check_write(&write.header) {
+            Ok(region) => region,
+            Err(refusal) => return Some(Err(refusal)),
+        };
         let rows: Vec<_> = match write.header.families_checked && write.header.schema_version != region.schema.version {
             true => write.clone().map_while(Result::ok).collect(),
             false => Vec::new(),
         };
-        region.check_families(&write.header, rows.iter().map(|row| &row.cells[..]))?;
+        if let Err(refusal) = region.check_families(&write.header, rows.iter().map(|row| &row.cells[..])) {
+            return Some(Err(refusal));
+        }
         let Some(hosted) = hosted.get(&write.header.region) else {
-            return Err(state.stale(write.header.region));
+            return Some(Err(state.stale(write.header.region)));
         };
         if index <= hosted.opened_at {
-            return Ok(None);
+            return Some(Ok(None));
         }
         if gathered.region.as_ref().is_some_and(|(other, _)| other.region != hosted.region) {
             self.apply_rows(index, gathered);
@@ -198,7 +199,7 @@ impl GroupMachine {
         let mut window = windows.entry(hosted.region).or_default().update(client, lowest_unsettled, entry.stamp);
         let mut results = Vec::new();
         for (place, row) in (0u32..).zip(write) {
-            let row = row.unwrap_or_else(|error| self.unreadable(index, &error));
+            let row = self.readable(index, row)?;
             let noted = row.untracked || window.applied(row.operation, row.result.as_ref());
             if let Some(result) = row.result {
                 results.push((place, result));
@@ -218,10 +219,10 @@ impl GroupMachine {
                 hosted.engine.touch(index);
                 continue;
             }
-            let cells = PackedCells::stored(row.cells).unwrap_or_else(|error| self.unreadable(index, &error));
+            let cells = self.readable(index, PackedCells::stored(row.cells))?;
             gathered.rows.push((row.row, cells));
         }
-        Ok((!results.is_empty()).then_some(Reply::Rows { stamp: entry.stamp, results }))
+        Some(Ok((!results.is_empty()).then_some(Reply::Rows { stamp: entry.stamp, results })))
     }
 
     /// Applies what was gathered, all of one region: rows of one entry become visible together, and the engine takes many at

@@ -53,7 +53,7 @@ impl GroupMachine {
             let taken = match operation {
                 Operation::Load(load) => self.take_in_load(entry, load, brought, began).await,
                 Operation::Adopt(adopt) => self.adopt(entry, adopt, brought).await,
-                _ => return nothing,
+                _ => return unknown,
             };
             match taken {
                 Ok(reply) => {
