@@ -83,12 +83,6 @@ impl Failure {
         self
     }
 
-    /// What failed, and what to do, on one line.
-    pub fn with_advice(&self) -> String {
-        let advice = self.advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
-        format!("{}{advice}", self.what)
-    }
-
     /// With advice as a person in the shell types it.
     pub fn in_shell(mut self) -> Failure {
         self.advice = self.advice.map(|advice| advice.replace("`terrane ", "`"));

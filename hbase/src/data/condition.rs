@@ -35,7 +35,7 @@ pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result
                        condition; use them in a read, or in a condition on one column";
             return Err(Exception::bad_request(why));
         }
-        return Ok(judged(reads, How::Filter(Mutex::new(evaluator))));
+        return Ok(judged(reads, How::Filter(Box::new(Mutex::new(evaluator)))));
     }
     let (Some(family), Some(comparator)) = (&condition.family, &condition.comparator) else {
         return Err(Exception::bad_request("the condition names no family or no comparator"));
@@ -110,7 +110,7 @@ enum How {
     /// The newest version within the times of the condition.
     Value(ValueTest),
     /// Some cell of the row passes. Each judgement takes a copy.
-    Filter(Mutex<Evaluator>),
+    Filter(Box<Mutex<Evaluator>>),
 }
 
 impl fmt::Debug for Judged {
@@ -161,7 +161,7 @@ mod tests {
 
     fn judged_by(filter: &proto::Filter) -> Judged {
         let evaluator = Evaluator::new(Some(filter), 1, crate::filter::StoreLimits::default()).unwrap();
-        Judged { reads: Projection::all(), how: How::Filter(Mutex::new(evaluator)) }
+        Judged { reads: Projection::all(), how: How::Filter(Box::new(Mutex::new(evaluator))) }
     }
 
     fn cells(value: &[u8]) -> Vec<u8> {

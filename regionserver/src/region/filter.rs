@@ -129,7 +129,7 @@ impl Evaluation {
 /// What a read looks for: a projection and a filter, prepared once per request.
 pub struct Lookup {
     projection: Projection,
-    filter: Option<RowFilter>,
+    filter: Option<Box<RowFilter>>,
     /// Instead of a filter. In a scan, its state moves on with each completed block, so that a request with one belongs to one
     /// scan.
     judge: Option<Box<Mutex<Box<dyn RowJudge>>>>,
@@ -144,7 +144,7 @@ impl Lookup {
     pub fn new(projection: Projection, filter: Option<&Filter>) -> Self {
         let page = filter.and_then(Filter::page);
         let tested = filter.map(Filter::families).unwrap_or_default();
-        let filter = filter.map(|filter| RowFilter::new(&projection, filter));
+        let filter = filter.map(|filter| Box::new(RowFilter::new(&projection, filter)));
         let reads = filter.as_ref().map_or_else(|| projection.clone(), |filter| filter.reads().clone());
         Self { projection, filter, judge: None, reads, page, tested }
     }
@@ -179,7 +179,7 @@ impl Lookup {
     pub fn evaluation(&self) -> Option<Evaluation> {
         match &self.judge {
             Some(judge) => Some(Evaluation::Judge(judge.lock().copy())),
-            None => self.filter.clone().map(Evaluation::Filter),
+            None => self.filter.as_deref().cloned().map(Evaluation::Filter),
         }
     }
 

@@ -255,7 +255,7 @@ async fn each_type_becomes_the_value_that_the_page_lists() {
         ("int64 x (INTEGER(64,false))", Data::I64(&[-1]), "18446744073709551615"),
         ("int32 x (UINT_32)", Data::I32(&[-1]), "4294967295"),
         ("float x", Data::F32(&[0.1]), "0.1"),
-        ("float x", Data::F32(&[3.14]), "3.14"),
+        ("float x", Data::F32(&[3.3]), "3.3"),
         ("double x", Data::F64(&[0.1]), "0.1"),
         ("int32 x (DECIMAL(9,0))", Data::I32(&[-12]), "-12"),
         ("int64 x (DECIMAL(18,0))", Data::I64(&[12]), "12"),
