@@ -316,33 +316,7 @@ impl Batch<'_> {
             }
             About::Write { region, rows } => {
                 self.held.extend(held);
-                let all_repeatable = rows.iter().all(|row| row.repeatable);
-                let came = &mut self.results[region].came;
-                match requests.mutated(epoch, answer, all_repeatable) {
-                    Err(refused) => {
-                        for at in rows.iter().flat_map(|row| std::iter::once(&row.at).chain(&row.also)) {
-                            came[*at] = Some(Err(refused.clone()));
-                        }
-                    }
-                    Ok(mut mutated) => {
-                        for (row, place) in rows.into_iter().zip(0u32..) {
-                            let outcome = row_outcome(&mut mutated, place, row.repeatable);
-                            for at in &row.also {
-                                came[*at] = Some(outcome.as_ref().map_or_else(|e| Err(e.clone()), |_| Ok(Came::Done)));
-                            }
-                            match outcome {
-                                Ok(None) => match row.again {
-                                    Some(again) => self.later.push(again.read(region, row.at, row.row)),
-                                    None => came[row.at] = Some(Ok(Came::Done)),
-                                },
-                                Ok(Some(RowOutcome { cells, .. })) => {
-                                    came[row.at] = Some(Ok(Came::Cells { row: row.row, packed: cells.into_bytes() }));
-                                }
-                                Err(refused) => came[row.at] = Some(Err(refused)),
-                            }
-                        }
-                    }
-                }
+                self.take_written(region, rows, epoch, answer);
             }
             About::Atomic { region, row } => {
                 self.held.extend(held);
@@ -362,6 +336,37 @@ impl Batch<'_> {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// Takes the answer to a write of rows.
+    fn take_written(&mut self, region: usize, rows: Vec<Written>, epoch: RegionEpoch, answer: Result<Answered, Error>) {
+        let all_repeatable = rows.iter().all(|row| row.repeatable);
+        let came = &mut self.results[region].came;
+        let mut mutated = match self.calls.requests.mutated(epoch, answer, all_repeatable) {
+            Ok(mutated) => mutated,
+            Err(refused) => {
+                for at in rows.iter().flat_map(|row| std::iter::once(&row.at).chain(&row.also)) {
+                    came[*at] = Some(Err(refused.clone()));
+                }
+                return;
+            }
+        };
+        for (row, place) in rows.into_iter().zip(0u32..) {
+            let outcome = row_outcome(&mut mutated, place, row.repeatable);
+            for at in &row.also {
+                came[*at] = Some(outcome.as_ref().map_or_else(|e| Err(e.clone()), |_| Ok(Came::Done)));
+            }
+            match outcome {
+                Ok(None) => match row.again {
+                    Some(again) => self.later.push(again.read(region, row.at, row.row)),
+                    None => came[row.at] = Some(Ok(Came::Done)),
+                },
+                Ok(Some(RowOutcome { cells, .. })) => {
+                    came[row.at] = Some(Ok(Came::Cells { row: row.row, packed: cells.into_bytes() }));
+                }
+                Err(refused) => came[row.at] = Some(Err(refused)),
             }
         }
     }
