@@ -194,12 +194,12 @@ mod tests {
 
     /// A directory with these files, and directories where the name ends with a slash.
     fn holding(names: &[&str]) -> tempfile::TempDir {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().expect("a temporary directory");
         for name in names {
             let path = directory.path().join(name);
             match name.strip_suffix('/') {
-                Some(_) => std::fs::create_dir_all(path).unwrap(),
-                None => std::fs::write(path, b"x").unwrap(),
+                Some(_) => std::fs::create_dir_all(path).expect("a directory"),
+                None => std::fs::write(path, b"x").expect("a file"),
             }
         }
         directory

@@ -83,26 +83,12 @@ impl GroupMachine {
         // Before the boundary, which the flushes that free memory need.
         self.signals.wait_for_memtables(entry.operations.iter().map(|operation| operation.len() as u64).sum()).await;
         drop(waits);
-        match operations.first() {
-            Some(Operation::Split(split)) => self.finish_origins(&[split.region], entry.index).await,
-            Some(Operation::Merge(merge)) => self.finish_origins(&[merge.left, merge.right], entry.index).await,
-            Some(operation @ Operation::Load(load)) => {
-                self.finish_origins(&[load.region], entry.index).await;
-                return Some(vec![self.apply_with_files(entry, operation).await]);
-            }
-            Some(operation @ Operation::Adopt(_)) => return Some(vec![self.apply_with_files(entry, operation).await]),
-            _ => {}
+        if let Some(reply) = self.wait_for_disk(entry, operations.first()).await {
+            return Some(vec![reply]);
         }
         let _boundary = self.boundary.lock().await;
-        {
-            let mut inner = self.inner.lock();
-            if inner.is_removed || entry.index <= inner.copied {
-                // An entry that was on its way when the replica was removed, when the server stopped while files were fetched, or
-                // when a copy was installed that has it. It is committed, so the other members apply or refuse what it says;
-                // which of both is not known here.
-                return Some(vec![Reply::Unknown; entry.operations.len()]);
-            }
-            inner.begin_entry(self.group, entry.index);
+        if !self.begins(entry) {
+            return Some(vec![Reply::Unknown; entry.operations.len()]);
         }
         let mut replies = Vec::with_capacity(operations.len());
         let mut gathered = Gathered { stamp: entry.stamp, ..Gathered::default() };
@@ -152,6 +138,33 @@ impl GroupMachine {
         self.inner.lock().end_entry(entry);
         traced.record(&self.tracer, self.group, entry.index);
         Some(replies)
+    }
+
+    /// Waits for what an entry that changes regions needs on this disk. One that names files is applied with that.
+    async fn wait_for_disk(&self, entry: &AppliedEntry, operation: Option<&Operation>) -> Option<Reply> {
+        match operation? {
+            Operation::Split(split) => self.finish_origins(&[split.region], entry.index).await,
+            Operation::Merge(merge) => self.finish_origins(&[merge.left, merge.right], entry.index).await,
+            operation @ Operation::Load(load) => {
+                self.finish_origins(&[load.region], entry.index).await;
+                return Some(self.apply_with_files(entry, operation).await);
+            }
+            operation @ Operation::Adopt(_) => return Some(self.apply_with_files(entry, operation).await),
+            _ => {}
+        }
+        None
+    }
+
+    /// Begins an entry, unless it was on its way when the replica was removed, when the server stopped while files were fetched,
+    /// or when a copy was installed that has it. It is committed, so the other members apply or refuse what it says; which of
+    /// both is not known here.
+    fn begins(&self, entry: &AppliedEntry) -> bool {
+        let mut inner = self.inner.lock();
+        let begins = !inner.is_removed && entry.index > inner.copied;
+        if begins {
+            inner.begin_entry(self.group, entry.index);
+        }
+        begins
     }
 
     /// A part of entry `index`. One that cannot be read damages the replica.
