@@ -62,6 +62,8 @@ struct Disk {
     /// The durable point may not pass this.
     pinned: AtomicU64,
     relieved: AtomicU64,
+    /// What is wrong with the logs of replicas.
+    damages: Mutex<BTreeMap<(u64, GroupId), String>>,
 }
 
 struct Keeper {
@@ -106,6 +108,14 @@ impl StateMachine for Keeper {
             let mut list = self.list.lock().unwrap();
             entries.iter().map(|entry| list.apply(entry)).collect()
         })
+    }
+
+    fn note_damage(&self, what: &str) {
+        self.disk.damages.lock().unwrap().insert((self.server, self.group), what.to_owned());
+    }
+
+    fn damage(&self) -> Option<String> {
+        self.disk.damages.lock().unwrap().get(&(self.server, self.group)).cloned()
     }
 
     fn durable(&self) -> Durable {
@@ -316,6 +326,11 @@ impl Cluster {
         for running in self.running.values() {
             running.host.set_addresses(addresses.clone());
         }
+    }
+
+    /// What is wrong with the log of a replica.
+    pub fn damage(&self, server: u64, group: GroupId) -> Option<String> {
+        self.disk.damages.lock().unwrap().get(&(server, group)).cloned()
     }
 
     /// Changes bytes all over the segments of a running server.
