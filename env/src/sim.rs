@@ -31,8 +31,9 @@ pub use clocks::{clock_error_ms, set_clock, suspend, suspend_host, was_suspended
 pub(crate) use clocks::{now_ns, suspended_ns, wall_ms};
 pub(crate) use disks::{Delay, HostDisk, WriteTurn};
 pub use disks::{
-    DiskSpeed, damage, damage_below, disk_speed, durable_files, fail_disk, heal_disk, lose_end, lose_write,
-    misdirect_write, missed_write, power_cut, random_tear, set_disk_speed, set_free_space, slow_disk_down, stall_disk,
+    DiskSpeed, damage, damage_below, disk_speed, durable_files, durably_begins, fail_disk, heal_disk, lose_end,
+    lose_write, misdirect_write, missed_write, power_cut, random_tear, set_disk_speed, set_free_space, slow_disk_down,
+    stall_disk,
     wipe_disk,
 };
 use hosts::Hosts;

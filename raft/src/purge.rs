@@ -159,6 +159,9 @@ impl Replica {
             && !self.failure_logged.swap(true, Relaxed)
         {
             tracing::error!(group = %self.spec.group, replica = %self.spec.replica, why, "a replica has failed and stopped");
+            if let Some(what) = self.log.damage() {
+                self.machine.note_damage(what);
+            }
         }
     }
 

@@ -232,6 +232,12 @@ impl MemoryDisk {
         self.state().tree.overwrite_durably(path, offset, bytes);
     }
 
+    /// Whether the durable content of a file begins with these bytes.
+    #[cfg(feature = "sim")]
+    pub(crate) fn durably_begins(&self, path: &Path, with: &[u8]) -> bool {
+        self.state().tree.durably_begins(path, with)
+    }
+
     /// Durably turns a file into zeros from the last place on that begins with these bytes. Returns where that is.
     #[cfg(feature = "sim")]
     pub(crate) fn lose_end(&self, path: &Path, from_last: &[u8]) -> Option<u64> {

@@ -256,6 +256,11 @@ pub fn damage_below(host: &'static str, path: &str, end: u64) -> Option<u64> {
     })
 }
 
+/// Whether the durable content of a file begins with these bytes.
+pub fn durably_begins(host: &'static str, path: &str, with: &[u8]) -> bool {
+    with_state(|state| state.named(host).disk.disk.clone()).durably_begins(path.as_ref(), with)
+}
+
 /// Lost sectors: the durable content of a file turns into zeros from the last place on that begins with these bytes. Returns
 /// that place, `None` if there is none.
 pub fn lose_end(host: &'static str, path: &str, from_last: &[u8]) -> Option<u64> {

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use terrane_env::sync::atomic::{AtomicU64, Ordering};
 use terrane_env::sync::{Mutex, is_planted};
@@ -31,6 +31,8 @@ pub(crate) struct GroupLog {
     /// Term of the newest vote, readable without the lock. It is raised before the vote is synced, hence before any other
     /// member can count on the vote: a leader that looks here notices at once that its own replica votes for another.
     voted_term: AtomicU64,
+    /// What is wrong with an entry that was read back.
+    damage: OnceLock<String>,
 }
 
 #[derive(Default)]
@@ -186,7 +188,7 @@ pub(crate) struct Appended {
 
 impl GroupLog {
     pub(crate) fn new(spec: GroupSpec, files: Arc<Files>) -> GroupLog {
-        GroupLog { spec, files, state: Mutex::default(), voted_term: AtomicU64::new(0) }
+        GroupLog { spec, files, state: Mutex::default(), voted_term: AtomicU64::new(0), damage: OnceLock::new() }
     }
 
     pub(crate) fn group(&self) -> GroupId {
@@ -410,9 +412,20 @@ impl GroupLog {
             Ok((group, Record::Entry(entry), _)) if group == self.spec.group && entry.log_id == *id => {
                 Ok(entry.payload)
             }
-            Ok(_) => Err(self.files.damaged(place, "another record is where an entry was written")),
-            Err(error) => Err(self.files.damaged(place, error.what)),
+            Ok(_) => Err(self.damaged(place, "another record is where an entry was written")),
+            Err(error) => Err(self.damaged(place, error.what)),
         }
+    }
+
+    fn damaged(&self, place: Place, what: &str) -> io::Error {
+        let error = self.files.damaged(place, what);
+        self.damage.get_or_init(|| error.to_string());
+        error
+    }
+
+    /// The damage that was found when entries were read back. It stops the replica.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.damage.get().map(String::as_str)
     }
 
     /// Applies a record during recovery. `Err` says why the records cannot have been written in this order.

@@ -406,3 +406,28 @@ impl Replica {
 fn answered<T>(outcome: Result<T, RaftError<Types>>, reply: impl FnOnce(T) -> Message) -> Message {
     outcome.map_or_else(|error| Message::Failed(error.to_string()), reply)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Header, Packer as EntryPacker};
+    use crate::types::{Packed, log_id};
+
+    fn entry(index: u64, checked: bool) -> Entry {
+        let packed = Packed(EntryPacker::new(Header { ordinal: index, ..Header::default() }, 0, checked).finish());
+        Entry { log_id: log_id(1, index), payload: EntryPayload::Normal(packed) }
+    }
+
+    #[test]
+    fn an_entry_that_the_leader_sends_damaged_is_refused_by_name() {
+        let sound = [entry(1, false), entry(2, true)];
+        assert_eq!(damaged(&sound), None);
+        let EntryPayload::Normal(packed) = entry(3, true).payload else { unreachable!("it is packed") };
+        let mut bytes = packed.0.to_vec();
+        bytes[9] ^= 1;
+        let payload = EntryPayload::Normal(Packed(bytes.into()));
+        let [first, second] = sound;
+        let what = damaged(&[first, second, Entry { log_id: log_id(1, 3), payload }]).unwrap();
+        assert!(what.starts_with(DAMAGED_ENTRY) && what.contains("checksum"), "{what}");
+    }
+}

@@ -403,6 +403,8 @@ async fn a_replica_that_cannot_read_its_log_reports_it_and_the_others_continue()
     cluster.run(away).await;
     let group = cluster.group(leader, GROUP);
     eventually("it says why", || group.status().failed.is_some_and(|why| why.contains("is damaged at offset"))).await;
+    let damage = || cluster.damage(leader, GROUP);
+    eventually("it is to be replaced", || damage().is_some_and(|what| what.contains("is damaged at offset"))).await;
     eventually("another one leads", || {
         (1..=3).any(|server| server != leader && cluster.group(server, GROUP).status().is_leader)
     })

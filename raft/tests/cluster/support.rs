@@ -64,6 +64,8 @@ struct Disk {
     relieved: AtomicU64,
     /// The servers that lack what operations about files need.
     lacking: Mutex<BTreeSet<u64>>,
+    /// What is wrong with the logs of replicas.
+    damages: Mutex<BTreeMap<(u64, GroupId), String>>,
 }
 
 struct Keeper {
@@ -123,6 +125,14 @@ impl StateMachine for Keeper {
     fn progress(&self) -> Progress {
         let lacks = self.lacks.lock().unwrap().map(|entry| (entry, "its files".to_owned()));
         Progress { applied: self.list.lock().unwrap().next, steps: 0, lacks }
+    }
+
+    fn note_damage(&self, what: &str) {
+        self.disk.damages.lock().unwrap().insert((self.server, self.group), what.to_owned());
+    }
+
+    fn damage(&self) -> Option<String> {
+        self.disk.damages.lock().unwrap().get(&(self.server, self.group)).cloned()
     }
 
     fn durable(&self) -> Durable {
@@ -351,6 +361,11 @@ impl Cluster {
     pub fn set_lacking(&self, server: u64, lacks: bool) {
         let mut lacking = self.disk.lacking.lock().unwrap();
         let _ = if lacks { lacking.insert(server) } else { lacking.remove(&server) };
+    }
+
+    /// What is wrong with the log of a replica.
+    pub fn damage(&self, server: u64, group: GroupId) -> Option<String> {
+        self.disk.damages.lock().unwrap().get(&(server, group)).cloned()
     }
 
     /// Changes bytes all over the segments of a running server.

@@ -88,7 +88,8 @@ impl LogDamage {
     /// Whether the damage is done and has to be noticed.
     fn is_done(&mut self) -> bool {
         match self.what {
-            Damage::LogBitRot if self.segments.growths(self.host) > 0 => self.place = self.segments.damage(self.host),
+            // A power cut may have left a torn batch as the first one, which says nothing.
+            Damage::LogBitRot if self.segments.growths(self.host) > 1 => self.place = self.segments.damage(self.host),
             Damage::LogLostEnd => self.place = self.segments.lose_end(self.host),
             Damage::LogBitRot => {}
             _ => return self.is_miss_noticeable(),
@@ -166,10 +167,10 @@ impl Segments {
         self.growths
     }
 
-    /// As soon as what was the newest segment has a successor, its last batch is lost.
+    /// As soon as what was the newest segment has a successor, whose first header says where it ends, its last batch is lost.
     fn lose_end(&mut self, host: Host) -> Option<Place> {
         let now = durable_segments(host);
-        let newest = now.keys().next_back()?;
+        let newest = now.keys().next_back().filter(|newest| sim::durably_begins(host, newest, BATCH))?;
         let before = now.keys().nth_back(1).filter(|_| self.durable.keys().next_back() != Some(newest));
         self.durable.clone_from(&now);
         let path = before?;

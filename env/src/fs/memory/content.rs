@@ -111,6 +111,12 @@ impl Content {
         true
     }
 
+    /// Whether the durable content begins with these bytes.
+    #[cfg(feature = "sim")]
+    pub(super) fn durably_begins(&self, with: &[u8]) -> bool {
+        self.durable.written.starts_with(with)
+    }
+
     /// Durably turns everything into zeros from the last place on that begins with these bytes. Returns where that is.
     #[cfg(feature = "sim")]
     pub(super) fn lose_end(&mut self, from_last: &[u8]) -> Option<u64> {

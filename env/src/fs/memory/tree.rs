@@ -401,6 +401,12 @@ impl Tree {
     }
 
     #[cfg(feature = "sim")]
+    pub(super) fn durably_begins(&self, path: &Path, with: &[u8]) -> bool {
+        let node = self.find(path).ok().flatten();
+        node.and_then(|node| self.files.get(&node)).is_some_and(|file| file.content.durably_begins(with))
+    }
+
+    #[cfg(feature = "sim")]
     pub(super) fn lose_end(&mut self, path: &Path, from_last: &[u8]) -> Option<u64> {
         let node = self.find(path).ok().flatten()?;
         self.files.get_mut(&node)?.content.lose_end(from_last)

@@ -5,7 +5,7 @@ use std::io;
 use super::*;
 use crate::fs::{self, Fault, File, Tear};
 use crate::sim::{
-    DiskSpeed, counts, damage, damage_below, durable_files, fail_disk, heal_disk, lose_end, lose_write,
+    DiskSpeed, counts, damage, damage_below, durable_files, durably_begins, fail_disk, heal_disk, lose_end, lose_write,
     misdirect_write, missed_write, power_cut, random_tear, set_disk_speed, set_free_space, stall_disk, wipe_disk,
 };
 
@@ -316,6 +316,7 @@ fn the_end_of_a_file_is_lost_from_a_mark_on() {
     let mut run = simulation(5);
     reader(&mut run, "a", b"0<1<2<3");
     run_for(&mut run, 10 * SECOND);
+    assert!(durably_begins("a", "/data/f", b"0<") && !durably_begins("a", "/data/f", b"<"));
     assert_eq!(lose_end("a", "/data/f", b"<"), Some(5));
     assert_eq!(lose_end("a", "/data/f", b"<"), Some(3));
     assert_eq!(lose_end("a", "/data/f", b">"), None);
