@@ -9,7 +9,6 @@ use std::io::IsTerminal;
 
 use terrane_client::Error as ClientError;
 
-use crate::args::client::MASTERS_DEFAULT;
 
 /// The exit status of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,6 +154,10 @@ impl From<terrane_types::Invalid> for Failure {
         Failure::new(invalid.to_string())
     }
 }
+
+/// The masters that commands ask if none are named: where `terrane dev` has its first one. What to do about a master that does
+/// not answer depends on whether one was named.
+pub const MASTERS_DEFAULT: &str = "127.0.0.1:7600";
 
 fn advice(error: &ClientError) -> Option<String> {
     let advice = match error {

@@ -20,6 +20,7 @@ mod disk;
 mod file;
 #[cfg(any(test, feature = "memory-disk"))]
 mod memory;
+mod node;
 mod occupied;
 mod presence;
 #[cfg(not(feature = "sim"))]
@@ -37,7 +38,8 @@ pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
     sync_dir, total_space,
 };
-pub use presence::{Gone, Node, Presence};
+pub use node::Node;
+pub use presence::{Gone, Presence};
 #[cfg(not(feature = "sim"))]
 use real as os;
 #[cfg(feature = "sim")]

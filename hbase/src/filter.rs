@@ -28,6 +28,7 @@ mod pattern;
 mod position;
 mod row_sets;
 mod rows;
+mod row_progress;
 mod streaming;
 mod value_test;
 

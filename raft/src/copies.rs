@@ -1,7 +1,7 @@
 //! Copies of a group's state, for members that lack entries which the log no longer has.
 //!
-//! openraft asks the leader to send a snapshot, or a member that cannot apply what it has asks for one ([`asked`]). The leader then takes a copy of its state machine ([`sending`]): files that do
-//! not change while the copy lives. It offers them to the member, which answers what it has already; it sends the rest part
+//! openraft asks the leader to send a snapshot, or a member that cannot apply what it has asks for one ([`asked`]). The
+//! leader then takes a copy of its state machine ([`sending`]): files that do not change while the copy lives. It offers them to the member, which answers what it has already; it sends the rest part
 //! by part, and at last orders the member to install. The member ([`receiving`]) keeps whole files whatever happens to the
 //! leader or itself, verifies everything before it changes anything, and hands the copy to openraft, which purges its log up
 //! to the copy.
@@ -17,6 +17,7 @@ mod asked;
 pub(crate) mod progress;
 pub(crate) mod receiving;
 pub(crate) mod sending;
+pub(crate) mod share;
 pub(crate) mod turns;
 
 use std::time::Duration;

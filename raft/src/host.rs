@@ -29,7 +29,7 @@ use crate::completeness::{Heard, Leading};
 use crate::copies::COPIES_AT_ONCE;
 use crate::copies::progress::Sending;
 use crate::copies::receiving::Incoming;
-use crate::copies::sending::Copies;
+use crate::copies::share::Copies;
 use crate::copies::turns::Turns;
 use crate::erased::Machine;
 use crate::handover::Handovers;

@@ -21,7 +21,7 @@ use crate::clock::{Clocks, TimeBounds};
 use crate::completeness::Heard;
 use crate::copies::progress::Sending;
 use crate::copies::receiving::Incoming;
-use crate::copies::sending::Copies;
+use crate::copies::share::Copies;
 use crate::erased::{Machine, Submission};
 use crate::handover::Handovers;
 use crate::lagging::{FailingCopies, Refused};

@@ -5,13 +5,12 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use terrane_types::{NamespaceName, TableName};
 
+use crate::failure::MASTERS_DEFAULT;
+
 use super::values::{
     Addresses, ColumnType, FamilySpec, Size, TableWord, Traceparent, address, addresses, attribute, collector,
     duration, share,
 };
-
-/// Where a cluster of `terrane dev` has its first master.
-pub const MASTERS_DEFAULT: &str = "127.0.0.1:7600";
 
 /// The flags of every client command.
 #[derive(Clone, Debug, Args)]

@@ -11,19 +11,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::Disk;
+use super::{Disk, Node};
 
 /// How often a process looks at its data directory.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-
-/// What a name leads to: two names with equal nodes are names of the same file or directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node {
-    /// The file system.
-    pub device: u64,
-    /// The file or directory in it.
-    pub number: u64,
-}
 
 /// A data directory and what its most important names led to when it was opened.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use terrane_env::net::Answering;
-use terrane_regionserver::edge::{Answer, GetRequest, Mutated, Mutation, ReceivedRow, Request, RowRequest};
+use terrane_regionserver::edge::{Answer as Answered, GetRequest, Mutated, Mutation, ReceivedRow, Request, RowRequest};
 use terrane_types::cell::Cells;
 use terrane_types::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
 use terrane_types::{Error, FamilyName, RegionEpoch, RowOutcome};
@@ -341,7 +341,7 @@ impl Batch<'_> {
     }
 
     /// Takes the answer to a write of rows.
-    fn take_written(&mut self, region: usize, rows: Vec<Written>, epoch: RegionEpoch, answer: Result<Answer, Error>) {
+    fn take_written(&mut self, region: usize, rows: Vec<Written>, epoch: RegionEpoch, answer: Result<Answered, Error>) {
         let all_repeatable = rows.iter().all(|row| row.repeatable);
         let came = &mut self.results[region].came;
         let mut mutated = match self.calls.requests.mutated(epoch, answer, all_repeatable) {

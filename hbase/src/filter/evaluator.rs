@@ -17,7 +17,7 @@ use terrane_types::{Columns, Invalid, KeyRange, Onward};
 
 use super::decode::decode;
 use super::rows::Everything;
-use super::streaming::{RowProgress, pack_shown};
+use super::row_progress::{RowProgress, pack_shown};
 use super::{At, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
 use crate::proto;

@@ -1,16 +1,14 @@
 //! The leader's half: offers a copy, sends what the member lacks, and orders it to install.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use terrane_types::{GroupId, ReplicaId};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::progress::{Progress, Sending};
-use super::{BYTES_PER_SECOND, COPIES_AT_ONCE, Offer, PART_BYTES, Part, STEP_DEADLINE};
+use super::share::Copies;
+use super::{Offer, PART_BYTES, Part, STEP_DEADLINE};
 use crate::erased::Machine;
 use crate::log::Mark;
 use crate::peer::{Call, Link, Message};
@@ -20,30 +18,6 @@ use crate::{CopiedFile, StateCopy};
 /// How long it may take to verify and install everything: so long, and a second for so many bytes.
 const INSTALL_DEADLINE: Duration = Duration::from_secs(600);
 const VERIFIED_PER_SECOND: u64 = 20 << 20;
-
-/// What all copies that a process sends share.
-pub(crate) struct Copies {
-    turns: Semaphore,
-    /// When the next part may be sent.
-    next: Mutex<Instant>,
-}
-
-impl Copies {
-    pub(crate) fn new() -> Arc<Copies> {
-        Arc::new(Copies { turns: Semaphore::new(COPIES_AT_ONCE), next: Mutex::new(Instant::now()) })
-    }
-
-    /// Waits until so many bytes may be sent.
-    async fn pace(&self, bytes: u64) {
-        let at = {
-            let mut next = self.next.lock();
-            let at = (*next).max(Instant::now());
-            *next = at + Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
-            at
-        };
-        tokio::time::sleep_until(at).await;
-    }
-}
 
 /// One member of a group, and how to reach it.
 pub(crate) struct Target<'a> {
@@ -69,7 +43,7 @@ impl Target<'_> {
     /// It does not wait for its turn: the log is not kept for a copy that waits, so once it had its turn, the entries after
     /// its mark might be gone.
     pub(crate) async fn send(&self, vote: Vote, mark: Mark) -> Result<Vote, NotSent> {
-        let _turn = self.copies.turns.try_acquire().map_err(|_| NotSent::NoTurn)?;
+        let _turn = self.copies.try_turn().ok_or(NotSent::NoTurn)?;
         self.transmit(vote, mark).await.map_err(NotSent::Failed)
     }
 
