@@ -182,7 +182,7 @@ impl Master {
 
 /// The exception of an error of the master.
 fn exception(error: &Error) -> Exception {
-    // As a standby master of HBase: a client asks another one. PleaseHoldException would have gohbase ask this one for ever.
+    // As a standby master of HBase: a client asks another one. PleaseHoldException would have gohbase ask this one permanently.
     if matches!(error, Error::NotLeader { .. }) {
         return Exception::new(SERVER_NOT_RUNNING, "this master does not lead; ask the others");
     }
