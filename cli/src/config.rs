@@ -252,7 +252,7 @@ impl Settings {
     /// Keeps what is wrong with a setting, or with several together: `why` is the predicate of a sentence about the first. The
     /// others have a part in it.
     pub fn mistake(&mut self, keys: &[&'static str], why: impl Display, advice: Option<String>) {
-        // The default stands in for a value that cannot be read, and about it there is nothing to say.
+        // The default is used for a value that cannot be read, and nothing is to be said about it.
         if keys.iter().any(|key| self.wrong.contains(*key)) {
             return;
         }
@@ -462,12 +462,12 @@ mod tests {
         let toml = "[server]\nlog-limt = '1GiB'\nlog-limit = 'much'\nzone = 'a'\n";
         let mut settings = settings(Role::Server, &[("TERRANE_CACHE_SIZE", "4GB")], toml);
         let limit = settings.pick("log-limit", None, str::parse::<Size>);
-        assert_eq!(limit, Size(8 << 30), "the default stands in");
+        assert_eq!(limit, Size(8 << 30), "the default is used");
         settings.pick("cache-size", None, str::parse::<Size>);
         settings.pick_optional("zone", None, text);
         settings.pick("listen", Some("0.0.0.0:1".to_owned()), text);
         settings.mistake(&["zone"], "is too short", None);
-        settings.mistake(&["log-limit", "zone"], "is about a value that stands in", None);
+        settings.mistake(&["log-limit", "zone"], "is about a default that is used instead", None);
         settings.mistake(&["listen"], "is open", Some("close it".to_owned()));
         settings.mistake(&["data", "zone"], "has a zone", None);
         let failure = Failure::from(settings.finish().expect_err("mistakes"));
@@ -546,7 +546,7 @@ mod tests {
         assert!(check("[::]:1", None, true).is_err());
         assert!(check("0.0.0.0:1", Some("0.0.0.0:1"), true).is_err());
         assert!(check("0.0.0.0:1", Some("node-1:1"), false).is_err());
-        assert!(check("0.0.0.0:1", Some("node-1:0"), true).is_err(), "nobody can connect to it");
+        assert!(check("0.0.0.0:1", Some("node-1:0"), true).is_err(), "no client can connect to it");
         assert!(check("0.0.0.0:1", Some("node-1:1"), true).is_ok());
         assert!(exposed("127.0.0.1:1", "0.0.0.0:2", None, false).is_err());
         let both = check("0.0.0.0:1", None, false).expect_err("two mistakes");

@@ -9,7 +9,6 @@ use std::io::IsTerminal;
 
 use terrane_client::Error as ClientError;
 
-
 /// The exit status of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {

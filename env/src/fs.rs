@@ -33,12 +33,12 @@ pub use disk::{Disk, UNFINISHED};
 pub use file::File;
 #[cfg(any(test, feature = "memory-disk"))]
 pub use memory::{Crashed, Fault, Lie, MemoryDisk, Tear};
+pub use node::Node;
 pub use occupied::{Occupant, Occupied, check_occupant};
 pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
     sync_dir, total_space,
 };
-pub use node::Node;
 pub use presence::{Gone, Presence};
 #[cfg(not(feature = "sim"))]
 use real as os;

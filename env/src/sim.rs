@@ -33,8 +33,7 @@ pub(crate) use disks::{Delay, HostDisk, WriteTurn};
 pub use disks::{
     DiskSpeed, damage, damage_below, disk_speed, durable_files, durably_begins, fail_disk, heal_disk, lose_end,
     lose_write, misdirect_write, missed_write, power_cut, random_tear, set_disk_speed, set_free_space, slow_disk_down,
-    stall_disk,
-    wipe_disk,
+    stall_disk, wipe_disk,
 };
 use hosts::Hosts;
 pub use hosts::{ProcessExit, allow_exits, boot_host, host, is_exiting, process, take_exits};

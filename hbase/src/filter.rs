@@ -26,9 +26,9 @@ mod evaluator;
 mod list;
 mod pattern;
 mod position;
+mod row_progress;
 mod row_sets;
 mod rows;
-mod row_progress;
 mod streaming;
 mod value_test;
 

@@ -135,7 +135,7 @@ impl Seen {
         self.has_reported && now.since(self.at) <= silent_after
     }
 
-    /// Whether calls to it have failed for so long, or since it was started, that nobody should count on it.
+    /// Whether calls to it have failed for so long, or since it was started, that it should not be counted on.
     fn is_unreachable(&self, now: Moment) -> bool {
         let patience = if self.calls.has_answered { FAILING_MAX } else { Duration::ZERO };
         self.calls.failing.as_ref().is_some_and(|(since, _)| now.since(*since) >= patience)

@@ -114,7 +114,7 @@ impl Membership {
     }
 
     /// Refuses an address at which another server is: of two processes that name one address, the one that answers there has it. The
-    /// newcomer does not serve yet, so a server that lost its disk finds nobody there. One that may only be slow is waited for until
+    /// newcomer does not serve yet, so a server that lost its disk leaves no answer there. One that may only be slow is waited for until
     /// its reports are late.
     async fn check_address(&self, own: ServerId, address: &str) -> Result<(), Error> {
         let others = self.context.journal.read(|catalog| others_at(catalog, own, address));

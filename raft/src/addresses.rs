@@ -49,8 +49,8 @@ impl AddressBook {
         }
     }
 
-    /// Takes over all addresses that the master knows. Servers that it does not know any more were removed: nobody calls them again.
-    /// `own` stays: a master may not know it yet. None: a master that is starting knows nobody.
+    /// Takes over all addresses that the master knows. Servers that it does not know any more were removed, and are not called again.
+    /// `own` stays: a master may not know it yet. None: a master that is starting knows no server.
     pub fn replace(&self, addresses: Vec<(ServerId, String)>, own: ServerId) {
         if addresses.is_empty() {
             return;

@@ -2,8 +2,8 @@
 //!
 //! openraft gives a request for a vote as long as the shortest election timeout. But a vote is answered once it is synced, by a
 //! voter whose disk may be slow, and an election timeout is short so that the loss of a leader is noticed fast. With one value
-//! for both, disks that take longer elect nobody: every vote arrives after the candidate has stopped listening. So the timeout
-//! of that length is extended here. An answer that comes late is harmless: it counts only while its candidate still stands in
+//! for both, disks that take longer elect no leader: every vote arrives after the candidate has stopped listening. So the timeout
+//! of that length is extended here. An answer that comes late is harmless: it counts only while its candidate is still in
 //! that term, and how long that is `campaign.rs` decides.
 //!
 //! Invariant: nothing else in openraft waits for exactly [`ELECTION_MIN`], but the order to take over a leadership, whose

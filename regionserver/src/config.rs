@@ -13,7 +13,7 @@ use terrane_types::versions::Levels;
 
 use crate::shape_limits::ShapeLimits;
 
-/// With less, a server would wait for flushes all the time; with nothing, for ever.
+/// With less, a server would wait for flushes all the time; with nothing, permanently.
 const MEMTABLE_BUDGET_MIN: u64 = 64 << 10;
 /// What masters keep of a text that a server registers with.
 const TEXT_BYTES_MAX: usize = 512;

@@ -89,7 +89,7 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "wrong-address",
-        what: "a server whose address does not lead to it holds up nobody, and none takes the address of another",
+        what: "a server whose address does not lead to it holds up no other, and none takes the address of another",
         run: wrong_address::run,
     },
     Check {

@@ -1,4 +1,4 @@
-//! What is wrong with the settings of a process: all of it, since who mends one mistake does not want to learn of the next by
+//! What is wrong with the settings of a process: all of it, since the next one should not be found by
 //! another start.
 
 use std::fmt;

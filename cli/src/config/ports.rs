@@ -82,11 +82,11 @@ pub fn check_exposure(
     }
 }
 
-/// Finds addresses that nobody can connect to.
+/// Finds addresses that no client can connect to.
 pub fn check_connectable<'a>(settings: &mut Settings, key: &'static str, addresses: impl IntoIterator<Item = &'a str>) {
     for address in addresses {
         if address_parts(address).is_ok_and(|(_, port)| port == 0) {
-            settings.mistake(&[key], format!("names {address}, and nobody can connect to port 0"), None);
+            settings.mistake(&[key], format!("names {address}, and no client can connect to port 0"), None);
         }
     }
 }

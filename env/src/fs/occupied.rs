@@ -70,7 +70,7 @@ pub enum Occupied {
         /// What is there.
         names: Vec<String>,
     },
-    /// It has files that are nobody's.
+    /// It has files of no process of ours.
     #[error(
         "{} is not empty and no data directory of {}: it has {}; choose an empty directory, or one that does not exist",
         directory.display(), wanted.name(), named(names)

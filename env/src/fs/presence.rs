@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Disk, Node};
+use super::{DirLock, Disk, Node};
 
 /// How often a process looks at its data directory.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -37,6 +37,17 @@ pub struct Gone {
     what: String,
 }
 
+impl DirLock {
+    /// The directory with its lock file, to notice when it is deleted or replaced.
+    pub async fn presence(&self) -> io::Result<Presence> {
+        let mut presence = Presence::of(Disk::os(), self.directory()).await?;
+        if let Some((path, node)) = self.lock_file()? {
+            presence.add_known(path, node);
+        }
+        Ok(presence)
+    }
+}
+
 impl Presence {
     /// Watches a directory of `disk`. [`DirLock::presence`](super::DirLock::presence) watches the lock file as well.
     pub async fn of(disk: Disk, directory: &Path) -> io::Result<Presence> {
@@ -52,7 +63,7 @@ impl Presence {
         Ok(())
     }
 
-    pub(super) fn add_known(&mut self, path: PathBuf, node: Node) {
+    fn add_known(&mut self, path: PathBuf, node: Node) {
         self.known.push((path, node));
     }
 

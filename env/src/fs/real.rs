@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FallocateFlags;
 
-use super::{Disk, LockError, Node, Presence};
+use super::{LockError, Node};
 
 /// Name of the file that carries a data directory's lock.
 const LOCK_NAME: &str = "LOCK";
@@ -199,12 +199,9 @@ impl DirLock {
         Ok(DirLock { file, directory: directory.to_owned() })
     }
 
-    /// The directory with its lock file, to notice when it is deleted or replaced.
-    pub async fn presence(&self) -> io::Result<Presence> {
-        let mut presence = Presence::of(Disk::os(), &self.directory).await?;
-        // Of the open file: whoever deletes the name at this moment is noticed.
-        presence.add_known(self.directory.join(LOCK_NAME), node_of(&self.file.metadata()?));
-        Ok(presence)
+    /// The lock's file. Its node is that of the open file, so that a deletion of the name at this moment is noticed.
+    pub(super) fn lock_file(&self) -> io::Result<Option<(PathBuf, Node)>> {
+        Ok(Some((self.directory.join(LOCK_NAME), node_of(&self.file.metadata()?))))
     }
 
     /// The locked directory.

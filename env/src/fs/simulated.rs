@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::memory::{MemoryDisk, MemoryFile};
-use super::{Disk, LockError, Node, Presence};
+use super::{Disk, LockError, Node};
 use crate::sim::{Delay, HostDisk, WriteTurn};
 
 /// An open file, read and written at positions.
@@ -233,9 +233,9 @@ impl DirLock {
         }
     }
 
-    /// The directory as it is now, to notice when it is deleted or replaced.
-    pub async fn presence(&self) -> io::Result<Presence> {
-        Presence::of(Disk::os(), &self.directory).await
+    /// A lock of the simulation has no file.
+    pub(super) fn lock_file(&self) -> io::Result<Option<(PathBuf, Node)>> {
+        Ok(None)
     }
 
     /// The locked directory.

@@ -16,8 +16,8 @@ use terrane_types::rows::{ROW_HEADER_BYTES, begin_row, end_row};
 use terrane_types::{Columns, Invalid, KeyRange, Onward};
 
 use super::decode::decode;
-use super::rows::Everything;
 use super::row_progress::{RowProgress, pack_shown};
+use super::rows::Everything;
 use super::{At, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
 use crate::proto;

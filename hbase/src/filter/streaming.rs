@@ -9,6 +9,7 @@
 //!
 //! The reader may give cells that were to be passed over. They are passed over here.
 
+use terrane_types::cell::{CellRef, pack};
 use terrane_types::{Invalid, Onward};
 
 use super::evaluator::Evaluator;

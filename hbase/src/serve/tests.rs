@@ -232,7 +232,8 @@ async fn connections_end_when_what_is_behind_the_port_says_so() {
     let listener = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (deposed, stop) = (CancellationToken::new(), CancellationToken::new());
-    let front = Arc::new(Deposed { limits: Limits::beside(&Intake::new(IntakeLimits::default())), deposed: deposed.clone() });
+    let front =
+        Arc::new(Deposed { limits: Limits::beside(&Intake::new(IntakeLimits::default())), deposed: deposed.clone() });
     terrane_env::task::spawn_named("test", serve(listener, front, stop.clone()));
     let mut client = terrane_env::net::connect_to(&address).await.unwrap();
     client.write_all(&[hello("alice"), framed(&request(9, "Echo", b"", b"", None))].concat()).await.unwrap();

@@ -122,13 +122,7 @@ impl Receiver {
     }
 
     /// Answers requests until the peer closes the stream or the host stops.
-    async fn answer(
-        mut self,
-        lane: Lane,
-        peer: Peer,
-        mut incoming: Streaming<v1::PeerMessage>,
-        outgoing: Outgoing,
-    ) {
+    async fn answer(mut self, lane: Lane, peer: Peer, mut incoming: Streaming<v1::PeerMessage>, outgoing: Outgoing) {
         let mut unpacker = Unpacker::default();
         let mut stopped = self.stopped.clone();
         // First polled in the order of arrival, which keeps the appends of a group in order.

@@ -338,7 +338,11 @@ impl GroupMachine {
         }
         let frozen: Vec<_> = {
             let _boundary = self.boundary.lock().await;
-            unrecorded.iter().filter_map(|hosted| self.freeze(hosted.region)).map(|hosted| hosted.engine.clone()).collect()
+            unrecorded
+                .iter()
+                .filter_map(|hosted| self.freeze(hosted.region))
+                .map(|hosted| hosted.engine.clone())
+                .collect()
         };
         let recorded: BTreeSet<_> = self.engine.record_empty(self.group, frozen).await?.into_iter().collect();
         let recorded = unrecorded.iter().filter(|hosted| recorded.contains(&hosted.region));

@@ -1,7 +1,7 @@
 //! What the types of Parquet become: the closed list of `docs/import.md`.
 //!
 //! A column is examined before the first row is written. A type that is not on the list is refused by the column's name and
-//! its own, since a number whose unit nobody looked at is a wrong timestamp or a wrong key.
+//! its own, since a number whose unit is not known is a wrong timestamp or a wrong key.
 
 use ::parquet::basic::{Compression, ConvertedType, LogicalType, TimeUnit, Type as PhysicalType};
 use ::parquet::schema::types::ColumnDescriptor;
