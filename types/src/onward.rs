@@ -1,8 +1,8 @@
-//! Where a reader continues within a row, as whoever judges its cells says.
+//! Where a reader continues within a row, as the judge of its cells says.
 
 use bytes::Bytes;
 
-/// Where a reader continues after a cell. What lies between may be left unread; whoever says this may be shown it all the same.
+/// Where a reader continues after a cell. What lies between may be left unread; the judge may be shown it all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Onward {
     /// At the next cell.

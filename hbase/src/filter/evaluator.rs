@@ -8,6 +8,8 @@
 //!
 //! The filter sees as many versions as the family keeps; those that are returned are counted after it.
 
+mod streaming;
+
 use std::mem::take;
 
 use terrane_regionserver::edge::RowJudge;
@@ -15,9 +17,9 @@ use terrane_types::cell::{CellRef, Cells};
 use terrane_types::rows::{ROW_HEADER_BYTES, begin_row, end_row};
 use terrane_types::{Columns, Invalid, KeyRange, Onward};
 
+use self::streaming::{RowProgress, pack_shown};
 use super::decode::decode;
 use super::rows::Everything;
-use super::streaming::{RowProgress, pack_shown};
 use super::{At, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
 use crate::proto;
@@ -50,7 +52,7 @@ pub(crate) struct Evaluator {
     pub(super) families: Vec<(Vec<u8>, bool)>,
     pub(super) progress: Progress,
     /// Of the row that is judged cell by cell.
-    pub(super) row: RowProgress,
+    row: RowProgress,
     /// A regular expression of the filter goes back.
     backtracks: bool,
     /// A buffer for the row to return.

@@ -86,7 +86,7 @@ async fn columns_are_sought_past_the_others() {
             assert_eq!(stats.cells_shown, 21);
             assert!(stats.cells_seen < 400, "{stats:?}");
         }
-        // Whoever judges the cells says where the row continues.
+        // The judge of the cells says where the row continues.
         let mut scanner = region.scan(region.snapshot(), spec(&Projection::all()));
         let mut taken = 0;
         let walked = scanner.walk(Patience::MayBlock, |_, cell| {

@@ -12,9 +12,9 @@
 use terrane_types::cell::{CellRef, pack};
 use terrane_types::{Invalid, Onward};
 
-use super::evaluator::Evaluator;
-use super::{At, Code, Position, Shown};
+use super::Evaluator;
 use crate::cell_block::KeyValue;
+use crate::filter::{At, Code, Position, Shown};
 
 /// How far a row is judged.
 #[derive(Clone, Default)]
