@@ -52,7 +52,7 @@ pub(crate) struct Evaluator {
     pub(super) families: Vec<(Vec<u8>, bool)>,
     pub(super) progress: Progress,
     /// Of the row that is judged cell by cell.
-    row: RowProgress,
+    row: Box<RowProgress>,
     /// A regular expression of the filter goes back.
     backtracks: bool,
     /// A buffer for the row to return.
@@ -91,7 +91,7 @@ impl Evaluator {
             reverse: false,
             families: Vec::new(),
             progress: Progress::default(),
-            row: RowProgress::default(),
+            row: Box::default(),
             buffer: Vec::new(),
         })
     }
@@ -370,7 +370,7 @@ impl RowJudge for Evaluator {
             reverse: self.reverse,
             families: self.families.clone(),
             progress: self.progress.clone(),
-            row: RowProgress::default(),
+            row: Box::default(),
             backtracks: self.backtracks,
             buffer: Vec::new(),
         })

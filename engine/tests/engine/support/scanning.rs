@@ -104,13 +104,13 @@ impl Scan {
                 // As a server whose block ends in the middle of it.
                 Step::HiddenPart => {
                     if let Some(position) = scanner.hidden_up_to() {
-                        let rest = self.from_row(scanner.row());
+                        let rest = self.rest_from(scanner.row());
                         scanner = self.begin(region, snapshot.sequence(), rest, Some(position));
                     }
                 }
                 Step::Part { position } => {
                     continues = true;
-                    let rest = self.from_row(&row_of_block.unwrap());
+                    let rest = self.rest_from(&row_of_block.unwrap());
                     scanner = self.begin(region, snapshot.sequence(), rest, Some(position));
                 }
                 Step::End => return Ok(rows),
@@ -118,7 +118,7 @@ impl Scan {
         }
     }
 
-    fn from_row(&self, row: &[u8]) -> KeyRange {
+    fn rest_from(&self, row: &[u8]) -> KeyRange {
         if self.reverse { range(&self.range.start, &KeyRange::row(row).end) } else { range(row, &self.range.end) }
     }
 

@@ -102,7 +102,7 @@ impl Evaluator {
     pub(super) fn judge_end(&mut self, row: &[u8]) -> bool {
         let family = self.row.family.take();
         self.leave_family(row, family);
-        let RowProgress { begun, families, targets, kept, .. } = std::mem::take(&mut self.row);
+        let RowProgress { begun, families, targets, kept, .. } = std::mem::take(&mut *self.row);
         self.progress.target = None;
         let Some(begun) = begun else {
             self.progress.over |= self.filter.is_over();
