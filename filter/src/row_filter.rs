@@ -48,10 +48,8 @@ pub struct RowFilter {
     shared: Arc<Shared>,
     /// Cached answers for the current row, by slot.
     answers: Vec<Option<bool>>,
-    /// A buffer for the row to return.
-    shown: Vec<u8>,
-    /// Of the row that is judged cell by cell.
-    progress: streaming::Progress,
+    /// Of the row that is judged, and a buffer for what is returned of it.
+    progress: Box<streaming::Progress>,
 }
 
 #[derive(Debug)]
@@ -109,7 +107,7 @@ impl RowFilter {
         let window = projection.cell_window();
         let alone = !as_read && plan.judges_cells_alone();
         let shared = Shared { plan, reads, asked, window, keys_only, lengths, as_read, alone };
-        Self { shared: Arc::new(shared), answers, shown: Vec::new(), progress: streaming::Progress::default() }
+        Self { shared: Arc::new(shared), answers, progress: Box::default() }
     }
 
     /// What to read: the requested columns and those that the filter tests, with the offset and limit of cells if the
@@ -205,8 +203,8 @@ impl RowFilter {
         if shared.as_read {
             return Verdict::Shown;
         }
-        self.shown.clear();
-        let start = begin_row(&mut self.shown, row);
+        self.progress.shown.clear();
+        let start = begin_row(&mut self.progress.shown, row);
         let (mut passed, mut kept, mut changed) = (0, 0, false);
         for placed in judging.placed() {
             let passes = (!shared.plan.first_only || placed.is_first)
@@ -221,7 +219,7 @@ impl RowFilter {
                 continue;
             }
             kept += 1;
-            shared.pack(&mut self.shown, placed.cell);
+            shared.pack(&mut self.progress.shown, placed.cell);
         }
         if passed == 0 {
             return Verdict::Hidden;
@@ -236,10 +234,10 @@ impl RowFilter {
         if kept == 0 {
             return Verdict::Hidden;
         }
-        end_row(&mut self.shown, start);
+        end_row(&mut self.progress.shown, start);
         if changed || shared.keys_only || shared.asked.is_some() {
             block.truncate(from);
-            block.extend_from_slice(&self.shown);
+            block.extend_from_slice(&self.progress.shown);
         }
         Verdict::Shown
     }

@@ -9,7 +9,7 @@
 //! - `decode` reads a filter from its message, within the limits below. `rows`, `columns`, `column_values`, `row_sets` and
 //!   `list` are the filters, each a [`CellFilter`]; `compare`, `decimal` and `pattern` are the comparators.
 //! - [`Evaluator`] does what HBase's region scanner does with a filter's answers: it is the judge of a read of the data path.
-//!   `streaming` is how it judges a row whose cells are still being read.
+//!   `evaluator::streaming` is how it judges a row whose cells are still being read.
 //!
 //! Invariants:
 //! - The cost of a filter is bounded before anything is read.
@@ -26,10 +26,8 @@ mod evaluator;
 mod list;
 mod pattern;
 mod position;
-mod row_progress;
 mod row_sets;
 mod rows;
-mod streaming;
 mod value_test;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::memory::{MemoryDisk, MemoryFile};
-use super::{Disk, LockError, Node};
+use super::{LockError, Node};
 use crate::sim::{Delay, HostDisk, WriteTurn};
 
 /// An open file, read and written at positions.

@@ -14,6 +14,8 @@ use crate::plan::{CellNode, Plan};
 /// How far the row is judged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
+    /// A buffer for a row that is judged whole.
+    pub(super) shown: Vec<u8>,
     /// Family and qualifier of the last cell, and the ordinal of its column; `None` before the first one.
     last: Option<u32>,
     family: Vec<u8>,
@@ -73,7 +75,7 @@ impl RowFilter {
         }
         let mut judging = Judging { row, cells: &[], asked: None, answers: &mut self.answers };
         if shared.plan.cell_tests.iter().all(|test| judging.cell_passes(test, &placed)) {
-            let Progress { passed, kept, .. } = &mut self.progress;
+            let Progress { passed, kept, .. } = &mut *self.progress;
             *passed += 1;
             if *passed > shared.window.0 && *kept < shared.window.1 {
                 *kept += 1;

@@ -8,6 +8,8 @@
 //!
 //! The filter sees as many versions as the family keeps; those that are returned are counted after it.
 
+mod streaming;
+
 use std::mem::take;
 
 use terrane_regionserver::edge::RowJudge;
@@ -15,8 +17,8 @@ use terrane_types::cell::{CellRef, Cells};
 use terrane_types::rows::{ROW_HEADER_BYTES, begin_row, end_row};
 use terrane_types::{Columns, Invalid, KeyRange, Onward};
 
+use self::streaming::{RowProgress, pack_shown};
 use super::decode::decode;
-use super::row_progress::{RowProgress, pack_shown};
 use super::rows::Everything;
 use super::{At, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
@@ -50,7 +52,7 @@ pub(crate) struct Evaluator {
     pub(super) families: Vec<(Vec<u8>, bool)>,
     pub(super) progress: Progress,
     /// Of the row that is judged cell by cell.
-    pub(super) row: RowProgress,
+    row: Box<RowProgress>,
     /// A regular expression of the filter goes back.
     backtracks: bool,
     /// A buffer for the row to return.
@@ -89,7 +91,7 @@ impl Evaluator {
             reverse: false,
             families: Vec::new(),
             progress: Progress::default(),
-            row: RowProgress::default(),
+            row: Box::default(),
             buffer: Vec::new(),
         })
     }
@@ -368,7 +370,7 @@ impl RowJudge for Evaluator {
             reverse: self.reverse,
             families: self.families.clone(),
             progress: self.progress.clone(),
-            row: RowProgress::default(),
+            row: Box::default(),
             backtracks: self.backtracks,
             buffer: Vec::new(),
         })

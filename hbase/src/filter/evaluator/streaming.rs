@@ -12,10 +12,47 @@
 use terrane_types::cell::{CellRef, pack};
 use terrane_types::{Invalid, Onward};
 
-use super::evaluator::Evaluator;
-use super::row_progress::{Begun, FamilyProgress, RowProgress, pack_shown};
-use super::{At, Code, Position, Shown};
+use super::Evaluator;
 use crate::cell_block::KeyValue;
+use crate::filter::{At, Code, Position, Shown};
+
+/// How far a row is judged.
+#[derive(Clone, Default)]
+pub(super) struct RowProgress {
+    /// The filter was asked about the row, and whether it passes over it.
+    begun: Option<Begun>,
+    /// The family whose cells are being read.
+    family: Option<FamilyProgress>,
+    /// Families that have cells here, and the rows in which they continue, if not in the next one.
+    families: usize,
+    targets: Vec<Vec<u8>>,
+    kept: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    Taken,
+    /// The filter passes over the row. It still hears of the cells.
+    Skipped,
+    /// The filter is over, and hears of nothing more.
+    Over,
+}
+
+/// How far a family of a row is judged.
+#[derive(Clone, Default)]
+struct FamilyProgress {
+    name: Vec<u8>,
+    /// Some cell of it was not passed over.
+    is_here: bool,
+    /// Nothing more of it is judged in this row.
+    is_done: bool,
+    /// Its next cell that is judged is behind this place.
+    place: Option<Position>,
+    column: Option<Vec<u8>>,
+    column_done: bool,
+    versions: usize,
+    included: u32,
+}
 
 /// What becomes of a cell.
 enum Judged {
@@ -65,7 +102,7 @@ impl Evaluator {
     pub(super) fn judge_end(&mut self, row: &[u8]) -> bool {
         let family = self.row.family.take();
         self.leave_family(row, family);
-        let RowProgress { begun, families, targets, kept, .. } = std::mem::take(&mut self.row);
+        let RowProgress { begun, families, targets, kept, .. } = std::mem::take(&mut *self.row);
         self.progress.target = None;
         let Some(begun) = begun else {
             self.progress.over |= self.filter.is_over();
@@ -222,4 +259,20 @@ impl Evaluator {
         }
         place.onward(at)
     }
+}
+
+/// Packs a cell as it is shown.
+pub(super) fn pack_shown(out: &mut Vec<u8>, cell: CellRef<'_>, shown: Shown) {
+    let length;
+    let value = match shown {
+        Shown::Whole => cell.value,
+        // A raw scan shows tombstones, which have no place for a length.
+        Shown::Length(_) if cell.kind.is_delete() => &[],
+        Shown::Nothing => &[],
+        Shown::Length(bytes) => {
+            length = bytes.to_be_bytes();
+            &length[..]
+        }
+    };
+    pack(out, CellRef { value, ..cell });
 }
