@@ -393,6 +393,9 @@ pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) ->
     Ok(joined)
 }
 
+/// The time range and the time to live of increments and appends.
+type MergeRules = (Option<(i64, i64)>, Option<u64>);
+
 /// What mutations that become one consist of.
 #[derive(Default)]
 struct Parts {
@@ -402,7 +405,7 @@ struct Parts {
     /// Increments and appends, each with its place among the puts and the time that it gives a column without versions.
     merges: Vec<(ReadModifyWrite, usize, i64)>,
     /// The time range and the time to live of all of these.
-    of_merges: Option<(Option<(i64, i64)>, Option<u64>)>,
+    of_merges: Option<MergeRules>,
     /// Deletes of newest versions, each with how many it leaves to others.
     newest: Vec<(ReadModifyWrite, u32)>,
 }
