@@ -12,9 +12,8 @@
 use terrane_types::cell::{CellRef, pack};
 use terrane_types::{Invalid, Onward};
 
-use super::Evaluator;
+use super::{At, Code, Evaluator, Position, Shown};
 use crate::cell_block::KeyValue;
-use crate::filter::{At, Code, Position, Shown};
 
 /// How far a row is judged.
 #[derive(Clone, Default)]
