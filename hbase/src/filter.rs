@@ -26,6 +26,7 @@ mod evaluator;
 mod list;
 mod pattern;
 mod position;
+mod row_progress;
 mod row_sets;
 mod rows;
 mod value_test;

@@ -17,8 +17,8 @@ use terrane_types::cell::{CellRef, Cells};
 use terrane_types::rows::{ROW_HEADER_BYTES, begin_row, end_row};
 use terrane_types::{Columns, Invalid, KeyRange, Onward};
 
-use self::streaming::{RowProgress, pack_shown};
 use super::decode::decode;
+use super::row_progress::{RowProgress, pack_shown};
 use super::rows::Everything;
 use super::{At, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;

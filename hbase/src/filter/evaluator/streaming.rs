@@ -12,46 +12,10 @@
 use terrane_types::cell::{CellRef, pack};
 use terrane_types::{Invalid, Onward};
 
-use super::{At, Code, Evaluator, Position, Shown};
+use super::Evaluator;
 use crate::cell_block::KeyValue;
-
-/// How far a row is judged.
-#[derive(Clone, Default)]
-pub(super) struct RowProgress {
-    /// The filter was asked about the row, and whether it passes over it.
-    begun: Option<Begun>,
-    /// The family whose cells are being read.
-    family: Option<FamilyProgress>,
-    /// Families that have cells here, and the rows in which they continue, if not in the next one.
-    families: usize,
-    targets: Vec<Vec<u8>>,
-    kept: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Begun {
-    Taken,
-    /// The filter passes over the row. It still hears of the cells.
-    Skipped,
-    /// The filter is over, and hears of nothing more.
-    Over,
-}
-
-/// How far a family of a row is judged.
-#[derive(Clone, Default)]
-struct FamilyProgress {
-    name: Vec<u8>,
-    /// Some cell of it was not passed over.
-    is_here: bool,
-    /// Nothing more of it is judged in this row.
-    is_done: bool,
-    /// Its next cell that is judged is behind this place.
-    place: Option<Position>,
-    column: Option<Vec<u8>>,
-    column_done: bool,
-    versions: usize,
-    included: u32,
-}
+use crate::filter::row_progress::{Begun, FamilyProgress, RowProgress, pack_shown};
+use crate::filter::{At, Code, Position, Shown};
 
 /// What becomes of a cell.
 enum Judged {
@@ -258,20 +222,4 @@ impl Evaluator {
         }
         place.onward(at)
     }
-}
-
-/// Packs a cell as it is shown.
-pub(super) fn pack_shown(out: &mut Vec<u8>, cell: CellRef<'_>, shown: Shown) {
-    let length;
-    let value = match shown {
-        Shown::Whole => cell.value,
-        // A raw scan shows tombstones, which have no place for a length.
-        Shown::Length(_) if cell.kind.is_delete() => &[],
-        Shown::Nothing => &[],
-        Shown::Length(bytes) => {
-            length = bytes.to_be_bytes();
-            &length[..]
-        }
-    };
-    pack(out, CellRef { value, ..cell });
 }
