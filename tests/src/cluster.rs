@@ -203,6 +203,16 @@ impl Cluster {
         self.clocks.push(WallClock::default());
         let index = self.servers.len() - 1;
         self.start_server(index).await?;
+        // It serves; the master counts it as live once it has called it.
+        let address = self.server_address(index).to_string();
+        let admin = self.client().await?.admin();
+        let is_live = async || {
+            let servers = admin.servers().await?;
+            let is_live = servers.iter().any(|server| server.address == address && server.state == "live");
+            ensure!(is_live, "{servers:?}");
+            Ok(())
+        };
+        eventually("the new server is live", LEADERS_WITHIN, is_live).await?;
         Ok(index)
     }
 
