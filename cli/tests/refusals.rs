@@ -327,8 +327,8 @@ fn a_refused_setting_leaves_no_server_behind() {
     let pair = Pair::start(directory.path(), [master, server], "lsm");
     let mut arguments = server_arguments(&directory.path().join("other"), third, console, &pair.client.masters, "lsm");
     arguments.extend(["--log-limit".to_owned(), "1KiB".to_owned()]);
-    let errors = refused(&arguments, 1);
-    assert!(errors.contains("log limit"), "{errors}");
+    let errors = refused(&arguments, 2);
+    assert!(errors.contains("--log-limit is 1024 bytes"), "{errors}");
     let servers = pair.client.json_lines(&["admin", "servers"]);
     assert_eq!(servers.len(), 1, "{servers:?}");
 }
