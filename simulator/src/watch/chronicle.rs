@@ -237,7 +237,10 @@ async fn until_listed(
 
 /// Every boundary that came or went while this master led has its event. The map may be changing: then it is not judged.
 async fn all_changes_are_listed(client: &Client, context: &Context) -> Result<(), String> {
-    let look = async || client.admin().regions(None).await.ok().map(|regions| boundaries(&regions));
+    let look = async || {
+        let (regions, tables) = (client.admin().regions(None).await.ok()?, client.admin().list_tables().await.ok()?);
+        boundaries(&regions, &tables)
+    };
     let before = look().await;
     tokio::time::sleep(COUNTED_WITHIN).await;
     events(client, context).await?;
