@@ -179,7 +179,8 @@ async fn flushes_and_the_removal_of_a_replica_do_not_wait_for_the_files_of_a_loa
     machine.record().await.unwrap();
     assert_eq!(machine.progress().applied, entry.index - 1);
     machine.remove().await.unwrap();
-    assert_eq!(applying.await.unwrap(), [[Reply::Applied { stamp: entry.stamp }]]);
+    // The others apply the entry; what they answer is not known here.
+    assert_eq!(applying.await.unwrap(), [[Reply::Unknown]]);
     assert!(machine.hosted().is_empty());
 }
 
