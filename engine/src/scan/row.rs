@@ -298,6 +298,8 @@ impl RowScanner {
                 break;
             }
             if self.is_much(self.hidden_cells() - hidden_before) {
+                // They are packed: the next call continues behind them.
+                self.families[..self.at_hand.reached].iter_mut().for_each(|family| family.visible.clear());
                 self.at_hand.open = Some((start, full_at));
                 return Ok(Step::HiddenPart);
             }

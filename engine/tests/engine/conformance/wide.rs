@@ -146,3 +146,27 @@ async fn a_row_of_deleted_columns_is_read_in_steps() {
     })
     .await;
 }
+
+/// A step that ends in a part with visible cells does not return them again.
+#[tokio::test]
+async fn visible_cells_among_many_hidden_ones_are_returned_once() {
+    let kind = |number| if number % 500 == 0 { CellKind::Put } else { CellKind::DeleteColumn };
+    let cells: Vec<_> = (0..MANY).map(|number| column(number, 1, kind(number))).collect();
+    each_place(&cells, |region| {
+        let mut scanner = region.scan(region.snapshot(), spec(&Projection::all()));
+        let (mut hidden, mut block) = (0, Vec::new());
+        loop {
+            match scanner.next(&mut block, usize::MAX, Patience::MayBlock).unwrap() {
+                Step::Row => break,
+                step => assert_eq!((step, scanner.row_start()), (Step::HiddenPart, Some(0))),
+            }
+            hidden += 1;
+        }
+        assert!(hidden >= 2, "{hidden}");
+        let rows: Vec<_> = PackedRows::new(block.into()).map(Result::unwrap).collect();
+        let shown: Vec<_> = rows.iter().flat_map(|row| row.cells.iter().map(|cell| cell.qualifier.to_vec())).collect();
+        let expected: Vec<_> = (0..MANY).filter(|number| number % 500 == 0).map(|number| qualifier(number).to_vec()).collect();
+        assert_eq!(shown, expected);
+    })
+    .await;
+}
