@@ -32,7 +32,7 @@ const STREAM: u64 = 0x7065_7272_616e_6500;
 const NEEDED_STREAM: u64 = 0x6461_6d61_6765_6400;
 
 /// What a sync takes on a disk that is slow all the time.
-const SLOW_SYNC_MS: std::ops::Range<u64> = 200..350;
+const SLOW_SYNC_MS: u64 = 350;
 
 /// Lost syncs of a run that needs some.
 const LOST_SYNCS: usize = 4;
@@ -163,11 +163,6 @@ impl Plan {
         plan.work = *[Work::Mixed, Work::Mixed, Work::Mixed, Work::Moves, Work::Merges].choose(rng).expect("not empty");
         plan.loses_majority = rng.random_bool(0.2) && !plan.damages_a_disk() && !plan.rolls_out;
         plan.loses_catalog = rng.random_bool(0.3) && plan.masters == 1 && !plan.damages_a_disk() && !plan.rolls_out;
-        let sync = milliseconds(rng.random_range(SLOW_SYNC_MS));
-        // With all disks slow, clients do too little within a run for most checks: only `--need slow-disks` has that.
-        if rng.random_bool(1.0 / 12.0) {
-            plan.slow_disks = (&SERVERS[..1], sync);
-        }
         plan
     }
 
@@ -222,7 +217,7 @@ impl Plan {
                 self.servers = self.servers.max(REPLICATION + 1);
                 self.replace_after = Duration::from_secs(2);
             }
-            Needed::SlowDisks => self.slow_disks = (&SERVERS, milliseconds(SLOW_SYNC_MS.end - 1)),
+            Needed::SlowDisks => self.slow_disks = (&SERVERS, milliseconds(SLOW_SYNC_MS)),
             Needed::LostSyncs(of) => {
                 let lost = (0..LOST_SYNCS).map(|_| draw::lost_sync(&mut rng, self.servers, self.until, of));
                 self.faults.extend(lost);

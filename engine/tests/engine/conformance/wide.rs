@@ -165,7 +165,8 @@ async fn visible_cells_among_many_hidden_ones_are_returned_once() {
         assert!(hidden >= 2, "{hidden}");
         let rows: Vec<_> = PackedRows::new(block.into()).map(Result::unwrap).collect();
         let shown: Vec<_> = rows.iter().flat_map(|row| row.cells.iter().map(|cell| cell.qualifier.to_vec())).collect();
-        let expected: Vec<_> = (0..MANY).filter(|number| number % 500 == 0).map(|number| qualifier(number).to_vec()).collect();
+        let expected: Vec<_> =
+            (0..MANY).filter(|number| number % 500 == 0).map(|number| qualifier(number).to_vec()).collect();
         assert_eq!(shown, expected);
     })
     .await;
