@@ -308,6 +308,7 @@ mod tests {
             cluster_id: ClusterId([7; 16]).0.to_vec().into(),
             server: replica,
             replicas: vec![contents],
+            servers: (1..=3).map(|server| v1::ServerAddress { server, address: format!("s{server}:1") }).collect(),
             ..Default::default()
         }
     }
