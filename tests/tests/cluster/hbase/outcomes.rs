@@ -1,6 +1,13 @@
 //! What mutations that arrive together come to, which deletes are taken, and what increments and appends make: as on HBase.
 
+use std::time::{Duration, Instant};
+
+use terrane_simulator::hbase_client::is_refusal;
+
 use super::*;
+
+/// How long the lead of a group may take to settle.
+const REFUSED_MAX: Duration = Duration::from_secs(30);
 
 fn delete(values: Vec<QualifierValue>) -> MutationProto {
     mutation(MutationType::Delete, b"row", values)
@@ -30,25 +37,40 @@ fn on_row(row: &str, mut mutation: MutationProto) -> MutationProto {
     mutation
 }
 
-/// Sends mutations of a row in one call: as a `RowMutations`, or as a list in which each is for itself.
+/// Sends mutations of a row in one call: as a `RowMutations`, or as a list in which each is for itself. What the server
+/// refuses without an effect, as while the lead of its group changes, is sent again with its nonce, as HBase's client does.
 async fn send(client: &mut HbaseClient, row: &str, mutations: &[MutationProto], atomic: bool) -> Result<()> {
     let action = |(index, mutation): (u32, &MutationProto)| proto::Action {
         index: Some(index),
         mutation: Some(on_row(row, mutation.clone())),
         ..proto::Action::default()
     };
-    let actions: Vec<_> = (0u32..).zip(mutations).map(action).collect();
-    let encode = |region| {
-        let action = proto::RegionAction { region, atomic: Some(atomic), action: actions.clone(), condition: None };
-        proto::MultiRequest { region_action: vec![action], nonce_group: Some(1), condition: None }.encode_to_vec()
-    };
-    let answer = client.call::<proto::MultiResponse>(row.as_bytes(), "Multi", encode, || false).await;
-    let answer = answer.map_err(|why| anyhow!(why))?.answer;
-    let result = answer.region_action_result.into_iter().next().context("no result")?;
-    ensure!(result.exception.is_none(), "refused with {:?}", result.exception);
-    ensure!(result.result_or_exception.len() == mutations.len(), "answered {:?}", result.result_or_exception);
-    for one in result.result_or_exception {
-        ensure!(one.exception.is_none(), "an action was refused with {:?}", one.exception);
+    let mut actions: Vec<_> = (0u32..).zip(mutations).map(action).collect();
+    let until = Instant::now() + REFUSED_MAX;
+    while !actions.is_empty() {
+        let encode = |region| {
+            let action = proto::RegionAction { region, atomic: Some(atomic), action: actions.clone(), condition: None };
+            proto::MultiRequest { region_action: vec![action], nonce_group: Some(1), condition: None }.encode_to_vec()
+        };
+        let answer = client.call::<proto::MultiResponse>(row.as_bytes(), "Multi", encode, || false).await;
+        let answer = answer.map_err(|why| anyhow!(why))?.answer;
+        let result = answer.region_action_result.into_iter().next().context("no result")?;
+        let refused: Vec<u32> = if let Some(why) = &result.exception {
+            ensure!(is_refusal(&why.name), "refused with {why:?}");
+            actions.iter().filter_map(|action| action.index).collect()
+        } else {
+            let results = &result.result_or_exception;
+            ensure!(results.len() == actions.len(), "answered {results:?}");
+            for why in results.iter().filter_map(|one| one.exception.as_ref()) {
+                ensure!(is_refusal(&why.name), "an action was refused with {why:?}");
+            }
+            results.iter().filter(|one| one.exception.is_some()).filter_map(|one| one.index).collect()
+        };
+        ensure!(refused.is_empty() || Instant::now() < until, "refused for {REFUSED_MAX:?}: {result:?}");
+        actions.retain(|action| action.index.is_some_and(|index| refused.contains(&index)));
+        if !actions.is_empty() {
+            client.forget_regions();
+        }
     }
     Ok(())
 }
