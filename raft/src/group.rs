@@ -106,6 +106,12 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
         self.replica.status()
     }
 
+    /// Whether this replica has applied what it had applied before its last restart. Until then its state machine may be ahead
+    /// of the index that it applies: for example, a region that is about to leave the group has left the disk already.
+    pub fn has_replayed(&self) -> bool {
+        self.replica.has_replayed()
+    }
+
     /// Whether this replica leads, also while its first entry is not applied yet.
     pub fn leads(&self) -> bool {
         self.replica.leads()

@@ -213,6 +213,7 @@ impl Host {
         let spec = log.spec().clone();
         let machine = (self.open_machine)(&spec);
         let standing = Arc::new(Standing::new(log.purged()));
+        let found_to = log.ends().1.map_or(0, |last| last.index);
         let metrics = self.config.metrics.clone();
         let adapter =
             Adapter::new(machine.clone(), standing.clone(), log.clone(), self.log.store(&log), metrics.clone());
@@ -276,6 +277,7 @@ impl Host {
             rounds: Rounds::default(),
             heard: Heard::default(),
             released: AtomicU64::new(0),
+            found_to,
             silence: Mutex::default(),
             announcer: Mutex::new(Announcer::new(terrane_env::time::now_ns())),
             recovered_term: AtomicU64::new(recovered_term),

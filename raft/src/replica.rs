@@ -73,6 +73,8 @@ pub(crate) struct Replica {
     pub(crate) heard: Heard,
     /// The index up to which the log is not kept for members, as of the last check.
     pub(crate) released: AtomicU64,
+    /// The last entry that the log had when the replica started.
+    pub(crate) found_to: u64,
     /// Since when this leader has not heard its members.
     pub(crate) silence: parking_lot::Mutex<Silence>,
     /// Decides when this leader announces that index.
@@ -275,6 +277,13 @@ impl Replica {
             }
         };
         tokio::time::timeout(timeout, satisfied).await.ok().flatten()
+    }
+
+    /// Whether everything is applied that may have been applied before the last restart: what the log had then, or all that
+    /// was left of it.
+    pub(crate) fn has_replayed(&self) -> bool {
+        let last = self.metrics.borrow_watched().last_log_index.unwrap_or(0);
+        self.standing.applied_index() >= self.found_to.min(last)
     }
 
     /// The status of the group as seen from here.

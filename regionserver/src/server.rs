@@ -345,6 +345,9 @@ impl RegionServer {
     pub async fn digests(&self) -> Vec<Result<GroupDigest, terrane_engine::Error>> {
         let mut digests = Vec::new();
         for machine in self.replicas.machines() {
+            if !self.host.group(machine.group()).is_some_and(|group| group.has_replayed()) {
+                continue;
+            }
             digests.extend(machine.digest().await.transpose());
         }
         digests

@@ -163,6 +163,10 @@ impl Plan {
         plan.work = *[Work::Mixed, Work::Mixed, Work::Mixed, Work::Moves, Work::Merges].choose(rng).expect("not empty");
         plan.loses_majority = rng.random_bool(0.2) && !plan.damages_a_disk() && !plan.rolls_out;
         plan.loses_catalog = rng.random_bool(0.3) && plan.masters == 1 && !plan.damages_a_disk() && !plan.rolls_out;
+        let sync = milliseconds(rng.random_range(200..350));
+        if rng.random_bool(1.0 / 12.0) {
+            plan.slow_disks = (&SERVERS[..1], sync);
+        }
         plan
     }
 

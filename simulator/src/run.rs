@@ -173,7 +173,9 @@ impl SimulatedRun {
         let play = scenario.last_reading(host, &self.context);
         self.add_client(host, play);
         self.add_client(watcher, Box::pin(liveness::until_well(self.context.clone())));
-        self.until_clients_end(host, READING_MAX, |sim| nemesis.tend(sim))
+        // The replicas on a slow disk have to catch up within it.
+        let within = READING_MAX + liveness::SYNCS_UNTIL_EQUAL * self.context.plan.slow_disks.1;
+        self.until_clients_end(host, within, |sim| nemesis.tend(sim))
     }
 
     /// Starts the server whose disk was damaged once more, if there is one, and compares it with the others.

@@ -21,6 +21,8 @@ use crate::verdict::Failure;
 const WELL_WITHIN: Duration = Duration::from_secs(10);
 /// Syncs that are waited for on top of that where disks are slow all the time.
 const SYNCS_UNTIL_WELL: u32 = 50;
+/// Syncs that replicas on slow disks may need to catch up: memory is small here, so that applying waits for flushes.
+pub const SYNCS_UNTIL_EQUAL: u32 = 200;
 /// The deadline of a call to a healthy cluster. A leader that has restarted first applies its log again, which takes seconds
 /// where every entry is held up.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -57,8 +59,7 @@ async fn well(client: &Client, context: &Context, began: Duration) -> Result<(),
             Err(error) => Some(chain(&error)),
         };
         let Some(complaint) = complaint else { break };
-        // An election waits for some syncs, one after another, and so does whatever follows it.
-        let within = WELL_WITHIN + SYNCS_UNTIL_WELL * context.plan.slow_disks.1;
+        let within = with_syncs(WELL_WITHIN, SYNCS_UNTIL_WELL, context);
         if now() > began + within {
             return Err(format!("{} s after everything was healed: {complaint}", within.as_secs()));
         }
@@ -67,6 +68,12 @@ async fn well(client: &Client, context: &Context, began: Duration) -> Result<(),
     trace::note(format_args!("all is well after {} ms", (now() - began).as_millis()));
     context.watch.count("all was well");
     Ok(())
+}
+
+/// A time within which something must have happened, and the syncs that it may have to wait for where a disk is slow: an
+/// election waits for some of them, one after another, and so do the installation of a copy and whatever follows.
+fn with_syncs(within: Duration, syncs: u32, context: &Context) -> Duration {
+    within + syncs * context.plan.slow_disks.1
 }
 
 /// Ends the drains whose end the operator could not order.
@@ -156,7 +163,7 @@ async fn check_is_clean(client: &Client, context: &Context) -> Result<(), String
             context.watch.count("clean checks of the cluster");
             return Ok(());
         }
-        if now() > began + EQUAL_WITHIN {
+        if now() > began + with_syncs(EQUAL_WITHIN, SYNCS_UNTIL_EQUAL, context) {
             return Err(format!("`admin check` finds {findings:?}"));
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -224,8 +231,9 @@ async fn replicas_are_equal(client: &Client, context: &Context) -> Result<(), St
         if missing.is_empty() {
             break Ok(());
         }
-        if now() > began + EQUAL_WITHIN {
-            let seconds = EQUAL_WITHIN.as_secs();
+        let within = with_syncs(EQUAL_WITHIN, SYNCS_UNTIL_EQUAL, context);
+        if now() > began + within {
+            let seconds = within.as_secs();
             let seen = watch.digests.borrow().seen(&missing);
             break Err(format!(
                 "the replicas of groups {missing:?} did not reach one index within {seconds} s; of {groups:?} these were seen: {seen}"

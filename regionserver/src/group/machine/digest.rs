@@ -27,10 +27,11 @@ pub struct GroupDigest {
 }
 
 impl GroupMachine {
-    /// The digest as of the last applied entry; `None` while entries are applied again after a restart, when regions are
-    /// ahead of it, and for a removed replica. It reads all rows: for tests, not for a server under load.
+    /// The digest as of the last applied entry; `None` while an entry is applied, while entries are applied again after a
+    /// restart, when regions are ahead of it, and for a removed replica. It reads all rows: for tests, not for a server under
+    /// load.
     pub async fn digest(&self) -> Result<Option<GroupDigest>, Error> {
-        let Some((mut digest, scanners)) = self.begin_digest().await else { return Ok(None) };
+        let Some((mut digest, scanners)) = self.begin_digest() else { return Ok(None) };
         for scanner in scanners {
             let before = digest.digest;
             let (crc, rows) = run_read(move || add_rows(scanner, before)).await?;
@@ -39,9 +40,10 @@ impl GroupMachine {
         Ok(Some(digest))
     }
 
-    /// The index, the regions, and a scan of each, all as of one entry.
-    async fn begin_digest(&self) -> Option<(GroupDigest, Vec<RowScanner>)> {
-        let _boundary = self.boundary.lock().await;
+    /// The index, the regions, and a scan of each, all as of one entry. It does not wait for an entry that is being applied:
+    /// on a slow disk that takes long, and the other groups would wait with it.
+    fn begin_digest(&self) -> Option<(GroupDigest, Vec<RowScanner>)> {
+        let _boundary = self.boundary.try_lock().ok()?;
         let inner = self.inner.lock();
         if inner.is_removed || inner.hosted.values().any(|hosted| hosted.opened_at > inner.applied) {
             return None;
