@@ -222,7 +222,8 @@ impl Cluster {
         server_hosts: &[Host],
         flags: &[&str],
     ) -> anyhow::Result<Self> {
-        let data = tempfile::tempdir().context("creating a directory")?;
+        let keeps = std::env::var_os("TERRANE_KEEP_DATA").is_some();
+        let data = tempfile::Builder::new().disable_cleanup(keeps).tempdir().context("creating a directory")?;
         let masters = usize::from(masters);
         let mut ports = free_ports(4 * (masters + server_hosts.len()))?.into_iter();
         let mut plan = Plan { terrane, data: data.path(), ports: &mut ports };
