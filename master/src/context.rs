@@ -15,6 +15,7 @@ use crate::catalog::moves::MoveId;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::events::Events;
 use crate::fleet::loads::LoadAverages;
+use crate::health::Health;
 use crate::journal::Journal;
 use crate::leadership::Leadership;
 use crate::liveness::Moment;
@@ -111,6 +112,8 @@ pub struct MasterContext {
     waiting: Notify,
     /// The limited resources of this process.
     pub budgets: Arc<Budgets>,
+    /// What is wrong with this master, and what it keeps watch on.
+    pub health: Health,
 }
 
 impl MasterContext {
@@ -145,6 +148,7 @@ impl MasterContext {
             moves,
             waiting,
             budgets: Arc::default(),
+            health: Health::default(),
         }
     }
 

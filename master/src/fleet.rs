@@ -4,14 +4,15 @@
 //! journaled intents (`crate::procedures`), transfers of leadership as orders. When nothing is left to do about groups,
 //! `spread` decides which regions move between them, from what `shares` and `loads` tell, and `merges` which small neighbours
 //! are brought together. `strays` are replicas that no catalog lists.
-//! `intents` are an administrator's changes, `region_moves` those of where a region is; `listing`, `restart` and `check` answer
-//! questions.
+//! `intents` are an administrator's changes, `region_moves` those of where a region is; `listing`, `restart`, `copies` and `check`
+//! answer questions.
 //! `recovery` brings back a group that lost its majority. `levels` raises the feature level of the cluster.
 //!
 //! A plan is made from the present and forgotten: after each change of the catalog or of what is observed, another one is
 //! made. Nothing but the journaled intents survives a master.
 
 pub mod check;
+pub mod copies;
 pub mod intents;
 pub mod levels;
 pub mod listing;

@@ -474,7 +474,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             memtable_bytes: request.memtable_bytes,
             store_bytes: request.store_bytes,
             disk_free_bytes: request.disk_free_bytes,
-            issues: request.troubles,
+            issues: terrane_metrics::issue::paired(request.troubles, &request.trouble_kinds),
             orphans: request.orphans,
             hbase: request.hbase,
             boot: request.boot,

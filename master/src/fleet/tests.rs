@@ -126,6 +126,14 @@ impl Scene {
                     writeln!(out, "no findings").unwrap();
                 }
             }
+            "copies" => {
+                let short = copies::short(&self.catalog, &self.observed, self.now);
+                let issues = copies::issues(&short, self.catalog.replication());
+                issues.iter().for_each(|issue| writeln!(out, "{}: {}", issue.kind.name(), issue.what).unwrap());
+                if issues.is_empty() {
+                    writeln!(out, "whole").unwrap();
+                }
+            }
             "may-drain" => said(intents::check_drain(&self.world(), ServerId(line.number(1))), out),
             "may-decommission" => {
                 let server = ServerId(line.number(1));
