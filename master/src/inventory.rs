@@ -43,6 +43,8 @@ pub struct GroupSeen {
     pub damaged: bool,
     /// If it is damaged: its server can discard it and take another one.
     pub discardable: bool,
+    /// The regions of the group that it has; `None`: it has not said.
+    pub regions: Option<u32>,
 }
 
 /// A member of a group, as its leader sees it.

@@ -152,6 +152,7 @@ impl Master {
         let fleet = FleetSettings {
             owner: address.to_owned(),
             replace_after: config.replace_after,
+            surplus_after: config.surplus_after,
             changes_per_server: CHANGES_PER_SERVER,
         };
         let groups_per_server = config.groups_per_server;
