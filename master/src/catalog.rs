@@ -205,6 +205,7 @@ impl Catalog {
             CatalogEdit::Bootstrap(bootstrap) => self.bootstrap_cluster(bootstrap),
             CatalogEdit::Rebuild { checkpoint } => self.begin_rebuilt(checkpoint),
             CatalogEdit::AddServer(registration) => self.add_server(registration),
+            CatalogEdit::JoinServer(registration) => Ok(self.join_server(registration)),
             CatalogEdit::UpdateServer { server, registration } => self.update_server(*server, registration),
             CatalogEdit::TakeRegionIds { count } => {
                 let keeps = terrane_env::planted!("region ids are given out twice");
@@ -215,6 +216,7 @@ impl Catalog {
             CatalogEdit::OpenGroup { group } => self.groups.enter(*group, GroupState::Open).map(|()| Outcome::Done),
             CatalogEdit::ServeGroup { group } => self.groups.enter(*group, GroupState::Partial).map(|()| Outcome::Done),
             CatalogEdit::AbandonGroup { group } => self.abandon_group(*group),
+            CatalogEdit::RemoveGroup { group } => self.remove_group(*group),
             CatalogEdit::BeginMembers(plan) => self.begin_change(plan, stamp),
             CatalogEdit::PromoteMember { group, version } => self.step_change(*group, *version, ChangeState::Promoting),
             CatalogEdit::UndoMembers { group, version } => self.step_change(*group, *version, ChangeState::Undoing),
@@ -295,9 +297,13 @@ impl Catalog {
             .map(|(server, _)| server)
             .collect();
         abandoned.into_iter().for_each(|server| self.servers.remove(server));
+        Ok(self.join_server(registration))
+    }
+
+    fn join_server(&mut self, registration: &Registration) -> Outcome {
         let server = self.ids.server();
         self.servers.add(server, registration.clone());
-        Ok(Outcome::Server(server))
+        Outcome::Server(server)
     }
 
     fn update_server(&mut self, server: ServerId, registration: &Registration) -> Result<Outcome, Refusal> {

@@ -11,6 +11,8 @@ use terrane_types::versions::Levels;
 pub const REPORT_EVERY_DEFAULT: Duration = Duration::from_millis(500);
 /// How long a server may be away by default: longer than a reboot takes.
 pub const REPLACE_AFTER_DEFAULT: Duration = Duration::from_secs(5 * 60);
+/// For so long no server may have come or gone, by default, before surplus groups are removed: longer than a roll-out rests.
+pub const SURPLUS_AFTER_DEFAULT: Duration = Duration::from_secs(10 * 60);
 /// Missed reports after which a server counts as silent.
 const REPORTS_MISSED_MAX: u32 = 6;
 
@@ -46,6 +48,8 @@ pub struct MasterConfig {
     pub report_every: Duration,
     /// How long a server may be away before its replicas are replaced.
     pub replace_after: Duration,
+    /// How long no server may have come or gone before groups beyond those that the servers need are emptied and removed.
+    pub surplus_after: Duration,
     /// Where it serves HBase's clients, which servers and other masters tell them; `None`: nowhere.
     pub hbase: Option<HbaseAddresses>,
     /// The feature levels of clusters that it works in: those of the build, unless a test has it behave as an older one.
@@ -64,6 +68,7 @@ impl Default for MasterConfig {
             groups_per_server: 4,
             report_every: REPORT_EVERY_DEFAULT,
             replace_after: REPLACE_AFTER_DEFAULT,
+            surplus_after: SURPLUS_AFTER_DEFAULT,
             hbase: None,
             levels: Levels::BUILD,
         }

@@ -15,6 +15,8 @@ use crate::catalog::moves::MoveId;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::events::Events;
 use crate::fleet::loads::LoadAverages;
+use crate::fleet::surplus::Surplus;
+use crate::health::Health;
 use crate::journal::Journal;
 use crate::leadership::Leadership;
 use crate::liveness::Moment;
@@ -40,6 +42,8 @@ pub struct FleetSettings {
     pub owner: String,
     /// How long a server may be away before its replicas are replaced.
     pub replace_after: Duration,
+    /// How long no server may have come or gone before surplus groups are removed.
+    pub surplus_after: Duration,
     /// Changes of members with copies from or to one server at a time.
     pub changes_per_server: usize,
 }
@@ -111,6 +115,10 @@ pub struct MasterContext {
     waiting: Notify,
     /// The limited resources of this process.
     pub budgets: Arc<Budgets>,
+    /// The surplus group that is being emptied, if there is one.
+    pub surplus: Mutex<Surplus>,
+    /// What is wrong with this master, and what it keeps watch on.
+    pub health: Health,
 }
 
 impl MasterContext {
@@ -145,6 +153,8 @@ impl MasterContext {
             moves,
             waiting,
             budgets: Arc::default(),
+            surplus: Mutex::default(),
+            health: Health::default(),
         }
     }
 
@@ -264,6 +274,7 @@ impl MasterContext {
         self.seen.lock().clear();
         self.moves.lock().clear();
         self.failures.lock().clear();
+        *self.surplus.lock() = Surplus::default();
     }
 
     /// What the procedure on a table waits for.

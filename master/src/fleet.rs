@@ -3,15 +3,17 @@
 //! `world` is what the planner looks at, `planner` decides, and the loop here begins what it decided: changes of members as
 //! journaled intents (`crate::procedures`), transfers of leadership as orders. When nothing is left to do about groups,
 //! `spread` decides which regions move between them, from what `shares` and `loads` tell, and `merges` which small neighbours
-//! are brought together. `strays` are replicas that no catalog lists.
-//! `intents` are an administrator's changes, `region_moves` those of where a region is; `listing`, `restart` and `check` answer
-//! questions.
+//! are brought together. `surplus` groups are emptied and removed. `strays` are replicas that no catalog lists, `successors`
+//! servers that have taken over the address of one that is gone.
+//! `intents` are an administrator's changes, `region_moves` those of where a region is; `listing`, `restart`, `copies` and `check`
+//! answer questions.
 //! `recovery` brings back a group that lost its majority. `levels` raises the feature level of the cluster.
 //!
 //! A plan is made from the present and forgotten: after each change of the catalog or of what is observed, another one is
 //! made. Nothing but the journaled intents survives a master.
 
 pub mod check;
+pub mod copies;
 pub mod intents;
 pub mod levels;
 pub mod listing;
@@ -25,17 +27,20 @@ pub mod restart;
 pub mod shares;
 pub mod spread;
 pub mod strays;
+pub mod successors;
+pub mod surplus;
 pub mod world;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use terrane_types::versions::LEVEL_OF_MOVES;
+use terrane_types::versions::{LEVEL_OF_MOVES, LEVEL_OF_SUCCESSORS};
 use terrane_types::{Error, GroupId, RegionId};
 
 use self::planner::{Action, Step};
 use self::spread::{RegionStep, Spread};
 use self::strays::Stray;
+use self::surplus::{Next, Sight, Surplus};
 use self::world::World;
 use crate::catalog::changes::ChangePlan;
 use crate::catalog::moves::MovePlan;
@@ -76,11 +81,15 @@ pub async fn drive(context: &MasterContext) {
         levels::raise(context).await;
         let balance = context.journal.read(|catalog| catalog.is_balancing());
         remove_strays(context).await;
+        remove_succeeded(context).await;
         hand_over(context, balance, &mut refused).await;
         begin_changes(context, balance).await;
         merge_neighbours(context, &mut unmerged).await;
         if balance {
+            shrink(context).await;
             begin_moves(context).await;
+        } else {
+            *context.surplus.lock() = Surplus::default();
         }
     }
 }
@@ -138,7 +147,12 @@ pub fn plan_moves(context: &MasterContext, world: &World) -> (Vec<RegionStep>, S
     let wall_ms = terrane_env::time::wall_ms();
     context.journal.read(|catalog| {
         context.observed.with(|observed| {
-            let spread = shares::spread(catalog, observed, &context.loads.lock(), world, wall_ms);
+            let mut spread = shares::spread(catalog, observed, &context.loads.lock(), world, wall_ms);
+            // A group that is being emptied gets no regions, and its own leave for that reason.
+            let retiring = context.surplus.lock().retiring();
+            if let Some(share) = retiring.and_then(|retiring| spread.groups.get_mut(&retiring.group)) {
+                share.ready = false;
+            }
             if catalog.level() < LEVEL_OF_MOVES {
                 return (Vec::new(), spread.clone(), spread);
             }
@@ -151,6 +165,33 @@ pub fn plan_moves(context: &MasterContext, world: &World) -> (Vec<RegionStep>, S
     })
 }
 
+/// Empties and removes groups that are surplus. A move that fails is tried again after its region has rested.
+async fn shrink(context: &MasterContext) {
+    let present = world(context);
+    if context.journal.read(Catalog::level) < LEVEL_OF_SUCCESSORS || !planner::plan(&present, true).0.is_empty() {
+        return;
+    }
+    let mixed_builds = levels::has_mixed_builds(context);
+    let (next, spread) = context.journal.read(|catalog| {
+        context.observed.with(|observed| {
+            let wall_ms = terrane_env::time::wall_ms();
+            let spread = shares::spread(catalog, observed, &context.loads.lock(), &present, wall_ms);
+            let (each, calm) = (context.groups_per_server, context.fleet.surplus_after);
+            let sight = Sight { catalog, observed, world: &present, spread: &spread, each, calm, mixed_builds };
+            (context.surplus.lock().look(&sight, now()), spread)
+        })
+    });
+    match next {
+        Next::Nothing => {}
+        Next::Move(steps) => record_moves(context, &spread, &steps).await,
+        Next::Remove(group) => match context.journal.record(&CatalogEdit::RemoveGroup { group }).await {
+            Ok(_) => tracing::info!(%group, "a surplus group is removed: it is empty"),
+            // It has changed since: the next look decides with what it is now.
+            Err(error) => tracing::info!(%group, %error, "a surplus group was not removed"),
+        },
+    }
+}
+
 /// Records the moves that may begin now.
 async fn begin_moves(context: &MasterContext) {
     let present = world(context);
@@ -158,8 +199,12 @@ async fn begin_moves(context: &MasterContext) {
         return;
     }
     let (steps, spread, _) = plan_moves(context, &present);
+    record_moves(context, &spread, &steps).await;
+}
+
+async fn record_moves(context: &MasterContext, spread: &Spread, steps: &[RegionStep]) {
     let room = MOVES_MAX.saturating_sub(context.journal.read(|catalog| catalog.moves().iter().len()));
-    for step in spread::admitted(&spread, &steps, context.fleet.changes_per_server).into_iter().take(room) {
+    for step in spread::admitted(spread, steps, context.fleet.changes_per_server).into_iter().take(room) {
         let (why, reason) = (step.why.clone(), step.reason());
         let (region, epoch, to, merge_with) = (step.region, step.epoch, step.to.0, step.merge_with);
         let plan = MovePlan { region, epoch, to, lead: None, reason, why, merge_with };
@@ -209,7 +254,16 @@ async fn transfer(context: &MasterContext, world: &World, step: &Step) -> Result
 }
 
 async fn remove_strays(context: &MasterContext) {
-    let strays = context.journal.read(|catalog| context.observed.with(|seen| strays::find(catalog, seen, now())));
+    let strays = context.journal.read(|catalog| {
+        context.observed.with(|seen| {
+            let mut strays = strays::find(catalog, seen, now());
+            // Leaders last: members of a removed group elect none meanwhile.
+            strays.sort_by_key(|stray| {
+                matches!(stray, Stray::Replica { group, server, .. } if seen.inventory.leader(*group) == Some(*server))
+            });
+            strays
+        })
+    });
     for stray in strays.into_iter().take(STRAYS_MAX) {
         let removed = match stray {
             Stray::Replica { group, replica, server } => {
@@ -228,6 +282,22 @@ async fn remove_strays(context: &MasterContext) {
         };
         if let Err(error) = removed {
             tracing::debug!(?stray, %error, "a stray was not removed; it is tried again");
+        }
+    }
+}
+
+/// Removes servers that others have succeeded at their addresses.
+async fn remove_succeeded(context: &MasterContext) {
+    let replace_after = context.fleet.replace_after;
+    let gone = context
+        .journal
+        .read(|catalog| context.observed.with(|seen| successors::find(catalog, &seen.liveness, now(), replace_after)));
+    for server in gone {
+        match context.journal.record(&CatalogEdit::RemoveServer { server }).await {
+            Ok(_) => {
+                tracing::info!(%server, "a server is removed: it has been away for the grace time, and another one has its address")
+            }
+            Err(error) => tracing::info!(%server, %error, "a server was not removed; it is tried again"),
         }
     }
 }

@@ -142,8 +142,10 @@ fn namespace(dice: &mut Dice) -> NamespaceName {
 /// An edit about few servers, groups and tables, so that many of a sequence fit the catalog.
 fn draw_edit(dice: &mut Dice) -> CatalogEdit {
     let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
-    match dice.below(31) {
+    match dice.below(33) {
         0 => CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId([7; 16]), peers: Vec::new(), replication: 1 }),
+        31 => CatalogEdit::JoinServer(registration(dice)),
+        32 => CatalogEdit::RemoveGroup { group: GroupId(small(dice)) },
         1 => CatalogEdit::AddServer(registration(dice)),
         2 => CatalogEdit::UpdateServer { server: ServerId(small(dice)), registration: registration(dice) },
         3 => CatalogEdit::TakeRegionIds { count: dice.below(100_000).try_into().expect("a small number") },

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use terrane_metrics::Issue;
 use terrane_proto::v1;
 use terrane_raft::RECOVERY_TERMS;
 use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
@@ -42,6 +43,8 @@ pub struct GroupSeen {
     pub damaged: bool,
     /// If it is damaged: its server can discard it and take another one.
     pub discardable: bool,
+    /// The regions of the group that it has; `None`: it has not said.
+    pub regions: Option<u32>,
 }
 
 /// A member of a group, as its leader sees it.
@@ -122,7 +125,7 @@ pub struct ServerLoad {
     /// Free bytes of the disk of its data directory; `None`: not known.
     pub disk_free_bytes: Option<u64>,
     /// Its other health issues.
-    pub issues: Vec<String>,
+    pub issues: Vec<Issue>,
     /// Files on its disk that nothing names, if there are any.
     pub orphans: Option<v1::OrphanFiles>,
     /// Where it serves HBase's clients; empty: nowhere.

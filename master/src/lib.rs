@@ -33,9 +33,11 @@ mod founding;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod health;
 mod identity;
 mod ids;
 mod inventory;
+mod issues;
 mod joining;
 mod journal;
 mod late;
@@ -68,6 +70,7 @@ mod subject;
 mod tables;
 mod versions;
 mod views;
+mod vigil;
 
 pub use catalog::checkpoint::CheckpointError;
 pub use check::{check, is_data_directory};

@@ -189,6 +189,9 @@ impl Liveness {
         let first = if is_new { now } else { self.started };
         let seen = self.seen.entry(server).or_insert_with(|| Seen::new(boot, first));
         seen.begin(boot);
+        if terrane_env::planted!("a start counts as being back") {
+            seen.live_at = now;
+        }
         Ok(())
     }
 
@@ -199,6 +202,9 @@ impl Liveness {
         let seen = self.seen.entry(server).or_insert_with(|| Seen { live_at: started, ..Seen::new(boot, now) });
         seen.begin(boot);
         (seen.has_reported, seen.at, seen.unanswered) = (true, now, false);
+        if terrane_env::planted!("a server is live without being called back") {
+            seen.calls.has_answered = true;
+        }
         Ok(seen.judge(now))
     }
 
@@ -274,8 +280,14 @@ impl Liveness {
 
     /// Another server has a server's address now: nothing more will come from it. Returns whether it was live.
     pub fn displaced(&mut self, server: ServerId) -> bool {
-        let seen = self.seen.get_mut(&server).filter(|seen| seen.state == ServerState::Live);
-        seen.map(|seen| seen.state = ServerState::Silent).is_some()
+        let Some(seen) = self.seen.get_mut(&server) else { return false };
+        // If it reports again, it has to answer at its address before it counts.
+        seen.calls = Calls::default();
+        let was_live = seen.state == ServerState::Live;
+        if was_live {
+            seen.state = ServerState::Silent;
+        }
+        was_live
     }
 
     /// A server was removed from the cluster.

@@ -1,6 +1,7 @@
 //! The masters in `status`: which one leads, how far the others are behind, and what is wrong with them.
 
 use futures::future::join_all;
+use terrane_metrics::{Issue, IssueKind};
 use terrane_proto::v1;
 
 use crate::context::MasterContext;
@@ -16,8 +17,8 @@ pub const UNREACHABLE: &str = "unreachable";
 pub struct MastersView {
     /// All masters, in the order of their list.
     pub masters: Vec<v1::MasterInfo>,
-    /// Health issues, one sentence each.
-    pub issues: Vec<String>,
+    /// Health issues.
+    pub issues: Vec<Issue>,
     /// What the leader's procedures wait for.
     pub waits: Vec<String>,
 }
@@ -42,7 +43,7 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
     let mut view = MastersView::default();
     for (address, state) in addresses.iter().zip(states) {
         let Some(state) = state else {
-            view.issues.push(format!("the master at {address} does not answer"));
+            view.issues.push(IssueKind::MasterUnreachable.issue(format!("the master at {address} does not answer")));
             let (address, state) = (address.clone(), UNREACHABLE.to_owned());
             view.masters.push(v1::MasterInfo { address, state, ..v1::MasterInfo::default() });
             continue;
@@ -52,6 +53,9 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
         if leads {
             view.waits = state.waits;
         }
+        let own = terrane_metrics::issue::paired(state.troubles, &state.trouble_kinds);
+        let named = |Issue { kind, what }: Issue| kind.issue(format!("the master at {address} reports: {what}"));
+        view.issues.extend(own.into_iter().map(named));
         view.masters.push(v1::MasterInfo {
             address: address.clone(),
             state: match (leads, state.is_learner) {
@@ -70,11 +74,11 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
     }
     if leader_term.is_none() {
         let majority = addresses.len() / 2 + 1;
-        view.issues.push(format!(
+        view.issues.push(IssueKind::NoLeadingMaster.issue(format!(
             "no master leads: nothing can be administered until {majority} of {} masters run, and what is shown here may be \
              outdated",
             addresses.len()
-        ));
+        )));
     }
     view
 }
@@ -109,12 +113,24 @@ mod tests {
         let view = view(&addresses(), vec![answered(true, 3, 9, 9), answered(true, 4, 10, 10), None]);
         assert_eq!(shown(&view), [("follower", 1), ("leader", 0), ("unreachable", 0)]);
         assert_eq!(view.waits, ["of term 4"]);
-        assert_eq!(view.issues, ["the master at c:1 does not answer"]);
+        assert_eq!(view.issues, [IssueKind::MasterUnreachable.issue("the master at c:1 does not answer")]);
     }
 
     #[test]
     fn masters_without_a_leader_say_what_is_needed() {
         let view = view(&addresses(), vec![answered(false, 3, 9, 9), None, None]);
-        assert!(view.issues[2].contains("until 2 of 3 masters run"), "{:?}", view.issues);
+        assert!(view.issues[2].what.contains("until 2 of 3 masters run"), "{:?}", view.issues);
+    }
+
+    #[test]
+    fn what_a_master_reports_of_itself_is_an_issue() {
+        let kinds = vec![IssueKind::DiskFull.name().to_owned()];
+        let full = v1::MasterStateReply {
+            troubles: vec!["the disk of /m is full".to_owned()],
+            trouble_kinds: kinds,
+            ..answered(false, 3, 9, 9).unwrap()
+        };
+        let view = view(&addresses(), vec![answered(true, 3, 9, 9), Some(full), answered(false, 3, 9, 9)]);
+        assert_eq!(view.issues, [IssueKind::DiskFull.issue("the master at b:1 reports: the disk of /m is full")]);
     }
 }

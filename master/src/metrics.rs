@@ -13,15 +13,17 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use terrane_env::budget::{Budgets, Usage};
 use terrane_metrics::list::master as list;
-use terrane_metrics::{ResourceUse, Resources};
+use terrane_metrics::{IssueCounts, ResourceUse, Resources};
 use terrane_proto::versions::BUILD;
 use terrane_types::versions::Levels;
 
 use crate::context::MasterContext;
+use crate::fleet::check;
+use crate::health::{DiskSize, Seen};
+use crate::issues::leaderless;
 use crate::journal::GroupHost;
 use crate::liveness::ServerState;
 use crate::observed::now;
-use crate::views::leaderless;
 
 type Level = Gauge<u64, AtomicU64>;
 
@@ -35,6 +37,19 @@ struct Call {
     call: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Finding {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Copies {
+    copies: &'static str,
+}
+
+/// The copies of a group that has too few, as they are told apart.
+const COPIES: [&str; 3] = ["0", "1", "2 or more"];
+
 /// The metrics of one master.
 pub struct Metrics {
     servers: Family<State, Level>,
@@ -47,6 +62,11 @@ pub struct Metrics {
     feature_level: Level,
     calls: Family<Call, Counter>,
     resources: Resources,
+    issues: IssueCounts,
+    findings: Family<Finding, Level>,
+    groups_short_of_copies: Family<Copies, Level>,
+    disk_free: Level,
+    disk_size: Level,
     /// The host of group 0, which has metrics of its own.
     host: Arc<GroupHost>,
     budgets: Arc<Budgets>,
@@ -66,12 +86,20 @@ impl Metrics {
             feature_level: Level::default(),
             calls: Family::default(),
             resources: Resources::default(),
+            issues: IssueCounts::default(),
+            findings: Family::default(),
+            groups_short_of_copies: Family::default(),
+            disk_free: Level::default(),
+            disk_size: Level::default(),
             host,
             budgets,
         };
         let mut registry = Registry::default();
         list::SERVERS.register(&mut registry, metrics.servers.clone());
         list::CALLS.register(&mut registry, metrics.calls.clone());
+        list::CHECK_FINDINGS.register(&mut registry, metrics.findings.clone());
+        list::GROUPS_SHORT_OF_COPIES.register(&mut registry, metrics.groups_short_of_copies.clone());
+        metrics.issues.register(&list::HEALTH_ISSUES, &mut registry);
         let levels = [
             (&list::TABLES, &metrics.tables),
             (&list::REGIONS, &metrics.regions),
@@ -80,6 +108,8 @@ impl Metrics {
             (&list::CATALOG_INDEX, &metrics.catalog_index),
             (&list::LEADS, &metrics.leads),
             (&list::FEATURE_LEVEL, &metrics.feature_level),
+            (&list::DISK_FREE, &metrics.disk_free),
+            (&list::DISK_SIZE, &metrics.disk_size),
         ];
         levels.into_iter().for_each(|(described, level)| described.register(&mut registry, level.clone()));
         let resources = [&list::RESOURCE_USED, &list::RESOURCE_PEAK, &list::RESOURCE_LIMIT, &list::RESOURCE_REJECTIONS];
@@ -97,10 +127,8 @@ impl Metrics {
     /// Sets the gauges.
     pub fn observe(&self, context: &MasterContext) {
         self.host.publish_metrics();
-        self.resources.publish(self.budgets.usage().into_iter().map(|usage| {
-            let Usage { name, used, peak, limit, refused, .. } = usage;
-            ResourceUse { name, used, peak, limit, refused }
-        }));
+        self.resources.publish(self.budgets.usage().iter().map(resource_use));
+        self.show(context.health.seen());
         self.leads.set(u64::from(context.leadership.holds()));
         self.catalog_index.set(context.journal.applied());
         context.journal.read(|catalog| {
@@ -119,4 +147,28 @@ impl Metrics {
             });
         });
     }
+
+    /// Shows what the last look at the health of this master and the cluster has seen.
+    fn show(&self, Seen { kinds, findings, short, disk }: Seen) {
+        self.issues.publish(kinds);
+        for kind in check::KINDS {
+            let count = findings.get(kind).copied().unwrap_or(0);
+            self.findings.get_or_create(&Finding { kind }).set(count as u64);
+        }
+        for (at, copies) in COPIES.into_iter().enumerate() {
+            let counted = |have: &usize| (*have).min(COPIES.len() - 1) == at;
+            let groups: usize = short.iter().filter(|(have, _)| counted(have)).map(|(_, groups)| groups).sum();
+            self.groups_short_of_copies.get_or_create(&Copies { copies }).set(groups as u64);
+        }
+        if let Some(DiskSize { free, size }) = disk {
+            self.disk_free.set(free);
+            self.disk_size.set(size);
+        }
+    }
+}
+
+/// The use of a resource, as metrics take it.
+pub fn resource_use(usage: &Usage) -> ResourceUse {
+    let Usage { name, used, peak, limit, refused, .. } = *usage;
+    ResourceUse { name, used, peak, limit, refused }
 }

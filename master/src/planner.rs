@@ -1,6 +1,6 @@
 //! Decides where groups and new regions go. Pure functions of the present state; `procedures` carries the plans out.
 //!
-//! Groups: every live server leads a set number of groups (4 by default). The replicas of a group are on distinct
+//! Groups: there are a set number for every live server (4 by default), which leads as many. The replicas of a group are on distinct
 //! servers, and followers are spread so that all servers have about the same number. Regions: a new region goes to the
 //! leader with the fewest regions and there to the group with the fewest, so that adjacent regions get different
 //! leaders.
@@ -40,6 +40,10 @@ pub fn plan_groups(fleet: &Fleet) -> Vec<GroupPlan> {
         let to_lead = fleet.led_by_each.saturating_sub(led.get(server).copied().unwrap_or(0));
         *replicas.entry(*server).or_default() += to_lead;
     }
+    // Groups stay when servers go, and their leaderships spread over whichever servers there are: a server that takes the place
+    // of another one needs none of its own. Groups without a live member serve nobody.
+    let serving = fleet.groups.iter().filter(|group| group.servers.iter().any(|server| fleet.live.contains(server)));
+    let room = (fleet.live.len() * fleet.led_by_each).saturating_sub(serving.count());
     let mut planned = Vec::new();
     for round in 0..fleet.led_by_each {
         for (place, leader) in fleet.live.iter().enumerate() {
@@ -52,6 +56,7 @@ pub fn plan_groups(fleet: &Fleet) -> Vec<GroupPlan> {
             planned.push(GroupPlan { leader: *leader, servers });
         }
     }
+    planned.truncate(room);
     planned
 }
 
@@ -136,7 +141,10 @@ mod tests {
                 let count = |name| line.argument(name).map_or(0, |text| text.parse().unwrap());
                 match line.words[0] {
                     "groups" => {
-                        let fleet = fleet(1..=count("servers") as u64, count("replication"), count("each"));
+                        let mut fleet = fleet(1..=count("servers") as u64, count("replication"), count("each"));
+                        let gone: Vec<u64> =
+                            line.argument("gone").into_iter().flat_map(|gone| gone.split(',')).map(number).collect();
+                        fleet.live.retain(|server| !gone.contains(&server.0));
                         let planned = plan_groups(&Fleet { groups: existing.clone(), ..fleet });
                         writeln!(out, "{}", if planned.is_empty() { "none".into() } else { table(&planned) }).unwrap();
                         existing.extend(planned.into_iter().filter(|_| keep));

@@ -47,6 +47,7 @@ use crate::seats::place_of;
 use crate::service::MasterService;
 use crate::start_error::StartError;
 use crate::versions::Versions;
+use crate::vigil;
 
 /// How long the start of a single master waits for group 0's election; far longer than it takes.
 const LEAD_WAIT_MAX: Duration = Duration::from_secs(20);
@@ -151,6 +152,7 @@ impl Master {
         let fleet = FleetSettings {
             owner: address.to_owned(),
             replace_after: config.replace_after,
+            surplus_after: config.surplus_after,
             changes_per_server: CHANGES_PER_SERVER,
         };
         let groups_per_server = config.groups_per_server;
@@ -173,7 +175,8 @@ impl Master {
         let (intake, budgets) = (Arc::clone(&port.intake), Arc::clone(&context.budgets));
         intake.budgets().for_each(|budget| budgets.add(budget));
         let ((metrics, registry), stop) = (Metrics::new(Arc::clone(&host), budgets), CancellationToken::new());
-        let background = background(&context, bootstrap, rebuilt, &machine, &membership, &metrics, &stop);
+        let mut background = background(&context, bootstrap, rebuilt, &machine, &membership, &metrics, &stop);
+        background.spawn(vigil::keep(Arc::clone(&context), Arc::clone(&host), config.data_dir.clone()));
         port.diagnostics.begin(v1::diagnostics_server::DiagnosticsServer::new(DiagnosticsService::new(hello)));
         port.begin(MasterService::new(hello, Arc::clone(&context), Arc::clone(&membership), metrics));
         until_led(config, &context).await?;

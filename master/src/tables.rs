@@ -96,8 +96,10 @@ impl TableCalls {
     async fn groups_for(&self, count: usize, deadline: Instant) -> Result<Vec<terrane_types::GroupId>, Error> {
         let context = &self.context;
         let place = |all: bool| {
-            let candidates =
-                context.journal.read(|catalog| context.observed.with(|observed| candidates(catalog, observed, all)));
+            let leaving = context.surplus.lock().retiring().map(|retiring| retiring.group);
+            let look =
+                |catalog: &Catalog| context.observed.with(|observed| candidates(catalog, observed, all, leaving));
+            let candidates = context.journal.read(look);
             Some(place_regions(count, &candidates)).filter(|groups| !groups.is_empty())
         };
         let patience = deadline.min(Instant::now() + GROUPS_WAIT_MAX);
@@ -289,8 +291,13 @@ impl TableCalls {
 
 /// The candidates for new regions: open groups whose members are all live or, if there are none, all open groups. With `all`, there
 /// are none while groups are being created by live members: they will be open in a moment, and the regions spread over them too. A
-/// group that is not open gets no region, since it may be abandoned.
-fn candidates(catalog: &Catalog, observed: &Observations, all: bool) -> Vec<Candidate> {
+/// group that is not open gets no region, since it may be abandoned, and none that is `leaving`.
+fn candidates(
+    catalog: &Catalog,
+    observed: &Observations,
+    all: bool,
+    leaving: Option<terrane_types::GroupId>,
+) -> Vec<Candidate> {
     let counts = catalog.regions_per_group();
     let candidate = |group, leader| Candidate { group, leader, regions: counts.get(&group).copied().unwrap_or(0) };
     let groups = || {
@@ -305,7 +312,7 @@ fn candidates(catalog: &Catalog, observed: &Observations, all: bool) -> Vec<Cand
     if all && groups().any(|(entry, _)| is_whole(entry) && !entry.is_open()) {
         return Vec::new();
     }
-    let open = || groups().filter(|(entry, _)| entry.is_open());
+    let open = || groups().filter(|(entry, candidate)| entry.is_open() && Some(candidate.group) != leaving);
     let whole: Vec<Candidate> = open().filter(|(entry, _)| is_whole(entry)).map(|(_, candidate)| candidate).collect();
     if !whole.is_empty() {
         return whole;

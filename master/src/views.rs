@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use terrane_metrics::IssueKind;
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableName};
 
@@ -18,7 +19,7 @@ use crate::context::MasterContext;
 use crate::fleet::intents::resolve;
 use crate::fleet::world::{Condition, condition};
 use crate::fleet::{self, check, planner, recovery, restart};
-use crate::inventory::ServerLoad;
+use crate::issues::{Reported, health_issues, leaderless};
 use crate::liveness::{Moment, ServerState};
 use crate::masters_view::MastersView;
 use crate::meta::{MetaBlock, MetaScan};
@@ -29,10 +30,6 @@ use crate::tables::waiting_for;
 /// Default and largest number of regions in the reply to a lookup.
 const LOCATE_DEFAULT: usize = 256;
 const LOCATE_MAX: usize = 4_096;
-/// A log above this share of its limit that is held back is a health issue.
-const LOG_ISSUE_PERCENT: u64 = 50;
-/// The state of a region that exceeds its size and cannot be split.
-const UNSPLITTABLE: &str = "unsplittable";
 
 /// The read-only calls of one master.
 pub struct Views {
@@ -147,7 +144,6 @@ impl Views {
 
     /// The state of the cluster and its health issues.
     pub fn status(&self, MastersView { masters, issues: of_masters, waits }: MastersView) -> v1::StatusReply {
-        let own = self.context.journal.checkpoint_issue();
         let replace_after = self.context.fleet.replace_after;
         let obstacles = planner::obstacles(&fleet::world(&self.context));
         let catalog_index = self.context.journal.applied();
@@ -155,10 +151,11 @@ impl Views {
         let next = fleet::levels::next(feature_level, &fleet::levels::processes(&self.context, &masters));
         self.look(|catalog, observed| {
             let leaderless = leaderless(catalog, observed, now());
-            let mut issues = health_issues(catalog, observed, &leaderless, now(), replace_after);
+            let mut issues = health_issues(catalog, observed, &leaderless, now(), replace_after, Reported::Included);
             issues.extend(of_masters);
-            issues.extend(own);
-            issues.extend(obstacles);
+            issues.extend(obstacles.into_iter().map(|what| IssueKind::Placement.issue(what)));
+            issues.extend(self.context.health.standing());
+            let trouble_kinds = issues.iter().map(|issue| issue.kind.name().to_owned()).collect();
             let waiting = waiting_for(catalog, observed).into_iter().chain(waits);
             v1::StatusReply {
                 cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),
@@ -168,7 +165,8 @@ impl Views {
                 regions: count(catalog.regions().len()),
                 groups: count(catalog.groups().len()),
                 groups_without_leader: count(leaderless.len()),
-                troubles: issues,
+                troubles: issues.into_iter().map(|issue| issue.what).collect(),
+                trouble_kinds,
                 waiting_for: waiting.collect::<Vec<_>>().join("; "),
                 catalog_index,
                 masters,
@@ -291,7 +289,10 @@ fn server_info(
         log_bytes: load.log_bytes,
         log_limit: load.log_limit,
         log_held_by: load.log_held_by,
-        troubles: if state == ServerState::Stopped { Vec::new() } else { load.issues },
+        troubles: match state {
+            ServerState::Stopped => Vec::new(),
+            _ => load.issues.into_iter().map(|issue| issue.what).collect(),
+        },
         memtable_bytes: load.memtable_bytes,
         store_bytes: load.store_bytes,
         disk_free_bytes: load.disk_free_bytes,
@@ -347,228 +348,20 @@ fn region_info(catalog: &Catalog, observed: &Observations, entry: &RegionEntry) 
     }
 }
 
-/// Open groups without a known leader that a majority follows.
-pub fn leaderless(catalog: &Catalog, observed: &Observations, now: Moment) -> Vec<GroupId> {
-    let open = catalog.groups().iter().filter(|(_, entry)| entry.is_open());
-    let lacks = |(group, entry): &(GroupId, &GroupEntry)| {
-        observed.leader(*group).is_none() || recovery::lacks_majority(observed, *group, entry, now).is_some()
-    };
-    open.filter(lacks).map(|(group, _)| group).collect()
-}
-
-/// The health issues, one sentence each: groups without a majority, then servers, groups, and regions.
-fn health_issues(
-    catalog: &Catalog,
-    observed: &Observations,
-    leaderless: &[GroupId],
-    now: Moment,
-    replace_after: Duration,
-) -> Vec<String> {
-    let mut issues = Vec::new();
-    let lost = recovery::without_majority(catalog, observed, now);
-    issues.extend(lost.iter().map(|(group, live)| recovery::advice(catalog, *group, live)));
-    for (server, known) in catalog.servers().iter() {
-        let condition = condition(catalog, &observed.liveness, server, now, replace_after);
-        let countdown = countdown(condition, catalog.groups().replicas_on(server));
-        server_issues(observed, server, &known.address, now, &countdown, &mut issues);
-    }
-    for group in leaderless.iter().filter(|group| lost.iter().all(|(lost, _)| lost != *group)) {
-        let cause = catalog.groups().get(*group).and_then(|entry| slow_voters(observed, entry)).unwrap_or_default();
-        issues.push(format!("group {group} has no leader: its regions are unavailable until one is elected{cause}"));
-    }
-    for region in catalog.regions().iter().map(|entry| &entry.descriptor) {
-        let view = observed.inventory.region(region.group, region.region);
-        if let Some(view) = view.filter(|view| view.state == UNSPLITTABLE) {
-            let (region, bytes) = (region.region, view.bytes);
-            issues.push(format!("region {region} exceeds its size ({bytes} bytes) but has no row to split at"));
-        }
-    }
-    issues
-}
-
-/// What holds an election up, if so many members have slow disks that a majority needs the vote of one.
-fn slow_voters(observed: &Observations, entry: &GroupEntry) -> Option<String> {
-    let says_so = |server: &&ServerId| {
-        let load = observed.inventory.load(**server);
-        load.is_some_and(|load| load.issues.iter().any(|issue| issue.starts_with(terrane_raft::SLOW_SYNCS)))
-    };
-    let slow: Vec<String> = entry.members.values().filter(says_so).map(ToString::to_string).collect();
-    let decides = 2 * slow.len() >= entry.members.len() && !slow.is_empty();
-    decides.then(|| format!("; its votes wait for slow syncs of the log on servers {}", slow.join(", ")))
-}
-
-/// What happens to the replicas of a server that is not live.
-fn countdown(condition: Condition, replicas: usize) -> String {
-    match condition {
-        Condition::Live => String::new(),
-        _ if replicas == 0 => ", and has no replicas".to_owned(),
-        Condition::Away(left) if left.as_secs() < 60 => format!("; replaced in {} s", left.as_secs()),
-        Condition::Away(left) => format!("; replaced in {} min {} s", left.as_secs() / 60, left.as_secs() % 60),
-        Condition::Lost => format!("; its {replicas} replicas are being replaced"),
-    }
-}
-
-fn server_issues(
-    observed: &Observations,
-    server: ServerId,
-    address: &str,
-    now: Moment,
-    countdown: &str,
-    issues: &mut Vec<String>,
-) {
-    let mut report = |what: String| issues.push(format!("server {server} ({address}) {what}"));
-    let state = observed.liveness.state(server);
-    match state {
-        ServerState::Silent if terrane_env::planted!("a silent server is not reported") => {}
-        ServerState::Silent if observed.liveness.is_missed(server, now) => {
-            let quiet = observed.liveness.quiet_for(server, now).as_secs();
-            report(format!("has not reported for {quiet} s{countdown}"));
-        }
-        ServerState::Unreachable => {
-            let why = observed.liveness.unreachable_because(server).unwrap_or("it does not answer there");
-            // A server that cannot be reached often has no replicas, which is no news.
-            let countdown = if countdown.starts_with(';') { countdown } else { "" };
-            report(format!(
-                "reports and cannot be reached at that address: {why}; start it with --advertise HOST:PORT that leads to it, or open \
-                 the way to it{countdown}"
-            ));
-        }
-        ServerState::Stopped => report(format!("was stopped{countdown}")),
-        ServerState::Silent | ServerState::Live => {}
-    }
-    // What a stopped server complained of ended with it.
-    if state == ServerState::Stopped {
-        return;
-    }
-    if let Some(off_ms) = observed.liveness.clock_issue(server) {
-        let direction = if off_ms < 0 { "behind" } else { "ahead of" };
-        report(format!("has a clock {} ms {direction} the master's: correct the wrong one", off_ms.abs()));
-    }
-    let Some(load) = observed.inventory.load(server) else { return };
-    if let Some(held) = log_issue(load) {
-        report(held);
-    }
-    // Of a silent server it may be why, and it is no news.
-    let says = if observed.liveness.is_missed(server, now) { "reported before that" } else { "reports" };
-    load.issues.iter().for_each(|issue| report(format!("{says}: {issue}")));
-}
-
-fn log_issue(load: &ServerLoad) -> Option<String> {
-    let high = load.log_bytes.saturating_mul(100) >= load.log_limit.saturating_mul(LOG_ISSUE_PERCENT);
-    (high && load.log_limit > 0 && !load.log_held_by.is_empty()).then(|| {
-        format!("uses {} of {} bytes for its log, held back by {}", load.log_bytes, load.log_limit, load.log_held_by)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalog::tests::full;
-    use crate::inventory::{GroupSeen, Inventory, RegionSeen, Report};
-    use crate::liveness::Liveness;
-
-    /// Server 1 of the full catalog leads its group in term 3 and reports its first region as unsplittable.
-    fn observed() -> Observations {
-        let mut liveness = Liveness::new(Duration::from_secs(3), Moment(0));
-        liveness.live(ServerId(1), 1, Moment(1)).unwrap();
-        let mut inventory = Inventory::default();
-        let descriptor = full().regions().iter().next().unwrap().descriptor.clone();
-        inventory.absorb(Report {
-            server: ServerId(1),
-            groups: vec![GroupSeen {
-                group: GroupId(1),
-                term: 3,
-                leader: Some(ServerId(1)),
-                applied: 9,
-                ..GroupSeen::default()
-            }],
-            regions: vec![RegionSeen {
-                descriptor,
-                bytes: 100,
-                state: UNSPLITTABLE.into(),
-                term: 3,
-                load: v1::RegionLoad::default(),
-                shape: None,
-                counts: v1::RegionCounts::default(),
-            }],
-            load: ServerLoad { issues: vec!["a file is damaged".into()], ..ServerLoad::default() },
-        });
-        Observations { liveness, inventory }
-    }
-
-    fn issues(observed: &Observations, now: Moment) -> Vec<String> {
-        let catalog = full();
-        health_issues(&catalog, observed, &leaderless(&catalog, observed, now), now, Duration::from_secs(300))
-    }
-
-    #[test]
-    fn servers_and_regions_report_their_issues() {
-        assert_eq!(
-            issues(&observed(), Moment(2_000)),
-            [
-                "server 1 (a:1) reports: a file is damaged",
-                "region 1 exceeds its size (100 bytes) but has no row to split at",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_silent_server_and_its_groups_are_issues() {
-        let mut observed = observed();
-        observed.liveness.clock(ServerId(1), -700);
-        observed.liveness.tick(Moment(9_001));
-        let issues = issues(&observed, Moment(9_001));
-        assert!(issues[0].starts_with("group 1 has lost its majority"), "{}", issues[0]);
-        assert_eq!(issues[1], "server 1 (a:1) has not reported for 9 s; replaced in 4 min 51 s");
-        assert!(issues[2].contains("700 ms behind the master's"), "{}", issues[2]);
-        assert!(
-            issues.iter().any(|what| what == "server 2 (b:1) has not reported for 9 s, and has no replicas"),
-            "never reported"
-        );
-    }
-
-    #[test]
-    fn the_last_complaint_of_a_server_that_is_gone_is_no_news() {
-        let mut observed = observed();
-        let of_server_1 = |observed: &Observations, now| {
-            let mut found = issues(observed, now);
-            found.retain(|issue| issue.starts_with("server 1 "));
-            found
-        };
-        assert_eq!(of_server_1(&observed, Moment(2_000)), ["server 1 (a:1) reports: a file is damaged"]);
-        observed.liveness.tick(Moment(9_001));
-        let silent = of_server_1(&observed, Moment(9_001));
-        assert_eq!(silent[1], "server 1 (a:1) reported before that: a file is damaged");
-        observed.liveness.stopped(ServerId(1));
-        let stopped = of_server_1(&observed, Moment(9_002));
-        assert!(stopped.len() == 1 && stopped[0].contains("was stopped"), "{stopped:?}");
-        assert_eq!(servers(&full(), &observed, Duration::from_secs(300))[0].troubles, Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_group_whose_votes_wait_for_slow_disks_says_so() {
-        let mut observed = observed();
-        let report = |issue: &str| Report {
-            server: ServerId(1),
-            groups: vec![GroupSeen { group: GroupId(1), term: 4, leader: None, applied: 9, ..GroupSeen::default() }],
-            regions: Vec::new(),
-            load: ServerLoad { issues: vec![issue.to_owned()], ..ServerLoad::default() },
-        };
-        observed.inventory.absorb(report(&format!("{} 350 ms or more: writes wait", terrane_raft::SLOW_SYNCS)));
-        let of_group = |observed: &Observations| {
-            let of_group = |what: &String| what.starts_with("group 1 has no leader");
-            issues(observed, Moment(2_000)).into_iter().find(of_group).unwrap()
-        };
-        assert!(of_group(&observed).ends_with("slow syncs of the log on servers 1"), "{}", of_group(&observed));
-        observed.inventory.absorb(report("a file is damaged"));
-        assert!(of_group(&observed).ends_with("until one is elected"), "{}", of_group(&observed));
-    }
+    use crate::issues::tests::observed;
 
     #[test]
     fn lists_show_leaders_and_their_reports() {
         let (catalog, observed) = (full(), observed());
         let region = region_info(&catalog, &observed, catalog.regions().iter().next().unwrap());
-        assert_eq!((region.leader.as_str(), region.bytes, region.state.as_str()), ("a:1", 100, UNSPLITTABLE));
+        assert_eq!(
+            (region.leader.as_str(), region.bytes, region.state.as_str()),
+            ("a:1", 100, crate::issues::UNSPLITTABLE)
+        );
         let servers = servers(&catalog, &observed, Duration::from_secs(300));
         let shown =
             |info: &v1::ServerInfo| (info.server, info.state.clone(), info.leaders, info.replicas, info.regions);
@@ -580,18 +373,11 @@ mod tests {
     }
 
     #[test]
-    fn a_large_log_that_is_held_back_is_an_issue() {
-        let load = |log_bytes, held: &str| ServerLoad {
-            log_bytes,
-            log_limit: 1_000,
-            log_held_by: held.into(),
-            ..ServerLoad::default()
-        };
-        assert_eq!(log_issue(&load(499, "server 3")), None);
-        assert_eq!(log_issue(&load(900, "")), None);
-        assert_eq!(
-            log_issue(&load(900, "server 3")).unwrap(),
-            "uses 900 of 1000 bytes for its log, held back by server 3"
-        );
+    fn the_last_complaint_of_a_stopped_server_is_not_listed() {
+        let mut observed = observed();
+        let said = |observed: &Observations| servers(&full(), observed, Duration::from_secs(300))[0].troubles.clone();
+        assert_eq!(said(&observed), ["a file is damaged"]);
+        observed.liveness.stopped(ServerId(1));
+        assert_eq!(said(&observed), Vec::<String>::new());
     }
 }

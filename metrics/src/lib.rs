@@ -2,7 +2,8 @@
 //!
 //! A metric is described once, in [`list`]: its name, type, unit, labels, what it means, and what to do when it moves.
 //! Registration takes a [`Description`], so a metric without one cannot be exposed, and `docs/metrics.md` is generated
-//! from the same list ([`page::render`]). The dashboard and the alert rules under `deploy/` are tested against it.
+//! from the same list ([`page::render`]). The dashboard and the alert rules under `deploy/` are tested against it. So are the kinds of
+//! health issues ([`issue`]).
 //!
 //! Invariants: names are complete here (no prefix is added elsewhere), and labels have few values: a kind of operation, a
 //! resource, or a table, of which at most [`TABLES_MAX`] are named.
@@ -10,13 +11,19 @@
 mod build_info;
 mod description;
 mod histogram;
+pub mod issue;
+mod issue_counts;
 pub mod list;
 pub mod page;
+mod resource_watch;
 mod resources;
 
 pub use build_info::register_build;
 pub use description::{Description, Kind, Unit};
 pub use histogram::{Histogram, Histograms};
+pub use issue::{Issue, IssueKind, Severity};
+pub use issue_counts::IssueCounts;
+pub use resource_watch::ResourceWatch;
 pub use resources::{ResourceUse, Resources};
 
 /// Tables with series of their own in the metrics of one process; all others are counted as [`OTHER_TABLES`]. Each table

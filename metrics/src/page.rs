@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::issue::IssueKind;
 use crate::list::parts;
 use crate::{Kind, OTHER_TABLES, TABLES_MAX};
 
@@ -35,7 +36,44 @@ A write passes the stages edge, queue, log sync (on a quorum of servers) and app
                 .expect(INFALLIBLE);
         }
     }
+    health_issues(&mut page);
     page
+}
+
+/// What is not healthy, and where it shows.
+fn health_issues(page: &mut String) {
+    page.push_str(
+        "
+## Health issues
+
+Whatever is not healthy is a health issue of one of these kinds. `terrane status` lists the issues and the console's overview shows them as
+problems; both show every kind. The metrics count them, and an alert rule of `deploy/prometheus/alerts.yml` fires for each. The column *check*
+names the finding of `terrane admin check` that says the same. Its other findings become the issue `check` once they have stood for two minutes.
+
+Some alerts are no health issues, because they judge rates over time, which only Prometheus keeps: `TerraneProcessDown`, `TerraneRequestsSlow`,
+`TerraneLogSyncSlow`, `TerraneCompactionsLag`, `TerraneFilesNearLimit`, `TerraneRestartsRepeatedly`, `TerraneMessagesDamaged` and
+`TerraneMixedBuilds`. `terrane admin slow` and the versions in `terrane status` show the present state of two of them.
+
+| kind | severity | meaning | metrics | alert | check | what to do |
+|---|---|---|---|---|---|---|
+",
+    );
+    for kind in IssueKind::ALL {
+        let about = kind.about();
+        let metrics: Vec<String> = about.metrics.iter().map(|metric| format!("`{}`", metric.samples()[0])).collect();
+        let check = if about.finding.is_empty() { "" } else { about.finding };
+        writeln!(
+            page,
+            "| `{}` | {} | {} | {} | `{}` | {check} | {} |",
+            about.name,
+            about.severity.label(),
+            about.help,
+            metrics.join(", "),
+            about.alert,
+            about.action
+        )
+        .expect(INFALLIBLE);
+    }
 }
 
 const INFALLIBLE: &str = "writing to a string does not fail";

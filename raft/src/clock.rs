@@ -184,11 +184,14 @@ impl Clocks {
     /// How far this server's clock is ahead of the median of the members' clocks, if that is certainly too far. `was_off`: it
     /// was too far at the last check.
     pub(crate) fn off_ms(&self, members: &[ServerId], was_off: bool) -> Option<i64> {
-        let own = ahead_now(&self.wall);
-        let now = elapsed_ms();
         let limit = if was_off { CLOCK_BACK_MS } else { CLOCK_OFF_MAX_MS };
+        self.error_ms(members).filter(|off| off.abs() > limit)
+    }
+
+    /// How far this server's clock is ahead of the median of the members' clocks, as far as that is certain.
+    pub(crate) fn error_ms(&self, members: &[ServerId]) -> Option<i64> {
+        let (own, now) = (ahead_now(&self.wall), elapsed_ms());
         off(ClockOffset { low: own, high: own, at: now }, &self.known_recently(members, now))
-            .filter(|off| off.abs() > limit)
     }
 
     /// How far this server's clock was set while the process ran, for servers without other clocks to compare with.

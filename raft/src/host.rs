@@ -11,6 +11,7 @@ use openraft::errors::{InitializeError, RaftError};
 use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
 use terrane_env::budget::Budget;
+use terrane_metrics::{Issue, IssueKind};
 use terrane_proto::hello::Identity;
 use terrane_proto::v1;
 use terrane_types::versions::LEVEL_UNRECORDED;
@@ -457,11 +458,7 @@ impl Host {
             full,
             refusing: self.log.refusals().into_iter().filter_map(holder).collect(),
             held_by: if pressed { self.log.held_by() } else { None },
-            trouble: self
-                .abstentions
-                .about(abstain::LOG_DISK)
-                .or_else(|| self.log.sync_times().slowness())
-                .or_else(|| self.log.spill_trouble()),
+            trouble: self.log_trouble(),
             held_files: totals.held_files,
             held_bytes: totals.held_bytes,
             segments: totals.segments,
@@ -469,6 +466,12 @@ impl Host {
             entries: totals.entries,
             written: totals.written,
         }
+    }
+
+    fn log_trouble(&self) -> Option<Issue> {
+        let slow = self.abstentions.about(abstain::LOG_DISK).or_else(|| self.log.sync_times().slowness());
+        let slow = slow.map(|what| IssueKind::DiskSlow.issue(what));
+        slow.or_else(|| self.log.spill_trouble().map(|what| IssueKind::LogCopying.issue(what)))
     }
 
     /// What this host counts.
@@ -485,6 +488,9 @@ impl Host {
     pub fn publish_metrics(&self) {
         let groups: Vec<_> = self.groups.all().iter().map(|replica| replica.status()).collect();
         self.config.metrics.publish(&groups, &self.log_status());
+        let peers: BTreeSet<_> = groups.iter().flat_map(|group| group.members.values().copied()).collect();
+        let error_ms = self.clocks.error_ms(&peers.into_iter().collect::<Vec<_>>()).or_else(|| self.clocks.jumped_ms());
+        self.config.metrics.set_clock_error(error_ms.unwrap_or(0));
     }
 
     /// Stops all groups and waits until everything queued for the log is synced.

@@ -3,7 +3,7 @@
 //! Durations are counted where they end, without a lock. Everything else is published from time to time
 //! ([`crate::Host::publish_metrics`]), so a scrape costs nothing.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
@@ -41,6 +41,7 @@ pub struct Metrics {
     log_entries: Counter,
     log_written: Counter,
     log_segments: Gauge,
+    clock_error: Gauge<f64, AtomicU64>,
 }
 
 impl Metrics {
@@ -69,6 +70,13 @@ impl Metrics {
             (&list::LOG_SEGMENTS, &self.log_segments),
         ];
         gauges.into_iter().for_each(|(described, metric)| described.register(registry, metric.clone()));
+        list::CLOCK_ERROR.register(registry, self.clock_error.clone());
+    }
+
+    /// How far the clock of this process is ahead of others.
+    #[allow(clippy::cast_precision_loss, reason = "an error of years is not told to the millisecond")]
+    pub(crate) fn set_clock_error(&self, ms: i64) {
+        self.clock_error.set(ms as f64 / 1000.0);
     }
 
     /// Shows the present state.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use terrane_metrics::Issue;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
 /// The status of a group as its local replica sees it.
@@ -52,8 +53,8 @@ pub struct LogStatus {
     pub refusing: Vec<(GroupId, String)>,
     /// What prevents most of the log from being purged, when it is over its budget.
     pub held_by: Option<String>,
-    /// What is wrong with it, for people.
-    pub trouble: Option<String>,
+    /// What is wrong with it.
+    pub trouble: Option<Issue>,
     /// Files of entries that were copied out of old segments because a group still needs them.
     pub held_files: u64,
     /// Their bytes.

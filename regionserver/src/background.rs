@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use terrane_engine::Engine;
+use terrane_metrics::IssueKind;
 use terrane_raft::BoxFuture;
 use terrane_types::{Error, GroupId, RegionId};
 use tokio::time::Instant;
@@ -224,7 +225,7 @@ impl Background {
                 let region = key.1;
                 self.metrics.flushes.inc();
                 self.note_damage(region, &result);
-                let succeeded = self.report_outcome(&flush_topic(region), &result);
+                let succeeded = self.report_outcome(IssueKind::Flush, &flush_topic(region), &result);
                 in_flight.flushing.end(&key);
                 in_flight.flushes.finish(key, succeeded, now);
                 if succeeded {
@@ -234,7 +235,7 @@ impl Background {
                 }
             }
             Finished::Record(group, result) => {
-                let succeeded = self.report_outcome(&format!("record of group {group}"), &result);
+                let succeeded = self.report_outcome(IssueKind::Flush, &format!("record of group {group}"), &result);
                 in_flight.records.finish(group, succeeded, now);
             }
             Finished::Split(region, result) => {
@@ -259,7 +260,7 @@ impl Background {
             }
             Finished::Compaction(region, result) => {
                 self.note_damage(region, &result);
-                let succeeded = self.report_outcome(&compaction_topic(region), &result);
+                let succeeded = self.report_outcome(IssueKind::Compaction, &compaction_topic(region), &result);
                 in_flight.compactions.finish(region, succeeded, now);
                 self.signals.note_compaction();
             }
@@ -281,7 +282,7 @@ impl Background {
     }
 
     /// Opens or closes the health issue of a job on the disk; true if the job succeeded.
-    fn report_outcome(&self, job: &str, result: &Result<(), terrane_engine::Error>) -> bool {
+    fn report_outcome(&self, kind: IssueKind, job: &str, result: &Result<(), terrane_engine::Error>) -> bool {
         match result {
             Ok(()) => {
                 if self.health.clear(job) {
@@ -290,7 +291,7 @@ impl Background {
                 true
             }
             Err(error) => {
-                if self.health.set(job, format!("the {job} failed: {error}")) {
+                if self.health.set(kind, job, format!("the {job} failed: {error}")) {
                     tracing::error!("the {job} failed and will be retried: {error}");
                 }
                 false

@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use terrane_metrics::{Issue, IssueKind};
 use terrane_types::RegionId;
 
 /// Open issues by topic, one sentence each.
 #[derive(Default)]
 pub struct HealthIssues {
-    open: Mutex<BTreeMap<String, String>>,
+    open: Mutex<BTreeMap<String, Issue>>,
     /// Why the leading master cannot call this server. The master says so itself, so that it is no issue of the list.
     unreachable: Mutex<Option<String>>,
 }
 
 impl HealthIssues {
     /// Opens or updates an issue. Returns true if it is new, so that the caller logs it once.
-    pub fn set(&self, topic: &str, sentence: String) -> bool {
-        self.open.lock().insert(topic.to_owned(), sentence).is_none()
+    pub fn set(&self, kind: IssueKind, topic: &str, sentence: String) -> bool {
+        self.open.lock().insert(topic.to_owned(), kind.issue(sentence)).is_none()
     }
 
     /// Closes an issue. Returns true if it was open.
@@ -50,11 +51,11 @@ impl HealthIssues {
 
     /// The sentence of an open issue.
     pub fn get(&self, topic: &str) -> Option<String> {
-        self.open.lock().get(topic).cloned()
+        self.open.lock().get(topic).map(|issue| issue.what.clone())
     }
 
     /// All open issues.
-    pub fn sentences(&self) -> Vec<String> {
+    pub fn all(&self) -> Vec<Issue> {
         self.open.lock().values().cloned().collect()
     }
 }
@@ -80,10 +81,11 @@ mod tests {
     fn issues_of_regions_that_are_gone_are_closed() {
         let issues = HealthIssues::default();
         for topic in [flush_topic(RegionId(1)), flush_topic(RegionId(2)), compaction_topic(RegionId(1))] {
-            issues.set(&topic, topic.clone());
+            issues.set(IssueKind::Flush, &topic, topic.clone());
         }
-        issues.set("disk", "the disk is full".to_owned());
+        issues.set(IssueKind::DiskFull, "disk", "the disk is full".to_owned());
         issues.retain_regions(|region| region == RegionId(2));
-        assert_eq!(issues.sentences(), ["the disk is full", "flush of region 2"]);
+        let left = [IssueKind::DiskFull.issue("the disk is full"), IssueKind::Flush.issue("flush of region 2")];
+        assert_eq!(issues.all(), left);
     }
 }

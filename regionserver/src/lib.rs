@@ -35,6 +35,7 @@ mod health;
 mod hosted;
 mod hot;
 mod identity;
+mod issues;
 mod joining;
 mod leadership;
 mod loads;

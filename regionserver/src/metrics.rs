@@ -16,7 +16,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use terrane_engine::FamilyReadCounts;
 use terrane_metrics::list::server as list;
-use terrane_metrics::{Description, Histogram, Histograms, OTHER_TABLES, Resources, register_build};
+use terrane_metrics::{Description, Histogram, Histograms, IssueCounts, OTHER_TABLES, Resources, register_build};
 use terrane_proto::versions::BUILD;
 use terrane_types::versions::Levels;
 
@@ -184,6 +184,10 @@ pub struct Metrics {
     pub block_cache_bytes: Gauge,
     /// The feature level of the cluster, as this server knows it.
     pub feature_level: Gauge,
+    /// The health issues that the last report had.
+    pub issues: IssueCounts,
+    disk_free: Gauge,
+    disk_size: Gauge,
     pub family_reads: FamilyReads,
     pub tables: Tables,
     pub resources: Resources,
@@ -220,6 +224,12 @@ impl Metrics {
     /// How hard writes are held back, in thousandths.
     pub fn set_write_pressure(&self, thousandths: u32) {
         self.write_pressure.set(f64::from(thousandths) / 1000.0);
+    }
+
+    /// Free bytes and size of the disk of the data directory.
+    pub fn set_disk(&self, free: u64, size: u64) {
+        self.disk_free.set(saturating(free));
+        self.disk_size.set(saturating(size));
     }
 
     /// The engine's compaction counts since the start.
@@ -263,8 +273,11 @@ impl Metrics {
             (&list::BLOCK_CACHE_BYTES, &self.block_cache_bytes),
             (&list::COMPACTION_PENDING, &self.compaction_pending_bytes),
             (&list::FEATURE_LEVEL, &self.feature_level),
+            (&list::DISK_FREE, &self.disk_free),
+            (&list::DISK_SIZE, &self.disk_size),
         ];
         gauges.into_iter().for_each(|(described, gauge)| described.register(registry, gauge.clone()));
+        self.issues.register(&list::HEALTH_ISSUES, registry);
         list::WRITE_PRESSURE.register(registry, self.write_pressure.clone());
     }
 }

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
-use terrane_metrics::ResourceUse;
+use terrane_metrics::{IssueKind, ResourceUse};
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{error, hello, leadership, v1, versions};
-use terrane_raft::{Abstention, GroupStatus, LogStatus, MemberProgress, StateMachine as _, Weight};
-use terrane_types::{Error, FamilyName, GroupId, ReplicaId, ServerId, TableId};
+use terrane_raft::{Abstention, StateMachine as _, Weight};
+use terrane_types::{Error, FamilyName, GroupId, ServerId, TableId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,7 @@ use crate::disk_free::DiskFree;
 use crate::hbase_places::HbasePlaces;
 use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
+use crate::issues::{Lasting, damaged_log, failing_copies, log_issues, stopped_replica, stuck_replica};
 use crate::joining::Joining;
 use crate::leadership::NewestLeadership;
 use crate::masters::{
@@ -159,6 +160,7 @@ pub struct Reporter {
     pub admission: Arc<Admission>,
     pub metrics: Arc<Metrics>,
     pub health: Arc<HealthIssues>,
+    pub lasting: Lasting,
     pub disk_free: Arc<DiskFree>,
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
@@ -326,11 +328,12 @@ impl Reporter {
             failing.extend(failing_copies(&status, &members));
             for hosted in &hosted {
                 hosted.held_snapshots.expire(terrane_env::time::now_ns());
-                damages.extend(hosted.damages());
+                damages.extend(hosted.damages().into_iter().map(|what| IssueKind::Damage.issue(what)));
             }
             if status.is_leader {
                 led += 1;
-                damages.extend(hosted.iter().filter_map(|hosted| hosted.hot_spot()));
+                let hot = hosted.iter().filter_map(|hosted| hosted.hot_spot());
+                damages.extend(hot.map(|what| IssueKind::HotRow.issue(what)));
                 regions.extend(hosted.iter().map(|hosted| region_report(hosted, status.term)));
             }
         }
@@ -339,17 +342,23 @@ impl Reporter {
         self.host.publish_metrics();
         self.publish_sizes();
         let resources = self.budgets.usage();
-        self.metrics.resources.publish(resources.iter().map(resource_use));
+        let usages: Vec<ResourceUse> = resources.iter().map(resource_use).collect();
+        self.metrics.resources.publish(usages.iter().copied());
         self.publish_reads();
         let log = self.host.log_status();
         self.health.retain_regions(|region| self.replicas.regions.get(region).is_some());
-        let mut issues = self.health.sentences();
-        issues.extend(self.host.clock_trouble());
-        issues.extend(worn);
+        let mut issues = self.health.all();
+        issues.extend(self.host.clock_trouble().map(|what| IssueKind::ClockWrong.issue(what)));
+        issues.extend(worn.map(|what| IssueKind::DiskFailing.issue(what)));
         issues.extend(damages);
         issues.extend(stopped);
         issues.extend(failing);
         issues.extend(log_issues(&log));
+        let now_ms = terrane_env::time::now_ns() / 1_000_000;
+        issues.extend(self.lasting.look(now_ms, &usages, self.admission.pressure()));
+        self.metrics.issues.publish(issues.iter().map(|issue| issue.kind));
+        let trouble_kinds = issues.iter().map(|issue| issue.kind.name().to_owned()).collect();
+        let troubles = issues.into_iter().map(|issue| issue.what).collect();
         v1::ReportRequest {
             hello: Some(versions::at_level(
                 hello::ours(Some(self.identity.cluster), ServerId(0), self.identity.server, self.identity.boot),
@@ -364,7 +373,8 @@ impl Reporter {
             log_bytes: log.bytes,
             log_limit: log.limit,
             log_held_by: log.held_by.unwrap_or_default(),
-            troubles: issues,
+            troubles,
+            trouble_kinds,
             memtable_bytes: self.admission.memtable_bytes(),
             stopping,
             clock_ms: self.host.wall_ms(),
@@ -481,47 +491,6 @@ fn resource_usage(usage: Usage) -> v1::ResourceUsage {
     }
 }
 
-/// The health issue of a replica that stopped: its group has one member less until the server is restarted.
-fn stopped_replica(status: &GroupStatus) -> Option<String> {
-    let why = status.failed.as_ref()?;
-    Some(format!(
-        "replica {} of group {} stopped permanently: {why}; restart this server, which says what to do if that does not help",
-        status.replica, status.group
-    ))
-}
-
-/// The health issue of a replica that applies nothing: its group has one member less that could serve.
-fn stuck_replica(status: &GroupStatus) -> Option<String> {
-    let why = status.stuck.as_ref()?;
-    Some(format!("replica {} of group {} is behind: {why}", status.replica, status.group))
-}
-
-/// The health issue of a replica whose log is damaged. The master replaces it.
-fn damaged_log(status: &GroupStatus, what: &str) -> String {
-    format!(
-        "replica {} of group {} is damaged: {what}; it is replaced by a copy of the group",
-        status.replica, status.group
-    )
-}
-
-/// The members that answer and get no copy all the same. Those that do not answer are servers that are away, which is another
-/// issue.
-fn failing_copies(status: &GroupStatus, members: &[MemberProgress]) -> Vec<String> {
-    let answers = |replica| members.iter().any(|member| member.replica == replica && member.alive);
-    let failing = status.copies_failing.iter().filter(|(replica, _)| answers(*replica));
-    let sentence = |(replica, why): &(ReplicaId, String)| {
-        format!("replica {replica} of group {} needs a copy of the group and does not get one: {why}", status.group)
-    };
-    failing.map(sentence).collect()
-}
-
-fn log_issues(log: &LogStatus) -> Vec<String> {
-    let refused = |(group, held_by): &(GroupId, String)| {
-        format!("group {group} rejects writes on this server because its share of the log is full; held by {held_by}")
-    };
-    log.refusing.iter().map(refused).chain(log.trouble.clone()).collect()
-}
-
 fn region_report(hosted: &HostedRegion, term: u64) -> v1::RegionReport {
     let load = hosted.load.average();
     let state = if hosted.is_stuck() { "unsplittable" } else { "open" };
@@ -552,22 +521,4 @@ fn region_shape(hosted: &HostedRegion) -> Option<v1::RegionShape> {
         planned_end: planned.end,
         age_ms: u64::try_from(hosted.age(terrane_env::time::now_ns()).as_millis()).unwrap_or(u64::MAX),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_share_of_the_log_and_its_other_problems_are_health_issues() {
-        let log = LogStatus {
-            refusing: vec![(GroupId(3), "server 2, which is behind".to_owned())],
-            trouble: Some("entries could not be copied".to_owned()),
-            ..LogStatus::default()
-        };
-        let issues = log_issues(&log);
-        assert!(issues[0].contains("group 3") && issues[0].contains("server 2"), "{issues:?}");
-        assert_eq!(issues[1..], ["entries could not be copied"]);
-        assert!(log_issues(&LogStatus::default()).is_empty());
-    }
 }

@@ -77,6 +77,8 @@ pub struct Plan {
     pub loses_majority: bool,
     /// Whether the only master loses its disk when everything is healed, and the catalog is rebuilt.
     pub loses_catalog: bool,
+    /// Whether processes come that are not the servers that they say they are, when everything is healed.
+    pub has_strangers: bool,
     /// Servers whose disks are slow all the time, and what a sync takes there.
     pub slow_disks: (&'static [&'static str], Duration),
     /// Fault points that fire whatever the seed drew, each once in so many passes.
@@ -128,6 +130,7 @@ impl Plan {
             work: Work::Mixed,
             loses_majority: false,
             loses_catalog: false,
+            has_strangers: false,
             slow_disks: (&[], Duration::ZERO),
             aimed: Vec::new(),
             scenario: scenario.unwrap_or(drawn),
@@ -167,7 +170,14 @@ impl Plan {
         if rng.random_bool(1.0 / 12.0) {
             plan.slow_disks = (&SERVERS[..1], sync);
         }
+        plan.has_strangers = rng.random_bool(0.25) && plan.may_have_strangers();
         plan
+    }
+
+    /// Beside strangers a server is down, so nothing else is missing then.
+    fn may_have_strangers(&self) -> bool {
+        let loses = self.loses_majority || self.loses_catalog || self.damages_a_disk();
+        !(loses || self.rolls_out || self.changes_masters) && self.slow_disks.0.is_empty()
     }
 
     fn damages_a_disk(&self) -> bool {
@@ -180,6 +190,7 @@ impl Plan {
         let faults = (0..MASTER_FAULTS).map(|_| draw::master_isolation(rng, self.until));
         self.faults.extend(faults);
         self.faults.sort_by_key(|planned| planned.at);
+        self.has_strangers &= self.may_have_strangers();
         self
     }
 
@@ -220,6 +231,12 @@ impl Plan {
             Needed::Replacements => {
                 self.servers = self.servers.max(REPLICATION + 1);
                 self.replace_after = Duration::from_secs(2);
+            }
+            Needed::Strangers => {
+                self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
+                (self.loses_majority, self.loses_catalog) = (false, false);
+                (self.rolls_out, self.changes_masters) = (false, false);
+                self.has_strangers = true;
             }
             Needed::SlowDisks => self.slow_disks = (&SERVERS, milliseconds(SLOW_SYNC_MS)),
             Needed::LostSyncs(of) => {
@@ -300,6 +317,8 @@ mod tests {
                 assert!(!loses || !plan.rolls_out, "{needed:?}: {plan:?}");
                 assert!(!loses || !plan.damages_a_disk(), "{needed:?}: {plan:?}");
                 assert!(!plan.loses_catalog || plan.masters == 1, "{needed:?}: {plan:?}");
+                assert!(!plan.has_strangers || plan.may_have_strangers(), "{needed:?}: {plan:?}");
+                assert!(needed != Needed::Strangers || plan.has_strangers, "{plan:?}");
                 assert!(!plan.changes_masters || plan.masters == SEVERAL, "{needed:?}: {plan:?}");
             }
         }

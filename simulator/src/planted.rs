@@ -45,6 +45,8 @@ pub enum Needed {
     LostCatalog,
     /// Replicas that are replaced.
     Replacements,
+    /// Processes that are not the servers that they say they are.
+    Strangers,
     /// Disks of all servers that are slow all the time.
     SlowDisks,
     /// Damage of the disk of one server.
@@ -55,7 +57,7 @@ pub enum Needed {
 
 impl Needed {
     /// Those that a run can be asked for by name.
-    pub const NAMED: [(&'static str, Needed); 9] = [
+    pub const NAMED: [(&'static str, Needed); 10] = [
         ("masters", Needed::Masters),
         ("masters-change", Needed::MastersChange),
         ("roll-out", Needed::RollOut),
@@ -64,6 +66,7 @@ impl Needed {
         ("lost-majority", Needed::LostMajority),
         ("lost-catalog", Needed::LostCatalog),
         ("replacements", Needed::Replacements),
+        ("strangers", Needed::Strangers),
         ("slow-disks", Needed::SlowDisks),
     ];
 
@@ -88,6 +91,10 @@ const NEEDS: &[(&str, Needed)] = &[
     ("a refused move forgets an adopted one", Needed::Moves),
     ("a removed replica's write was not applied", Needed::Replacements),
     ("a vote has the time of a silence", Needed::SlowDisks),
+    ("a start counts as being back", Needed::Strangers),
+    ("a taken address is given to a newcomer", Needed::Strangers),
+    ("a server is live without being called back", Needed::Strangers),
+    ("a newcomer expels the server that has its address", Needed::Strangers),
     ("a replayed creation brings a moved region back", Needed::Moves),
     ("a move leaves the rest behind", Needed::Moves),
     ("an adopted region forgets its window", Needed::Moves),
@@ -127,6 +134,7 @@ const ALTER: &str = "a change of a table is complete when it is acknowledged";
 const AGREE: &str = "members of a group agree on leaders, entries and rows";
 const LEVEL: &str = "a process works at the level of its cluster";
 const STATUS: &str = "`status` names a server that is away";
+const WHO: &str = "a server is what answers at its address, and is there while it serves";
 const TRACED: &str = "a traced write carries its trace to every replica";
 const SEEN: &str = "the master lists what happened once, with its reason, and counts each row about once";
 const MAP: &str = "regions tile their table, and each has an id of its own";
@@ -237,6 +245,10 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a region without a report is not listed", MAP, Kind::Rows, true),
     bug("the map gives daughters the epoch of their parent", MAP, Kind::Rows, true),
     bug("a silent server is not reported", STATUS, Kind::Rows, true),
+    bug("a start counts as being back", WHO, Kind::Rows, false),
+    bug("a taken address is given to a newcomer", WHO, Kind::Rows, false),
+    bug("a server is live without being called back", WHO, Kind::Rows, false),
+    bug("a newcomer expels the server that has its address", WHO, Kind::Rows, false),
     bug("a report counts twice", SEEN, Kind::Rows, true),
     bug("a split's load is counted for both daughters", SEEN, Kind::Rows, true),
     bug("an event is listed again at every look", SEEN, Kind::Rows, true),

@@ -23,7 +23,7 @@ use crate::run_state::CatalogIs;
 use crate::scenario::{Play, Scenario, scenario};
 use crate::trace::{self, chain};
 use crate::verdict::{Failure, Verdict};
-use crate::watch::{damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status};
+use crate::watch::{damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status, strangers};
 
 /// How long the two readings after the first phase may take each, with everything healed.
 const READING_MAX: Duration = Duration::from_secs(45);
@@ -38,6 +38,8 @@ const LOST_ANSWERS: [&str; 2] =
     ["a session breaks before its answers are sent", "the answer to a change of a table is lost"];
 /// How long the recovery of groups may take, and the return of the servers that were lost.
 const RECOVERY_MAX: Duration = Duration::from_secs(90);
+/// How long strangers may knock.
+const STRANGERS_MAX: Duration = Duration::from_secs(90);
 /// How long the rebuild of the catalog may take, with everything that is done then.
 const REBUILD_MAX: Duration = Duration::from_secs(90);
 /// Segments in flight on a simulated connection. A sender that exceeds it would lose some.
@@ -143,6 +145,9 @@ impl SimulatedRun {
         trace::note(format_args!("healed: reading everything"));
         self.read_everything(["reading-healed", "watcher-healed"], scenario, &mut nemesis)?;
         self.compare_damaged(&mut nemesis)?;
+        if self.context.plan.has_strangers {
+            self.have_strangers_knock(&mut nemesis)?;
+        }
         if self.context.plan.loses_majority {
             self.lose_majority(&mut nemesis)?;
         }
@@ -186,6 +191,16 @@ impl SimulatedRun {
         self.add_client("watcher-damaged", Box::pin(damaged::compare(self.context.clone())));
         self.until_clients_end("the comparison with the damaged server", READING_MAX, |sim| nemesis.tend(sim))?;
         nemesis.stop_damaged(&mut self.sim);
+        Ok(())
+    }
+
+    /// A server is down, and processes come that are not what they say.
+    fn have_strangers_knock(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
+        trace::note(format_args!("strangers knock"));
+        let down = nemesis.lose_some(&mut self.sim);
+        self.add_client("strangers", Box::pin(strangers::knock(self.context.clone(), down)));
+        self.until_clients_end("the strangers", STRANGERS_MAX, |sim| nemesis.tend(sim))?;
+        nemesis.bring_back(&mut self.sim, down);
         Ok(())
     }
 

@@ -27,6 +27,7 @@ mod new_table;
 pub mod rebuilt_catalog;
 mod returned;
 pub mod status;
+pub mod strangers;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -41,6 +41,8 @@ pub struct Settings {
     pub report_every: Duration,
     /// How long a server may be away before its replicas are replaced.
     pub replace_after: Duration,
+    /// How long no server may have come or gone before surplus groups are removed.
+    pub surplus_after: Duration,
     /// When regions are split for their load and merged.
     pub shape: ShapeLimits,
     /// Requests that take longer are kept.
@@ -63,6 +65,7 @@ impl Default for Settings {
             segment_bytes: 4 << 20,
             report_every: REPORT_EVERY,
             replace_after: MasterConfig::default().replace_after,
+            surplus_after: MasterConfig::default().surplus_after,
             shape: ShapeLimits::default(),
             slow_request: ServerConfig::default().slow_request,
             expected_errors: &[],
@@ -165,6 +168,7 @@ impl Cluster {
             groups_per_server: self.settings.groups_per_server,
             report_every: self.settings.report_every,
             replace_after: self.settings.replace_after,
+            surplus_after: self.settings.surplus_after,
             ..MasterConfig::default()
         };
         let master = Master::start(config).await.context("start the master")?;

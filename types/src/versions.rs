@@ -12,7 +12,7 @@
 //!   are added and removed; columns declare the types of their values; tables are disabled and truncated; sorted rows are
 //!   loaded as store files; traced writes carry their trace in the log; regions keep the nonces of HBase's clients; cells have a
 //!   time to live of their own; families have any printable name; namespaces have properties; entries of the log and messages
-//!   between servers carry checksums.
+//!   between servers carry checksums; new servers leave others at their address in the catalog, and surplus groups are removed.
 
 use std::fmt;
 
@@ -43,6 +43,9 @@ pub const LEVEL_OF_CELL_TTL: u32 = 4;
 pub const LEVEL_OF_TRACES: u32 = 4;
 /// The level from which regions keep the nonces of operations.
 pub const LEVEL_OF_NONCES: u32 = 4;
+
+/// The level from which a new server leaves others at its address in the catalog, and groups are removed.
+pub const LEVEL_OF_SUCCESSORS: u32 = 4;
 
 /// The level from which entries of the log carry a checksum, and messages between servers too.
 pub const LEVEL_OF_CHECKSUMS: u32 = 4;

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 use terrane_client::{ClusterStatus, ProcessVersions, ResourceUsage, ServerInfo};
+use terrane_metrics::issue::paired;
+use terrane_metrics::{Issue, IssueKind};
 
 use super::admin::{ServerLine, print_servers, server_line};
 use super::connect;
@@ -41,12 +43,21 @@ struct StatusLine<'a> {
     groups_without_leader: u32,
     waiting_for: String,
     troubles: Vec<String>,
+    issues: Vec<IssueLine>,
     resources: Vec<ResourceLine>,
     masters: Vec<MasterLine>,
     feature_level: u32,
     level_waits_for: Vec<String>,
     processes: Vec<ProcessLine>,
     region_servers: Vec<ServerLine<'a>>,
+}
+
+/// A health issue.
+#[derive(Serialize)]
+struct IssueLine {
+    kind: &'static str,
+    severity: &'static str,
+    what: String,
 }
 
 /// The versions of a process, which has not said them if they are missing.
@@ -74,10 +85,15 @@ struct ResourceLine {
 
 impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
     fn from(status: &'a ClusterStatus) -> StatusLine<'a> {
-        let troubles = health_issues(status);
+        let issues = health_issues(status);
+        let line = |Issue { kind, what }: &Issue| IssueLine {
+            kind: kind.name(),
+            severity: kind.about().severity.label(),
+            what: what.clone(),
+        };
         StatusLine {
             cluster: status.cluster.to_string(),
-            healthy: troubles.is_empty(),
+            healthy: issues.is_empty(),
             replication: status.replication,
             servers: status.servers.len(),
             live: status.servers.iter().filter(|server| is_live(server)).count(),
@@ -86,7 +102,8 @@ impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
             groups: status.groups,
             groups_without_leader: status.groups_without_leader,
             waiting_for: status.waiting_for.clone(),
-            troubles,
+            troubles: issues.iter().map(|issue| issue.what.clone()).collect(),
+            issues: issues.iter().map(line).collect(),
             resources: resource_lines(status).collect(),
             masters: status.masters.iter().map(master_line).collect(),
             feature_level: status.feature_level,
@@ -171,10 +188,11 @@ fn is_live(server: &ServerInfo) -> bool {
     server.state == "live"
 }
 
-/// All health issues, one sentence each: what new tables wait for, then the issues of servers, groups and regions.
-fn health_issues(status: &ClusterStatus) -> Vec<String> {
+/// All health issues: what new tables and procedures wait for, then the issues of servers, groups and regions.
+pub fn health_issues(status: &ClusterStatus) -> Vec<Issue> {
     let waiting = Some(&status.waiting_for).filter(|waiting| !waiting.is_empty());
-    waiting.into_iter().chain(&status.troubles).cloned().collect()
+    let waiting = waiting.map(|what| IssueKind::Waiting.issue(what.as_str()));
+    waiting.into_iter().chain(paired(status.troubles.clone(), &status.trouble_kinds)).collect()
 }
 
 /// Whether a resource is listed without --resources: it is more than half full, or rejected requests.
@@ -225,7 +243,7 @@ fn print(output: &mut Output, status: &ClusterStatus, all_resources: bool) -> Re
         return output.line("healthy: no issues");
     }
     output.line("health issues:")?;
-    issues.iter().try_for_each(|issue| output.line(&format!("- {issue}")))
+    issues.iter().try_for_each(|issue| output.line(&format!("- {}", issue.what)))
 }
 
 #[cfg(test)]
@@ -272,6 +290,7 @@ mod tests {
             groups: 12,
             groups_without_leader: 0,
             troubles: Vec::new(),
+            trouble_kinds: Vec::new(),
             waiting_for: String::new(),
             catalog_index: 0,
             masters: Vec::new(),
@@ -282,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_live_cluster_has_no_issues() {
-        assert_eq!(health_issues(&status(vec![server("live")])), Vec::<String>::new());
+        assert_eq!(health_issues(&status(vec![server("live")])), Vec::<Issue>::new());
     }
 
     #[test]
@@ -290,7 +309,12 @@ mod tests {
         let mut bad = status(vec![server("silent"), server("live")]);
         bad.waiting_for = "waiting for 1 more region server".to_owned();
         bad.troubles = vec!["server 2 (h:1) is silent for 7 s".to_owned()];
-        assert_eq!(health_issues(&bad), ["waiting for 1 more region server", "server 2 (h:1) is silent for 7 s"]);
+        bad.trouble_kinds = vec!["server_silent".to_owned()];
+        let expected = [
+            IssueKind::Waiting.issue("waiting for 1 more region server"),
+            IssueKind::ServerSilent.issue("server 2 (h:1) is silent for 7 s"),
+        ];
+        assert_eq!(health_issues(&bad), expected);
         let line = StatusLine::from(&bad);
         assert_eq!((line.healthy, line.servers, line.live, line.region_servers.len()), (false, 2, 1, 2));
     }

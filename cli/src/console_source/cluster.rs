@@ -7,10 +7,12 @@ use terrane_console::source::{
     Failure, Group, GroupDetail, HeatQuery, Load, LoadMinute, Master, Measure, Member, Overview, Place, Problem,
     Region, RegionDetail, RegionSelection, Server, Severity,
 };
+use terrane_metrics::Issue;
 use terrane_types::KeyDeclaration;
 
 use super::refusal::{refused, sentence};
 use super::{heat, keys, past};
+use crate::commands::status::health_issues;
 
 /// Adds a region's load to a sum.
 #[allow(clippy::cast_precision_loss, reason = "rates for people")]
@@ -80,30 +82,24 @@ fn server(known: &terrane_client::ServerInfo, regions: &[RegionInfo]) -> Server 
 
 /// The health issues that `terrane status` shows, worst first.
 fn problems(status: &ClusterStatus) -> Vec<Problem> {
-    let waiting = Some(&status.waiting_for).filter(|waiting| !waiting.is_empty());
-    let mut problems: Vec<Problem> = waiting.into_iter().chain(&status.troubles).map(|issue| problem(issue)).collect();
+    let mut problems: Vec<Problem> = health_issues(status).iter().map(problem).collect();
     problems.sort_by_key(|problem| problem.severity);
     problems
 }
 
-fn problem(issue: &str) -> Problem {
-    let says = |words: &[&str]| words.iter().any(|word| issue.contains(word));
+fn problem(Issue { kind, what: issue }: &Issue) -> Problem {
+    let about = kind.about();
     let (what, next) = match issue.split_once("; ") {
         Some((what, next)) if next.starts_with("replaced in ") => {
             (what, format!("start it again; if it does not come back, its replicas are {next}"))
         }
         Some((what, next)) => (what, next.to_owned()),
-        None if says(&["silent", "stopped"]) => {
-            (issue, "start it again; if it does not come back, its replicas are replaced after the grace time".to_owned())
-        }
-        None => (issue, "`terrane admin check` compares catalog, groups and servers, and `terrane admin procedures` shows what is being done".to_owned()),
+        None => (issue.as_str(), about.action.to_owned()),
     };
-    let severity = if says(&["no leader", "majority", "rejects writes", "damaged"]) {
-        Severity::Critical
-    } else if issue.starts_with("waiting") {
-        Severity::Note
-    } else {
-        Severity::Warning
+    let severity = match about.severity {
+        terrane_metrics::Severity::Critical => Severity::Critical,
+        terrane_metrics::Severity::Warning => Severity::Warning,
+        terrane_metrics::Severity::Note => Severity::Note,
     };
     let number = |word: &str| -> Option<u64> {
         let rest = issue.split_once(&format!("{word} "))?.1;
@@ -249,18 +245,28 @@ pub(super) async fn group(client: &Client, id: u64) -> Result<GroupDetail, Failu
 
 #[cfg(test)]
 mod tests {
+    use terrane_metrics::IssueKind;
+
     use super::*;
 
     #[test]
     fn a_health_issue_is_a_sentence_with_what_to_do() {
-        let full = problem("group 3 rejects writes on this server; add a disk");
+        let full = problem(&IssueKind::LogFull.issue("group 3 rejects writes on this server; add a disk"));
         assert_eq!(
             (full.severity, full.next.as_str(), full.place),
             (Severity::Critical, "Add a disk.", Some(Place::Group(3)))
         );
-        let silent = problem("server 2 (h:1) is silent for 7 s");
+        let silent = problem(&IssueKind::ServerSilent.issue("server 2 (h:1) is silent for 7 s"));
         assert_eq!((silent.what.as_str(), silent.place), ("Server 2 (h:1) is silent for 7 s.", Some(Place::Server(2))));
         assert!(silent.next.starts_with("Start it again"), "{}", silent.next);
-        assert_eq!(problem("waiting for 1 more region server").severity, Severity::Note);
+        assert_eq!(problem(&IssueKind::Waiting.issue("waiting for 1 more region server")).severity, Severity::Note);
+    }
+
+    #[test]
+    fn every_kind_of_issue_is_a_problem_that_says_what_to_do() {
+        for kind in IssueKind::ALL {
+            let shown = problem(&kind.issue("something is wrong"));
+            assert!(!shown.next.is_empty() && shown.next.ends_with('.'), "{kind:?}: {}", shown.next);
+        }
     }
 }

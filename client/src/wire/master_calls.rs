@@ -250,6 +250,7 @@ impl Masters {
                 groups: reply.groups,
                 groups_without_leader: reply.groups_without_leader,
                 troubles: reply.troubles,
+                trouble_kinds: reply.trouble_kinds,
                 waiting_for: reply.waiting_for,
                 catalog_index: reply.catalog_index,
                 masters: reply.masters.into_iter().map(master_info).collect(),

@@ -6,8 +6,8 @@
 
 use bytes::Bytes;
 use terrane_types::versions::{
-    LEVEL_OF_MASTERS, LEVEL_OF_MOVES, LEVEL_OF_NAMESPACE_PROPERTIES, LEVEL_OF_RECOVERY, LEVEL_OF_TRUNCATION,
-    LEVEL_UNRECORDED,
+    LEVEL_OF_MASTERS, LEVEL_OF_MOVES, LEVEL_OF_NAMESPACE_PROPERTIES, LEVEL_OF_RECOVERY, LEVEL_OF_SUCCESSORS,
+    LEVEL_OF_TRUNCATION, LEVEL_UNRECORDED,
 };
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ReplicaId, ServerId, TableId, TableSchema};
 
@@ -30,8 +30,11 @@ pub enum CatalogEdit {
     Bootstrap(Bootstrap),
     /// The first entry of a cluster whose catalog was lost and rebuilt: a checkpoint of the rebuilt catalog.
     Rebuild { checkpoint: Bytes },
-    /// Assigns an id to a server with a fresh data directory.
+    /// Assigns an id to a server with a fresh data directory, and removes servers without replicas that have its address. Below
+    /// level 4 only: see [`Self::JoinServer`].
     AddServer(Registration),
+    /// Assigns an id to a server with a fresh data directory. Others that have its address stay.
+    JoinServer(Registration),
     /// Replaces the registration of a known server.
     UpdateServer { server: ServerId, registration: Registration },
     /// Takes a block of region ids, for splits without a master.
@@ -45,6 +48,8 @@ pub enum CatalogEdit {
     ServeGroup { group: GroupId },
     /// Removes a group that was never opened, because members of it do not return.
     AbandonGroup { group: GroupId },
+    /// Removes an open group that has no regions.
+    RemoveGroup { group: GroupId },
     /// The intent to change a group's members.
     BeginMembers(ChangePlan),
     /// The new replica has caught up: from now on the voters may change. `version` is that of the members, here and below.
@@ -138,6 +143,7 @@ impl CatalogEdit {
             Self::CreateNamespace { .. } | Self::SetProperties { .. } => LEVEL_OF_NAMESPACE_PROPERTIES,
             Self::Requested { edit, .. } => edit.level(),
             Self::BeginMove(_) => LEVEL_OF_MOVES,
+            Self::JoinServer(_) | Self::RemoveGroup { .. } => LEVEL_OF_SUCCESSORS,
             Self::RecoverMembers { .. } => LEVEL_OF_RECOVERY,
             Self::BeginMembers(plan) if matches!(plan.reason, ChangeReason::Damaged) => LEVEL_OF_RECOVERY,
             Self::Masters(_) => LEVEL_OF_MASTERS,
@@ -172,6 +178,14 @@ impl CatalogEdit {
             Self::AddServer(registration) => {
                 out.u8(40);
                 registration.encode_with_zone(out);
+            }
+            Self::JoinServer(registration) => {
+                out.u8(52);
+                registration.encode_with_zone(out);
+            }
+            Self::RemoveGroup { group } => {
+                out.u8(53);
+                out.u64(group.0);
             }
             Self::UpdateServer { server, registration } if registration.zone.is_empty() => {
                 out.u8(3);
@@ -400,6 +414,8 @@ impl CatalogEdit {
             49 => Self::SetReplication { replication: from.u32()? },
             50 => Self::SetBalancing { on: codec::flag(from)? },
             51 => Self::ServeGroup { group: GroupId(from.u64()?) },
+            52 => Self::JoinServer(Registration::decode_with_zone(from)?),
+            53 => Self::RemoveGroup { group: GroupId(from.u64()?) },
             60 => Self::BeginMove(MovePlan::decode(from)?),
             61 => Self::CancelMove { id: MoveId(from.u64()?), why: from.text()? },
             62 => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },

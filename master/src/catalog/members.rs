@@ -102,6 +102,22 @@ impl Catalog {
         Ok(Outcome::Done)
     }
 
+    /// Removes an open group that has nothing in it. Its replicas are strays from then on.
+    pub(super) fn remove_group(&mut self, group: GroupId) -> Result<Outcome, Refusal> {
+        let entry = self.groups.get(group).ok_or_else(|| unknown_group(group))?;
+        if !entry.is_open() || entry.change.is_some() {
+            return Err(Refusal::Changed(format!("group {group} is being created, or its members change")));
+        }
+        if self.regions.per_group().contains_key(&group) {
+            return Err(Refusal::Invalid(format!("group {group} has regions")));
+        }
+        if let Some((id, _)) = self.moves.iter().find(|(_, known)| known.to == group || known.region.group == group) {
+            return Err(Refusal::Changed(format!("a region moves from or to group {group} (move-{id})")));
+        }
+        self.groups.remove(group);
+        Ok(Outcome::Done)
+    }
+
     /// Removes a group that was never opened, so that it is planned again with other servers.
     pub(super) fn abandon_group(&mut self, group: GroupId) -> Result<Outcome, Refusal> {
         let entry = self.groups.get(group).ok_or_else(|| unknown_group(group))?;

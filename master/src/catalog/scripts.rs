@@ -103,6 +103,8 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
             replication: line.argument("replication").map_or(1, |text| text.parse().unwrap()),
         }),
         "add-server" => CatalogEdit::AddServer(registration(line.words[1])),
+        "join-server" => CatalogEdit::JoinServer(registration(line.words[1])),
+        "remove-group" => CatalogEdit::RemoveGroup { group: GroupId(line.number(1)) },
         "update-server" => {
             CatalogEdit::UpdateServer { server: ServerId(line.number(1)), registration: registration(line.words[2]) }
         }

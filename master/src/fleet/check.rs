@@ -18,6 +18,12 @@ use crate::observed::Observations;
 /// Most findings that are returned; further ones are counted.
 const FINDINGS_MAX: usize = 1_000;
 
+/// The kinds of findings.
+pub const KINDS: [&str; 12] = [
+    "server", "copies", "replicas", "group", "damage", "members", "majority", "leader", "orphan", "map", "regions",
+    "more",
+];
+
 /// What is wrong, a sentence each.
 pub fn check(catalog: &Catalog, observed: &Observations, now: Moment) -> v1::CheckClusterReply {
     let mut findings = Findings::default();
@@ -48,6 +54,7 @@ struct Findings {
 
 impl Findings {
     fn add(&mut self, kind: &str, what: String) {
+        debug_assert!(KINDS.contains(&kind), "{kind} is no kind of finding");
         if self.list.len() < FINDINGS_MAX {
             self.list.push(v1::CheckFinding { kind: kind.to_owned(), what });
         } else {
@@ -88,7 +95,7 @@ fn group_members(
     let (have, wanted) = (entry.members.len(), usize::try_from(catalog.replication()).unwrap_or(0));
     if have != wanted {
         let changing = if entry.change.is_some() { ", and its members are changing" } else { "" };
-        findings.add("replicas", format!("group {group} has {have} of {wanted} replicas{changing}"));
+        findings.add("copies", format!("group {group} has {have} of {wanted} replicas{changing}"));
     }
     if !entry.is_open() {
         findings.add("group", format!("group {group} is still {}", entry.state.name()));

@@ -31,6 +31,14 @@ pub struct Process {
     pub is_lost: bool,
 }
 
+/// Whether servers run other builds than this master: a new one is being rolled out. One that does not say its build runs another.
+pub fn has_mixed_builds(context: &MasterContext) -> bool {
+    let own = context.versions.said().build;
+    let servers: Vec<ServerId> =
+        context.journal.read(|catalog| catalog.servers().iter().map(|(server, _)| server).collect());
+    servers.into_iter().any(|server| context.versions.of(server).is_none_or(|said| said.build != own))
+}
+
 /// The next level of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {

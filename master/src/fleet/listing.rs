@@ -12,7 +12,8 @@ use crate::catalog::moves::MoveId;
 use crate::catalog::servers::Drain;
 use crate::catalog::tables::TableState;
 use crate::context::{MasterContext, Subject};
-use crate::observed::Observations;
+use crate::fleet::surplus::Retiring;
+use crate::observed::{Observations, now};
 use crate::procedure_history::Work;
 use crate::procedures::{intents, masters_change, member_change};
 use crate::seats::Seat;
@@ -28,7 +29,8 @@ pub fn procedures(context: &MasterContext) -> Vec<v1::ProcedureInfo> {
             let drains = catalog.servers().drains().filter_map(|(server, drain)| {
                 drain_info(catalog, server, drain, &obstacles, &context.fleet.owner, wall_ms)
             });
-            listed.chain(drains).collect()
+            let surplus = surplus_info(context, catalog);
+            listed.chain(drains).chain(surplus).collect()
         })
     })
 }
@@ -222,6 +224,27 @@ fn drain_info(
         since_ms: wall_ms.saturating_sub(drain.since_ms),
         waits_for: obstacles.first().cloned().unwrap_or_default(),
         cancellable: true,
+        ..v1::ProcedureInfo::default()
+    })
+}
+
+/// The surplus group that is being emptied.
+fn surplus_info(context: &MasterContext, catalog: &Catalog) -> Option<v1::ProcedureInfo> {
+    let surplus = context.surplus.lock();
+    let Retiring { group, regions, since, .. } = surplus.retiring()?;
+    let left = catalog.regions().iter().filter(|entry| entry.descriptor.group == group).count();
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    Some(v1::ProcedureInfo {
+        id: format!("surplus-{group}"),
+        kind: "remove group".to_owned(),
+        subject: format!("group {group}"),
+        state: if left > 0 { "emptying" } else { "empty" }.to_owned(),
+        reason: format!("surplus: there are {} groups", catalog.groups().len()),
+        owner: context.fleet.owner.clone(),
+        steps: count(regions.max(left)),
+        steps_done: count(regions.saturating_sub(left)),
+        since_ms: millis(now().since(since)),
+        waits_for: surplus.held().unwrap_or_default().to_owned(),
         ..v1::ProcedureInfo::default()
     })
 }

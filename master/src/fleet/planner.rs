@@ -172,7 +172,7 @@ pub fn obstacles(world: &World) -> Vec<String> {
 }
 
 /// The first few groups of a list, for people.
-fn named(groups: &[GroupId]) -> String {
+pub(super) fn named(groups: &[GroupId]) -> String {
     const NAMED_MAX: usize = 8;
     let shown: Vec<String> = groups.iter().take(NAMED_MAX).map(ToString::to_string).collect();
     match groups.len() {

@@ -72,7 +72,7 @@ fn is_stray_replica(
         return false;
     }
     match catalog.groups().get(group) {
-        // A group is removed only if it was never opened.
+        // A group is removed if it was never opened, or when it is empty.
         None => catalog.has_assigned_group(group),
         Some(entry) if entry.server_of(replica) == Some(server) => {
             entry.change.is_some() && terrane_env::planted!("a replica is removed while its group changes")

@@ -1,6 +1,6 @@
 //! Scripts over a catalog and reports of servers: strays, grace times, restarts, checks, and what an administrator asks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::catalog::groups::GroupEntry;
 use crate::catalog::rebuilt::Found;
 use crate::catalog::scripts::{self, Line, number};
 use crate::catalog::{Bootstrap, Catalog};
+use crate::config::SURPLUS_AFTER_DEFAULT;
 use crate::inventory::{GroupSeen, Inventory, MemberSeen, RegionSeen, Report};
 use crate::liveness::{Liveness, Moment};
 use crate::observed::Observations;
@@ -19,6 +20,9 @@ struct Scene {
     catalog: Catalog,
     observed: Observations,
     now: Moment,
+    surplus: surplus::Surplus,
+    /// The last report of each server, which `pass` repeats.
+    reports: BTreeMap<ServerId, String>,
 }
 
 impl Scene {
@@ -28,6 +32,8 @@ impl Scene {
             catalog: Catalog::default(),
             observed: Observations { liveness, inventory: Inventory::default() },
             now: Moment(0),
+            surplus: surplus::Surplus::default(),
+            reports: BTreeMap::new(),
         }
     }
 
@@ -44,7 +50,9 @@ impl Scene {
             let replica = ReplicaId(number(line.argument(&format!("g{group}"))?));
             let members = if leader == Some(server) { list("members").map(member).collect() } else { Vec::new() };
             let damaged = line.argument("damaged") == Some(&format!("g{group}"));
-            let seen = GroupSeen { group: GroupId(group), replica, term, leader, members, ..GroupSeen::default() };
+            let regions = line.argument(&format!("has{group}")).map(|count| u32::try_from(number(count)).unwrap());
+            let seen =
+                GroupSeen { group: GroupId(group), replica, term, leader, members, regions, ..GroupSeen::default() };
             Some(GroupSeen { damaged, discardable: !line.words.contains(&"worn"), ..seen })
         });
         let regions = list("regions").map(|region| {
@@ -74,6 +82,33 @@ impl Scene {
         World::of(&self.catalog, &self.observed, self.now, Duration::from_secs(300))
     }
 
+    /// `surplus each=1 [mixed]`: what is done about surplus groups.
+    fn look_at_surplus(&mut self, line: &Line<'_>, out: &mut String) {
+        let world = self.world();
+        let spread = shares::spread(&self.catalog, &self.observed, &Default::default(), &world, 1_000_000);
+        let each = line.argument("each").map_or(1, |each| each.parse().unwrap());
+        let (catalog, observed, mixed_builds) = (&self.catalog, &self.observed, line.words.contains(&"mixed"));
+        let sight = surplus::Sight {
+            catalog,
+            observed,
+            world: &world,
+            spread: &spread,
+            each,
+            calm: SURPLUS_AFTER_DEFAULT,
+            mixed_builds,
+        };
+        match self.surplus.look(&sight, self.now) {
+            surplus::Next::Nothing => write!(out, "nothing").unwrap(),
+            surplus::Next::Move(steps) => {
+                let steps: Vec<String> = steps.iter().map(|step| format!("move {}", step.describe())).collect();
+                write!(out, "{}", steps.join(", ")).unwrap();
+            }
+            surplus::Next::Remove(group) => write!(out, "remove group {group}").unwrap(),
+        }
+        let held = self.surplus.held().map_or_else(String::new, |held| format!(" ({held})"));
+        writeln!(out, "{held}").unwrap();
+    }
+
     fn command(&mut self, text: &str, out: &mut String) {
         let line = Line::of(text);
         match line.words[0] {
@@ -81,7 +116,20 @@ impl Scene {
                 self.now = Moment(line.number(1) * 1_000);
                 self.observed.liveness.tick(self.now);
             }
-            "report" => self.report(&line),
+            "report" => {
+                self.reports.insert(ServerId(line.number(1)), text.to_owned());
+                self.report(&line);
+            }
+            // So many seconds pass, in which every server goes on reporting the same.
+            "pass" => {
+                for _ in 0..line.number(1) {
+                    self.now = Moment(self.now.0 + 1_000);
+                    self.observed.liveness.tick(self.now);
+                    for text in self.reports.clone().into_values() {
+                        self.report(&Line::of(&text));
+                    }
+                }
+            }
             "strays" => {
                 let strays = strays::find(&self.catalog, &self.observed, self.now);
                 strays.iter().for_each(|stray| writeln!(out, "{stray:?}").unwrap());
@@ -102,6 +150,23 @@ impl Scene {
                 };
                 self.catalog = Catalog::rebuilt(found).unwrap();
             }
+            "succeeded" => {
+                let grace = Duration::from_secs(300);
+                let gone = successors::find(&self.catalog, &self.observed.liveness, self.now, grace);
+                let gone: Vec<String> = gone.iter().map(|server| format!("s{server}")).collect();
+                writeln!(out, "{}", if gone.is_empty() { "none".to_owned() } else { gone.join(" ") }).unwrap();
+            }
+            "surplus" => self.look_at_surplus(&line, out),
+            // A call to a server that reports does not lead to it.
+            "strange" => {
+                let (server, now) = (ServerId(line.number(1)), self.now);
+                let liveness = &mut self.observed.liveness;
+                let boot = liveness.boot(server);
+                liveness.heard(server, boot.max(1), now).unwrap();
+                let answer = Err("another server answers".to_owned());
+                liveness.called(server, boot.max(1), answer, now);
+            }
+            "displace" => drop(self.observed.liveness.displaced(ServerId(line.number(1)))),
             "conditions" => {
                 for (server, view) in self.world().servers {
                     writeln!(out, "s{server} {:?} settled={}", view.condition, view.settled).unwrap();
@@ -124,6 +189,14 @@ impl Scene {
                 found.iter().for_each(|finding| writeln!(out, "{}: {}", finding.kind, finding.what).unwrap());
                 if found.is_empty() {
                     writeln!(out, "no findings").unwrap();
+                }
+            }
+            "copies" => {
+                let short = copies::short(&self.catalog, &self.observed, self.now);
+                let issues = copies::issues(&short, self.catalog.replication());
+                issues.iter().for_each(|issue| writeln!(out, "{}: {}", issue.kind.name(), issue.what).unwrap());
+                if issues.is_empty() {
+                    writeln!(out, "whole").unwrap();
                 }
             }
             "may-drain" => said(intents::check_drain(&self.world(), ServerId(line.number(1))), out),

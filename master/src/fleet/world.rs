@@ -47,7 +47,10 @@ pub fn condition(
         other > server && known.address == address && liveness.is_live(other)
     };
     let left = replace_after.saturating_sub(liveness.away_for(server, now));
-    if left.is_zero() || catalog.servers().iter().any(is_displaced) { Condition::Lost } else { Condition::Away(left) }
+    // One that reports runs, wherever its address leads.
+    let reports = liveness.state(server) == ServerState::Unreachable;
+    let is_gone = left.is_zero() || (!reports && catalog.servers().iter().any(is_displaced));
+    if is_gone { Condition::Lost } else { Condition::Away(left) }
 }
 
 /// Whether a server can be given leaderships for an even spread.

@@ -3,7 +3,7 @@
 use super::descriptions;
 use crate::Description;
 use crate::Kind::{Counter, Gauge};
-use crate::Unit::None;
+use crate::Unit::{Bytes, None};
 
 descriptions! {
     SERVERS = Description::new(Gauge, "terrane_master_servers", None,
@@ -15,7 +15,7 @@ descriptions! {
         "Regions of all tables",
         "Fast growth is many splits. Far more than a few thousand per server cost memory and start time: raise the split size of the tables.");
     GROUPS = Description::new(Gauge, "terrane_master_groups", None,
-        "Log groups", "It changes when servers join only.");
+        "Log groups", "It follows the number of servers.");
     GROUPS_WITHOUT_LEADER = Description::new(Gauge, "terrane_master_groups_without_leader", None,
         "Open groups without a live leader; their regions are unavailable",
         "Above 0 for more than a few seconds: a quorum of members is down. `terrane status` names the groups, `terrane admin servers` the servers to bring back.");
@@ -40,4 +40,18 @@ descriptions! {
     RESOURCE_REJECTIONS = Description::new(Counter, "terrane_master_resource_rejections", None,
         "Requests rejected because a resource was at its limit",
         "Clients retry them. A steady rate: the master has more clients than it serves.").labels(&["resource"]);
+    HEALTH_ISSUES = Description::new(Gauge, "terrane_master_health_issues", None,
+        "Health issues of this master by kind and, while it leads, those of the cluster that no server reports itself",
+        "Above 0: `terrane status` says what it is. [Health issues](#health-issues) lists the kinds.").labels(&["kind"]);
+    CHECK_FINDINGS = Description::new(Gauge, "terrane_master_check_findings", None,
+        "Findings of `terrane admin check` that have stood for two minutes, by kind; 0 on masters that do not lead",
+        "`terrane admin check` lists them.").labels(&["kind"]);
+    GROUPS_SHORT_OF_COPIES = Description::new(Gauge, "terrane_master_groups_short_of_copies", None,
+        "Open groups with fewer copies than the cluster keeps, by the copies that they have: 0, 1, 2 or more",
+        "A copy counts if its server is there, it votes, and nothing in it is damaged or missing. Bring servers back, or add some: at one copy, the loss of one more disk loses data.").labels(&["copies"]);
+    DISK_FREE = Description::new(Gauge, "terrane_master_disk_free_bytes", Bytes,
+        "Free bytes of the disk of the data directory",
+        "At 0 the master ends, and the cluster cannot be changed once a majority has. Free space.");
+    DISK_SIZE = Description::new(Gauge, "terrane_master_disk_size_bytes", Bytes,
+        "Size of the disk of the data directory", "Nothing; it is what the free bytes are compared with.");
 }

@@ -45,4 +45,7 @@ descriptions! {
     LOG_SEGMENTS = Description::new(Gauge, "terrane_raft_log_segments", None,
         "Segment files of the shared log",
         "Steady growth: an absent member or an unflushed region holds the log back, and `terrane status` names it.");
+    CLOCK_ERROR = Description::new(Gauge, "terrane_raft_clock_error_seconds", Seconds,
+        "How far the wall clock of this process is from the clocks of its peers; below 0 it is behind, and within what messages take it counts as 0",
+        "Beyond half a second a server leads nothing. Correct the clock and see that NTP runs.");
 }

@@ -111,4 +111,12 @@ descriptions! {
     RESOURCE_REJECTIONS = Description::new(Counter, "terrane_server_resource_rejections", None,
         "Requests rejected because a resource was at its limit",
         "Clients retry them. A steady rate: the server is overloaded in this resource.").labels(&["resource"]);
+    HEALTH_ISSUES = Description::new(Gauge, "terrane_server_health_issues", None,
+        "Health issues that this server reports, by kind",
+        "Above 0: `terrane status` says what it is. [Health issues](#health-issues) lists the kinds.").labels(&["kind"]);
+    DISK_FREE = Description::new(Gauge, "terrane_server_disk_free_bytes", Bytes,
+        "Free bytes of the disk of the data directory",
+        "Writes are rejected before it reaches 0: by default below a tenth of the disk, or 2 GiB. Free space, or add servers.");
+    DISK_SIZE = Description::new(Gauge, "terrane_server_disk_size_bytes", Bytes,
+        "Size of the disk of the data directory", "Nothing; it is what the free bytes are compared with.");
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use terrane_env::fs;
 use terrane_env::task::run_io;
+use terrane_metrics::IssueKind;
 use terrane_raft::{Abstention, Weight};
 use tokio::time::Instant;
 
@@ -15,6 +16,7 @@ pub(super) const DISK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Topics of health issues; the first one also names the reason why this server abstains from leading.
 const DISK: &str = "disk";
+const LOW: &str = "disk space";
 const COMPACTIONS: &str = "disk space for compactions";
 
 impl Background {
@@ -34,7 +36,10 @@ impl Background {
     /// Acts on the disk's free and total bytes.
     pub(super) fn apply_disk_check(&self, in_flight: &mut InFlight, sizes: std::io::Result<(u64, u64)>) {
         self.disk_free.set(sizes.as_ref().ok().map(|(free, _)| *free));
-        let Assessment { full, refuses_followed_entries, available } = match sizes {
+        if let Ok((free, total)) = &sizes {
+            self.metrics.set_disk(*free, *total);
+        }
+        let Assessment { full, low, refuses_followed_entries, available } = match sizes {
             Ok((free, total)) => in_flight.disk_space.assess(&self.data_dir, free, total),
             Err(error) => {
                 // Writes continue: a disk that is really full fails them by itself.
@@ -44,8 +49,13 @@ impl Background {
         };
         let reason = full.or_else(|| self.host.log_lacks_space());
         match &reason {
-            Some(reason) if self.health.set(DISK, reason.clone()) => tracing::error!("{reason}"),
+            Some(reason) if self.health.set(IssueKind::DiskFull, DISK, reason.clone()) => tracing::error!("{reason}"),
             None if self.health.clear(DISK) => tracing::info!("the disk has free space again; writes resume"),
+            _ => {}
+        }
+        match low.filter(|_| reason.is_none()) {
+            Some(low) if self.health.set(IssueKind::DiskLow, LOW, low.clone()) => tracing::warn!("{low}"),
+            None if self.health.clear(LOW) => tracing::info!("the disk is no longer nearly full"),
             _ => {}
         }
         self.limit_compactions(available);
@@ -70,7 +80,7 @@ impl Background {
             needed.div_ceil(1 << 20),
             available >> 20
         );
-        if self.health.set(COMPACTIONS, sentence.clone()) {
+        if self.health.set(IssueKind::CompactionSpace, COMPACTIONS, sentence.clone()) {
             tracing::warn!("{sentence}");
         }
         // Whether it fits now shows at the next search.

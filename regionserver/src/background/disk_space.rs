@@ -16,6 +16,8 @@ const SMALL_DISK_FRACTION: u64 = 2;
 const FOLLOWING_PERCENT: u64 = 75;
 /// Writes resume when this share of the reserve, in percent, is free above it: not at every file that comes and goes.
 const MARGIN_PERCENT: u64 = 5;
+/// A disk with less free than this many times the reserve is nearly full.
+const LOW_RESERVES: u64 = 2;
 
 /// The state of the disk under the data directory.
 #[derive(Debug, Default)]
@@ -32,6 +34,8 @@ pub(super) struct DiskSpace {
 pub(super) struct Assessment {
     /// Why writes are refused, if they are.
     pub(super) full: Option<String>,
+    /// What to say if the disk is nearly full.
+    pub(super) low: Option<String>,
     /// Whether entries from other leaders are refused too.
     pub(super) refuses_followed_entries: bool,
     /// Bytes free above the reserve.
@@ -58,8 +62,16 @@ impl DiskSpace {
                 mebibytes(needed)
             )
         });
+        let low = (!self.full && free < reserve.saturating_mul(LOW_RESERVES)).then(|| {
+            format!(
+                "the disk of {} is nearly full: {} are free, and writes are rejected below {}; free some space, or add servers",
+                directory.display(),
+                mebibytes(free),
+                mebibytes(reserve)
+            )
+        });
         let refuses_followed_entries = free < reserve / 100 * FOLLOWING_PERCENT;
-        Assessment { full, refuses_followed_entries, available: free.saturating_sub(reserve) }
+        Assessment { full, low, refuses_followed_entries, available: free.saturating_sub(reserve) }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::edge::Edge;
 use crate::evaluate::prefetch::Prefetch;
 use crate::hbase_places::HbasePlaces;
 use crate::health::HealthIssues;
+use crate::issues::Lasting;
 use crate::joining::Joining;
 use crate::leadership::NewestLeadership;
 use crate::loads::commit::{Loads, UnderWay};
@@ -190,6 +191,7 @@ impl Parts {
             admission: self.admission.clone(),
             metrics: self.metrics.clone(),
             health: self.health.clone(),
+            lasting: Lasting::default(),
             disk_free: self.disk_free.clone(),
             budgets: self.budgets.clone(),
             engine: engine.clone(),

@@ -22,6 +22,7 @@ mod reports;
 mod routing;
 mod schema;
 mod splits;
+mod surplus;
 
 use std::time::Duration;
 

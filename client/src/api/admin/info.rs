@@ -168,6 +168,8 @@ pub struct ClusterStatus {
     pub groups_without_leader: u32,
     /// Health issues, as sentences.
     pub troubles: Vec<String>,
+    /// The kinds of `troubles`, in their order: `docs/metrics.md` lists them. A master of an earlier build does not name them.
+    pub trouble_kinds: Vec<String>,
     /// What the cluster waits for before tables can be created; empty: nothing.
     pub waiting_for: String,
     /// The log index up to which the catalog has applied.

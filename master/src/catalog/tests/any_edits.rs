@@ -53,6 +53,8 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
             CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId(id), peers, replication })
         }),
         registration().prop_map(CatalogEdit::AddServer),
+        registration().prop_map(CatalogEdit::JoinServer),
+        any_id().prop_map(|group| CatalogEdit::RemoveGroup { group: GroupId(group) }),
         (any_id(), registration())
             .prop_map(|(server, registration)| CatalogEdit::UpdateServer { server: ServerId(server), registration }),
         any::<u32>().prop_map(|count| CatalogEdit::TakeRegionIds { count }),

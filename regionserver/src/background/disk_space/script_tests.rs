@@ -32,9 +32,13 @@ fn disks_are_assessed_as_recorded() {
                 }
                 "free" => {
                     for free in &words[1..] {
-                        let Assessment { full, refuses_followed_entries, available } =
+                        let Assessment { full, low, refuses_followed_entries, available } =
                             disk.assess(Path::new("/data"), mib(free), total);
-                        let writes = if full.is_some() { "rejected" } else { "admitted" };
+                        let writes = match (full.is_some(), low.is_some()) {
+                            (true, _) => "rejected",
+                            (false, true) => "admitted but nearly full",
+                            (false, false) => "admitted",
+                        };
                         let followed = if refuses_followed_entries { "refused" } else { "accepted" };
                         let available = available / MIB;
                         writeln!(out, "{free} free: writes {writes}, entries {followed}, {available} for compactions")
