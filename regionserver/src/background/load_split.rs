@@ -1,8 +1,8 @@
 //! Splits of regions for their load, by the leader of the region's group: the boundary halves the load, not the bytes.
 //!
-//! [`Watch`] decides when: the load has to stay high for several seconds. [`choose`] decides where, from rows sampled in that
-//! time. A region whose load is on one row, or on one atomic key prefix, is not split, because one side would keep all of
-//! it; `terrane status` names the row.
+//! [`Watch`] decides when: the load has to stay high for several seconds. [`choose_unasked`] decides where, from rows sampled in
+//! that time. A region whose load is on one row, on one atomic key prefix, or on keys that grow is not split, because one side
+//! would keep all of it; `terrane status` says why.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::{Background, Finished, InFlight};
 use crate::error_mapping::stopping;
 use crate::hosted::HostedRegion;
 use crate::region::boundary::boundary;
-use crate::region::load_boundary::{Choice, choose};
+use crate::region::load_boundary::{Choice, choose_unasked};
 use crate::region::split;
 use crate::shape_limits::ShapeLimits;
 
@@ -108,7 +108,8 @@ impl Background {
             return;
         }
         let (region, state) = (hosted.region, hosted.state());
-        let choice = choose(&hosted.load.samples(), |row| boundary(row, &state));
+        let grows = hosted.load.hot(now_ns).grows;
+        let choice = choose_unasked(grows, &hosted.load.samples(), |row| boundary(row, &state));
         let hot_spot = match choice {
             Choice::Unknown => return,
             Choice::At(at, heavier) => {
@@ -129,6 +130,7 @@ impl Background {
                 return;
             }
             Choice::HotRow(row, percent) => format!("{percent} % of it on row {}", escape(&row)),
+            Choice::Growing => "on keys that grow".to_owned(),
             Choice::Nowhere => "on rows that no boundary may separate".to_owned(),
         };
         let sentence = format!(

@@ -22,6 +22,17 @@ pub enum Choice {
     HotRow(Vec<u8>, u64),
     /// Nowhere: no boundary spreads it.
     Nowhere,
+    /// Nowhere: the keys grow, so that the load to come goes to one side of any boundary.
+    Growing,
+}
+
+/// Chooses a boundary for a split that no one asked for: as [`choose`], and none where the keys grow. Otherwise a region whose
+/// load is at its end would be split again and again, and leave regions behind that nothing is written to.
+pub fn choose_unasked(grows: bool, samples: &[Sample], boundary: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Choice {
+    match choose(samples, boundary) {
+        Choice::At(..) if grows => Choice::Growing,
+        choice => choice,
+    }
 }
 
 /// Chooses a boundary from sampled rows. `boundary` gives the boundary at or before a row, where there is one.

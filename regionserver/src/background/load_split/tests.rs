@@ -6,6 +6,7 @@
 //! postponed                    the last decision found no boundary
 //! atomic N                     rows that share their first N bytes stay together
 //! start ROW                    the first row of the region
+//! grows                        the keys grow
 //! rows a*10 b*5/4 ...          sampled rows, each so many times, with 16 units or as given; prints the choice
 //! ```
 
@@ -21,6 +22,7 @@ struct Script {
     limits: ShapeLimits,
     atomic: usize,
     start: Vec<u8>,
+    grows: bool,
 }
 
 fn samples(words: &[&str]) -> Vec<Sample> {
@@ -57,16 +59,18 @@ impl Script {
             }
             "postponed" => self.watch.postpone(),
             "atomic" => self.atomic = number(words[1]) as usize,
+            "grows" => self.grows = true,
             "start" => self.start = words[1].as_bytes().to_vec(),
             "rows" => {
                 let boundary = |row: &[u8]| {
                     let cut = if self.atomic == 0 { row.len() } else { row.len().min(self.atomic) };
                     (row[..cut] > self.start[..]).then(|| row[..cut].to_vec())
                 };
-                let shown = match choose(&samples(&words[1..]), boundary) {
+                let shown = match choose_unasked(self.grows, &samples(&words[1..]), boundary) {
                     Choice::Unknown => "too few samples".to_owned(),
                     Choice::At(at, heavier) => format!("split at {}, the heavier side has {heavier} %", escape(&at)),
                     Choice::HotRow(row, percent) => format!("keep: row {} has {percent} %", escape(&row)),
+                    Choice::Growing => "keep: the keys grow".to_owned(),
                     Choice::Nowhere => "keep: no boundary spreads the load".to_owned(),
                 };
                 writeln!(out, "{shown}").expect("writing to a string");
@@ -80,7 +84,7 @@ impl Script {
 fn splits_for_load_are_decided_as_recorded() {
     check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/src/background/load_split/testdata"), || {
         let limits = ShapeLimits { split_load: 1_000, split_seconds: 3, ..ShapeLimits::default() };
-        let mut script = Script { watch: Watch::default(), limits, atomic: 0, start: Vec::new() };
+        let mut script = Script { watch: Watch::default(), limits, atomic: 0, start: Vec::new(), grows: false };
         move |line: &str, out: &mut String| script.command(line, out)
     });
 }
