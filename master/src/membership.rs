@@ -450,6 +450,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
         members: seen.members.into_iter().map(Into::into).collect(),
         damaged: seen.damaged,
         discardable: seen.discardable,
+        compared: (seen.compared_regions, seen.compared_ms),
     });
     let regions = request.regions.into_iter().map(|seen| {
         let descriptor = seen.descriptor.ok_or_else(|| Invalid::new("a reported region has no descriptor"))?;

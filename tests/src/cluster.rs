@@ -45,6 +45,8 @@ pub struct Settings {
     pub shape: ShapeLimits,
     /// Requests that take longer are kept.
     pub slow_request: Duration,
+    /// The time in which a server compares the replicas of all regions that it leads.
+    pub compare_every: Duration,
     /// Texts of errors that the test causes; any other line of level ERROR fails it.
     pub expected_errors: &'static [&'static str],
 }
@@ -65,6 +67,7 @@ impl Default for Settings {
             replace_after: MasterConfig::default().replace_after,
             shape: ShapeLimits::default(),
             slow_request: ServerConfig::default().slow_request,
+            compare_every: ServerConfig::default().compare_every,
             expected_errors: &[],
         }
     }
@@ -345,6 +348,7 @@ impl Cluster {
             segment_bytes: self.settings.segment_bytes,
             shape: self.settings.shape.clone(),
             slow_request: self.settings.slow_request,
+            compare_every: self.settings.compare_every,
             clock: self.clocks[index].clone(),
             ..ServerConfig::default()
         }
