@@ -23,7 +23,7 @@ use crate::run_state::CatalogIs;
 use crate::scenario::{Play, Scenario, scenario};
 use crate::trace::{self, chain};
 use crate::verdict::{Failure, Verdict};
-use crate::watch::{damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status};
+use crate::watch::{changed_cell, damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status};
 
 /// How long the two readings after the first phase may take each, with everything healed.
 const READING_MAX: Duration = Duration::from_secs(45);
@@ -38,6 +38,8 @@ const LOST_ANSWERS: [&str; 2] =
     ["a session breaks before its answers are sent", "the answer to a change of a table is lost"];
 /// How long the recovery of groups may take, and the return of the servers that were lost.
 const RECOVERY_MAX: Duration = Duration::from_secs(90);
+/// How long the search for a replica that differs may take, and its replacement.
+const CHANGED_MAX: Duration = Duration::from_secs(130);
 /// How long the rebuild of the catalog may take, with everything that is done then.
 const REBUILD_MAX: Duration = Duration::from_secs(90);
 /// Segments in flight on a simulated connection. A sender that exceeds it would lose some.
@@ -143,6 +145,9 @@ impl SimulatedRun {
         trace::note(format_args!("healed: reading everything"));
         self.read_everything(["reading-healed", "watcher-healed"], scenario, &mut nemesis)?;
         self.compare_damaged(&mut nemesis)?;
+        if self.context.plan.changes_a_cell {
+            self.change_a_cell(&mut nemesis)?;
+        }
         if self.context.plan.loses_majority {
             self.lose_majority(&mut nemesis)?;
         }
@@ -185,6 +190,12 @@ impl SimulatedRun {
         self.until_clients_end("the comparison with the damaged server", READING_MAX, |sim| nemesis.tend(sim))?;
         nemesis.stop_damaged(&mut self.sim);
         Ok(())
+    }
+
+    /// A cell changes on one replica, which is found and replaced.
+    fn change_a_cell(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
+        self.add_client("operator-comparing", Box::pin(changed_cell::is_found(self.context.clone())));
+        self.until_clients_end("the search for a replica that differs", CHANGED_MAX, |sim| nemesis.tend(sim))
     }
 
     /// Two servers are lost at once, and their groups recovered; then the two are back.
