@@ -62,6 +62,8 @@ pub struct ClusterPlan {
     pub log_limit: Option<u64>,
     pub bulk_rate: Option<u64>,
     pub slow_request: Option<Duration>,
+    pub compare_every: Option<Duration>,
+    pub strict_reads: bool,
     pub tracer: Tracer,
     /// The settings of the process, for its consoles.
     pub settings: Arc<[UsedSetting]>,
@@ -146,6 +148,8 @@ impl ClusterPlan {
             log_limit: self.log_limit.unwrap_or(defaults.log_limit),
             bulk_rate: self.bulk_rate.unwrap_or(defaults.bulk_rate),
             slow_request: self.slow_request.unwrap_or(defaults.slow_request),
+            compare_every: self.compare_every.unwrap_or(defaults.compare_every),
+            strict_reads: self.strict_reads,
             tracer: self.tracer.clone(),
             ..defaults
         }
@@ -357,6 +361,8 @@ mod tests {
             log_limit: Some(1 << 20),
             bulk_rate: None,
             slow_request: None,
+            compare_every: None,
+            strict_reads: false,
             tracer: Tracer::default(),
             settings: Arc::default(),
             hbase: false,

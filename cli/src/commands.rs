@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod bench;
+mod comparisons;
 pub mod config;
 pub mod data;
 pub mod demo;

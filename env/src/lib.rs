@@ -36,6 +36,8 @@ pub mod sync;
 pub mod task;
 pub mod time;
 pub mod trace;
+#[cfg(not(feature = "sim"))]
+mod vm_clock;
 
 #[doc(hidden)]
-pub use points::{bug_is_planted, fault_point, limit, pause_point, tallied, witnessed};
+pub use points::{bug_is_planted, fault_point, is_struck, limit, pause_point, tallied, witnessed};

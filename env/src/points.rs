@@ -42,6 +42,17 @@ macro_rules! limit {
     };
 }
 
+/// A change that the harness orders for one host, made once: `struck!("a cell changes", || is_the_row(..))` is true the first time
+/// that the place is met after the order. In production the place is not looked at.
+///
+/// Unlike a fault point it is *not* legal: the harness orders it only where it is checked that the change is found.
+#[macro_export]
+macro_rules! struck {
+    ($name:literal, $is_the_place:expr) => {
+        $crate::is_struck($name, $is_the_place)
+    };
+}
+
 /// A planted bug: true when the simulation runs with this bug switched on, to test whether it finds it. Always false in
 /// production.
 ///
@@ -74,9 +85,9 @@ macro_rules! tally {
 }
 
 #[cfg(not(feature = "sim"))]
-pub use production::{bug_is_planted, fault_point, limit, pause_point, tallied, witnessed};
+pub use production::{bug_is_planted, fault_point, is_struck, limit, pause_point, tallied, witnessed};
 #[cfg(feature = "sim")]
-pub use simulated::{bug_is_planted, fault_point, limit, pause_point, tallied, witnessed};
+pub use simulated::{bug_is_planted, fault_point, is_struck, limit, pause_point, tallied, witnessed};
 
 #[cfg(not(feature = "sim"))]
 mod production {
@@ -104,6 +115,12 @@ mod production {
     #[inline(always)]
     pub const fn limit<T: Copy>(_name: &'static str, value: T, _small: RangeInclusive<T>) -> T {
         value
+    }
+
+    /// What [`struck!`](crate::struck!) expands to.
+    #[inline(always)]
+    pub fn is_struck(_name: &'static str, _is_the_place: impl FnOnce() -> bool) -> bool {
+        false
     }
 
     /// What [`tally!`](crate::tally!) expands to.
@@ -137,6 +154,11 @@ mod simulated {
     /// What [`buggify!`](crate::buggify) expands to.
     pub fn fault_point(name: &'static str) -> bool {
         sim::fault_point(name)
+    }
+
+    /// What [`struck!`](crate::struck!) expands to.
+    pub fn is_struck(name: &'static str, is_the_place: impl FnOnce() -> bool) -> bool {
+        sim::is_ordered(name) && is_the_place() && sim::take_order(name)
     }
 
     /// What [`buggify_pause!`](crate::buggify_pause) expands to.

@@ -27,8 +27,8 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use clocks::{clock_error_ms, set_clock, suspend, suspend_host, was_suspended};
-pub(crate) use clocks::{now_ns, suspended_ns, wall_ms};
+pub(crate) use clocks::{VmClock, now_ns, stood_still, suspended_ns, wall_ms};
+pub use clocks::{clock_error_ms, set_clock, start_clocks, stop_clocks, suspend, suspend_host, was_suspended};
 pub(crate) use disks::{Delay, HostDisk, WriteTurn};
 pub use disks::{
     DiskSpeed, damage, damage_below, disk_speed, durable_files, durably_begins, fail_disk, heal_disk, lose_end,
@@ -36,8 +36,8 @@ pub use disks::{
     stall_disk, wipe_disk,
 };
 use hosts::Hosts;
-pub use hosts::{ProcessExit, allow_exits, boot_host, host, is_exiting, process, take_exits};
-pub(crate) use hosts::{exit_process, has_exited};
+pub use hosts::{ProcessExit, allow_exits, boot_host, host, is_exiting, order, process, take_exits};
+pub(crate) use hosts::{exit_process, has_exited, is_ordered, take_order};
 use points::Points;
 pub(crate) use points::{add_to_tally, bug_is_planted, compares_witnesses, fault_point, first_witness, small_limit};
 pub use points::{

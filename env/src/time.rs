@@ -4,6 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+#[cfg(feature = "sim")]
+use crate::sim::VmClock;
+#[cfg(not(feature = "sim"))]
+use crate::vm_clock::VmClock;
+
 /// How far the clock that counts suspended time may run ahead of the other before [`ClockWatch`] reports it: more than a
 /// preemption between two readings causes, far less than a lease.
 const APART_TOLERANCE: Duration = Duration::from_millis(10);
@@ -124,15 +129,32 @@ fn nanoseconds(time: rustix::time::Timespec) -> u64 {
     seconds * 1_000_000_000 + nanoseconds
 }
 
+/// How much of the last `age`, as timers count it, this machine's clocks have seen: all of it. The simulation lets clocks stand
+/// still while timers go on.
+#[cfg(not(feature = "sim"))]
+#[inline(always)]
+pub const fn seen_of(age: Duration) -> Duration {
+    age
+}
+
+/// How much of the last `age` of simulated time the clocks of this host have seen: not the time for which they stood still.
+#[cfg(feature = "sim")]
+pub fn seen_of(age: Duration) -> Duration {
+    age.saturating_sub(crate::sim::stood_still(age))
+}
+
 /// Detects that the machine was suspended, which no lease may survive.
 ///
 /// Timers stand still while a machine is suspended, and meanwhile the rest of the cluster elects other leaders. The clock
 /// that counts suspended time then moves away from the clock that does not; this compares the two. Where the system has no
 /// such pair of clocks, every check reports a jump, so reads fall back to quorum rounds: slower, never wrong.
+///
+/// A machine that its host pauses sees nothing of that on these clocks. If the hypervisor has a VMClock, that tells.
 #[derive(Debug)]
 pub struct ClockWatch {
     /// An upper bound of the distance between the two clocks in nanoseconds, as of the last reported jump.
     apart_ns: u64,
+    vm: VmClock,
 }
 
 impl ClockWatch {
@@ -140,12 +162,14 @@ impl ClockWatch {
     pub fn new() -> ClockWatch {
         // The smallest of several upper bounds: one reading may be wide if the thread was preempted inside it.
         let apart_ns = (0..4).map(|_| clocks_apart().most_ns).min().unwrap_or(0);
-        ClockWatch { apart_ns }
+        ClockWatch { apart_ns, vm: VmClock::open() }
     }
 
-    /// Whether the clocks moved apart since this last returned true, or since the start.
+    /// Whether the clocks moved apart since this last returned true, or since the start, or the hypervisor says that the machine
+    /// was disrupted.
     pub fn moved_apart(&mut self) -> bool {
-        self.compare(&clocks_apart())
+        let was_disrupted = self.vm.was_disrupted();
+        self.compare(&clocks_apart()) || was_disrupted
     }
 
     fn compare(&mut self, apart: &Apart) -> bool {
@@ -212,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_jump_is_reported_once() {
-        let mut watch = ClockWatch { apart_ns: 5_000 };
+        let mut watch = ClockWatch { apart_ns: 5_000, vm: VmClock::open() };
         assert!(!watch.compare(&apart(4_000, 6_000)));
         assert!(watch.compare(&apart(1_000_000_000, 1_000_001_000)));
         assert!(!watch.compare(&apart(1_000_000_000, 1_000_001_000)));
@@ -220,13 +244,13 @@ mod tests {
 
     #[test]
     fn a_preempted_reading_is_no_jump() {
-        let mut watch = ClockWatch { apart_ns: 5_000 };
+        let mut watch = ClockWatch { apart_ns: 5_000, vm: VmClock::open() };
         assert!(!watch.compare(&apart(5_000, 1_000_000_000)));
     }
 
     #[test]
     fn unknown_clocks_always_report() {
-        let mut watch = ClockWatch { apart_ns: 0 };
+        let mut watch = ClockWatch { apart_ns: 0, vm: VmClock::open() };
         assert!(watch.compare(&Apart { least_ns: 0, most_ns: 0, known: false }));
     }
 

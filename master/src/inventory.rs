@@ -45,6 +45,8 @@ pub struct GroupSeen {
     pub discardable: bool,
     /// The regions of the group that it has; `None`: it has not said.
     pub regions: Option<u32>,
+    /// If it leads: how many regions were compared on all replicas and found equal, and when the longest ago of these was.
+    pub compared: (u32, u64),
 }
 
 /// A member of a group, as its leader sees it.
@@ -147,6 +149,8 @@ pub struct GroupView {
     pub applied: u64,
     /// The members as the leader last named them; empty if it has not.
     pub members: Vec<MemberSeen>,
+    /// How many regions the leader knows as compared on all replicas and equal, and when the longest ago of these was.
+    pub compared: (u32, u64),
     /// The leader of the last [`Election`]. It stays while there is none, and an order that finds the next one does not
     /// change it, so every change of leaders is returned once.
     elected: Option<ServerId>,
@@ -279,6 +283,7 @@ impl Inventory {
         }
         if view.leader == Some(server) && seen.leader == Some(server) && seen.term >= view.term {
             view.applied = seen.applied;
+            view.compared = seen.compared;
             view.members.clone_from(&seen.members);
             // The leader reports all regions of the group: others no longer exist.
             view.regions.clear();

@@ -465,6 +465,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
         damaged: seen.damaged,
         discardable: seen.discardable,
         regions: Some(seen.regions),
+        compared: (seen.compared_regions, seen.compared_ms),
     });
     let regions = request.regions.into_iter().map(|seen| {
         let descriptor = seen.descriptor.ok_or_else(|| Invalid::new("a reported region has no descriptor"))?;

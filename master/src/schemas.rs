@@ -315,6 +315,7 @@ mod tests {
             ("bloom_prefix", "1"),
             ("read_only", "true"),
             ("disabled", "true"),
+            ("strict_reads", "true"),
             ("meta.owner", "ann"),
         ];
         let set = set.map(|(name, value)| (name.to_owned(), value.to_owned()));

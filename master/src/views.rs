@@ -2,6 +2,8 @@
 //!
 //! Replies are built from the catalog and the observed state at the time of the call, in memory.
 
+mod groups;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use terrane_metrics::IssueKind;
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableName};
 
+use self::groups::group_info;
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::regions::RegionEntry;
@@ -302,27 +305,6 @@ fn server_info(
         replaced_in_ms: None,
         versions: None,
         since_report_ms: u64::try_from(observed.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
-    }
-}
-
-fn group_info(
-    catalog: &Catalog,
-    observed: &Observations,
-    group: GroupId,
-    entry: &GroupEntry,
-    regions: &BTreeMap<GroupId, u64>,
-    now: Moment,
-) -> v1::GroupInfo {
-    v1::GroupInfo {
-        location: Some((&observed.location(catalog, group, entry)).into()),
-        regions: regions.get(&group).map_or(0, |regions| u32::try_from(*regions).unwrap_or(u32::MAX)),
-        applied: observed.inventory.group(group).map_or(0, |view| view.applied),
-        replicas: entry.members.keys().map(|replica| replica.0).collect(),
-        state: if recovery::lacks_majority(observed, group, entry, now).is_some() {
-            "no majority".to_owned()
-        } else {
-            entry.state.name().to_owned()
-        },
     }
 }
 

@@ -167,6 +167,7 @@ impl From<&TableSchema> for v1::TableSchema {
             history_ms: schema.history_ms,
             split_policy: schema.split_policy.as_str().to_owned(),
             disabled: schema.disabled,
+            strict_reads: schema.strict_reads,
             foreign: foreign_attributes(&schema.foreign),
         }
     }
@@ -189,6 +190,7 @@ impl TryFrom<v1::TableSchema> for TableSchema {
             bloom_prefix: schema.bloom_prefix,
             read_only: schema.read_only,
             disabled: schema.disabled,
+            strict_reads: schema.strict_reads,
             metadata: schema.metadata.into_iter().collect(),
             foreign: foreign(schema.foreign),
             history_ms: schema.history_ms,

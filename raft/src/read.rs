@@ -9,7 +9,8 @@
 //! - the leader's own vote for another (`voted_term`, raised before that vote is saved, hence before it is sent);
 //! - a transfer of leadership, which members obey in spite of the lease (`transferred_term`, set before the transfer is
 //!   ordered);
-//! - a suspended machine, whose timers stood still ([`LeaseClock`](crate::lease::LeaseClock)).
+//! - a suspended machine, whose timers stood still ([`LeaseClock`](crate::lease::LeaseClock)). A machine that its host pauses is
+//!   noticed only where the hypervisor tells (`terrane_env::time::ClockWatch`); elsewhere strict reads are for that.
 //!
 //! **By a quorum round.** Otherwise openraft asks a quorum (ReadIndex), and the read waits until that index is applied. Reads
 //! share rounds (`rounds.rs`). A caller can request a round whatever the lease says.
@@ -23,13 +24,14 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{LinearizableReadError, RaftError};
 use openraft::{ReadPolicy, ServerState};
 use openraft_rt::Instant as _;
+use terrane_env::time::seen_of;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::lease::LeaseView;
 use crate::replica::Replica;
 use crate::rounds::Joined;
-use crate::types::{Types, spawn};
+use crate::types::{LeaseInstant, Types, spawn};
 use crate::{ProposeError, ReadPoint};
 
 /// How often a leader that is not sure of its leadership yet repeats a round, and for how long at most.
@@ -87,7 +89,8 @@ impl Replica {
             (metrics.current_term, asked, self.is_alone(&metrics))
         };
         let never_ends = terrane_env::planted!("a lease never ends");
-        let age = asked.map(|asked| if never_ends { Duration::ZERO } else { asked.elapsed() });
+        let age = |asked: LeaseInstant| if never_ends { Duration::ZERO } else { seen_of(asked.elapsed()) };
+        let age = asked.map(age);
         let suspended_since = asked.is_some_and(|asked| self.clock.not_before().is_some_and(|moment| asked <= moment));
         // Term before index: see `Standing::reached`.
         let applied_term = self.standing.applied_term();

@@ -59,6 +59,10 @@ pub struct ServerConfig {
     pub register_timeout: Duration,
     /// Bytes of rows per second that bulk loads may send to this server, so that requests have room; 0: any number.
     pub bulk_rate: u64,
+    /// The time in which a server compares the replicas of all regions that it leads, once; zero: it does not.
+    pub compare_every: Duration,
+    /// Reads are confirmed by a quorum, whatever the request and its table say.
+    pub strict_reads: bool,
     /// When regions are split for their load and merged.
     pub shape: ShapeLimits,
     /// Requests that take longer are kept for `terrane admin slow`; zero: none.
@@ -93,6 +97,8 @@ impl Default for ServerConfig {
             scan_idle: Duration::from_secs(30),
             register_timeout: Duration::from_secs(30),
             bulk_rate: 256 << 20,
+            compare_every: Duration::from_secs(24 * 3_600),
+            strict_reads: false,
             shape: ShapeLimits::default(),
             slow_request: Duration::from_millis(500),
             tracer: Tracer::default(),

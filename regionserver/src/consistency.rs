@@ -34,6 +34,16 @@ pub struct ReadTime {
 }
 
 impl Consistency {
+    /// The level at which a read is answered whose table or server may want strict reads. A stale read asks for less by name.
+    pub fn under(self, wants_strict: impl FnOnce() -> bool) -> Self {
+        match self {
+            Self::Linearizable if wants_strict() && !terrane_env::planted!("strict reads rely on a lease") => {
+                Self::Strict
+            }
+            asked => asked,
+        }
+    }
+
     /// Waits until everything that the read must show is applied here.
     pub async fn read_point(self, group: &Group, addresses: &Addresses, deadline: Duration) -> Result<ReadTime, Error> {
         let point = async {
@@ -49,5 +59,17 @@ impl Consistency {
         let point = tokio::time::timeout(deadline, point).await.map_err(|_| Error::DeadlineExceeded)?;
         let (stamp, as_of_ms) = point.map_err(|error| barrier_error(error, group, addresses))?;
         Ok(ReadTime { now_ms: i64::try_from(group.time_ms(stamp)).unwrap_or(i64::MAX), as_of_ms })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Consistency::{Linearizable, Stale, Strict};
+
+    #[test]
+    fn reads_of_a_strict_table_do_not_rely_on_a_lease() {
+        let levels = [Linearizable, Strict, Stale];
+        assert_eq!(levels.map(|asked| asked.under(|| true)), [Strict, Strict, Stale]);
+        assert_eq!(levels.map(|asked| asked.under(|| false)), levels);
     }
 }

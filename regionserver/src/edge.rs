@@ -86,6 +86,8 @@ pub struct Edge {
     pub(crate) page_seal: Arc<PageSeal>,
     /// How long a block of a scan's stream waits for its reader before the stream ends.
     pub(crate) scan_idle: Duration,
+    /// All reads are confirmed by a quorum.
+    pub(crate) strict_reads: bool,
     /// What the server's port holds, including answers that have not left.
     pub(crate) intake: Arc<Intake>,
     /// Set when the server stops and has handed its leaderships over: new requests are redirected to the new leaders.
@@ -295,6 +297,12 @@ impl Edge {
     /// What the server's ports have accepted.
     pub const fn intake(&self) -> &Arc<Intake> {
         &self.intake
+    }
+
+    /// How a read of this region is answered that asks for `asked`: settings of the table and of the server may ask for more,
+    /// except of a stale read, which asks for less by name.
+    pub fn consistency(&self, hosted: &HostedRegion, asked: Consistency) -> Consistency {
+        asked.under(|| self.strict_reads || hosted.reads_strictly())
     }
 
     /// A read point of the group: reads that start after it see what `consistency` promises.

@@ -49,6 +49,12 @@ impl HealthIssues {
         self.open.lock().retain(|topic, _| !concerns_gone(topic));
     }
 
+    /// Closes the issues of comparisons of regions that another server leads.
+    pub fn retain_comparisons(&self, is_led: impl Fn(RegionId) -> bool) {
+        let region_of = |topic: &str| topic.strip_prefix(COMPARISON)?.strip_prefix(REGION_OF_TOPIC)?.parse().ok();
+        self.open.lock().retain(|topic, _| region_of(topic).is_none_or(|id| is_led(RegionId(id))));
+    }
+
     /// The sentence of an open issue.
     pub fn get(&self, topic: &str) -> Option<String> {
         self.open.lock().get(topic).map(|issue| issue.what.clone())
@@ -62,6 +68,14 @@ impl HealthIssues {
 
 /// Ends the topic of every issue of a region, before its id.
 const REGION_OF_TOPIC: &str = " of region ";
+
+/// Begins the topic of a comparison.
+const COMPARISON: &str = "comparison";
+
+/// The topic of replicas of a region that differ.
+pub fn comparison_topic(region: RegionId) -> String {
+    format!("{COMPARISON}{REGION_OF_TOPIC}{region}")
+}
 
 /// The topic of failed flushes of a region.
 pub fn flush_topic(region: RegionId) -> String {
@@ -87,5 +101,15 @@ mod tests {
         issues.retain_regions(|region| region == RegionId(2));
         let left = [IssueKind::DiskFull.issue("the disk is full"), IssueKind::Flush.issue("flush of region 2")];
         assert_eq!(issues.all(), left);
+    }
+
+    #[test]
+    fn issues_of_comparisons_are_closed_where_another_server_leads() {
+        let issues = HealthIssues::default();
+        for topic in [comparison_topic(RegionId(1)), comparison_topic(RegionId(2)), flush_topic(RegionId(1))] {
+            issues.set(&topic, topic.clone());
+        }
+        issues.retain_comparisons(|region| region == RegionId(2));
+        assert_eq!(issues.sentences(), ["comparison of region 2", "flush of region 1"]);
     }
 }

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use crate::error_mapping::engine_error;
 use crate::evaluate::Columns;
 use crate::group::region_state::RegionState;
+use crate::region::comparison::Comparison;
 use crate::region::damage::Damage;
 use crate::region::held_snapshots::HeldSnapshots;
 use crate::region::load::LoadMeter;
@@ -41,6 +42,8 @@ pub struct HostedRegion {
     pub load: LoadMeter,
     /// Snapshots of rows that readers have received in part.
     pub held_snapshots: HeldSnapshots,
+    /// Its last comparison with the other replicas.
+    pub comparison: Comparison,
     /// Damage found in its files.
     damage: Damage,
     /// Whether the active memtables are known to be over the flush size, so that crossing it is signalled once.
@@ -76,6 +79,7 @@ impl HostedRegion {
             unsplittable_bytes: AtomicU64::new(0),
             load: LoadMeter::since(terrane_env::time::now_ns()),
             held_snapshots: HeldSnapshots::default(),
+            comparison: Comparison::default(),
             damage: Damage::default(),
             full: AtomicBool::new(false),
             since_ns: terrane_env::time::now_ns(),
@@ -194,6 +198,11 @@ impl HostedRegion {
             return Err(Error::Disabled { what: format!("table {}", state.schema.name) });
         }
         Ok(())
+    }
+
+    /// Whether reads of the table are confirmed by a quorum.
+    pub fn reads_strictly(&self) -> bool {
+        self.state.read().schema.strict_reads
     }
 
     /// The version of the table's schema as of the last applied entry.

@@ -18,6 +18,7 @@ mod apply_gate;
 mod background;
 mod bringing;
 mod check;
+mod comparing;
 mod config;
 mod consistency;
 mod description;

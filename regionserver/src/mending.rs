@@ -6,7 +6,8 @@
 //! the damaged one by order and takes the new one itself, as after the loss of a disk.
 //!
 //! A replica whose log is damaged is replaced in the same way: one that finds, when it applies an entry, that the entry is not
-//! what the leader packed has stopped there, and a restart stops there again.
+//! what the leader packed has stopped there, and a restart stops there again. So is one that differs from a majority of the
+//! others ([`crate::comparing`]).
 //!
 //! Bounds: a server discards [`DISCARDS_MAX`] replicas within [`DISCARDS_WITHIN`] at most. One whose disk damages more says
 //! so, leads nothing if others can, and keeps what it has until another server can take it.
@@ -72,7 +73,7 @@ impl Mending {
     pub fn look(&self, host: &GroupHost, replicas: &Replicas) -> Option<String> {
         for group in host.groups() {
             let is_damaged = replicas.is_damaged(group.id());
-            group.set_abstains(is_damaged.then(|| soft("its log or some of its store files are damaged".to_owned())));
+            group.set_abstains(is_damaged.then(|| soft("its log or some of its data are damaged".to_owned())));
         }
         let worn = (!self.may_discard(Instant::now())).then(worn);
         host.set_abstains(SUBJECT, worn.clone().map(soft));

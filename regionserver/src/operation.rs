@@ -24,6 +24,7 @@
 //!              | operations u32 | operation u64 ... | first try u64 | staging [16] | source server u64
 //!              | files u32 | file ...
 //! file         = family u16-length | number u64 | bytes u64 | crc32c u32
+//! Compare      = region u64 | comparison [16]
 //! ```
 //!
 //! Format 1 had neither the flags of a Write nor results; it is still read. The rows of a Write are read one by one and
@@ -31,6 +32,7 @@
 //!
 //! What is proposed to a group are values ([`crate::proposal`]); these bytes come into being when the leader packs them.
 
+mod compare;
 mod load;
 mod moves;
 mod result;
@@ -40,6 +42,7 @@ use bytes::Bytes;
 use terrane_types::versions::FormatVersions;
 use terrane_types::{RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
+pub use self::compare::{Compare, ComparisonId};
 pub use self::load::{Load, LoadedFile, StagingId};
 pub use self::moves::{Adopt, Depart, Destination, Freeze, Refuse, Source, Unfreeze};
 pub use self::result::{ResultKind, RowResult};
@@ -77,6 +80,7 @@ pub enum Operation {
     Adopt(Adopt),
     Refuse(Refuse),
     Load(Load),
+    Compare(Compare),
 }
 
 /// The operation numbers that a client no longer waits for, for the window of one region.
@@ -137,6 +141,7 @@ impl Operation {
             moves::ADOPT => Adopt::decode(reader).map(Self::Adopt),
             moves::REFUSE => Refuse::decode(reader).map(Self::Refuse),
             load::LOAD => Load::read(reader).map(Self::Load),
+            compare::COMPARE => Compare::decode(reader).map(Self::Compare),
             _ => Err(Malformed("the operation's kind is not known to this build")),
         }
     }

@@ -19,7 +19,8 @@ use terrane_types::mutation::checks::MutationParts;
 use terrane_types::{ColumnTest, Condition, Invalid, PackedCells, Projection, ReadModifyWrite, Returns};
 
 use crate::operation::{
-    Adopt, ChangeTables, Depart, Freeze, Load, Merge, ROW_HEADER_BYTES, Refuse, Settle, Split, Unfreeze, WriteHeader,
+    Adopt, ChangeTables, Compare, Depart, Freeze, Load, Merge, ROW_HEADER_BYTES, Refuse, Settle, Split, Unfreeze,
+    WriteHeader,
 };
 use crate::reply::Reply;
 
@@ -50,6 +51,8 @@ pub enum Proposal {
         load: Load,
         least_stamp: u64,
     },
+    /// Pins a snapshot of a region on every replica.
+    Compare(Compare),
     /// Changes nothing but the log time.
     Tick,
 }
@@ -72,6 +75,7 @@ impl terrane_raft::Proposal for Proposal {
             Self::Depart(depart) => 128 + depart.adopted.range.start.len() + depart.adopted.range.end.len(),
             Self::Adopt { adopt, .. } => 64 + adopt.contents.len(),
             Self::Load { load, .. } => load.encoded_len(),
+            Self::Compare(_) => Compare::BYTES,
             Self::Tick => 2,
         }
     }

@@ -3,6 +3,8 @@
 pub mod aggregate;
 pub mod bloom_prefix;
 pub mod boundary;
+pub mod cell_digest;
+pub mod comparison;
 pub mod damage;
 pub mod filter;
 pub mod held_snapshots;

@@ -308,6 +308,7 @@ impl Reporter {
             let machine = self.replicas.machine(status.group);
             let hosted = machine.as_ref().map(|machine| machine.hosted()).unwrap_or_default();
             let damage = machine.as_ref().and_then(|machine| machine.damage());
+            let (compared_regions, compared_ms) = compared(status.is_leader, &hosted);
             groups.push(v1::GroupReport {
                 group: status.group.0,
                 replica: status.replica.0,
@@ -319,6 +320,8 @@ impl Reporter {
                 voter: status.voters.contains(&status.replica),
                 damaged: machine.is_some_and(|machine| machine.is_damaged()),
                 discardable: worn.is_none(),
+                compared_regions,
+                compared_ms,
             });
             match damage {
                 Some(what) => damages.push(damaged_log(&status, &what)),
@@ -328,6 +331,7 @@ impl Reporter {
             failing.extend(failing_copies(&status, &members));
             for hosted in &hosted {
                 hosted.held_snapshots.expire(terrane_env::time::now_ns());
+                hosted.comparison.expire(terrane_env::time::now_ns());
                 damages.extend(hosted.damages().into_iter().map(|what| IssueKind::Damage.issue(what)));
             }
             if status.is_leader {
@@ -489,6 +493,12 @@ fn resource_usage(usage: Usage) -> v1::ResourceUsage {
         limit: usage.limit,
         refused: usage.refused,
     }
+}
+
+/// How many regions of a group that is led here were compared on all replicas, and when the longest ago of these was.
+fn compared(is_leader: bool, hosted: &[Arc<HostedRegion>]) -> (u32, u64) {
+    let times = hosted.iter().map(|hosted| hosted.comparison.compared_ms()).filter(|at| is_leader && *at > 0);
+    times.fold((0, 0), |(regions, longest), at| (regions + 1, if longest == 0 { at } else { at.min(longest) }))
 }
 
 fn region_report(hosted: &HostedRegion, term: u64) -> v1::RegionReport {

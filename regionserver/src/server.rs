@@ -38,6 +38,7 @@ use self::parts::Parts;
 use crate::addresses::{self, Addresses};
 use crate::admission::Admission;
 use crate::background::flush_policy::FLUSHES_MAX;
+use crate::comparing::digesting::Digesting;
 use crate::config::ServerConfig;
 use crate::description::Description;
 use crate::edge::Edge;
@@ -212,6 +213,8 @@ impl RegionServer {
         let loads = parts.loads(&peers, load_files, (&host, &engine), (&joined.level, &stop), config.bulk_rate);
         let edge = parts.edge(identity, &host, &config, loads.clone());
         let stop_serving = CancellationToken::new();
+        let digesting = Arc::new(Digesting::new(parts.replicas.clone(), parts.metrics.clone(), stop.clone()));
+        let comparer = parts.comparer(&peers, &host, &digesting, (&joined.level, &stop), config.compare_every);
         let departures = parts.departures(peers, &host, &engine, arrivals, &joined.level, &stop);
         let membership = Arc::new(Membership {
             edge: edge.clone(),
@@ -231,6 +234,7 @@ impl RegionServer {
             membership: membership.clone(),
             departures: departures.clone(),
             description,
+            digesting: digesting.clone(),
         };
         let serving = serve(&edge, (admin, parts.leadership.clone()), &host, listener, stop_serving.clone()).await?;
         let pending = (joined.registered, joined.joining);
@@ -247,6 +251,7 @@ impl RegionServer {
             terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
             terrane_env::task::spawn_named("moves", departures.watch()),
             terrane_env::task::spawn_named("loads", loads.watch()),
+            terrane_env::task::spawn_named("comparisons", comparer.watch()),
             terrane_env::task::spawn_named("orphans", orphans.watch(stop.clone())),
         ];
         let ends = [&edge.closing, &edge.ended, &stop, &stop_serving].map(|token| token.clone().drop_guard());

@@ -12,7 +12,8 @@ use terrane_env::task::run_io;
 use terrane_proto::{v1, versions};
 use terrane_types::Error;
 use terrane_types::versions::{
-    FormatVersions, LEVEL_OF_CELL_TTL, LEVEL_OF_LOADS, LEVEL_OF_MOVES, LEVEL_OF_NONCES, LEVEL_OF_TRACES, Levels,
+    FormatVersions, LEVEL_OF_CELL_TTL, LEVEL_OF_COMPARISONS, LEVEL_OF_LOADS, LEVEL_OF_MOVES, LEVEL_OF_NONCES,
+    LEVEL_OF_TRACES, Levels,
 };
 use tokio::sync::watch;
 
@@ -117,6 +118,11 @@ impl ClusterLevel {
     /// Whether cells may have a time to live of their own: a server that does not know that would show them permanently.
     pub fn has_cell_ttl(&self) -> bool {
         self.level() >= LEVEL_OF_CELL_TTL
+    }
+
+    /// Whether replicas are compared: a server that does not know that could not read the entry.
+    pub fn compares_replicas(&self) -> bool {
+        self.level() >= LEVEL_OF_COMPARISONS
     }
 
     /// Refuses a bulk load before every server knows loads: one that does not could not read the entry.

@@ -40,6 +40,8 @@ const RESTART_PAUSE: Duration = Duration::from_millis(500);
 /// The start of a server at which the former build is started by mistake. By then the new one may have written files.
 const FALLS_BACK: u32 = 3;
 const FEATURE_LEVEL: &str = "terrane_server_feature_level";
+/// Comparisons that found a replica different from the others.
+const DIFFERING: &str = "terrane_server_comparisons_differing_total";
 const ADOPTED: &str = "terrane_server_regions_adopted_total";
 /// How often servers report to the master.
 pub const REPORT_EVERY: Duration = Duration::from_millis(250);
@@ -223,6 +225,11 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
             let what = format!("a region moved to {host}, whose build of level {FEATURE_LEVEL_OLDEST} knows no moves");
             context.state.fail(Failure { what, about: vec![host.to_owned()] });
         }
+        // Replicas differ where a disk returned other bytes, or where a cell was changed on purpose.
+        let may_differ = context.plan.damages_a_disk() || context.plan.changes_a_cell;
+        if !may_differ && numbers.get(DIFFERING).is_some_and(|differing| *differing > 0.0) {
+            context.state.fail(Failure::new(format!("{host} finds that replicas differ")));
+        }
         context.state.show(host, boot, numbers);
         if context.watch.wants_digests() {
             context.watch.compare(host, &server.digests().await, &context.state);
@@ -277,6 +284,8 @@ async fn start_server(host: &str, boot: u32, context: &Context) -> Result<Region
         segment_bytes: plan.segment_bytes,
         register_timeout: REGISTER_TIMEOUT,
         levels: levels(boot, plan),
+        strict_reads: plan.strict_reads,
+        compare_every: plan.compare_every,
         tracer,
         ..ServerConfig::default()
     };

@@ -36,6 +36,8 @@ const SLOW_SYNC_MS: u64 = 350;
 
 /// Lost syncs of a run that needs some.
 const LOST_SYNCS: usize = 4;
+/// Pauses of machines in a run that needs some.
+const PAUSES: usize = 4;
 /// Isolations of masters in a run with several.
 const MASTER_FAULTS: usize = 2;
 
@@ -106,6 +108,12 @@ pub struct Plan {
     /// When the first phase ends: clients work, and faults occur, until then.
     pub until: Duration,
     pub faults: Vec<PlannedFault>,
+    /// Whether servers confirm all reads with a quorum. Where they do, no hypervisor tells a machine that it was paused.
+    pub strict_reads: bool,
+    /// The time in which servers compare the replicas of the regions that they lead; zero: they do not.
+    pub compare_every: Duration,
+    /// Whether a cell of one replica changes when everything is healed, which the comparison has to find.
+    pub changes_a_cell: bool,
     /// Rows in one request of a call that writes many, so that a call takes several requests to a region; 0: as usual.
     pub rows_per_request: u64,
 }
@@ -155,6 +163,9 @@ impl Plan {
             lost_answers_one_in: *[0, 0, 10, 30, 100].choose(rng).expect("not empty"),
             until,
             faults: draw::faults(rng, servers, until),
+            strict_reads: false,
+            compare_every: Duration::ZERO,
+            changes_a_cell: false,
             rows_per_request: *[0, 1, 2, 3].choose(rng).expect("not empty"),
         };
         if rng.random_bool(0.4) {
@@ -166,8 +177,14 @@ impl Plan {
         plan.work = *[Work::Mixed, Work::Mixed, Work::Mixed, Work::Moves, Work::Merges].choose(rng).expect("not empty");
         plan.loses_majority = rng.random_bool(0.2) && !plan.damages_a_disk() && !plan.rolls_out;
         plan.loses_catalog = rng.random_bool(0.3) && plan.masters == 1 && !plan.damages_a_disk() && !plan.rolls_out;
+        plan.strict_reads = rng.random_bool(0.2);
+        plan.compare_every = milliseconds(*[0, 1_000, 5_000].choose(rng).expect("not empty"));
+        if rng.random_bool(0.2) && !plan.damages_a_disk() && !plan.rolls_out {
+            plan = plan.with_a_changed_cell();
+        }
         let sync = milliseconds(rng.random_range(200..350));
-        if rng.random_bool(1.0 / 12.0) {
+        // The search for a changed cell would take too long then.
+        if rng.random_bool(1.0 / 12.0) && !plan.changes_a_cell {
             plan.slow_disks = (&SERVERS[..1], sync);
         }
         plan.has_strangers = rng.random_bool(0.25) && plan.may_have_strangers();
@@ -180,8 +197,16 @@ impl Plan {
         !(loses || self.rolls_out || self.changes_masters) && self.slow_disks.0.is_empty()
     }
 
-    fn damages_a_disk(&self) -> bool {
+    /// Whether the disk of a server returns other bytes than were written.
+    #[must_use]
+    pub fn damages_a_disk(&self) -> bool {
         self.faults.iter().any(|planned| matches!(planned.fault, Fault::Damage { .. }))
+    }
+
+    /// The plan with a cell that changes on one replica.
+    fn with_a_changed_cell(mut self) -> Plan {
+        (self.changes_a_cell, self.compare_every) = (true, milliseconds(1_000));
+        self
     }
 
     /// The plan with three masters, and faults of them.
@@ -202,7 +227,7 @@ impl Plan {
             Needed::Damage(what) => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 self.faults.push(draw::damage(&mut rng, self.servers, self.until, what));
-                (self.loses_majority, self.loses_catalog) = (false, false);
+                (self.loses_majority, self.loses_catalog, self.changes_a_cell) = (false, false, false);
             }
             Needed::LostMajority => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
@@ -224,7 +249,7 @@ impl Plan {
             }
             Needed::RollOut => {
                 (self.rolls_out, self.falls_back) = (true, true);
-                (self.loses_majority, self.loses_catalog) = (false, false);
+                (self.loses_majority, self.loses_catalog, self.changes_a_cell) = (false, false, false);
             }
             Needed::Moves => (self.work, self.aimed) = (Work::Moves, POINTS_OF_MOVES.to_vec()),
             Needed::Merges => self.work = Work::Merges,
@@ -237,6 +262,15 @@ impl Plan {
                 (self.loses_majority, self.loses_catalog) = (false, false);
                 (self.rolls_out, self.changes_masters) = (false, false);
                 self.has_strangers = true;
+            }
+            Needed::ChangedCell => {
+                self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
+                (self.rolls_out, self.falls_back) = (false, false);
+                self = self.with_a_changed_cell();
+            }
+            Needed::Pauses => {
+                self.strict_reads = true;
+                self.faults.extend((0..PAUSES).map(|_| draw::pause(&mut rng, self.until)));
             }
             Needed::SlowDisks => self.slow_disks = (&SERVERS, milliseconds(SLOW_SYNC_MS)),
             Needed::LostSyncs(of) => {
@@ -315,6 +349,9 @@ mod tests {
                 let plan = Plan::drawn(seed, None).with(needed);
                 let loses = plan.loses_majority || plan.loses_catalog;
                 assert!(!loses || !plan.rolls_out, "{needed:?}: {plan:?}");
+                // The comparison needs every voter, and builds that know it.
+                let compares = !plan.changes_a_cell || !(plan.rolls_out || plan.damages_a_disk());
+                assert!(compares, "{needed:?}: {plan:?}");
                 assert!(!loses || !plan.damages_a_disk(), "{needed:?}: {plan:?}");
                 assert!(!plan.loses_catalog || plan.masters == 1, "{needed:?}: {plan:?}");
                 assert!(!plan.has_strangers || plan.may_have_strangers(), "{needed:?}: {plan:?}");

@@ -49,6 +49,10 @@ pub enum Needed {
     Strangers,
     /// Disks of all servers that are slow all the time.
     SlowDisks,
+    /// Machines that are paused by their hosts, and strict reads.
+    Pauses,
+    /// A cell of one replica that changes.
+    ChangedCell,
     /// Damage of the disk of one server.
     Damage(Damage),
     /// Syncs of a file that fail.
@@ -57,7 +61,7 @@ pub enum Needed {
 
 impl Needed {
     /// Those that a run can be asked for by name.
-    pub const NAMED: [(&'static str, Needed); 10] = [
+    pub const NAMED: [(&'static str, Needed); 12] = [
         ("masters", Needed::Masters),
         ("masters-change", Needed::MastersChange),
         ("roll-out", Needed::RollOut),
@@ -68,6 +72,8 @@ impl Needed {
         ("replacements", Needed::Replacements),
         ("strangers", Needed::Strangers),
         ("slow-disks", Needed::SlowDisks),
+        ("pauses", Needed::Pauses),
+        ("changed-cell", Needed::ChangedCell),
     ];
 
     /// The one with a name.
@@ -95,6 +101,8 @@ const NEEDS: &[(&str, Needed)] = &[
     ("a taken address is given to a newcomer", Needed::Strangers),
     ("a server is live without being called back", Needed::Strangers),
     ("a newcomer expels the server that has its address", Needed::Strangers),
+    ("strict reads rely on a lease", Needed::Pauses),
+    ("replicas that differ are taken for equal", Needed::ChangedCell),
     ("a replayed creation brings a moved region back", Needed::Moves),
     ("a move leaves the rest behind", Needed::Moves),
     ("an adopted region forgets its window", Needed::Moves),
@@ -160,6 +168,8 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a lease never ends", READ, Kind::Rows, false),
     bug("a leader reads without a quorum", READ, Kind::Rows, true),
     bug("a linearizable read does not wait", READ, Kind::Rows, true),
+    bug("strict reads rely on a lease", READ, Kind::Rows, false),
+    bug("replicas that differ are taken for equal", AGREE, Kind::Counters, true),
     bug("a follower claims its own clock", READ, Kind::Stale, false),
     bug("a stamp follows one clock", TIMING, Kind::Ttl, false),
     bug("stamps go back after a change of leader", TIMING, Kind::Rows, false),

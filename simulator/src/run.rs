@@ -23,7 +23,7 @@ use crate::run_state::CatalogIs;
 use crate::scenario::{Play, Scenario, scenario};
 use crate::trace::{self, chain};
 use crate::verdict::{Failure, Verdict};
-use crate::watch::{damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status, strangers};
+use crate::watch::{changed_cell, damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status, strangers};
 
 /// How long the two readings after the first phase may take each, with everything healed.
 const READING_MAX: Duration = Duration::from_secs(45);
@@ -40,6 +40,8 @@ const LOST_ANSWERS: [&str; 2] =
 const RECOVERY_MAX: Duration = Duration::from_secs(90);
 /// How long strangers may knock.
 const STRANGERS_MAX: Duration = Duration::from_secs(90);
+/// How long the search for a replica that differs may take, and its replacement.
+const CHANGED_MAX: Duration = Duration::from_secs(130);
 /// How long the rebuild of the catalog may take, with everything that is done then.
 const REBUILD_MAX: Duration = Duration::from_secs(90);
 /// Segments in flight on a simulated connection. A sender that exceeds it would lose some.
@@ -148,6 +150,9 @@ impl SimulatedRun {
         if self.context.plan.has_strangers {
             self.have_strangers_knock(&mut nemesis)?;
         }
+        if self.context.plan.changes_a_cell {
+            self.change_a_cell(&mut nemesis)?;
+        }
         if self.context.plan.loses_majority {
             self.lose_majority(&mut nemesis)?;
         }
@@ -202,6 +207,12 @@ impl SimulatedRun {
         self.until_clients_end("the strangers", STRANGERS_MAX, |sim| nemesis.tend(sim))?;
         nemesis.bring_back(&mut self.sim, down);
         Ok(())
+    }
+
+    /// A cell changes on one replica, which is found and replaced.
+    fn change_a_cell(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
+        self.add_client("operator-comparing", Box::pin(changed_cell::is_found(self.context.clone())));
+        self.until_clients_end("the search for a replica that differs", CHANGED_MAX, |sim| nemesis.tend(sim))
     }
 
     /// Two servers are lost at once, and their groups recovered; then the two are back.

@@ -16,6 +16,7 @@
 //! - No node takes more memory than any legal run needs ([`crate::memory`]), and no limited resource exceeds its limit.
 //! - Leaders per term and log entries are compared where they occur (`terrane_env::witness!`).
 
+pub mod changed_cell;
 pub mod chronicle;
 pub mod damaged;
 mod digests;

@@ -47,6 +47,8 @@ pub struct Settings {
     pub shape: ShapeLimits,
     /// Requests that take longer are kept.
     pub slow_request: Duration,
+    /// The time in which a server compares the replicas of all regions that it leads.
+    pub compare_every: Duration,
     /// Texts of errors that the test causes; any other line of level ERROR fails it.
     pub expected_errors: &'static [&'static str],
 }
@@ -68,6 +70,7 @@ impl Default for Settings {
             surplus_after: MasterConfig::default().surplus_after,
             shape: ShapeLimits::default(),
             slow_request: ServerConfig::default().slow_request,
+            compare_every: ServerConfig::default().compare_every,
             expected_errors: &[],
         }
     }
@@ -349,6 +352,7 @@ impl Cluster {
             segment_bytes: self.settings.segment_bytes,
             shape: self.settings.shape.clone(),
             slow_request: self.settings.slow_request,
+            compare_every: self.settings.compare_every,
             clock: self.clocks[index].clone(),
             ..ServerConfig::default()
         }

@@ -28,7 +28,7 @@ const FAMILY_ATTRIBUTES: [&str; 10] = [
     "type.QUALIFIER",
     "meta.NAME",
 ];
-const TABLE_ATTRIBUTES: [&str; 10] = [
+const TABLE_ATTRIBUTES: [&str; 11] = [
     "region_size",
     "flush_size",
     "split_policy",
@@ -38,6 +38,7 @@ const TABLE_ATTRIBUTES: [&str; 10] = [
     "bloom_prefix",
     "read_only",
     "disabled",
+    "strict_reads",
     "meta.NAME",
 ];
 /// The prefix of a qualifier whose type is declared.
@@ -115,8 +116,8 @@ impl FamilySchema {
 
 impl TableSchema {
     /// Sets an attribute by its name: `region_size`, `flush_size`, `split_policy` (`size`, `none`), `history` (see
-    /// [`parse_duration_ms`]; `none` for no history), `key`, `atomic`, `bloom_prefix`, `read_only`, `disabled`, or free
-    /// metadata as `meta.NAME` (an empty value takes the entry away).
+    /// [`parse_duration_ms`]; `none` for no history), `key`, `atomic`, `bloom_prefix`, `read_only`, `disabled`, `strict_reads`,
+    /// or free metadata as `meta.NAME` (an empty value takes the entry away).
     ///
     /// ```
     /// # use terrane_types::{TableName, TableSchema};
@@ -150,6 +151,7 @@ impl TableSchema {
             "bloom_prefix" => self.bloom_prefix = parse_number(name, value, 0, u32::MAX)?,
             "read_only" => self.read_only = parse_bool(name, value)?,
             "disabled" => self.disabled = parse_bool(name, value)?,
+            "strict_reads" => self.strict_reads = parse_bool(name, value)?,
             _ => {
                 return set_metadata(&mut self.metadata, "table", name, value, (&TABLE_ATTRIBUTES, &FAMILY_ATTRIBUTES));
             }
@@ -168,6 +170,7 @@ impl TableSchema {
             ("history", duration_text(self.history_ms)),
             ("read_only", self.read_only.to_string()),
             ("disabled", self.disabled.to_string()),
+            ("strict_reads", self.strict_reads.to_string()),
         ];
         let of_key = self.key.as_ref().map(|key| {
             let counts = [("atomic", self.atomic.to_string()), ("bloom_prefix", self.bloom_prefix.to_string())];

@@ -174,6 +174,8 @@ pub struct TableSchema {
     pub read_only: bool,
     /// Whether reads and writes are refused.
     pub disabled: bool,
+    /// Whether reads that do not ask for less are confirmed by a quorum, so that they do not rely on clocks.
+    pub strict_reads: bool,
     /// How long snapshots can read versions that are otherwise obsolete, in milliseconds; 0: not at all.
     pub history_ms: u64,
     /// When its regions split automatically.
@@ -200,6 +202,7 @@ impl TableSchema {
             bloom_prefix: 0,
             read_only: false,
             disabled: false,
+            strict_reads: false,
             history_ms: 0,
             split_policy: SplitPolicy::default(),
             metadata: BTreeMap::new(),

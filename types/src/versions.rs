@@ -12,7 +12,8 @@
 //!   are added and removed; columns declare the types of their values; tables are disabled and truncated; sorted rows are
 //!   loaded as store files; traced writes carry their trace in the log; regions keep the nonces of HBase's clients; cells have a
 //!   time to live of their own; families have any printable name; namespaces have properties; entries of the log and messages
-//!   between servers carry checksums; new servers leave others at their address in the catalog, and surplus groups are removed.
+//!   between servers carry checksums; new servers leave others at their address in the catalog, and surplus groups are removed;
+//!   replicas are compared.
 
 use std::fmt;
 
@@ -49,6 +50,9 @@ pub const LEVEL_OF_SUCCESSORS: u32 = 4;
 
 /// The level from which entries of the log carry a checksum, and messages between servers too.
 pub const LEVEL_OF_CHECKSUMS: u32 = 4;
+
+/// The level from which the replicas of a region are compared.
+pub const LEVEL_OF_COMPARISONS: u32 = 4;
 
 /// The levels of clusters in which a process can work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::values::{Addresses, Size, address, addresses, collector, duration, share};
+use super::values::{Addresses, Size, address, addresses, collector, duration, duration_or_zero, share};
 use crate::logging::LogFormat;
 
 /// The default seed of the demo's weather; any number will do.
@@ -78,6 +78,12 @@ pub struct Storage {
     /// Requests that take longer are kept for `terrane admin slow` (default: 500ms).
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub slow_request: Option<Duration>,
+    /// The time in which a server compares the replicas of all regions that it leads, once; 0s: never (default: 24h).
+    #[arg(long, value_name = "TIME", value_parser = duration_or_zero)]
+    pub compare_every: Option<Duration>,
+    /// Confirm all reads with a quorum instead of relying on a lease; set it on every server.
+    #[arg(long)]
+    pub strict_reads: bool,
 }
 
 #[derive(Debug, Default, Args)]

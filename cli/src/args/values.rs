@@ -217,6 +217,8 @@ pub struct Time(pub Duration);
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_millis() {
+            0 => write!(f, "0s"),
+            millis if millis % 3_600_000 == 0 => write!(f, "{}h", millis / 3_600_000),
             millis if millis % 60_000 == 0 => write!(f, "{}m", millis / 60_000),
             millis if millis % 1_000 == 0 => write!(f, "{}s", millis / 1_000),
             millis => write!(f, "{millis}ms"),
@@ -245,6 +247,11 @@ pub fn duration(text: &str) -> Result<Duration, Invalid> {
         return Err(bad());
     }
     Ok(duration)
+}
+
+/// Parses a duration, or `0` and `0s` for none.
+pub fn duration_or_zero(text: &str) -> Result<Duration, Invalid> {
+    if matches!(text, "0" | "0s") { Ok(Duration::ZERO) } else { duration(text) }
 }
 
 /// Parses a share: a number from 0 to 1.

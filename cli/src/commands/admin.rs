@@ -9,7 +9,7 @@ use terrane_client::{Client, GroupInfo, Maintained, RegionDescriptor, RegionId, 
 use terrane_types::{KeyDeclaration, TableId, escape};
 use tokio::time::Instant;
 
-use super::{connect, diagnostics, fleet, hbase_site, hot, masters, recover_group};
+use super::{comparisons, connect, diagnostics, fleet, hbase_site, hot, masters, recover_group};
 use crate::args::client::{Admin, Raw};
 use crate::args::values::TableWord;
 use crate::failure::{During, Failure};
@@ -360,6 +360,8 @@ struct GroupLine<'a> {
     regions: u32,
     applied: u64,
     state: &'a str,
+    compared_regions: u32,
+    compared_ms: u64,
 }
 
 impl<'a> From<&'a GroupInfo> for GroupLine<'a> {
@@ -373,6 +375,8 @@ impl<'a> From<&'a GroupInfo> for GroupLine<'a> {
             regions: group.regions,
             applied: group.applied,
             state: &group.state,
+            compared_regions: group.compared_regions,
+            compared_ms: group.compared_ms,
         }
     }
 }
@@ -381,6 +385,7 @@ fn print_groups(output: &mut Output, groups: &[GroupInfo]) -> Result<(), Failure
     if output.is_json() {
         return groups.iter().try_for_each(|group| output.object(&GroupLine::from(group)));
     }
+    let now_ms = terrane_env::time::wall_ms();
     let rows = groups.iter().map(|group| {
         let leader = group.leader.and_then(|leader| group.members.iter().find(|(server, _)| *server == leader));
         let others = group.members.iter().filter(|(server, _)| Some(*server) != group.leader);
@@ -392,9 +397,11 @@ fn print_groups(output: &mut Output, groups: &[GroupInfo]) -> Result<(), Failure
             group.regions.to_string(),
             group.applied.to_string(),
             group.state.clone(),
+            comparisons::of_group(group, now_ms),
         ]
     });
-    output.table(&["group", "leader", "term", "followers", "regions", "applied", "state"], rows.collect())
+    let heading = ["group", "leader", "term", "followers", "regions", "applied", "state", "compared"];
+    output.table(&heading, rows.collect())
 }
 
 #[derive(Serialize)]

@@ -80,6 +80,8 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         log_limit: None,
         bulk_rate: None,
         slow_request: None,
+        compare_every: None,
+        strict_reads: false,
         tracer: Tracer::default(),
         settings: Arc::default(),
         hbase: false,

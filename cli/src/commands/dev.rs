@@ -8,7 +8,7 @@ use terrane_env::trace::Tracer;
 use terrane_regionserver::ServerConfig;
 
 use crate::args::roles::Dev;
-use crate::args::values::{Size, Time, duration};
+use crate::args::values::{Size, Time, duration, duration_or_zero};
 use crate::cluster::{Cluster, ClusterPlan, MASTERS, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
 use crate::config::ports::check_distinct;
 use crate::config::{
@@ -91,6 +91,9 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Mistakes
     let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size);
     let time = |text: &str| duration(text).map(Time);
     let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time);
+    let time = |text: &str| duration_or_zero(text).map(Time);
+    let compare_every = settings.pick("compare-every", args.storage.compare_every.map(Time), time);
+    let strict_reads = settings.pick("strict-reads", args.storage.strict_reads.then_some(true), str::parse);
     let hbase = settings.pick("hbase", args.hbase.then_some(true), str::parse);
     let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease, hbase);
     trace_settings(&mut settings, args.traces);
@@ -107,6 +110,8 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Mistakes
         log_limit: Some(log_limit.0),
         bulk_rate: Some(bulk_rate.0),
         slow_request: Some(slow_request.0),
+        compare_every: Some(compare_every.0),
+        strict_reads,
         tracer: Tracer::default(),
         settings: Vec::<UsedSetting>::new().into(),
         hbase,

@@ -10,7 +10,7 @@ use terrane_client::{
 };
 use tokio::time::Instant;
 
-use super::connect;
+use super::{comparisons, connect};
 use crate::args::client::{BalanceWord, Connection};
 use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded, duration_text};
@@ -478,7 +478,9 @@ struct FindingLine<'a> {
 }
 
 pub async fn check(connection: &Connection) -> Result<(), Failure> {
-    let check = connect(connection).await?.admin().check().await.during("check the cluster")?;
+    let client = connect(connection).await?;
+    let check = client.admin().check().await.during("check the cluster")?;
+    let groups = client.admin().groups().await.during("list the groups")?;
     let mut output = Output::new(connection.json);
     for finding in &check.findings {
         if output.is_json() {
@@ -492,6 +494,11 @@ pub async fn check(connection: &Connection) -> Result<(), Failure> {
             "no findings: {} tables, {} regions, {} groups and {} servers agree",
             check.tables, check.regions, check.groups, check.servers
         ))?;
+    }
+    if let Some(compared) = comparisons::of_all(&groups, terrane_env::time::wall_ms())
+        && !output.is_json()
+    {
+        output.line(&compared)?;
     }
     output.flush()?;
     match check.findings.len() {

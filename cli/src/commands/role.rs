@@ -9,7 +9,7 @@ use terrane_types::versions::Levels;
 
 use super::dev::{engine_of, stop, text};
 use crate::args::roles::{Master, Role, Server};
-use crate::args::values::{Size, Time, address, addresses, duration};
+use crate::args::values::{Size, Time, address, addresses, duration, duration_or_zero};
 use crate::config::list;
 use crate::config::ports::{Named, check_connectable, check_distinct, check_exposure};
 use crate::config::{Mistakes, Settings, Sources, Used, log_settings, scanner_lease, trace_settings};
@@ -199,6 +199,9 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<Server
     let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size);
     let time = |text: &str| duration(text).map(Time);
     let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time);
+    let time = |text: &str| duration_or_zero(text).map(Time);
+    let compare_every = settings.pick("compare-every", args.storage.compare_every.map(Time), time);
+    let strict_reads = settings.pick("strict-reads", args.storage.strict_reads.then_some(true), str::parse);
     trace_settings(&mut settings, args.traces);
     let config = ServerConfig {
         data_dir: role.data,
@@ -212,6 +215,8 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<Server
         log_limit: log_limit.0,
         bulk_rate: bulk_rate.0,
         slow_request: slow_request.0,
+        compare_every: compare_every.0,
+        strict_reads,
         cache_bytes: cache.0,
         disk_reserve: disk_reserve.map(|reserve| reserve.0),
         levels: role.levels,

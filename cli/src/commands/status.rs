@@ -6,20 +6,24 @@ use terrane_metrics::issue::paired;
 use terrane_metrics::{Issue, IssueKind};
 
 use super::admin::{ServerLine, print_servers, server_line};
-use super::connect;
 use super::masters::{MasterLine, master_line, print_masters};
 use super::version::{VersionsLine, range};
+use super::{comparisons, connect};
 use crate::args::client::Status;
 use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded};
 
 pub async fn run(args: Status) -> Result<(), Failure> {
-    let status = connect(&args.connection).await?.admin().status().await.during("get the status")?;
+    let client = connect(&args.connection).await?;
+    let status = client.admin().status().await.during("get the status")?;
     let mut output = Output::new(args.connection.json);
     if output.is_json() {
         output.object(&StatusLine::from(&status))?;
     } else {
-        print(&mut output, &status, args.resources)?;
+        // The rest is worth showing without it.
+        let groups = client.admin().groups().await.unwrap_or_default();
+        let compared = comparisons::of_all(&groups, terrane_env::time::wall_ms());
+        print(&mut output, &status, compared.as_deref(), args.resources)?;
     }
     output.flush()?;
     match health_issues(&status).len() {
@@ -222,12 +226,20 @@ fn print_resources(output: &mut Output, status: &ClusterStatus, all: bool) -> Re
     output.line("")
 }
 
-fn print(output: &mut Output, status: &ClusterStatus, all_resources: bool) -> Result<(), Failure> {
+fn print(
+    output: &mut Output,
+    status: &ClusterStatus,
+    compared: Option<&str>,
+    all_resources: bool,
+) -> Result<(), Failure> {
     output.line(&format!("cluster {}, replication {}", status.cluster, status.replication))?;
     let led = status.groups - status.groups_without_leader.min(status.groups);
     let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let (tables, regions) = (count(status.tables, "table"), count(status.regions, "region"));
     output.line(&format!("{tables}, {regions}, {} ({led} with a leader)", count(status.groups, "group")))?;
+    if let Some(compared) = compared {
+        output.line(compared)?;
+    }
     print_versions(output, status)?;
     output.line("")?;
     // A master of an earlier build does not list them.

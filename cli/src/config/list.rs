@@ -264,6 +264,18 @@ pub const SETTINGS: &[Setting] = &[
         meaning: "requests that take longer are kept for `terrane admin slow`, the latest 256",
     },
     Setting {
+        key: "compare-every",
+        kind: Kind::Time,
+        roles: &[(Server, Value("24h")), (Dev, Value("24h"))],
+        meaning: "the time in which a server compares the replicas of all regions that it leads, once; `0s`: never",
+    },
+    Setting {
+        key: "strict-reads",
+        kind: Kind::Switch,
+        roles: &[(Server, Value("false")), (Dev, Value("false"))],
+        meaning: "a server confirms all its reads with a quorum, as tables with `strict_reads` do; set it on every server",
+    },
+    Setting {
         key: "hbase",
         kind: Kind::Address,
         roles: &[(Master, Means("HBase's clients are not served")), (Server, Means("HBase's clients are not served"))],

@@ -366,6 +366,8 @@ fn group_info(info: v1::GroupInfo) -> GroupInfo {
         regions: info.regions,
         applied: info.applied,
         state: info.state,
+        compared_regions: info.compared_regions,
+        compared_ms: info.compared_ms,
     }
 }
 

@@ -23,6 +23,10 @@ pub(super) struct Clock {
     /// The wall clock's distance from simulated time without `drifted_ns`.
     wall_ns: i64,
     suspended: Duration,
+    /// When all clocks stood still: from this simulated time up to that one, if that is over.
+    still: Vec<(Duration, Option<Duration>)>,
+    /// How often the hypervisor has said that the machine was disrupted.
+    disruptions: u64,
     /// Simulated time as the host last saw it, for destructors that run outside of all hosts.
     seen: Duration,
     seen_epoch: Duration,
@@ -92,6 +96,56 @@ pub fn suspend_host(host: &'static str, by: Duration) {
         state.named(host).clock.suspended += by;
         state.count("a machine is suspended");
     });
+}
+
+/// Stops the clocks of a host at this simulated time, as when its own host pauses the machine. Timers go on: the harness holds
+/// what the host sends and receives. With `told`, the hypervisor has a VMClock that tells the guest of it.
+pub fn stop_clocks(host: &'static str, now: Duration, told: bool) {
+    with_state(|state| {
+        let clock = &mut state.named(host).clock;
+        if clock.still.last().is_none_or(|(_, to)| to.is_some()) {
+            clock.still.push((now, None));
+            clock.disruptions += u64::from(told);
+            state.count("a machine is paused");
+        }
+    });
+}
+
+/// Lets the clocks of a host go on.
+pub fn start_clocks(host: &'static str, now: Duration) {
+    with_state(|state| {
+        if let Some((_, to @ None)) = state.named(host).clock.still.last_mut() {
+            *to = Some(now);
+        }
+    });
+}
+
+/// For how much of the last `age` the clocks of the calling host stood still.
+pub(crate) fn stood_still(age: Duration) -> Duration {
+    with_clock(|clock| {
+        let since = clock.seen.saturating_sub(age);
+        let overlap = |(from, to): &(Duration, Option<Duration>)| {
+            let to = to.map_or(clock.seen, |to| to.min(clock.seen));
+            to.saturating_sub((*from).max(since))
+        };
+        clock.still.iter().map(overlap).sum()
+    })
+}
+
+/// What the hypervisor of the calling host says of disruptions.
+#[derive(Debug)]
+pub(crate) struct VmClock(u64);
+
+impl VmClock {
+    pub(crate) fn open() -> Self {
+        Self(with_clock(|clock| clock.disruptions))
+    }
+
+    /// Whether the machine was disrupted since the last call.
+    pub(crate) fn was_disrupted(&mut self) -> bool {
+        let now = with_clock(|clock| clock.disruptions);
+        std::mem::replace(&mut self.0, now) != now
+    }
 }
 
 fn with_clock<T>(act: impl FnOnce(&mut Clock) -> T) -> T {

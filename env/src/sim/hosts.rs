@@ -8,7 +8,7 @@
 //! restarted the host, the rest of the process is mute: its disk operations never return and it sends nothing.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(super) struct Hosts {
     by_runtime: HashMap<Id, HostId>,
     exits_allowed: bool,
     exits: Vec<(&'static str, String)>,
+    /// Changes that were ordered for a host and not made yet.
+    ordered: BTreeSet<(&'static str, &'static str)>,
     /// How long all machines have been suspended.
     pub(super) suspended: Duration,
 }
@@ -143,6 +145,23 @@ pub async fn process<T>(name: &'static str, software: impl Future<Output = T>) -
         Err(_) if is_exiting(name) => std::future::pending().await,
         Err(panic) => resume_unwind(panic),
     }
+}
+
+/// Orders a change for a host (see [`crate::struck!`]).
+pub fn order(host: &'static str, what: &'static str) {
+    with_state(|state| state.hosts.ordered.insert((host, what)));
+}
+
+/// Whether the change is ordered for the calling host.
+pub(crate) fn is_ordered(what: &'static str) -> bool {
+    let Some(host) = host() else { return false };
+    with_state(|state| state.hosts.ordered.contains(&(host, what)))
+}
+
+/// Makes the change; whether it was still ordered.
+pub(crate) fn take_order(what: &'static str) -> bool {
+    let Some(host) = host() else { return false };
+    with_state(|state| state.hosts.ordered.remove(&(host, what)))
 }
 
 /// Whether processes may end themselves. They may not at the start: a process that aborts itself without a planned failure

@@ -45,8 +45,16 @@ descriptions! {
     LOAD_ROWS = Description::new(Counter, "terrane_server_load_rows", None,
         "Rows that this server built files of as a leader, for bulk loads", "It follows bulk loads.");
     DAMAGED_REPLICAS = Description::new(Counter, "terrane_server_damaged_replicas", None,
-        "Replicas with damaged files that left this server",
-        "Any increase: the disk returned wrong bytes. The replica is replaced; check the disk, and replace the server if it repeats.");
+        "Replicas with damaged files, or with a damaged log, or that differed from the others, that left this server",
+        "Any increase: disk or memory returned wrong bytes. The replica is replaced; check both, and replace the server if it repeats.");
+    COMPARISONS = Description::new(Counter, "terrane_server_comparisons", None,
+        "Regions whose replicas this server compared as a leader",
+        "It rises by the regions that the server leads per `compare-every`. Standing still: a member is away, or the setting is 0.");
+    COMPARISONS_DIFFERING = Description::new(Counter, "terrane_server_comparisons_differing", None,
+        "Comparisons that found a replica different from the others, twice in a row",
+        "Any increase: memory or a disk has changed data without a checksum noticing, or there is a bug. `terrane status` says what was done.");
+    COMPARED_BYTES = Description::new(Counter, "terrane_server_compared_bytes", Bytes,
+        "Bytes of cells that this server read to compare replicas", "At most 16 MiB per second.");
     REGIONS = Description::new(Gauge, "terrane_server_regions", None,
         "Regions with a replica on this server", "Compare servers; far more than a few thousand cost memory and start time.");
     GROUPS_LED = Description::new(Gauge, "terrane_server_groups_led", None,

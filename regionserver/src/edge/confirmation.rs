@@ -55,7 +55,10 @@ impl Edge {
 
     async fn confirm(&self, grounds: &Grounds) -> Result<(), Error> {
         let Grounds { region, schema_version, group, deadline } = grounds;
-        Consistency::Linearizable.read_point(group, &self.addresses, *deadline).await?;
+        let hosted = self.replicas.regions.get(*region);
+        let least = Consistency::Linearizable;
+        let consistency = hosted.map_or(least, |hosted| self.consistency(&hosted, least));
+        consistency.read_point(group, &self.addresses, *deadline).await?;
         let hosted = self.replicas.regions.get(*region);
         if hosted.is_some_and(|hosted: Arc<HostedRegion>| hosted.schema_version() == *schema_version) {
             return Ok(());

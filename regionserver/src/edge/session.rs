@@ -286,7 +286,7 @@ impl Session {
     fn collect(&self, read: Read, reads: &mut Reads) {
         match self.edge.find(&read.request.header) {
             Ok((hosted, group)) => {
-                let key = (hosted.group, read.request.header.consistency);
+                let key = (hosted.group, self.edge.consistency(&hosted, read.request.header.consistency));
                 reads.entry(key).or_insert_with(|| (group, Vec::new())).1.push(read);
             }
             Err(error) => {

@@ -7,8 +7,9 @@ use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, 
 use terrane_types::{CellRef, FamilyName, GroupId, MoveId, PackedCells, RegionEpoch, RegionId, ServerId, TableId};
 
 use crate::operation::{
-    Adopt, ChangeTables, Depart, Destination, Freeze, Load, LoadedFile, LoggedRow, LoggedWrite, Merge, Operation,
-    Refuse, ResultKind, RowResult, Settle, Source, Split, StagingId, Unfreeze, WriteEncoder, WriteHeader, encode_tick,
+    Adopt, ChangeTables, Compare, ComparisonId, Depart, Destination, Freeze, Load, LoadedFile, LoggedRow, LoggedWrite,
+    Merge, Operation, Refuse, ResultKind, RowResult, Settle, Source, Split, StagingId, Unfreeze, WriteEncoder,
+    WriteHeader, encode_tick,
 };
 use crate::window::UnderWay;
 
@@ -67,6 +68,7 @@ fn written(operation: Operation) -> Option<Vec<u8>> {
         Operation::Adopt(adopt) => adopt.encode(&mut out),
         Operation::Refuse(refuse) => refuse.encode(&mut out),
         Operation::Load(load) => load.encode(&mut out),
+        Operation::Compare(compare) => compare.encode(&mut out),
     }
     Some(out)
 }
@@ -108,7 +110,8 @@ fn draw_header(dice: &mut Dice) -> WriteHeader {
 
 fn draw_operation(dice: &mut Dice) -> Vec<u8> {
     let mut out = Vec::new();
-    match dice.below(9) {
+    match dice.below(10) {
+        9 => Compare { region: RegionId(dice.number()), id: ComparisonId(dice.array()) }.encode(&mut out),
         8 => draw_load(dice).encode(&mut out),
         7 => draw_move(dice, &mut out),
         6 => {

@@ -2,7 +2,7 @@
 //!
 //! Parts: [`copying`] takes and installs copies, [`prepare`] packs proposals on the leader, [`apply`] applies committed entries,
 //! [`regions`] what they say about tables and regions, [`moves`] what they say about regions that move, [`loads`] what they
-//! say about files of bulk loads, [`files`] brings the files here that they name.
+//! say about files of bulk loads, [`files`] brings the files here that they name, [`compare`] reads what replicas are compared by.
 //!
 //! Durability: regions carry their own points; background work records the group's part (schemas, dropped tables) later.
 //! Until then `dirty` holds back the log. After a restart each region skips entries up to the point with which it was
@@ -11,6 +11,7 @@
 //! A region's window of operations changes with its writes and is part of its durable point, so a replay restores it.
 
 mod apply;
+pub mod compare;
 mod copying;
 pub mod digest;
 mod files;

@@ -1,6 +1,7 @@
 //! The parts that most tasks of a server share, and how each of its tasks is made of them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use terrane_engine::Engine;
 use terrane_env::budget::Budgets;
@@ -13,6 +14,8 @@ use tokio_util::task::TaskTracker;
 use crate::addresses::Addresses;
 use crate::admission::Admission;
 use crate::background::Background;
+use crate::comparing::Comparer;
+use crate::comparing::digesting::Digesting;
 use crate::config::ServerConfig;
 use crate::disk_free::DiskFree;
 use crate::edge::Edge;
@@ -82,6 +85,7 @@ impl Parts {
             prefetch: Prefetch::default(),
             intake: self.intake.clone(),
             scan_idle: config.scan_idle,
+            strict_reads: config.strict_reads,
             page_seal: self.page_seal.clone(),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -138,6 +142,27 @@ impl Parts {
         });
         arrivals.connect(peers, host, &departures);
         departures
+    }
+
+    pub(super) fn comparer(
+        &self,
+        peers: &Arc<Peers>,
+        host: &Arc<GroupHost>,
+        digesting: &Arc<Digesting>,
+        (level, stop): (&Arc<ClusterLevel>, &CancellationToken),
+        every: Duration,
+    ) -> Comparer {
+        Comparer {
+            host: host.clone(),
+            replicas: self.replicas.clone(),
+            peers: peers.clone(),
+            level: level.clone(),
+            health: self.health.clone(),
+            metrics: self.metrics.clone(),
+            digesting: digesting.clone(),
+            every,
+            stop: stop.clone(),
+        }
     }
 
     pub(super) fn maintenance(&self, edge: &Edge, engine: &Arc<Engine>) -> Maintenance {

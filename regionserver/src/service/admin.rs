@@ -16,13 +16,15 @@ use terrane_types::{
 };
 use tonic::{Request, Response, Status};
 
+use crate::comparing;
+use crate::comparing::digesting::Digesting;
 use crate::description::Description;
 use crate::edge::Edge;
 use crate::error_mapping::{propose_error, stopping};
 use crate::maintenance::Progress;
 use crate::membership::{self, Membership, raft_error};
 use crate::moves::departures::Departures;
-use crate::operation::{ChangeTables, Source, StagingId};
+use crate::operation::{ChangeTables, ComparisonId, Source, StagingId};
 use crate::proposal::Proposal;
 use crate::region_orders::RegionOrders;
 
@@ -37,6 +39,7 @@ pub struct AdminService {
     pub membership: Arc<Membership>,
     pub description: Description,
     pub departures: Arc<Departures>,
+    pub digesting: Arc<Digesting>,
 }
 
 type ProgressStream = Pin<Box<dyn Stream<Item = Result<v1::MaintainTableProgress, Status>> + Send>>;
@@ -235,6 +238,37 @@ impl v1::region_server_server::RegionServer for AdminService {
         let read = self.edge.loads.files.read(StagingId(staging), request.file, request.offset, length).await;
         read.map(|data| Response::new(v1::ReadLoadedFileReply { data })).map_err(|error| error::status(&error))
     }
+
+    async fn digest_region(
+        &self,
+        request: Request<v1::DigestRegionRequest>,
+    ) -> Result<Response<v1::DigestRegionReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        let id = comparison_id(&request.comparison).map_err(|error| error::status(&error))?;
+        let digested = self.digesting.ask(GroupId(request.group), RegionId(request.region), id);
+        Ok(Response::new(comparing::reply(digested)))
+    }
+
+    async fn end_comparison(
+        &self,
+        request: Request<v1::EndComparisonRequest>,
+    ) -> Result<Response<v1::EndComparisonReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        let id = comparison_id(&request.comparison).map_err(|error| error::status(&error))?;
+        let machine = self.edge.replicas.machine(GroupId(request.group));
+        if let (Some(machine), Some(expected)) = (machine, request.expected) {
+            let expected = (comparing::received(expected), request.sure);
+            machine.end_comparison(RegionId(request.region), id, expected, request.compared_ms);
+        }
+        Ok(Response::new(v1::EndComparisonReply {}))
+    }
+}
+
+fn comparison_id(bytes: &[u8]) -> Result<ComparisonId, Error> {
+    let id = bytes.try_into().map_err(|_| Invalid::new("the id of a comparison has 16 bytes"))?;
+    Ok(ComparisonId(id))
 }
 
 impl AdminService {

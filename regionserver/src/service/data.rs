@@ -116,8 +116,9 @@ impl DataService {
         let request = decode::get(body)?;
         let began_ns = now_ns();
         let mut watch = Watch::get(&self.edge, &header, &request, began_ns);
-        let (_, group) = self.edge.find(&header)?;
-        let time = self.edge.read_point(&group, header.consistency, header.deadline).await?;
+        let (hosted, group) = self.edge.find(&header)?;
+        let consistency = self.edge.consistency(&hosted, header.consistency);
+        let time = self.edge.read_point(&group, consistency, header.deadline).await?;
         self.check_budget()?;
         watch.begins(&self.edge, now_ns().saturating_sub(began_ns));
         let got = match self.edge.get(&header, &request, time.now_ms) {

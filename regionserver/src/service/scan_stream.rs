@@ -41,8 +41,9 @@ pub struct Scan {
 
 /// The time a scan reads at.
 pub async fn begin(edge: &Edge, scan: &Scan) -> Result<ReadTime, Error> {
-    let (_, group) = edge.find(&scan.header)?;
-    edge.read_point(&group, scan.header.consistency, scan.header.deadline).await
+    let (hosted, group) = edge.find(&scan.header)?;
+    let consistency = edge.consistency(&hosted, scan.header.consistency);
+    edge.read_point(&group, consistency, scan.header.deadline).await
 }
 
 /// Opens the stream.

@@ -186,6 +186,9 @@ pub enum Fault {
     Damage { victim: usize, what: Damage },
     /// The clock of a server.
     Clock { server: usize, what: ClockFault },
+    /// A server's machine is paused by its host: its clocks stand still, and what is sent to it and by it waits. Clients reach it
+    /// before the other servers do.
+    Pause { target: Target },
 }
 
 /// The number of the leading master in links; servers have the numbers below.
@@ -246,6 +249,7 @@ impl Fault {
                 ClockFault::Drift { .. } => "clock drift",
                 ClockFault::Suspend { .. } => "suspended machine",
             },
+            Fault::Pause { .. } => "paused machine",
         }
     }
 }
@@ -292,6 +296,7 @@ pub const NAMES: &[&str] = &[
     "clock jump",
     "clock drift",
     "suspended machine",
+    "paused machine",
 ];
 
 /// Draws the faults of a run with so many servers, whose first phase ends at `until`.
@@ -345,6 +350,14 @@ pub fn master_isolation(rng: &mut StdRng, until: Duration) -> PlannedFault {
     PlannedFault { at: Duration::from_millis(rng.random_range(FIRST_AFTER_MS..until_ms)), lasts, fault }
 }
 
+/// A pause of the machine of the server that leads most.
+pub fn pause(rng: &mut StdRng, until: Duration) -> PlannedFault {
+    let fault = Fault::Pause { target: Target::Leader };
+    let lasts = Duration::from_millis(lasts_ms(rng, &fault));
+    let until_ms = u64::try_from(until.saturating_sub(lasts).as_millis()).expect("a run lasts seconds");
+    PlannedFault { at: Duration::from_millis(rng.random_range(FIRST_AFTER_MS..until_ms)), lasts, fault }
+}
+
 /// Damage to the disk of some server.
 pub fn damage(rng: &mut StdRng, servers: usize, until: Duration, what: Damage) -> PlannedFault {
     let fault = Fault::Damage { victim: rng.random_range(0..servers), what };
@@ -357,7 +370,7 @@ pub fn damage(rng: &mut StdRng, servers: usize, until: Duration, what: Damage) -
 fn lasts_ms(rng: &mut StdRng, fault: &Fault) -> u64 {
     match fault {
         // Longer than leases and elections, so that a new leader accepts writes while the old one receives reads.
-        Fault::Isolation { .. } | Fault::MasterIsolation { .. } => rng.random_range(1_500..5_000),
+        Fault::Isolation { .. } | Fault::MasterIsolation { .. } | Fault::Pause { .. } => rng.random_range(1_500..5_000),
         Fault::Deaf { .. } => rng.random_range(200..1_500),
         Fault::Blackout | Fault::SeveralPowerCuts { .. } => rng.random_range(50..1_500),
         // From the failure to the power cut: the process is back after 300 ms.
@@ -367,7 +380,7 @@ fn lasts_ms(rng: &mut StdRng, fault: &Fault) -> u64 {
 }
 
 fn fault(rng: &mut StdRng, servers: usize) -> Fault {
-    match rng.random_range(0..38) {
+    match rng.random_range(0..40) {
         0..=6 => Fault::PowerCut { target: target(rng, servers), aim: aim(rng), silent: rng.random_bool(0.5) },
         7 => Fault::SeveralPowerCuts { servers: some(rng, servers, 2..=servers) },
         8 => Fault::Blackout,
@@ -400,6 +413,7 @@ fn fault(rng: &mut StdRng, servers: usize) -> Fault {
             let of = if rng.random_bool(0.5) { SyncedFile::Log } else { SyncedFile::Manifest };
             Fault::LostSync { target: target(rng, servers), of, kill: rng.random_bool(0.7) }
         }
+        38 | 39 => Fault::Pause { target: Target::Leader },
         _ => Fault::Clock { server: rng.random_range(0..servers), what: clock_fault(rng) },
     }
 }

@@ -8,6 +8,7 @@
 //! A process that ends itself is restarted. It may only do so where its disk failed.
 
 mod healing;
+mod pausing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -85,6 +86,8 @@ enum Act {
     Fast(Host, Host),
     HealDisk(Host),
     HealClock(Host),
+    /// The paused machine goes on; other servers reach it a little later than clients do.
+    Resume(Host),
 }
 
 impl Nemesis {
@@ -359,6 +362,10 @@ impl Nemesis {
                 self.damage(sim, host, *what, ends);
             }
             Fault::LostSync { .. } => unreachable!("it is staged"),
+            Fault::Pause { target } => {
+                let server = self.host(*target);
+                self.pause(sim, server, ends);
+            }
             Fault::Clock { server, what } => {
                 let host = self.servers()[*server];
                 machine::strike_clock(host, *what);
@@ -477,6 +484,7 @@ impl Nemesis {
             }
             Act::HealDisk(host) => machine::heal_disk(host),
             Act::HealClock(host) => machine::heal_clock(host),
+            Act::Resume(host) => self.resume(sim, now, host),
         }
     }
 

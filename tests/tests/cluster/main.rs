@@ -9,6 +9,7 @@ mod consistency;
 mod damage;
 mod data_model;
 mod faults;
+mod forged_log;
 mod hbase;
 mod leadership;
 mod merges;

@@ -133,6 +133,7 @@ pub fn schema(dice: &mut Dice) -> TableSchema {
         schema.key = Some(key);
     }
     schema.read_only = dice.flag();
+    schema.strict_reads = dice.one_in(8);
     schema.disabled = dice.below(4) == 0;
     schema.history_ms = dice.pick(&[0, 1, 3_600_000, i64::MAX.cast_unsigned()]);
     schema.split_policy = dice.pick(&[SplitPolicy::Size, SplitPolicy::None]);

@@ -19,7 +19,7 @@ use crate::value_type::ValueType;
 use crate::versions::{LEVEL_OF_VALUE_TYPES, LEVEL_UNRECORDED};
 
 /// The newest format. [`TableSchema::encode`] writes it only for a schema that needs it.
-const SCHEMA_FORMAT: u8 = 5;
+const SCHEMA_FORMAT: u8 = 6;
 /// The first format with [`FamilyStorage`] and `bloom_prefix`; older ones imply the defaults.
 const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
 /// The first format with metadata of families, `history` and the split policy.
@@ -29,6 +29,8 @@ const SCHEMA_FORMAT_OF_HISTORY: u8 = 3;
 const SCHEMA_FORMAT_OF_TYPES: u8 = 4;
 /// The first format with attributes of other protocols.
 const SCHEMA_FORMAT_OF_FOREIGN: u8 = 5;
+/// The first format with strict reads.
+const SCHEMA_FORMAT_OF_STRICT_READS: u8 = 6;
 
 /// The fields of an encoded schema.
 type Fields<'a> = ByteReader<&'a [u8]>;
@@ -42,6 +44,9 @@ impl TableSchema {
 
     /// The oldest format that can express the schema, so that builds of the level before read what does not need the newest.
     fn format(&self) -> u8 {
+        if self.strict_reads {
+            return SCHEMA_FORMAT_OF_STRICT_READS;
+        }
         if !self.foreign.is_empty() || self.families.iter().any(|family| !family.foreign.is_empty()) {
             return SCHEMA_FORMAT_OF_FOREIGN;
         }
@@ -101,6 +106,9 @@ impl TableSchema {
         if format >= SCHEMA_FORMAT_OF_FOREIGN {
             encode_foreign(&mut out, &self.foreign);
         }
+        if format >= SCHEMA_FORMAT_OF_STRICT_READS {
+            out.u8(u8::from(self.strict_reads));
+        }
         out.finish()
     }
 
@@ -127,6 +135,7 @@ impl TableSchema {
             bloom_prefix: if has_storage { input.u32()? } else { 0 },
             read_only: input.u8()? != 0,
             disabled: false,
+            strict_reads: false,
             metadata: decode_metadata(&mut input)?,
             foreign: Foreign::new(),
             history_ms: 0,
@@ -143,6 +152,9 @@ impl TableSchema {
         }
         if format >= SCHEMA_FORMAT_OF_FOREIGN {
             schema.foreign = decode_foreign(&mut input)?;
+        }
+        if format >= SCHEMA_FORMAT_OF_STRICT_READS {
+            schema.strict_reads = input.u8()? != 0;
         }
         input.finish()?;
         Ok(schema)

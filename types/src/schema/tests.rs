@@ -95,6 +95,17 @@ fn attributes_of_other_protocols_come_back_byte_for_byte() {
 }
 
 #[test]
+fn strict_reads_need_the_newest_format() {
+    let mut schema = TableSchema::new(TableName::new("t").unwrap());
+    schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
+    schema.strict_reads = true;
+    assert_eq!((schema.encode()[0], schema.level()), (6, 4));
+    assert_eq!(TableSchema::decode(&schema.encode()).unwrap(), schema);
+    let twice = [&schema.encode()[..], &[0]].concat();
+    assert!(TableSchema::decode(&twice).is_err(), "nothing may follow");
+}
+
+#[test]
 fn deleted_cells_that_are_kept_until_they_expire_need_the_newer_format() {
     let mut schema = TableSchema::new(TableName::new("t").unwrap());
     schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();

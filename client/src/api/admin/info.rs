@@ -117,6 +117,10 @@ pub struct GroupInfo {
     pub applied: u64,
     /// Its state.
     pub state: String,
+    /// The regions whose replicas were compared and found equal, as its leader knows.
+    pub compared_regions: u32,
+    /// When the longest ago of these was, in milliseconds since 1970; 0: none.
+    pub compared_ms: u64,
 }
 
 /// A region, as the master describes it.

@@ -18,11 +18,15 @@ use terrane_env::trace::{Part, SpanKind, TraceContext, Tracer};
 use terrane_raft::AppliedEntry;
 use terrane_types::{GroupId, PackedCells, RegionId};
 
+use super::compare::pin_for_comparison;
 use super::moves::refuse_move;
 use super::{GroupMachine, Inner};
 use crate::hosted::HostedRegion;
 use crate::operation::{LoggedWrite, Operation, Settle};
 use crate::reply::Reply;
+
+/// Of a row with this beginning, the simulation changes a cell on one replica.
+const CHANGED_ROW: &[u8] = b"a row that one replica changes";
 
 /// Rows of consecutive writes of one entry to one region, on their way to its memtables.
 #[derive(Default)]
@@ -123,6 +127,7 @@ impl GroupMachine {
                 Operation::Unfreeze(unfreeze) => self.unfreeze(&mut inner, entry, &unfreeze),
                 Operation::Depart(depart) => self.depart(&mut inner, entry, &depart),
                 Operation::Refuse(refuse) => Ok(Some(refuse_move(&mut inner, entry, refuse.id))),
+                Operation::Compare(compare) => pin_for_comparison(&inner, entry, &compare),
                 Operation::Tick => Ok(None),
                 // They are alone in their entries.
                 Operation::Adopt(_) | Operation::Load(_) => {
@@ -246,6 +251,9 @@ impl GroupMachine {
         if gathered.rows.is_empty() {
             return;
         }
+        if terrane_env::struck!("a cell of a replica changes", || gathered.rows[0].0.starts_with(CHANGED_ROW)) {
+            change_a_cell(&mut gathered.rows[0].1);
+        }
         let first = hosted.engine.sequence() + 1;
         hosted.engine.apply_all(index, first, gathered.rows.iter().map(|(row, cells)| (&row[..], cells)));
         let (rows, last) = (gathered.rows.len() as u64, hosted.engine.sequence());
@@ -261,6 +269,18 @@ impl GroupMachine {
             self.signals.request_flush(hosted.region);
         }
         self.signals.applied(hosted.note_full(full));
+    }
+}
+
+/// Changes the first cell, as memory that flips a bit would.
+fn change_a_cell(cells: &mut PackedCells) {
+    let mut changed = Vec::new();
+    for (place, cell) in cells.iter().enumerate() {
+        let cell = if place == 0 { terrane_types::CellRef { value: b"changed", ..cell } } else { cell };
+        terrane_types::cell::pack(&mut changed, cell);
+    }
+    if let Ok(changed) = PackedCells::stored(changed.into()) {
+        *cells = changed;
     }
 }
 

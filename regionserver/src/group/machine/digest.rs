@@ -4,12 +4,16 @@
 //! Replicas at the same index have the same digest, whatever they have flushed, compacted or collected, and whatever their
 //! clocks say. Sequence numbers and files are not part of it.
 
-use terrane_engine::{Error, Patience, RowScanner, ScanSpec, Step};
+use terrane_engine::{Error, RowScanner, ScanSpec};
 use terrane_env::task::run_read;
 use terrane_types::limits::VERSIONS_MAX;
-use terrane_types::{GroupId, KeyRange, PackedRows, Projection};
+use terrane_types::{GroupId, KeyRange, Projection};
 
 use super::GroupMachine;
+use crate::region::cell_digest::{CellDigest, Place, RegionDigest};
+
+/// Bytes that are read at a time.
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// What a replica's regions hold at an applied index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,22 +73,10 @@ impl GroupMachine {
     }
 }
 
-/// Adds the visible cells of all rows; a row may come in several parts.
-fn add_rows(mut scanner: RowScanner, mut digest: u32) -> Result<(u32, u64), Error> {
-    let (mut block, mut last, mut rows) = (Vec::new(), Vec::new(), 0);
-    while scanner.next(&mut block, usize::MAX, Patience::MayBlock)? != Step::End {
-        if scanner.row_start().is_some() {
-            // The last row is not complete.
-            continue;
-        }
-        for row in PackedRows::new(std::mem::take(&mut block).into()).filter_map(Result::ok) {
-            if row.row.as_bytes() != last || rows == 0 {
-                last = row.row.as_bytes().to_vec();
-                digest = crc32c::crc32c_append(digest, &last);
-                rows += 1;
-            }
-            digest = crc32c::crc32c_append(digest, row.cells.as_bytes());
-        }
-    }
-    Ok((digest, rows))
+/// Adds the visible cells of all rows.
+fn add_rows(mut scanner: RowScanner, crc: u32) -> Result<(u32, u64), Error> {
+    let mut digest = CellDigest::after(crc);
+    while digest.read(&mut scanner, BLOCK_BYTES)? != Place::End {}
+    let RegionDigest { crc, rows, .. } = digest.digest();
+    Ok((crc, rows))
 }

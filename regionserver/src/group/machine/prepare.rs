@@ -52,6 +52,10 @@ impl GroupMachine {
                 settle.encode(entry);
                 Prepared::Packed
             }
+            Proposal::Compare(compare) => {
+                compare.encode(entry);
+                Prepared::Packed
+            }
             Proposal::Tick => {
                 encode_tick(entry);
                 Prepared::Packed

@@ -1,5 +1,6 @@
 //! What a replica restores after a crash, from the manifest and a replay of the log.
 
+mod compare;
 mod damage;
 mod loads;
 mod merges;

@@ -36,6 +36,7 @@ impl Nemesis {
         for host in self.nodes() {
             machine::heal_disk(host);
             machine::heal_clock(host);
+            terrane_env::sim::start_clocks(host, now);
         }
         let mut down = std::mem::take(&mut self.down);
         if let Some(damaged) = self.damaged {

@@ -12,7 +12,7 @@ use crate::scenario::play::below;
 type Attribute = (&'static str, &'static [&'static str]);
 
 /// An empty value removes the entry.
-const OF_TABLE: [Attribute; 7] = [
+const OF_TABLE: [Attribute; 8] = [
     ("region_size", &["16KiB", "24KiB", "32KiB"]),
     ("flush_size", &["4KiB", "8KiB"]),
     ("split_policy", &["size", "none"]),
@@ -20,6 +20,7 @@ const OF_TABLE: [Attribute; 7] = [
     ("bloom_prefix", &["0", "1"]),
     // Not back to 1: a region that has split within a group meanwhile would forbid it.
     ("atomic", &["0"]),
+    ("strict_reads", &["true", "false"]),
     ("meta.owner", &["ada", "grace", ""]),
 ];
 /// Without a limit that would hide the numbers.
