@@ -63,8 +63,10 @@ pub(crate) struct FamilyReader {
     /// Where the rules differ by row.
     by_row: Option<Box<ByRow>>,
     metas: SmallVec<[CellMeta; 4]>,
-    /// Of a column that is larger than a part: its qualifier, and what was shown of it so far.
-    open: (Vec<u8>, Vec<CellMeta>),
+    /// The qualifier of a column that is larger than a part, of which a part was shown.
+    open: Option<Vec<u8>>,
+    /// A buffer for that.
+    spare: Vec<u8>,
 }
 
 /// Rules that differ by row, and which of them the reader has at hand.
@@ -78,7 +80,15 @@ impl FamilyReader {
     pub(crate) fn new(family: &FamilyRecord, view: View) -> Self {
         let resolver = Resolver::new(&family.rules, view);
         let by_row = (!family.beyond.is_empty()).then(|| Box::new(ByRow { family: family.clone(), view, place: 0 }));
-        Self { since: family.since, raw: view.raw, resolver, by_row, metas: SmallVec::new(), open: Default::default() }
+        Self {
+            since: family.since,
+            raw: view.raw,
+            resolver,
+            by_row,
+            metas: SmallVec::new(),
+            open: None,
+            spare: Vec::new(),
+        }
     }
 
     /// Takes the rules of a row.
@@ -137,7 +147,7 @@ impl FamilyReader {
     pub(crate) fn begin_row(&mut self, row: &[u8]) {
         self.enter(row);
         self.resolver.start_row();
-        self.open.1.clear();
+        self.close_column();
     }
 
     /// Takes the cells with the empty qualifier from a row that is shown starting at a later column: they include the
@@ -165,7 +175,7 @@ impl FamilyReader {
             cells.retain(|cell| cell.sequence >= since);
         }
         let mut first = 0;
-        if !self.open.1.is_empty() {
+        if self.open.is_some() {
             first = self.show_open_column(cells, 0, is_last, asked, stats, &mut show);
         }
         while first < cells.len() {
@@ -200,10 +210,13 @@ impl FamilyReader {
             }
             first = next;
         }
-        if first < cells.len() && self.open.1.is_empty() && (first == 0 || cells.len() - first >= OPENED_CELLS) {
+        if first < cells.len() && self.open.is_none() && (first == 0 || cells.len() - first >= OPENED_CELLS) {
             // Part of a single column, which is shown as far as it goes.
-            self.open.0.clear();
-            self.open.0.extend_from_slice(cells.get(first).qualifier);
+            let mut qualifier = std::mem::take(&mut self.spare);
+            qualifier.clear();
+            qualifier.extend_from_slice(cells.get(first).qualifier);
+            self.open = Some(qualifier);
+            self.resolver.begin_column();
             first = self.show_open_column(cells, first, is_last, asked, stats, &mut show);
         }
         stats.cells_seen += first as u64;
@@ -221,7 +234,7 @@ impl FamilyReader {
         stats: &mut ReadStats,
         show: &mut impl FnMut(usize, Cell<'_>),
     ) -> usize {
-        let (qualifier, metas) = &mut self.open;
+        let Some(qualifier) = &self.open else { return first };
         let of_column = cells.iter().skip(first).take_while(|cell| cell.qualifier == qualifier.as_slice()).count();
         let is_whole = is_last || first + of_column < cells.len();
         let timestamp = |at: usize| cells.get(first + at).timestamp;
@@ -229,37 +242,37 @@ impl FamilyReader {
         // A raw reader shows the cells of one timestamp together, so it waits for the others.
         let at_least = if self.raw { 0 } else { of_column };
         let end = if is_whole { of_column } else { before_last().unwrap_or(at_least) };
-        let shown_before = metas.len();
-        metas.extend((first..first + end).map(|at| cells.get(at).meta()));
-        if qualifier.is_empty() {
-            // Its tombstones are passed once more, with the others.
-            self.resolver.start_row();
-        }
-        let visible = self.resolver.column(metas);
+        self.metas.clear();
+        self.metas.extend((first..first + end).map(|at| cells.get(at).meta()));
+        let visible = self.resolver.column_part(&self.metas);
         if is_selected(asked, qualifier) {
-            for at in visible.iter().filter_map(|&index| (index as usize).checked_sub(shown_before)) {
+            for at in visible.iter().map(|&index| first + index as usize) {
                 stats.cells_shown += 1;
-                show(first + at, cells.get(first + at));
+                show(at, cells.get(at));
             }
         }
         if is_whole {
-            metas.clear();
+            self.close_column();
         }
         first + end
+    }
+
+    fn close_column(&mut self) {
+        if let Some(qualifier) = self.open.take() {
+            self.spare = qualifier;
+        }
     }
 
     /// Leaves a column that is shown in parts where nothing more of it is visible or requested. Returns its qualifier: what
     /// follows in the row is behind it.
     pub(crate) fn leave_settled(&mut self, asked: Option<&Columns>) -> Option<&[u8]> {
-        let (qualifier, metas) = &mut self.open;
+        let qualifier = self.open.as_ref()?;
         // The column without a name goes on with tombstones of the family.
-        let is_settled = !metas.is_empty()
-            && !qualifier.is_empty()
-            && (self.resolver.is_settled() || !is_selected(asked, qualifier));
+        let is_settled = !qualifier.is_empty() && (self.resolver.is_settled() || !is_selected(asked, qualifier));
         if !is_settled {
             return None;
         }
-        metas.clear();
-        Some(qualifier)
+        self.close_column();
+        Some(&self.spare)
     }
 }

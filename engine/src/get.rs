@@ -3,15 +3,15 @@
 mod large;
 mod walked;
 
-use terrane_types::Projection;
 use terrane_types::limits::BATCH_BYTES_MAX;
+use terrane_types::{KeyRange, Projection};
 
 use crate::Error;
 use crate::cell_window::CellWindow;
 use crate::cells::Cells;
 use crate::family_reader::{FamilyReader, Patience, ReadStats, RowRead, view_of};
 use crate::region::Region;
-use crate::scan::column_cells;
+use crate::scan::{RowScanner, ScanSpec, column_cells};
 use crate::snapshot::Snapshot;
 use crate::sought::Sought;
 use crate::source::{Reading, RowKey};
@@ -73,6 +73,20 @@ impl Region {
             out.truncate(before);
         }
         result.map(Option::unwrap_or_default)
+    }
+
+    /// A scan of one row, for a row that is too large to be gathered at once.
+    fn scan_row(&self, snapshot: &Snapshot, row: &[u8], read: RowRead<'_>) -> RowScanner {
+        let spec = ScanSpec {
+            range: KeyRange::row(row),
+            reverse: false,
+            projection: read.projection.clone(),
+            now_ms: read.now_ms,
+            from_cell: None,
+            // Blocks of a row this large would evict what others read.
+            fills_cache: false,
+        };
+        self.scan(snapshot.another(), spec)
     }
 
     /// The whole row; `None` where a family has more of it than this many bytes, so that it must be read in parts.

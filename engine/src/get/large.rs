@@ -6,12 +6,12 @@
 
 use std::ops::ControlFlow;
 
-use terrane_types::{CellRef, KeyRange};
+use terrane_types::CellRef;
 
 use crate::Error;
 use crate::family_reader::{ReadStats, RowRead};
 use crate::region::Region;
-use crate::scan::{ScanSpec, Step};
+use crate::scan::Step;
 use crate::snapshot::Snapshot;
 
 /// Bytes that are packed before it is known that the row is within the limit.
@@ -56,16 +56,7 @@ impl Region {
         read: RowRead<'_>,
         mut each: impl FnMut(CellRef<'_>) -> ControlFlow<()>,
     ) -> Result<ReadStats, Error> {
-        let spec = ScanSpec {
-            range: KeyRange::row(row),
-            reverse: false,
-            projection: read.projection.clone(),
-            now_ms: read.now_ms,
-            from_cell: None,
-            // Blocks of a row this large would evict what others read.
-            fills_cache: false,
-        };
-        let mut scanner = self.scan(snapshot.another(), spec);
+        let mut scanner = self.scan_row(snapshot, row, read);
         while matches!(scanner.look_until(read.patience, |_, cell| each(cell))?, Step::Hidden | Step::HiddenPart) {}
         Ok(scanner.take_stats())
     }

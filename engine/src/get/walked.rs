@@ -1,12 +1,12 @@
 //! Gets of rows whose cells are judged as they come.
 
 use terrane_types::cell::Cells;
-use terrane_types::{CellRef, KeyRange, Onward};
+use terrane_types::{CellRef, Onward};
 
 use crate::Error;
 use crate::family_reader::{Patience, ReadStats, RowRead};
 use crate::region::Region;
-use crate::scan::{FIRST_PART_BYTES, ScanSpec, Step};
+use crate::scan::{FIRST_PART_BYTES, Step};
 use crate::snapshot::Snapshot;
 
 impl Region {
@@ -34,16 +34,7 @@ impl Region {
             }
             return Ok(stats);
         }
-        let spec = ScanSpec {
-            range: KeyRange::row(row),
-            reverse: false,
-            projection: read.projection.clone(),
-            now_ms: read.now_ms,
-            from_cell: None,
-            // Blocks of a row this large would evict what others read.
-            fills_cache: false,
-        };
-        let mut scanner = self.scan(snapshot.another(), spec);
+        let mut scanner = self.scan_row(snapshot, row, read);
         loop {
             match scanner.walk(read.patience, |_, cell| each(cell))? {
                 Step::Row | Step::End => return Ok(scanner.take_stats()),

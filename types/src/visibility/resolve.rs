@@ -25,9 +25,39 @@ pub struct Resolver {
     visible: Vec<u32>,
     /// Nothing of the column below the cells that were passed last is visible.
     is_settled: bool,
+    /// The parts of a column that were passed so far.
+    parts: Parts,
+}
+
+/// What the rest of a column depends on, of the parts of it that were passed so far.
+#[derive(Clone, Debug, Default)]
+struct Parts {
+    contents: Contents,
+    walked: Walked,
+    /// Their cells, for a column that turns out to need the replay: without what a tombstone of the column or the family covers,
+    /// which never concerned anything that this tombstone does not delete as well.
+    cells: Vec<CellMeta>,
+    /// Versions that a raw reader was shown, and whether any of them may have lost its value.
+    listed: u32,
+    is_bare: bool,
+}
+
+/// How far a column was walked, to go on from there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Walked {
+    /// The latest tombstone, in write order, that covers the timestamp reached: what was written before it is deleted.
+    deleted_before: Option<WriteOrder>,
+    timestamp_above: Option<i64>,
+    live: u32,
+    shown: u32,
+    /// Family tombstones that were passed.
+    family_tombstones: usize,
+    /// Nothing below is shown.
+    is_over: bool,
 }
 
 /// The properties of a column that decide how it is resolved.
+#[derive(Clone, Copy, Debug)]
 struct Contents {
     puts: usize,
     deletes: bool,
@@ -36,25 +66,35 @@ struct Contents {
     lowest_sequence: u64,
 }
 
-impl Contents {
-    fn of(cells: &[CellMeta], sequence: u64) -> Self {
-        let mut contents = Self {
+impl Default for Contents {
+    fn default() -> Self {
+        Self {
             puts: 0,
             deletes: false,
             one_version_deletes: false,
             family_tombstones: false,
             lowest_sequence: u64::MAX,
-        };
+        }
+    }
+}
+
+impl Contents {
+    fn of(cells: &[CellMeta], sequence: u64) -> Self {
+        let mut contents = Self::default();
+        contents.add(cells, sequence);
+        contents
+    }
+
+    fn add(&mut self, cells: &[CellMeta], sequence: u64) {
         for cell in cells.iter().filter(|cell| cell.sequence <= sequence) {
-            contents.lowest_sequence = contents.lowest_sequence.min(cell.sequence);
+            self.lowest_sequence = self.lowest_sequence.min(cell.sequence);
             match cell.kind {
-                CellKind::Put => contents.puts += 1,
-                CellKind::Delete => contents.one_version_deletes = true,
-                CellKind::DeleteColumn => contents.deletes = true,
-                CellKind::DeleteFamily | CellKind::DeleteFamilyVersion => contents.family_tombstones = true,
+                CellKind::Put => self.puts += 1,
+                CellKind::Delete => self.one_version_deletes = true,
+                CellKind::DeleteColumn => self.deletes = true,
+                CellKind::DeleteFamily | CellKind::DeleteFamilyVersion => self.family_tombstones = true,
             }
         }
-        contents
     }
 }
 
@@ -73,6 +113,7 @@ impl Resolver {
             replay: Replay::default(),
             visible: Vec::new(),
             is_settled: false,
+            parts: Parts::default(),
         }
     }
 
@@ -93,27 +134,83 @@ impl Resolver {
         if contents.family_tombstones {
             self.tombstones.take_from(cells, self.view.sequence);
         }
+        self.resolve(cells, contents);
+        &self.visible
+    }
+
+    /// Begins a column that comes in parts.
+    pub fn begin_column(&mut self) {
+        let mut cells = std::mem::take(&mut self.parts.cells);
+        cells.clear();
+        self.parts = Parts { cells, ..Parts::default() };
+    }
+
+    /// As [`Resolver::column`] for the next part of a column, with indices in this part. For a raw view, parts are cut between two
+    /// timestamps. What was resolved with earlier parts is not resolved again, unless the column needs the replay.
+    pub fn column_part(&mut self, part: &[CellMeta]) -> &[u32] {
+        self.visible.clear();
+        self.tombstones.take_from(part, self.view.sequence);
+        let mut parts = std::mem::take(&mut self.parts);
+        parts.contents.add(part, self.view.sequence);
+        self.is_settled = parts.walked.is_over;
+        if !parts.walked.is_over {
+            self.resolve_part(&mut parts, part);
+            parts.walked.is_over = self.is_settled;
+        }
+        self.parts = parts;
+        &self.visible
+    }
+
+    fn resolve_part(&mut self, parts: &mut Parts, part: &[CellMeta]) {
+        let before = parts.cells.len();
+        if self.is_walked(&parts.contents) && !self.view.raw {
+            parts.walked = self.walk(part, parts.walked, |kept| parts.cells.push(*kept));
+            return;
+        }
+        parts.cells.extend_from_slice(part);
         if self.view.raw {
-            self.list_stored(cells);
-            return &self.visible;
+            parts.is_bare |= part.iter().any(|cell| self.may_have_lost_its_value(cell));
+            let (from, listed) = if parts.is_bare { (0, 0) } else { (before, parts.listed) };
+            parts.listed = self.list_stored(&parts.cells, from, listed, parts.is_bare);
+        } else {
+            self.resolve(&parts.cells, parts.contents);
+        }
+        self.visible.retain(|&index| index as usize >= before);
+        self.visible.iter_mut().for_each(|index| *index -= index_of(before));
+    }
+
+    /// Whether a walk over the cells in storage order finds what is visible.
+    fn is_walked(&self, contents: &Contents) -> bool {
+        let one_version_deletes = contents.one_version_deletes || !self.tombstones.exact.is_empty();
+        contents.lowest_sequence >= self.rules_since && !one_version_deletes
+    }
+
+    fn resolve(&mut self, cells: &[CellMeta], contents: Contents) {
+        if self.view.raw {
+            let is_bare = cells.iter().any(|cell| self.may_have_lost_its_value(cell));
+            self.list_stored(cells, 0, 0, is_bare);
+            return;
         }
         if contents.puts == 0 {
-            return &self.visible;
+            return;
         }
         let undeleted = !contents.deletes && !contents.one_version_deletes && self.tombstones.is_empty();
-        let one_version_deletes = contents.one_version_deletes || !self.tombstones.exact.is_empty();
         let same_rules = contents.lowest_sequence >= self.rules_since;
-        if same_rules && !one_version_deletes {
-            self.walk(cells);
+        if self.is_walked(&contents) {
+            self.walk(cells, Walked::default(), |_| {});
         } else if contents.puts == 1 && undeleted && !same_rules {
             if !self.expired_under_earlier_rules(cells) {
-                self.walk(cells);
+                self.walk(cells, Walked::default(), |_| {});
             }
         } else {
             self.run_replay(cells);
         }
         self.is_settled |= self.visible.len() >= self.view.versions as usize;
-        &self.visible
+    }
+
+    /// Whether a stored put may have lost its value.
+    fn may_have_lost_its_value(&self, cell: &CellMeta) -> bool {
+        cell.kind == CellKind::Put && cell.is_bare && cell.sequence <= self.view.sequence
     }
 
     /// Whether nothing of the column below the lowest timestamp that was last passed to [`Resolver::column`] is visible: the rest
@@ -139,15 +236,15 @@ impl Resolver {
     }
 
     /// Lists what is stored, of each timestamp the tombstones first and one cell of each kind. Versions count puts. What the
-    /// family's time to live has expired is still stored; a put that has outlived its own was never to be seen again.
-    fn list_stored(&mut self, cells: &[CellMeta]) {
+    /// family's time to live has expired is still stored; a put that has outlived its own was never to be seen again. It begins at
+    /// `at`, behind so many versions, and returns how many there are then. `is_bare`: a put without a value may have lost it, and a
+    /// reader of a live put sees the value that was written.
+    fn list_stored(&mut self, cells: &[CellMeta], mut at: usize, mut versions: u32, is_bare: bool) -> u32 {
         let view = self.view;
         let in_view = |cell: &CellMeta| cell.sequence <= view.sequence;
-        // A put without a value may have lost it, and a reader of a live put sees the value that was written.
-        if cells.iter().any(|cell| cell.kind == CellKind::Put && cell.is_bare && in_view(cell)) {
+        if is_bare {
             self.replay.run(cells, &self.tombstones, &self.history, view.sequence, |_, _| true);
         }
-        let (mut at, mut versions) = (0, 0);
         while at < cells.len() {
             let timestamp = cells[at].timestamp;
             let mut newest: [Option<usize>; CellKind::WIDEST_FIRST.len()] = Default::default();
@@ -180,19 +277,14 @@ impl Resolver {
                 break;
             }
         }
+        versions
     }
 
-    /// Resolves puts and tombstones that cover everything below a timestamp, under unchanged rules.
-    fn walk(&mut self, cells: &[CellMeta]) {
+    /// Resolves puts and tombstones that cover everything below a timestamp, under unchanged rules, after the part of the column that
+    /// was walked. Hands what concerns cells below to `keep`.
+    fn walk(&mut self, cells: &[CellMeta], mut walked: Walked, mut keep: impl FnMut(&CellMeta)) -> Walked {
         let view = self.view;
-        let mut family = self.tombstones.up_to.iter().filter(|tombstone| !hidden(self.unseen, tombstone)).peekable();
-        // The latest tombstone, in write order, that covers the timestamp reached: what was written before it is
-        // deleted.
-        let mut deleted_before: WriteOrder = (0, 0);
-        let mut any_delete = false;
-        let mut timestamp_above = None;
-        let mut live = 0u32;
-        let mut shown = 0u32;
+        let family = &self.tombstones.up_to;
         for (index, cell) in cells.iter().enumerate() {
             if cell.sequence > view.sequence {
                 continue;
@@ -200,40 +292,53 @@ impl Resolver {
             match cell.kind {
                 CellKind::Put => {}
                 CellKind::DeleteColumn if !hidden(self.unseen, cell) => {
-                    deleted_before = deleted_before.max(cell.order());
-                    any_delete = true;
+                    if walked.deleted_before < Some(cell.order()) {
+                        walked.deleted_before = Some(cell.order());
+                        keep(cell);
+                    }
                     continue;
                 }
                 _ => continue,
             }
             if cell.has_died(view.now_ms) {
+                keep(cell);
                 continue;
             }
-            if timestamp_above == Some(cell.timestamp) {
+            if walked.timestamp_above == Some(cell.timestamp) {
+                keep(cell);
                 continue; // An older put of the same version, replaced by the previous one.
             }
-            timestamp_above = Some(cell.timestamp);
-            while let Some(tombstone) = family.next_if(|tombstone| tombstone.timestamp >= cell.timestamp) {
-                deleted_before = deleted_before.max(tombstone.order());
-                any_delete = true;
+            walked.timestamp_above = Some(cell.timestamp);
+            while let Some(tombstone) = family.get(walked.family_tombstones)
+                && tombstone.timestamp >= cell.timestamp
+            {
+                if !hidden(self.unseen, tombstone) {
+                    walked.deleted_before = walked.deleted_before.max(Some(tombstone.order()));
+                }
+                walked.family_tombstones += 1;
             }
-            if any_delete && deleted_before > cell.order() {
+            if walked.deleted_before > Some(cell.order()) {
                 continue;
             }
-            live += 1;
-            let past_ttl = live > self.rules.min_versions && is_expired(&self.rules, cell.timestamp, view.now_ms);
-            if live > self.rules.versions || past_ttl || cell.timestamp < view.time_min {
-                self.is_settled = true;
+            keep(cell);
+            walked.live += 1;
+            let past_ttl =
+                walked.live > self.rules.min_versions && is_expired(&self.rules, cell.timestamp, view.now_ms);
+            if walked.live > self.rules.versions || past_ttl || cell.timestamp < view.time_min {
+                walked.is_over = true;
                 break; // All cells below are also pushed out, expired or too old.
             }
             if cell.timestamp < view.time_max {
                 self.visible.push(index_of(index));
-                shown += 1;
-                if shown >= view.versions {
+                walked.shown += 1;
+                if walked.shown >= view.versions {
+                    walked.is_over = true;
                     break;
                 }
             }
         }
+        self.is_settled = walked.is_over;
+        walked
     }
 
     /// Whether the column's only put, which no tombstone covers, expired at a change of the rules.

@@ -176,12 +176,33 @@ fn resolve(cells: &[Stored], history: &RulesHistory, view: View) -> Seen {
                 assert!(!cell.masked, "row {row}: {cell:?} is seen by {view:?} without its value");
                 seen.push((column, cell.meta.timestamp, cell.meta.sequence, cell.meta.position));
             }
+            check_parts_of_column(&before, view, &metas(&cells), visible);
             if at > 0 {
                 check_head_of_column(&mut before, &metas(&cells), visible);
             }
         }
     }
     seen
+}
+
+/// What is seen of a column that is passed timestamp by timestamp, or cell by cell, is what is seen of the whole.
+fn check_parts_of_column(resolver: &Resolver, view: View, column: &[CellMeta], visible: &[u32]) {
+    let is_between = |end: usize| end == column.len() || column[end - 1].timestamp != column[end].timestamp;
+    for cuts_timestamps in [false, true] {
+        if cuts_timestamps && view.raw {
+            continue;
+        }
+        let (mut seen, mut from, mut is_settled, mut resolver) = (Vec::new(), 0, false, resolver.clone());
+        resolver.begin_column();
+        for end in (1..=column.len()).filter(|&end| cuts_timestamps || is_between(end)) {
+            let part = resolver.column_part(&column[from..end]);
+            assert!(!is_settled || part.is_empty(), "{part:?} of {column:?} is below what settled it");
+            seen.extend(part.iter().map(|index| from as u32 + index));
+            is_settled |= resolver.is_settled();
+            from = end;
+        }
+        assert_eq!(seen, visible, "{column:?} in parts");
+    }
 }
 
 /// What is seen of a column down to some timestamp is what is seen where the column ends there.
