@@ -44,5 +44,7 @@ async fn surplus_groups_are_emptied_and_removed() -> Result<()> {
         Ok(())
     })
     .await?;
-    writer.finish(&table).await
+    writer.finish(&table).await?;
+    cluster.stop_all().await;
+    Ok(())
 }
