@@ -14,16 +14,15 @@ use terrane_types::{Error, GroupId, NamespaceName, RegionDescriptor, ServerId, T
 
 use self::groups::group_info;
 use crate::catalog::Catalog;
-use crate::catalog::groups::GroupEntry;
 use crate::catalog::regions::RegionEntry;
 use crate::catalog::servers::Registration;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::context::MasterContext;
 use crate::fleet::intents::resolve;
 use crate::fleet::world::{Condition, condition};
-use crate::fleet::{self, check, planner, recovery, restart};
+use crate::fleet::{self, check, planner, restart};
 use crate::issues::{Reported, health_issues, leaderless};
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::ServerState;
 use crate::masters_view::MastersView;
 use crate::meta::{MetaBlock, MetaScan};
 use crate::observed::{Observations, now};
@@ -350,7 +349,14 @@ mod tests {
         assert_eq!(shown(&servers[0]), (1, "live".to_owned(), 1, 1, 4));
         assert_eq!(shown(&servers[1]), (2, "silent".to_owned(), 0, 0, 0));
         let entry = catalog.groups().get(GroupId(1)).unwrap();
-        let group = group_info(&catalog, &observed, GroupId(1), entry, &catalog.regions().per_group(), Moment(2_000));
+        let group = group_info(
+            &catalog,
+            &observed,
+            GroupId(1),
+            entry,
+            &catalog.regions().per_group(),
+            crate::liveness::Moment(2_000),
+        );
         assert_eq!((group.applied, group.regions, group.location.unwrap().term), (9, 4, 3));
     }
 

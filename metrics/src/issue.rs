@@ -128,6 +128,10 @@ kinds! {
     Damage = kind("damage", Critical, "TerraneReplicaDamaged", &[&server::HEALTH_ISSUES, &server::DAMAGED_REPLICAS],
         "The disk of a server has returned wrong bytes: a replica is damaged until another one takes its place",
         "Check the disk, and replace the server if it repeats.").found_as("damage");
+    ReplicasDiffer = kind("replicas_differ", Critical, "TerraneReplicasDiffer",
+        &[&server::HEALTH_ISSUES, &server::COMPARISONS_DIFFERING],
+        "The replicas of a region hold different cells, and no majority says which are right",
+        "Nothing is replaced. Compare the table with its source or a backup; once the leader is right, drain the other servers in turn.");
     ReplicaFailed = kind("replica_failed", Critical, "TerraneReplicaFailed", &[&raft::FAILED_REPLICAS],
         "A replica has failed and stopped",
         "Restart the process; if it fails again, replace the server.");

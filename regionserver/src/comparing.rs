@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use terrane_metrics::IssueKind;
 use terrane_proto::v1;
 use terrane_raft::MemberProgress;
 use terrane_types::{GroupId, RegionId};
@@ -139,7 +140,7 @@ impl Comparer {
                 self.metrics.comparisons.inc();
                 self.metrics.comparisons_differing.inc();
                 let sentence = divided(hosted, &members, &answers);
-                if self.health.set(&comparison_topic(hosted.region), sentence.clone()) {
+                if self.health.set(IssueKind::ReplicasDiffer, &comparison_topic(hosted.region), sentence.clone()) {
                     tracing::error!("{sentence}");
                 }
             }

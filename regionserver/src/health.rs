@@ -107,9 +107,10 @@ mod tests {
     fn issues_of_comparisons_are_closed_where_another_server_leads() {
         let issues = HealthIssues::default();
         for topic in [comparison_topic(RegionId(1)), comparison_topic(RegionId(2)), flush_topic(RegionId(1))] {
-            issues.set(&topic, topic.clone());
+            issues.set(IssueKind::Other, &topic, topic.clone());
         }
         issues.retain_comparisons(|region| region == RegionId(2));
-        assert_eq!(issues.sentences(), ["comparison of region 2", "flush of region 1"]);
+        let left = ["comparison of region 2", "flush of region 1"].map(|what| IssueKind::Other.issue(what));
+        assert_eq!(issues.all(), left);
     }
 }

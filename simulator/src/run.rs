@@ -23,7 +23,9 @@ use crate::run_state::CatalogIs;
 use crate::scenario::{Play, Scenario, scenario};
 use crate::trace::{self, chain};
 use crate::verdict::{Failure, Verdict};
-use crate::watch::{changed_cell, damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status, strangers};
+use crate::watch::{
+    changed_cell, damaged, liveness, lost_majority, masters_change, rebuilt_catalog, status, strangers,
+};
 
 /// How long the two readings after the first phase may take each, with everything healed.
 const READING_MAX: Duration = Duration::from_secs(45);
