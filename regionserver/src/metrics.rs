@@ -173,6 +173,8 @@ pub struct Metrics {
     pub comparisons: Counter,
     pub comparisons_differing: Counter,
     pub compared_bytes: Counter,
+    pub regions_compared: Gauge,
+    pub comparison_age_seconds: Gauge,
     pub regions: Gauge,
     pub groups_led: Gauge,
     pub memtable_bytes: Gauge,
@@ -273,6 +275,8 @@ impl Metrics {
         let gauges = [
             (&list::REGIONS, &self.regions),
             (&list::GROUPS_LED, &self.groups_led),
+            (&list::REGIONS_COMPARED, &self.regions_compared),
+            (&list::COMPARISON_AGE, &self.comparison_age_seconds),
             (&list::MEMTABLE_BYTES, &self.memtable_bytes),
             (&list::LOG_BYTES, &self.log_bytes),
             (&list::WRITES_IN_FLIGHT, &self.writes_in_flight),

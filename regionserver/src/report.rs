@@ -300,7 +300,7 @@ impl Reporter {
     fn compose(&self, stopping: bool) -> v1::ReportRequest {
         let mut groups = Vec::new();
         let mut regions = Vec::new();
-        let mut led = 0;
+        let (mut led, mut all_compared) = (0, Vec::new());
         let (mut damages, mut stopped, mut failing) = (Vec::new(), Vec::new(), Vec::new());
         let worn = self.mending.look(&self.host, &self.replicas);
         for group in self.host.groups() {
@@ -309,6 +309,7 @@ impl Reporter {
             let hosted = machine.as_ref().map(|machine| machine.hosted()).unwrap_or_default();
             let damage = machine.as_ref().and_then(|machine| machine.damage());
             let (compared_regions, compared_ms) = compared(status.is_leader, &hosted);
+            all_compared.push((compared_regions, compared_ms));
             groups.push(v1::GroupReport {
                 group: status.group.0,
                 replica: status.replica.0,
@@ -342,6 +343,7 @@ impl Reporter {
             }
         }
         self.metrics.groups_led.set(led);
+        self.publish_comparisons(&all_compared);
         self.host.note_level(self.level.level());
         self.host.publish_metrics();
         self.publish_sizes();
@@ -388,6 +390,15 @@ impl Reporter {
             disk_free_bytes: self.disk_free.get(),
             hbase: self.hbase.clone(),
         }
+    }
+
+    /// Publishes how many regions led here were compared on all replicas, and how long ago the first of them.
+    fn publish_comparisons(&self, of_groups: &[(u32, u64)]) {
+        let regions: i64 = of_groups.iter().map(|(regions, _)| i64::from(*regions)).sum();
+        let longest = of_groups.iter().map(|(_, at)| *at).filter(|at| *at > 0).min();
+        let age_ms = longest.map_or(0, |at| self.host.wall_ms().saturating_sub(at));
+        self.metrics.regions_compared.set(regions);
+        self.metrics.comparison_age_seconds.set(i64::try_from(age_ms / 1_000).unwrap_or(i64::MAX));
     }
 
     /// Publishes what regions and engine have counted under the tables' names, without tables that are no longer here.

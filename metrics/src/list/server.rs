@@ -53,6 +53,11 @@ descriptions! {
     COMPARISONS_DIFFERING = Description::new(Counter, "terrane_server_comparisons_differing", None,
         "Comparisons that found a replica different from the others, twice in a row",
         "Any increase: memory or a disk has changed data without a checksum noticing, or there is a bug. `terrane status` says what was done.");
+    REGIONS_COMPARED = Description::new(Gauge, "terrane_server_regions_compared", None,
+        "Regions that this server leads whose replicas were compared and found equal",
+        "Below the number of regions that it leads for more than `compare-every`: a member is away. It begins again with a region that splits or moves.");
+    COMPARISON_AGE = Description::new(Gauge, "terrane_server_comparison_age_seconds", Seconds,
+        "Time since the longest ago of these comparisons", "More than twice `compare-every`: comparisons do not keep up, or a member is away.");
     COMPARED_BYTES = Description::new(Counter, "terrane_server_compared_bytes", Bytes,
         "Bytes of cells that this server read to compare replicas", "At most 16 MiB per second.");
     REGIONS = Description::new(Gauge, "terrane_server_regions", None,

@@ -227,6 +227,20 @@ impl RegionServer for FakeServer {
         Err(Status::unimplemented("a fake server loads nothing"))
     }
 
+    async fn digest_region(
+        &self,
+        _: Request<v1::DigestRegionRequest>,
+    ) -> Result<Response<v1::DigestRegionReply>, Status> {
+        Err(Status::unimplemented("a fake server compares nothing"))
+    }
+
+    async fn end_comparison(
+        &self,
+        _: Request<v1::EndComparisonRequest>,
+    ) -> Result<Response<v1::EndComparisonReply>, Status> {
+        Err(Status::unimplemented("a fake server compares nothing"))
+    }
+
     async fn merge(&self, request: Request<v1::MergeRequest>) -> Result<Response<v1::MergeReply>, Status> {
         let request = request.into_inner();
         let region = v1::RegionDescriptor {

@@ -29,10 +29,10 @@ pub(super) fn pin_for_comparison(
     // A region that is ahead of the entry no longer knows what it held then.
     if entry.index > hosted.opened_at {
         let within_ms = u64::try_from(READ_WITHIN.as_millis()).unwrap_or(u64::MAX);
-        let log_time = inner.stamp.max(entry.stamp);
         let pin = Pin {
             snapshot: hosted.engine.snapshot(),
-            now_ms: i64::try_from(log_time.saturating_add(within_ms)).unwrap_or(i64::MAX),
+            // Not by the log time here: after a restart it may be that of a region which is ahead of the entry.
+            now_ms: i64::try_from(entry.stamp.saturating_add(within_ms)).unwrap_or(i64::MAX),
             schema_version: hosted.state().schema.version,
         };
         hosted.comparison.pin(compare.id, pin, now_ns());

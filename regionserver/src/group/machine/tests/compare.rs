@@ -118,3 +118,27 @@ async fn a_restart_forgets_what_was_pinned() {
     let one = one.crash_and_replay().await;
     assert_eq!(digested(&one).await, Digested::Unknown, "the region is ahead of the entry");
 }
+
+#[tokio::test]
+async fn a_replica_whose_other_region_is_ahead_judges_by_the_same_time() {
+    let mut one = Replica::new().await;
+    one.create().await;
+    one.put(1, 1, "a").await;
+    one.split(1, 1, "m", 2, 3).await;
+    for region in [2, 3] {
+        one.machine.flush(RegionId(region)).await.unwrap();
+    }
+    one.machine.record().await.unwrap();
+    one.put(2, 2, "b").await;
+    one.apply(encoded(|out| Compare { region: RegionId(2), id: ID }.encode(out))).await;
+    let pinned = |replica: &Replica| {
+        let hosted = replica.machine.hosted_region(RegionId(2)).unwrap();
+        hosted.comparison.ask(ID, 0).1.map(|pin| (pin.now_ms, pin.schema_version, pin.snapshot.sequence()))
+    };
+    let before = pinned(&one);
+    assert!(before.is_some());
+    one.put(3, 2, "z").await;
+    one.machine.flush(RegionId(3)).await.unwrap();
+    let again = one.crash_and_replay().await;
+    assert_eq!(pinned(&again), before);
+}
