@@ -26,9 +26,16 @@ pub(crate) type RowEnds = (Vec<u8>, Vec<u8>);
 pub(crate) struct Older {
     /// Groups of files, each sorted by row and without overlaps; the number is the first file that was not passed yet.
     groups: Vec<(Vec<RowEnds>, usize)>,
+    /// Any row may be in one of them.
+    is_unknown: bool,
 }
 
 impl Older {
+    /// Files that may hold any row.
+    pub(crate) fn unknown() -> Self {
+        Self { groups: Vec::new(), is_unknown: true }
+    }
+
     /// Adds files that are sorted by row and do not overlap.
     pub(crate) fn add_sorted(&mut self, files: Vec<RowEnds>) {
         if !files.is_empty() {
@@ -38,7 +45,7 @@ impl Older {
 
     /// Whether there are none: everything older of every row is present.
     pub(crate) fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && !self.is_unknown
     }
 
     /// Whether one of the files may hold `row`. Called with rows in ascending order.
@@ -46,12 +53,13 @@ impl Older {
         if terrane_env::planted!("a tombstone goes before the cells it hides") {
             return false;
         }
-        self.groups.iter_mut().any(|(files, at)| {
-            while files.get(*at).is_some_and(|(_, last)| last.as_slice() < row) {
-                *at += 1;
-            }
-            files.get(*at).is_some_and(|(first, _)| first.as_slice() <= row)
-        })
+        self.is_unknown
+            || self.groups.iter_mut().any(|(files, at)| {
+                while files.get(*at).is_some_and(|(_, last)| last.as_slice() < row) {
+                    *at += 1;
+                }
+                files.get(*at).is_some_and(|(first, _)| first.as_slice() <= row)
+            })
     }
 }
 

@@ -107,11 +107,14 @@ public final class First {
     table.mutateRow(both);
     Result changed = table.get(new Get(row));
     check(changed.containsColumn(F, bytes("b")) && !changed.containsColumn(F, Q), "several mutations of a row");
-    table.put(new Put(row).addColumn(F, Q, 10, bytes("ten")));
-    table.put(new Put(row).addColumn(F, Q, 20, bytes("twenty")));
-    check(table.get(new Get(row).addColumn(F, Q).readVersions(2)).size() == 2, "versions");
+    table.put(new Put(row).addColumn(F, Q, 10, bytes("hidden")));
+    check(!table.exists(new Get(row).addColumn(F, Q)), "a put below a tombstone");
+    byte[] versions = bytes("versions");
+    table.put(new Put(row).addColumn(F, versions, 10, bytes("ten")));
+    table.put(new Put(row).addColumn(F, versions, 20, bytes("twenty")));
+    check(table.get(new Get(row).addColumn(F, versions).readVersions(2)).size() == 2, "versions");
     batches(table);
-    check(text(table.get(new Get(row).addColumn(F, Q).setTimestamp(10)).value()).equals("ten"), "a version");
+    check(text(table.get(new Get(row).addColumn(F, versions).setTimestamp(10)).value()).equals("ten"), "a version");
     Object[] results = new Object[3];
     table.batch(Arrays.asList(new Get(row(3)), new Put(row(4)).addColumn(F, Q, bytes("batch")), new Delete(row(5))), results);
     check(text(((Result) results[0]).getValue(F, Q)).equals("value-3") && results[1] instanceof Result, "a batch");

@@ -6,17 +6,21 @@
 //! what is hosted. What the model lacks is refused.
 
 mod actions;
+mod batch;
 mod begun;
 mod condition;
 mod finish;
 mod gets;
+mod joined;
 mod mutation;
 mod nonces;
 mod open_scanners;
+mod outcome;
 mod reading;
 mod region;
 mod requests;
 mod scanners;
+mod write_order;
 
 use std::sync::Arc;
 use std::task::Context;

@@ -26,6 +26,7 @@ use terrane_types::{Error, KeyRange, ServerId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+pub(crate) use self::descriptors::deletes_by_timestamp;
 use self::procedures::Procedures;
 use self::system_reads::SystemScanners;
 use crate::connection::{Opened, Service};

@@ -278,7 +278,12 @@ impl Evaluator {
                     Look::Unknown => missing.push(column.clone()),
                 }
             }
-            if needs.reads_whole() && self.overlay.is_row_in_flight(region, &item.row.row) {
+            let is_in_flight = match needs.reads_tombstones_only() {
+                // Puts in flight make no difference, so that a hot row does not wait for each of them.
+                true => needs.reads_whole() && self.overlay.is_delete_in_flight(region, &item.row.row),
+                false => self.overlay.is_row_in_flight(region, &item.row.row),
+            };
+            if is_in_flight {
                 return Gathered::WhenLanded;
             }
             if !missing.is_empty() {

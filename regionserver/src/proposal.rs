@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use terrane_types::mutation::checks::MutationParts;
-use terrane_types::{ColumnTest, Condition, Invalid, PackedCells, Projection, ReadModifyWrite, Returns};
+use terrane_types::{ColumnTest, Condition, FamilyName, Invalid, PackedCells, Projection, ReadModifyWrite, Returns};
 
 use crate::operation::{
     Adopt, ChangeTables, Depart, Freeze, Load, Merge, ROW_HEADER_BYTES, Refuse, Settle, Split, Unfreeze, WriteHeader,
@@ -152,6 +152,9 @@ pub struct Extras {
     /// What increments and appends write is newer than the version that they saw, so that no version takes the place of
     /// another within a millisecond.
     pub makes_versions: bool,
+    /// Families in which a put that has a timestamp is left out where a tombstone that is stored covers it, whatever was written
+    /// first. In order, and each once.
+    pub by_timestamp: Vec<FamilyName>,
 }
 
 /// A condition that another protocol brings along.
@@ -175,7 +178,10 @@ impl PartialEq for Extras {
         };
         let rest = |of: &Self| (of.follows_condition, of.merge_times, of.returns_merged, of.makes_versions);
         let places = |of: &'_ Self| (of.turns.clone(), of.first_times.clone(), of.places.clone());
-        conditions && rest(self) == rest(other) && places(self) == places(other)
+        conditions
+            && rest(self) == rest(other)
+            && places(self) == places(other)
+            && self.by_timestamp == other.by_timestamp
     }
 }
 
@@ -234,6 +240,7 @@ impl RowRequest {
     pub fn boxed(self) -> Option<Box<Self>> {
         let evaluates = self.condition.is_some()
             || self.extras.condition.is_some()
+            || !self.extras.by_timestamp.is_empty()
             || !self.read_modify_writes.is_empty()
             || self.returns != Returns::Nothing;
         evaluates.then(|| Box::new(self))

@@ -10,6 +10,7 @@ mod evaluation;
 mod failover;
 mod jars;
 mod load_test;
+mod tools;
 mod ycsb;
 
 use std::fs;
@@ -27,7 +28,7 @@ const SOURCES: &str = "hbase/java";
 /// Time limit of the checking program.
 const SMOKE_SECONDS_MAX: &str = "240";
 /// What can be run, in the order in which everything runs; `bench` only by name.
-const PARTS: [&str; 7] = ["smoke", "failover", "ycsb", "loadtest", "clients", "evaluation", "bench"];
+const PARTS: [&str; 8] = ["smoke", "failover", "ycsb", "loadtest", "tools", "clients", "evaluation", "bench"];
 /// Rows and calls of each YCSB workload: of CI, and otherwise. Rows of LoadTestTool.
 const YCSB_SHORT: ycsb::Amount = ycsb::Amount { rows: 500, calls: 1_000 };
 const YCSB: ycsb::Amount = ycsb::Amount { rows: 10_000, calls: 20_000 };
@@ -66,7 +67,14 @@ pub fn check_succeeds(root: &Path) -> bool {
     let checked = dev_cluster::build(root).and_then(|programs| {
         let binary = programs.join("terrane");
         smoke(root, &binary, &client)?;
-        ycsb::run(root, &binary, &ycsb, YCSB_SHORT, None)
+        ycsb::run(root, &binary, &ycsb, YCSB_SHORT, None)?;
+        match jars(root, "tools") {
+            Ok(jars) => tools::run(root, &binary, &jars),
+            Err(missing) => {
+                eprintln!("HBase's MapReduce tools: skipped: {missing:#}");
+                Ok(())
+            }
+        }
     });
     checked.inspect_err(|error| eprintln!("{error:#}")).is_ok()
 }
@@ -103,6 +111,7 @@ fn carry_out(root: &Path, request: &Request) -> anyhow::Result<()> {
                 let amount = request.bench.rows.map_or(YCSB, |rows| ycsb::Amount { rows, calls: rows });
                 ycsb::run(root, &binary, &jars(root, "ycsb")?, amount, request.bench.beside.as_ref())?;
             }
+            "tools" => tools::run(root, &binary, &jars(root, "tools")?)?,
             "loadtest" => load_test::run(&binary, &jars(root, "evaluation")?, LOAD_TEST_ROWS)?,
             "clients" => clients::run(root, &binary)?,
             "evaluation" => evaluation::run(&binary, &jars(root, "evaluation")?)?,
@@ -132,7 +141,10 @@ mod tests {
         let request = parse(&words("bench --binary x --rows 7 --seconds 2")).unwrap();
         assert_eq!((request.parts, request.binary), (vec!["bench".to_owned()], Some("x".into())));
         assert_eq!((request.bench.rows, request.bench.seconds), (Some(7), 2));
-        assert_eq!(parse(&[]).unwrap().parts, ["smoke", "failover", "ycsb", "loadtest", "clients", "evaluation"]);
+        assert_eq!(
+            parse(&[]).unwrap().parts,
+            ["smoke", "failover", "ycsb", "loadtest", "tools", "clients", "evaluation"]
+        );
         for wrong in ["what", "--rows", "--rows x"] {
             assert!(parse(&words(wrong)).is_err(), "{wrong}");
         }

@@ -65,8 +65,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                    --binary FILE, --json)
   fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/fuzzing.md)
   hbase [PART ..]  HBase's own clients against clusters: `smoke` (a program that checks what it reads), `failover` (while
-                   servers fail; --rounds N), `ycsb`, `loadtest` (HBase's LoadTestTool), `clients` (others than HBase's),
-                   `evaluation` (its PerformanceEvaluation), `bench` (--rows N, --seconds N: of each workload,
+                   servers fail; --rounds N), `ycsb`, `loadtest` (HBase's LoadTestTool), `tools` (its MapReduce tools),
+                   `clients` (others than HBase's), `evaluation` (its PerformanceEvaluation), `bench` (--rows N, --seconds N: of each workload,
                    --workloads A,.., --beside DIR: an hbase-site.xml of a running HBase); default: all but the last
                    (--binary FILE: this build). They need java and mvn; docs/hbase.md
   book             the documents as a book, in target/book/html, with every link checked (needs mdbook)

@@ -259,9 +259,10 @@ fn memtables_of(frozen: &[Frozen], family: &FamilyName) -> Vec<Arc<dyn Source>> 
     memtables.map(|memtable| memtable as Arc<dyn Source>).collect()
 }
 
-/// Everything on disk is older than a memtable.
+/// Everything on disk is older than a memtable. Also where nothing is, tombstones stay until a compaction: HBase's clients may
+/// write what they cover later, and find them.
 fn older_than_memtables(levels: &Levels) -> Older {
-    let mut older = Older::default();
+    let mut older = Older::unknown();
     let ends = |file: &FileRef| (file.record.first_row.to_vec(), file.record.last_row.to_vec());
     levels.level0.iter().for_each(|file| older.add_sorted(vec![ends(file)]));
     levels.below.iter().for_each(|level| older.add_sorted(level.iter().map(ends).collect()));

@@ -4,10 +4,10 @@
 use terrane_regionserver::edge::{Answer as Answered, Mutation, Request};
 use terrane_types::Error;
 
-use super::actions::row_outcome;
 use super::condition::{check_same_row, condition};
 use super::finish::{Again, Finish, Mutating};
 use super::mutation::{Prepared, prepare, row_of, take_cells};
+use super::outcome::row_outcome;
 use super::{DataCalls, reading};
 use crate::exception::Exception;
 use crate::frame::{Call, decode_parameter};

@@ -1,20 +1,22 @@
 //! A mutation of one row as the data path takes it: cells from messages or from the cell block, increments, appends and
-//! deletes, and several of them as one.
+//! deletes.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use terrane_regionserver::edge::{Extras, ReceivedRow, RowRequest};
-use terrane_types::cell::{CellKind, CellRef, Cells, LATEST, TTL_TAG, pack, ttl_tag};
+use terrane_types::cell::{CellKind, CellRef, LATEST, TTL_TAG, pack, ttl_tag};
 use terrane_types::{FamilyName, ReadModifyWrite, ReadModifyWriteKind, Returns};
 
 use super::nonces::Nonces;
 use super::reading::{refuse, refuse_attributes};
 use super::region::Region;
+use super::write_order::pack_together;
 use crate::cell_block::{BlockReader, KeyValue};
 use crate::exception::Exception;
 use crate::proto::mutation_proto::{DeleteType, MutationType};
 use crate::proto::{self, MutationProto};
+use crate::tables::deletes_by_timestamp;
 use crate::time_range::{bounds, is_limited};
 
 /// A mutation, ready to be sent.
@@ -58,6 +60,15 @@ pub(super) fn take_cells<'a>(
     }
 }
 
+/// Whether any cell of a mutation has a timestamp.
+pub(super) fn gives_times(mutation: &MutationProto, cells: &[KeyValue<'_>]) -> bool {
+    let is_given = |time: u64| time.cast_signed() != LATEST;
+    let mut values = mutation.column_value.iter().flat_map(|column| &column.qualifier_value);
+    cells.iter().any(|KeyValue { cell, .. }| cell.timestamp != LATEST)
+        || mutation.timestamp.is_some_and(is_given)
+        || values.any(|value| value.timestamp.is_some_and(is_given))
+}
+
 /// The row that a mutation is about.
 pub(super) fn row_of<'a>(mutation: &'a MutationProto, cells: &[KeyValue<'a>]) -> Result<&'a [u8], Exception> {
     let of_cell = || cells.first().map(|cell| cell.row);
@@ -95,9 +106,9 @@ pub(super) fn prepare(
     }
     let is_conditional = request.condition.is_some() || request.extras.condition.is_some();
     let mut prepared = match kind {
-        MutationType::Put => put(row, &changes, request)?,
+        MutationType::Put => put(region, row, &changes, request)?,
         MutationType::Delete if changes.is_empty() => delete_row(region, row, mutation, request),
-        MutationType::Delete => delete(row, &changes, request)?,
+        MutationType::Delete => delete(region, row, &changes, request)?,
         MutationType::Increment | MutationType::Append => merge(row, changes, mutation, request)?,
     };
     if !prepared.repeatable || is_conditional {
@@ -181,14 +192,27 @@ fn ttl_of_tags(mut tags: &[u8]) -> Result<Option<u64>, Exception> {
 
 /// Puts, and deletes that came as cells among them. A single version is deleted by its timestamp only: which one is the newest,
 /// HBase finds out for deletes and not for puts.
-fn put(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Prepared, Exception> {
+fn put(region: &Region, row: Bytes, changes: &[Change<'_>], mut request: RowRequest) -> Result<Prepared, Exception> {
     let names_none = |change: &Change<'_>| change.kind == CellKind::Delete && change.timestamp == LATEST;
     refuse(changes.iter().any(names_none), "deletes of newest versions among puts")?;
-    plain(row, changes, request, |_| true)
+    request.extras.by_timestamp = judged_by_timestamp(region, changes)?;
+    plain(region, row, changes, request, |_| true)
+}
+
+/// The families in which puts whose timestamps the client gave are judged by these. Other puts have none to be judged by, and
+/// cost no read.
+fn judged_by_timestamp(region: &Region, changes: &[Change<'_>]) -> Result<Vec<FamilyName>, Exception> {
+    let is_given = |change: &&Change<'_>| change.kind == CellKind::Put && change.timestamp != LATEST;
+    let mut families: Vec<&[u8]> = changes.iter().filter(is_given).map(|change| change.family).collect();
+    families.sort_unstable();
+    families.dedup();
+    families.retain(|name| region.schema.family(name).is_some_and(deletes_by_timestamp));
+    families.into_iter().map(family_name).collect()
 }
 
 /// A row whose cells are packed as they are.
 fn plain<'a>(
+    region: &Region,
     row: Bytes,
     changes: &[Change<'a>],
     request: RowRequest,
@@ -197,49 +221,38 @@ fn plain<'a>(
     if changes.is_empty() {
         return Err(Exception::bad_request("the mutation has no cells"));
     }
-    let cell_of = |change: &Change<'a>| CellRef {
+    let tags: Vec<_> = changes.iter().map(|change| change.ttl_ms.map(ttl_tag)).collect();
+    let cells = changes.iter().zip(&tags).map(|(change, tag)| CellRef {
         family: change.family,
         qualifier: change.qualifier,
         timestamp: change.timestamp,
         kind: change.kind,
-        tags: &[],
+        tags: tag.as_ref().map_or(&[], |tag| tag),
         value: change.value,
-    };
-    let mut packed = Vec::with_capacity(changes.iter().map(|change| cell_of(change).packed_len()).sum());
-    for change in in_order(changes, |change| change.kind) {
-        if !allowed(change.kind) {
-            let text = format!("the mutation has a cell of another kind: {:?}", change.kind);
-            return Err(Exception::bad_request(&text));
+    });
+    for cell in cells.clone() {
+        if !allowed(cell.kind) {
+            return Err(Exception::bad_request(&format!("the mutation has a cell of another kind: {:?}", cell.kind)));
         }
-        let tag = change.ttl_ms.map(ttl_tag);
-        let cell = CellRef { tags: tag.as_ref().map_or(&[], |tag| tag), ..cell_of(change) };
         // Packing needs lengths within the limits.
         cell.check().map_err(|refused| Exception::bad_request(&refused.what))?;
-        pack(&mut packed, cell);
     }
+    let packed = pack_together(cells, &region.schema);
     // A stamp that the leader fills in makes a second application another version.
     Ok(prepared(received(row, packed, request, false), true))
 }
 
-/// Puts before deletes. HBase judges what arrives together by timestamps: a delete hides the puts beside it that it covers,
-/// wherever it stands. With us what was written later counts, so deletes are written down last.
-fn in_order<T>(all: &[T], kind: impl Fn(&T) -> CellKind + Copy) -> impl Iterator<Item = &T> {
-    let as_given = terrane_env::planted!("deletes and puts that arrive together count in their order");
-    let puts = all.iter().filter(move |one| as_given || kind(one) == CellKind::Put);
-    puts.chain(all.iter().filter(move |one| !as_given && kind(one) != CellKind::Put))
-}
-
 /// Deletes, of which those of one version without a timestamp mean the newest one, whatever its timestamp.
-fn delete(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Prepared, Exception> {
+fn delete(region: &Region, row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Prepared, Exception> {
     let is_newest = |change: &&Change<'_>| change.kind == CellKind::Delete && change.timestamp == LATEST;
     let newest: Vec<_> = changes.iter().filter(is_newest).collect();
     if newest.is_empty() {
-        return plain(row, changes, request, CellKind::is_delete);
+        return plain(region, row, changes, request, CellKind::is_delete);
     }
     if terrane_env::planted!("a delete of the newest version takes all versions") {
         let kind = |change: &Change<'_>| if is_newest(&change) { CellKind::DeleteColumn } else { change.kind };
         let changes: Vec<_> = changes.iter().map(|change| Change { kind: kind(change), ..*change }).collect();
-        return plain(row, &changes, request, CellKind::is_delete);
+        return plain(region, row, &changes, request, CellKind::is_delete);
     }
     let (mut read_modify_writes, mut turns) = (Vec::with_capacity(newest.len()), Vec::with_capacity(newest.len()));
     let mut named: BTreeMap<(&[u8], &[u8]), u32> = BTreeMap::new();
@@ -254,7 +267,7 @@ fn delete(row: Bytes, changes: &[Change<'_>], request: RowRequest) -> Result<Pre
     let mut prepared = if others.is_empty() {
         prepared(received(row, Vec::new(), RowRequest::default(), false), false)
     } else {
-        plain(row, &others, RowRequest::default(), CellKind::is_delete)?
+        plain(region, row, &others, RowRequest::default(), CellKind::is_delete)?
     };
     let mut extras = request.extras;
     // Each of them sees the row as it was before, so other deletes may name the same columns.
@@ -275,7 +288,7 @@ fn delete_row(region: &Region, row: Bytes, mutation: &MutationProto, request: Ro
     Prepared { exact, ..prepared(received(row, packed, request, !exact), true) }
 }
 
-fn delete_of_families(region: &Region, time: i64) -> Vec<u8> {
+pub(super) fn delete_of_families(region: &Region, time: i64) -> Vec<u8> {
     let mut packed = Vec::new();
     for family in &region.schema.families {
         pack(&mut packed, CellRef::delete(CellKind::DeleteFamily, family.name.as_bytes(), &[], time));
@@ -336,125 +349,20 @@ fn merge(
     Ok(Prepared { again, ..prepared(received(row, Vec::new(), request, false), false) })
 }
 
-fn prepared(row: ReceivedRow, repeatable: bool) -> Prepared {
+pub(super) fn prepared(row: ReceivedRow, repeatable: bool) -> Prepared {
     let reads = |request: &RowRequest| reads_whole(&request.extras);
     let alone = row.request.as_ref().is_ok_and(|request| request.as_deref().is_some_and(reads));
     Prepared { row, exact: false, repeatable, alone, again: Vec::new() }
 }
 
 /// Whether more of a row is read than newest versions.
-fn reads_whole(extras: &Extras) -> bool {
+pub(super) fn reads_whole(extras: &Extras) -> bool {
     extras.condition.is_some() || extras.merge_times.is_some() || extras.takes_turns()
 }
 
-fn received(row: Bytes, packed: Vec<u8>, request: RowRequest, delete_row: bool) -> ReceivedRow {
+pub(super) fn received(row: Bytes, packed: Vec<u8>, request: RowRequest, delete_row: bool) -> ReceivedRow {
     let cells = Ok(Bytes::from(packed));
     ReceivedRow { operation: 0, first_try_ms: 0, row, delete_row, cells, request: Ok(request.boxed()) }
-}
-
-/// Several mutations of one row as one, in addition to what `request` asks of the row. Each increment, append and delete of a
-/// newest version sees the row as it was before; of several changes to a column the last one counts, and a delete hides what it
-/// covers of all.
-pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) -> Result<Prepared, Exception> {
-    let first = rows.first().ok_or_else(|| Exception::bad_request("an atomic batch has no mutations"))?;
-    let row = first.row.row.clone();
-    let extras = Extras { returns_merged: true, makes_versions: true, ..request.extras };
-    let mut all = RowRequest { extras, ..request };
-    let is_conditional = all.condition.is_some() || all.extras.condition.is_some();
-    let mut joined = prepared(received(row, Vec::new(), RowRequest::default(), false), !is_conditional);
-    let mut parts = Parts::default();
-    for one in rows {
-        if one.row.row != joined.row.row {
-            return Err(Exception::bad_request("an atomic batch changes more than one row"));
-        }
-        if one.row.delete_row {
-            parts.take_cells(&delete_of_families(region, LATEST));
-        }
-        joined.exact |= one.exact || one.row.delete_row;
-        let cells = one.row.cells.map_err(|refused| Exception::bad_request(&refused.to_string()))?;
-        parts.take_cells(&cells);
-        let merges = one.row.request.map_err(|refused| Exception::bad_request(&refused.to_string()))?;
-        if let Some(merges) = merges.filter(|request| !request.read_modify_writes.is_empty()) {
-            if merges.returns != Returns::Nothing {
-                all.returns = merges.returns;
-            }
-            parts.take_merges(*merges)?;
-        }
-        joined.again.extend(one.again);
-        joined.repeatable &= one.repeatable || one.row.operation != 0;
-        joined.row.operation = if joined.row.operation == 0 { one.row.operation } else { joined.row.operation };
-    }
-    joined.again.sort();
-    joined.again.dedup();
-    joined.row.cells = Ok(parts.into_request(&mut all).into());
-    joined.repeatable |= joined.row.operation != 0;
-    joined.alone = reads_whole(&all.extras);
-    joined.row.request = Ok(all.boxed());
-    Ok(joined)
-}
-
-/// The time range and the time to live of increments and appends.
-type MergeRules = (Option<(i64, i64)>, Option<u64>);
-
-/// What mutations that become one consist of.
-#[derive(Default)]
-struct Parts {
-    /// Packed cells: puts, and deletes, which follow them ([`in_order`]).
-    puts: Vec<u8>,
-    deletes: Vec<u8>,
-    /// Increments and appends, each with its place among the puts and the time that it gives a column without versions.
-    merges: Vec<(ReadModifyWrite, usize, i64)>,
-    /// The time range and the time to live of all of these.
-    of_merges: Option<MergeRules>,
-    /// Deletes of newest versions, each with how many it leaves to others.
-    newest: Vec<(ReadModifyWrite, u32)>,
-}
-
-impl Parts {
-    fn take_cells(&mut self, packed: &[u8]) {
-        let as_given = terrane_env::planted!("deletes and puts that arrive together count in their order");
-        for cell in Cells::new(packed) {
-            let is_first = as_given || cell.kind == CellKind::Put;
-            pack(if is_first { &mut self.puts } else { &mut self.deletes }, cell);
-        }
-    }
-
-    fn take_merges(&mut self, request: RowRequest) -> Result<(), Exception> {
-        let extras = request.extras;
-        for (place, rmw) in request.read_modify_writes.into_iter().enumerate() {
-            if rmw.what == ReadModifyWriteKind::DeleteNewest {
-                self.newest.push((rmw, extras.turns.get(place).copied().unwrap_or(0)));
-                continue;
-            }
-            let rules = (extras.merge_times, request.ttl_ms);
-            let differ = *self.of_merges.get_or_insert(rules) != rules;
-            refuse(differ, "increments and appends of different time ranges or times to live in a RowMutations")?;
-            let first_time = extras.first_times.get(place).copied().unwrap_or(LATEST);
-            self.merges.push((rmw, self.puts.len(), first_time));
-        }
-        Ok(())
-    }
-
-    /// Adds what is to be evaluated to a request; returns the cells.
-    fn into_request(mut self, all: &mut RowRequest) -> Vec<u8> {
-        let (extras, merges) = (&mut all.extras, self.merges.len());
-        (extras.merge_times, all.ttl_ms) = self.of_merges.unwrap_or_default();
-        let mut places = Vec::with_capacity(merges + self.newest.len());
-        for (merge, place, first_time) in self.merges {
-            all.read_modify_writes.push(merge);
-            places.push(place);
-            extras.first_times.push(first_time);
-        }
-        extras.turns = vec![0; merges];
-        for (newest, turn) in self.newest {
-            all.read_modify_writes.push(newest);
-            places.push(usize::MAX);
-            extras.turns.push(turn);
-        }
-        extras.places = Some(places);
-        self.puts.append(&mut self.deletes);
-        self.puts
-    }
 }
 
 fn family_name(family: &[u8]) -> Result<FamilyName, Exception> {

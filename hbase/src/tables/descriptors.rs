@@ -18,6 +18,23 @@ use crate::region_name::table_name;
 
 /// Where attributes without a meaning here are kept.
 const KEPT: &str = "hbase.";
+/// Whether deletes act in the order of writes, `true`, or on what a client dates below them, too. It is kept like an attribute
+/// without a meaning, so that families from before it had one, and those of other clients, go on as they were.
+const NEW_VERSION_BEHAVIOR: &str = "NEW_VERSION_BEHAVIOR";
+const KEPT_NEW_VERSION_BEHAVIOR: &str = "hbase.NEW_VERSION_BEHAVIOR";
+
+/// Whether a put whose timestamp the client gave is hidden by a tombstone of this family that covers it, whatever was written
+/// first: HBase's rule without `NEW_VERSION_BEHAVIOR`.
+pub(crate) fn deletes_by_timestamp(family: &FamilySchema) -> bool {
+    let says_so = |value: &[u8]| value.eq_ignore_ascii_case(b"false");
+    if let Some(value) = family.metadata.get(KEPT_NEW_VERSION_BEHAVIOR) {
+        return says_so(value.as_bytes());
+    }
+    // Where metadata had no room for it.
+    let apart = || family.foreign.get(&[&[ATTRIBUTE], NEW_VERSION_BEHAVIOR.as_bytes()].concat()[..]);
+    !family.foreign.is_empty() && apart().is_some_and(|value| says_so(value))
+}
+
 /// What the names of settings that are kept begin with.
 const SETTING: u8 = b's';
 /// "Cells do not expire", in seconds.
@@ -151,11 +168,19 @@ fn read_family(
     }
     let mut schema = bare(&name);
     let present_ttl_ms = schema.rules.ttl_ms.take();
+    let mut by_timestamp = true;
     for attribute in &family.attributes {
         let (name, value) = text_of(attribute);
+        if name == NEW_VERSION_BEHAVIOR {
+            by_timestamp = !flag(&name, &value)?;
+            continue;
+        }
         if !set_of_family(&mut schema, &name, &value)? {
             keep(attribute, &mut schema.metadata, &mut schema.foreign);
         }
+    }
+    if by_timestamp {
+        keep(&pair(NEW_VERSION_BEHAVIOR, "false".to_owned()), &mut schema.metadata, &mut schema.foreign);
     }
     schema.foreign.extend(family.configuration.iter().map(setting));
     if shown_ttl(schema.rules.ttl_ms) == shown_ttl(present_ttl_ms) {
@@ -213,10 +238,6 @@ fn set_of_family(schema: &mut FamilySchema, name: &str, value: &str) -> Result<b
         "IN_MEMORY" => schema.storage.in_memory = flag(name, value)?,
         "REPLICATION_SCOPE" => only(name, value, "0")?,
         "IS_MOB" => only(name, &value.to_lowercase(), "false")?,
-        // Deletes and versions act in write order here, whatever the descriptor says.
-        "NEW_VERSION_BEHAVIOR" => {
-            flag(name, value)?;
-        }
         "ENCRYPTION" | "ENCRYPTION_KEY" => return Err(refuse("families are not encrypted; leave ENCRYPTION out")),
         _ => return Ok(false),
     }
@@ -301,8 +322,10 @@ fn show_family(family: &FamilySchema) -> proto::ColumnFamilySchema {
         pair(substitutes::BLOCKSIZE, substitutes::shown_block_size(family)),
         pair("IN_MEMORY", family.storage.in_memory.to_string()),
         pair("REPLICATION_SCOPE", "0".to_owned()),
-        pair("NEW_VERSION_BEHAVIOR", "true".to_owned()),
     ];
+    if !deletes_by_timestamp(family) && !family.metadata.contains_key(KEPT_NEW_VERSION_BEHAVIOR) {
+        attributes.push(pair(NEW_VERSION_BEHAVIOR, "true".to_owned()));
+    }
     let (kept, configuration) = kept(&family.metadata, &family.foreign);
     attributes.extend(kept);
     let name = Bytes::copy_from_slice(family.name.as_bytes());
@@ -388,6 +411,25 @@ mod tests {
         assert_eq!((other.families[0].rules.ttl_ms, other.families[0].rules.versions), (Some(3_000), 1));
         let forever = modified(&current, &family(&[])).unwrap();
         assert_eq!(forever.families[0].rules.ttl_ms, None);
+    }
+
+    #[test]
+    fn deletes_act_by_timestamps_unless_the_descriptor_says_otherwise() {
+        let by_timestamp = |attributes: &[(&str, &str)]| {
+            let read = read_table(&family(attributes)).unwrap();
+            assert_eq!(read_table(&show_table(&read)).unwrap(), read, "it is shown as it is");
+            deletes_by_timestamp(&read.families[0])
+        };
+        assert!(by_timestamp(&[]));
+        assert!(by_timestamp(&[("NEW_VERSION_BEHAVIOR", "false")]));
+        assert!(!by_timestamp(&[("NEW_VERSION_BEHAVIOR", "true")]));
+        assert!(
+            !deletes_by_timestamp(&FamilySchema::new("cf".parse().unwrap())),
+            "those of other clients keep their rule"
+        );
+        let many: Vec<_> = (0..100).map(|at| (format!("n{at}"), "x")).collect();
+        let many: Vec<_> = many.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        assert!(by_timestamp(&many), "also where metadata has no room for it");
     }
 
     #[test]

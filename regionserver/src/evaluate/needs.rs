@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use terrane_types::{CellKind, Condition, FamilyName, Projection, ReadModifyWriteKind, Returns};
+use terrane_types::cell::LATEST;
+use terrane_types::{CellKind, CellRef, Condition, FamilyName, Projection, ReadModifyWriteKind, Returns};
 
 use super::overlay::Column;
 use crate::proposal::{CheckedRow, RowRequest};
@@ -21,6 +22,8 @@ pub struct Needs {
     merged: Option<Projection>,
     /// The columns of which more than the newest version is deleted.
     turned: Option<Projection>,
+    /// The tombstones that may cover puts with timestamps.
+    covering: Option<Projection>,
 }
 
 /// What cells of a row are read for.
@@ -33,6 +36,7 @@ pub enum Part {
     Judged,
     Merged,
     Turned,
+    Covering,
 }
 
 impl Needs {
@@ -59,8 +63,9 @@ impl Needs {
         let turns = extras.turns.iter().max().map_or(1, |turn| turn.saturating_add(1));
         let turns = turns.min(terrane_types::limits::VERSIONS_MAX);
         let turned = (!turned.is_empty()).then(|| self::columns(&turned).with_versions(turns));
+        let covering = covering(row, &extras.by_timestamp);
         if request.returns == Returns::Nothing || extras.returns_merged {
-            return Self { columns, whole: None, judged, merged, turned };
+            return Self { columns, whole: None, judged, merged, turned, covering };
         }
         let takes_more = |kind| !matches!(kind, CellKind::Put | CellKind::DeleteColumn);
         let deletes_newest =
@@ -68,10 +73,10 @@ impl Needs {
         let deletes_newest = deletes_newest.count();
         if deletes_newest > 0 || row.cells.iter().any(|cell| takes_more(cell.kind)) {
             let whole = whole(row, &columns, deletes_newest);
-            return Self { columns, whole, judged, merged, turned };
+            return Self { columns, whole, judged, merged, turned, covering };
         }
         columns.extend(row.cells.iter().map(|cell| Column::new(cell.family, cell.qualifier)));
-        Self { columns, whole: None, judged, merged, turned }
+        Self { columns, whole: None, judged, merged, turned, covering }
     }
 
     /// Everything that takes more than newest versions.
@@ -81,6 +86,7 @@ impl Needs {
             (Part::Judged, &self.judged),
             (Part::Merged, &self.merged),
             (Part::Turned, &self.turned),
+            (Part::Covering, &self.covering),
         ];
         parts.into_iter().filter_map(|(part, projection)| Some((part, projection.as_ref()?)))
     }
@@ -88,6 +94,11 @@ impl Needs {
     /// Whether there is any of it.
     pub fn reads_whole(&self) -> bool {
         self.whole_parts().next().is_some()
+    }
+
+    /// Whether only tombstones matter of it.
+    pub fn reads_tombstones_only(&self) -> bool {
+        self.whole_parts().all(|(part, _)| part == Part::Covering)
     }
 }
 
@@ -126,6 +137,33 @@ fn whole(row: &CheckedRow, read: &BTreeSet<Column>, deletes_newest: usize) -> Op
         projection = projection.with_column(family_of(column.family())?, Bytes::copy_from_slice(column.qualifier()));
     }
     Some(projection)
+}
+
+/// What is stored of the columns in which puts of these families have timestamps, from the lowest of these on, and the tombstones
+/// of the families. Values do not matter.
+fn covering(row: &CheckedRow, by_timestamp: &[FamilyName]) -> Option<Projection> {
+    let mut time_min = LATEST;
+    let mut columns = BTreeSet::new();
+    for cell in row.cells.iter().filter(|cell| is_judged(cell, by_timestamp)) {
+        time_min = time_min.min(cell.timestamp);
+        columns.insert(Column::new(cell.family, cell.qualifier));
+        columns.insert(Column::new(cell.family, b""));
+    }
+    let columns: Vec<_> = columns.into_iter().collect();
+    let versions = terrane_types::limits::VERSIONS_MAX;
+    (!columns.is_empty()).then(|| Projection {
+        raw: true,
+        time_min,
+        with_ttl: false,
+        ..self::columns(&columns).with_versions(versions).with_keys_only()
+    })
+}
+
+/// Whether a cell of a mutation is left out where a stored tombstone covers it.
+pub fn is_judged(cell: &CellRef<'_>, by_timestamp: &[FamilyName]) -> bool {
+    cell.kind == CellKind::Put
+        && cell.timestamp != LATEST
+        && by_timestamp.binary_search_by(|family| family.as_bytes().cmp(cell.family)).is_ok()
 }
 
 /// The newest version of each of these columns.

@@ -201,6 +201,11 @@ impl Overlay {
         self.touches(Hashes::of(region, row).row())
     }
 
+    /// Whether a write in flight deletes anything of the row.
+    pub fn is_delete_in_flight(&self, region: RegionId, row: &[u8]) -> bool {
+        self.touches(Hashes::of(region, row).deletes())
+    }
+
     /// Records columns from the cells that a read of them at this time returned; columns without a cell are absent.
     pub fn insert(
         &mut self,
@@ -236,6 +241,9 @@ impl Overlay {
         let hashes = Hashes::of(region, row);
         if let Some((_, touched)) = self.in_flight.back_mut() {
             touched.insert(hashes.row());
+            if Cells::new(cells).any(|cell| cell.kind.is_delete()) {
+                touched.insert(hashes.deletes());
+            }
             touched.extend(Cells::new(cells).map(|cell| match cell.kind.is_family_tombstone() {
                 true => hashes.family(cell.family),
                 false => hashes.column(&Column::new(cell.family, cell.qualifier)),
@@ -400,6 +408,13 @@ impl Hashes {
         let mut hasher = self.row.clone();
         hasher.write_u8(2);
         hasher.write(family);
+        hasher.finish()
+    }
+
+    /// Any delete of the row.
+    fn deletes(&self) -> u64 {
+        let mut hasher = self.row.clone();
+        hasher.write_u8(3);
         hasher.finish()
     }
 }

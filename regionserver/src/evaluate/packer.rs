@@ -148,6 +148,7 @@ impl Packer<'_> {
             judged: part(Part::Judged),
             merged: part(Part::Merged),
             turned: part(Part::Turned),
+            covering: part(Part::Covering),
             schema,
             stamp: now_ms,
         }

@@ -1,6 +1,6 @@
 //! Evaluates one row's mutation: from the columns as they were to final cells and a result. It looks at nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use terrane_types::cell::{Cells, LATEST, pack, stamp_those_in_place, ttl_tag};
@@ -9,7 +9,7 @@ use terrane_types::{
     CellKind, CellRef, Invalid, ReadModifyWrite, ReadModifyWriteKind, Returns, TableSchema, escape, escape_family,
 };
 
-use super::needs::tested;
+use super::needs::{is_judged, tested};
 use super::overlay::{Column, Newest, Version, is_expired, rules_of};
 use crate::operation::{ResultKind, RowResult};
 use crate::proposal::{CheckedRow, RowRequest};
@@ -34,6 +34,8 @@ pub struct Row<'a> {
     pub merged: Option<&'a [u8]>,
     /// What is deleted, where more than newest versions are.
     pub turned: Option<&'a [u8]>,
+    /// What is stored of columns in which puts have timestamps, tombstones among it.
+    pub covering: Option<&'a [u8]>,
     pub schema: &'a TableSchema,
     /// The entry's stamp, which is also the time of reading.
     pub stamp: i64,
@@ -184,7 +186,7 @@ impl Row<'_> {
             }
         }
         let merged = self.merged()?;
-        let mut cells = self.final_cells(&merged);
+        let mut cells = self.uncovered(self.final_cells(&merged));
         if self.request.extras.follows_condition && seen > self.stamp {
             let mut stamped = cells.to_vec();
             stamp_those_in_place(&mut stamped, seen, |kind| kind == CellKind::Put);
@@ -269,6 +271,21 @@ impl Row<'_> {
         cells.into()
     }
 
+    /// Leaves out puts with timestamps that a stored tombstone covers, where the mutation asks for that.
+    fn uncovered(&self, cells: Bytes) -> Bytes {
+        let Some(covering) = self.covering else { return cells };
+        let tombstones = Tombstones::among(covering);
+        if tombstones.is_empty() {
+            return cells;
+        }
+        let mut kept = Vec::with_capacity(cells.len());
+        let by_timestamp = &self.request.extras.by_timestamp;
+        for cell in Cells::new(&cells).filter(|cell| !is_judged(cell, by_timestamp) || !tombstones.cover(cell)) {
+            pack(&mut kept, cell);
+        }
+        kept.into()
+    }
+
     /// The edge has checked, but the table may have been altered since.
     fn check_families(&self) -> Result<(), Invalid> {
         let tests = self.request.condition.iter().flat_map(tested);
@@ -299,7 +316,7 @@ impl Row<'_> {
 
     /// The columns that a condition tests, packed.
     fn found(&self, columns: Vec<Column>) -> Result<Vec<u8>, Invalid> {
-        let columns: std::collections::BTreeSet<_> = columns.into_iter().collect();
+        let columns: BTreeSet<_> = columns.into_iter().collect();
         let found = columns.iter().filter_map(|column| Some((column, self.newest(column)?)));
         packed("the columns that the condition names", found)
     }
@@ -349,7 +366,7 @@ impl Row<'_> {
 
     /// The newest versions of the columns that the mutation names, packed.
     fn returned(&self, versions: &Versions, cells: &[u8]) -> Result<Vec<u8>, Invalid> {
-        let named: std::collections::BTreeSet<Column> = self.named(cells).chain(self.read_modify_written()).collect();
+        let named: BTreeSet<Column> = self.named(cells).chain(self.read_modify_written()).collect();
         let markers = || Cells::new(cells).filter(|cell| cell.kind.is_family_tombstone());
         let of_family = |column: &Column| markers().any(|cell| cell.family == column.family());
         let shown = versions.iter().filter(|(column, _)| named.contains(column) || of_family(column));
@@ -360,6 +377,44 @@ impl Row<'_> {
             (!hidden && !version.has_died(self.stamp)).then_some((column, version))
         });
         packed("the columns that the mutation names", newest)
+    }
+}
+
+/// The stored tombstones of a row that may cover a put, each by its family and, unless it is one of the whole family, its qualifier.
+#[derive(Default)]
+struct Tombstones<'a> {
+    up_to: BTreeMap<(&'a [u8], Option<&'a [u8]>), i64>,
+    exact: BTreeSet<(&'a [u8], Option<&'a [u8]>, i64)>,
+}
+
+impl<'a> Tombstones<'a> {
+    fn among(stored: &'a [u8]) -> Self {
+        let mut all = Self::default();
+        for cell in Cells::new(stored) {
+            let of = (cell.family, (!cell.kind.is_family_tombstone()).then_some(cell.qualifier));
+            match cell.kind {
+                CellKind::Put => {}
+                CellKind::Delete | CellKind::DeleteFamilyVersion => {
+                    all.exact.insert((of.0, of.1, cell.timestamp));
+                }
+                CellKind::DeleteColumn | CellKind::DeleteFamily => {
+                    let time = all.up_to.entry(of).or_insert(cell.timestamp);
+                    *time = cell.timestamp.max(*time);
+                }
+            }
+        }
+        all
+    }
+
+    fn is_empty(&self) -> bool {
+        self.up_to.is_empty() && self.exact.is_empty()
+    }
+
+    fn cover(&self, put: &CellRef<'a>) -> bool {
+        [Some(put.qualifier), None].into_iter().any(|qualifier| {
+            self.up_to.get(&(put.family, qualifier)).is_some_and(|&time| time >= put.timestamp)
+                || self.exact.contains(&(put.family, qualifier, put.timestamp))
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 //!   column), `-f:q@9` (of one version), `--f:q` (of the newest one), `-f:` (of a family), `if f:q absent|exists|=v|version 9`, `returns old|new` or
 //!   `found`. For what only other protocols ask: `when f:q=v` (a condition that is judged from cells that are read), `times 5 9`
 //!   (merges see these times only), `follows` (the newest cell that a condition saw), `merged` (returns nothing else), `ordered`
-//!   (changes count in this order). With `nonces`, numbers are nonces. Values are text, `#5` (a counter) or `*9` (nine bytes).
+//!   (changes count in this order), `judged f` (puts with timestamps are left out where a stored tombstone covers them). With `nonces`, numbers are nonces. Values are text, `#5` (a counter) or `*9` (nine bytes).
 //! - `read` waits for the reads of the last write and prepares it again; `again` prepares it again without.
 //! - `land` applies the oldest entry in flight; `lost` takes all of them back; `time 5` passes five milliseconds; `cold`
 //!   and `warm` say whether reads need the disk; `settled 3` settles the numbers below 3; `overlay` says whether it watches.
@@ -242,6 +242,10 @@ fn parse_row(text: &str, now_ms: u64) -> CheckedRow {
             "follows" => request.extras.follows_condition = true,
             "merged" => request.extras.returns_merged = true,
             "versions" => request.extras.makes_versions = true,
+            "judged" => {
+                let family = words.next().expect("a family");
+                request.extras.by_timestamp.push(FamilyName::new(family).expect("a family"));
+            }
             "ordered" => request.extras.places = Some(Vec::new()),
             _ if word.starts_with("--") => {
                 let (family, qualifier) = column(&word[2..]);

@@ -88,6 +88,13 @@ impl Applied {
 
     fn packed(&self, row: &[u8], projection: &Projection, now_ms: i64) -> Vec<u8> {
         let mut out = Vec::new();
+        if projection.raw {
+            let rows = self.rows.lock();
+            let stored = rows.iter().filter(|(of, _)| of == row).flat_map(|(_, cells)| Cells::new(cells));
+            let asked = stored.filter(|cell| projection.selects(cell.family, cell.qualifier));
+            asked.filter(|cell| cell.timestamp >= projection.time_min).for_each(|cell| pack(&mut out, cell));
+            return out;
+        }
         for (column, versions) in self.versions(row, now_ms) {
             if projection.selects(column.family(), column.qualifier()) {
                 let times = projection.time_min..projection.time_max;
@@ -418,6 +425,7 @@ impl World {
             judged: None,
             merged: None,
             turned: None,
+            covering: None,
             schema: &self.schema,
             stamp,
         };

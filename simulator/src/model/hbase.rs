@@ -225,8 +225,7 @@ impl Player {
             event.timestamp.get_or_insert(own);
         }
         let mutations: Vec<MutationProto> = change.events.iter().map(|event| mutation(&change.row, event)).collect();
-        // A delete hides what it covers of what arrives with it, wherever it stands.
-        change.events.sort_by_key(|event| event.kind != Kind::Put);
+        change.events = in_effect(change.events);
         self.make(place, &change, &mutations).await
     }
 
@@ -468,4 +467,29 @@ impl Player {
 fn row_of(action: &proto::Action) -> Bytes {
     let of_mutation = action.mutation.as_ref().and_then(|mutation| mutation.row.clone());
     action.get.as_ref().map(|get| get.row.clone()).or(of_mutation).unwrap_or_default()
+}
+
+/// Events that arrive together, in the order in which they have HBase's outcome: a delete hides what it covers, wherever it stands,
+/// and what it takes away pushes nothing out.
+fn in_effect(events: Vec<Event>) -> Vec<Event> {
+    let (puts, deletes): (Vec<_>, Vec<_>) = events.into_iter().partition(|event| event.kind == Kind::Put);
+    let (newest, deletes): (Vec<_>, Vec<_>) = deletes.into_iter().partition(|event| event.kind == Kind::Newest);
+    let is_of = |put: &Event, delete: &Event| match delete.kind {
+        Kind::Family | Kind::FamilyVersion => put.family == delete.family,
+        _ => (put.family, put.qualifier) == (delete.family, delete.qualifier),
+    };
+    let is_single = |delete: &Event| matches!(delete.kind, Kind::Version | Kind::FamilyVersion);
+    let (mut first, mut last) = (Vec::new(), Vec::new());
+    for put in puts {
+        let mut own = deletes.iter().filter(|delete| is_of(&put, delete));
+        if own.clone().any(|delete| is_single(delete) && delete.timestamp == put.timestamp) {
+            continue;
+        }
+        let covers = |delete: &Event| match is_single(delete) {
+            true => delete.timestamp == Some(NOW),
+            false => delete.timestamp >= put.timestamp,
+        };
+        if own.any(covers) { first.push(put) } else { last.push(put) }
+    }
+    first.into_iter().chain(deletes).chain(last).chain(newest).collect()
 }

@@ -114,6 +114,68 @@ async fn mutations_that_arrive_together_are_judged_by_their_timestamps() -> Resu
     Ok(())
 }
 
+/// HBase's tools write tombstones before or after what these cover, and each in a call of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tombstone_covers_what_a_later_call_dates_below_it_where_the_family_has_that_rule() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let stop = CancellationToken::new();
+    let admin = cluster.client().await?;
+    let rule = ("meta.hbase.NEW_VERSION_BEHAVIOR", "false");
+    let spec = |name: &str, versions: &str| TableSpec::new(name)?.family("f", &[("versions", versions), rule]);
+    admin.admin().create_table(spec("dated", "5")?).await?;
+    admin.admin().create_table(spec("one", "1")?).await?;
+    let places = serve_hbase(&cluster, &stop).await?;
+    let client = &mut HbaseClient::new(cluster.client().await?, "dated".parse()?, places.clone());
+
+    let up_to = delete(vec![value(Some(10), Some(DeleteType::DeleteMultipleVersions), "")]);
+    let family = in_family(Some(10), DeleteType::DeleteFamily);
+    let (version, family_version) =
+        (delete(vec![one_version(Some(10))]), in_family(Some(10), DeleteType::DeleteFamilyVersion));
+    let deletes = [(up_to, &[12][..]), (family, &[12]), (version, &[12, 5]), (family_version, &[12, 5])];
+    for is_flushed in [false, true] {
+        for (at, (tombstone, _)) in deletes.iter().enumerate() {
+            mutate(client, on_row(&format!("{is_flushed} {at}"), tombstone.clone()), None).await?;
+        }
+        if is_flushed {
+            admin.admin().flush_table("dated", |_| {}).await?;
+        }
+        for (at, (_, left)) in deletes.iter().enumerate() {
+            let row = &format!("{is_flushed} {at}");
+            send(client, row, &[put(&[5]), put(&[10, 12])], false).await?;
+            let found = times(client, row).await?;
+            ensure!(found == *left, "{row}: of puts at 5, 10 and 12 after a delete at 10 there are {found:?}");
+            // Alone, and together with others.
+            mutate(client, on_row(row, put(&[10])), None).await?;
+            send(client, row, &[put(&[10]), put(&[11])], true).await?;
+            let found = times(client, row).await?;
+            ensure!(found.contains(&11) && !found.contains(&10), "{row}: after a put at 10 there are {found:?}");
+        }
+    }
+
+    // A put without a timestamp is newer than what was deleted before it.
+    let now = delete(vec![value(None, Some(DeleteType::DeleteMultipleVersions), "")]);
+    let plain = mutation(MutationType::Put, b"row", vec![value(None, None, "new")]);
+    mutate(client, on_row("plain", now), None).await?;
+    mutate(client, on_row("plain", plain), None).await?;
+    let left = versions(client, b"plain").await?;
+    ensure!(left.len() == 1 && left[0].1 == "new", "after a delete and a put there are {left:?}");
+
+    // A put below the version that a delete beside it takes away stays, where one version is kept.
+    let client = &mut HbaseClient::new(cluster.client().await?, "one".parse()?, places);
+    for (row, atomic) in [("mutations", true), ("list", false)] {
+        mutate(client, on_row(row, put(&[10])), None).await?;
+        send(client, row, &[put(&[5]), delete(vec![one_version(Some(10))])], atomic).await?;
+        let left = times(client, row).await?;
+        ensure!(left == [5], "{row}: a put at 5 and a delete of the version at 10 left {left:?}");
+        send(client, row, &[put(&[10]), delete(vec![one_version(Some(10))])], atomic).await?;
+        let left = times(client, row).await?;
+        ensure!(left == [5], "{row}: a put at 10 and a delete of that version left {left:?}");
+    }
+    stop.cancel();
+    cluster.stop_all().await;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn valid_deletes_are_taken() -> Result<()> {
     let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
