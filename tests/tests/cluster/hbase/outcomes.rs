@@ -1,8 +1,9 @@
 //! What mutations that arrive together come to, which deletes are taken, and what increments and appends make: as on HBase.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use terrane_simulator::hbase_client::is_refusal;
+use tokio::time::Instant;
 
 use super::*;
 
