@@ -36,6 +36,7 @@ mod golden_tests;
 #[cfg(test)]
 mod tests;
 
+use bytes::Bytes;
 use terrane_types::{Columns, Invalid, KeyRange};
 
 pub(crate) use self::evaluator::{Evaluator, StoreLimits, parts_of};
@@ -170,6 +171,12 @@ trait CellFilter: Send + Sync {
     /// Whether answers about cells of rows that are not skipped can differ from [`Code::Include`].
     fn judges_cells(&self) -> bool {
         true
+    }
+
+    /// The columns, by family and qualifier, that decide whether the row is returned: of others it only matters whether there are
+    /// any. `None`: other cells may decide.
+    fn decided_by(&self) -> Option<Vec<(Bytes, Bytes)>> {
+        None
     }
 
     /// Whether all cells of a row but the first are left out, whatever they are.

@@ -166,6 +166,11 @@ pub trait RowCondition: fmt::Debug + Send + Sync {
     /// The cells of the row that it judges.
     fn reads(&self) -> &Projection;
 
+    /// Whether it judges the first cell of the row, too, whatever column that is of.
+    fn reads_first(&self) -> bool {
+        false
+    }
+
     /// Judges the packed cells that were read of a row. If it holds: the timestamp of the first cell that it saw, or
     /// `i64::MIN` if it saw none.
     ///

@@ -29,13 +29,13 @@ pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result
     region.check_row(&condition.row)?;
     let bad = |refused: Invalid| Exception::bad_request(&refused.what);
     if let Some(filter) = &condition.filter {
-        let (reads, evaluator) = reading::judged_row(region, filter, condition.time_range.as_ref())?;
+        let (reads, reads_first, evaluator) = reading::judged_row(region, filter, condition.time_range.as_ref())?;
         if evaluator.backtracks() {
             let why = "look-around, back-references, atomic groups and possessive quantifiers are not for the filter of a \
                        condition; use them in a read, or in a condition on one column";
             return Err(Exception::bad_request(why));
         }
-        return Ok(judged(reads, How::Filter(Box::new(Mutex::new(evaluator)))));
+        return Ok(judged(reads, reads_first, How::Filter(Box::new(Mutex::new(evaluator)))));
     }
     let (Some(family), Some(comparator)) = (&condition.family, &condition.comparator) else {
         return Err(Exception::bad_request("the condition names no family or no comparator"));
@@ -54,7 +54,7 @@ pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result
     }
     let (time_min, time_max) = bounds(condition.time_range.as_ref());
     let reads = Projection { time_min, time_max, ..Projection::all() }.with_column(family, qualifier);
-    Ok(judged(reads.checked().map_err(bad)?, How::Value(test)))
+    Ok(judged(reads.checked().map_err(bad)?, false, How::Value(test)))
 }
 
 /// Checks that a condition is about the row that is changed under it.
@@ -75,8 +75,8 @@ fn following() -> Extras {
     Extras { follows_condition: true, ..Extras::default() }
 }
 
-fn judged(reads: Projection, how: How) -> RowRequest {
-    let condition = Arc::new(Judged { reads, how });
+fn judged(reads: Projection, reads_first: bool, how: How) -> RowRequest {
+    let condition = Arc::new(Judged { reads, reads_first, how });
     RowRequest { extras: Extras { condition: Some(condition), ..following() }, ..RowRequest::default() }
 }
 
@@ -103,6 +103,7 @@ fn newest(column: &ColumnTest, operator: CompareType, given: Bytes) -> Condition
 /// A condition that is judged from cells that were read for it.
 struct Judged {
     reads: Projection,
+    reads_first: bool,
     how: How,
 }
 
@@ -122,6 +123,10 @@ impl fmt::Debug for Judged {
 impl RowCondition for Judged {
     fn reads(&self) -> &Projection {
         &self.reads
+    }
+
+    fn reads_first(&self) -> bool {
+        self.reads_first
     }
 
     fn judge(&self, row: &[u8], cells: &[u8]) -> Result<Option<i64>, Invalid> {
@@ -161,7 +166,7 @@ mod tests {
 
     fn judged_by(filter: &proto::Filter) -> Judged {
         let evaluator = Evaluator::new(Some(filter), 1, crate::filter::StoreLimits::default()).unwrap();
-        Judged { reads: Projection::all(), how: How::Filter(Box::new(Mutex::new(evaluator))) }
+        Judged { reads: Projection::all(), reads_first: false, how: How::Filter(Box::new(Mutex::new(evaluator))) }
     }
 
     fn cells(value: &[u8]) -> Vec<u8> {

@@ -109,17 +109,28 @@ impl Judging<'_> {
     }
 }
 
-/// What a filter judges a row by, and its evaluator: the newest versions of all columns within some times.
+/// What a filter judges a row by, whether the first cell of the row as well, and its evaluator: the newest versions within some
+/// times of the columns that decide, or of all.
 pub(super) fn judged_row(
     region: &Region,
     filter: &proto::Filter,
     times: Option<&proto::TimeRange>,
-) -> Result<(Projection, Evaluator), Exception> {
+) -> Result<(Projection, bool, Evaluator), Exception> {
     let projection = projection(region, &[], 1, Times { all: times, of_families: &[] })?;
     let judging = Judging { filter: Some(filter), limits: StoreLimits::default(), defers: true, reverse: false };
     let evaluator = judging.evaluator(region, &projection)?;
     let evaluator = evaluator.ok_or_else(|| Exception::bad_request("the condition has no filter"))?;
-    Ok((needed(projection, &evaluator), evaluator))
+    let mut named = projection.clone();
+    for (family, qualifier) in evaluator.decided_by().unwrap_or_default() {
+        let Some(family) = region.schema.family(&family) else {
+            // It has no cells, and without any column named all would be read.
+            return Ok((needed(projection, &evaluator), false, evaluator));
+        };
+        named = named.with_column(family.name.clone(), qualifier);
+    }
+    let named = named.checked().map_err(|refused| Exception::bad_request(&refused.what))?;
+    let is_narrowed = !named.families.is_empty();
+    Ok((needed(named, &evaluator), is_narrowed, evaluator))
 }
 
 /// A lookup that reads what an evaluator needs.

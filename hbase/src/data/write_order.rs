@@ -46,13 +46,16 @@ enum Outcome {
     Stays,
 }
 
-/// The tombstones of a row, each by its family and, unless it is one of the whole family, its qualifier.
+/// What a tombstone is about: a family and, unless it is the whole family, a qualifier.
+type Named<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// The tombstones of a row.
 #[derive(Default)]
 struct Deletes<'a> {
-    up_to: HashMap<(&'a [u8], Option<&'a [u8]>), i64>,
-    exact: HashSet<(&'a [u8], Option<&'a [u8]>, i64)>,
+    up_to: HashMap<Named<'a>, i64>,
+    exact: HashSet<(Named<'a>, i64)>,
     /// Columns and families with a delete of a single version.
-    single: HashSet<(&'a [u8], Option<&'a [u8]>)>,
+    single: HashSet<Named<'a>>,
 }
 
 impl<'a> Deletes<'a> {
@@ -61,7 +64,7 @@ impl<'a> Deletes<'a> {
         for delete in deletes {
             let of = (delete.family, (!delete.kind.is_family_tombstone()).then_some(delete.qualifier));
             if matches!(delete.kind, CellKind::Delete | CellKind::DeleteFamilyVersion) {
-                all.exact.insert((of.0, of.1, delete.timestamp));
+                all.exact.insert((of, delete.timestamp));
                 all.single.insert(of);
             } else {
                 let time = all.up_to.entry(of).or_insert(delete.timestamp);
@@ -80,14 +83,14 @@ impl<'a> Deletes<'a> {
         let of_family = (put.family, None);
         let mut stays = true;
         for of in [of_column, of_family] {
-            if self.exact.contains(&(of.0, of.1, put.timestamp)) {
+            if self.exact.contains(&(of, put.timestamp)) {
                 return Outcome::Deleted;
             }
             // What has no timestamp yet gets that of the moment, which may be above or below one that a client gave.
             let up_to = self.up_to.get(&of);
             stays &= match put.timestamp {
                 LATEST => up_to.is_none() && !self.single.contains(&of),
-                time => up_to.is_none_or(|&up_to| up_to < time) && !self.exact.contains(&(of.0, of.1, LATEST)),
+                time => up_to.is_none_or(|&up_to| up_to < time) && !self.exact.contains(&(of, LATEST)),
             };
         }
         if stays { Outcome::Stays } else { Outcome::Unclear }

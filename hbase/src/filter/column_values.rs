@@ -85,6 +85,10 @@ impl CellFilter for SingleColumnValue {
         !self.drop_missing || self.column.family == family
     }
 
+    fn decided_by(&self) -> Option<Vec<(Bytes, Bytes)>> {
+        (!self.excludes).then(|| vec![(self.column.family.clone(), self.column.qualifier.clone())])
+    }
+
     fn reads_values(&self) -> bool {
         true
     }

@@ -12,6 +12,7 @@ mod streaming;
 
 use std::mem::take;
 
+use bytes::Bytes;
 use terrane_regionserver::edge::RowJudge;
 use terrane_types::cell::{CellRef, Cells};
 use terrane_types::rows::{ROW_HEADER_BYTES, begin_row, end_row};
@@ -136,6 +137,11 @@ impl Evaluator {
     pub fn columns(&self) -> Columns {
         // A filter that watches rows is asked about those that have none of these columns, too.
         if self.filter.watches_rows() { Columns::whole_family() } else { self.filter.columns() }
+    }
+
+    /// The columns that decide whether a row is returned, beside whether it has any cell; `None`: other cells may decide.
+    pub fn decided_by(&self) -> Option<Vec<(Bytes, Bytes)>> {
+        (!self.limits.apply()).then(|| self.filter.decided_by()).flatten()
     }
 
     /// Whether the time that it takes is not linear in what it reads.

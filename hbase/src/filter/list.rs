@@ -112,6 +112,10 @@ impl CellFilter for All {
         self.filters.iter().any(|filter| filter.changes_values())
     }
 
+    fn decided_by(&self) -> Option<Vec<(Bytes, Bytes)>> {
+        decided_by(self.filters.iter().map(|filter| &**filter))
+    }
+
     fn reads_values(&self) -> bool {
         self.filters.iter().any(|filter| filter.reads_values())
     }
@@ -321,6 +325,10 @@ impl CellFilter for One {
         self.parts.iter().any(|part| part.filter.changes_values())
     }
 
+    fn decided_by(&self) -> Option<Vec<(Bytes, Bytes)>> {
+        decided_by(self.parts.iter().map(|part| &*part.filter))
+    }
+
     fn reads_values(&self) -> bool {
         self.parts.iter().any(|part| part.filter.reads_values())
     }
@@ -342,4 +350,10 @@ impl CellFilter for One {
         let first = parts.next().unwrap_or_default();
         parts.fold(first, |columns, part| columns.union(&part))
     }
+}
+
+/// The columns that decide where each of some filters is decided by columns.
+fn decided_by<'a>(filters: impl Iterator<Item = &'a dyn CellFilter>) -> Option<Vec<(Bytes, Bytes)>> {
+    let all: Vec<_> = filters.map(CellFilter::decided_by).collect::<Option<_>>()?;
+    (!all.is_empty()).then(|| all.concat())
 }

@@ -18,6 +18,8 @@ pub struct Needs {
     pub whole: Option<Projection>,
     /// What a [`RowCondition`](crate::proposal::RowCondition) judges.
     judged: Option<Projection>,
+    /// The first cell of the row, which it judges with that.
+    first: Option<Projection>,
     /// The columns to merge with, where they are not read as they are now.
     merged: Option<Projection>,
     /// The columns of which more than the newest version is deleted.
@@ -34,6 +36,7 @@ pub enum Part {
     /// What is to be returned.
     Whole,
     Judged,
+    First,
     Merged,
     Turned,
     Covering,
@@ -47,6 +50,12 @@ impl Needs {
         }
         let extras = &request.extras;
         let judged = extras.condition.as_ref().map(|condition| condition.reads().clone());
+        let first = extras.condition.as_ref().filter(|condition| condition.reads_first()).map(|condition| Projection {
+            families: Vec::new(),
+            within: None,
+            first_cell_only: true,
+            ..condition.reads().clone()
+        });
         let (mut ranged, mut turned) = (BTreeSet::new(), BTreeSet::new());
         for rmw in &request.read_modify_writes {
             let column = Column::new(rmw.family.as_bytes(), &rmw.qualifier);
@@ -65,7 +74,7 @@ impl Needs {
         let turned = (!turned.is_empty()).then(|| self::columns(&turned).with_versions(turns));
         let covering = covering(row, &extras.by_timestamp);
         if request.returns == Returns::Nothing || extras.returns_merged {
-            return Self { columns, whole: None, judged, merged, turned, covering };
+            return Self { columns, whole: None, judged, first, merged, turned, covering };
         }
         let takes_more = |kind| !matches!(kind, CellKind::Put | CellKind::DeleteColumn);
         let deletes_newest =
@@ -73,10 +82,10 @@ impl Needs {
         let deletes_newest = deletes_newest.count();
         if deletes_newest > 0 || row.cells.iter().any(|cell| takes_more(cell.kind)) {
             let whole = whole(row, &columns, deletes_newest);
-            return Self { columns, whole, judged, merged, turned, covering };
+            return Self { columns, whole, judged, first, merged, turned, covering };
         }
         columns.extend(row.cells.iter().map(|cell| Column::new(cell.family, cell.qualifier)));
-        Self { columns, whole: None, judged, merged, turned, covering }
+        Self { columns, whole: None, judged, first, merged, turned, covering }
     }
 
     /// Everything that takes more than newest versions.
@@ -84,6 +93,7 @@ impl Needs {
         let parts = [
             (Part::Whole, &self.whole),
             (Part::Judged, &self.judged),
+            (Part::First, &self.first),
             (Part::Merged, &self.merged),
             (Part::Turned, &self.turned),
             (Part::Covering, &self.covering),

@@ -4,9 +4,11 @@
 //! What is written here is bounded: an entry too large for followers would block all after it. Rows beyond the bound are
 //! postponed, and sentences that say why rows are refused are short where there may be many.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use terrane_raft::Packing;
+use terrane_types::cell::Cells;
 
 use super::needs::Part;
 use super::overlay::Look;
@@ -140,12 +142,13 @@ impl Packer<'_> {
                 terrane_types::escape(&item.row.row)
             ));
         }
+        let judged = with_first(part(Part::First), part(Part::Judged));
         Row {
             row: item.row,
             request,
             columns: &columns,
             whole: part(Part::Whole),
-            judged: part(Part::Judged),
+            judged: judged.as_deref(),
             merged: part(Part::Merged),
             turned: part(Part::Turned),
             covering: part(Part::Covering),
@@ -175,5 +178,14 @@ impl Packer<'_> {
     fn put_answer(&self, encoder: &mut WriteEncoder<'_>, item: &Item<'_>, answer: Answer) {
         let row = logged(item.row, &[], answer.result.as_deref());
         encoder.push(&LoggedRow { row: &[], untracked: true, ..row });
+    }
+}
+
+/// The first cell of a row, if that was read, and the cells of some columns of it: in order, and each once.
+fn with_first<'a>(first: Option<&'a [u8]>, columns: Option<&'a [u8]>) -> Option<Cow<'a, [u8]>> {
+    let place = |cells: &'a [u8]| Cells::new(cells).next().map(|cell| (cell.family, cell.qualifier, cell.timestamp));
+    match (first, columns) {
+        (Some(first), Some(columns)) if place(first) != place(columns) => Some(Cow::Owned([first, columns].concat())),
+        (_, columns) => columns.map(Cow::Borrowed),
     }
 }

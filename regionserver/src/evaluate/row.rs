@@ -380,11 +380,14 @@ impl Row<'_> {
     }
 }
 
-/// The stored tombstones of a row that may cover a put, each by its family and, unless it is one of the whole family, its qualifier.
+/// What a tombstone is about: a family and, unless it is the whole family, a qualifier.
+type Named<'a> = (&'a [u8], Option<&'a [u8]>);
+
+/// The stored tombstones of a row that may cover a put.
 #[derive(Default)]
 struct Tombstones<'a> {
-    up_to: BTreeMap<(&'a [u8], Option<&'a [u8]>), i64>,
-    exact: BTreeSet<(&'a [u8], Option<&'a [u8]>, i64)>,
+    up_to: BTreeMap<Named<'a>, i64>,
+    exact: BTreeSet<(Named<'a>, i64)>,
 }
 
 impl<'a> Tombstones<'a> {
@@ -395,7 +398,7 @@ impl<'a> Tombstones<'a> {
             match cell.kind {
                 CellKind::Put => {}
                 CellKind::Delete | CellKind::DeleteFamilyVersion => {
-                    all.exact.insert((of.0, of.1, cell.timestamp));
+                    all.exact.insert((of, cell.timestamp));
                 }
                 CellKind::DeleteColumn | CellKind::DeleteFamily => {
                     let time = all.up_to.entry(of).or_insert(cell.timestamp);
@@ -412,8 +415,8 @@ impl<'a> Tombstones<'a> {
 
     fn cover(&self, put: &CellRef<'a>) -> bool {
         [Some(put.qualifier), None].into_iter().any(|qualifier| {
-            self.up_to.get(&(put.family, qualifier)).is_some_and(|&time| time >= put.timestamp)
-                || self.exact.contains(&(put.family, qualifier, put.timestamp))
+            let of = (put.family, qualifier);
+            self.up_to.get(&of).is_some_and(|&time| time >= put.timestamp) || self.exact.contains(&(of, put.timestamp))
         })
     }
 }

@@ -1,8 +1,9 @@
 //! What mutations that arrive together come to, which deletes are taken, and what increments and appends make: as on HBase.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use terrane_simulator::hbase_client::is_refusal;
+use tokio::time::Instant;
 
 use super::*;
 
@@ -283,6 +284,65 @@ async fn every_increment_and_append_makes_a_version() -> Result<()> {
     stop.cancel();
     cluster.stop_all().await;
     Ok(())
+}
+
+/// A filter that is decided by columns reads these, and the first cell of the row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_of_columns_judges_a_row_of_any_size() -> Result<()> {
+    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+    let stop = CancellationToken::new();
+    let mut client = client_of(&cluster, "wide", &stop).await?;
+    let client = &mut client;
+    let of_column = |qualifier: &str, value: Vec<u8>| {
+        let value =
+            QualifierValue { qualifier: Some(qualifier.to_owned().into()), ..self::value(Some(7), None, value) };
+        on_row("wide", mutation(MutationType::Put, b"row", vec![value]))
+    };
+    for at in 0..6 {
+        mutate(client, of_column(&format!("a{at}"), vec![b'x'; 1 << 20]), None).await?;
+    }
+    mutate(client, of_column("state", b"new".to_vec()), None).await?;
+    for (qualifier, tested, missing, holds) in [
+        ("state", "new", true, true),
+        ("state", "old", false, false),
+        ("absent", "x", true, false),
+        ("absent", "x", false, true),
+    ] {
+        let condition = column_is("wide", qualifier, tested, missing);
+        let answer = mutate(client, of_column("seen", b"x".to_vec()), Some(condition)).await?;
+        ensure!(answer.processed == Some(holds), "{qualifier}={tested}: answered {:?}", answer.processed);
+    }
+    // A row without cells passes no filter.
+    let condition = column_is("none", "absent", "x", false);
+    let answer = mutate(client, on_row("none", put(&[1])), Some(condition)).await?;
+    ensure!(answer.processed == Some(false), "a row that is not there: answered {:?}", answer.processed);
+    stop.cancel();
+    cluster.stop_all().await;
+    Ok(())
+}
+
+/// The condition that a `SingleColumnValueFilter` passes the row.
+fn column_is(row: &str, qualifier: &str, value: &str, filter_if_missing: bool) -> proto::Condition {
+    let comparable = proto::ByteArrayComparable { value: Some(value.to_owned().into()) };
+    let filter = proto::SingleColumnValueFilter {
+        column_family: Some(FAMILY),
+        column_qualifier: Some(qualifier.to_owned().into()),
+        compare_op: proto::CompareType::Equal.into(),
+        comparator: proto::Comparator {
+            name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_owned(),
+            serialized_comparator: Some(proto::BinaryComparator { comparable }.encode_to_vec().into()),
+        },
+        filter_if_missing: Some(filter_if_missing),
+        latest_version_only: Some(true),
+    };
+    proto::Condition {
+        row: Bytes::copy_from_slice(row.as_bytes()),
+        filter: Some(proto::Filter {
+            name: "org.apache.hadoop.hbase.filter.SingleColumnValueFilter".to_owned(),
+            serialized_filter: Some(filter.encode_to_vec().into()),
+        }),
+        ..proto::Condition::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
