@@ -64,6 +64,7 @@ mod signals;
 mod slow;
 mod start_error;
 mod versions;
+mod views;
 mod window;
 
 pub use check::{check, is_data_directory};

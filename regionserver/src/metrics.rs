@@ -172,6 +172,7 @@ pub struct Metrics {
     pub damaged_replicas: Counter,
     pub regions: Gauge,
     pub groups_led: Gauge,
+    pub kept_views: Gauge,
     pub memtable_bytes: Gauge,
     pub log_bytes: Gauge,
     log_syncs: Counter,
@@ -257,6 +258,7 @@ impl Metrics {
         let gauges = [
             (&list::REGIONS, &self.regions),
             (&list::GROUPS_LED, &self.groups_led),
+            (&list::KEPT_VIEWS, &self.kept_views),
             (&list::MEMTABLE_BYTES, &self.memtable_bytes),
             (&list::LOG_BYTES, &self.log_bytes),
             (&list::WRITES_IN_FLIGHT, &self.writes_in_flight),

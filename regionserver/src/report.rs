@@ -298,7 +298,7 @@ impl Reporter {
     fn compose(&self, stopping: bool) -> v1::ReportRequest {
         let mut groups = Vec::new();
         let mut regions = Vec::new();
-        let mut led = 0;
+        let (mut led, mut kept_views) = (0, 0);
         let (mut damages, mut stopped, mut failing) = (Vec::new(), Vec::new(), Vec::new());
         let worn = self.mending.look(&self.host, &self.replicas);
         for group in self.host.groups() {
@@ -326,6 +326,8 @@ impl Reporter {
             failing.extend(failing_copies(&status, &members));
             for hosted in &hosted {
                 hosted.held_snapshots.expire(terrane_env::time::now_ns());
+                hosted.let_views_go(None, terrane_env::time::now_ns());
+                kept_views += i64::from(hosted.keeps_views());
                 damages.extend(hosted.damages());
             }
             if status.is_leader {
@@ -335,6 +337,7 @@ impl Reporter {
             }
         }
         self.metrics.groups_led.set(led);
+        self.metrics.kept_views.set(kept_views);
         self.host.note_level(self.level.level());
         self.host.publish_metrics();
         self.publish_sizes();

@@ -65,6 +65,7 @@ use crate::service::data::DataService;
 use crate::service::diagnostics::DiagnosticsService;
 use crate::signals::Signals;
 use crate::start_error::StartError;
+use crate::views::Views;
 
 /// How long the handover of leaderships may take when the server stops.
 const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
@@ -212,6 +213,7 @@ impl RegionServer {
         let loads = parts.loads(&peers, load_files, (&host, &engine), (&joined.level, &stop), config.bulk_rate);
         let edge = parts.edge(identity, &host, &config, loads.clone());
         let stop_serving = CancellationToken::new();
+        let views = Arc::new(Views::new(host.clone(), parts.replicas.clone(), peers.clone(), stop.clone()));
         let departures = parts.departures(peers, &host, &engine, arrivals, &joined.level, &stop);
         let membership = Arc::new(Membership {
             edge: edge.clone(),
@@ -230,6 +232,7 @@ impl RegionServer {
             orders: orders.clone(),
             membership: membership.clone(),
             departures: departures.clone(),
+            views: views.clone(),
             description,
         };
         let serving = serve(&edge, (admin, parts.leadership.clone()), &host, listener, stop_serving.clone()).await?;
@@ -246,6 +249,7 @@ impl RegionServer {
             terrane_env::task::spawn_named("removals", membership.retry_removals(stop.clone())),
             terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
             terrane_env::task::spawn_named("moves", departures.watch()),
+            terrane_env::task::spawn_named("views", views.watch()),
             terrane_env::task::spawn_named("loads", loads.watch()),
             terrane_env::task::spawn_named("orphans", orphans.watch(stop.clone())),
         ];
