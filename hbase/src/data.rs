@@ -13,6 +13,7 @@ mod gets;
 mod mutation;
 mod nonces;
 mod open_scanners;
+mod read_point;
 mod reading;
 mod region;
 mod requests;
