@@ -76,7 +76,7 @@ pub struct Region {
     /// The first log index that went into the active memtables or changed the descriptor since the last freeze.
     active_first: AtomicU64,
     snapshots: Snapshots,
-    /// In a daughter, until they are taken: snapshots that were live on its parent when it was split.
+    /// Until they are taken: snapshots that were live on the parent when it was split, or where the region moved from.
     handed_down: Mutex<Vec<Snapshot>>,
     /// See [`Recording`].
     recording: tokio::sync::Mutex<()>,
@@ -449,12 +449,30 @@ impl Region {
         self.snapshots.advance(stamp_ms);
     }
 
-    /// Snapshots that were live on the parent when this region came from it by a split. While they live here, readers of the
-    /// parent can continue at the same number. The code that splits takes them, and drops them once those readers have had
-    /// time to arrive; until then nothing that they see is collected.
+    /// Snapshots that were live on the parent when this region came from it by a split, or where the region was before it moved.
+    /// While they live here, those readers can continue at the same number. The code that splits or moves takes them, and drops
+    /// them once the readers have had time to arrive; until then nothing that they see is collected.
     #[must_use]
     pub fn take_handed_down(&self) -> Vec<Snapshot> {
         std::mem::take(&mut *self.handed_down.lock())
+    }
+
+    /// The sequence numbers at which readers hold snapshots, the newest ones of many, in their order. All that those see is
+    /// here and is collected by no flush or compaction while they live.
+    #[must_use]
+    pub fn read_at(&self) -> Vec<u64> {
+        self.snapshots.live()
+    }
+
+    /// Keeps everything from a sequence number on, or from the oldest that can still be read, for readers of another replica of
+    /// the region: they may come here once it leads. With `None` no more. This is not recorded.
+    pub fn keep_from(&self, sequence: Option<u64>) {
+        self.snapshots.keep_from(sequence);
+    }
+
+    /// The region moved here with files that have everything at these sequence numbers.
+    pub(crate) fn hand_down_views(&self, views: Vec<u64>) {
+        self.handed_down.lock().extend(self.snapshots.brought(views));
     }
 
     /// Whether a reader holds a snapshot.

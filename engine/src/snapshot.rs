@@ -9,6 +9,11 @@
 //! some moment of the last `history` milliseconds of *log time*. Memtables then drop nothing, and a flush or compaction
 //! collects up to the sequence number that was current then ([`History`]), not up to what is published. That number
 //! only rises, and it is determined under the mutex, in the same step that closes the past below it.
+//!
+//! # Views of other replicas
+//! Sequence numbers come from the log, so a number names the same view on every replica of the region, as long as none has
+//! collected past it. A follower does not know the snapshots of its leader, but may be told the oldest of them: it then keeps
+//! everything from that number on, as with history ([`Snapshots::keep_from`]), so that readers can continue here if it leads.
 
 use std::sync::Arc;
 
@@ -31,6 +36,8 @@ struct Held {
     collected: u64,
     /// What is kept for future snapshots; `None` when nothing is.
     history: Option<History>,
+    /// Everything from this number on is kept for readers of another replica. Never below `collected`.
+    kept: Option<u64>,
 }
 
 impl Held {
@@ -38,9 +45,15 @@ impl Held {
         self.live.last().map(|(sequence, _)| *sequence)
     }
 
+    /// Whether nothing goes before a flush or compaction collects.
+    fn keeps(&self) -> bool {
+        self.history.is_some() || self.kept.is_some()
+    }
+
     /// The oldest number that is being read or may still be requested as of `log_time_ms`.
     fn oldest(&self, log_time_ms: u64) -> u64 {
         let live = self.live.first().map_or(self.published, |(sequence, _)| *sequence);
+        let live = self.kept.map_or(live, |kept| live.min(kept));
         match &self.history {
             // Until a mark is old enough, everything since the last collection is within the period.
             Some(history) => live.min(history.current_at_begin(log_time_ms, self.published).unwrap_or(self.collected)),
@@ -51,7 +64,7 @@ impl Held {
     fn publish(&mut self, sequence: u64, replaces: bool) -> Option<u64> {
         assert!(self.published <= sequence, "sequence number {sequence} is published after {}", self.published);
         self.published = sequence;
-        if self.history.is_some() {
+        if self.keeps() {
             // As if a snapshot lived at the last number: nothing goes before a flush collects.
             return Some(sequence);
         }
@@ -89,25 +102,29 @@ pub(crate) struct Snapshots(Arc<Mutex<Held>>);
 impl Snapshots {
     /// Nothing before `sequence` can be read: no snapshots survive a restart.
     pub(crate) fn new(sequence: u64) -> Self {
-        Self(Arc::new(Mutex::new(Held { published: sequence, live: Vec::new(), collected: sequence, history: None })))
+        Self::of(Held { published: sequence, live: Vec::new(), collected: sequence, history: None, kept: None })
+    }
+
+    fn of(held: Held) -> Self {
+        Self(Arc::new(Mutex::new(held)))
     }
 
     /// The snapshots of a daughter whose parent was split after `sequence`. Numbers continue, so what could be read of
     /// the parent's history can be read of the daughter's.
     ///
     /// Without history the past is closed: a merge of the parent's memtables, which both daughters share, may still be
-    /// dropping versions below `sequence`. With history no merge drops any.
+    /// dropping versions below `sequence`. With history, or while views of another replica are kept, no merge drops any.
     ///
     /// Snapshots that are live on the parent are live on the daughter too, as long as the returned ones are: readers of
     /// the parent continue in the daughter. Each also holds the parent's own, so that a merge already running there
     /// keeps what it sees.
     pub(crate) fn after_split(&self, sequence: u64) -> (Self, Vec<Snapshot>) {
         let mut held = self.0.lock();
-        let collected = if held.history.is_some() { held.collected.min(sequence) } else { sequence };
+        let collected = if held.keeps() { held.collected.min(sequence) } else { sequence };
         let numbers: Vec<u64> = held.live.iter().rev().map(|(number, _)| *number).take(HANDED_DOWN_MAX).collect();
-        let history = held.history.clone();
+        let (history, kept) = (held.history.clone(), held.kept);
         let live = numbers.iter().rev().map(|number| (*number, 1)).collect();
-        let daughter = Self(Arc::new(Mutex::new(Held { published: sequence, live, collected, history })));
+        let daughter = Self::of(Held { published: sequence, live, collected, history, kept });
         let hand_down = |number: u64| {
             held.add(number);
             let parent = Snapshot { sequence: number, snapshots: self.clone(), parent: None };
@@ -128,12 +145,37 @@ impl Snapshots {
             }
             _ => (sequence, None),
         };
-        Self(Arc::new(Mutex::new(Held { published: sequence, live: Vec::new(), collected, history })))
+        Self::of(Held { published: sequence, live: Vec::new(), collected, history, kept: None })
     }
 
     /// Whether a snapshot is live.
     pub(crate) fn is_any_live(&self) -> bool {
         !self.0.lock().live.is_empty()
+    }
+
+    /// The numbers of live snapshots, the newest ones of many, in their order.
+    pub(crate) fn live(&self) -> Vec<u64> {
+        let held = self.0.lock();
+        let first = held.live.len().saturating_sub(HANDED_DOWN_MAX);
+        held.live[first..].iter().map(|(sequence, _)| *sequence).collect()
+    }
+
+    /// Keeps everything from a number on for readers of another replica, or from what is not collected yet; with `None` no
+    /// more. What goes then goes as without.
+    pub(crate) fn keep_from(&self, from: Option<u64>) {
+        let mut held = self.0.lock();
+        held.kept = from.map(|from| from.max(held.collected));
+    }
+
+    /// Snapshots at numbers of which everything is here: those that were live where this region comes from.
+    pub(crate) fn brought(&self, numbers: impl IntoIterator<Item = u64>) -> Vec<Snapshot> {
+        let mut held = self.0.lock();
+        let last = held.published;
+        let take = |number: u64| {
+            held.add(number);
+            Snapshot { sequence: number, snapshots: self.clone(), parent: None }
+        };
+        numbers.into_iter().filter(|number| *number <= last).map(take).collect()
     }
 
     /// Keeps what was current during the last `history_ms` of log time, from now on; with 0, nothing.
@@ -226,7 +268,7 @@ impl Snapshots {
 impl Retention for Snapshots {
     fn begin_drop(&self) -> Limits {
         let mut held = self.0.lock();
-        if held.history.is_some() {
+        if held.keeps() {
             // Nothing may go, so nothing is closed.
             return Limits { newest_snapshot: Some(held.published), published: held.published };
         }

@@ -16,6 +16,7 @@ mod mutation;
 mod nonces;
 mod open_scanners;
 mod outcome;
+mod read_point;
 mod reading;
 mod region;
 mod requests;

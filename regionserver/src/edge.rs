@@ -224,6 +224,18 @@ impl Edge {
         Some((state.descriptor.clone(), state.schema.clone()))
     }
 
+    /// The regions whose sequence numbers mean the same in this one: itself, and those that it is known to come from by splits.
+    pub fn numbered_as(&self, region: RegionId) -> Vec<RegionId> {
+        self.replicas.regions.get(region).map_or_else(Vec::new, |hosted| hosted.numbered_as())
+    }
+
+    /// Holds the snapshot of a reader that was refused, and is about to continue at the same number.
+    pub fn hold_for_return(&self, region: RegionId, held: Option<Snapshot>) {
+        if let (Some(held), Some(hosted)) = (held, self.replicas.regions.get(region)) {
+            hosted.held_snapshots.hand_over(held, now_ns());
+        }
+    }
+
     /// Whether a write of [`NONCE_CLIENT`] that was applied is known when it is tried again.
     pub fn keeps_nonces(&self) -> bool {
         self.level.keeps_nonces()

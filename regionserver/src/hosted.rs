@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use terrane_engine::Patience;
-use terrane_types::{Error, GroupId, Invalid, Projection, RegionDescriptor, RegionEpoch, RegionId};
+use terrane_types::{Error, GroupId, Invalid, Projection, RegionDescriptor, RegionEpoch, RegionId, ServerId};
 use tokio::sync::Notify;
 
 use crate::error_mapping::engine_error;
@@ -19,9 +19,12 @@ use crate::evaluate::Columns;
 use crate::group::region_state::RegionState;
 use crate::region::comparison::Comparison;
 use crate::region::damage::Damage;
-use crate::region::held_snapshots::HeldSnapshots;
+use crate::region::held_snapshots::{HeldSnapshots, KeptViews};
 use crate::region::load::LoadMeter;
 use crate::reply::MOVING_RETRY;
+
+/// The regions that a region is known to come from.
+const PARENTS_MAX: usize = 8;
 
 /// A region with a replica here.
 pub struct HostedRegion {
@@ -56,6 +59,11 @@ pub struct HostedRegion {
     change: Mutex<Option<&'static str>>,
     /// Where the region is once another group has adopted it, as the leader knows it first.
     adopted: Mutex<Option<RegionDescriptor>>,
+    /// Views of its leader that are kept here.
+    kept_views: Mutex<Option<KeptViews>>,
+    /// The regions that it comes from by splits, the nearest first: its sequence numbers continue theirs. Forgotten by a restart or
+    /// a move.
+    parents: Mutex<Vec<RegionId>>,
 }
 
 /// The right to change the shape or place of a region: one split, merge or move at a time.
@@ -86,7 +94,52 @@ impl HostedRegion {
             hot_spot: Mutex::default(),
             change: Mutex::default(),
             adopted: Mutex::default(),
+            kept_views: Mutex::default(),
+            parents: Mutex::default(),
         })
+    }
+
+    /// Holds the snapshots that came with the region, for readers of what it was before.
+    pub fn hold_handed_down(&self) {
+        for snapshot in self.engine.take_handed_down() {
+            self.held_snapshots.hand_over(snapshot, terrane_env::time::now_ns());
+        }
+    }
+
+    /// The region comes from another one by a split.
+    pub fn continue_from(&self, parent: &Self) {
+        let mut parents = parent.parents.lock().clone();
+        parents.insert(0, parent.region);
+        parents.truncate(PARENTS_MAX);
+        *self.parents.lock() = parents;
+        *self.kept_views.lock() = *parent.kept_views.lock();
+    }
+
+    /// The regions whose sequence numbers mean the same here: itself, and those that it comes from by splits.
+    pub fn numbered_as(&self) -> Vec<RegionId> {
+        let parents = self.parents.lock();
+        std::iter::once(self.region).chain(parents.iter().copied()).collect()
+    }
+
+    /// Keeps what readers at the leader `by` may still see: everything from `oldest` on.
+    pub fn keep_views(&self, by: ServerId, oldest: u64, now_ns: u64) {
+        let mut kept = self.kept_views.lock();
+        *kept = Some(KeptViews::named_by(by, now_ns));
+        self.engine.keep_from(Some(oldest));
+    }
+
+    /// Whether views of its leader are kept here.
+    pub fn keeps_views(&self) -> bool {
+        self.kept_views.lock().is_some()
+    }
+
+    /// Lets go what is kept, if its time is over, or if it was kept for this leader.
+    pub fn let_views_go(&self, leader: Option<ServerId>, now_ns: u64) {
+        let mut kept = self.kept_views.lock();
+        if kept.is_some_and(|kept| kept.until_ns <= now_ns || Some(kept.by) == leader) {
+            *kept = None;
+            self.engine.keep_from(None);
+        }
     }
 
     /// Begins a split, merge or move, which lasts until the guard is dropped.

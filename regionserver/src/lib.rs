@@ -66,6 +66,7 @@ mod signals;
 mod slow;
 mod start_error;
 mod versions;
+mod views;
 mod window;
 
 pub use check::{check, is_data_directory};

@@ -300,7 +300,7 @@ impl Reporter {
     fn compose(&self, stopping: bool) -> v1::ReportRequest {
         let mut groups = Vec::new();
         let mut regions = Vec::new();
-        let (mut led, mut all_compared) = (0, Vec::new());
+        let (mut led, mut all_compared, mut kept_views) = (0, Vec::new(), 0);
         let (mut damages, mut stopped, mut failing) = (Vec::new(), Vec::new(), Vec::new());
         let worn = self.mending.look(&self.host, &self.replicas);
         for group in self.host.groups() {
@@ -334,6 +334,8 @@ impl Reporter {
                 hosted.held_snapshots.expire(terrane_env::time::now_ns());
                 hosted.comparison.expire(terrane_env::time::now_ns());
                 damages.extend(hosted.damages().into_iter().map(|what| IssueKind::Damage.issue(what)));
+                hosted.let_views_go(None, terrane_env::time::now_ns());
+                kept_views += i64::from(hosted.keeps_views());
             }
             if status.is_leader {
                 led += 1;
@@ -344,6 +346,7 @@ impl Reporter {
         }
         self.metrics.groups_led.set(led);
         self.publish_comparisons(&all_compared);
+        self.metrics.kept_views.set(kept_views);
         self.host.note_level(self.level.level());
         self.host.publish_metrics();
         self.publish_sizes();

@@ -66,6 +66,7 @@ use crate::service::data::DataService;
 use crate::service::diagnostics::DiagnosticsService;
 use crate::signals::Signals;
 use crate::start_error::StartError;
+use crate::views::Views;
 
 /// How long the handover of leaderships may take when the server stops.
 const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
@@ -215,6 +216,7 @@ impl RegionServer {
         let stop_serving = CancellationToken::new();
         let digesting = Arc::new(Digesting::new(parts.replicas.clone(), parts.metrics.clone(), stop.clone()));
         let comparer = parts.comparer(&peers, &host, &digesting, (&joined.level, &stop), config.compare_every);
+        let views = Arc::new(Views::new(host.clone(), parts.replicas.clone(), peers.clone(), stop.clone()));
         let departures = parts.departures(peers, &host, &engine, arrivals, &joined.level, &stop);
         let membership = Arc::new(Membership {
             edge: edge.clone(),
@@ -233,6 +235,7 @@ impl RegionServer {
             orders: orders.clone(),
             membership: membership.clone(),
             departures: departures.clone(),
+            views: views.clone(),
             description,
             digesting: digesting.clone(),
         };
@@ -250,6 +253,7 @@ impl RegionServer {
             terrane_env::task::spawn_named("removals", membership.retry_removals(stop.clone())),
             terrane_env::task::spawn_named("report", reporter.run(stop.clone())),
             terrane_env::task::spawn_named("moves", departures.watch()),
+            terrane_env::task::spawn_named("views", views.watch()),
             terrane_env::task::spawn_named("loads", loads.watch()),
             terrane_env::task::spawn_named("comparisons", comparer.watch()),
             terrane_env::task::spawn_named("orphans", orphans.watch(stop.clone())),

@@ -4,6 +4,8 @@
 //! It shares no code with the server but the messages. Regions are looked up with Terrane's client, and servers are tried one
 //! after another, so it depends on redirects only to be fast.
 
+pub mod java_scan;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;

@@ -231,6 +231,7 @@ pub const PLANTED: &[PlantedBug] = &[
     bug("a row larger than a block is cut short", SCAN, Kind::Wide, true),
     bug("the parts of a row come from several states", ATOMIC, Kind::Wide, true),
     bug("a snapshot scan moves on with each block", SNAPSHOT, Kind::Scans, true),
+    bug("a scan's read point is forgotten when its region moves", SNAPSHOT, Kind::Scans, true),
     bug("the manifest is not synced", DURABLE, Kind::Rows, true),
     bug("a store file is not synced", DURABLE, Kind::Rows, true),
     bug("the names of store files are not synced", DURABLE, Kind::Rows, true),

@@ -99,6 +99,16 @@ impl RegionCopy {
 pub struct StagedRegion {
     record: RegionRecord,
     taken: TakenIn,
+    /// Sequence numbers at which the files have everything, beside the last one.
+    views: Vec<u64>,
+}
+
+impl StagedRegion {
+    /// The sequence numbers at which readers held snapshots where the files come from, when the last of them was written: the
+    /// adopted region hands snapshots at them down ([`Region::take_handed_down`]).
+    pub fn set_views(&mut self, views: Vec<u64>) {
+        self.views = views;
+    }
 }
 
 impl std::fmt::Debug for StagedRegion {
@@ -169,7 +179,7 @@ impl Engine {
             let former = former.map(|former| former.taken);
             let taken = engine.take_in(&mut regions, &dir, former).await?;
             let [record] = regions;
-            Ok(StagedRegion { record, taken })
+            Ok(StagedRegion { record, taken, views: Vec::new() })
         }))
     }
 
@@ -184,9 +194,10 @@ impl Engine {
     ) -> BoxFuture<'_, Result<Arc<Region>, Error>> {
         let engine = Arc::clone(self);
         Box::pin(task::run_to_end(async move {
-            let StagedRegion { record, mut taken } = staged;
+            let StagedRegion { record, mut taken, views } = staged;
             let record = RegionRecord { point, ..record };
             let region = Arc::new(taken.opened(&record));
+            region.hand_down_views(views);
             terrane_env::buggify_pause!("an adopted region waits before its record").await;
             // A region that left may be back before its departure is recorded. Nothing more of its former self may be.
             let former = engine.regions.lock().get(&region.key()).cloned();

@@ -2,6 +2,7 @@
 //!
 //! - `publish N [replaces]`: makes writes visible up to N; `advance MS`, `history MS`: log time, and how much of it is kept
 //! - `take NAME [at N]`, `drop NAME`: a snapshot
+//! - `keep N|nothing`: what another replica's readers may see; `bring N...`: snapshots that were held where the region moved from
 //! - `collect MS`: a collection as of this log time; prints up to where it goes
 //! - `split N`: the parent is split after N; from here on commands are for a daughter
 //! - `show`: what can be read, and the snapshots that live
@@ -41,6 +42,15 @@ impl Script {
             ["collect", stamp] => {
                 let limit = self.snapshots.begin_collection(number(stamp));
                 writeln!(out, "collects below {limit}").expect("to a string");
+            }
+            ["keep", "nothing"] => self.snapshots.keep_from(None),
+            ["keep", from] => self.snapshots.keep_from(Some(number(from))),
+            ["bring", ref numbers @ ..] => {
+                for (at, snapshot) in
+                    self.snapshots.brought(numbers.iter().map(|word| number(word))).into_iter().enumerate()
+                {
+                    self.keep(&format!("brought{at}"), snapshot, out);
+                }
             }
             ["split", sequence] => self.split(number(sequence), out),
             ["show"] => self.show(out),

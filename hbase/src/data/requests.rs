@@ -12,13 +12,15 @@ use parking_lot::Mutex;
 use terrane_env::net::{Answering, build_answer};
 use terrane_regionserver::HbasePlaces;
 use terrane_regionserver::edge::{
-    Answer, Body, Cursor, DEADLINE_DEFAULT, Edge, Mutated, Outgoing, Request, ScanRequest, Session,
+    Answer, Body, Consistency, Cursor, DEADLINE_DEFAULT, Edge, Mutated, Outgoing, Request, ScanRequest, Session,
+    Snapshot,
 };
-use terrane_types::{Error, RegionEpoch, TableName, escape};
+use terrane_types::{Error, RegionEpoch, RegionId, TableName, escape};
 use tokio::sync::{mpsc, oneshot};
 
 use super::finish::Finish;
 use super::nonces::Nonces;
+use super::read_point::View;
 use super::region::Region;
 use crate::exception::{Context, Exception, NOT_SERVING_REGION};
 use crate::proto;
@@ -180,6 +182,16 @@ impl Requests {
         Ok(Region { descriptor, schema, deadline, with_ttl: self.with_ttl })
     }
 
+    /// The view of a scanner of a region, which sees this snapshot.
+    pub fn view(&self, region: &Region, held: Snapshot) -> View {
+        View::new(self.edge.clone(), region.descriptor.region, held)
+    }
+
+    /// The regions whose sequence numbers mean the same in this one.
+    pub fn numbered_as(&self, region: &Region) -> Vec<RegionId> {
+        self.edge.numbered_as(region.descriptor.region)
+    }
+
     /// Carries requests out; `take` gets the answers as they come, each with its request's place. Writes are made in their
     /// order.
     pub async fn carry_out(&self, requests: Vec<Request>, mut take: impl FnMut(usize, Counted)) {
@@ -261,14 +273,20 @@ impl Requests {
         }
     }
 
-    /// The next block of a scan.
+    /// The next block of a scan. One that holds its view needs nothing that was written since: any member of the region's group may
+    /// answer, so that the scan goes on here when another one leads.
     pub async fn block(
         &self,
         region: &Region,
         scan: Arc<ScanRequest>,
         cursor: Cursor,
+        holds_view: bool,
     ) -> Result<(Box<terrane_regionserver::edge::Block>, Option<Answering>), Exception> {
-        let request = Request { header: region.header(), body: Body::Scan(Box::new((scan, cursor))), messages: false };
+        let mut header = region.header();
+        if holds_view {
+            header.consistency = Consistency::Stale;
+        }
+        let request = Request { header, body: Body::Scan(Box::new((scan, cursor))), messages: false };
         match self.one(request).await {
             (Ok(Answer::Block { block, .. }), held) => Ok((block, held)),
             (other, _) => Err(self.unexpected(region.descriptor.epoch, other, true)),

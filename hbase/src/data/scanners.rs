@@ -4,6 +4,8 @@
 //! - Scanners are bounded ([`super::open_scanners`]); one that is silent for longer than its lease is closed soon after, so
 //!   that nothing that was replaced since is kept for it any longer.
 //! - A call that comes out of order is refused before anything is read, so that no row is skipped or repeated.
+//! - A scan that a client opens again with its read point sees the view of the scanner before, or ends with an exception that reaches
+//!   the program: the Java client would open it with the same read point again after one that resets scanners.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,15 +14,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 use terrane_env::net::Answering;
-use terrane_regionserver::edge::{Cursor, ScanRequest, Snapshot};
+use terrane_regionserver::edge::{Cursor, ScanRequest};
 use terrane_types::rows::RowRefs;
 use tokio::time::Instant;
 
 use super::DataCalls;
+use super::read_point::{View, read_point, sequence_of};
 use super::reading;
 use super::region::Region;
 use crate::cell_block::KeyValue;
-use crate::exception::{Exception, OUT_OF_ORDER_SCANNER, SCANNER_RESET, UNKNOWN_SCANNER};
+use crate::exception::{DO_NOT_RETRY, Exception, OUT_OF_ORDER_SCANNER, SCANNER_RESET, UNKNOWN_SCANNER};
 use crate::frame::{Call, decode_parameter};
 use crate::proto;
 use crate::results::{Part, push_row};
@@ -38,8 +41,8 @@ pub(super) struct Scanner {
     region: Bytes,
     scan: Arc<ScanRequest>,
     cursor: Cursor,
-    /// Keeps what it will read from being collected.
-    held: Option<Snapshot>,
+    /// Keeps what it will read from being collected, from its first block on.
+    held: Option<View>,
     answer_bytes: usize,
     /// Most cells of one result.
     batch: usize,
@@ -51,6 +54,13 @@ pub(super) struct Scanner {
     pub(super) heard: Instant,
     /// About what it takes of the memory.
     pub(super) bytes: usize,
+}
+
+impl Scanner {
+    /// Its client reads nothing more of the region.
+    fn end(self) {
+        self.held.into_iter().for_each(View::end);
+    }
 }
 
 /// The next scanner's number. Numbers of an earlier life of the process are not given again: they begin with the time.
@@ -119,7 +129,11 @@ impl DataCalls {
             (Some(id), None) => (id, self.scanners.take(id, Instant::now())?),
             (None, Some(scan)) => {
                 let region = self.requests.region(request.region.as_ref(), call.timeout)?;
-                (next_id(), open(&region, &request, scan)?)
+                let mut scanner = open(&region, &request, scan)?;
+                if scan.mvcc_read_point() > 0 {
+                    scanner.cursor.sequence = Some(self.view(&region, scan.mvcc_read_point())?);
+                }
+                (next_id(), scanner)
             }
             _ => return Err(Exception::bad_request("a scan is opened with a description or continued with a number")),
         };
@@ -142,6 +156,7 @@ impl DataCalls {
         }
         let wanted = request.number_of_rows.unwrap_or(u32::from(!closes)).into();
         if closes && wanted == 0 {
+            scanner.end();
             self.scanners.note_closed(id);
             return Ok(closed(id));
         }
@@ -160,6 +175,10 @@ impl DataCalls {
             Err(refused) => return Err(refused),
         };
         let Collected { mut response, cells, rows, filtered, exhausted, over, continues, .. } = collected;
+        if request.scanner_id.is_none() {
+            response.mvcc_read_point =
+                scanner.cursor.sequence.and_then(|sequence| read_point(region.descriptor.region, sequence));
+        }
         let limit_met = limit.is_some_and(|limit| rows >= limit) && !continues;
         response.scanner_id = Some(id);
         response.ttl = self.ttl();
@@ -169,12 +188,25 @@ impl DataCalls {
         response.more_results = Some(!scan_ends);
         response.more_results_in_region = Some(!exhausted && !limit_met);
         if closes || limit_met || exhausted {
+            scanner.end();
             self.scanners.note_closed(id);
         } else {
             scanner.heard = Instant::now();
             self.scanners.keep(id, scanner, Instant::now())?;
         }
         Ok(Answer::with_cells(&response, cells))
+    }
+
+    /// The sequence number of the view that a client wants to see more of.
+    fn view(&self, region: &Region, read_point: u64) -> Result<u64, Exception> {
+        let sequence = sequence_of(read_point, &self.requests.numbered_as(region));
+        sequence.ok_or_else(|| {
+            let text = format!(
+                "the scan read a region that region {} was made of, or one that is gone, and cannot go on here; scan again",
+                region.descriptor.region
+            );
+            Exception::new(DO_NOT_RETRY, text)
+        })
     }
 
     /// Collects up to so many rows. For a client that may be answered without any, it takes a limited time.
@@ -187,18 +219,26 @@ impl DataCalls {
     ) -> Result<Collected, Exception> {
         let (mut all, began) = (Collected::default(), Instant::now());
         let time_max = if may_leave_early { (region.deadline / 2).min(ANSWER_TIME_MAX) } else { region.deadline };
-        // A row in parts counts when it is complete.
-        while all.rows < rows {
+        // A row in parts counts when it is complete. A scanner that opens gets its view, even without rows.
+        while all.rows < rows || scanner.held.is_none() {
             scanner.cursor.limit_left = Some(rows - all.rows);
-            let next = self.requests.block(region, scanner.scan.clone(), scanner.cursor.clone()).await;
+            let (cursor, holds_view) = (scanner.cursor.clone(), scanner.held.is_some());
+            let next = self.requests.block(region, scanner.scan.clone(), cursor, holds_view).await;
             let (mut block, _block_held) = match next {
                 Ok(block) => block,
+                Err(refused) if !holds_view && refused.class == SCANNER_RESET.name => {
+                    return Err(Exception::new(DO_NOT_RETRY, format!("{}; scan again", refused.text)));
+                }
                 Err(refused) => {
                     all.end_early(refused, scanner.whole_rows)?;
                     break;
                 }
             };
-            scanner.held = block.snapshot.take().or_else(|| scanner.held.take());
+            if let Some(snapshot) = block.snapshot.take() {
+                // The new guard is there before the old one goes.
+                let view = self.requests.view(region, snapshot);
+                scanner.held.replace(view).into_iter().for_each(View::end);
+            }
             if block.row_restarted {
                 // Parts of the row have left already, as of an earlier time.
                 return Err(Exception::new(

@@ -65,6 +65,9 @@ descriptions! {
     GROUPS_LED = Description::new(Gauge, "terrane_server_groups_led", None,
         "Log groups that this server leads",
         "Uneven for minutes, or 0: the server abstains (slow disk, wrong clock, full disk); `terrane status` says why.");
+    KEPT_VIEWS = Description::new(Gauge, "terrane_server_kept_views", None,
+        "Regions of which this server, a follower, keeps replaced versions for scans at their leader",
+        "It follows long scans. With memtables growing on followers only: scans stay open over rows that are overwritten often.");
     MEMTABLE_BYTES = Description::new(Gauge, "terrane_server_memtable_bytes", Bytes,
         "Bytes of cells in memory that are not flushed yet",
         "Near `--memtable-budget`: flushes are slower than writes, and writes are held back.");

@@ -81,6 +81,8 @@ struct Slot {
     source: Source,
     contents: Bytes,
     staged: Option<StagedRegion>,
+    /// At which sequence numbers the region was being read where it comes from, as of the last round.
+    views: Vec<u64>,
 }
 
 impl Slot {
@@ -132,7 +134,7 @@ impl Arrivals {
         // Another source has other numbers.
         let former = slot.staged.take().filter(|_| slot.source == source);
         match self.engine.stage_region(contents, &dir, former).await {
-            Ok(staged) => *slot = Slot { source, contents: encoded.clone(), staged: Some(staged) },
+            Ok(staged) => *slot = Slot { source, contents: encoded.clone(), staged: Some(staged), views: Vec::new() },
             Err(error) => {
                 if matches!(error, terrane_engine::Error::Corruption { .. }) {
                     tracing::warn!(r#move = %id, %error, "a fetched file is damaged; all are fetched again");
@@ -142,6 +144,16 @@ impl Arrivals {
             }
         }
         Ok(Staging { staged: true, bytes: total })
+    }
+
+    /// Notes at which sequence numbers a region that comes in is being read where it comes from: as of when exactly these contents
+    /// were written, or later.
+    pub async fn note_views(&self, id: MoveId, source: Source, encoded: &Bytes, views: Vec<u64>) {
+        let arrival = self.arrival(id);
+        let mut slot = arrival.slot.lock().await;
+        if slot.has(source, encoded) {
+            slot.views = views;
+        }
     }
 
     /// Whether exactly these contents are staged.
@@ -166,7 +178,11 @@ impl Arrivals {
                     let arrival = self.arrival(adopt.id);
                     let mut slot = arrival.slot.lock().await;
                     if slot.has(adopt.source, &adopt.contents) {
-                        return slot.staged.take();
+                        let views = std::mem::take(&mut slot.views);
+                        return slot.staged.take().map(|mut staged| {
+                            staged.set_views(views);
+                            staged
+                        });
                     }
                 }
                 Ok(Staging { bytes, .. }) => awaited.arrived(bytes),

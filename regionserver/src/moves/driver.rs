@@ -213,6 +213,8 @@ impl Departures {
             source_address: self.addresses.get(source).unwrap_or_default(),
             source_boot: self.peers.source().boot,
             region: Some((&departure.hosted.state().descriptor).into()),
+            // What readers hold was kept by every flush that the contents come from.
+            views: departure.hosted.engine.read_at(),
         };
         let reply = match server == source {
             true => self.stage(request).await?,

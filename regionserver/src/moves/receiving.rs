@@ -64,6 +64,9 @@ impl Departures {
         let holders = [source.server];
         let staging = self.arrivals.stage((id, source), &request.contents, &holders, STAGE_TIME);
         let Staging { staged, bytes } = staging.await?;
+        if staged {
+            self.arrivals.note_views(id, source, &request.contents, request.views).await;
+        }
         Ok(v1::StageRegionReply { staged, bytes, ..Default::default() })
     }
 

@@ -17,7 +17,8 @@
 //!
 //! A *snapshot scan* reads all its blocks at one sequence number, which travels in the token. A block holds a snapshot at it,
 //! which a stream keeps while it is open. Otherwise the number is valid while the table's history keeps it; after that the
-//! scan ends with `SnapshotTooOld`.
+//! scan ends with `SnapshotTooOld`. Where the region moves, is split or gets another leader, what was held is kept there for a minute
+//! (`crate::views`, `crate::moves`).
 
 mod block;
 mod counting;
@@ -270,7 +271,12 @@ impl Filler {
                     format!("region {} has not reached sequence number {sequence} on this replica", self.hosted.region);
                 return Err(Error::Unavailable { message, retry_after: BEHIND_RETRY });
             }
-            Some(sequence) => engine.snapshot_at(sequence).map_err(too_old)?,
+            Some(sequence) => match engine.snapshot_at(sequence) {
+                Err(_) if terrane_env::planted!("a scan's read point is forgotten when its region moves") => {
+                    engine.snapshot()
+                }
+                taken => taken.map_err(too_old)?,
+            },
         };
         self.block.cursor.sequence = Some(snapshot.sequence());
         self.block.snapshot = Some(snapshot);

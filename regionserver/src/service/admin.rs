@@ -27,6 +27,7 @@ use crate::moves::departures::Departures;
 use crate::operation::{ChangeTables, ComparisonId, Source, StagingId};
 use crate::proposal::Proposal;
 use crate::region_orders::RegionOrders;
+use crate::views::Views;
 
 /// How long the order to start a group's first election waits for its outcome; it is repeated after that.
 const FIRST_ELECTION_MAX: Duration = Duration::from_millis(500);
@@ -40,6 +41,7 @@ pub struct AdminService {
     pub description: Description,
     pub departures: Arc<Departures>,
     pub digesting: Arc<Digesting>,
+    pub views: Arc<Views>,
 }
 
 type ProgressStream = Pin<Box<dyn Stream<Item = Result<v1::MaintainTableProgress, Status>> + Send>>;
@@ -188,6 +190,13 @@ impl v1::region_server_server::RegionServer for AdminService {
         let request = request.into_inner();
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
         self.departures.stage(request).await.map(Response::new).map_err(|error| error::status(&error))
+    }
+
+    async fn keep_views(&self, request: Request<v1::KeepViewsRequest>) -> Result<Response<v1::KeepViewsReply>, Status> {
+        let request = request.into_inner();
+        self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
+        self.views.keep(&request);
+        Ok(Response::new(v1::KeepViewsReply {}))
     }
 
     async fn adopt_region(

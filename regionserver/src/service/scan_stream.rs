@@ -115,7 +115,11 @@ impl Maker {
                     }
                     cursor = after;
                 }
-                Err(refused) => return self.refusal(refused),
+                Err(refused) => {
+                    // The reader continues with its token: here again, or where the region goes.
+                    self.edge.hold_for_return(scan.header.region, held);
+                    return self.refusal(refused);
+                }
             }
         }
     }

@@ -5,6 +5,10 @@
 //! A worker drops its connection now and then right after a call was sent, and tries again with the same nonce, as HBase's
 //! own client does. An operation of more than one try is known to be applied, and its answer may be what others made of the
 //! row since.
+//!
+//! Beside them, rows are written as a whole and read in batches ([`views`]).
+
+mod views;
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
@@ -128,8 +132,15 @@ async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Er
         let client = HbaseClient::new(client.clone(), name.clone(), servers.clone());
         Worker { who: format!("{host}.{worker}"), client, shared: shared.clone() }.run()
     });
-    join_all(workers).await;
-    Ok(())
+    let viewer = HbaseClient::new(client.clone(), name.clone(), servers.clone());
+    let views = async {
+        match host {
+            READER => views::read(READER, viewer, shared.clone()).await,
+            CAPTIVE => Ok(()),
+            _ => views::write(viewer, shared.clone()).await,
+        }
+    };
+    futures::future::join(join_all(workers), views).await.1
 }
 
 /// Makes one operation after another.

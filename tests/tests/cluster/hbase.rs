@@ -1,6 +1,7 @@
 //! What HBase's clients may expect of a region server, where the model test draws nothing like it: found by HBase's own tests.
 
 mod outcomes;
+mod views;
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use crate::splits::{Load, regions_cover_the_table};
 use crate::{NEVER_SPLIT, SOON, plain_table, with_engine};
 
 /// Moves a region to a server and waits until it is there.
-async fn move_to(admin: &Admin, region: &RegionDescriptor, server: &str) -> Result<RegionDescriptor> {
+pub async fn move_to(admin: &Admin, region: &RegionDescriptor, server: &str) -> Result<RegionDescriptor> {
     let begun = admin.begin_move(region.region, server).await?;
     let ended = eventually("the move ends", SOON, async || match admin.follow_move(begun.id).await? {
         MoveState::UnderWay { detail, .. } => bail!("{detail}"),

@@ -201,6 +201,10 @@ impl RegionServer for FakeServer {
         Err(Status::unimplemented("a fake server moves no region"))
     }
 
+    async fn keep_views(&self, _: Request<v1::KeepViewsRequest>) -> Result<Response<v1::KeepViewsReply>, Status> {
+        Err(Status::unimplemented("a fake server has no regions"))
+    }
+
     async fn adopt_region(&self, _: Request<v1::AdoptRegionRequest>) -> Result<Response<v1::AdoptRegionReply>, Status> {
         Err(Status::unimplemented("a fake server moves no region"))
     }

@@ -155,6 +155,7 @@ impl GroupMachine {
         set_attributes(&region, &state.schema);
         let id = state.descriptor.region;
         let hosted = HostedRegion::new(state.clone(), region, entry.index);
+        hosted.hold_handed_down();
         let mut inner = self.inner.lock();
         inner.windows.insert(id, window);
         inner.hosted.insert(id, hosted.clone());

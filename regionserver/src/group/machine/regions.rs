@@ -117,10 +117,9 @@ impl GroupMachine {
             if !terrane_env::planted!("a split forgets the window") {
                 inner.windows.insert(hosted.region, window.clone());
             }
-            // Readers of the parent find their snapshot here if they come soon. It is held for them only.
-            for snapshot in hosted.engine.take_handed_down() {
-                hosted.held_snapshots.hold(snapshot, terrane_env::time::now_ns());
-            }
+            // Readers of the parent find their snapshot here if they come soon.
+            hosted.hold_handed_down();
+            hosted.continue_from(&parent);
             inner.hosted.insert(hosted.region, hosted.clone());
             self.regions.insert(hosted.clone());
             self.signals.request_flush(hosted.region);
