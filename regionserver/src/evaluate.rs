@@ -60,6 +60,16 @@ pub trait Columns: Send + Sync {
         out: &mut Vec<u8>,
     ) -> Result<(), terrane_engine::Error>;
 
+    /// Appends the tombstones among what is stored of a row, and nothing else: of that there may be any amount.
+    fn read_tombstones(
+        &self,
+        row: &[u8],
+        projection: &Projection,
+        now_ms: i64,
+        patience: Patience,
+        out: &mut Vec<u8>,
+    ) -> Result<(), terrane_engine::Error>;
+
     /// What an error of a read means for the caller.
     fn failure(&self, error: terrane_engine::Error) -> Error;
 }
@@ -349,8 +359,7 @@ impl Evaluator {
                         break;
                     }
                     let mut cells = Vec::new();
-                    columns
-                        .read(&row, &projection, now_ms, Patience::MayBlock, &mut cells)
+                    at.1.read(&*columns, &row, &projection, now_ms, Patience::MayBlock, &mut cells)
                         .map_err(|error| columns.failure(error))?;
                     read_bytes += cells.len();
                     fetched.cells.insert(at, (projection, cells));
@@ -451,7 +460,7 @@ fn read(
         return Ok(cells);
     }
     let mut cells = Vec::new();
-    columns.read(row, projection, now_ms, Patience::MemoryOnly, &mut cells)?;
+    at.1.read(&**columns, row, projection, now_ms, Patience::MemoryOnly, &mut cells)?;
     Ok(cells)
 }
 

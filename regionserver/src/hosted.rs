@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use terrane_engine::Patience;
-use terrane_types::{Error, GroupId, Invalid, Projection, RegionDescriptor, RegionEpoch, RegionId, ServerId};
+use terrane_engine::{Patience, RowRead};
+use terrane_types::{Error, GroupId, Invalid, Onward, Projection, RegionDescriptor, RegionEpoch, RegionId, ServerId};
 use tokio::sync::Notify;
 
 use crate::error_mapping::engine_error;
@@ -308,6 +308,28 @@ impl Columns for HostedRegion {
         out: &mut Vec<u8>,
     ) -> Result<(), terrane_engine::Error> {
         self.engine.get(&self.engine.snapshot(), row, projection, now_ms, patience, out).map(drop)
+    }
+
+    fn read_tombstones(
+        &self,
+        row: &[u8],
+        projection: &Projection,
+        now_ms: i64,
+        patience: Patience,
+        out: &mut Vec<u8>,
+    ) -> Result<(), terrane_engine::Error> {
+        let before = out.len();
+        let read = RowRead { projection, now_ms, patience, bytes_max: usize::MAX };
+        let walked = self.engine.walk_row(&self.engine.snapshot(), row, read, |cell| {
+            if cell.kind.is_delete() {
+                terrane_types::cell::pack(out, cell);
+            }
+            Onward::Cell
+        });
+        if walked.is_err() {
+            out.truncate(before);
+        }
+        walked.map(drop)
     }
 
     fn failure(&self, error: terrane_engine::Error) -> Error {

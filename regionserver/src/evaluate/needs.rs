@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 
 use bytes::Bytes;
+use terrane_engine::Patience;
 use terrane_types::cell::LATEST;
 use terrane_types::{CellKind, CellRef, Condition, FamilyName, Projection, ReadModifyWriteKind, Returns};
 
+use super::Columns;
 use super::overlay::Column;
 use crate::proposal::{CheckedRow, RowRequest};
 
@@ -40,6 +42,24 @@ pub enum Part {
     Merged,
     Turned,
     Covering,
+}
+
+impl Part {
+    /// Reads it.
+    pub fn read(
+        self,
+        columns: &dyn Columns,
+        row: &[u8],
+        projection: &Projection,
+        now_ms: i64,
+        patience: Patience,
+        out: &mut Vec<u8>,
+    ) -> Result<(), terrane_engine::Error> {
+        match self {
+            Self::Covering => columns.read_tombstones(row, projection, now_ms, patience, out),
+            _ => columns.read(row, projection, now_ms, patience, out),
+        }
+    }
 }
 
 impl Needs {
@@ -149,8 +169,8 @@ fn whole(row: &CheckedRow, read: &BTreeSet<Column>, deletes_newest: usize) -> Op
     Some(projection)
 }
 
-/// What is stored of the columns in which puts of these families have timestamps, from the lowest of these on, and the tombstones
-/// of the families. Values do not matter.
+/// What is stored of the columns in which puts of these families have timestamps, from the lowest of these on, and of their families:
+/// the tombstones count.
 fn covering(row: &CheckedRow, by_timestamp: &[FamilyName]) -> Option<Projection> {
     let mut time_min = LATEST;
     let mut columns = BTreeSet::new();

@@ -17,7 +17,7 @@ use terrane_env::task::run_read;
 use terrane_types::{Projection, RegionId};
 use tokio_util::task::TaskTracker;
 
-use super::needs::{self, Needs};
+use super::needs::{self, Needs, Part};
 use super::{Columns, stamp_ms};
 use crate::proposal::Write;
 
@@ -52,12 +52,13 @@ impl Prefetch {
             }
             let needs = Needs::of(row, request);
             let newest: Vec<_> = needs.columns.iter().cloned().collect();
-            let newest = (!newest.is_empty()).then(|| needs::columns(&newest));
-            let whole = needs.whole_parts().map(|(_, projection)| projection.clone());
-            for projection in newest.into_iter().chain(whole) {
-                let read = columns.read(&row.row, &projection, now_ms, Patience::MemoryOnly, &mut Vec::new());
+            let newest = (!newest.is_empty()).then(|| (Part::Newest, needs::columns(&newest)));
+            let whole = needs.whole_parts().map(|(part, projection)| (part, projection.clone()));
+            for (part, projection) in newest.into_iter().chain(whole) {
+                let memory = Patience::MemoryOnly;
+                let read = part.read(&**columns, &row.row, &projection, now_ms, memory, &mut Vec::new());
                 if let Err(terrane_engine::Error::NeedsDisk) = read {
-                    cold.push((row.row.clone(), projection));
+                    cold.push((row.row.clone(), part, projection));
                 }
             }
         }
@@ -66,7 +67,7 @@ impl Prefetch {
         }
     }
 
-    fn read(&self, columns: &Arc<dyn Columns>, cold: Vec<(Bytes, Projection)>, now_ms: i64, tasks: &TaskTracker) {
+    fn read(&self, columns: &Arc<dyn Columns>, cold: Vec<(Bytes, Part, Projection)>, now_ms: i64, tasks: &TaskTracker) {
         let reading = self.reading.clone();
         if reading.fetch_add(1, Ordering::Relaxed) >= READS_MAX {
             reading.fetch_sub(1, Ordering::Relaxed);
@@ -75,9 +76,9 @@ impl Prefetch {
         let columns = columns.clone();
         tasks.spawn(async move {
             run_read(move || {
-                for (row, projection) in cold {
+                for (row, part, projection) in cold {
                     // The leader meets the error again, and answers with it.
-                    columns.read(&row, &projection, now_ms, Patience::MayBlock, &mut Vec::new()).ok();
+                    part.read(&*columns, &row, &projection, now_ms, Patience::MayBlock, &mut Vec::new()).ok();
                 }
             })
             .await;

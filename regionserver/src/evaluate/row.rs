@@ -34,7 +34,7 @@ pub struct Row<'a> {
     pub merged: Option<&'a [u8]>,
     /// What is deleted, where more than newest versions are.
     pub turned: Option<&'a [u8]>,
-    /// What is stored of columns in which puts have timestamps, tombstones among it.
+    /// The tombstones that are stored of columns in which puts have timestamps.
     pub covering: Option<&'a [u8]>,
     pub schema: &'a TableSchema,
     /// The entry's stamp, which is also the time of reading.

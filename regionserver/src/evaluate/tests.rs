@@ -128,6 +128,20 @@ impl Columns for Applied {
         Ok(())
     }
 
+    fn read_tombstones(
+        &self,
+        row: &[u8],
+        projection: &Projection,
+        now_ms: i64,
+        patience: Patience,
+        out: &mut Vec<u8>,
+    ) -> Result<(), terrane_engine::Error> {
+        let mut stored = Vec::new();
+        self.read(row, projection, now_ms, patience, &mut stored)?;
+        Cells::new(&stored).filter(|cell| cell.kind.is_delete()).for_each(|cell| pack(out, cell));
+        Ok(())
+    }
+
     fn failure(&self, error: terrane_engine::Error) -> Error {
         Error::Internal { message: error.to_string() }
     }
