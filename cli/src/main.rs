@@ -18,6 +18,7 @@ mod formats;
 mod hbase_ports;
 mod hot_keys;
 mod input;
+mod issues;
 mod logging;
 mod node;
 mod output;

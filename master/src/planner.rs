@@ -41,7 +41,7 @@ pub fn plan_groups(fleet: &Fleet) -> Vec<GroupPlan> {
         *replicas.entry(*server).or_default() += to_lead;
     }
     // Groups stay when servers go, and their leaderships spread over whichever servers there are: a server that takes the place
-    // of another one needs none of its own. Groups without a live member serve nobody.
+    // of another one needs none of its own. Groups without a live member serve no client.
     let serving = fleet.groups.iter().filter(|group| group.servers.iter().any(|server| fleet.live.contains(server)));
     let room = (fleet.live.len() * fleet.led_by_each).saturating_sub(serving.count());
     let mut planned = Vec::new();

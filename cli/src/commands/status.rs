@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 use terrane_client::{ClusterStatus, ProcessVersions, ResourceUsage, ServerInfo};
-use terrane_metrics::issue::paired;
-use terrane_metrics::{Issue, IssueKind};
+use terrane_metrics::Issue;
 
 use super::admin::{ServerLine, print_servers, server_line};
 use super::masters::{MasterLine, master_line, print_masters};
@@ -11,6 +10,7 @@ use super::version::{VersionsLine, range};
 use super::{comparisons, connect};
 use crate::args::client::Status;
 use crate::failure::{During, Failure};
+use crate::issues::health_issues;
 use crate::output::{Output, bytes_rounded};
 
 pub async fn run(args: Status) -> Result<(), Failure> {
@@ -192,13 +192,6 @@ fn is_live(server: &ServerInfo) -> bool {
     server.state == "live"
 }
 
-/// All health issues: what new tables and procedures wait for, then the issues of servers, groups and regions.
-pub fn health_issues(status: &ClusterStatus) -> Vec<Issue> {
-    let waiting = Some(&status.waiting_for).filter(|waiting| !waiting.is_empty());
-    let waiting = waiting.map(|what| IssueKind::Waiting.issue(what.as_str()));
-    waiting.into_iter().chain(paired(status.troubles.clone(), &status.trouble_kinds)).collect()
-}
-
 /// Whether a resource is listed without --resources: it is more than half full, or rejected requests.
 fn stands_out(usage: &ResourceUsage) -> bool {
     usage.refused > 0 || usage.used > usage.limit / 2
@@ -263,6 +256,7 @@ mod tests {
     use std::time::Duration;
 
     use terrane_client::{ClusterId, ServerId};
+    use terrane_metrics::IssueKind;
 
     use super::*;
 

@@ -12,7 +12,7 @@ use terrane_types::KeyDeclaration;
 
 use super::refusal::{refused, sentence};
 use super::{heat, keys, past};
-use crate::commands::status::health_issues;
+use crate::issues::health_issues;
 
 /// Adds a region's load to a sum.
 #[allow(clippy::cast_precision_loss, reason = "rates for people")]

@@ -2,7 +2,7 @@
 //! of another server, one whose address leads nowhere, and one that has the address of a server that cannot be reached.
 //!
 //! None of them may change what becomes of the others: a server that only ever starts is replaced like one that is gone, a server
-//! that answers keeps its address, tables are created without a server that nobody reaches, and none is expelled by a newcomer.
+//! that answers keeps its address, tables are created without a server that cannot be reached, and none is expelled by a newcomer.
 
 use std::time::Duration;
 
@@ -65,12 +65,12 @@ impl Strangers {
         self.an_address_that_answers_is_taken(down).await?;
         // Nothing serves at this port of a master.
         let nowhere = address(MASTERS[0]);
-        let unreachable = self.a_server_that_nobody_reaches_gets_nothing(client, &nowhere).await?;
-        let newcomer = self.a_newcomer_expels_nobody(unreachable, &nowhere).await?;
+        let unreachable = self.a_server_that_cannot_be_reached_gets_nothing(client, &nowhere).await?;
+        let newcomer = self.a_newcomer_expels_no_server(unreachable, &nowhere).await?;
         for server in [newcomer, unreachable] {
             self.decommission(server).await?;
         }
-        new_table::read(client, TABLE, "a server that nobody reaches", &self.context)
+        new_table::read(client, TABLE, "a server that cannot be reached", &self.context)
             .await
             .map_err(|error| chain(&error))
     }
@@ -118,7 +118,7 @@ impl Strangers {
     }
 
     /// It reports all the time, and calls to its address lead nowhere. Returns its number.
-    async fn a_server_that_nobody_reaches_gets_nothing(
+    async fn a_server_that_cannot_be_reached_gets_nothing(
         &self,
         client: &Client,
         nowhere: &str,
@@ -151,12 +151,12 @@ impl Strangers {
             done = looks => done?,
             () = reports => {}
         }
-        self.context.watch.count("servers that nobody reached");
+        self.context.watch.count("servers that could not be reached");
         Ok(server)
     }
 
     /// A newcomer has the address of a server without replicas that cannot be reached.
-    async fn a_newcomer_expels_nobody(&self, other: ServerId, nowhere: &str) -> Result<ServerId, String> {
+    async fn a_newcomer_expels_no_server(&self, other: ServerId, nowhere: &str) -> Result<ServerId, String> {
         let admitted = self.register(ServerId(0), 1, nowhere).await;
         let newcomer = ServerId(admitted.map_err(|error| format!("a new server is refused: {error}"))?.server);
         if self.server(other).await?.is_none() {
