@@ -475,6 +475,12 @@ impl Region {
         self.handed_down.lock().extend(self.snapshots.brought(views));
     }
 
+    /// Whether a snapshot is one of this region, and not of what it was before it moved.
+    #[must_use]
+    pub fn is_seen_by(&self, snapshot: &Snapshot) -> bool {
+        self.snapshots.took(snapshot)
+    }
+
     /// Whether a reader holds a snapshot.
     #[must_use]
     pub fn is_being_read(&self) -> bool {

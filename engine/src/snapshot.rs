@@ -153,6 +153,11 @@ impl Snapshots {
         !self.0.lock().live.is_empty()
     }
 
+    /// Whether a snapshot is one of these.
+    pub(crate) fn took(&self, snapshot: &Snapshot) -> bool {
+        Arc::ptr_eq(&self.0, &snapshot.snapshots.0)
+    }
+
     /// The numbers of live snapshots, the newest ones of many, in their order.
     pub(crate) fn live(&self) -> Vec<u64> {
         let held = self.0.lock();

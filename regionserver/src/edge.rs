@@ -231,7 +231,10 @@ impl Edge {
 
     /// Holds the snapshot of a reader that was refused, and is about to continue at the same number.
     pub fn hold_for_return(&self, region: RegionId, held: Option<Snapshot>) {
-        if let (Some(held), Some(hosted)) = (held, self.replicas.regions.get(region)) {
+        // Where the region has moved, its new self has snapshots of its own.
+        if let (Some(held), Some(hosted)) = (held, self.replicas.regions.get(region))
+            && hosted.engine.is_seen_by(&held)
+        {
             hosted.held_snapshots.hand_over(held, now_ns());
         }
     }
