@@ -298,7 +298,7 @@ mod tests {
             "--masters names 127.0.0.1:0",
             "--log-limit is 1024 bytes",
             "--memtable-budget is 0 bytes",
-            "--hbase-scanner-lease must be 1s to 1h, not 120m",
+            "--hbase-scanner-lease must be 1s to 1h, not 2h",
         ] {
             assert!(said.contains(part), "{part}: {said}");
         }
