@@ -111,8 +111,11 @@ impl<T> Part<T> {
 }
 
 impl Drop for Cluster {
-    /// Fails the test if a node has logged an error that it does not expect.
+    /// Fails the test if a node has logged an error that it does not expect. The directory of nodes that still run stays.
     fn drop(&mut self) {
+        // A node whose directory is deleted ends the process, and with it the tests beside a test that fails.
+        let runs = self.master.running.is_some() || self.servers.iter().any(|server| server.running.is_some());
+        self.directory.disable_cleanup(runs);
         // Outside of the runtime it is not known whose errors they are; a test that fails anyway has said why.
         if std::thread::panicking() || tokio::runtime::Handle::try_current().is_err() {
             return;

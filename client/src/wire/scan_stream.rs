@@ -73,6 +73,27 @@ fn failure_of(status: &tonic::Status) -> Failure {
     match error::from_status(status) {
         // Without details this is the transport's error: the server may be gone.
         Wire::Unavailable { message, .. } if status.details().is_empty() => Failure::Lost(message),
+        // The connection was made again, and leads to another server of our cluster: the region is elsewhere.
+        Wire::WrongCluster { expected, actual, server } if expected == actual => {
+            Failure::NotSent(format!("server {server} answers in place of the one that was called"))
+        }
         error => Failure::Refused(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use terrane_types::{ClusterId, ServerId};
+
+    use super::*;
+
+    #[test]
+    fn a_scan_that_meets_another_server_at_the_address_looks_for_its_region() {
+        let refusal = |actual| {
+            let refused = Wire::WrongCluster { expected: ClusterId([1; 16]), actual, server: ServerId(4) };
+            failure_of(&error::status(&refused))
+        };
+        assert!(matches!(refusal(ClusterId([1; 16])), Failure::NotSent(_)));
+        assert!(matches!(refusal(ClusterId([2; 16])), Failure::Refused(_)));
     }
 }
