@@ -54,7 +54,11 @@ impl Alter {
     /// Sets some attributes of the table and of its families. While a new build is rolled out, only values that the old one
     /// knows.
     pub fn some_attributes(schema: &TableSchema, rolls_out: bool) -> Alter {
-        let mut alter = Alter::of_table(schema, some(&OF_TABLE));
+        let of_table = match some(&OF_TABLE) {
+            ("strict_reads", _) if rolls_out => ("strict_reads", "false"),
+            of_table => of_table,
+        };
+        let mut alter = Alter::of_table(schema, of_table);
         for (name, attributes) in [(KEPT, &OF_KEPT[..]), (ALTERED, &OF_ALTERED[..])] {
             let family = schema.families.iter().find(|family| family.name.to_string() == name);
             if let Some(family) = family.filter(|_| below(2) == 0) {
