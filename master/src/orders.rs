@@ -176,9 +176,8 @@ impl Orders {
         let (mut client, hello) = self.called(server)?;
         let flushed = async {
             let request = v1::MaintainTableRequest { hello, table: table.0 };
-            let mut progress =
-                client.flush_table(request).await.map_err(|status| error::from_status(&status))?.into_inner();
-            while let Some(progress) = progress.message().await.map_err(|status| error::from_status(&status))? {
+            let mut progress = client.flush_table(request).await.map_err(|status| refusal(&status))?.into_inner();
+            while let Some(progress) = progress.message().await.map_err(|status| refusal(&status))? {
                 if progress.done {
                     return match progress.failures.into_iter().next() {
                         Some(failure) => Err(Error::Internal { message: format!("on server {server}, {failure}") }),
@@ -447,8 +446,22 @@ async fn answer<T>(call: impl Future<Output = Result<Response<T>, Status>>) -> R
 async fn answer_within<T>(time: Duration, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Error> {
     match tokio::time::timeout(time, call).await {
         Ok(Ok(reply)) => Ok(reply.into_inner()),
-        Ok(Err(status)) => Err(error::from_status(&status)),
+        Ok(Err(status)) => Err(refusal(&status)),
         Err(_) => Err(Error::DeadlineExceeded),
+    }
+}
+
+/// Why an order was refused. For the client that asked for it, a server in the place of the one that was called is not there:
+/// the caller is in the right cluster, and may ask again.
+fn refusal(status: &Status) -> Error {
+    match error::from_status(status) {
+        Error::WrongCluster { expected, actual, server } if expected == actual => {
+            unavailable(format!("server {server} answers at the address of the server that was called"))
+        }
+        Error::WrongCluster { expected, server, .. } => unavailable(format!(
+            "server {server} of cluster {expected} answers at the address of the server that was called"
+        )),
+        error => error,
     }
 }
 
@@ -480,4 +493,27 @@ fn stranger(answer: &Error, own: ClusterId) -> String {
 
 fn unavailable(message: String) -> Error {
     Error::Unavailable { message, retry_after: RETRY_AFTER }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_server_at_the_address_is_a_server_that_is_not_there() {
+        for theirs in [1, 2] {
+            let wrong = Error::WrongCluster {
+                expected: ClusterId([theirs; 16]),
+                actual: ClusterId([1; 16]),
+                server: ServerId(5),
+            };
+            let refused = refusal(&error::status(&wrong));
+            assert!(
+                matches!(&refused, Error::Unavailable { message, .. } if message.contains("server 5")),
+                "{refused}"
+            );
+        }
+        let read_only = Error::ReadOnly { what: "table t".to_owned() };
+        assert_eq!(refusal(&error::status(&read_only)), read_only);
+    }
 }

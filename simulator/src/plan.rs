@@ -261,6 +261,7 @@ impl Plan {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 (self.loses_majority, self.loses_catalog) = (false, false);
                 (self.rolls_out, self.changes_masters) = (false, false);
+                self.slow_disks = (&[], Duration::ZERO);
                 self.has_strangers = true;
             }
             Needed::ChangedCell => {
@@ -278,6 +279,7 @@ impl Plan {
                 self.faults.extend(lost);
             }
         }
+        self.has_strangers &= self.may_have_strangers();
         self.faults.sort_by_key(|planned| planned.at);
         self
     }
