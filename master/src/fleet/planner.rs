@@ -223,6 +223,13 @@ fn changeable(world: &World) -> impl Iterator<Item = (GroupId, &GroupView)> {
     world.groups.iter().filter(can).filter(|(_, group)| group.has_majority()).map(|(group, view)| (*group, view))
 }
 
+/// Groups that can be balanced now: changeable ones all of whose members' servers are there. A group that lacks one is repaired
+/// first. A new server has room for one replica of it, and the missing one may have no other place to go.
+fn balanceable(world: &World) -> impl Iterator<Item = (GroupId, &GroupView)> {
+    let is_there = |server: &ServerId| world.is(*server, |view| view.condition == Condition::Live);
+    changeable(world).filter(move |(_, group)| group.members.keys().all(is_there))
+}
+
 /// The server that gets a replica of the group, in place of the one on `without`: first another zone than those of the
 /// other members, then the fewest replicas.
 fn target(world: &World, id: GroupId, group: &GroupView, without: Option<ServerId>) -> Option<ServerId> {
@@ -340,7 +347,7 @@ fn drain_replica(world: &World) -> Option<Step> {
 
 /// A group of which two members share a zone, while a server of a zone without a member could take one of them.
 fn separate_zones(world: &World) -> Option<Step> {
-    changeable(world).find_map(|(id, group)| {
+    balanceable(world).find_map(|(id, group)| {
         let mut members: BTreeMap<&str, Vec<ServerId>> = BTreeMap::new();
         for server in group.members.keys().filter(|server| !world.zone(**server).is_empty()) {
             members.entry(world.zone(*server)).or_default().push(*server);
@@ -376,7 +383,7 @@ fn spread_replicas(world: &World) -> Option<Step> {
     let counts = world.replicas();
     let pairs = uneven(&counts, &world.eligible());
     pairs.into_iter().find_map(|(from, to)| {
-        let moves = changeable(world)
+        let moves = balanceable(world)
             .filter(|(_, group)| group.members.contains_key(&from) && !group.members.contains_key(&to))
             .filter(|(_, group)| keeps_zones(world, group, from, to));
         // The leader's replica costs a transfer more; of the others, the smallest costs the least.
