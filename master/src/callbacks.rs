@@ -13,6 +13,7 @@ use terrane_types::ServerId;
 use tokio::task::JoinSet;
 
 use crate::context::MasterContext;
+use crate::liveness::NoAnswer;
 use crate::observed::now;
 
 /// How often servers that do not answer are looked at.
@@ -21,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const CALLS_MAX: usize = 64;
 
 /// An answered call: the server, the boot that was asked for, and what answered.
-type Called = (ServerId, u64, Result<(), String>);
+type Called = (ServerId, u64, Result<(), NoAnswer>);
 
 /// Calls servers as they are due. Never returns.
 pub async fn drive(context: &std::sync::Arc<MasterContext>) {
@@ -56,7 +57,7 @@ fn is_known(context: &MasterContext, server: ServerId) -> bool {
 }
 
 /// Takes the answer over, and says what has changed.
-fn take(context: &MasterContext, server: ServerId, boot: u64, answer: Result<(), String>) {
+fn take(context: &MasterContext, server: ServerId, boot: u64, answer: Result<(), NoAnswer>) {
     let (before, became_live, why) = context.observed.with(|observed| {
         let before = observed.liveness.state(server);
         let became_live = observed.liveness.called(server, boot, answer, now());

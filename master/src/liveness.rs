@@ -68,6 +68,16 @@ pub struct Replaced {
     pub by_boot: u64,
 }
 
+/// Why a server that was called did not answer itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoAnswer {
+    /// In words.
+    pub why: String,
+    /// Another process answered at its address. What the server answered before does not count any more: a report of it may
+    /// have been under way for long.
+    pub by_another: bool,
+}
+
 /// Whether the address of a process leads to it.
 #[derive(Clone, Debug, Default)]
 struct Calls {
@@ -233,7 +243,7 @@ impl Liveness {
         &mut self,
         server: ServerId,
         boot: u64,
-        answer: Result<(), String>,
+        answer: Result<(), NoAnswer>,
         now: Moment,
     ) -> Option<ServerState> {
         let silent_after = self.silent_after;
@@ -242,7 +252,8 @@ impl Liveness {
         seen.calls.is_suspect = false;
         match answer {
             Ok(()) => (seen.calls.has_answered, seen.calls.failing) = (true, None),
-            Err(why) => {
+            Err(NoAnswer { why, by_another }) => {
+                seen.calls.has_answered &= !by_another;
                 let since = seen.calls.failing.as_ref().map_or(now, |(since, _)| *since);
                 seen.calls.failing = Some((since, why));
             }
@@ -429,8 +440,10 @@ mod tests {
                     writeln!(out, "live, was {}", before.name()).unwrap();
                 }
             }
-            "answered" | "failed" => {
-                let answer = if line.words[0] == "answered" { Ok(()) } else { Err("nothing answers".to_owned()) };
+            "answered" | "failed" | "another" => {
+                let by_another = line.words[0] == "another";
+                let no_answer = || NoAnswer { why: "nothing answers".to_owned(), by_another };
+                let answer = if line.words[0] == "answered" { Ok(()) } else { Err(no_answer()) };
                 if let Some(before) = liveness.called(server(), liveness.boot(server()), answer, at()) {
                     writeln!(out, "live, was {}", before.name()).unwrap();
                 }

@@ -30,6 +30,7 @@ use crate::catalog::groups::GroupEntry;
 use crate::catalog::moves::MoveId;
 use crate::inventory::MemberSeen;
 use crate::journal::Journal;
+use crate::liveness::NoAnswer;
 use crate::observed::Observed;
 
 /// Timeout of one call; a change of tables waits for a quorum to sync.
@@ -201,9 +202,10 @@ impl Orders {
     ///
     /// # Errors
     /// What answers there, for people.
-    pub async fn identify(&self, server: ServerId, boot: u64) -> Result<(), String> {
+    pub async fn identify(&self, server: ServerId, boot: u64) -> Result<(), NoAnswer> {
+        let nothing = |why| NoAnswer { why, by_another: false };
         let address = self.journal.read(|catalog| catalog.servers().address(server));
-        let channel = terrane_env::net::channel(&address).map_err(|invalid| invalid.to_string())?;
+        let channel = terrane_env::net::channel(&address).map_err(|invalid| nothing(invalid.to_string()))?;
         // Without the stamp of a leadership: every master asks.
         let hello = hello::ours(Some(self.identity.cluster), server, self.identity.server, self.identity.boot);
         let mut client = RegionServerClient::new(channel);
@@ -211,14 +213,21 @@ impl Orders {
             tokio::time::timeout(IDENTIFY_TIME_MAX, client.identify(v1::IdentifyRequest { hello: Some(hello) }));
         match reply.await {
             Ok(Ok(reply)) if reply.get_ref().boot == boot => Ok(()),
-            Ok(Ok(reply)) => Err(format!(
-                "another process of server {server} answers there (boot {}; boot {boot} reports): its directory may have been copied",
-                reply.get_ref().boot
-            )),
+            Ok(Ok(reply)) => {
+                let other = reply.get_ref().boot;
+                let why = format!(
+                    "another process of server {server} answers there (boot {other}; boot {boot} reports): its directory may have been copied"
+                );
+                Err(nothing(why))
+            }
             // A server of an earlier build, which cannot say who it is.
             Ok(Err(status)) if status.code() == Code::Unimplemented => Ok(()),
-            Ok(Err(status)) => Err(stranger(&error::from_status(&status), self.identity.cluster)),
-            Err(_) => Err(format!("nothing answers there within {} s", IDENTIFY_TIME_MAX.as_secs())),
+            Ok(Err(status)) => {
+                let refusal = error::from_status(&status);
+                let by_another = matches!(refusal, Error::WrongCluster { .. });
+                Err(NoAnswer { why: stranger(&refusal, self.identity.cluster), by_another })
+            }
+            Err(_) => Err(nothing(format!("nothing answers there within {} s", IDENTIFY_TIME_MAX.as_secs()))),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::catalog::scripts::{self, Line, number};
 use crate::catalog::{Bootstrap, Catalog};
 use crate::config::SURPLUS_AFTER_DEFAULT;
 use crate::inventory::{GroupSeen, Inventory, MemberSeen, RegionSeen, Report};
-use crate::liveness::{Liveness, Moment};
+use crate::liveness::{Liveness, Moment, NoAnswer};
 use crate::observed::Observations;
 
 struct Scene {
@@ -163,7 +163,7 @@ impl Scene {
                 let liveness = &mut self.observed.liveness;
                 let boot = liveness.boot(server);
                 liveness.heard(server, boot.max(1), now).unwrap();
-                let answer = Err("another server answers".to_owned());
+                let answer = Err(NoAnswer { why: "another server answers".to_owned(), by_another: true });
                 liveness.called(server, boot.max(1), answer, now);
             }
             "displace" => drop(self.observed.liveness.displaced(ServerId(line.number(1)))),
