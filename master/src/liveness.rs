@@ -71,7 +71,7 @@ pub struct Replaced {
 /// Why a server that was called did not answer itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAnswer {
-    /// In words.
+    /// As a sentence without a full stop.
     pub why: String,
     /// Another process answered at its address. What the server answered before does not count any more: a report of it may
     /// have been under way for long.
