@@ -27,7 +27,7 @@ use terrane_simulator::verdict::{Failure, Verdict};
 
 /// Counts the memory that each host holds.
 #[global_allocator]
-static ALLOCATOR: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);
+static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
 
 const USAGE: &str = "usage: terrane-sim --seed N
   --scenario NAME  this scenario instead of the one that the seed draws; --scenario list names them

@@ -59,7 +59,7 @@ impl Program {
 
     /// Runs it with these words; its output and exit status are passed on.
     pub fn pass_through(&self, words: &[String]) -> ExitCode {
-        match Command::new(&self.path).args(words).current_dir(&self.root).status() {
+        match self.command(words).status() {
             Ok(status) if status.success() => ExitCode::SUCCESS,
             // A run ended by a signal has no code and counts as failed.
             Ok(status) => {
@@ -103,11 +103,18 @@ impl Program {
         String::from_utf8_lossy(&output).lines().map(str::to_owned).collect()
     }
 
+    fn command(&self, words: &[String]) -> Command {
+        let mut command = Command::new(&self.path);
+        // A tenth of a run would be spent on memory that is returned to the system and asked for once more.
+        command.args(words).current_dir(&self.root).env("MIMALLOC_PURGE_DELAY", "-1");
+        command
+    }
+
     /// The output of the program with these words. It is killed when it takes far longer than any run: a task of a node that
     /// never yields stops simulated time.
     fn output(&self, words: &[String]) -> std::io::Result<Output> {
-        let mut command = Command::new(&self.path);
-        command.args(words).current_dir(&self.root).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = self.command(words);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let (ended, end) = mpsc::channel();
         let (out, err) = (read_on(child.stdout.take(), Some(ended)), read_on(child.stderr.take(), None));
