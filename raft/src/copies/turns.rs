@@ -11,8 +11,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A turn that was not used for so long is given to another copy. A sender that is there sends a part in much less.
-const IDLE_MAX: Duration = Duration::from_secs(30);
+/// A turn that was not used for so long is given to another copy. A sender that is there sends a part in much less, and one that
+/// comes back continues with what has arrived.
+const IDLE_MAX: Duration = Duration::from_secs(5);
 
 /// The turns of a process.
 pub(crate) struct Turns {
