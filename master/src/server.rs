@@ -142,8 +142,24 @@ impl Master {
     ) -> Result<(Self, JoinSet<()>), StartError> {
         let address = address.as_str();
         let identity = enrol(config, address, &port.calls).await?;
+        let catalog = open_catalog((config, presence), &identity, address).await?;
+        let host = Arc::clone(&catalog.0);
+        let opened = Self::open_with(catalog, config, identity, address, port).await;
+        if opened.is_err() {
+            // Otherwise what watches its directory goes on, and ends the process when the directory is removed.
+            host.shutdown().await;
+        }
+        opened
+    }
+
+    async fn open_with(
+        (host, group, machine, peers): OpenCatalog,
+        config: &MasterConfig,
+        identity: Identity,
+        address: &str,
+        port: &Port,
+    ) -> Result<(Self, JoinSet<()>), StartError> {
         let hello = Hello { cluster: identity.cluster, server: ServerId::default(), boot: identity.boot };
-        let (host, group, machine, peers) = open_catalog((config, presence), &identity, address).await?;
         port.peer.begin(host.peer_service());
         let journal = Journal::new(group.clone(), Arc::clone(&machine), Arc::clone(&peers));
         journal.learn_members();
@@ -319,12 +335,14 @@ fn warn_of_other_peers(config: &MasterConfig, journal: &Journal) {
     }
 }
 
+type OpenCatalog = (Arc<GroupHost>, Group, Arc<CatalogMachine>, Arc<Peers>);
+
 /// Opens checkpoint and log.
 async fn open_catalog(
     (config, presence): (&MasterConfig, Presence),
     identity: &Identity,
     address: &str,
-) -> Result<(Arc<GroupHost>, Group, Arc<CatalogMachine>, Arc<Peers>), StartError> {
+) -> Result<OpenCatalog, StartError> {
     let (catalog_dir, log_dir) = (config.data_dir.join("catalog"), config.data_dir.join("log"));
     make_dir(&catalog_dir).await?;
     make_dir(&log_dir).await?;
