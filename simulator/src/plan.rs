@@ -53,8 +53,14 @@ pub enum Work {
 }
 
 /// Fault points of moves that runs which need moves pass in any case, each once in so many passes.
-const POINTS_OF_MOVES: [(&str, u64); 3] =
-    [("an adoption is proposed late", 3), ("an adoption is given up early", 3), ("an adoption's answer is lost", 5)];
+const POINTS_OF_MOVES: [(&str, u64); 4] = [
+    ("an adoption is proposed late", 3),
+    ("an adoption is given up early", 3),
+    ("an adoption's answer is lost", 5),
+    ("a refusal is asked for late", 2),
+];
+/// Limits that are small in runs which need moves.
+const LIMITS_OF_MOVES: [(&str, u64); 1] = [("moves whose outcome is remembered", 1)];
 
 /// The parameters of one run.
 #[derive(Clone, Debug)]
@@ -85,6 +91,8 @@ pub struct Plan {
     pub slow_disks: (&'static [&'static str], Duration),
     /// Fault points that fire whatever the seed drew, each once in so many passes.
     pub aimed: Vec<(&'static str, u64)>,
+    /// Limits that have this value in any case.
+    pub aimed_limits: Vec<(&'static str, u64)>,
     /// Number of region servers.
     pub servers: usize,
     /// Initial regions of a table.
@@ -141,6 +149,7 @@ impl Plan {
             has_strangers: false,
             slow_disks: (&[], Duration::ZERO),
             aimed: Vec::new(),
+            aimed_limits: Vec::new(),
             scenario: scenario.unwrap_or(drawn),
             tick: milliseconds(*[2, 5, 5, 10].choose(rng).expect("not empty")),
             latency_min: milliseconds(rng.random_range(0..=2)),
@@ -251,7 +260,10 @@ impl Plan {
                 (self.rolls_out, self.falls_back) = (true, true);
                 (self.loses_majority, self.loses_catalog, self.changes_a_cell) = (false, false, false);
             }
-            Needed::Moves => (self.work, self.aimed) = (Work::Moves, POINTS_OF_MOVES.to_vec()),
+            Needed::Moves => {
+                (self.work, self.aimed) = (Work::Moves, POINTS_OF_MOVES.to_vec());
+                self.aimed_limits = LIMITS_OF_MOVES.to_vec();
+            }
             Needed::Merges => self.work = Work::Merges,
             Needed::Replacements => {
                 self.servers = self.servers.max(REPLICATION + 1);

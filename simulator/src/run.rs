@@ -83,6 +83,7 @@ pub fn run(plan: Plan, until: Option<Duration>) -> (Summary, Verdict) {
         LOST_ANSWERS.iter().for_each(|point| terrane_env::sim::aim_fault_point(point, plan.lost_answers_one_in));
     }
     plan.aimed.iter().for_each(|(point, one_in)| terrane_env::sim::aim_fault_point(point, *one_in));
+    plan.aimed_limits.iter().for_each(|(limit, value)| terrane_env::sim::aim_limit(limit, *value));
     if plan.rows_per_request > 0 {
         terrane_env::sim::aim_limit("rows in a request", plan.rows_per_request);
     }

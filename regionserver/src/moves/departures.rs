@@ -27,8 +27,11 @@ use crate::proposal::{Group, GroupHost};
 use crate::replicas::Replicas;
 use crate::versions::ClusterLevel;
 
-/// How often frozen regions without a driver are looked for, and files of finished moves.
+/// How often frozen regions without a driver are looked for, and files of finished moves...
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// ...and how often while a region is frozen in a group that another server leads: requests wait for the region, and this server
+/// may be the next leader.
+const SUCCESSION_INTERVAL: Duration = Duration::from_millis(50);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the end of a move is remembered for the next order.
 const REMEMBER: Duration = Duration::from_secs(600);
@@ -115,16 +118,14 @@ pub struct Moves(pub(super) Mutex<BTreeMap<MoveId, Arc<Departure>>>);
 impl Departures {
     /// Looks for frozen regions that nothing drives, and for files that nothing needs, until `stop`.
     pub async fn watch(self: Arc<Self>) {
-        let mut turn = tokio::time::interval(WATCH_INTERVAL);
-        turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut swept = Instant::now();
+        let (mut swept, mut pause) = (Instant::now(), Duration::ZERO);
         loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return,
-                _ = turn.tick() => {}
+                () = tokio::time::sleep(pause) => {}
             }
-            self.resume();
+            pause = if self.resume() { SUCCESSION_INTERVAL } else { WATCH_INTERVAL };
             self.moves.0.lock().retain(|_, departure| !departure.is_forgotten());
             let sweep_every =
                 terrane_env::limit!("seconds between sweeps of moved files", SWEEP_INTERVAL.as_secs(), 1..=3);
@@ -143,17 +144,23 @@ impl Departures {
         })
     }
 
-    /// Drives the frozen regions that this server leads.
-    fn resume(self: &Arc<Self>) {
+    /// Drives the frozen regions that this server leads. Returns whether it may come to lead others.
+    fn resume(self: &Arc<Self>) -> bool {
+        let mut may_succeed = false;
         for hosted in self.replicas.regions.all() {
             let state = hosted.state();
             let Some(moving) = &state.moving else { continue };
-            let Some(group) = self.host.group(hosted.group).filter(|group| group.status().is_leader) else { continue };
+            let Some(group) = self.host.group(hosted.group) else { continue };
+            if !group.status().is_leader {
+                may_succeed = true;
+                continue;
+            }
             if self.moves.0.lock().get(&moving.id).is_none_or(|known| known.progress.lock().ended.is_some()) {
                 tracing::info!(region = %hosted.region, to = %moving.group, "asking what became of a move");
                 self.start(&hosted, group, moving.clone(), None);
             }
         }
+        may_succeed
     }
 
     /// The master's order: starts a move, and says how far it is.

@@ -272,6 +272,10 @@ impl Departures {
     /// Has the other group refuse the move. If it has adopted the region before, that stands; otherwise the region is unfrozen.
     async fn give_up(&self, departure: &Departure, why: String) -> Result<(), End> {
         departure.set_stage(Stage::Frozen, &format!("it is being undone: {why}"));
+        if terrane_env::buggify!("a refusal is asked for late") {
+            // Long enough for the other group to forget the move.
+            tokio::time::sleep(REST_TIME_MAX).await;
+        }
         let request = v1::RefuseMoveRequest { hello: None, r#move: departure.id.0, to_group: departure.to.0 };
         let (mut pause, mut forgotten) = (PAUSES.0, None);
         while !terrane_env::planted!("a move is undone without asking") {
