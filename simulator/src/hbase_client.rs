@@ -24,6 +24,8 @@ use tokio::time::timeout;
 
 /// How long one try waits for its answer.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
+/// As long as it may take to replace the server that was called: without nonces a client does not know better than to wait.
+const ONLY_TRY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before a call is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection lasts whose answer is to be lost, at most.
@@ -91,6 +93,7 @@ pub struct HbaseClient {
     nonce_group: u64,
     calls: u32,
     loses_answer: bool,
+    has_nonces: bool,
 }
 
 /// A column: family and qualifier.
@@ -113,8 +116,31 @@ impl HbaseClient {
     pub fn new(client: Client, table: TableName, servers: Vec<String>) -> Self {
         let nonce_group = terrane_env::rand::u64();
         let (connections, regions, leaders) = Default::default();
-        let (first, calls, loses_answer) = (0, 0, false);
-        Self { client, table, servers, connections, regions, leaders, first, nonce_group, calls, loses_answer }
+        let (first, calls, loses_answer, has_nonces) = (0, 0, false, true);
+        Self {
+            client,
+            table,
+            servers,
+            connections,
+            regions,
+            leaders,
+            first,
+            nonce_group,
+            calls,
+            loses_answer,
+            has_nonces,
+        }
+    }
+
+    /// As clients that send no nonces: a change is only tried again after an exception which says that it had no effect.
+    #[must_use]
+    pub fn without_nonces(mut self) -> Self {
+        self.has_nonces = false;
+        self
+    }
+
+    fn nonce(&self) -> Option<u64> {
+        self.has_nonces.then(nonce)
     }
 
     /// Changes a row by one mutation, under a condition if there is one: a column has this value, or is absent if it is
@@ -131,7 +157,7 @@ impl HbaseClient {
     ) -> Result<Outcome<proto::MutateResponse>, String> {
         let request = proto::MutateRequest {
             region: RegionSpecifier::default(),
-            mutation: mutation(row, changes),
+            mutation: MutationProto { nonce: self.nonce(), ..mutation(row, changes) },
             condition: condition.map(|(column, value)| equals(row, column, value)),
             nonce_group: Some(self.nonce_group),
         };
@@ -149,10 +175,10 @@ impl HbaseClient {
         mutations: &[Vec<Change<'_>>],
         gives_up: impl Fn() -> bool,
     ) -> Result<Outcome<proto::MultiResponse>, String> {
-        let nonce = nonce();
+        let nonce = self.nonce();
         let action = |(index, changes): (u32, &Vec<Change<'_>>)| proto::Action {
             index: Some(index),
-            mutation: Some(MutationProto { nonce: Some(nonce), ..mutation(row, changes) }),
+            mutation: Some(MutationProto { nonce, ..mutation(row, changes) }),
             ..proto::Action::default()
         };
         let actions: Vec<_> = (0u32..).zip(mutations).map(action).collect();
@@ -245,6 +271,7 @@ impl HbaseClient {
                 Ok(answer) => return Ok(Outcome { answer, was_retried }),
                 Err(Failed::Finally(why)) => return Err(why),
                 Err(Failed::Refused(why)) => why,
+                Err(Failed::Again(why)) if !self.has_nonces => return Err(why),
                 Err(Failed::Again(why)) => {
                     was_retried = true;
                     why
@@ -267,7 +294,8 @@ impl HbaseClient {
     ) -> Result<A, Failed> {
         let name = self.region_of(row).await?;
         let server = self.leaders.get(&name).copied().unwrap_or((self.first + tries) % self.servers.len());
-        let answered = timeout(TRY_TIMEOUT, self.exchange(server, method, &encode(specifier(name.clone())))).await;
+        let within = if self.has_nonces { TRY_TIMEOUT } else { ONLY_TRY_TIMEOUT };
+        let answered = timeout(within, self.exchange(server, method, &encode(specifier(name.clone())))).await;
         let answered = answered.unwrap_or_else(|_| Err(Failed::Again("no answer in time".to_owned())));
         if matches!(answered, Ok(_) | Err(Failed::Finally(_))) {
             self.leaders.insert(name, server);
@@ -360,7 +388,6 @@ fn mutation(row: &[u8], changes: &[Change<'_>]) -> MutationProto {
         row: Some(Bytes::copy_from_slice(row)),
         mutate_type: Some(kind.into()),
         column_value: column_value.collect(),
-        nonce: Some(nonce()),
         ..MutationProto::default()
     }
 }

@@ -51,8 +51,6 @@ pub struct Nemesis {
     failing: BTreeSet<Host>,
     /// The host whose disk was damaged. It stays down after the first phase.
     damaged: Option<Host>,
-    /// When it was restarted last.
-    damaged_since: Option<Duration>,
     /// Where its log is damaged.
     place: Option<Place>,
 }
@@ -103,7 +101,6 @@ impl Nemesis {
             down: BTreeMap::new(),
             failing: BTreeSet::new(),
             damaged: None,
-            damaged_since: None,
             place: None,
         }
     }
@@ -129,7 +126,7 @@ impl Nemesis {
         }
         let Some(began) = self.began else { return };
         if now >= began + self.context.plan.until {
-            if !self.context.state.is_over() && !self.would_take_a_group_along(now) {
+            if !self.context.state.is_over() {
                 self.heal_all(sim);
                 self.context.state.end();
             }
@@ -490,7 +487,6 @@ impl Nemesis {
 
     fn restart(&mut self, sim: &mut Sim, host: Host) {
         if self.damaged == Some(host) {
-            self.damaged_since = Some(sim.elapsed());
             let there = self.place.as_ref().filter(|place| place.is_there(host));
             self.context.state.expect_refusal(there.map(|place| format!("{} at {}", place.path, place.offset)));
         }

@@ -1,24 +1,11 @@
 //! The end of all faults. What was damaged stays damaged, and its server is lost for good.
 
-use std::time::Duration;
-
 use super::{Act, Host, Nemesis, Sim};
 use crate::fault::machine;
 use crate::scenario::HOSTS;
 use crate::trace;
 
-/// How long new groups take until their first election.
-const FORMING_MAX: Duration = Duration::from_secs(3);
-
 impl Nemesis {
-    /// Whether the server that is about to be lost for good may be the only one that knows a new group: until its first
-    /// election the other members have nothing of it, and the group would stay without a leader. Groups are created when a
-    /// server joins.
-    pub(super) fn would_take_a_group_along(&self, now: Duration) -> bool {
-        let is_up = self.damaged.is_some_and(|damaged| !self.down.contains_key(damaged));
-        is_up && self.damaged_since.is_some_and(|since| now < since + FORMING_MAX)
-    }
-
     /// Ends all faults.
     pub(super) fn heal_all(&mut self, sim: &mut Sim) {
         trace::note(format_args!("HEAL of everything"));
