@@ -62,6 +62,8 @@ pub struct MemberSeen {
     pub matched: u64,
     /// Up to where it is known to have applied that; as [`Self::matched`] if its leader's build does not say.
     pub applied: u64,
+    /// Whether it has not applied what the leader had applied two seconds ago.
+    pub lags: bool,
     /// Whether it answers the leader.
     pub alive: bool,
     /// The size of the copy that it is receiving; 0: none.
@@ -85,6 +87,7 @@ impl From<v1::MemberProgress> for MemberSeen {
             voter: seen.voter,
             matched: seen.matched,
             applied: seen.applied.unwrap_or(seen.matched),
+            lags: seen.lags,
             alive: seen.alive,
             copy_bytes: seen.copy_bytes,
             copied_bytes: seen.copied_bytes,
@@ -159,7 +162,7 @@ pub struct GroupView {
     regions: BTreeMap<RegionId, RegionView>,
 }
 
-/// Entries that a member may lack and still count as caught up: those of the moment.
+/// Entries that a member may lack and still count as caught up: those of the moment, if it does not lag behind in time.
 const CAUGHT_UP_WITHIN: u64 = 256;
 
 impl GroupView {
@@ -176,7 +179,7 @@ impl GroupView {
         let newest = self.members.iter().map(|member| member.matched).max().unwrap_or(0);
         let copying = member.copied_bytes < member.copy_bytes;
         let has = member.reached();
-        member.alive && !copying && has > 0 && has.saturating_add(CAUGHT_UP_WITHIN) >= newest
+        member.alive && !copying && !member.lags && has > 0 && has.saturating_add(CAUGHT_UP_WITHIN) >= newest
     }
 
     /// The regions as the leader last reported them.
@@ -456,5 +459,27 @@ mod tests {
         let leader = view.leader.map_or_else(|| "none".to_owned(), |leader| format!("s{leader}"));
         let regions: Vec<_> = view.regions.iter().map(|(region, view)| format!(" r{region}={}", view.bytes)).collect();
         writeln!(out, "g1 term={} leader={leader} applied={}{}", view.term, view.applied, regions.concat()).unwrap();
+    }
+
+    #[test]
+    fn few_entries_that_take_long_are_behind() {
+        let member = |server, applied, lags| MemberSeen {
+            replica: ReplicaId(server),
+            server: ServerId(server),
+            voter: true,
+            matched: 40,
+            applied,
+            lags,
+            alive: true,
+            copy_bytes: 0,
+            copied_bytes: 0,
+        };
+        let (leader, busy, fetching) = (member(1, 40, false), member(2, 38, false), member(3, 38, true));
+        let view =
+            GroupView { leader: Some(ServerId(1)), members: vec![leader, busy, fetching], ..GroupView::default() };
+        assert_eq!(
+            view.members.iter().map(|member| view.is_caught_up(member)).collect::<Vec<_>>(),
+            [true, true, false]
+        );
     }
 }

@@ -202,7 +202,17 @@ mod tests {
 
     fn member(number: u64, voter: bool, alive: bool) -> MemberProgress {
         let (replica, server) = (ReplicaId(number), ServerId(number));
-        MemberProgress { replica, server, voter, matched: 0, applied: 0, alive, copy_bytes: 0, copied_bytes: 0 }
+        MemberProgress {
+            replica,
+            server,
+            voter,
+            matched: 0,
+            applied: 0,
+            lags: false,
+            alive,
+            copy_bytes: 0,
+            copied_bytes: 0,
+        }
     }
 
     #[test]

@@ -159,8 +159,11 @@ impl Replica {
         Some(Abstention { reason: self.stuck()?.reason(), weight: Weight::Soft })
     }
 
-    /// Whether much of what is committed is not applied here.
+    /// Whether much of what is committed is not applied here: many entries, or one that waits for files.
     fn lags(&self) -> bool {
+        if self.machine.progress().waits {
+            return true;
+        }
         let committed = self.metrics.borrow_watched().local_committed.map_or(0, |id| id.index);
         committed.saturating_sub(self.standing.applied_index()) > CAUGHT_UP_ENTRIES
     }

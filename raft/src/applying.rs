@@ -10,6 +10,10 @@
 //!
 //! Unknown is not applied: a new leader keeps everything until it has heard each member. A member of an older build says
 //! nothing; what it has in its log counts as applied.
+//!
+//! A member that misses an entry which it has acknowledged to this very leader has lost it: its disk did not keep what it had
+//! synced, or an older state of the disk was restored. openraft takes that for a bug and would end the leader, so it never
+//! hears of it ([`Members::has_lost`]). The member gets a copy, as if it had asked for one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +23,7 @@ use terrane_types::ReplicaId;
 use tokio::time::Instant;
 
 use crate::Progress;
+use crate::types::{LogId, Vote};
 
 /// How long a member that asked for a copy waits for the next one, after the last one was sent or was not.
 const COPY_EVERY: Duration = Duration::from_secs(2);
@@ -46,12 +51,43 @@ struct Told {
     applying: Option<Applying>,
     /// When a copy that it asked for was last tried.
     tried: Option<Instant>,
+    /// Up to where it has acknowledged the entries of a leader, whose vote this is.
+    acknowledged: Option<(Vote, LogId)>,
+    /// It has lost entries that it had acknowledged, of which this is the last one.
+    lost: Option<u64>,
 }
 
 impl Members {
     /// A member has answered.
     pub(crate) fn heard(&self, replica: ReplicaId, applying: Option<Applying>) {
         self.told.lock().entry(replica).or_default().applying = applying;
+    }
+
+    /// A member has every entry up to this one, says its answer to the leader with this vote.
+    pub(crate) fn acknowledged(&self, replica: ReplicaId, vote: &Vote, last: LogId) {
+        let mut told = self.told.lock();
+        let told = told.entry(replica).or_default();
+        match &mut told.acknowledged {
+            // Heartbeats and appends are answered side by side.
+            Some((of, upto)) if of == vote => *upto = (*upto).max(last),
+            other => *other = Some((vote.clone(), last)),
+        }
+        told.lost.take_if(|lost| *lost <= last.index);
+    }
+
+    /// Whether a member that says to the leader with this vote that it misses an entry has acknowledged that entry to it
+    /// before. Until it has it again, it is due for a copy.
+    pub(crate) fn has_lost(&self, replica: ReplicaId, vote: &Vote, missing: LogId) -> bool {
+        let mut told = self.told.lock();
+        let Some(told) = told.get_mut(&replica) else { return false };
+        let acknowledged = told.acknowledged.as_ref().filter(|(of, upto)| of == vote && *upto >= missing);
+        let Some((_, upto)) = acknowledged else { return false };
+        if told.lost.replace(upto.index).is_none() {
+            tracing::warn!(%replica, missing = missing.index, acknowledged = upto.index,
+                "a member has lost entries that it had acknowledged, and gets a copy of the group: its disk does not keep what it \
+                 syncs, or an older state of it was restored");
+        }
+        true
     }
 
     /// How far a member has got whose log is known to match up to `matched`.
@@ -67,13 +103,16 @@ impl Members {
         self.told.lock().get(&replica).and_then(|told| told.applying).unwrap_or_default()
     }
 
-    /// The members that are due for a copy that they asked for, and the entry that it has to cover.
+    /// The members that are due for a copy, because they asked for one or have lost entries, and the entry that it has to cover.
     pub(crate) fn due(&self, now: Instant) -> Vec<(ReplicaId, u64)> {
         let told = self.told.lock();
         let due =
             told.iter().filter(|(_, told)| told.tried.is_none_or(|tried| now.duration_since(tried) >= COPY_EVERY));
-        let said = due.filter_map(|(replica, told)| Some((*replica, told.applying?)));
-        said.filter(|(_, applying)| applying.asks).map(|(replica, applying)| (replica, applying.lacks_for)).collect()
+        let covers = |told: &Told| {
+            let asked_for = told.applying.filter(|applying| applying.asks).map(|applying| applying.lacks_for);
+            asked_for.max(told.lost)
+        };
+        due.filter_map(|(replica, told)| Some((*replica, covers(told)?))).collect()
     }
 
     /// A copy to this member is tried, or has ended.
@@ -147,8 +186,18 @@ mod tests {
 
     use super::*;
     use crate::script::{Line, check};
+    use crate::types::log_id;
+
+    fn vote(term: u64) -> Vote {
+        Vote::new(term, ReplicaId(1))
+    }
+
+    fn entry(index: u64) -> LogId {
+        log_id(1, index)
+    }
 
     /// - `heard REPLICA applied=I [lacks=I] [asks]`, `heard REPLICA`: a member of this build, or of an older one, answers
+    /// - `acknowledged REPLICA term=T last=I`, `missing REPLICA term=T entry=I`: a member has an entry of a leader, or misses it
     /// - `reached REPLICA matched=I`, `due at=MS`, `tried REPLICA at=MS`: what its leader knows and does
     /// - `look at=MS applied=I committed=I [steps=N] [lacks=I]`: a replica looks at itself
     fn start() -> impl FnMut(&str, &mut String) {
@@ -163,6 +212,11 @@ mod tests {
                     let says = |applied| Applying { applied, lacks_for, asks: line.has("asks") };
                     members.heard(replica(), line.get("applied").map(says));
                 }
+                "acknowledged" => members.acknowledged(replica(), &vote(line.need("term")), entry(line.need("last"))),
+                "missing" => {
+                    let has_lost = members.has_lost(replica(), &vote(line.need("term")), entry(line.need("entry")));
+                    writeln!(out, "{}", if has_lost { "it has lost it" } else { "it never had it" }).unwrap();
+                }
                 "reached" => {
                     let reached = members.reached(replica(), line.need("matched"));
                     writeln!(out, "up to {reached}").unwrap();
@@ -175,7 +229,8 @@ mod tests {
                 "tried" => members.tried(replica(), now),
                 "look" => {
                     let lacks = line.get("lacks").map(|entry: u64| (entry, "the files of a load".to_owned()));
-                    let progress = Progress { applied: 0, steps: line.get("steps").unwrap_or(0), lacks };
+                    let steps = line.get("steps").unwrap_or(0);
+                    let progress = Progress { steps, lacks, ..Progress::default() };
                     let changed = watch.look(line.need("applied"), line.need("committed"), progress, now);
                     let state = watch.stuck().map_or_else(|| "gets on".to_owned(), Stuck::reason);
                     writeln!(out, "{}{state}", if changed { "now: " } else { "" }).unwrap();

@@ -266,6 +266,7 @@ impl Host {
             queue,
             failing_copies,
             applied,
+            pace: Mutex::default(),
             apply_watch: Mutex::new(Watch::new(stuck_after)),
             copies: self.copies.clone(),
             sending,

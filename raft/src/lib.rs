@@ -44,6 +44,7 @@ mod log;
 mod members;
 mod metrics;
 mod network;
+mod pace;
 mod peer;
 mod probe;
 mod proposer;

@@ -44,6 +44,8 @@ pub struct MemberProgress {
     pub matched: u64,
     /// The last entry of those that it is known to have applied. A member of an older build does not say: [`Self::matched`].
     pub applied: u64,
+    /// It has not applied what the leader had applied two seconds ago. A few entries may take long: they may name files.
+    pub lags: bool,
     /// It answered recently.
     pub alive: bool,
     /// Bytes of the copy of the group that is being sent to it; 0 if none is.
@@ -76,14 +78,17 @@ impl Replica {
         let Some(replication) = metrics.replication.as_ref() else { return Vec::new() };
         let voters = voters_ahead(&metrics);
         let copies = self.sending.progress();
+        let expected = self.pace.lock().expected(metrics.current_term, self.standing.applied_index(), Instant::now());
         let member = |(replica, member): (&ReplicaId, &Member)| {
             let copy = copies.get(replica).copied().unwrap_or_default();
+            let applied = self.reached(&metrics, *replica);
             MemberProgress {
                 replica: *replica,
                 server: member.server,
                 voter: voters.contains(replica),
                 matched: replication.get(replica).copied().flatten().map_or(0, |id| id.index),
-                applied: self.reached(&metrics, *replica),
+                applied,
+                lags: applied < expected,
                 alive: self.is_up(&metrics, *replica),
                 copy_bytes: copy.bytes,
                 copied_bytes: copy.sent,

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::adapter::StateAt;
-use crate::applying::{Applying, Members};
+use crate::applying::Members;
 use crate::completeness::Leading;
 use crate::copies::progress::Sending;
 use crate::copies::sending::{NotSent, Target};
@@ -158,21 +158,36 @@ fn unexpected<E: From<Unreachable<Types>>>() -> E {
 
 type AppendResult = Result<StreamAppendResult<Types>, RPCError<Types>>;
 
-/// Waits for the answer to an append; passes what it says beside openraft's answer to `heard`.
-async fn appended(
-    replied: Replied,
+/// An append that was sent.
+struct Appending {
+    vote: Vote,
+    /// The entry before those that were sent, and the last of them.
     prev: Option<LogId>,
     last: Option<LogId>,
-    heard: impl FnOnce(Option<Applying>),
-) -> AppendResult {
-    match reply(replied).await? {
-        // Without a previous entry nothing can conflict, and openraft relies on that.
-        Message::Appended(AppendEntriesResponse::Conflict, _) if prev.is_none() => Err(unexpected()),
-        Message::Appended(outcome, applying) => {
-            heard(applying);
-            Ok(outcome.into_stream_result(prev, last))
+}
+
+impl Appending {
+    /// Waits for the answer, and notes what it says of the member.
+    async fn answered(self, replied: Replied, replica: ReplicaId, members: &Members) -> AppendResult {
+        let Message::Appended(outcome, applying) = reply(replied).await? else { return Err(unexpected()) };
+        members.heard(replica, applying);
+        match (&outcome, self.prev) {
+            // Without a previous entry nothing can conflict, and openraft relies on that.
+            (AppendEntriesResponse::Conflict, None) => return Err(unexpected()),
+            (AppendEntriesResponse::Conflict, Some(prev)) if members.has_lost(replica, &self.vote, prev) => {
+                return Err(Unreachable::<Types>::from_string("it has lost entries that it had acknowledged").into());
+            }
+            (AppendEntriesResponse::Success, _) => self.acknowledged(members, replica, self.last),
+            (AppendEntriesResponse::PartialSuccess(last), _) => self.acknowledged(members, replica, *last),
+            (AppendEntriesResponse::Conflict | AppendEntriesResponse::HigherVote(_), _) => {}
         }
-        _ => Err(unexpected()),
+        Ok(outcome.into_stream_result(self.prev, self.last))
+    }
+
+    fn acknowledged(&self, members: &Members, replica: ReplicaId, last: Option<LogId>) {
+        if let Some(last) = last {
+            members.acknowledged(replica, &self.vote, last);
+        }
     }
 }
 
@@ -196,12 +211,12 @@ impl NetStreamAppend<Types> for Connection {
         let replies = requests.map(move |request| {
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
+            let appending = Appending { vote: request.vote.clone(), prev, last };
             // Heartbeats are frequent enough to carry the bounds.
             let bound = if connection.heartbeats { connection.leading.bound() } else { None };
             let replied = connection.send(link, Message::Append(request, bound), within);
             async move {
-                let heard = |applying| connection.applied.heard(connection.replica, applying);
-                let appended = appended(replied, prev, last, heard).await;
+                let appended = appending.answered(replied, connection.replica, &connection.applied).await;
                 terrane_env::buggify_pause!("a leader hears late of an answer").await;
                 if let Err(RPCError::Unreachable(error)) = &appended {
                     connection.note_refusal(&error.to_string());

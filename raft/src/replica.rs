@@ -27,6 +27,7 @@ use crate::handover::Handovers;
 use crate::lagging::{FailingCopies, Refused};
 use crate::lease::LeaseClock;
 use crate::log::{GroupLog, Refusal, Role, SharedLog};
+use crate::pace::Pace;
 use crate::release::Silence;
 use crate::rounds::Rounds;
 use crate::submission::{PROPOSAL_BYTES_MAX, Queue};
@@ -51,6 +52,8 @@ pub(crate) struct Replica {
     pub(crate) failing_copies: Arc<FailingCopies>,
     /// What the members have applied, as they have said.
     pub(crate) applied: Arc<Members>,
+    /// What this replica had applied, and when, while it leads.
+    pub(crate) pace: parking_lot::Mutex<Pace>,
     /// Whether this replica gets on with applying.
     pub(crate) apply_watch: parking_lot::Mutex<Watch>,
     /// What all copies share that this process sends.

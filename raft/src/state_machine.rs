@@ -211,6 +211,8 @@ pub struct Progress {
     /// The next entry needs something that was not found here or on other members: the entry, and what, for people. A copy of
     /// the group that covers the entry does instead.
     pub lacks: Option<(u64, String)>,
+    /// The next entry waits for something that comes from elsewhere, whether or not it was found.
+    pub waits: bool,
 }
 
 /// One committed entry as the state machine sees it.

@@ -7,7 +7,7 @@
 //! Bytes that arrive and searches without a result are noted, so that the raft crate can tell a replica that is slow from one
 //! that is stuck ([`terrane_raft::Progress`]).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ pub struct Bringing {
     removed: CancellationToken,
     /// Cancelled when the present wait is to end.
     wait: Mutex<CancellationToken>,
+    waits: AtomicBool,
     /// Bytes that are here.
     bytes: AtomicU64,
     /// The entry whose files were not found, and why.
@@ -41,6 +42,7 @@ impl Bringing {
     pub fn begin(&self, group: GroupId, index: u64) -> Awaited<'_> {
         let given_up = self.removed.child_token();
         *self.wait.lock() = given_up.clone();
+        self.waits.store(true, Ordering::Relaxed);
         Awaited { group, index, bringing: self, given_up }
     }
 
@@ -56,7 +58,12 @@ impl Bringing {
 
     /// How far applying is, with everything up to `applied` applied.
     pub fn progress(&self, applied: u64) -> Progress {
-        Progress { applied, steps: self.bytes.load(Ordering::Relaxed), lacks: self.lacks.lock().clone() }
+        Progress {
+            applied,
+            steps: self.bytes.load(Ordering::Relaxed),
+            lacks: self.lacks.lock().clone(),
+            waits: self.waits.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -84,6 +91,7 @@ impl Awaited<'_> {
 
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
+        self.bringing.waits.store(false, Ordering::Relaxed);
         *self.bringing.lacks.lock() = None;
     }
 }

@@ -206,6 +206,7 @@ pub fn member_progress(member: &MemberProgress) -> v1::MemberProgress {
         copy_bytes: member.copy_bytes,
         copied_bytes: member.copied_bytes,
         applied: Some(member.applied),
+        lags: member.lags,
     }
 }
 

@@ -240,6 +240,7 @@ fn member(text: &str) -> MemberSeen {
         applied: if marks.contains(&"unapplied") { 10 } else { 1_000 },
         alive: !marks.contains(&"silent"),
         copy_bytes: 0,
+        lags: false,
         copied_bytes: 0,
     }
 }

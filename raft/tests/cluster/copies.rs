@@ -69,3 +69,37 @@ async fn a_member_gets_a_copy_while_writes_continue() {
     assert!(status.failed.is_none());
     cluster.stop_all().await;
 }
+
+/// Its leader does not end, as it would if openraft heard of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_whose_disk_is_older_than_what_it_acknowledged_gets_a_copy() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.allow_copies();
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"first").await;
+    let mut expected = vec![b"first".to_vec()];
+    cluster.all_have(GROUP, &expected).await;
+    let leader = cluster.leader(GROUP).await;
+    let term = cluster.group(leader, GROUP).status().term;
+    let older = (1..=3).find(|server| *server != leader).unwrap();
+    cluster.stop(older).await;
+    let image = cluster.image(older);
+    cluster.run(older).await;
+    for number in 0..50 {
+        let operation = operation(number);
+        cluster.propose(GROUP, &operation).await;
+        expected.push(operation);
+    }
+    cluster.all_have(GROUP, &expected).await;
+    cluster.stop(older).await;
+    cluster.restore(older, image);
+    cluster.run(older).await;
+    cluster.all_have(GROUP, &expected).await;
+    cluster.propose(GROUP, b"after").await;
+    expected.push(b"after".to_vec());
+    cluster.all_have(GROUP, &expected).await;
+    let status = cluster.group(leader, GROUP).status();
+    assert!(status.is_leader && status.term == term, "the leader ended, so nothing was shown: {status:?}");
+    assert!(cluster.files_sent() > 0, "the log was enough, so nothing was shown");
+    cluster.stop_all().await;
+}

@@ -124,7 +124,7 @@ impl StateMachine for Keeper {
 
     fn progress(&self) -> Progress {
         let lacks = self.lacks.lock().unwrap().map(|entry| (entry, "its files".to_owned()));
-        Progress { applied: self.list.lock().unwrap().next, steps: 0, lacks }
+        Progress { applied: self.list.lock().unwrap().next, steps: 0, waits: lacks.is_some(), lacks }
     }
 
     fn note_damage(&self, what: &str) {
@@ -285,6 +285,19 @@ struct Running {
     serving: JoinHandle<()>,
 }
 
+/// The disk of a server at some time.
+pub struct Image {
+    directory: tempfile::TempDir,
+    lists: BTreeMap<GroupId, List>,
+}
+
+#[allow(clippy::disallowed_methods, reason = "an operator copies them from outside")]
+fn copy_files(from: &Path, to: &Path) {
+    for path in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
 pub struct Cluster {
     directory: tempfile::TempDir,
     log: LogConfig,
@@ -390,6 +403,29 @@ impl Cluster {
         running.host.shutdown().await;
         running.stop.send(()).ok();
         running.serving.await.unwrap();
+    }
+
+    /// The disk of a stopped server as it is now.
+    pub fn image(&self, server: u64) -> Image {
+        let (directory, lists) = (tempfile::tempdir().unwrap(), self.disk.lists.lock().unwrap());
+        copy_files(&self.directory.path().join(server.to_string()), directory.path());
+        let lists = lists.iter().filter(|((of, _), _)| *of == server).map(|((_, group), list)| {
+            let list = list.lock().unwrap();
+            (*group, List { items: list.items.clone(), next: list.next })
+        });
+        Image { directory, lists: lists.collect() }
+    }
+
+    /// Restores the disk of a stopped server.
+    #[allow(clippy::disallowed_methods, reason = "an operator restores it from outside")]
+    pub fn restore(&self, server: u64, image: Image) {
+        let directory = self.directory.path().join(server.to_string());
+        std::fs::remove_dir_all(&directory).unwrap();
+        std::fs::create_dir(&directory).unwrap();
+        copy_files(image.directory.path(), &directory);
+        let mut lists = self.disk.lists.lock().unwrap();
+        lists.retain(|(of, _), _| *of != server);
+        lists.extend(image.lists.into_iter().map(|(group, list)| ((server, group), Arc::new(Mutex::new(list)))));
     }
 
     pub async fn stop_all(&mut self) {

@@ -67,6 +67,7 @@ impl Scene {
                 applied: 1,
                 alive: true,
                 copy_bytes: 0,
+                lags: false,
                 copied_bytes: 0,
             };
             let seen = regions.iter().zip(told).filter(|(region, _)| region.group == group).map(|(region, told)| {

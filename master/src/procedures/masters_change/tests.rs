@@ -91,6 +91,7 @@ impl World {
             applied: 0,
             alive: !self.away.contains(number),
             copy_bytes: 0,
+            lags: false,
             copied_bytes: 0,
         };
         self.members.iter().map(member).collect()

@@ -86,6 +86,7 @@ impl World {
             applied: 1_000,
             alive: self.live.contains(server) && !self.silent.contains(replica),
             copy_bytes: 0,
+            lags: false,
             copied_bytes: 0,
         };
         let mut view = GroupView::default();
@@ -330,6 +331,7 @@ fn a_copy_that_begins_again_is_no_advance() {
             applied: matched,
             alive: true,
             copy_bytes: 100,
+            lags: false,
             copied_bytes: bytes,
         });
         advance.look(member.as_ref(), Moment(at * 1_000)).as_secs()
