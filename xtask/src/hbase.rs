@@ -11,6 +11,7 @@ mod failover;
 mod jars;
 mod load_test;
 mod tools;
+mod wide_row;
 mod ycsb;
 
 use std::fs;
@@ -27,8 +28,10 @@ use crate::processes;
 const SOURCES: &str = "hbase/java";
 /// Time limit of the checking program.
 const SMOKE_SECONDS_MAX: &str = "240";
-/// What can be run, in the order in which everything runs; `bench` only by name.
-const PARTS: [&str; 8] = ["smoke", "failover", "ycsb", "loadtest", "tools", "clients", "evaluation", "bench"];
+/// What can be run, in the order in which everything runs; the last two only by name.
+const PARTS: [&str; 9] =
+    ["smoke", "failover", "ycsb", "loadtest", "tools", "clients", "evaluation", "wide-row", "bench"];
+const ONLY_BY_NAME: [&str; 2] = ["wide-row", "bench"];
 /// Rows and calls of each YCSB workload: of CI, and otherwise. Rows of LoadTestTool.
 const YCSB_SHORT: ycsb::Amount = ycsb::Amount { rows: 500, calls: 1_000 };
 const YCSB: ycsb::Amount = ycsb::Amount { rows: 10_000, calls: 20_000 };
@@ -93,7 +96,8 @@ fn parse(arguments: &[String]) -> anyhow::Result<Request> {
         }
     }
     if request.parts.is_empty() {
-        request.parts = PARTS.iter().filter(|part| **part != "bench").map(|part| (*part).to_owned()).collect();
+        request.parts =
+            PARTS.iter().filter(|part| !ONLY_BY_NAME.contains(part)).map(|part| (*part).to_owned()).collect();
     }
     Ok(request)
 }
@@ -115,6 +119,7 @@ fn carry_out(root: &Path, request: &Request) -> anyhow::Result<()> {
             "loadtest" => load_test::run(&binary, &jars(root, "evaluation")?, LOAD_TEST_ROWS)?,
             "clients" => clients::run(root, &binary)?,
             "evaluation" => evaluation::run(&binary, &jars(root, "evaluation")?)?,
+            "wide-row" => wide_row::run(root, &binary, &jars(root, "client")?, &request.bench)?,
             _ => bench::run(root, &binary, &jars(root, "client")?, &request.bench)?,
         }
     }

@@ -66,9 +66,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/fuzzing.md)
   hbase [PART ..]  HBase's own clients against clusters: `smoke` (a program that checks what it reads), `failover` (while
                    servers fail; --rounds N), `ycsb`, `loadtest` (HBase's LoadTestTool), `tools` (its MapReduce tools),
-                   `clients` (others than HBase's), `evaluation` (its PerformanceEvaluation), `bench` (--rows N, --seconds N: of each workload,
-                   --workloads A,.., --beside DIR: an hbase-site.xml of a running HBase); default: all but the last
-                   (--binary FILE: this build). They need java and mvn; docs/hbase.md
+                   `clients` (others than HBase's), `evaluation` (its PerformanceEvaluation), `wide-row` (--rows N: columns of its one row),
+                   `bench` (--rows N, --seconds N: of each workload, --workloads A,.., --beside DIR: an hbase-site.xml of a
+                   running HBase); default: all but the last two (--binary FILE: this build). They need java and mvn; docs/hbase.md
   book             the documents as a book, in target/book/html, with every link checked (needs mdbook)
   dist             the stripped release binary and its debug information, in target/dist; prints the size
   package          the client's packages, compiled from what they contain, and the number of its dependencies
