@@ -70,7 +70,7 @@ impl Members {
         match &mut told.acknowledged {
             // Heartbeats and appends are answered side by side.
             Some((of, upto)) if of == vote => *upto = (*upto).max(last),
-            other => *other = Some((vote.clone(), last)),
+            other => *other = Some((*vote, last)),
         }
         told.lost.take_if(|lost| *lost <= last.index);
     }

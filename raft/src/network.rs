@@ -211,7 +211,7 @@ impl NetStreamAppend<Types> for Connection {
         let replies = requests.map(move |request| {
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
-            let appending = Appending { vote: request.vote.clone(), prev, last };
+            let appending = Appending { vote: request.vote, prev, last };
             // Heartbeats are frequent enough to carry the bounds.
             let bound = if connection.heartbeats { connection.leading.bound() } else { None };
             let replied = connection.send(link, Message::Append(request, bound), within);
