@@ -22,6 +22,9 @@ use crate::log::Mark;
 use crate::types::{Types, Vote, spawn};
 use crate::{BoxFuture, CopiedFile, StagedCopy};
 
+/// Other copies have all turns.
+const NO_TURN: &str = "this server receives other copies";
+
 /// The refusal of what does not belong to the copy that was offered last.
 const NOT_OFFERED: &str = "it belongs to no copy that this replica receives";
 
@@ -89,10 +92,12 @@ impl Incoming {
         if files.len() != offer.files.len() || !files.contains_key(&0) {
             return Err("a copy names a file twice, or lacks its description".to_owned());
         }
-        let turn = match state.arriving.take() {
-            Some(before) if before.turn.keep(Instant::now()) => before.turn,
-            _ => self.turns.take(Instant::now()).ok_or("this server receives other copies")?,
+        let new = match &state.arriving {
+            Some(before) if before.turn.keep(Instant::now()) => None,
+            // What has arrived stays known without a turn: it is removed if the log turns out to be enough.
+            _ => Some(self.turns.take(Instant::now()).ok_or(NO_TURN)?),
         };
+        let turn = new.or(state.arriving.take().map(|before| before.turn)).ok_or(NO_TURN)?;
         let bytes = files.values().fold(0, |sum: u64, size| sum.saturating_add(*size));
         let all = self.machine.incoming(bytes).await?;
         // Another leader numbers its files in another way.
@@ -122,8 +127,7 @@ impl Incoming {
         let mut state = self.state().await?;
         let copy = state.arriving.as_mut().filter(|copy| copy.number == part.offer).ok_or(NOT_OFFERED)?;
         if !copy.turn.keep(Instant::now()) {
-            state.arriving = None;
-            return Err("this server receives other copies".to_owned());
+            return Err(NO_TURN.to_owned());
         }
         match copy.take(&part).await {
             Ok(()) => Ok(()),
@@ -144,10 +148,10 @@ impl Incoming {
         vote: Vote,
     ) -> Result<Vote, String> {
         let mut state = self.state().await?;
-        let copy = state.arriving.take_if(|copy| copy.number == offer).ok_or(NOT_OFFERED)?;
-        if !copy.turn.hold() {
-            return Err("this server receives other copies".to_owned());
+        if state.arriving.as_ref().is_some_and(|copy| copy.number == offer && !copy.turn.hold()) {
+            return Err(NO_TURN.to_owned());
         }
+        let copy = state.arriving.take_if(|copy| copy.number == offer).ok_or(NOT_OFFERED)?;
         if copy.files.iter().any(|(id, size)| copy.arrived.get(id) != Some(size)) {
             return Err("some files of the copy have not arrived".to_owned());
         }
