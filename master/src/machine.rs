@@ -211,6 +211,10 @@ impl StateMachine for CatalogMachine {
         Box::pin(std::future::ready(Ok(self.copied())))
     }
 
+    fn incoming_dir(&self) -> Option<PathBuf> {
+        Some(self.dir.join(INCOMING))
+    }
+
     fn incoming(&self, bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>> {
         Box::pin(std::future::ready(self.room_for(bytes)))
     }

@@ -103,6 +103,7 @@ pub(crate) trait Machine: Send + Sync {
     fn lost_leadership(&self);
     fn can_be_copied(&self) -> bool;
     fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>>;
+    fn incoming_dir(&self) -> Option<PathBuf>;
     fn incoming(&self, bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>>;
     fn stage<'a>(&'a self, dir: &'a Path, index: u64) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>>;
 }
@@ -170,6 +171,10 @@ impl<M: StateMachine> Machine for M {
 
     fn copy(&self) -> BoxFuture<'_, Result<Arc<dyn StateCopy>, String>> {
         StateMachine::copy(self)
+    }
+
+    fn incoming_dir(&self) -> Option<PathBuf> {
+        StateMachine::incoming_dir(self)
     }
 
     fn incoming(&self, bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>> {

@@ -112,6 +112,13 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
         self.replica.has_replayed()
     }
 
+    /// Whether files of a copy that this replica has not installed may be in its [`StateMachine::incoming_dir`].
+    ///
+    /// [`StateMachine::incoming_dir`]: crate::StateMachine::incoming_dir
+    pub fn may_receive_files(&self) -> bool {
+        self.replica.incoming.may_have_files()
+    }
+
     /// Whether this replica leads, also while its first entry is not applied yet.
     pub fn leads(&self) -> bool {
         self.replica.leads()

@@ -207,6 +207,8 @@ impl Host {
         local.stop.send_replace(true);
         // Nothing may follow the removal in the log. An error means that it has stopped already.
         local.raft.shutdown().await.ok();
+        // A request for the replica may be on its way to it: nothing may arrive in a directory that nothing names any more.
+        local.incoming.close().await;
         self.log.remove(&local.log).await.ok_or(Error::Stopped)
     }
 
@@ -270,7 +272,7 @@ impl Host {
             apply_watch: Mutex::new(Watch::new(stuck_after)),
             copies: self.copies.clone(),
             sending,
-            incoming: Incoming::new(machine.clone(), self.incoming_turns.clone()),
+            incoming: Incoming::new(machine.clone(), self.incoming_turns.clone(), found_to),
             refused_by,
             failure_logged: AtomicBool::new(false),
             held_by: Mutex::default(),

@@ -99,8 +99,13 @@ pub trait StateMachine: Send + Sync + 'static {
         Box::pin(async { Err("this state machine cannot be copied".to_owned()) })
     }
 
-    /// Where the files of a copy of so many bytes are to be put as they arrive, each under its [`CopiedFile::name`]. The
-    /// directory is this group's own. What a former copy left in it may be used again.
+    /// Where the files of copies are put as they arrive, each under its [`CopiedFile::name`]: a directory that is this group's
+    /// own. What a former copy left in it may be used again.
+    fn incoming_dir(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// [`StateMachine::incoming_dir`], if there is room for a copy of so many bytes.
     ///
     /// # Errors
     /// Why it cannot be received now.

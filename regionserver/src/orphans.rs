@@ -79,7 +79,7 @@ impl Orphans {
         found
     }
 
-    /// What arrived of copies of groups that are not here.
+    /// What arrived of copies of groups that are not here, or need none.
     async fn incoming(&self) -> Files {
         let root = self.engine.incoming_root();
         let names = run_io({
@@ -90,7 +90,8 @@ impl Orphans {
         // Without the directory, nothing has arrived.
         for name in names.await.unwrap_or_default() {
             let group = name.parse().ok().map(GroupId);
-            if group.is_none_or(|group| self.host.group(group).is_none()) {
+            let needed = |group| self.host.group(group).is_some_and(|local| local.may_receive_files());
+            if !group.is_some_and(needed) {
                 let dir = root.join(name);
                 found.extend(
                     run_io(async move { Ok::<_, std::io::Error>(files_in(dir).await) }).await.unwrap_or_default(),

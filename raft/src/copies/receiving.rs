@@ -39,8 +39,12 @@ pub(crate) struct Incoming {
 #[derive(Default)]
 struct State {
     arriving: Option<Arriving>,
+    /// What an earlier copy may have left. It is of no use when everything up to this entry has been applied out of the log.
+    left: Option<u64>,
     /// The last entry of the copy that was installed last, in this process.
     installed: Option<u64>,
+    /// The replica is being removed.
+    closed: bool,
 }
 
 /// The answer to an offer.
@@ -67,14 +71,31 @@ struct Arriving {
 }
 
 impl Incoming {
-    pub(crate) fn new(machine: Arc<dyn Machine>, turns: Arc<Turns>) -> Incoming {
-        Incoming { machine, turns, state: Arc::default() }
+    /// `found_to` is the last entry that the log had when the replica was started. If the log brings another one, no copy is
+    /// needed of what an earlier process may have received in part.
+    pub(crate) fn new(machine: Arc<dyn Machine>, turns: Arc<Turns>, found_to: u64) -> Incoming {
+        let state = State { left: Some(found_to + 1), ..State::default() };
+        Incoming { machine, turns, state: Arc::new(tokio::sync::Mutex::new(state)) }
+    }
+
+    /// Refuses everything from now on, and waits for the step that takes place. What has arrived is the caller's to remove.
+    pub(crate) async fn close(&self) {
+        let mut state = self.state.lock().await;
+        state.closed = true;
+        state.arriving = None;
+    }
+
+    /// Whether there may be files of a copy that has not been installed.
+    pub(crate) fn may_have_files(&self) -> bool {
+        // A step that takes place uses them.
+        self.state.try_lock().map_or(true, |state| state.arriving.is_some() || state.left.is_some())
     }
 
     async fn state(&self) -> Result<tokio::sync::MutexGuard<'_, State>, String> {
         // No longer than its sender waits.
         let free = tokio::time::timeout(STEP_DEADLINE, self.state.lock()).await;
-        free.map_err(|_| "this replica is busy with a copy".to_owned())
+        let state = free.map_err(|_| "this replica is busy with a copy".to_owned())?;
+        if state.closed { Err("this replica is being removed".to_owned()) } else { Ok(state) }
     }
 
     /// Begins to receive a copy, or continues with one.
@@ -105,21 +126,28 @@ impl Incoming {
         let arrived = found(&all, &dir, &files).await.map_err(|error| format!("{}: {error}", dir.display()))?;
         let copy = Arriving { number: offer.number, mark: offer.mark, files, all, dir, arrived, current: None, turn };
         let held = copy.held();
+        // It uses what was left, or removes it.
+        state.left = None;
         state.arriving = Some(copy);
         Ok(Offered::Held(held))
     }
 
-    /// Discards what arrives if the log has turned out to be enough: everything up to `applied` is applied.
+    /// Removes what has arrived if the log has turned out to be enough: everything up to `applied` is applied.
     pub(crate) fn discard_superseded(&self, applied: u64) {
         let Ok(mut state) = self.state.clone().try_lock_owned() else { return };
         // A new replica has applied nothing, and a copy of the group's first entry has the index 0 as well.
-        if let Some(copy) = state.arriving.take_if(|copy| applied > 0 && copy.mark.log_id.index <= applied) {
-            // No offer finds half of it removed: it would find the state locked.
-            spawn(async move {
-                remove(&copy.all).await;
-                drop(state);
-            });
-        }
+        let superseded = |index: u64| applied > 0 && index <= applied;
+        let arriving = state.arriving.take_if(|copy| superseded(copy.mark.log_id.index)).is_some();
+        let left = state.arriving.is_none() && state.left.is_some_and(superseded);
+        let Some(dir) = self.machine.incoming_dir().filter(|_| arriving || left) else { return };
+        // Until it is removed, also when this step fails.
+        state.left = Some(applied);
+        // No offer finds half of it removed: it would find the state locked.
+        spawn(async move {
+            if remove(&dir).await {
+                state.left = None;
+            }
+        });
     }
 
     /// Takes a part, which must continue its file.
@@ -133,6 +161,7 @@ impl Incoming {
             Ok(()) => Ok(()),
             Err(error) => {
                 // What a failed write or sync left is not known: the next offer begins the file again.
+                state.left = Some(copy.mark.log_id.index);
                 state.arriving = None;
                 Err(format!("part of file {} of a copy: {error}", part.id))
             }
@@ -156,6 +185,8 @@ impl Incoming {
             return Err("some files of the copy have not arrived".to_owned());
         }
         let Arriving { mark, all, dir, turn, .. } = copy;
+        // Until it is removed.
+        state.left = Some(mark.log_id.index);
         let prepared = fs::sync_dir(&dir).await.map_err(|error| error.to_string());
         let staged = match prepared {
             Ok(()) => self.machine.stage(&dir, mark.log_id.index).await,
@@ -186,7 +217,9 @@ impl Incoming {
             state.installed = Some(index);
         }
         // With what former leaders have sent.
-        remove(&all).await;
+        if remove(&all).await {
+            state.left = None;
+        }
         drop(turn);
         Ok(outcome.vote)
     }
@@ -262,11 +295,23 @@ async fn found(all: &Path, dir: &Path, files: &BTreeMap<u64, u64>) -> io::Result
     Ok(found)
 }
 
-async fn remove(dir: &Path) {
-    // Otherwise the next offer does it.
-    if let Err(error) = fs::remove_dir_all(dir).await {
-        tracing::warn!(dir = %dir.display(), %error, "a copy that is no longer needed was not removed");
+/// Removes a directory of what has arrived, if it is there, also from a disk whose power is cut.
+async fn remove(dir: &Path) -> bool {
+    let removed = async {
+        if !fs::exists(dir).await? {
+            return Ok(());
+        }
+        fs::remove_dir_all(dir).await?;
+        match dir.parent() {
+            Some(parent) => fs::sync_dir(parent).await,
+            None => Ok(()),
+        }
+    };
+    let removed: io::Result<()> = removed.await;
+    if let Err(error) = &removed {
+        tracing::warn!(dir = %dir.display(), %error, "a copy that is no longer needed was not removed; trying again later");
     }
+    removed.is_ok()
 }
 
 #[cfg(test)]

@@ -70,6 +70,29 @@ async fn a_member_gets_a_copy_while_writes_continue() {
     cluster.stop_all().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_former_process_received_of_a_copy_goes_when_the_log_is_enough() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.allow_copies();
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"first").await;
+    let mut expected = vec![b"first".to_vec()];
+    cluster.all_have(GROUP, &expected).await;
+    let away = (1..=3).find(|server| !cluster.group(*server, GROUP).status().is_leader).unwrap();
+    cluster.stop(away).await;
+    let left = cluster.incoming_dir(away, GROUP);
+    std::fs::create_dir_all(left.join("7")).unwrap();
+    std::fs::write(left.join("7").join("0000000000000001"), b"a part of a copy").unwrap();
+    cluster.run(away).await;
+    assert!(cluster.group(away, GROUP).may_receive_files());
+    cluster.propose(GROUP, b"second").await;
+    expected.push(b"second".to_vec());
+    cluster.all_have(GROUP, &expected).await;
+    eventually("what was received is removed", || !left.exists() && !cluster.group(away, GROUP).may_receive_files())
+        .await;
+    cluster.stop_all().await;
+}
+
 /// Its leader does not end, as it would if openraft heard of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_whose_disk_is_older_than_what_it_acknowledged_gets_a_copy() {

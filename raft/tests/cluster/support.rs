@@ -155,9 +155,13 @@ impl StateMachine for Keeper {
         Box::pin(async move { Ok(Arc::new(ListCopy { items, disk: self.disk.clone() }) as Arc<dyn StateCopy>) })
     }
 
+    fn incoming_dir(&self) -> Option<PathBuf> {
+        Some(self.disk.incoming_dir(self.server, self.group))
+    }
+
     fn incoming(&self, _: u64) -> BoxFuture<'_, Result<PathBuf, String>> {
-        let name = format!("incoming-{}-{}", self.server, self.group);
-        Box::pin(async move { Ok(self.disk.incoming.lock().unwrap().join(name)) })
+        let dir = self.incoming_dir();
+        Box::pin(async move { dir.ok_or_else(|| "there is no directory".to_owned()) })
     }
 
     fn stage<'a>(&'a self, dir: &'a Path, _index: u64) -> BoxFuture<'a, Result<Box<dyn StagedCopy>, String>> {
@@ -295,6 +299,12 @@ pub struct Image {
 fn copy_files(from: &Path, to: &Path) {
     for path in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
         std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+}
+
+impl Disk {
+    fn incoming_dir(&self, server: u64, group: GroupId) -> PathBuf {
+        self.incoming.lock().unwrap().join(format!("incoming-{server}-{group}"))
     }
 }
 
@@ -548,6 +558,11 @@ impl Cluster {
     /// From now on members that lack entries get copies.
     pub fn allow_copies(&self) {
         self.disk.copies.store(true, Ordering::SeqCst);
+    }
+
+    /// Where copies arrive.
+    pub fn incoming_dir(&self, server: u64, group: GroupId) -> PathBuf {
+        self.disk.incoming_dir(server, group)
     }
 
     pub fn files_sent(&self) -> u64 {

@@ -537,6 +537,10 @@ impl StateMachine for GroupMachine {
         Box::pin(self.copied())
     }
 
+    fn incoming_dir(&self) -> Option<PathBuf> {
+        Some(self.engine.incoming_dir(self.group))
+    }
+
     fn incoming(&self, bytes: u64) -> BoxFuture<'_, Result<PathBuf, String>> {
         Box::pin(self.room_for(bytes))
     }
