@@ -281,7 +281,10 @@ impl Replica {
         let declined = self.handovers.lock().has_declined(to, Instant::now());
         match unfit(*chosen, &candidates, newest, declined) {
             Some(what) => Err(MembersError::Later { what }),
-            None => self.transfer(to).await,
+            None => {
+                self.standing.hands_over().await;
+                self.transfer(to).await
+            }
         }
     }
 

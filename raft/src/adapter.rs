@@ -8,7 +8,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
@@ -51,6 +52,8 @@ pub(crate) struct Standing {
     time: AtomicU64,
     /// The first entry of a term was applied.
     pub(crate) term_applied: Notify,
+    /// A simulated fault: what this leader has proposed when it hands over is applied late.
+    stalls: AtomicBool,
 }
 
 struct State {
@@ -65,7 +68,26 @@ struct State {
     snapshot: Option<Mark>,
 }
 
+/// How long a simulated leader that hands over applies nothing. It may be out of its group by then.
+const STALL: Duration = Duration::from_secs(2);
+/// In this time before the handover, proposals arrive that are not applied.
+const BEFORE_HANDOVER: Duration = Duration::from_millis(50);
+
 impl Standing {
+    /// A leader is about to hand over.
+    pub(crate) async fn hands_over(&self) {
+        if terrane_env::buggify!("a leader that hands over applies late") {
+            self.stalls.store(true, Ordering::SeqCst);
+            tokio::time::sleep(BEFORE_HANDOVER).await;
+        }
+    }
+
+    async fn stall(&self) {
+        if self.stalls.load(Ordering::Relaxed) && self.stalls.swap(false, Ordering::SeqCst) {
+            tokio::time::sleep(STALL).await;
+        }
+    }
+
     pub(crate) fn new(purged: Option<Mark>) -> Standing {
         let applied = purged.as_ref().map(|mark| mark.log_id);
         let sequence = purged.as_ref().map(|mark| mark.sequence).unwrap_or_default();
@@ -84,6 +106,7 @@ impl Standing {
             stamp: AtomicU64::new(sequence.stamp),
             time: AtomicU64::new(0),
             term_applied: Notify::new(),
+            stalls: AtomicBool::new(false),
         }
     }
 
@@ -284,6 +307,7 @@ impl Adapter {
             let of = lineage(entry.term) << LINEAGE_SHIFT | self.log.group().0;
             terrane_env::witness!("a group's entry", [of, entry.index], digest(entry));
         }
+        self.standing.stall().await;
         let began_ns = terrane_env::time::now_ns();
         let answers = self.machine.apply(&entries).await;
         let apply_ns = terrane_env::time::now_ns().saturating_sub(began_ns);

@@ -198,7 +198,6 @@ impl Edge {
             Ok(reply) => reply.applied(),
             Err(error) => Err(match self.host.group(group) {
                 Some(group) => propose_error(error, &group, &self.addresses),
-                None if terrane_env::planted!("a removed replica's write was not applied") => stopping(),
                 // The replica was removed meanwhile, which says nothing of what it had logged.
                 None => removed_error(error),
             }),
