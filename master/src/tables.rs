@@ -213,7 +213,9 @@ impl TableCalls {
     }
 
     async fn until_gone(&self, name: &TableName, table: TableId, deadline: Instant) -> Result<(), Error> {
-        let gone = || self.state(table).is_none().then_some(());
+        let text = name.to_string();
+        // With those that it took the place of when they were truncated: they have its name until they are gone, too.
+        let gone = || self.context.journal.read(|catalog| !catalog.tables().has_up_to(&text, table)).then_some(());
         self.context.journal.wait_until(deadline, gone).await.ok_or_else(|| self.not_yet(name, table))
     }
 

@@ -163,7 +163,7 @@ impl Comparer {
             return None;
         }
         let asked = Asked { group: group.id(), region, id };
-        let answer = async |member: &MemberProgress| (member.replica, self.answer_of(member, asked).await);
+        let answer = async |member: &MemberProgress| (member.replica, self.answer_of(member, group, asked).await);
         let answers = join_all(members.iter().map(answer)).await.into_iter().collect();
         Some((asked, members, answers))
     }
@@ -172,8 +172,15 @@ impl Comparer {
         member.server == self.peers.server()
     }
 
+    /// Whether there is still something to compare: a region that has split or moved, a member that was replaced and a leadership
+    /// that was handed over must not hold up the comparison of the others.
+    fn is_comparable(&self, member: &MemberProgress, group: &Group, region: RegionId) -> bool {
+        let hosts = self.replicas.regions.get(region).is_some_and(|hosted| hosted.group == group.id());
+        hosts && group.leads() && group.members().iter().any(|now| now.replica == member.replica && now.voter)
+    }
+
     /// Asks a member until it has an answer.
-    async fn answer_of(&self, member: &MemberProgress, asked: Asked) -> Option<RegionDigest> {
+    async fn answer_of(&self, member: &MemberProgress, group: &Group, asked: Asked) -> Option<RegionDigest> {
         let began = Instant::now();
         let mut heard = began;
         loop {
@@ -186,7 +193,8 @@ impl Comparer {
                 Digested::UnderWay => heard = Instant::now(),
                 Digested::Unknown => {}
             }
-            if heard.elapsed() >= SILENT_MAX || began.elapsed() >= READ_WITHIN {
+            let is_over = heard.elapsed() >= SILENT_MAX || began.elapsed() >= READ_WITHIN;
+            if is_over || !self.is_comparable(member, group, asked.region) {
                 return None;
             }
             sleep(ASK_EVERY).await;

@@ -53,11 +53,12 @@ pub enum Work {
 }
 
 /// Fault points of moves that runs which need moves pass in any case, each once in so many passes.
-const POINTS_OF_MOVES: [(&str, u64); 4] = [
+const POINTS_OF_MOVES: [(&str, u64); 5] = [
     ("an adoption is proposed late", 3),
     ("an adoption is given up early", 3),
     ("an adoption's answer is lost", 5),
     ("a refusal is asked for late", 2),
+    ("the end of regions is recorded late", 2),
 ];
 /// Limits that are small in runs which need moves.
 const LIMITS_OF_MOVES: [(&str, u64); 1] = [("moves whose outcome is remembered", 1)];

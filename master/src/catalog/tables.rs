@@ -109,6 +109,11 @@ impl Tables {
         self.by_name.range(of_name).next_back().and_then(|(_, table)| self.by_id.get(table))
     }
 
+    /// Whether a table of a name is there whose id is `last` or an earlier one.
+    pub fn has_up_to(&self, name: &str, last: TableId) -> bool {
+        self.by_name.range((name.to_owned(), TableId(0))..=(name.to_owned(), last)).next().is_some()
+    }
+
     /// All tables by name.
     pub fn iter(&self) -> impl Iterator<Item = &TableEntry> {
         self.by_name.iter().filter_map(|(_, table)| self.by_id.get(table))

@@ -160,6 +160,25 @@ fn a_table_goes_from_creating_to_enabled_to_dropped_and_its_id_stays_used() {
     assert_eq!(applied(&mut catalog, create("t", &[])), Outcome::Table(TableId(2)));
 }
 
+/// A drop ends then: otherwise the truncated table, which is still there, would be shown by the name.
+#[test]
+fn a_name_is_free_when_the_tables_that_were_truncated_under_it_are_gone_too() {
+    let mut catalog = small();
+    applied(&mut catalog, create("t", &[]));
+    applied(&mut catalog, CatalogEdit::EnableTable { table: TableId(1) });
+    let groups = vec![GroupId(1)];
+    applied(&mut catalog, CatalogEdit::TruncateTable { table: TableId(1), split_at: Vec::new(), groups });
+    applied(&mut catalog, CatalogEdit::EnableTable { table: TableId(2) });
+    applied(&mut catalog, CatalogEdit::DropTable { table: TableId(2) });
+    applied(&mut catalog, CatalogEdit::RemoveTable { table: TableId(2) });
+    assert!(catalog.tables().has_up_to("t", TableId(2)));
+    applied(&mut catalog, CatalogEdit::RemoveTable { table: TableId(1) });
+    assert!(!catalog.tables().has_up_to("t", TableId(2)));
+    // One that was created since does not count.
+    applied(&mut catalog, create("t", &[]));
+    assert!(!catalog.tables().has_up_to("t", TableId(2)) && catalog.tables().has_up_to("t", TableId(3)));
+}
+
 #[test]
 fn an_alter_is_one_step_from_the_present_version() {
     let mut catalog = small();

@@ -22,6 +22,8 @@ const DAMAGED: &str = "terrane_server_damaged_replicas_total";
 const FOUND_WITHIN: Duration = Duration::from_secs(60);
 /// Within this another one has taken its place.
 const WHOLE_WITHIN: Duration = Duration::from_secs(60);
+/// Within this a replica that has left because it differs is counted.
+const COUNTED_WITHIN: Duration = Duration::from_secs(10);
 const CALL_MAX: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -30,23 +32,36 @@ pub async fn is_found(context: Context) -> Result<(), Error> {
     let client = context.connect(CALL_MAX).await?;
     create_table(&client, &TableSpec::new(TABLE)?.family(FAMILY, &[])?).await?;
     let table = open_table(&client, TABLE).await?;
-    let follower = follower(&client, &context).await?;
-    trace::note(format_args!("a cell changes on {follower}"));
-    let before = context.state.number(follower, DAMAGED);
-    terrane_env::sim::order(follower, CHANGE);
-    patiently(async || table.put(Put::new(ROW).set(FAMILY, "q", "as it was written")).await).await?;
-    let began = now();
-    while context.state.number(follower, DAMAGED) <= before {
-        if now() > began + FOUND_WITHIN {
-            let what = format!("{follower} holds another cell than the others, and its replica was not replaced");
-            context.state.fail(Failure { what, about: vec![follower.to_owned()] });
-            return Ok(());
+    loop {
+        let follower = follower(&client, &context).await?;
+        trace::note(format_args!("a cell changes on {follower}"));
+        let before = context.state.number(follower, DAMAGED);
+        terrane_env::sim::order(follower, CHANGE);
+        patiently(async || table.put(Put::new(ROW).set(FAMILY, "q", "as it was written")).await).await?;
+        let began = now();
+        let mut left = None;
+        let has_left = loop {
+            if context.state.number(follower, DAMAGED) > before {
+                break false;
+            }
+            // Replicas are also spread, and then it has left with its cell before it was compared.
+            if !holds(&client, follower).await? && now() > *left.get_or_insert(now()) + COUNTED_WITHIN {
+                break true;
+            }
+            if now() > began + FOUND_WITHIN {
+                let what = format!("{follower} holds another cell than the others, and its replica was not replaced");
+                context.state.fail(Failure { what, about: vec![follower.to_owned()] });
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        };
+        if !has_left {
+            trace::note(format_args!("the replica that differs was found after {} ms", (now() - began).as_millis()));
+            context.watch.count("replicas that differ were found");
+            return until_whole(&client, &context).await;
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        trace::note(format_args!("the replica on {follower} has left before it was compared"));
     }
-    trace::note(format_args!("the replica that differs was found after {} ms", (now() - began).as_millis()));
-    context.watch.count("replicas that differ were found");
-    until_whole(&client, &context).await
 }
 
 /// A server that follows in the group of the table's region.
@@ -67,6 +82,15 @@ async fn follower(client: &Client, context: &Context) -> Result<&'static str, Er
             return Ok(host);
         }
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Whether a server has a replica of the table's region, as far as the master says.
+async fn holds(client: &Client, host: &str) -> Result<bool, Error> {
+    match client.admin().regions(Some(TABLE)).await {
+        Ok(regions) => Ok(regions.iter().any(|region| region.servers.contains(&address(host)))),
+        Err(error) if passes(&error) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

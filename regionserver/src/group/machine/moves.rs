@@ -61,10 +61,8 @@ impl GroupMachine {
             return Ok(None);
         }
         if inner.state.depart(depart)? {
-            inner.hosted.remove(&region);
-            inner.windows.remove(&region);
+            inner.discard(region);
             self.regions.remove(region, self.group);
-            inner.discarded.push(region);
             self.signals.wake();
         }
         inner.mark_dirty(entry.index);
@@ -138,7 +136,6 @@ impl GroupMachine {
         // The region may have left this group before, and its departure may not be recorded yet: that must not discard what
         // comes back.
         let _returning = self.returning.lock().await;
-        self.inner.lock().discarded.retain(|region| *region != state.descriptor.region);
         let forgets = terrane_env::planted!("an adopted region forgets its window");
         let point = DurablePoint {
             group: self.group,
@@ -157,6 +154,8 @@ impl GroupMachine {
         let hosted = HostedRegion::new(state.clone(), region, entry.index);
         hosted.hold_handed_down();
         let mut inner = self.inner.lock();
+        // Only now: until it is on disk as it comes back, the log keeps what it lacks as it left.
+        inner.discarded.remove(&id);
         inner.windows.insert(id, window);
         inner.hosted.insert(id, hosted.clone());
         let changes = inner.state.adopt(adopt.id, entry.index, state);

@@ -45,10 +45,8 @@ impl GroupMachine {
             inner.alter(region, entry, &before);
         }
         for region in changes.dropped {
-            inner.hosted.remove(&region);
-            inner.windows.remove(&region);
+            inner.discard(region);
             self.regions.remove(region, self.group);
-            inner.discarded.push(region);
         }
         inner.mark_dirty(entry.index);
         self.signals.wake();

@@ -4,6 +4,7 @@ mod compare;
 mod damage;
 mod loads;
 mod merges;
+mod moves;
 mod numbers;
 
 use terrane_engine::{BackendKind, Options, Patience};
