@@ -28,7 +28,7 @@ use search::{Search, Verdict};
 use terrane_types::escape;
 
 /// Steps after which the search of one key gives up.
-pub const STEPS_MAX: u64 = 300_000;
+pub const STEPS_MAX: u64 = 3_000_000;
 /// Operations shown with a violation.
 const SHOWN_MAX: usize = 24;
 

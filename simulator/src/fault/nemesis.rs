@@ -400,6 +400,8 @@ impl Nemesis {
             self.others(host).for_each(|other| self.links.cut(sim, host, other, LinkFault::Drop));
         }
         how.strike(sim, host);
+        // Another master may lead, and answer, before it has said so here.
+        self.context.state.leads(host, false);
         self.later.push((restart_at, Act::Restart(host)));
     }
 
