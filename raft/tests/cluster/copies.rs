@@ -1,5 +1,6 @@
 //! Members that lack entries which the log no longer has.
 
+use terrane_env::fs;
 use terrane_raft::LogConfig;
 
 use crate::support::{Cluster, GROUP, eventually};
@@ -81,15 +82,15 @@ async fn what_a_former_process_received_of_a_copy_goes_when_the_log_is_enough() 
     let away = (1..=3).find(|server| !cluster.group(*server, GROUP).status().is_leader).unwrap();
     cluster.stop(away).await;
     let left = cluster.incoming_dir(away, GROUP);
-    std::fs::create_dir_all(left.join("7")).unwrap();
-    std::fs::write(left.join("7").join("0000000000000001"), b"a part of a copy").unwrap();
+    fs::create_dir_all(&left.join("7")).await.unwrap();
+    fs::write_durable(&left.join("7").join("0000000000000001"), b"a part of a copy").await.unwrap();
     cluster.run(away).await;
     assert!(cluster.group(away, GROUP).may_receive_files());
     cluster.propose(GROUP, b"second").await;
     expected.push(b"second".to_vec());
     cluster.all_have(GROUP, &expected).await;
-    eventually("what was received is removed", || !left.exists() && !cluster.group(away, GROUP).may_receive_files())
-        .await;
+    eventually("what was received is removed", || !cluster.group(away, GROUP).may_receive_files()).await;
+    assert!(!fs::exists(&left).await.unwrap());
     cluster.stop_all().await;
 }
 
