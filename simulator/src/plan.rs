@@ -282,6 +282,7 @@ impl Plan {
                 (self.rolls_out, self.falls_back) = (false, false);
                 self = self.with_a_changed_cell();
             }
+            Needed::LateLoads => self.aimed = vec![("a load is proposed again later", 2)],
             Needed::Pauses => {
                 self.strict_reads = true;
                 self.faults.extend((0..PAUSES).map(|_| draw::pause(&mut rng, self.until)));

@@ -53,6 +53,8 @@ pub enum Needed {
     Pauses,
     /// A cell of one replica that changes.
     ChangedCell,
+    /// Loads that are proposed again later.
+    LateLoads,
     /// Damage of the disk of one server.
     Damage(Damage),
     /// Syncs of a file that fail.
@@ -61,7 +63,7 @@ pub enum Needed {
 
 impl Needed {
     /// Those that a run can be asked for by name.
-    pub const NAMED: [(&'static str, Needed); 12] = [
+    pub const NAMED: [(&'static str, Needed); 13] = [
         ("masters", Needed::Masters),
         ("masters-change", Needed::MastersChange),
         ("roll-out", Needed::RollOut),
@@ -74,6 +76,7 @@ impl Needed {
         ("slow-disks", Needed::SlowDisks),
         ("pauses", Needed::Pauses),
         ("changed-cell", Needed::ChangedCell),
+        ("late-loads", Needed::LateLoads),
     ];
 
     /// The one with a name.
@@ -103,6 +106,7 @@ const NEEDS: &[(&str, Needed)] = &[
     ("a newcomer expels the server that has its address", Needed::Strangers),
     ("strict reads rely on a lease", Needed::Pauses),
     ("replicas that differ are taken for equal", Needed::ChangedCell),
+    ("a load is taken in again", Needed::LateLoads),
     ("a replayed creation brings a moved region back", Needed::Moves),
     ("a move leaves the rest behind", Needed::Moves),
     ("an adopted region forgets its window", Needed::Moves),

@@ -34,7 +34,7 @@ const USAGE: &str = "usage: terrane-sim --seed N
   --trace FILE     write the trace to a file
   --wire           with every simulated TCP segment in the trace
   --until SECONDS  stop at this simulated time
-  --need NAME      with masters, masters-change, roll-out, moves, merges, lost-majority, lost-catalog, replacements, slow-disks, pauses or changed-cell, drawn or not
+  --need NAME      with masters, masters-change, roll-out, moves, merges, lost-majority, lost-catalog, replacements, strangers, slow-disks, pauses, changed-cell or late-loads, drawn or not
   --plant NAME     with this planted bug, which the run should find; --plant list names them and their scenarios";
 
 thread_local! {
