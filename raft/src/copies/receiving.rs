@@ -113,12 +113,13 @@ impl Incoming {
         if files.len() != offer.files.len() || !files.contains_key(&0) {
             return Err("a copy names a file twice, or lacks its description".to_owned());
         }
-        let new = match &state.arriving {
-            Some(before) if before.turn.keep(Instant::now()) => None,
-            // What has arrived stays known without a turn: it is removed if the log turns out to be enough.
-            _ => Some(self.turns.take(Instant::now()).ok_or(NO_TURN)?),
+        // What has arrived stays known if this fails: it is removed if the log turns out to be enough.
+        let before = state.arriving.take();
+        state.left = before.as_ref().map(|before| before.mark.log_id.index).or(state.left);
+        let turn = match before {
+            Some(before) if before.turn.keep(Instant::now()) => before.turn,
+            _ => self.turns.take(Instant::now()).ok_or(NO_TURN)?,
         };
-        let turn = new.or(state.arriving.take().map(|before| before.turn)).ok_or(NO_TURN)?;
         let bytes = files.values().fold(0, |sum: u64, size| sum.saturating_add(*size));
         let all = self.machine.incoming(bytes).await?;
         // Another leader numbers its files in another way.

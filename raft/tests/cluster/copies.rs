@@ -24,6 +24,17 @@ async fn outgrow(cluster: &Cluster, from: usize) -> Vec<Vec<u8>> {
     operations
 }
 
+/// A cluster whose members all have one operation, and that operation.
+async fn with_one_entry() -> (Cluster, Vec<Vec<u8>>) {
+    let mut cluster = Cluster::start(3).await;
+    cluster.allow_copies();
+    cluster.create(GROUP).await;
+    cluster.propose(GROUP, b"first").await;
+    let expected = vec![b"first".to_vec()];
+    cluster.all_have(GROUP, &expected).await;
+    (cluster, expected)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_continue_without_a_member_and_it_gets_a_copy_when_it_is_back() {
     let mut cluster = Cluster::start_with(3, SMALL).await;
@@ -73,12 +84,7 @@ async fn a_member_gets_a_copy_while_writes_continue() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_former_process_received_of_a_copy_goes_when_the_log_is_enough() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.allow_copies();
-    cluster.create(GROUP).await;
-    cluster.propose(GROUP, b"first").await;
-    let mut expected = vec![b"first".to_vec()];
-    cluster.all_have(GROUP, &expected).await;
+    let (mut cluster, mut expected) = with_one_entry().await;
     let away = (1..=3).find(|server| !cluster.group(*server, GROUP).status().is_leader).unwrap();
     cluster.stop(away).await;
     let left = cluster.incoming_dir(away, GROUP);
@@ -97,12 +103,7 @@ async fn what_a_former_process_received_of_a_copy_goes_when_the_log_is_enough() 
 /// Its leader does not end, as it would if openraft heard of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_whose_disk_is_older_than_what_it_acknowledged_gets_a_copy() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.allow_copies();
-    cluster.create(GROUP).await;
-    cluster.propose(GROUP, b"first").await;
-    let mut expected = vec![b"first".to_vec()];
-    cluster.all_have(GROUP, &expected).await;
+    let (mut cluster, mut expected) = with_one_entry().await;
     let leader = cluster.leader(GROUP).await;
     let term = cluster.group(leader, GROUP).status().term;
     let older = (1..=3).find(|server| *server != leader).unwrap();

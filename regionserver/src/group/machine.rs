@@ -23,6 +23,7 @@ mod regions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use terrane_engine::{DurablePoint, Engine, GroupPoint};
 use terrane_env::trace::Tracer;
@@ -49,7 +50,7 @@ use crate::window::Window;
 /// Expired cells are looked for once per this fraction of their time to live.
 const TTL_SHARE: u64 = 16;
 /// How long a simulated record of the end of regions takes: the log may be purged meanwhile.
-const SLOW_RECORD: std::time::Duration = std::time::Duration::from_secs(2);
+const SLOW_RECORD: Duration = Duration::from_secs(2);
 
 /// One replica's state machine.
 ///
