@@ -14,7 +14,7 @@
 //!
 //! A replica that is stuck in applying ([`crate::applying`]) has a soft reason of its own, and refuses a leadership that is
 //! handed over: it could not serve. One that has much left to apply stands late, after those that could serve at once. A
-//! successor has applied what it has, as far as this leader knows.
+//! successor has applied what it has but for a few entries of the last moment, as far as this leader knows.
 //!
 //! [`Group::set_abstains`](crate::Group::set_abstains) does the same for one replica. The other members do not hear of such a
 //! reason, so a leadership may come back to the replica once, and is handed over again.
@@ -35,6 +35,7 @@ use tokio::time::Instant;
 
 use crate::MembersError;
 use crate::abstention::{Abstention, Abstentions, Weight};
+use crate::applying::LAG_MAX;
 use crate::log::SharedLog;
 use crate::registry::Registry;
 use crate::replica::Replica;
@@ -159,9 +160,9 @@ impl Replica {
         Some(Abstention { reason: self.stuck()?.reason(), weight: Weight::Soft })
     }
 
-    /// Whether much of what is committed is not applied here: many entries, or one that waits for files.
+    /// Whether much of what is committed is not applied here: many entries, one that waits for files, or one that takes long.
     fn lags(&self) -> bool {
-        if self.machine.progress().waits {
+        if self.machine.progress().waits || self.apply_watch.lock().lag(Instant::now()) > LAG_MAX {
             return true;
         }
         let committed = self.metrics.borrow_watched().local_committed.map_or(0, |id| id.index);
@@ -236,6 +237,7 @@ impl Replica {
 
     fn candidates(&self) -> Vec<Candidate> {
         let servers = self.servers();
+        let (applied_here, now) = (self.standing.applied_index(), Instant::now());
         let metrics = self.metrics.borrow_watched();
         let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != self.spec.replica);
         voters
@@ -246,6 +248,7 @@ impl Replica {
                     matched: matched.map_or(0, |id| id.index),
                     applied: self.reached(&metrics, replica),
                     lacks: self.applied.of(replica).lacks_for > 0,
+                    lag: self.applied.lag(replica, applied_here, now),
                     alive: self.is_alive(&metrics, replica),
                     willing: self
                         .server_of(&metrics, replica)
@@ -322,6 +325,8 @@ struct Candidate {
     applied: u64,
     /// It lacks what the next one needs.
     lacks: bool,
+    /// For how long it has not applied an entry that it has and that is applied here.
+    lag: Duration,
     /// It answered recently.
     alive: bool,
     /// It has no reason not to lead, as far as is known.
@@ -329,12 +334,13 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Whether it could serve at once: it has applied what it has, but for a few entries.
+    /// Whether it could serve at once: it has applied what it has, but for a few entries of the last moment.
     fn has_applied(&self) -> bool {
         if terrane_env::planted!("a successor is chosen that has not applied") {
             return true;
         }
-        !self.lacks && self.matched.saturating_sub(self.applied) <= CAUGHT_UP_ENTRIES
+        let few = self.matched.saturating_sub(self.applied) <= CAUGHT_UP_ENTRIES;
+        few && !self.lacks && self.lag <= LAG_MAX
     }
 
     /// Whether it would serve.

@@ -8,6 +8,9 @@
 //! says so, hands over its leaderships, and stands for election only when no leader was heard for long. If what it lacks is on
 //! no member that it reaches, it asks its leader for a copy of the group ([`crate::copies`]), which covers the entry.
 //!
+//! A number of entries says little about the time that they take: to apply one that takes a region in, a slow disk needs
+//! seconds. So a replica is also watched for how long it has lagged ([`Lag`]), and one that lags leads only where no other can.
+//!
 //! Unknown is not applied: a new leader keeps everything until it has heard each member. A member of an older build says
 //! nothing; what it has in its log counts as applied.
 //!
@@ -27,6 +30,28 @@ use crate::types::{LogId, Vote};
 
 /// How long a member that asked for a copy waits for the next one, after the last one was sent or was not.
 const COPY_EVERY: Duration = Duration::from_secs(2);
+
+/// A replica that has had an entry for longer and has not applied it could not serve at once: several heartbeats, since a
+/// member learns with one that an entry is committed, and tells with the next that it has applied it.
+pub(crate) const LAG_MAX: Duration = Duration::from_millis(500);
+
+/// An entry that a replica had and had not applied yet, and since when that has been known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lag(Option<(u64, Instant)>);
+
+impl Lag {
+    /// The replica has the entries up to `last`, and has applied those up to `applied`.
+    fn note(&mut self, applied: u64, last: u64, now: Instant) {
+        if self.0.is_none_or(|(entry, _)| entry <= applied) {
+            self.0 = (applied < last).then_some((last, now));
+        }
+    }
+
+    /// For how long it has lagged behind a replica that has applied the entries up to `upto`.
+    fn behind(&self, upto: u64, now: Instant) -> Duration {
+        self.0.filter(|(entry, _)| *entry <= upto).map_or(Duration::ZERO, |(_, since)| now.duration_since(since))
+    }
+}
 
 /// What a member says with its answer to an append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +74,7 @@ pub(crate) struct Members {
 struct Told {
     /// `None`: its build does not say.
     applying: Option<Applying>,
+    lag: Lag,
     /// When a copy that it asked for was last tried.
     tried: Option<Instant>,
     /// Up to where it has acknowledged the entries of a leader, whose vote this is.
@@ -64,7 +90,7 @@ impl Members {
     }
 
     /// A member has every entry up to this one, says its answer to the leader with this vote.
-    pub(crate) fn acknowledged(&self, replica: ReplicaId, vote: &Vote, last: LogId) {
+    pub(crate) fn acknowledged(&self, replica: ReplicaId, vote: &Vote, last: LogId, now: Instant) {
         let mut told = self.told.lock();
         let told = told.entry(replica).or_default();
         match &mut told.acknowledged {
@@ -73,6 +99,14 @@ impl Members {
             other => *other = Some((*vote, last)),
         }
         told.lost.take_if(|lost| *lost <= last.index);
+        if let Some(applying) = told.applying {
+            told.lag.note(applying.applied, last.index, now);
+        }
+    }
+
+    /// For how long a member has not applied an entry that it has, as has its leader, which has applied those up to `upto`.
+    pub(crate) fn lag(&self, replica: ReplicaId, upto: u64, now: Instant) -> Duration {
+        self.told.lock().get(&replica).map_or(Duration::ZERO, |told| told.lag.behind(upto, now))
     }
 
     /// Whether a member that says to the leader with this vote that it misses an entry has acknowledged that entry to it
@@ -127,6 +161,7 @@ pub(crate) struct Watch {
     stuck_after: Duration,
     /// What was seen last, and since when it has been so.
     seen: Option<(u64, Progress, Instant)>,
+    lag: Lag,
     stuck: Option<Stuck>,
 }
 
@@ -158,11 +193,12 @@ impl Stuck {
 
 impl Watch {
     pub(crate) fn new(stuck_after: Duration) -> Watch {
-        Watch { stuck_after, seen: None, stuck: None }
+        Watch { stuck_after, seen: None, lag: Lag::default(), stuck: None }
     }
 
     /// Notes how far the replica is. True if it is stuck, or is no longer, since this look.
     pub(crate) fn look(&mut self, applied: u64, committed: u64, progress: Progress, now: Instant) -> bool {
+        self.lag.note(applied, committed, now);
         let lacks = progress.lacks.clone();
         let same = |seen: &(u64, Progress, Instant)| {
             seen.0 == applied && seen.1.applied == progress.applied && seen.1.steps == progress.steps
@@ -173,6 +209,11 @@ impl Watch {
         let after = self.stuck_after;
         self.stuck = (now.duration_since(since) >= after).then_some(Stuck { applied, lacks, after });
         before != self.stuck.is_some()
+    }
+
+    /// For how long a committed entry has not been applied, as of the last look.
+    pub(crate) fn lag(&self, now: Instant) -> Duration {
+        self.lag.behind(u64::MAX, now)
     }
 
     pub(crate) fn stuck(&self) -> Option<&Stuck> {
@@ -197,7 +238,8 @@ mod tests {
     }
 
     /// - `heard REPLICA applied=I [lacks=I] [asks]`, `heard REPLICA`: a member of this build, or of an older one, answers
-    /// - `acknowledged REPLICA term=T last=I`, `missing REPLICA term=T entry=I`: a member has an entry of a leader, or misses it
+    /// - `lag REPLICA upto=I at=MS`, `lag at=MS`: for how long a member lags behind its leader, or the replica itself
+    /// - `acknowledged REPLICA term=T last=I [at=MS]`, `missing REPLICA term=T entry=I`: a member has an entry of a leader, or misses it
     /// - `reached REPLICA matched=I`, `due at=MS`, `tried REPLICA at=MS`: what its leader knows and does
     /// - `look at=MS applied=I committed=I [steps=N] [lacks=I]`: a replica looks at itself
     fn start() -> impl FnMut(&str, &mut String) {
@@ -212,7 +254,14 @@ mod tests {
                     let says = |applied| Applying { applied, lacks_for, asks: line.has("asks") };
                     members.heard(replica(), line.get("applied").map(says));
                 }
-                "acknowledged" => members.acknowledged(replica(), &vote(line.need("term")), entry(line.need("last"))),
+                "acknowledged" => {
+                    members.acknowledged(replica(), &vote(line.need("term")), entry(line.need("last")), now);
+                }
+                "lag" => {
+                    let own = || watch.lag(now);
+                    let lag = line.get("upto").map_or_else(own, |upto| members.lag(replica(), upto, now));
+                    writeln!(out, "{} ms", lag.as_millis()).unwrap();
+                }
                 "missing" => {
                     let has_lost = members.has_lost(replica(), &vote(line.need("term")), entry(line.need("entry")));
                     writeln!(out, "{}", if has_lost { "it has lost it" } else { "it never had it" }).unwrap();

@@ -1,9 +1,13 @@
 //! The time up to which a replica is complete: the bounds that leaders announce, and what a replica concludes from them.
 //! `staleness.rs` explains why a bound holds.
 
+use std::collections::VecDeque;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+
+use crate::types::LeaseInstant;
 
 /// How far apart two members may see the median of their clocks.
 pub(crate) const CLOCK_DIFFERENCE_MAX_MS: u64 = 500;
@@ -13,6 +17,43 @@ pub(crate) const CLOCK_DIFFERENCE_MAX_MS: u64 = 500;
 pub(crate) struct Bound {
     pub(crate) time_ms: u64,
     pub(crate) index: u64,
+}
+
+/// How far apart the moments are of which a leader keeps the time.
+const MOMENTS_APART: Duration = Duration::from_millis(40);
+
+/// How many it keeps: more than a lease lasts.
+const MOMENTS_MAX: usize = 16;
+
+/// The times at some moments of late, to tell the time of a moment that has passed.
+///
+/// A machine that was paused between that moment and now knows the time of now, which says nothing about the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Moments {
+    known: Mutex<VecDeque<(LeaseInstant, u64)>>,
+}
+
+impl Moments {
+    /// Records a time that had been reached at a moment. 0: it is not known.
+    pub(crate) fn note(&self, at: LeaseInstant, time_ms: u64) {
+        let mut known = self.known.lock();
+        if time_ms == 0 || known.back().is_some_and(|(last, _)| at < *last + MOMENTS_APART) {
+            return;
+        }
+        if known.len() == MOMENTS_MAX {
+            known.pop_front();
+        }
+        known.push_back((at, time_ms));
+    }
+
+    /// A time that had been reached at a moment: that of the last moment before it, and what has passed since by a clock that
+    /// may run a fiftieth too fast.
+    pub(crate) fn time_ms(&self, at: LeaseInstant) -> Option<u64> {
+        let known = self.known.lock();
+        let (before, time_ms) = known.iter().rev().find(|(before, _)| *before <= at)?;
+        let since = (at - *before).mul_f64(0.98);
+        Some(time_ms.saturating_add(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)))
+    }
 }
 
 type BoundSource = Box<dyn Fn() -> Option<Bound> + Send + Sync>;
@@ -93,17 +134,22 @@ pub(crate) fn complete_until(proven: Option<u64>, packed_at: u64, wall_ms: u64) 
 mod tests {
     use std::fmt::Write as _;
 
+    use openraft_rt::Instant as _;
+
     use super::*;
     use crate::script::{Line, check, or_dash};
 
     /// `beat time=MS index=I applied=I`: a heartbeat with a bound comes in. `read applied=I [packed=MS] [wall=MS]`: a read
-    /// of what is applied.
+    /// of what is applied. `clock at=MS time=MS`, `time at=MS`: a leader notes the time of a moment, and is asked for one.
     fn start() -> impl FnMut(&str, &mut String) {
-        let heard = Heard::default();
+        let (heard, moments, begun) = (Heard::default(), Moments::default(), LeaseInstant::now());
         move |line, out| {
             let line = Line::new(line);
-            let applied = line.need("applied");
+            let applied = line.get("applied").unwrap_or(0);
+            let at = begun + line.ms("at").unwrap_or_default();
             match line.command() {
+                "clock" => moments.note(at, line.need("time")),
+                "time" => writeln!(out, "{}", or_dash(moments.time_ms(at))).unwrap(),
                 "beat" => heard.note(Bound { time_ms: line.need("time"), index: line.need("index") }, applied),
                 "read" => {
                     let (packed, wall) = (line.get("packed").unwrap_or(0), line.get("wall").unwrap_or(u64::MAX));

@@ -26,7 +26,7 @@ use crate::adapter::{Adapter, Raft, Standing};
 use crate::announcing::Announcer;
 use crate::applying::{Members, Watch};
 use crate::clock::Clocks;
-use crate::completeness::{Heard, Leading};
+use crate::completeness::{Heard, Leading, Moments};
 use crate::copies::COPIES_AT_ONCE;
 use crate::copies::progress::Sending;
 use crate::copies::receiving::Incoming;
@@ -280,6 +280,7 @@ impl Host {
             clock: self.clock.clone(),
             rounds: Rounds::default(),
             heard: Heard::default(),
+            moments: Moments::default(),
             released: AtomicU64::new(0),
             found_to,
             silence: Mutex::default(),

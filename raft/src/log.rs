@@ -197,7 +197,7 @@ impl SharedLog {
         &self.shared.syncs
     }
 
-    /// The segment that is being written, as of the last batch.
+    /// The segment that is being written. It exists for as long as the data directory is there.
     pub(crate) fn newest_file(&self) -> PathBuf {
         self.files.path(self.totals().newest)
     }

@@ -186,7 +186,7 @@ impl Appending {
 
     fn acknowledged(&self, members: &Members, replica: ReplicaId, last: Option<LogId>) {
         if let Some(last) = last {
-            members.acknowledged(replica, &self.vote, last);
+            members.acknowledged(replica, &self.vote, last, Instant::now());
         }
     }
 }

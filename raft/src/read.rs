@@ -80,6 +80,12 @@ impl Replica {
 
     /// A point for a linearizable read if this replica leads and its lease holds.
     pub(crate) fn read_under_lease(&self) -> Option<ReadPoint> {
+        self.lease().map(|(point, _)| point)
+    }
+
+    /// A point for a linearizable read if this replica leads and its lease holds, and when it asked the question that a quorum
+    /// has answered last. Without others to ask: `None`.
+    pub(crate) fn lease(&self) -> Option<(ReadPoint, Option<LeaseInstant>)> {
         let (term, asked, alone) = {
             let metrics = self.metrics.borrow_watched();
             if metrics.state != ServerState::Leader || self.is_lost() {
@@ -107,7 +113,8 @@ impl Replica {
             transferred_term: self.transferred_term(),
         };
         let unasked = terrane_env::planted!("a leader reads without a quorum");
-        (unasked || view.check().is_ok()).then_some(point)
+        let asked = asked.filter(|_| !alone);
+        (unasked || view.check().is_ok()).then_some((point, asked))
     }
 
     /// What is applied now, as the leader of `term`.

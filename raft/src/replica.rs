@@ -18,7 +18,7 @@ use crate::announcing::Announcer;
 use crate::applying::{Applying, Members, Stuck, Watch};
 use crate::campaign::Campaigns;
 use crate::clock::{Clocks, TimeBounds};
-use crate::completeness::Heard;
+use crate::completeness::{Heard, Moments};
 use crate::copies::progress::Sending;
 use crate::copies::receiving::Incoming;
 use crate::copies::share::Copies;
@@ -74,6 +74,8 @@ pub(crate) struct Replica {
     pub(crate) rounds: Rounds,
     /// The bounds received from leaders.
     pub(crate) heard: Heard,
+    /// The times of late, while this replica leads.
+    pub(crate) moments: Moments,
     /// The index up to which the log is not kept for members, as of the last check.
     pub(crate) released: AtomicU64,
     /// The last entry that the log had when the replica started.

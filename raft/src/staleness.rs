@@ -10,29 +10,39 @@
 //! follow others that are acknowledged long before the clocks reach them.
 //!
 //! **By the leader's heartbeats.** An idle group has no new entries, so the last one ages although nothing is missing. So
-//! each heartbeat carries a [`Bound`]: a time, and the index that the leader had applied when it looked *after* that time,
-//! provided it held its lease then. No other replica acknowledged anything at that moment, and the leader acknowledges only
-//! what it has applied: everything acknowledged by that time is at or below the index. A replica that has applied the index
-//! adopts the time. This costs 16 bytes per heartbeat and no entry.
+//! each heartbeat carries a [`Bound`]: a time, and the index that the leader had applied when it looked *after* that time. The
+//! time is that of the question which a quorum answered last: until then no other replica acknowledged anything, and the
+//! leader acknowledges only what it has applied, so everything acknowledged by that time is at or below the index. A replica
+//! that has applied the index adopts the time. This costs 16 bytes per heartbeat and no entry.
+//!
+//! The time of that question, and not the present one, although a leader has a lease: a virtual machine that was paused
+//! believes in its lease for a while when others have long been writing. What a quorum answered cannot be taken back.
 //!
 //! The difference between members' clocks ([`complete_until`]) is subtracted from both: the median moves when a member's
-//! clock is set, and members that do not know all clocks compute another one. The leader itself answers under its lease for
-//! the present moment.
+//! clock is set, and members that do not know all clocks compute another one. The leader itself answers for the time of that
+//! question, which is a heartbeat ago at most while it leads undisturbed.
 //!
 //! A replica that lags by more than a heartbeat learns nothing from bounds until it has caught up with the one it waits for;
 //! meanwhile it has the times of the entries it applies.
+
+use openraft_rt::Instant as _;
 
 use crate::ProposeError;
 use crate::completeness::{Bound, complete_until};
 use crate::replica::Replica;
 use crate::status::StalePoint;
+use crate::types::LeaseInstant;
 
 impl Replica {
     /// The bound that this replica may announce, if it leads under its lease.
     pub(crate) fn leading_bound(&self) -> Option<Bound> {
         // Read the time before the index: what was acknowledged by that time is applied when the index is read.
-        let time_ms = self.clocks.floor_ms(&self.servers());
-        let point = self.read_under_lease()?;
+        let present_ms = self.clocks.floor_ms(&self.servers());
+        self.moments.note(LeaseInstant::now(), present_ms);
+        let (point, asked) = self.lease()?;
+        let asked = asked.filter(|_| !terrane_env::planted!("a stale read is complete up to the present"));
+        // A clock that was set back since counts.
+        let time_ms = asked.map_or(Some(present_ms), |asked| self.moments.time_ms(asked))?.min(present_ms);
         (time_ms > 0).then_some(Bound { time_ms, index: point.index })
     }
 

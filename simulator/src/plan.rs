@@ -327,6 +327,13 @@ impl Plan {
         self.server_hosts().iter().copied().filter(move |host| slow.contains(host))
     }
 
+    /// The timeout of a client that is to give up early: long enough for a write whose quorum needs the slow disk, or a writer
+    /// that repeats until it succeeds never ends.
+    #[must_use]
+    pub fn patience_with_disks(&self, patience: Duration) -> Duration {
+        patience + 3 * self.slow_disks.1
+    }
+
     /// The hosts of this run's servers.
     #[must_use]
     pub fn server_hosts(&self) -> &'static [&'static str] {

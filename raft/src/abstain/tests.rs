@@ -19,16 +19,17 @@ fn weight(line: &Line<'_>) -> Option<Weight> {
 }
 
 /// `3@900` is replica 3 with the log up to 900; `:N`: of which it has applied so much, `!`: it is silent, `?`: unwilling,
-/// `*`: it lacks what the next entry needs.
+/// `*`: it lacks what the next entry needs, `~`: it has had an entry for 501 ms that it has not applied.
 fn candidate(word: &str) -> Candidate {
     let (replica, rest) = word.split_once('@').expect("REPLICA@INDEX");
-    let index = rest.trim_end_matches(['!', '?', '*']);
+    let index = rest.trim_end_matches(['!', '?', '*', '~']);
     let (matched, applied) = index.split_once(':').unwrap_or((index, index));
     Candidate {
         replica: ReplicaId(replica.parse().unwrap()),
         matched: matched.parse().unwrap(),
         applied: applied.parse().unwrap(),
         lacks: rest.contains('*'),
+        lag: Duration::from_millis(if rest.contains('~') { 501 } else { 500 }),
         alive: !rest.contains('!'),
         willing: !rest.contains('?'),
     }

@@ -227,6 +227,9 @@ impl Writer {
         self.segments.insert(self.at.segment, self.at.offset);
         (self.file, self.allocated) = (allocated.file, allocated.bytes);
         self.at = Position { segment, offset: 0 };
+        // Before any older segment is removed: the data directory counts as gone when the newest segment does not exist.
+        self.totals.newest = segment;
+        self.shared.totals.lock().newest = segment;
         self.write_heads().await
     }
 

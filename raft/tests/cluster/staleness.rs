@@ -37,9 +37,9 @@ async fn a_follower_reports_up_to_when_it_is_complete_and_that_time_advances_wit
     let later = wall_ms();
     eventually("the bound of an idle group goes on", || as_of(&follower) > later).await;
     assert_eq!(follower.stale_point().unwrap().index, index);
-    // The leader answers for the present moment, without a round.
+    // The leader answers for the moment of its last heartbeat, without a round.
     let now = wall_ms();
-    eventually("the leader holds its lease", || as_of(&cluster.group(leader, GROUP)) >= now).await;
+    eventually("the leader has asked the others since", || as_of(&cluster.group(leader, GROUP)) >= now).await;
     cluster.stop_all().await;
 }
 

@@ -197,7 +197,8 @@ async fn be_captive(shared: Shared) -> Result<(), Error> {
     let (reading, writing) = (shared.context.connect(PATIENCE).await?, shared.context.connect(PATIENCE).await?);
     shared.context.state.until_ready().await;
     let read_from = open_table(&reading, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
-    let write_to = open_table(&writing, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
+    let patience = shared.context.plan.patience_with_disks(CAPTIVE_PATIENCE);
+    let write_to = open_table(&writing, TABLE).await?.with_timeout(patience);
     let reader = shared.reader(CAPTIVE.to_owned(), read_from);
     try_join(shared.worker(CAPTIVE.to_owned(), write_to).run(), reader.run()).await.map(drop)
 }

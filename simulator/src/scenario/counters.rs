@@ -149,7 +149,8 @@ async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Er
 async fn be_captive(shared: Shared) -> Result<(), Error> {
     let client = shared.context.connect(PATIENCE).await?;
     shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
+    let patience = shared.context.plan.patience_with_disks(CAPTIVE_PATIENCE);
+    let table = open_table(&client, TABLE).await?.with_timeout(patience);
     let padding = padding(&shared.context.plan);
     Worker { who: CAPTIVE.to_owned(), table, shared, padding }.run(WORKER_PAUSE_MS).await
 }

@@ -356,7 +356,8 @@ async fn be_captive(rows: Rows, context: Context) -> Result<(), Error> {
     let (reading, writing) = (context.connect(PATIENCE).await?, context.connect(PATIENCE).await?);
     context.state.until_ready().await;
     let read_from = open_table(&reading, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
-    let write_to = open_table(&writing, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
+    let patience = context.plan.patience_with_disks(CAPTIVE_PATIENCE);
+    let write_to = open_table(&writing, TABLE).await?.with_timeout(patience);
     let readers = (0..CAPTIVE_READERS).map(|reader| {
         let who = format!("{CAPTIVE}.{reader}");
         read_on(Reader { who, table: read_from.clone(), rows: rows.clone(), context: context.clone() })

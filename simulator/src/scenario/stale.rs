@@ -188,7 +188,8 @@ async fn be_captive(stale: Stale, context: Context) -> Result<(), Error> {
     context.state.until_ready().await;
     let mut tables = Vec::new();
     for client in clients {
-        tables.push(open_table(&client?, TABLE).await?.with_timeout(CAPTIVE_PATIENCE));
+        tables
+            .push(open_table(&client?, TABLE).await?.with_timeout(context.plan.patience_with_disks(CAPTIVE_PATIENCE)));
     }
     let [one, other, third] = <[Table; 3]>::try_from(tables).expect("as many tables as clients");
     let reader = |table, number| {

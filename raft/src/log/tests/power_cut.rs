@@ -15,6 +15,7 @@ use crate::log::writer::Writer;
 
 /// What a process does with the log, without the loop that ends it after an error.
 struct Process {
+    shared: Arc<Shared>,
     writer: Writer,
     log: Arc<GroupLog>,
 }
@@ -36,11 +37,11 @@ impl Process {
     async fn start(disk: &MemoryDisk) -> Process {
         let (files, found) = recovered(disk).await;
         let shared = Arc::new(Shared::new(&config()));
-        let mut writer = Writer::start(shared, files.clone(), config().segment_bytes, found, 7).await.unwrap();
+        let mut writer = Writer::start(shared.clone(), files.clone(), config().segment_bytes, found, 7).await.unwrap();
         let log = Arc::new(GroupLog::new(spec(A), files));
         let created = Item { log: log.clone(), change: Change::Created, done: Done::Unobserved };
         assert!(writer.write(vec![created]).await.unwrap());
-        let mut process = Process { writer, log };
+        let mut process = Process { shared, writer, log };
         process.append(0).await.unwrap();
         process.append(1).await.unwrap();
         process
@@ -53,9 +54,17 @@ impl Process {
     }
 
     async fn append(&mut self, index: u64) -> std::io::Result<bool> {
-        let entries = vec![entry(index, index as u8 + 1, 20)];
-        let change = Change::Entries(self.log.append(&entries), entries);
-        self.writer.write(vec![Item { log: self.log.clone(), change, done: Done::Unobserved }]).await
+        let items = vec![self.entry(index, 20)];
+        self.writer.write(items).await
+    }
+
+    fn entry(&self, index: u64, bytes: usize) -> Item {
+        let entries = vec![entry(index, index as u8 + 1, bytes)];
+        self.item(Change::Entries(self.log.append(&entries), entries))
+    }
+
+    fn item(&self, change: Change) -> Item {
+        Item { log: self.log.clone(), change, done: Done::Unobserved }
     }
 }
 
@@ -144,4 +153,29 @@ async fn nothing_follows_the_removal_of_a_replica_in_the_log() {
     assert!(begun.unwrap_err().to_string().contains("removed"));
     shared.close();
     assert!(shared.next_items().await.is_none(), "a record of a removed replica was queued");
+}
+
+/// A process whose newest segment does not exist takes its data directory for deleted, and ends.
+#[tokio::test]
+async fn the_newest_segment_exists_at_every_moment() {
+    for operation in 0.. {
+        let disk = MemoryDisk::new();
+        let mut process = Process::start(&disk).await;
+        let planned = disk.operations() + operation;
+        // What is done before it fails is all that is done at that moment.
+        disk.fail_at(planned, Fault::Error);
+        for index in 2..12 {
+            let items = vec![process.entry(index, 1000), process.item(Change::Purged(mark(index - 1)))];
+            if process.writer.write(items).await.is_err() {
+                break;
+            }
+        }
+        let newest = process.shared.totals.lock().newest;
+        if disk.operations() <= planned {
+            assert!(newest > 3, "segments were begun and removed, up to {newest}");
+            return;
+        }
+        let path = PathBuf::from(format!("/log/{newest:08}.log"));
+        assert!(Disk::from(&disk).exists(&path).await.unwrap(), "{newest} is gone before operation {operation}");
+    }
 }

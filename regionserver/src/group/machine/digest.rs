@@ -32,7 +32,7 @@ pub struct GroupDigest {
 
 impl GroupMachine {
     /// The digest as of the last applied entry; `None` while an entry is applied, while entries are applied again after a
-    /// restart, when regions are ahead of it, and for a removed replica. It reads all rows: for tests, not for a server under
+    /// restart, when regions or the group's state are ahead of it, and for a removed replica. It reads all rows: for tests, not for a server under
     /// load.
     pub async fn digest(&self) -> Result<Option<GroupDigest>, Error> {
         let Some((mut digest, scanners)) = self.begin_digest() else { return Ok(None) };
@@ -49,7 +49,11 @@ impl GroupMachine {
     fn begin_digest(&self) -> Option<(GroupDigest, Vec<RowScanner>)> {
         let _boundary = self.boundary.try_lock().ok()?;
         let inner = self.inner.lock();
-        if inner.is_removed || inner.hosted.values().any(|hosted| hosted.opened_at > inner.applied) {
+        // A copy of the group that was installed and restarted has the regions as of what it had recorded: they may have left
+        // after the entry up to which it has applied.
+        let is_ahead =
+            inner.recorded > inner.applied || inner.hosted.values().any(|hosted| hosted.opened_at > inner.applied);
+        if inner.is_removed || is_ahead {
             return None;
         }
         let now_ms = i64::try_from(inner.stamp).unwrap_or(i64::MAX);
