@@ -279,7 +279,10 @@ impl Inventory {
     fn see_group(&mut self, server: ServerId, seen: &GroupSeen) -> bool {
         let view = self.groups.entry(seen.group).or_default();
         let (term_before, leader_before) = (view.term, view.leader);
-        if seen.term > view.term {
+        // A term without a leader counts only if the leader itself says it. Another member may stand for election, tell of its term
+        // here and be lost before it tells the group: its leader goes on in the earlier term.
+        let counts = seen.leader.is_some() || view.leader == Some(server);
+        if seen.term > view.term && counts {
             (view.term, view.leader) = (seen.term, seen.leader);
         } else if seen.term == view.term {
             view.leader = view.leader.or(seen.leader);

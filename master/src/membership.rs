@@ -265,7 +265,9 @@ impl Membership {
         }
         let cluster_time_ms = terrane_env::time::wall_ms();
         let hbase = self.context.hbase.clone();
-        Ok(v1::ReportReply { cluster_time_ms, is_follower: true, hbase, ..v1::ReportReply::default() })
+        // A server may not know the master that leads: it was added while the server was away.
+        let masters = self.context.journal.peers().addresses();
+        Ok(v1::ReportReply { cluster_time_ms, masters, is_follower: true, hbase, ..v1::ReportReply::default() })
     }
 
     fn note(&self, server: ServerId, request: &v1::ReportRequest) {

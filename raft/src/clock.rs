@@ -14,8 +14,8 @@
 //! - [`Clocks::off_ms`]: how far this server's clock is certainly off the median. A server whose clock is off by more than
 //!   [`CLOCK_OFF_MAX_MS`] leads nothing (`abstain.rs`).
 //!
-//! A group of one has no other clock to compare with. Its server compares the clock with its own past and does not follow a
-//! jump forward until it is restarted ([`SteadyClock`]).
+//! A group of one has no other clock to compare with. Its server compares the clock with its own past ([`SteadyClock`]). It
+//! follows a jump forward only where most of the servers that it reaches show the same time, or once it is restarted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,7 +156,7 @@ impl Clocks {
     /// The bounds of the time of a group of `members`. `None` while too few of their clocks are known.
     pub(crate) fn bounds(&self, members: &[ServerId]) -> Option<TimeBounds> {
         if members.iter().all(|member| *member == self.own) {
-            let high = self.steady.lock().look(ahead_now(&self.wall));
+            let high = self.believed(ahead_now(&self.wall));
             return Some(TimeBounds { low: i64::MIN, high });
         }
         let known = self.known(members, elapsed_ms());
@@ -196,10 +196,31 @@ impl Clocks {
 
     /// How far this server's clock was set while the process ran, for servers without other clocks to compare with.
     pub(crate) fn jumped_ms(&self) -> Option<i64> {
-        let mut steady = self.steady.lock();
         let own = ahead_now(&self.wall);
-        steady.look(own);
-        Some(own - steady.ahead).filter(|jump| jump.abs() > CLOCK_OFF_MAX_MS)
+        self.believed(own);
+        Some(own - self.steady.lock().ahead).filter(|jump| jump.abs() > CLOCK_OFF_MAX_MS)
+    }
+
+    /// The believed distance of this server's clock, for a group that has no other.
+    fn believed(&self, own: i64) -> i64 {
+        let is_confirmed = self.is_confirmed(own);
+        let mut steady = self.steady.lock();
+        if is_confirmed {
+            steady.ahead = own;
+        }
+        steady.look(own)
+    }
+
+    /// Whether most of this server and the peers that it reaches show this server's time, and not this server alone.
+    fn is_confirmed(&self, own: i64) -> bool {
+        let now = elapsed_ms();
+        let peers: Vec<ServerId> = self.peers.lock().keys().copied().filter(|peer| *peer != self.own).collect();
+        let known: Vec<_> = self.known_recently(&peers, now).into_iter().flatten().collect();
+        let agrees = |clock: &&ClockOffset| {
+            clock.low - CLOCK_OFF_MAX_MS <= own && own <= clock.high.saturating_add(CLOCK_OFF_MAX_MS)
+        };
+        let agreeing = known.iter().filter(agrees).count();
+        agreeing > 0 && agreeing + 1 >= majority(known.len() + 1)
     }
 }
 
@@ -325,6 +346,24 @@ mod tests {
     #[test]
     fn scripts() {
         check("clock", start);
+    }
+
+    #[test]
+    fn a_group_of_one_follows_a_clock_that_was_set_right_by_the_other_servers() {
+        let set = WallClock::default();
+        set.set_skew_ms(-10_000);
+        let clocks = Clocks::new(ServerId(1), set.clone());
+        let alone = [ServerId(1)];
+        let time = || clocks.within(clocks.bounds(&alone).expect("its own clock is known"));
+        set.set_skew_ms(0);
+        assert!(time() <= clocks.wall_ms() - 9_000, "a clock alone may be wrong when it jumps forward");
+        assert!(clocks.jumped_ms().is_some());
+        clocks.note(ServerId(2), elapsed_ms(), clocks.wall_ms() - 10_000);
+        clocks.note(ServerId(3), elapsed_ms(), clocks.wall_ms() - 10_000);
+        assert!(time() <= clocks.wall_ms() - 9_000, "the others say that it was right before");
+        clocks.note(ServerId(2), elapsed_ms(), clocks.wall_ms());
+        assert!(time() > clocks.wall_ms() - 1_000, "most of the three show its time");
+        assert_eq!(clocks.jumped_ms(), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Bringing {
     /// Cancelled when the present wait is to end.
     wait: Mutex<CancellationToken>,
     waits: AtomicBool,
-    /// Bytes that are here.
+    /// The most bytes that were here in this wait.
     bytes: AtomicU64,
     /// The entry whose files were not found, and why.
     lacks: Mutex<Option<(u64, String)>>,
@@ -42,6 +42,7 @@ impl Bringing {
     pub fn begin(&self, group: GroupId, index: u64) -> Awaited<'_> {
         let given_up = self.removed.child_token();
         *self.wait.lock() = given_up.clone();
+        self.bytes.store(0, Ordering::Relaxed);
         self.waits.store(true, Ordering::Relaxed);
         Awaited { group, index, bringing: self, given_up }
     }
@@ -68,9 +69,9 @@ impl Bringing {
 }
 
 impl Awaited<'_> {
-    /// So many bytes of the files are here.
+    /// So many bytes of the files are here. Fewer than before, because what was fetched is damaged, are no progress.
     pub fn arrived(&self, bytes: u64) {
-        self.bringing.bytes.store(bytes, Ordering::Relaxed);
+        self.bringing.bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// The files were not found.
@@ -93,5 +94,26 @@ impl Drop for Awaited<'_> {
     fn drop(&mut self) {
         self.bringing.waits.store(false, Ordering::Relaxed);
         *self.bringing.lacks.lock() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_fetched_again_because_they_were_damaged_are_no_progress() {
+        let bringing = Bringing::default();
+        let awaited = bringing.begin(GroupId(1), 7);
+        awaited.arrived(100);
+        let steps = bringing.progress(6).steps;
+        awaited.arrived(40);
+        awaited.arrived(100);
+        assert_eq!(bringing.progress(6).steps, steps);
+        awaited.arrived(101);
+        assert_ne!(bringing.progress(6).steps, steps);
+        drop(awaited);
+        let _next = bringing.begin(GroupId(1), 8);
+        assert_eq!(bringing.progress(7).steps, 0, "the files of another entry");
     }
 }

@@ -4,16 +4,20 @@
 //! after a crash. A fetch that is repeated goes on where the last one ended, but for a file that was not renamed although all of
 //! its bytes are there: its sync may have failed, so it is fetched again. The pace leaves room for requests, and some
 //! space stays free on the disk.
+//!
+//! Several servers have the files. The one that answered last is asked first, so that one that is down costs one wait and not
+//! one per part; and after files that arrived damaged another one is ([`Holders`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_env::fs;
 use terrane_env::task::run_io;
-use terrane_types::Error;
+use terrane_types::{Error, ServerId};
 use tokio::time::Instant;
 
 /// Bytes that one call fetches.
@@ -28,6 +32,38 @@ pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
 pub const TAKE_STEP: Duration = Duration::from_secs(1);
 /// Marks a file that is not whole.
 const UNFINISHED: &str = ".part";
+
+/// Which of the servers that have the files is asked first.
+#[derive(Default)]
+pub struct Holders(AtomicUsize);
+
+impl Holders {
+    /// Reads a part of this length from the first of the servers that has it.
+    pub async fn read<F>(&self, servers: &[ServerId], length: u32, read: impl Fn(ServerId) -> F) -> Result<Bytes, Error>
+    where
+        F: Future<Output = Result<Bytes, Error>>,
+    {
+        let first = self.0.load(Ordering::Relaxed);
+        let mut last = None;
+        for turn in 0..servers.len() {
+            let server = servers[first.wrapping_add(turn) % servers.len()];
+            match read(server).await {
+                Ok(part) if part.len() == length as usize => {
+                    self.0.store(first.wrapping_add(turn), Ordering::Relaxed);
+                    return Ok(part);
+                }
+                Ok(_) => last = Some(later(format!("server {server} has another file of that number"))),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| later("no server that may have the files is known".to_owned())))
+    }
+
+    /// What was fetched is damaged: the next server is asked first.
+    pub fn turn(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// The files that a directory is to have, and no others.
 pub struct Fetching<'a> {
@@ -171,4 +207,47 @@ pub fn io_error(error: std::io::Error) -> Error {
 
 pub fn later(message: String) -> Error {
     Error::Unavailable { message, retry_after: RETRY_PAUSE }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    /// Asks for a part of four bytes; returns which servers were asked. Those of `down` do not answer, `short` answers with less.
+    async fn asked(holders: &Holders, servers: &[u64], down: &[u64], short: u64) -> (Vec<u64>, bool) {
+        let asked = Mutex::new(Vec::new());
+        let servers: Vec<ServerId> = servers.iter().copied().map(ServerId).collect();
+        let read = async |server: ServerId| {
+            asked.lock().push(server.0);
+            match server.0 {
+                server if down.contains(&server) => Err(later("it is down".to_owned())),
+                server if server == short => Ok(Bytes::from_static(b"abc")),
+                _ => Ok(Bytes::from_static(b"abcd")),
+            }
+        };
+        let answered = holders.read(&servers, 4, read).await.is_ok();
+        (asked.into_inner(), answered)
+    }
+
+    #[tokio::test]
+    async fn the_server_that_answered_last_is_asked_first() {
+        let holders = Holders::default();
+        assert_eq!(asked(&holders, &[1, 2, 3], &[1], 2).await, (vec![1, 2, 3], true));
+        assert_eq!(asked(&holders, &[1, 2, 3], &[1], 2).await, (vec![3], true));
+        assert_eq!(asked(&holders, &[1, 2, 3], &[3], 0).await, (vec![3, 1], true));
+        assert_eq!(asked(&holders, &[1, 2, 3], &[1, 2, 3], 0).await, (vec![1, 2, 3], false));
+        assert_eq!(asked(&holders, &[], &[], 0).await, (vec![], false));
+    }
+
+    #[tokio::test]
+    async fn after_damaged_files_another_server_is_asked_first() {
+        let holders = Holders::default();
+        assert_eq!(asked(&holders, &[1, 2], &[], 0).await.0, [1]);
+        holders.turn();
+        assert_eq!(asked(&holders, &[1, 2], &[], 0).await.0, [2]);
+        holders.turn();
+        assert_eq!(asked(&holders, &[1, 2], &[], 0).await.0, [1]);
+    }
 }

@@ -11,6 +11,8 @@ use crate::operation::RowResult;
 
 /// How long a caller waits while a region is frozen: the last step of a move takes some tens of milliseconds.
 pub const MOVING_RETRY: Duration = Duration::from_millis(5);
+/// How long the caller of a write waits whose read failed.
+const UNREADABLE_RETRY: Duration = Duration::from_millis(100);
 
 /// The outcome of one proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub enum Reply {
     Invalid { what: String },
     /// It depends on a damaged file; nothing was applied.
     Damaged { file: String, offset: u64 },
+    /// It depends on something that the disk did not return, and may return for another try; nothing was applied.
+    Unreadable { what: String },
     /// It depends on something that cannot be read; nothing was applied.
     Failed { what: String },
     /// The daughters of a split.
@@ -73,6 +77,7 @@ impl Reply {
             Self::Disabled { what } => Err(Error::Disabled { what }),
             Self::Invalid { what } | Self::Refused { why: what } => Err(Error::Invalid(Invalid { what })),
             Self::Damaged { file, offset } => Err(Error::Corruption { file, offset }),
+            Self::Unreadable { what } => Err(Error::Unavailable { message: what, retry_after: UNREADABLE_RETRY }),
             Self::Failed { what } => Err(Error::Internal { message: what }),
         }
     }
@@ -92,6 +97,7 @@ impl Reply {
         match error {
             Error::Corruption { file, offset } => Self::Damaged { file, offset },
             Error::Invalid(Invalid { what }) => Self::Invalid { what },
+            Error::Unavailable { message, .. } => Self::Unreadable { what: message },
             other => Self::Failed { what: other.to_string() },
         }
     }
@@ -103,4 +109,21 @@ pub struct Applied {
     pub stamp: u64,
     /// The outcomes of rows that have one beyond success, by their place in the write.
     pub rows: Vec<(u32, Result<RowOutcome, Error>)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_whose_read_the_disk_failed_can_be_tried_again() {
+        let io = Error::Unavailable { message: "Input/output error".to_owned(), retry_after: Duration::ZERO };
+        let refused = Reply::failed(io).applied().unwrap_err();
+        assert!(
+            matches!(&refused, Error::Unavailable { message, .. } if message.contains("Input/output")),
+            "{refused}"
+        );
+        let damaged = Error::Corruption { file: "7.tbl".to_owned(), offset: 5 };
+        assert_eq!(Reply::failed(damaged.clone()).applied().unwrap_err(), damaged);
+    }
 }

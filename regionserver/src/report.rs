@@ -89,6 +89,8 @@ struct Answered {
     master: String,
     /// If it is the leader's.
     by_leader: Option<Answer>,
+    /// The masters that another master named: as of its log, which may be old.
+    named: Vec<String>,
     /// Whether something has changed since that report.
     is_lagging: bool,
 }
@@ -129,18 +131,19 @@ impl Sending {
         let (master, reply) = ended.ok()?;
         self.masters.remove(&master);
         let is_lagging = self.lagging.remove(&master);
-        let by_leader = match reply {
-            Ok((number, reply)) => {
+        let (by_leader, named) = match reply {
+            Ok((number, mut reply)) => {
                 places.heard(&master, number, &reply);
-                (!reply.is_follower).then_some((number, reply))
+                let named = if reply.is_follower { std::mem::take(&mut reply.masters) } else { Vec::new() };
+                ((!reply.is_follower).then_some((number, reply)), named)
             }
-            Err(Unaccepted::ForNow) => None,
+            Err(Unaccepted::ForNow) => (None, Vec::new()),
             Err(Unaccepted::Forever(why)) => {
                 level.refuse(why);
-                None
+                (None, Vec::new())
             }
         };
-        Some(Answered { master, by_leader, is_lagging })
+        Some(Answered { master, by_leader, named, is_lagging })
     }
 
     async fn all_answered(&mut self) {
@@ -201,7 +204,11 @@ impl Reporter {
                 biased;
                 () = stop.cancelled() => break,
                 answered = sending.answer(&self.level, &self.hbase_places) => {
-                    let Some(Answered { master, by_leader, is_lagging }) = answered else { continue };
+                    let Some(Answered { master, by_leader, named, is_lagging }) = answered else { continue };
+                    // The leader may have become a master while this server was away. Once it answers, its list counts alone.
+                    if silent {
+                        self.masters.learn(&named);
+                    }
                     if is_lagging {
                         self.report_to(&mut sending, |known| known == master).await;
                     }

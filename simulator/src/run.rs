@@ -187,7 +187,7 @@ impl SimulatedRun {
         self.add_client(host, play);
         self.add_client(watcher, Box::pin(liveness::until_well(self.context.clone())));
         // The replicas on a slow disk have to catch up within it.
-        let within = READING_MAX + liveness::SYNCS_UNTIL_EQUAL * self.context.plan.slow_disks.1;
+        let within = READING_MAX + 3 * liveness::SYNCS_UNTIL_EQUAL * self.context.plan.slow_disks.1;
         self.until_clients_end(host, within, |sim| nemesis.tend(sim))
     }
 

@@ -207,7 +207,7 @@ fn obstacle(world: &World, id: GroupId, group: &GroupView) -> Option<String> {
         return None;
     }
     if lost.is_some() && !group.has_majority() {
-        return Some("no live majority, so no replica can be replaced".to_owned());
+        return Some("no majority of its replicas is live and caught up, so none can be replaced yet".to_owned());
     }
     let what = wants.map_or_else(
         || format!("fewer than {} replicas", world.replication),

@@ -27,6 +27,7 @@ pub async fn perform(context: &MasterContext, table: TableId) -> Result<(), Erro
         match answered {
             Ok(None) => {}
             Ok(Some(waiting)) => {
+                tracing::debug!(%table, waiting, "a change of a table waits");
                 context.begin_wait(Subject::Table(table), waiting);
                 tokio::time::sleep(backoff.next_wait()).await;
             }

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::bringing::Awaited;
-use crate::fetching::{Fetching, RETRY_PAUSE, TAKE_STEP, io_error, later, read_part};
+use crate::fetching::{Fetching, Holders, RETRY_PAUSE, TAKE_STEP, io_error, later, read_part};
 use crate::moves::peers::Peers;
 use crate::operation::{Load, LoadedFile, StagingId};
 use crate::proposal::GroupHost;
@@ -73,6 +73,7 @@ struct Network {
 }
 
 struct Known {
+    holders: Holders,
     /// Whether the files are verified. Held while they are fetched.
     verified: tokio::sync::Mutex<bool>,
     touched: Mutex<Instant>,
@@ -85,6 +86,7 @@ struct Known {
 impl Default for Known {
     fn default() -> Self {
         Self {
+            holders: Holders::default(),
             verified: tokio::sync::Mutex::default(),
             touched: Mutex::new(Instant::now()),
             is_marked: AtomicBool::new(false),
@@ -173,7 +175,10 @@ impl LoadFiles {
         let dir = self.dir(load.staging);
         let files = load.files.iter().map(|file| (file.number, file.bytes)).collect();
         let fetching = Fetching { dir: &dir, files, name: StoreFileBuilder::file_name };
-        let read = |file, offset, length| self.read_from(load.staging, file, offset, length, holders);
+        let read = |file, offset, length| {
+            let read = move |server| self.read_from(server, load.staging, file, offset, length);
+            known.holders.read(holders, length, read)
+        };
         let bytes = fetching.run(read, patience).await?;
         if bytes < total {
             return Ok(Staged { staged: false, bytes });
@@ -182,6 +187,7 @@ impl LoadFiles {
             let found = checksum(&dir.join(StoreFileBuilder::file_name(file.number))).await?;
             if found != (file.bytes, file.crc) {
                 tracing::warn!(staging = %load.staging, file = file.number, "a fetched file of a load is damaged; all are fetched again");
+                known.holders.turn();
                 remove(&dir).await;
                 return Err(later(format!("file {} of the load arrived damaged", file.number)));
             }
@@ -332,22 +338,14 @@ impl LoadFiles {
 
     async fn read_from(
         &self,
+        server: ServerId,
         staging: StagingId,
         file: u64,
         offset: u64,
         length: u32,
-        holders: &[ServerId],
     ) -> Result<Bytes, Error> {
-        let mut last = None;
-        for server in holders {
-            let Some(network) = self.network.get() else { break };
-            match network.peers.read_loaded(*server, staging, file, offset, length).await {
-                Ok(part) if part.len() == length as usize => return Ok(part),
-                Ok(_) => last = Some(later(format!("server {server} has another file {file}"))),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| later("no server has the files of the load".to_owned())))
+        let Some(network) = self.network.get() else { return Err(later("this server does not serve yet".to_owned())) };
+        network.peers.read_loaded(server, staging, file, offset, length).await
     }
 }
 

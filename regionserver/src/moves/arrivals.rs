@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::peers::Peers;
 use crate::bringing::Awaited;
 use crate::error_mapping::engine_error;
-use crate::fetching::{Fetching, RETRY_PAUSE, TAKE_STEP, later, read_part};
+use crate::fetching::{Fetching, Holders, RETRY_PAUSE, TAKE_STEP, later, read_part};
 use crate::operation::{Adopt, Source};
 use crate::proposal::GroupHost;
 
@@ -65,13 +65,14 @@ pub trait LocalFiles: Send + Sync {
 }
 
 struct Arrival {
+    holders: Holders,
     slot: tokio::sync::Mutex<Slot>,
     touched: Mutex<Instant>,
 }
 
 impl Default for Arrival {
     fn default() -> Self {
-        Self { slot: tokio::sync::Mutex::default(), touched: Mutex::new(Instant::now()) }
+        Self { holders: Holders::default(), slot: tokio::sync::Mutex::default(), touched: Mutex::new(Instant::now()) }
     }
 }
 
@@ -127,7 +128,13 @@ impl Arrivals {
             return Ok(Staging::default());
         }
         let dir = self.dir(id, source);
-        let bytes = self.fetch((id, source), &contents, &dir, holders, patience).await?;
+        let files = contents.files().into_iter().map(|file| (file.id, file.size)).collect();
+        let fetching = Fetching { dir: &dir, files, name: Engine::fetched_name };
+        let read = |file, offset, length| {
+            let read = move |server| self.read_from(server, (id, source), file, offset, length);
+            arrival.holders.read(holders, length, read)
+        };
+        let bytes = fetching.run(read, patience).await?;
         if bytes < total {
             return Ok(Staging { staged: false, bytes });
         }
@@ -138,6 +145,7 @@ impl Arrivals {
             Err(error) => {
                 if matches!(error, terrane_engine::Error::Corruption { .. }) {
                     tracing::warn!(r#move = %id, %error, "a fetched file is damaged; all are fetched again");
+                    arrival.holders.turn();
                     remove(&dir).await;
                 }
                 return Err(engine_error(error));
@@ -251,42 +259,19 @@ impl Arrivals {
         others.filter(|server| *server != network.peers.server() || *server == source).collect()
     }
 
-    /// Fetches what is missing; returns the bytes of the region's files that are here.
-    async fn fetch(
-        &self,
-        of: (MoveId, Source),
-        contents: &RegionContents,
-        dir: &Path,
-        holders: &[ServerId],
-        patience: Duration,
-    ) -> Result<u64, Error> {
-        let files = contents.files().into_iter().map(|file| (file.id, file.size)).collect();
-        let fetching = Fetching { dir, files, name: Engine::fetched_name };
-        fetching.run(|file, offset, length| self.read_from(of, file, offset, length, holders), patience).await
-    }
-
     async fn read_from(
         &self,
+        server: ServerId,
         of: (MoveId, Source),
         file: u64,
         offset: u64,
         length: u32,
-        holders: &[ServerId],
     ) -> Result<Bytes, Error> {
-        let mut last = None;
-        for server in holders {
-            let Some(network) = self.network.get() else { break };
-            let read = match network.local.upgrade().filter(|_| *server == network.peers.server()) {
-                Some(local) => local.read_local(of, file, offset, length as usize).await,
-                None => network.peers.read(*server, of, file, offset, length).await,
-            };
-            match read {
-                Ok(part) if part.len() == length as usize => return Ok(part),
-                Ok(_) => last = Some(later(format!("server {server} has another file {file}"))),
-                Err(error) => last = Some(error),
-            }
+        let Some(network) = self.network.get() else { return Err(later("this server does not serve yet".to_owned())) };
+        match network.local.upgrade().filter(|_| server == network.peers.server()) {
+            Some(local) => local.read_local(of, file, offset, length as usize).await,
+            None => network.peers.read(server, of, file, offset, length).await,
         }
-        Err(last.unwrap_or_else(|| later("no server has the region's files".to_owned())))
     }
 }
 

@@ -33,6 +33,8 @@ struct IdMaster {
     next_region: AtomicU64,
     /// What it says of recovered groups.
     recovered: Arc<Mutex<Vec<v1::RecoveredGroup>>>,
+    /// The master that leads instead of this one.
+    leader: Arc<Mutex<Option<String>>>,
     reports: watch::Sender<v1::ReportRequest>,
 }
 
@@ -74,7 +76,10 @@ impl Master for IdMaster {
         let request = request.into_inner();
         let (region_id_first, region_id_count) = self.ids(request.region_ids_wanted);
         self.reports.send_replace(request);
-        Ok(Response::new(v1::ReportReply { region_id_first, region_id_count, ..Default::default() }))
+        let leader = self.leader.lock().unwrap().clone();
+        let (is_follower, masters) = (leader.is_some(), leader.into_iter().collect());
+        let reply = v1::ReportReply { region_id_first, region_id_count, is_follower, masters, ..Default::default() };
+        Ok(Response::new(reply))
     }
 
     async fn scan_meta(&self, _: Request<v1::ScanCall>) -> Result<Response<Self::ScanMetaStream>, Status> {
@@ -227,13 +232,48 @@ impl Master for IdMaster {
     }
 }
 
+/// A master that runs.
+pub struct RunningMaster {
+    pub address: String,
+    /// What it says of recovered groups to a server that registers.
+    pub recovered: Arc<Mutex<Vec<v1::RecoveredGroup>>>,
+    /// The master that leads instead of this one, if it does not lead.
+    pub leader: Arc<Mutex<Option<String>>>,
+    reports: watch::Receiver<v1::ReportRequest>,
+}
+
+impl RunningMaster {
+    pub async fn start() -> RunningMaster {
+        let (sender, reports) = watch::channel(v1::ReportRequest::default());
+        let listener = net::listen("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (recovered, leader) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<_>>::default());
+        let service = IdMaster {
+            next_region: AtomicU64::new(1000),
+            recovered: recovered.clone(),
+            leader: leader.clone(),
+            reports: sender,
+        };
+        let intake = net::Intake::new(net::IntakeLimits::default());
+        let router = net::server(&intake).add_service(MasterServer::new(service));
+        tokio::spawn(router.serve_with_incoming(listener.incoming(&intake)));
+        RunningMaster { address, recovered, leader, reports }
+    }
+
+    pub async fn report(&mut self, wanted: impl Fn(&v1::ReportRequest) -> bool) -> v1::ReportRequest {
+        let found = tokio::time::timeout(PATIENCE, self.reports.wait_for(wanted)).await;
+        let found = found.map(|report| report.unwrap().clone());
+        match found {
+            Ok(report) => report,
+            Err(_) => panic!("no such report; the last one: {:?}", self.reports.borrow()),
+        }
+    }
+}
+
 /// The master, the directory, and the server while it runs.
 pub struct Bench {
     pub directory: tempfile::TempDir,
-    pub master: String,
-    /// What the master says of recovered groups to a server that registers.
-    pub recovered: Arc<Mutex<Vec<v1::RecoveredGroup>>>,
-    reports: watch::Receiver<v1::ReportRequest>,
+    pub master: RunningMaster,
     pub server: Option<RegionServer>,
     /// The configuration of servers, except for paths and addresses.
     pub settings: ServerConfig,
@@ -247,23 +287,16 @@ impl Bench {
     }
 
     pub async fn without_server() -> Bench {
-        let (sender, reports) = watch::channel(v1::ReportRequest::default());
-        let listener = net::listen("127.0.0.1:0").await.unwrap();
-        let master = listener.local_addr().unwrap().to_string();
-        let recovered = Arc::<Mutex<Vec<_>>>::default();
-        let service = IdMaster { next_region: AtomicU64::new(1000), recovered: recovered.clone(), reports: sender };
-        let intake = net::Intake::new(net::IntakeLimits::default());
-        let router = net::server(&intake).add_service(MasterServer::new(service));
-        tokio::spawn(router.serve_with_incoming(listener.incoming(&intake)));
+        let master = RunningMaster::start().await;
         let settings = ServerConfig { engine: BackendKind::Memory, segment_bytes: 1 << 20, ..ServerConfig::default() };
-        Bench { directory: tempfile::tempdir().unwrap(), master, recovered, reports, server: None, settings }
+        Bench { directory: tempfile::tempdir().unwrap(), master, server: None, settings }
     }
 
     pub fn config(&self) -> ServerConfig {
         ServerConfig {
             data_dir: self.directory.path().to_owned(),
             listen: "127.0.0.1:0".to_owned(),
-            masters: vec![self.master.clone()],
+            masters: vec![self.master.address.clone()],
             ..self.settings.clone()
         }
     }
@@ -293,12 +326,7 @@ impl Bench {
 
     /// Waits for a report that satisfies a condition.
     pub async fn report(&mut self, wanted: impl Fn(&v1::ReportRequest) -> bool) -> v1::ReportRequest {
-        let found = tokio::time::timeout(PATIENCE, self.reports.wait_for(wanted)).await;
-        let found = found.map(|report| report.unwrap().clone());
-        match found {
-            Ok(report) => report,
-            Err(_) => panic!("no such report; the last one: {:?}", self.reports.borrow()),
-        }
+        self.master.report(wanted).await
     }
 
     /// Creates the group, waits until this server leads it, and creates the table with one region.

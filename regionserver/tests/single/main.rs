@@ -7,6 +7,7 @@ mod consistency;
 mod filters;
 mod harness;
 mod maintenance;
+mod masters;
 mod mutations;
 mod scanning;
 mod wide_rows;

@@ -114,7 +114,7 @@ async fn a_replica_that_was_lost_leads_nothing_when_its_server_is_back() {
     let region = bench.create_table(|_| {}).await;
     bench.client().await.put(&region, rows(0..1)).await.unwrap();
     let term = 1 << 20;
-    *bench.recovered.lock().unwrap() = vec![v1::RecoveredGroup { group: GROUP.0, term }];
+    *bench.master.recovered.lock().unwrap() = vec![v1::RecoveredGroup { group: GROUP.0, term }];
     bench.stop_server().await;
     bench.start_server().await.unwrap();
     let report = bench.report(|report| report.boot == 2 && !report.groups.is_empty()).await;
@@ -125,7 +125,7 @@ async fn a_replica_that_was_lost_leads_nothing_when_its_server_is_back() {
     assert!(matches!(refused, Err(Error::NotLeader { .. })), "{refused:?}");
 
     // Terms of a group that was not recovered without it say nothing.
-    *bench.recovered.lock().unwrap() = vec![v1::RecoveredGroup { group: GROUP.0, term: 4 }];
+    *bench.master.recovered.lock().unwrap() = vec![v1::RecoveredGroup { group: GROUP.0, term: 4 }];
     restart(&mut bench, 3).await;
     bench.client().await.put(&region, rows(1..2)).await.unwrap();
 }

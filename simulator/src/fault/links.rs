@@ -3,7 +3,7 @@
 //! Faults overlap: one ends and heals a link that another has broken. So the planned times say little about how long a host
 //! was out of reach; this says what the network really does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::draw::LinkFault;
@@ -16,6 +16,8 @@ type Host = &'static str;
 pub struct Links {
     /// Since when nothing that the first host sends reaches the second.
     silent: BTreeMap<(Host, Host), Duration>,
+    /// The hosts of paused machines.
+    paused: BTreeSet<Host>,
 }
 
 impl Links {
@@ -32,10 +34,24 @@ impl Links {
         }
     }
 
+    /// Heals a link, unless one of its ends is paused: a machine whose clocks stand still sends and receives nothing.
     pub fn heal(&mut self, sim: &mut Sim, a: Host, b: Host) {
+        if self.paused.contains(a) || self.paused.contains(b) {
+            return;
+        }
         sim.release(a, b);
         self.silent.remove(&(a, b));
         self.silent.remove(&(b, a));
+    }
+
+    /// From now on no link of this host is healed. False: it is paused already.
+    pub fn pause(&mut self, host: Host) -> bool {
+        self.paused.insert(host)
+    }
+
+    /// The links of this host may be healed again.
+    pub fn resume(&mut self, host: Host) {
+        self.paused.remove(host);
     }
 
     /// Since when nothing that `from` sends reaches `to`, if that is so.
@@ -63,5 +79,21 @@ mod tests {
         assert!(links.silent_since("b", "a") > Some(Duration::ZERO));
         links.heal(&mut sim, "a", "b");
         assert_eq!((links.silent_since("a", "b"), links.silent_since("b", "a")), (None, None));
+    }
+
+    #[test]
+    fn no_fault_that_ends_heals_the_links_of_a_paused_machine() {
+        let mut sim: Sim = turmoil::Builder::new().build();
+        for host in ["a", "b"] {
+            sim.host(host, || async { std::future::pending().await });
+        }
+        let mut links = Links::default();
+        links.cut(&mut sim, "a", "b", LinkFault::Hold);
+        assert!(links.pause("b") && !links.pause("b"), "a machine is paused once at a time");
+        links.heal(&mut sim, "a", "b");
+        assert_eq!(links.silent_since("a", "b"), Some(Duration::ZERO));
+        links.resume("b");
+        links.heal(&mut sim, "a", "b");
+        assert_eq!(links.silent_since("a", "b"), None);
     }
 }

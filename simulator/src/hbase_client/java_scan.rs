@@ -11,6 +11,12 @@ use super::HbaseClient;
 const REOPENS: [&str; 4] =
     ["UnknownScannerException", "NotServingRegionException", "ScannerResetException", "OutOfOrderScannerNextException"];
 
+/// Whether the Java client opens a scan again after this error.
+#[must_use]
+pub fn reopens(why: &str) -> bool {
+    REOPENS.iter().any(|class| why.contains(class))
+}
+
 /// A scanner's number that no server gives.
 const NO_SCANNER: u64 = u64::MAX;
 
@@ -66,7 +72,7 @@ impl JavaScan {
         };
         let answer = match client.call::<proto::ScanResponse>(&self.row(), "Scan", encode, gives_up).await {
             Ok(outcome) => outcome.answer,
-            Err(why) if scanner.is_some() && REOPENS.iter().any(|class| why.contains(class)) => {
+            Err(why) if scanner.is_some() && reopens(&why) => {
                 self.open_again();
                 return Ok(true);
             }

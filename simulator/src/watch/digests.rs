@@ -54,6 +54,12 @@ impl Digests {
         of_them.map(|((group, index), hosts)| format!("group {group} at {index}: {hosts:?}; ")).collect()
     }
 
+    /// Up to where the replicas of these groups have got in this round.
+    pub fn reached(&self, groups: &[GroupId]) -> BTreeMap<(GroupId, Host), u64> {
+        let of_them = self.round.iter().filter(|((group, _), _)| groups.contains(group));
+        of_them.flat_map(|((group, index), hosts)| hosts.iter().map(|host| ((*group, *host), *index))).collect()
+    }
+
     /// The groups of which fewer than so many replicas reported the same index in this round.
     pub fn missing(&self, groups: &[(GroupId, usize)]) -> Vec<GroupId> {
         let is_complete = |(group, members): &(GroupId, usize)| {

@@ -1,5 +1,6 @@
 //! After everything is healed, the cluster works again within a stated time, without help.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -19,8 +20,9 @@ use crate::verdict::Failure;
 /// Within this the master finds nothing wrong. A server may wait 3 s for a master and half a second for its restart, groups
 /// elect leaders within 2 s, servers report every 250 ms, and slow disks delay each of these.
 const WELL_WITHIN: Duration = Duration::from_secs(10);
-/// Syncs that are waited for on top of that where disks are slow all the time.
-const SYNCS_UNTIL_WELL: u32 = 50;
+/// Syncs that are waited for on top of that where disks are slow all the time. Once another server is lost, the group waits
+/// for the replica on the slow disk to catch up.
+const SYNCS_UNTIL_WELL: u32 = 150;
 /// Syncs that replicas on slow disks may need to catch up: memory is small here, so that applying waits for flushes.
 pub const SYNCS_UNTIL_EQUAL: u32 = 200;
 /// The deadline of a call to a healthy cluster. A leader that has restarted first applies its log again, which takes seconds
@@ -29,6 +31,8 @@ const CALL_MAX: Duration = Duration::from_secs(10);
 /// Within this all replicas have caught up after that: some have just been added, get two copies one after another, and their
 /// group may change its leader meanwhile.
 const EQUAL_WITHIN: Duration = Duration::from_secs(20);
+/// A replica that is still catching up then has applied something within this.
+const STANDSTILL_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Troubles that are no fault of the cluster.
 const LEGAL: [&str; 5] = [
@@ -109,7 +113,10 @@ pub fn complaint(status: &ClusterStatus, context: &Context) -> Option<String> {
         return Some(format!("{} of {servers} servers are known, not live: {away:?}", status.servers.len()));
     }
     if status.groups_without_leader > 0 {
-        return Some(format!("{} groups have no leader", status.groups_without_leader));
+        let seen = |server: &ServerInfo| format!("{} {} for {:?}", server.address, server.state, server.since_report);
+        let servers: Vec<String> = status.servers.iter().map(seen).collect();
+        let groups = status.groups_without_leader;
+        return Some(format!("{groups} groups have no leader, of servers {servers:?}; {:?}", status.troubles));
     }
     // Without that server the master waits for it.
     if !status.waiting_for.is_empty() && lost.is_none() {
@@ -231,6 +238,7 @@ async fn replicas_are_equal(client: &Client, context: &Context) -> Result<(), St
     watch.digests.borrow_mut().begin_round();
     watch.digests_wanted.set(true);
     let began = now();
+    let (mut got_on, mut reached) = (began, BTreeMap::new());
     let equal = loop {
         // Members may still be changing.
         let groups = reporting(client, context).await?;
@@ -238,8 +246,13 @@ async fn replicas_are_equal(client: &Client, context: &Context) -> Result<(), St
         if missing.is_empty() {
             break Ok(());
         }
+        // A replica may have a long log to apply, entry by entry.
+        let reaches = watch.digests.borrow().reached(&missing);
+        if reaches != reached {
+            (got_on, reached) = (now(), reaches);
+        }
         let within = with_syncs(EQUAL_WITHIN, SYNCS_UNTIL_EQUAL, context);
-        if now() > began + within {
+        if now() > (began + within).max(got_on + STANDSTILL_MAX) || now() > began + 3 * within {
             let seconds = within.as_secs();
             let seen = watch.digests.borrow().seen(&missing);
             break Err(format!(

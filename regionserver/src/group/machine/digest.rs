@@ -47,13 +47,19 @@ impl GroupMachine {
     /// The index, the regions, and a scan of each, all as of one entry. It does not wait for an entry that is being applied:
     /// on a slow disk that takes long, and the other groups would wait with it.
     fn begin_digest(&self) -> Option<(GroupDigest, Vec<RowScanner>)> {
-        let _boundary = self.boundary.try_lock().ok()?;
+        let Ok(_boundary) = self.boundary.try_lock() else {
+            let applied = self.inner.lock().applied;
+            tracing::debug!(group = %self.group, applied, "no digest: an entry is being applied");
+            return None;
+        };
         let inner = self.inner.lock();
         // A copy of the group that was installed and restarted has the regions as of what it had recorded: they may have left
         // after the entry up to which it has applied.
         let is_ahead =
             inner.recorded > inner.applied || inner.hosted.values().any(|hosted| hosted.opened_at > inner.applied);
         if inner.is_removed || is_ahead {
+            let (applied, recorded) = (inner.applied, inner.recorded);
+            tracing::debug!(group = %self.group, applied, recorded, removed = inner.is_removed, "no digest: a part is ahead");
             return None;
         }
         let now_ms = i64::try_from(inner.stamp).unwrap_or(i64::MAX);

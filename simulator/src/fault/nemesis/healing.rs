@@ -16,6 +16,7 @@ impl Nemesis {
         for (_, act) in later.into_iter().filter(|(_, act)| matches!(act, Act::Lossless(..) | Act::Fast(..))) {
             self.perform(sim, now, act);
         }
+        self.nodes().into_iter().for_each(|host| self.links.resume(host));
         let hosts: Vec<Host> = self.nodes().into_iter().chain(HOSTS).collect();
         for (place, a) in hosts.iter().enumerate() {
             hosts[place + 1..].iter().for_each(|b| self.links.heal(sim, a, b));

@@ -16,6 +16,10 @@ const CLIENTS_FIRST: Duration = Duration::from_millis(350);
 
 impl Nemesis {
     pub(super) fn pause(&mut self, sim: &mut Sim, host: Host, ends: Duration) {
+        if !self.links.pause(host) {
+            trace::note(format_args!("{host} is paused already"));
+            return;
+        }
         // Where the hypervisor does not tell, only strict reads are safe.
         let told = !self.context.plan.strict_reads;
         trace::note(format_args!("PAUSE of {host}, told {told}"));
@@ -35,6 +39,7 @@ impl Nemesis {
     pub(super) fn resume(&mut self, sim: &mut Sim, now: Duration, host: Host) {
         trace::note(format_args!("RESUME of {host}"));
         terrane_env::sim::start_clocks(host, now);
+        self.links.resume(host);
         HOSTS.iter().for_each(|client| self.links.heal(sim, host, client));
     }
 }

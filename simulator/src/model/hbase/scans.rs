@@ -10,6 +10,7 @@ use terrane_hbase::proto;
 use super::messages::{get_of, seen_in};
 use super::{Player, TRIES_MAX};
 use crate::hbase_client::Failed;
+use crate::hbase_client::java_scan::reopens;
 use crate::model::plain::{Rows, Selection};
 
 /// How a scan is cut into calls.
@@ -130,6 +131,8 @@ impl Player {
                     Ok(outcome) => outcome.answer,
                     // The scanner was on a connection that was lost, or its region is gone.
                     Err(error) if scanner.is_some() => return Ok(Err(error.to_string())),
+                    // The call that opens it has read a part of a row when its region moves.
+                    Err(error) if reopens(&format!("{error:#}")) => return Ok(Err(error.to_string())),
                     Err(error) => return Err(error),
                 };
                 if !is_meant.get() {
