@@ -144,7 +144,7 @@ pub struct ServerLoad {
 /// A group as of the newest reports.
 #[derive(Clone, Debug, Default)]
 pub struct GroupView {
-    /// The newest reported term.
+    /// The newest reported term that had a leader, or that its leader has gone on to.
     pub term: u64,
     /// Its leader.
     pub leader: Option<ServerId>,
