@@ -38,7 +38,7 @@ pub enum Reply {
     Damaged { file: String, offset: u64 },
     /// It depends on something that the disk did not return, and may return for another try; nothing was applied.
     Unreadable { what: String },
-    /// It depends on something that cannot be read; nothing was applied.
+    /// A defect kept what it depends on from being read; nothing was applied.
     Failed { what: String },
     /// The daughters of a split.
     Split { daughters: Vec<RegionDescriptor> },

@@ -64,12 +64,17 @@ impl Links {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_link_is_silent_from_its_first_fault_until_any_heals_it() {
+    fn two_hosts() -> Sim {
         let mut sim: Sim = turmoil::Builder::new().build();
         for host in ["a", "b"] {
             sim.host(host, || async { std::future::pending().await });
         }
+        sim
+    }
+
+    #[test]
+    fn a_link_is_silent_from_its_first_fault_until_any_heals_it() {
+        let mut sim = two_hosts();
         let mut links = Links::default();
         links.cut(&mut sim, "a", "b", LinkFault::DropOneWay);
         assert_eq!((links.silent_since("a", "b"), links.silent_since("b", "a")), (Some(Duration::ZERO), None));
@@ -83,10 +88,7 @@ mod tests {
 
     #[test]
     fn no_fault_that_ends_heals_the_links_of_a_paused_machine() {
-        let mut sim: Sim = turmoil::Builder::new().build();
-        for host in ["a", "b"] {
-            sim.host(host, || async { std::future::pending().await });
-        }
+        let mut sim = two_hosts();
         let mut links = Links::default();
         links.cut(&mut sim, "a", "b", LinkFault::Hold);
         assert!(links.pause("b") && !links.pause("b"), "a machine is paused once at a time");

@@ -31,7 +31,7 @@ const CALL_MAX: Duration = Duration::from_secs(10);
 /// Within this all replicas have caught up after that: some have just been added, get two copies one after another, and their
 /// group may change its leader meanwhile.
 const EQUAL_WITHIN: Duration = Duration::from_secs(20);
-/// A replica that is still catching up then has applied something within this.
+/// A replica on a slow disk that is still catching up then has applied something within this.
 const STANDSTILL_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Troubles that are no fault of the cluster.
@@ -246,13 +246,14 @@ async fn replicas_are_equal(client: &Client, context: &Context) -> Result<(), St
         if missing.is_empty() {
             break Ok(());
         }
-        // A replica may have a long log to apply, entry by entry.
+        // A replica on a slow disk may have a long log to apply, entry by entry.
         let reaches = watch.digests.borrow().reached(&missing);
         if reaches != reached {
             (got_on, reached) = (now(), reaches);
         }
         let within = with_syncs(EQUAL_WITHIN, SYNCS_UNTIL_EQUAL, context);
-        if now() > (began + within).max(got_on + STANDSTILL_MAX) || now() > began + 3 * within {
+        let longest = if context.plan.slow_disks.1.is_zero() { within } else { 3 * within };
+        if now() > (began + within).max(got_on + STANDSTILL_MAX) || now() > began + longest {
             let seconds = within.as_secs();
             let seen = watch.digests.borrow().seen(&missing);
             break Err(format!(

@@ -32,8 +32,8 @@ pub struct GroupDigest {
 
 impl GroupMachine {
     /// The digest as of the last applied entry; `None` while an entry is applied, while entries are applied again after a
-    /// restart, when regions or the group's state are ahead of it, and for a removed replica. It reads all rows: for tests, not for a server under
-    /// load.
+    /// restart, when regions or the group's state are ahead of it, and for a removed replica. It reads all rows: for tests,
+    /// not for a server under load.
     pub async fn digest(&self) -> Result<Option<GroupDigest>, Error> {
         let Some((mut digest, scanners)) = self.begin_digest() else { return Ok(None) };
         for scanner in scanners {
