@@ -59,7 +59,15 @@ fn ci(program: &Program, request: &Request) -> bool {
 
 /// Whether CI's runs succeed.
 pub fn ci_succeeds(root: &Path) -> bool {
-    run(root, &["--ci".to_owned()]) == Some(ExitCode::SUCCESS)
+    processes::succeeds(&mut own_test(root)) && run(root, &["--ci".to_owned()]) == Some(ExitCode::SUCCESS)
+}
+
+/// The simulator's own tests, with those of the modules that an ordinary test run does not build.
+fn own_test(root: &Path) -> Command {
+    let mut test = processes::cargo(root);
+    test.args(["test", "--quiet", "--locked", "--profile", "sim", "--package", "terrane-simulator"]);
+    test.args(["--features", "sim", "--lib"]);
+    test
 }
 
 /// The tests of the simulated side of `terrane-env`, which an ordinary test run cannot build. The second package adds the
