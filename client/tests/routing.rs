@@ -5,12 +5,13 @@ mod fake;
 use std::time::Duration;
 
 use fake::{Fake, Fault, name};
+use futures::TryStreamExt as _;
 use futures::future::join_all;
 use terrane_client::{
     Client, Delete, Desc, Error, Get, KeyDeclaration, KeyRange, KeyedTable, Put, RowKey, RowMutation, Scan,
     WriterOptions,
 };
-use terrane_types::{Error as Wire, ServerId};
+use terrane_types::{Error as Wire, RegionEpoch, RegionId, ServerId};
 
 fn put(row: impl AsRef<[u8]>) -> Put {
     Put::new(row).set("f", "q", "v")
@@ -91,6 +92,44 @@ async fn a_failover_is_followed_without_a_master_and_for_all_regions_of_the_grou
     let after = client.counters();
     assert_eq!(after.redirects, before.redirects + 1, "one redirect corrects both regions");
     assert_eq!(after.master_lookups, before.master_lookups);
+}
+
+/// A server that has just restarted may not have applied yet that a region was created.
+#[tokio::test]
+async fn without_a_master_a_region_that_a_server_denied_is_tried_again_where_it_was() {
+    let mut cluster = Fake::start(&["m"]).await;
+    let client = cluster.client().await;
+    let table = client.table("t").await.unwrap();
+    table.put(put("a")).await.unwrap();
+    cluster.stop_master().await;
+    cluster.fault(Fault::Refuse(Wire::StaleEpoch { region: RegionId(1), current: Vec::new() }));
+    assert!(table.get(Get::new("a")).await.expect("another member answers, or names the leader").is_some());
+    cluster.fault(Fault::Refuse(Wire::NotFound { what: "region 1".to_owned() }));
+    table.put(put("a")).await.expect("and again");
+    cluster.fault(Fault::Refuse(Wire::StaleEpoch { region: RegionId(1), current: Vec::new() }));
+    let rows = table
+        .scan(Scan::all().reverse())
+        .await
+        .expect("a scan")
+        .into_stream()
+        .try_collect::<Vec<_>>()
+        .await
+        .expect("rows");
+    assert_eq!(rows.len(), 1);
+}
+
+#[tokio::test]
+async fn a_master_that_takes_long_still_says_where_a_denied_region_went() {
+    let cluster = Fake::start(&[]).await;
+    let table = cluster.client().await.table("t").await.unwrap();
+    table.put(put("a")).await.unwrap();
+    {
+        let mut world = cluster.world.lock();
+        let moved = &mut world.regions[0];
+        (moved.region, moved.epoch) = (RegionId(9), RegionEpoch(moved.epoch.0 + 1));
+        world.locate_takes = Duration::from_millis(500);
+    }
+    assert!(table.get(Get::new("a")).await.expect("found at the second look-up").is_some());
 }
 
 #[tokio::test]

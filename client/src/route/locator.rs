@@ -9,6 +9,8 @@
 //! Invariants:
 //! - regions of one table never overlap; unknown ranges are gaps, and only a gap needs a master;
 //! - of two regions that hold the same row, the one with the higher epoch stays, whichever came first;
+//! - a region that a server denied is a gap, but it is kept: while no master answers, it is the best guess there is. A server
+//!   that restarts denies regions whose creation it has not applied yet;
 //! - what is known of a group never returns to an older term.
 
 use std::collections::BTreeMap;
@@ -23,15 +25,38 @@ const GROUPS_MAX: usize = 65_536;
 /// Regions in the cache, over all tables. Beyond it, the table that learns another region is emptied first.
 const REGIONS_MAX: usize = 1 << 20;
 
+/// Which region of a table is meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Position<'a> {
+    /// The one that holds this row.
+    Row(&'a [u8]),
+    /// The one with the last rows before this bound; empty: of the table.
+    Before(&'a [u8]),
+}
+
 /// A member of a group that a call has tried without success.
 pub(crate) type Tried = (GroupId, ServerId);
 
 /// The location cache.
 #[derive(Debug, Default)]
 pub(crate) struct Locator {
-    tables: BTreeMap<TableId, BTreeMap<Bytes, RegionDescriptor>>,
+    tables: BTreeMap<TableId, BTreeMap<Bytes, Known>>,
     groups: BTreeMap<GroupId, Group>,
     regions: usize,
+}
+
+/// A region as it was learnt.
+#[derive(Debug)]
+struct Known {
+    region: RegionDescriptor,
+    /// The server that said since then that it knows neither this region nor what became of it.
+    denied_by: Option<ServerId>,
+}
+
+impl Known {
+    fn undenied(&self) -> Option<&RegionDescriptor> {
+        self.denied_by.is_none().then_some(&self.region)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -44,38 +69,50 @@ struct Group {
 }
 
 impl Locator {
-    /// The region that holds `row`.
-    pub(crate) fn find(&self, table: TableId, row: &[u8]) -> Option<&RegionDescriptor> {
-        let regions = self.tables.get(&table)?;
-        let (_, region) = regions.range::<[u8], _>((Bound::Unbounded, Bound::Included(row))).next_back()?;
-        region.range.is_before_end(row).then_some(region)
+    /// The region that is meant; `None`: a gap.
+    pub(crate) fn find(&self, table: TableId, position: Position<'_>) -> Option<&RegionDescriptor> {
+        self.known(table, position)?.undenied()
     }
 
-    /// The region that holds the last rows before `end` (empty: of the table).
-    pub(crate) fn find_before(&self, table: TableId, end: &[u8]) -> Option<&RegionDescriptor> {
+    /// The region that is meant, or was until a server denied it.
+    pub(crate) fn last_known(&self, table: TableId, position: Position<'_>) -> Option<&RegionDescriptor> {
+        self.known(table, position).map(|known| &known.region)
+    }
+
+    fn known(&self, table: TableId, position: Position<'_>) -> Option<&Known> {
         let regions = self.tables.get(&table)?;
-        if end.is_empty() {
-            let (_, region) = regions.last_key_value()?;
-            return region.range.end.is_empty().then_some(region);
+        match position {
+            Position::Row(row) => {
+                let (_, known) = regions.range::<[u8], _>((Bound::Unbounded, Bound::Included(row))).next_back()?;
+                known.region.range.is_before_end(row).then_some(known)
+            }
+            Position::Before([]) => {
+                let (_, known) = regions.last_key_value()?;
+                known.region.range.end.is_empty().then_some(known)
+            }
+            Position::Before(end) => {
+                let (_, known) = regions.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(end))).next_back()?;
+                (known.region.range.end.is_empty() || known.region.range.end >= end).then_some(known)
+            }
         }
-        let (_, region) = regions.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(end))).next_back()?;
-        (region.range.end.is_empty() || region.range.end >= end).then_some(region)
     }
 
-    /// Learns a region, unless a newer one is known for any of its rows. True if it was taken.
+    /// Learns a region, unless a newer one is known for any of its rows. One that was denied is not newer than any. True if it
+    /// was taken.
     pub(crate) fn learn_region(&mut self, region: RegionDescriptor) -> bool {
         let overlapping = self.overlapping(region.table, &region.range);
         let regions = self.tables.entry(region.table).or_default();
-        if overlapping.iter().any(|start| regions.get(start).is_some_and(|known| known.epoch > region.epoch)) {
+        let is_newer = |known: &Known| known.undenied().is_some_and(|known| known.epoch > region.epoch);
+        if overlapping.iter().any(|start| regions.get(start).is_some_and(is_newer)) {
             return false;
         }
         for start in &overlapping {
             let removed = regions.remove(start).expect("listed a moment ago");
             assert!(
-                removed.epoch <= region.epoch,
+                !is_newer(&removed),
                 "region {} at epoch {} would be replaced by region {} at the lower epoch {}",
-                removed.region,
-                removed.epoch,
+                removed.region.region,
+                removed.region.epoch,
                 region.region,
                 region.epoch
             );
@@ -86,7 +123,7 @@ impl Locator {
         } else {
             self.regions -= overlapping.len();
         }
-        regions.insert(region.range.start.clone(), region);
+        regions.insert(region.range.start.clone(), Known { region, denied_by: None });
         self.regions += 1;
         true
     }
@@ -96,7 +133,7 @@ impl Locator {
         let before = regions
             .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(&range.start[..])))
             .next_back()
-            .filter(|(_, region)| region.range.is_before_end(&range.start));
+            .filter(|(_, known)| known.region.range.is_before_end(&range.start));
         let inside = regions
             .range::<[u8], _>((Bound::Included(&range.start[..]), Bound::Unbounded))
             .take_while(|(start, _)| range.is_before_end(start));
@@ -104,10 +141,11 @@ impl Locator {
     }
 
     /// A server refused a request for `region` at an epoch, and named the regions that hold its rows now. If it named none that
-    /// is newer, the region is removed, which leaves a gap. (A server that the group has left names what the caller knows: the region
-    /// as its group has it.) True if at least one was learnt.
+    /// is newer, it denied the region, which leaves a gap. (A server that the group has left names what the caller knows: the
+    /// region as its group has it.) True if at least one was learnt.
     pub(crate) fn stale_epoch(
         &mut self,
+        from: ServerId,
         table: TableId,
         (region, epoch): (RegionId, RegionEpoch),
         current: Vec<RegionDescriptor>,
@@ -121,21 +159,33 @@ impl Locator {
                 learnt |= self.learn_region(descriptor);
             }
         }
-        if !learnt && let Some(regions) = self.tables.get_mut(&table) {
-            let before = regions.len();
+        if !learnt {
             // Another call may have learnt a newer one since this was sent.
-            regions.retain(|_, known| known.region != region || known.epoch > epoch);
-            self.regions -= before - regions.len();
+            self.deny(from, table, |known| known.region == region && known.epoch <= epoch);
         }
         learnt
     }
 
-    /// Removes one region, which leaves a gap.
-    pub(crate) fn forget_region(&mut self, table: TableId, region: RegionId) {
-        let Some(regions) = self.tables.get_mut(&table) else { return };
-        let before = regions.len();
-        regions.retain(|_, known| known.region != region);
-        self.regions -= before - regions.len();
+    /// A server does not know a region, which leaves a gap.
+    pub(crate) fn denied(&mut self, from: ServerId, table: TableId, region: RegionId) {
+        self.deny(from, table, |known| known.region == region);
+    }
+
+    fn deny(&mut self, from: ServerId, table: TableId, is_it: impl Fn(&RegionDescriptor) -> bool) {
+        let regions = self.tables.get_mut(&table).into_iter().flat_map(BTreeMap::values_mut);
+        regions.filter(|known| is_it(&known.region)).for_each(|known| known.denied_by = Some(from));
+    }
+
+    /// No master answers: the region that is meant may be where it was, although a server denied it. That server is tried after the
+    /// other members of the group.
+    pub(crate) fn restore(&mut self, table: TableId, position: Position<'_>) {
+        let start = self.last_known(table, position).map(|region| region.range.start.clone());
+        let known = start.and_then(|start| self.tables.get_mut(&table)?.get_mut(&start));
+        let Some(known) = known else { return };
+        if let Some(denied_by) = known.denied_by.take() {
+            let group = known.region.group;
+            self.silent(group, denied_by);
+        }
     }
 
     /// Removes the regions of a table.
@@ -181,7 +231,8 @@ impl Locator {
         }
     }
 
-    /// A server did not answer. Until a server names a leader again, the other members are tried first.
+    /// A server did not answer, or denied a region of the group. Until a server names a leader again, the other members are tried
+    /// first.
     pub(crate) fn silent(&mut self, id: GroupId, server: ServerId) {
         if let Some(group) = self.groups.get_mut(&id)
             && group.leader == Some(server)

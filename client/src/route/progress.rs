@@ -24,6 +24,8 @@ pub(crate) struct Progress {
     hops: u32,
     /// How often all members of a group were tried and none led.
     pub(crate) rounds: u32,
+    /// How often no master said where to go on, and the call went where it had been.
+    pub(crate) guesses: u32,
     /// Members of groups that were tried without success since the last news.
     pub(crate) tried: Vec<Tried>,
     /// Held while this call is one of the scouts that look for a leader.
@@ -50,6 +52,7 @@ impl Progress {
             tries: 0,
             hops: 0,
             rounds: 0,
+            guesses: 0,
             tried: Vec::new(),
             scout: None,
             trace: None,

@@ -33,7 +33,9 @@ mod places;
 mod recovery;
 
 pub(crate) use exchange::RowRead;
-pub(crate) use places::{Place, Position};
+pub(crate) use places::Place;
+
+pub(crate) use crate::route::locator::Position;
 
 /// The location cache, the sessions and the masters of one client.
 pub(crate) struct Router {

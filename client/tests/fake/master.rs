@@ -66,6 +66,8 @@ impl Master for FakeMaster {
     async fn locate(&self, request: Request<v1::LocateRequest>) -> Result<Response<v1::LocateReply>, Status> {
         let request = request.into_inner();
         self.check(request.hello.as_ref())?;
+        let takes = self.world.lock().locate_takes;
+        tokio::time::sleep(takes).await;
         let mut world = self.world.lock();
         world.locates += 1;
         let mut regions: Vec<_> = world.regions.clone();

@@ -67,6 +67,8 @@ pub struct World {
     pub cluster_time_ms: u64,
     pub requests: u64,
     pub locates: u64,
+    /// How long a look-up takes.
+    pub locate_takes: Duration,
     /// Rows in a block.
     pub block_rows: usize,
     /// Splits to make after this many more scan blocks.
@@ -143,6 +145,7 @@ impl Fake {
             cluster_time_ms: 0,
             requests: 0,
             locates: 0,
+            locate_takes: Duration::ZERO,
             block_rows: 3,
             split_after_blocks: None,
             rows_in_request_max: 0,

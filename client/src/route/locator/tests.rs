@@ -2,7 +2,8 @@
 //!
 //! - `region r1@2 [a,m) g3` learns a region: id, epoch, range, group.
 //! - `stale r1 BY REGION; REGION` is a server's answer to a request for `r1`; without `BY`, it names no region.
-//! - `forget r1` is a server that does not know the region.
+//! - `denied r1` is a server that does not know the region, and `restore ROW` a master that does not answer either.
+//!   All such answers are of server 2.
 //! - `group g3 term 7 leader 2` learns a group with the members 1, 2 and 3; `leader -`: none is known.
 //! - `moved s1 to elsewhere` learns the group g3 with another address of a member.
 //! - `refused 2 g3 term 7 leader 1` is server 2 saying that it does not lead.
@@ -19,6 +20,7 @@ use terrane_types::RegionEpoch;
 use super::*;
 
 const TABLE: TableId = TableId(5);
+const SERVER: ServerId = ServerId(2);
 
 #[test]
 fn scripts() {
@@ -39,10 +41,11 @@ fn command(locator: &mut Locator, line: &str, out: &mut String) {
         "stale" => {
             let (id, current) = rest.split_once(" BY ").unwrap_or((rest, ""));
             let current = current.split("; ").filter(|text| !text.is_empty()).map(region).collect();
-            let known = locator.stale_epoch(TABLE, asked(locator, id), current);
+            let known = locator.stale_epoch(SERVER, TABLE, asked(locator, id), current);
             write!(out, "{}", if known { "" } else { "unknown; " }).unwrap();
         }
-        "forget" => locator.forget_region(TABLE, RegionId(number(rest))),
+        "denied" => locator.denied(SERVER, TABLE, RegionId(number(rest))),
+        "restore" => locator.restore(TABLE, Position::Row(rest.as_bytes())),
         "group" => locator.learn_group(location(rest)),
         "moved" => {
             let (server, address) = rest.split_once(" to ").expect("a server and an address");
@@ -60,8 +63,8 @@ fn command(locator: &mut Locator, line: &str, out: &mut String) {
             let (server, group) = (ServerId(number(server)), GroupId(number(group)));
             if name == "silent" { locator.silent(group, server) } else { locator.answered(group, server) }
         }
-        "find" => return looked_up(rest, out, |row| locator.find(TABLE, row)),
-        "before" => return looked_up(rest, out, |end| locator.find_before(TABLE, end)),
+        "find" => return looked_up(rest, out, |row| locator.find(TABLE, Position::Row(row))),
+        "before" => return looked_up(rest, out, |end| locator.find(TABLE, Position::Before(end))),
         "candidates" => {
             let group = GroupId(number(rest));
             return writeln!(out, "{}", in_order(group, |tried| locator.candidate(group, tried))).unwrap();
@@ -100,9 +103,12 @@ fn in_order<'a>(group: GroupId, next: impl Fn(&[Tried]) -> Option<(ServerId, &'a
 }
 
 fn show(locator: &Locator) -> String {
-    let regions: Vec<&RegionDescriptor> = locator.tables.get(&TABLE).into_iter().flat_map(BTreeMap::values).collect();
+    let regions: Vec<&Known> = locator.tables.get(&TABLE).into_iter().flat_map(BTreeMap::values).collect();
     assert_eq!(locator.regions, regions.len(), "the number of regions is kept");
-    let regions = regions.iter().map(|r| format!("r{}@{} {} g{}", r.region, r.epoch, r.range, r.group));
+    let regions = regions.iter().map(|Known { region: r, denied_by }| {
+        let denied = denied_by.map_or(String::new(), |server| format!(" denied by {server}"));
+        format!("r{}@{} {} g{}{denied}", r.region, r.epoch, r.range, r.group)
+    });
     let groups = locator.groups.iter().map(|(id, group)| {
         let leader = group.leader.map_or("-".to_owned(), |leader| leader.to_string());
         let silent = group.silent.map_or(String::new(), |server| format!(" silent {server}"));
@@ -149,8 +155,8 @@ fn location(text: &str) -> GroupLocation {
 /// A request at the epoch that is known.
 fn asked(locator: &Locator, id: &str) -> (RegionId, RegionEpoch) {
     let id = RegionId(number(id));
-    let known = locator.tables.values().flat_map(BTreeMap::values).find(|known| known.region == id);
-    (id, known.map_or(RegionEpoch(0), |known| known.epoch))
+    let known = locator.tables.values().flat_map(BTreeMap::values).find(|known| known.region.region == id);
+    (id, known.map_or(RegionEpoch(0), |known| known.region.epoch))
 }
 
 #[test]
@@ -159,13 +165,13 @@ fn what_a_request_knew_is_no_news() {
     let moved = region("r1@2 [,) g2");
     locator.learn_region(moved.clone());
     // Sent before that was known: it stays.
-    assert!(locator.stale_epoch(TABLE, (RegionId(1), RegionEpoch(1)), vec![moved.clone()]));
-    assert_eq!(locator.find(TABLE, b"a"), Some(&moved));
-    assert!(!locator.stale_epoch(TABLE, (RegionId(1), RegionEpoch(1)), Vec::new()));
-    assert_eq!(locator.find(TABLE, b"a"), Some(&moved));
+    assert!(locator.stale_epoch(SERVER, TABLE, (RegionId(1), RegionEpoch(1)), vec![moved.clone()]));
+    assert_eq!(locator.find(TABLE, Position::Row(b"a")), Some(&moved));
+    assert!(!locator.stale_epoch(SERVER, TABLE, (RegionId(1), RegionEpoch(1)), Vec::new()));
+    assert_eq!(locator.find(TABLE, Position::Row(b"a")), Some(&moved));
     // Sent to a server that has left the group, which repeats it: a master is asked.
-    assert!(!locator.stale_epoch(TABLE, (RegionId(1), RegionEpoch(2)), vec![moved]));
-    assert_eq!(locator.find(TABLE, b"a"), None);
+    assert!(!locator.stale_epoch(SERVER, TABLE, (RegionId(1), RegionEpoch(2)), vec![moved]));
+    assert_eq!(locator.find(TABLE, Position::Row(b"a")), None);
 }
 
 #[test]
@@ -173,7 +179,7 @@ fn a_region_of_another_table_is_not_taken() {
     let mut locator = Locator::default();
     locator.learn_region(region("r1@1 [,) g1"));
     let other = RegionDescriptor { table: TableId(77), ..region("r8@9 [,) g1") };
-    assert!(!locator.stale_epoch(TABLE, (RegionId(1), RegionEpoch(1)), vec![other]));
-    assert_eq!(locator.find(TableId(77), b"a"), None);
-    assert_eq!(locator.find(TABLE, b"a"), None, "and the refused one is forgotten");
+    assert!(!locator.stale_epoch(SERVER, TABLE, (RegionId(1), RegionEpoch(1)), vec![other]));
+    assert_eq!(locator.find(TableId(77), Position::Row(b"a")), None);
+    assert_eq!(locator.find(TABLE, Position::Row(b"a")), None, "and the refused one is forgotten");
 }

@@ -8,21 +8,12 @@ use terrane_types::{GroupId, RegionDescriptor, ServerId};
 use super::{Attempt, Missed, Router};
 use crate::consistency::Consistency;
 use crate::error::Error;
-use crate::route::locator::{Locator, Tried};
+use crate::route::locator::{Locator, Position, Tried};
 use crate::route::progress::Progress;
 use crate::route::target::Target;
 use crate::wire::failure::Failure;
 use crate::wire::peer::Peer;
 use crate::wire::session::Session;
-
-/// Which region of a table is meant.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Position<'a> {
-    /// The one that holds this row.
-    Row(&'a [u8]),
-    /// The one with the last rows before this bound; empty: of the table.
-    Before(&'a [u8]),
-}
 
 /// Where a request goes.
 #[derive(Clone)]
@@ -81,7 +72,7 @@ impl Router {
         }
         let region = {
             let locator = self.locator.read();
-            let region = find(&locator, target, position).ok_or(Failure::NoPlace)?;
+            let region = locator.find(target.table, position).ok_or(Failure::NoPlace)?;
             if let Some((server, address)) = choose(&locator, region.group, tried)
                 && let Some(session) = self.sessions.ready(server, address)
             {
@@ -130,13 +121,19 @@ impl Router {
 
     /// The group of the region that `position` is in, if the cache knows it.
     pub(super) fn group_at(&self, target: &Target, position: Position<'_>) -> Option<GroupId> {
-        find(&self.locator.read(), target, position).map(|region| region.group)
+        self.locator.read().find(target.table, position).map(|region| region.group)
     }
 
     /// Whether the cache knows the region at `position` and a member of its group.
     pub(super) fn knows(&self, target: &Target, position: Position<'_>) -> bool {
         let locator = self.locator.read();
-        find(&locator, target, position).is_some_and(|region| locator.candidate(region.group, &[]).is_some())
+        locator.find(target.table, position).is_some_and(|region| locator.knows_members(region.group))
+    }
+
+    /// Whether the cache knows where to try without a master: also a region that a server denied counts.
+    pub(super) fn can_guess(&self, target: &Target, position: Position<'_>) -> bool {
+        let locator = self.locator.read();
+        locator.last_known(target.table, position).is_some_and(|region| locator.knows_members(region.group))
     }
 
     /// The regions from the one that holds `start` to the one that holds the last row before `end` (empty: the table's end),
@@ -151,13 +148,6 @@ impl Router {
         let mut walk = RegionWalk { regions: Vec::new(), at: start.clone(), end };
         self.call(target, &mut walk, &mut progress).await?;
         Ok(walk.regions)
-    }
-}
-
-fn find<'a>(locator: &'a Locator, target: &Target, position: Position<'_>) -> Option<&'a RegionDescriptor> {
-    match position {
-        Position::Row(row) => locator.find(target.table, row),
-        Position::Before(end) => locator.find_before(target.table, end),
     }
 }
 

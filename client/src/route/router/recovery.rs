@@ -133,7 +133,8 @@ impl Router {
                 self.counting.redirects.add();
                 current.iter().for_each(|region| target.saw_schema_version(region.schema_version));
                 let named = if *region == RegionId(0) { place.region.region } else { *region };
-                self.locator.write().stale_epoch(target.table, (named, place.region.epoch), current.clone());
+                let asked = (named, place.region.epoch);
+                self.locator.write().stale_epoch(server, target.table, asked, current.clone());
             }
             Failure::Refused(Wire::NotLeader { group: named, term, leader, address, members }) => {
                 self.counting.redirects.add();
@@ -155,15 +156,15 @@ impl Router {
                 self.lanes.refused(group, load, *retry_after);
             }
             Failure::Refused(Wire::NotFound { .. }) => {
-                self.locator.write().forget_region(target.table, place.region.region);
+                self.locator.write().denied(server, target.table, place.region.region);
             }
             Failure::Refused(Wire::Unavailable { .. }) => tried.push((group, server)),
             Failure::Refused(_) | Failure::Decided(_) | Failure::NoPlace | Failure::Leaderless | Failure::Queued => {}
         }
     }
 
-    /// Looks the map around `position` up at a master. Where the map is known and no master answers, the next try goes to the
-    /// known members again.
+    /// Looks the map around `position` up at a master. Where no master answers, the next try goes to the members that are known
+    /// or were: a server that has just restarted denies regions that it is about to serve.
     async fn locate(&self, target: &Target, position: Position<'_>, progress: &mut Progress) -> Result<(), Error> {
         let before = self.lookups_done();
         let Ok(_lookup) = tokio::time::timeout_at(progress.deadline(), self.lookup.lock()).await else {
@@ -178,15 +179,20 @@ impl Router {
             Position::Before(end) => (end, true),
         };
         let left = progress.deadline().saturating_duration_since(Instant::now());
-        let known = self.knows(target, position);
-        let left = if known { left.min(KNOWN_LOOKUP) } else { left };
+        let can_guess = self.can_guess(target, position);
+        // A master that takes longer still gets to answer where a denied region is.
+        let brief =
+            if self.knows(target, position) { KNOWN_LOOKUP } else { KNOWN_LOOKUP * (1 << progress.guesses.min(10)) };
+        let left = if can_guess { left.min(brief) } else { left };
         // Masters start with the region that holds `key`: the one before a bound is the second if a region starts there.
         let regions_min = if reverse { 2 } else { 1 };
         let regions_max = terrane_env::limit!("regions in a look-up", LOCATE_REGIONS, 1..=3).max(regions_min);
         match self.masters.locate(target.table, key, reverse, regions_max, left).await {
             Ok(map) => self.learn_map(target, map),
-            Err(Error::Unreachable { .. } | Error::Unavailable { .. } | Error::Timeout { .. }) if known => {
+            Err(Error::Unreachable { .. } | Error::Unavailable { .. } | Error::Timeout { .. }) if can_guess => {
                 tracing::debug!("no master answers; the known servers are tried again");
+                self.locator.write().restore(target.table, position);
+                progress.guesses += 1;
             }
             Err(error) => return Err(target.is_gone(error)),
         }
