@@ -3,7 +3,7 @@
 //! The table of contents is `docs/SUMMARY.md`. mdBook takes one folder as its source, but our documents also link to files
 //! outside of `docs/`: the README, examples, manifests. So the sources are assembled under the target directory at the
 //! paths that they have in the checkout, with every file that a page links to, and mdBook is given that. Links therefore
-//! work in the book as they do in the checkout.
+//! work in the book as they do in the checkout. One page is made with the book: the map of the code.
 //!
 //! mdBook is a program of its own and no dependency: where it is not installed, the step says so and passes, and tidy has
 //! still checked the table of contents and every link of the sources.
@@ -82,8 +82,9 @@ fn assemble(root: &Path, book: &Path) -> anyhow::Result<Vec<String>> {
     write("src/SUMMARY.md".to_owned(), contents.as_bytes())?;
     write("book.toml".to_owned(), read("docs/book.toml")?.as_bytes())?;
     let mut others = BTreeSet::new();
+    let (map, code_map) = crate::tidy::code_map(root)?;
     for page in &pages {
-        let text = read(page)?;
+        let text = if page == map { code_map.clone() } else { read(page)? };
         let (text, linked) = with_pages_for_folders(root, page, &text);
         write(format!("src/{page}"), text.as_bytes())?;
         others.extend(linked.into_iter().filter(|file| !pages.contains(file)));

@@ -38,7 +38,6 @@ pub fn check(root: &Path) -> ExitCode {
 pub fn fix(root: &Path) -> ExitCode {
     run(&[
         ("format", Box::new(move || succeeds(cargo(root).args(["fmt", "--all"])))),
-        ("code map", Box::new(move || reported(tidy::write_code_map(root)))),
         ("settings", Box::new(move || reported(tidy::write_settings(root)))),
         ("metrics page", Box::new(move || reported(tidy::write_metrics_page(root)))),
     ])

@@ -3,7 +3,7 @@
 //! - [`arrows`]: which crate may depend on which, and which external crates are kept to one crate.
 //! - [`links`]: documents link to files and headings that exist.
 //! - [`locks`]: lock files that our manifests have outgrown.
-//! - [`code_map`]: the map of the code is the one that the sources' headers give.
+//! - [`code_map`]: not a rule, but the page of the book that the sources' headers give, so that links to it are checked.
 //! - [`metrics`]: the page of the metrics is the one that their list gives.
 //! - [`modules`]: import cycles between the files of a crate.
 //! - [`prose`]: phrases to avoid in documents, comments and messages.
@@ -80,12 +80,17 @@ pub fn examine(root: &Path) -> anyhow::Result<Report> {
         }
     }
     let sources = read_sources(root, &files)?;
-    let map = files.iter().any(|file| file == code_map::FILE).then(|| read(root, code_map::FILE)).transpose()?;
-    report.findings.extend(code_map::examine(map.as_deref(), &sources));
     let documents = files.iter().filter(|file| file.ends_with(".md"));
-    let documents: BTreeMap<String, String> =
+    let mut documents: BTreeMap<String, String> =
         documents.map(|file| Ok((file.clone(), read(root, file)?))).collect::<anyhow::Result<_>>()?;
-    report.findings.extend(documents.keys().flat_map(|file| links::examine(file, &documents, &files)));
+    // Only the book has the map of the code, so only the book's table of contents may link to it.
+    let in_checkout = documents.keys().filter(|file| *file != summary::FILE);
+    report.findings.extend(in_checkout.flat_map(|file| links::examine(file, &documents, &files)));
+    documents.insert(code_map::FILE.to_owned(), code_map::render(&sources));
+    let mut in_book = files.clone();
+    in_book.push(code_map::FILE.to_owned());
+    in_book.sort();
+    report.findings.extend(links::examine(summary::FILE, &documents, &in_book));
     report.findings.extend(summary::examine(&documents));
     if files.iter().any(|file| file == settings::FILE) {
         report.findings.extend(settings::examine(&read(root, settings::FILE)?));
@@ -100,12 +105,11 @@ pub fn examine(root: &Path) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// Renders the map of the code from the sources.
-pub fn write_code_map(root: &Path) -> anyhow::Result<()> {
+/// The page of the book that no file of the checkout has, and its text.
+pub fn code_map(root: &Path) -> anyhow::Result<(&'static str, String)> {
     let mut files = Vec::new();
     collect(root, root, &mut files)?;
-    let map = code_map::render(&read_sources(root, &files)?);
-    fs::write(root.join(code_map::FILE), map).with_context(|| format!("writing {}", code_map::FILE))
+    Ok((code_map::FILE, code_map::render(&read_sources(root, &files)?)))
 }
 
 /// Renders the reference of settings from their list.

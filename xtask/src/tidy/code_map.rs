@@ -1,13 +1,10 @@
-//! The map of the code, `docs/code-map.md`: one line per source file, taken from the file's own header.
+//! The map of the code, a page of the book: one line per source file, the first sentence of the file's own header.
 //!
-//! A map written by hand is wrong after the next move. This one is rendered from the first sentence of every module header:
-//! `cargo xtask fix` writes it, and tidy compares it with the sources.
+//! A map that is kept is wrong after the next move, so `cargo xtask book` makes it with the book.
 
 use std::collections::BTreeMap;
 
-use super::finding::Finding;
-
-/// Where the map is.
+/// Where the book has it. The checkout has no such file.
 pub const FILE: &str = "docs/code-map.md";
 
 /// The crates of the map, in reading order: their folders.
@@ -35,7 +32,7 @@ const OPENING: &str = "\
 # Code map
 
 For engineers who look for the file that does something. It lists every source file with the first sentence of its header, crate by crate; tests are left out.
-[ARCHITECTURE.md](../ARCHITECTURE.md) says how the parts work together. `cargo xtask fix` renders this page from the sources; do not edit it.
+[ARCHITECTURE.md](../ARCHITECTURE.md) says how the parts work together.
 ";
 
 /// The map of these sources, each with its path.
@@ -54,17 +51,6 @@ pub fn render(sources: &BTreeMap<String, String>) -> String {
         }
     }
     map
-}
-
-/// A finding if the map is not the one of the sources.
-pub fn examine(map: Option<&str>, sources: &BTreeMap<String, String>) -> Option<Finding> {
-    let rendered = render(sources);
-    let current = map.unwrap_or("");
-    if rendered == OPENING || current == rendered {
-        return None;
-    }
-    let same = current.lines().zip(rendered.lines()).take_while(|(ours, theirs)| ours == theirs).count();
-    Some(Finding::new(FILE, same + 1, "differs from the headers of the sources: run `cargo xtask fix`"))
 }
 
 fn is_test(path: &str) -> bool {
@@ -122,15 +108,5 @@ mod tests {
                 "- `log/writer.rs`: The one loop that writes.",
             ]
         );
-    }
-
-    #[test]
-    fn a_map_that_differs_is_found_at_its_first_difference() {
-        let sources = sources(&[("env/src/lib.rs", "//! Doors.\n")]);
-        let rendered = render(&sources);
-        assert!(examine(Some(&rendered), &sources).is_none());
-        let stale = examine(Some(&rendered.replace("Doors", "Windows")), &sources).unwrap();
-        assert_eq!(stale.line, rendered.lines().count());
-        assert!(examine(None, &sources).is_some());
     }
 }
