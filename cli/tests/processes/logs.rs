@@ -1,0 +1,138 @@
+//! What the processes log, in real processes: JSON lines, filters replaced while they run, the audit stream, and slow requests.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::harness::{Client, Process, free_ports, master_arguments, server_arguments};
+
+/// A master and a region server with a single copy of the data, with further arguments for both.
+struct Pair {
+    master: Process,
+    server: Process,
+    client: Client,
+    addresses: [String; 2],
+}
+
+impl Pair {
+    fn start(data: &Path, more: &[&str]) -> Pair {
+        let [master, console, server, server_console] = free_ports();
+        let more = || more.iter().map(|&word| word.to_owned());
+        let mut arguments = master_arguments(&data.join("master"), master, console);
+        arguments.extend(["--replication", "1"].map(str::to_owned).into_iter().chain(more()));
+        let addresses = [master, server].map(crate::harness::local);
+        let client = Client { masters: addresses[0].clone() };
+        let master = Process::started(&arguments);
+        let mut arguments = server_arguments(&data.join("server"), server, server_console, &client.masters, "memory");
+        arguments.extend(more());
+        let server = Process::started(&arguments);
+        client.wait_until_well();
+        Pair { master, server, client, addresses }
+    }
+}
+
+/// The lines of a log that are objects; the settings that a process prints at its start are not.
+fn objects(log: &str) -> Vec<Value> {
+    let lines = log.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+#[test]
+fn filters_are_shown_and_replaced_while_processes_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut pair = Pair::start(directory.path(), &["--log-format", "json"]);
+    let [master, server] = pair.addresses.clone();
+    let filters = |arguments: &[&str]| -> Vec<(String, String, String)> {
+        let lines = pair.client.json_lines(&[&["admin", "log"], arguments].concat());
+        let text = |line: &Value, name: &str| line[name].as_str().expect("text").to_owned();
+        lines.iter().map(|line| (text(line, "address"), text(line, "role"), text(line, "filter"))).collect()
+    };
+    let line = |address: &str, role: &str, filter: &str| (address.to_owned(), role.to_owned(), filter.to_owned());
+    let default = "warn,openraft=off,audit=info";
+    assert_eq!(filters(&[]), [line(&master, "master", default), line(&server, "server", default)]);
+    assert_eq!(filters(&["info", "--server", &server]), [line(&server, "server", "info")]);
+    assert_eq!(filters(&[]), [line(&master, "master", default), line(&server, "server", "info")]);
+
+    let said = crate::harness::errors_of(&pair.client.run(&["admin", "log", "terrane_raft=loud"]));
+    assert!(said.contains("is not a filter of the log"), "{said}");
+    let said = crate::harness::errors_of(&pair.client.run(&["admin", "log", "--server", "127.0.0.1:1"]));
+    assert!(said.contains("process at 127.0.0.1:1 does not exist"), "{said}");
+    // A bad filter has replaced nothing.
+    assert_eq!(filters(&["--server", &server]), [line(&server, "server", "info")]);
+
+    pair.client.succeed(&["table", "create", "t", "--family", "f"]);
+    let lines = objects(&pair.master.errors_so_far());
+    let audit: Vec<&Value> = lines.iter().filter(|line| line["target"] == "audit").collect();
+    let created = audit.iter().find(|line| line["fields"]["action"] == "create table");
+    let created = created.unwrap_or_else(|| panic!("no audit line: {lines:?}"));
+    assert_eq!((&created["fields"]["subject"], &created["fields"]["outcome"]), (&"t".into(), &"done".into()));
+    assert!(created["fields"]["peer"].as_str().expect("text").starts_with("127.0.0.1:"), "{created}");
+    let lines = objects(&pair.server.errors_so_far());
+    assert!(
+        lines.iter().any(|line| line["target"] == "audit" && line["fields"]["action"] == "log filter"),
+        "{lines:?}"
+    );
+    assert!(lines.iter().all(|line| line["level"] != "ERROR"), "{lines:?}");
+}
+
+#[test]
+fn the_audit_stream_has_a_file_of_its_own_whatever_the_filter_selects() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("audit.log");
+    let pair = Pair::start(directory.path(), &["--audit-log", file.to_str().expect("text")]);
+    pair.client.succeed(&["admin", "log", "off"]);
+    pair.client.succeed(&["table", "create", "t", "--family", "f"]);
+    pair.client.succeed(&["table", "drop", "t", "--yes"]);
+    let log = std::fs::read_to_string(&file).expect("the audit log");
+    let lines = objects(&log);
+    assert_eq!(lines.len(), log.lines().count(), "{log}");
+    let actions: Vec<&str> = lines.iter().filter_map(|line| line["fields"]["action"].as_str()).collect();
+    let of_tables: Vec<&&str> = actions.iter().filter(|action| action.ends_with("table")).collect();
+    assert_eq!(of_tables, [&"create table", &"drop table"], "{log}");
+}
+
+#[test]
+fn slow_requests_are_listed_with_keys_and_stages() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let [master, console, server, server_console] = free_ports();
+    let mut arguments = master_arguments(&directory.path().join("master"), master, console);
+    arguments.extend(["--replication", "1"].map(str::to_owned));
+    let _master = Process::started(&arguments);
+    let client = Client { masters: crate::harness::local(master) };
+    let data = directory.path().join("server");
+    let mut arguments = server_arguments(&data, server, server_console, &client.masters, "memory");
+    // Everything is slow by this measure.
+    arguments.extend(["--slow-request", "0.000001ms"].map(str::to_owned));
+    let _server = Process::started(&arguments);
+    client.wait_until_well();
+    assert_eq!(client.succeed(&["admin", "slow", "--limit", "0"]).lines().count(), 1, "says that there are none");
+    client.succeed(&["table", "create", "t", "--family", "f", "--key", "user:u64"]);
+    client.succeed(&["put", "t", "user=7", "f:q", "v"]);
+    let text = client.succeed(&["admin", "slow"]);
+    assert!(text.contains("user=7") && text.lines().next().expect("a heading").starts_with("AGE"), "{text}");
+    let lines = client.json_lines(&["admin", "slow", "--limit", "100"]);
+    let write = lines.iter().find(|line| line["operation"] == "write" && line["table"] == "t").expect("a write");
+    let stages = write["stages_ms"].as_object().expect("an object");
+    assert_eq!(stages.keys().collect::<Vec<_>>(), ["apply", "commit", "edge", "queue"]);
+    assert!(write["took_ms"].as_f64().expect("a number") > 0.0 && write["rows"] == 1, "{write}");
+}
+
+#[test]
+fn bad_settings_of_the_log_are_refused_with_the_next_step() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (more, part) in [
+        (["--log-format", "xml"], "text or json"),
+        (["--audit-log", "/no/such/directory/audit.log"], "name a file in a directory that exists"),
+    ] {
+        let [listen, console] = free_ports();
+        let mut arguments = master_arguments(&directory.path().join("master"), listen, console);
+        arguments.extend(more.map(str::to_owned));
+        let ended = match Process::start(&arguments) {
+            Ok(process) => panic!("{more:?} started: {}", process.ready),
+            Err(ended) => ended,
+        };
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(part), "{ended:?}");
+        crate::harness::no_trace(&ended.stderr);
+    }
+}

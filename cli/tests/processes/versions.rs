@@ -1,0 +1,121 @@
+//! Builds of two feature levels in one cluster of real processes: a rolling restart under load, and what is refused.
+//!
+//! `--feature-level` has a process behave as a build of the level before: it says that level, and does not start in a cluster
+//! that is beyond it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+use terrane_client::{Get, Put, Table};
+
+use crate::harness::{COMMAND_MAX, Client, Cluster, Process, Role, eventually, free_ports, server_arguments};
+
+const AS_OLD_BUILD: [&str; 2] = ["--feature-level", "3"];
+
+/// The level of the cluster, and what holds back the next one.
+fn level(client: &Client) -> (u64, Vec<String>) {
+    let status = client.json(&["status"]);
+    let waits = status["level_waits_for"].as_array().expect("a list").iter();
+    let level = status["feature_level"].as_u64().expect("a number");
+    (level, waits.map(|why| why.as_str().expect("a text").to_owned()).collect())
+}
+
+/// Stops a process as a supervisor does, and starts it as the new build.
+fn upgrade(role: &mut Role) {
+    role.process.take().expect("it runs").stop();
+    role.arguments.retain(|argument| !AS_OLD_BUILD.contains(&argument.as_str()));
+    role.process = Some(Process::started(&role.arguments));
+}
+
+/// Why a stopped process does not start as the old build.
+fn refused_as_old_build(arguments: &[String]) -> String {
+    let old = AS_OLD_BUILD.map(str::to_owned);
+    let Err(ended) = Process::start(&[arguments, &old].concat()) else { panic!("{arguments:?} started") };
+    ended.stderr
+}
+
+/// A region and the server that it is to move to.
+fn region_and_target(cluster: &Cluster) -> (String, String) {
+    let region: &Value = &cluster.client.json_lines(&["admin", "regions", "t"])[0];
+    let target = cluster.addresses.iter().find(|address| region["leader"] != **address).expect("another server");
+    (region["region"].to_string(), target.clone())
+}
+
+/// Writes rows and reads them back until told to stop; returns how many. No call may fail.
+async fn load(table: Table, stop: Arc<AtomicBool>) -> usize {
+    let mut rows = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let row = format!("row-{rows:06}");
+        table.put(Put::new(row.clone()).set("f", "q", "v")).await.unwrap_or_else(|error| panic!("put {row}: {error}"));
+        let found = table.get(Get::new(row.clone())).await.unwrap_or_else(|error| panic!("get {row}: {error}"));
+        assert!(found.is_some(), "{row} is there");
+        rows += 1;
+    }
+    rows
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_build_is_rolled_out_under_load() {
+    let mut cluster = Cluster::start_everywhere_with("lsm", &AS_OLD_BUILD);
+    cluster.client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "row-0001", "row-0005"]);
+    let client = terrane_client::Client::connect(&cluster.client.masters).await.expect("a client");
+    let table = client.table("t").await.expect("the table");
+    let stop = Arc::new(AtomicBool::new(false));
+    let loading = tokio::spawn(load(table, Arc::clone(&stop)));
+    assert_eq!(level(&cluster.client), (3, Vec::new()));
+
+    upgrade(&mut cluster.master);
+    for index in 0..3 {
+        cluster.client.wait_until_well();
+        let (present, waits) = level(&cluster.client);
+        assert_eq!((present, waits.len()), (3, 3 - index), "{waits:?}");
+        assert!(waits.iter().all(|why| why.contains("has a build of level 3")), "{waits:?}");
+        let (region, target) = region_and_target(&cluster);
+        let refused = cluster.client.fail(&["admin", "move", &region, "--to", &target], 1);
+        assert!(refused.contains("from feature level 4") && refused.contains(&waits[0]), "{refused}");
+        upgrade(&mut cluster.servers[index]);
+    }
+    cluster.client.wait_until_well();
+    eventually(COMMAND_MAX, "the level rises", || match level(&cluster.client) {
+        (4, _) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    stop.store(true, Ordering::Relaxed);
+    let rows = loading.await.expect("no call fails");
+    assert_eq!(cluster.client.json(&["count", "t"])["count"], rows);
+    let (region, target) = region_and_target(&cluster);
+    cluster.client.succeed(&["admin", "move", &region, "--to", &target]);
+    assert_eq!(cluster.client.json(&["count", "t"])["count"], rows);
+    old_builds_are_refused(&mut cluster);
+}
+
+fn old_builds_are_refused(cluster: &mut Cluster) {
+    // One with an empty directory, by the master.
+    let [listen, console] = free_ports();
+    let fresh = server_arguments(&cluster.data.path().join("fresh"), listen, console, &cluster.client.masters, "lsm");
+    let refused = refused_as_old_build(&fresh);
+    let says = "refused this server: its build has feature level 3, and the cluster is at level 4";
+    assert!(refused.contains(says), "{refused}");
+    // Those of the cluster, by their directories.
+    for role in [&mut cluster.servers[0], &mut cluster.master] {
+        role.process.take().expect("it runs").stop();
+        let refused = refused_as_old_build(&role.arguments);
+        let says = "cannot be used by this build: its build has feature level 3, and the cluster is at level 4";
+        assert!(refused.contains(says), "{refused}");
+        role.process = Some(Process::started(&role.arguments));
+    }
+    cluster.client.wait_until_well();
+    assert_eq!(level(&cluster.client), (4, Vec::new()));
+}
+
+#[test]
+fn a_new_cluster_begins_at_the_level_of_its_masters() {
+    let mut cluster = Cluster::start("memory", &[]);
+    assert_eq!(level(&cluster.client), (4, Vec::new()));
+    let processes = cluster.client.json(&["status"])["processes"].clone();
+    let builds = processes.as_array().expect("a list").iter();
+    assert!(builds.clone().all(|process| process["level"] == 4 && process["protocol"] == "1"), "{processes}");
+    assert_eq!(builds.count(), 4);
+    cluster.kill_all();
+}
