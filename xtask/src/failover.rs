@@ -3,7 +3,7 @@
 //! Each fault strikes a cluster of real processes on loopback while `terrane bench history` reads, writes and scans all
 //! regions and checks every answer. The gap of a region is the longest time during which calls to it waited and none was
 //! answered. A fault is tried several times; the worst run counts. A gap above its bound, a failed call, or an answer
-//! that contradicts an earlier one makes the command fail. `docs/failover.md` has the bounds and figures.
+//! that contradicts an earlier one makes the command fail. `docs/testing.md` has the bounds and figures.
 //!
 //! Every load is bounded in time and count and stays on this machine.
 //!

@@ -1,4 +1,4 @@
-//! Runs the tests of interleavings (docs/interleavings.md).
+//! Runs the tests of interleavings (docs/testing.md).
 //!
 //! They are built with a feature that replaces locks and atomics, so they need a build of their own, in the profile and
 //! target directory of every other build. Further arguments of `cargo xtask interleavings` go to the test binaries.

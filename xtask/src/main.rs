@@ -63,7 +63,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   scale            3, 6 and 9 servers under load: how rows, leaderships and replicas spread, the gap that clients see
                    meanwhile, and the processor time per call (--seconds N: of each load, --regions N, --tasks N,
                    --binary FILE, --json)
-  fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/fuzzing.md)
+  fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/testing.md)
   hbase [PART ..]  HBase's own clients against clusters: `smoke` (a program that checks what it reads), `failover` (while
                    servers fail; --rounds N), `ycsb`, `loadtest` (HBase's LoadTestTool), `tools` (its MapReduce tools),
                    `clients` (others than HBase's), `evaluation` (its PerformanceEvaluation), `wide-row` (--rows N: columns of its one row),
