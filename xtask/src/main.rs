@@ -1,6 +1,7 @@
 //! `cargo xtask`: the repository's own checks and tools, in Rust so that they need only the toolchain.
 //!
-//! - `check` runs what CI runs and changes nothing; `fix` applies mechanical changes.
+//! - `check` runs what CI runs and changes nothing; `quick` what is worth running after each change; `fix` applies mechanical
+//!   changes.
 //! - `tidy` checks the rules that the compiler does not (see [`tidy`]).
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
 //! - `faults` injects faults into clusters of real processes and measures the effect.
@@ -36,6 +37,7 @@ mod markdown;
 mod package;
 mod processes;
 mod python;
+mod quick;
 mod scale;
 mod simulator;
 mod steps;
@@ -46,8 +48,9 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  check            what CI runs: format, lints, documents, tidy, the book, tests, simulated environment, interleavings, packages,
-                   examples, two minutes of chaos
+  check            what CI runs: format, lints, documents, tidy, the book, tests, simulated environment, simulator, interleavings,
+                   packages, examples, Python, HBase's client, two minutes of chaos
+  quick [CRATE ..] format, tidy, clippy and fast tests of the crates that changed, or of those named
   fix              format the sources
   tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full
   examples         run every Rust example against a cluster
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         ("fuzz", rest) => fuzz::run(&root(), rest),
         ("hbase", rest) => hbase::run(&root(), rest),
         ("check", []) => steps::check(&root()),
+        ("quick", named) => steps::quick(&root(), named),
         ("book", []) => steps::book_alone(&root()),
         ("dist", []) => dist::run(&root()),
         ("package", []) => package::run(&root()),

@@ -1,10 +1,11 @@
-//! The steps of `check` and `fix`. Each prints its duration; the first failure ends the run.
+//! The steps of `check`, `quick` and `fix`. Each prints its duration; the first failure ends the run.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::processes::{cargo, succeeds};
+use crate::quick::{self, Selection};
 use crate::{book, chaos, examples, hbase, interleavings, package, python, simulator, tidy};
 
 /// One step: its name, and a function that returns whether it succeeded.
@@ -32,6 +33,29 @@ pub fn check(root: &Path) -> ExitCode {
         ("HBase's client", Box::new(move || hbase::check_succeeds(root))),
         ("chaos", Box::new(move || chaos::ci_succeeds(root))),
     ])
+}
+
+/// What is worth running after each change: of the crates named, or of those that changed.
+pub fn quick(root: &Path, named: &[String]) -> ExitCode {
+    let selection = match Selection::of(root, named) {
+        Ok(selection) => selection,
+        Err(error) => return quick::refused(&error),
+    };
+    println!("crates: {}", if selection.crates.is_empty() { "none".to_owned() } else { selection.crates.join(", ") });
+    let packages = selection.packages();
+    let clippy = || {
+        let mut command = cargo(root);
+        command.args(["clippy", "--locked", "--all-targets", "--quiet"]).args(&packages).args(["--", "-D", "warnings"]);
+        packages.is_empty() || succeeds(&mut command)
+    };
+    let verdict = run(&[
+        ("format", Box::new(move || succeeds(cargo(root).args(["fmt", "--all", "--check"])))),
+        ("tidy", Box::new(move || tidy_succeeds(root))),
+        ("clippy", Box::new(clippy)),
+        ("tests", Box::new(|| selection.tests(root).iter_mut().all(succeeds))),
+    ]);
+    println!("{}", selection.left_out());
+    verdict
 }
 
 /// Applies mechanical fixes.
@@ -79,6 +103,7 @@ pub fn python_alone(root: &Path) -> ExitCode {
 
 fn run(steps: &[Step<'_>]) -> ExitCode {
     let begun = Instant::now();
+    let mut times: Vec<(Duration, &str)> = Vec::new();
     for (name, step) in steps {
         println!("== {name}");
         let step_begun = Instant::now();
@@ -88,9 +113,22 @@ fn run(steps: &[Step<'_>]) -> ExitCode {
         if !well {
             return ExitCode::FAILURE;
         }
+        times.push((step_begun.elapsed(), name));
     }
     println!("all {} steps ok ({:.1} s)", steps.len(), begun.elapsed().as_secs_f64());
+    if steps.len() > SLOWEST {
+        println!("slowest: {}", slowest(times));
+    }
     ExitCode::SUCCESS
+}
+
+/// How many of the slowest steps are named at the end.
+const SLOWEST: usize = 5;
+
+fn slowest(mut times: Vec<(Duration, &str)>) -> String {
+    times.sort_by(|one, other| other.cmp(one));
+    let named = times.iter().take(SLOWEST).map(|(took, name)| format!("{name} {:.0} s", took.as_secs_f64()));
+    named.collect::<Vec<_>>().join(", ")
 }
 
 /// Whether it succeeded; reports why not.
@@ -126,4 +164,16 @@ fn documents_succeed(root: &Path) -> bool {
     let mut command = cargo(root);
     command.args(["doc", "--locked", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     succeeds(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_steps_come_first() {
+        let times =
+            (1..=6).map(|seconds| (Duration::from_secs(seconds), ["a", "b", "c", "d", "e", "f"][seconds as usize - 1]));
+        assert_eq!(slowest(times.collect()), "f 6 s, e 5 s, d 4 s, c 3 s, b 2 s");
+    }
 }

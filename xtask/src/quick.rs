@@ -1,0 +1,241 @@
+//! `cargo xtask quick [CRATE ..]`: what is worth running after each change, within two minutes.
+//!
+//! Format, tidy, then clippy and tests of the crates that changed: those named, or those with files that differ from the last
+//! commit, or, in a clean checkout, those of the last commit. Crates that depend on them are left to `check`, and so are tests
+//! that start processes. What was left out is printed, so that a green `quick` is not taken for more than it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail, ensure};
+use serde_json::Value;
+
+use crate::processes::cargo;
+
+/// Crates whose integration tests start processes or whole clusters, which takes minutes: `quick` runs their unit tests.
+const SLOW_TESTS: &[&str] =
+    &["terrane", "terrane-tests", "terrane-regionserver", "terrane-fuzz", "terrane-raft", "terrane-engine"];
+
+/// A crate of the workspace.
+#[derive(Debug, Default)]
+struct Member {
+    /// Its folder, relative to the checkout.
+    folder: String,
+    /// The crates of the workspace that it depends on.
+    needs: BTreeSet<String>,
+    /// It has something to test without its integration tests.
+    has_units: bool,
+}
+
+/// What `quick` runs, and what it leaves out.
+#[derive(Debug, Default)]
+pub struct Selection {
+    /// The crates to lint and test.
+    pub crates: Vec<String>,
+    /// Those of them of which only unit tests run, or none if they have none.
+    pub units_only: Vec<String>,
+    /// Those of these that have none.
+    unitless: Vec<String>,
+    /// The crates that depend on them, which are left to `check`.
+    pub dependants: Vec<String>,
+}
+
+impl Selection {
+    /// The crates named, or those that changed.
+    pub fn of(root: &Path, named: &[String]) -> anyhow::Result<Selection> {
+        let members = members(root)?;
+        let crates = if named.is_empty() {
+            let changed = changed_files(root)?;
+            crates_of(&members, changed.iter().map(String::as_str))
+        } else {
+            named.iter().map(|name| find(&members, name)).collect::<anyhow::Result<_>>()?
+        };
+        Ok(select(&members, &crates))
+    }
+
+    /// The arguments that name the crates to cargo.
+    pub fn packages(&self) -> Vec<String> {
+        self.crates.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect()
+    }
+
+    /// Commands that run the tests: of some crates all of them, of others those that take seconds.
+    pub fn tests(&self, root: &Path) -> Vec<Command> {
+        let whole: Vec<&String> = self.crates.iter().filter(|name| !self.units_only.contains(name)).collect();
+        let test = |crates: &[&String], kinds: &[&str]| {
+            let mut command = cargo(root);
+            command.args(["test", "--quiet", "--locked"]).args(kinds);
+            command.args(crates.iter().flat_map(|name| ["--package", name.as_str()]));
+            command
+        };
+        let units: Vec<&String> = self.units_only.iter().filter(|name| !self.unitless.contains(name)).collect();
+        let mut commands = Vec::new();
+        if !whole.is_empty() {
+            commands.push(test(&whole, &[]));
+        }
+        if !units.is_empty() {
+            commands.push(test(&units, &["--lib", "--bins"]));
+        }
+        commands
+    }
+
+    /// What `check` would run in addition.
+    pub fn left_out(&self) -> String {
+        let mut left = vec![
+            "documents, the book, the simulator, interleavings, packages, examples, other clients and chaos".to_owned(),
+        ];
+        if !self.units_only.is_empty() {
+            left.push(format!("the integration tests of {}", self.units_only.join(", ")));
+        }
+        if !self.dependants.is_empty() {
+            left.push(format!("clippy and tests of what depends on these: {}", self.dependants.join(", ")));
+        }
+        format!("`cargo xtask check` adds: {}", left.join("; "))
+    }
+}
+
+fn select(members: &BTreeMap<String, Member>, crates: &BTreeSet<String>) -> Selection {
+    let mut reached = crates.clone();
+    while let Some(next) = members
+        .iter()
+        .find(|(name, member)| !reached.contains(*name) && member.needs.iter().any(|needed| reached.contains(needed)))
+    {
+        reached.insert(next.0.clone());
+    }
+    let units_only: Vec<String> = crates.iter().filter(|name| SLOW_TESTS.contains(&name.as_str())).cloned().collect();
+    Selection {
+        crates: crates.iter().cloned().collect(),
+        unitless: units_only.iter().filter(|name| !members[*name].has_units).cloned().collect(),
+        units_only,
+        dependants: reached.difference(crates).cloned().collect(),
+    }
+}
+
+fn find(members: &BTreeMap<String, Member>, named: &str) -> anyhow::Result<String> {
+    let is_it = |(name, member): &(&String, &Member)| {
+        *name == named || member.folder == named.trim_end_matches('/') || **name == format!("terrane-{named}")
+    };
+    match members.iter().find(is_it) {
+        Some((name, _)) => Ok(name.clone()),
+        None => bail!(
+            "{named} is no crate of the workspace; there are {}",
+            members.keys().cloned().collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+/// The crates that hold these files.
+fn crates_of<'a>(members: &BTreeMap<String, Member>, files: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
+    let holds =
+        |member: &Member, file: &str| file.strip_prefix(&member.folder).is_some_and(|rest| rest.starts_with('/'));
+    // A crate may lie in the folder of another one: the longest folder wins.
+    let owner = |file: &str| {
+        let holding = members.iter().filter(|(_, member)| holds(member, file));
+        holding.max_by_key(|(_, member)| member.folder.len()).map(|(name, _)| name.clone())
+    };
+    files.filter_map(owner).collect()
+}
+
+/// Files that differ from the last commit; if none does, those that it changed.
+fn changed_files(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut changed = git(root, &["diff", "--name-only", "HEAD"])?;
+    changed.extend(git(root, &["ls-files", "--others", "--exclude-standard"])?);
+    if changed.is_empty() {
+        changed = git(root, &["show", "--name-only", "--pretty=format:", "HEAD"])?;
+    }
+    Ok(changed)
+}
+
+fn git(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
+    let output = Command::new("git").current_dir(root).args(arguments).output().context("running git")?;
+    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).context("reading what git printed")?;
+    Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+fn members(root: &Path) -> anyhow::Result<BTreeMap<String, Member>> {
+    let mut command = cargo(root);
+    let output = command
+        .args(["metadata", "--locked", "--no-deps", "--format-version", "1"])
+        .output()
+        .context("running cargo")?;
+    ensure!(output.status.success(), "cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("reading cargo's metadata")?;
+    let packages = metadata["packages"].as_array().context("cargo's metadata has no packages")?;
+    packages.iter().map(|package| member(root, package)).collect()
+}
+
+fn member(root: &Path, package: &Value) -> anyhow::Result<(String, Member)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned).context("a package without a name or a path");
+    let (name, manifest) = (text(&package["name"])?, text(&package["manifest_path"])?);
+    let folder = Path::new(&manifest).parent().and_then(|folder| folder.strip_prefix(root).ok());
+    let folder = folder.context("a crate of the workspace is outside the checkout")?.display().to_string();
+    let dependencies = package["dependencies"].as_array().into_iter().flatten();
+    let needs = dependencies.filter(|needed| needed["path"].is_string()).map(|needed| text(&needed["name"]));
+    let targets = package["targets"].as_array().into_iter().flatten();
+    let mut kinds = targets.filter_map(|target| target["kind"][0].as_str());
+    let has_units = kinds.any(|kind| kind == "lib" || kind == "bin");
+    Ok((name, Member { folder, needs: needs.collect::<anyhow::Result<_>>()?, has_units }))
+}
+
+/// Prints why nothing can be selected.
+pub fn refused(error: &anyhow::Error) -> ExitCode {
+    eprintln!("quick: {error:#}");
+    ExitCode::from(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workspace() -> BTreeMap<String, Member> {
+        let crates = [
+            ("terrane-types", "types", &[][..]),
+            ("terrane-types-derive", "types/derive", &[]),
+            ("terrane-engine", "engine", &["terrane-types"]),
+            ("terrane", "cli", &["terrane-engine"]),
+            ("terrane-tests", "tests", &["terrane"]),
+        ];
+        let member = |folder: &str, needs: &[&str], has_units| Member {
+            folder: folder.to_owned(),
+            needs: needs.iter().map(|name| (*name).to_owned()).collect(),
+            has_units,
+        };
+        crates.map(|(name, folder, needs)| (name.to_owned(), member(folder, needs, name != "terrane-tests"))).into()
+    }
+
+    #[test]
+    fn a_file_belongs_to_the_innermost_crate_around_it() {
+        let files = ["types/derive/src/lib.rs", "engine/src/lib.rs", "engines/x.rs", "README.md"];
+        let crates = crates_of(&workspace(), files.into_iter());
+        assert_eq!(crates.into_iter().collect::<Vec<_>>(), ["terrane-engine", "terrane-types-derive"]);
+    }
+
+    #[test]
+    fn what_depends_on_a_changed_crate_is_named_and_not_run() {
+        let selection = select(&workspace(), &["terrane-types".to_owned()].into());
+        assert_eq!(selection.crates, ["terrane-types"]);
+        assert_eq!(selection.dependants, ["terrane", "terrane-engine", "terrane-tests"]);
+        assert!(selection.left_out().ends_with("what depends on these: terrane, terrane-engine, terrane-tests"));
+        let selection = select(&workspace(), &["terrane".to_owned(), "terrane-types".to_owned()].into());
+        assert_eq!(selection.units_only, ["terrane"], "its integration tests start processes");
+        let commands = selection.tests(Path::new("/"));
+        let arguments = |command: &Command| -> Vec<String> {
+            command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(arguments(&commands[0]).join(" "), "test --quiet --locked --package terrane-types");
+        assert_eq!(arguments(&commands[1]).join(" "), "test --quiet --locked --lib --bins --package terrane");
+        let selection = select(&workspace(), &["terrane-tests".to_owned()].into());
+        assert!(selection.tests(Path::new("/")).is_empty(), "it has nothing else");
+        assert!(selection.left_out().contains("the integration tests of terrane-tests"));
+    }
+
+    #[test]
+    fn a_crate_is_named_by_its_name_its_folder_or_without_the_prefix() {
+        for name in ["terrane-engine", "engine", "engine/"] {
+            assert_eq!(find(&workspace(), name).unwrap(), "terrane-engine");
+        }
+        assert_eq!(find(&workspace(), "cli").unwrap(), "terrane");
+        assert!(find(&workspace(), "engin").unwrap_err().to_string().contains("there are terrane, terrane-engine"));
+    }
+}
