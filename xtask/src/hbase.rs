@@ -57,6 +57,11 @@ pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     }
 }
 
+/// Whether a change of this file can change what HBase's clients see: the protocol, and what it stands on in a region server.
+pub fn is_about(file: &str) -> bool {
+    file.contains("hbase") || file.starts_with("regionserver/src/edge")
+}
+
 /// As part of `check`: what is fast, unless something that it needs is missing.
 pub fn check_succeeds(root: &Path) -> bool {
     let fetched = jars(root, "client").and_then(|client| Ok((client, jars(root, "ycsb")?)));

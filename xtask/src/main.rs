@@ -24,6 +24,7 @@
 )]
 
 mod book;
+mod changes;
 mod chaos;
 mod dev_cluster;
 mod dist;
@@ -49,7 +50,8 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   check            what CI runs: format, lints, documents, tidy, the book, tests, simulated environment, simulator, interleavings,
-                   packages, examples, Python, HBase's client, two minutes of chaos
+                   packages, examples, Python, HBase's client, two minutes of chaos. Some of it depends on what changed in the
+                   last commits; --all: everything
   quick [CRATE ..] format, tidy, clippy and fast tests of the crates that changed, or of those named
   fix              format the sources
   tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full
@@ -92,7 +94,8 @@ fn main() -> ExitCode {
         ("scale", rest) => scale::run(&root(), rest),
         ("fuzz", rest) => fuzz::run(&root(), rest),
         ("hbase", rest) => hbase::run(&root(), rest),
-        ("check", []) => steps::check(&root()),
+        ("check", []) => steps::check(&root(), false),
+        ("check", [all]) if all == "--all" => steps::check(&root(), true),
         ("quick", named) => steps::quick(&root(), named),
         ("book", []) => steps::book_alone(&root()),
         ("dist", []) => dist::run(&root()),

@@ -14,12 +14,18 @@ use anyhow::{Context, ensure};
 use crate::processes::{cargo, succeeds, target_directory};
 
 /// The client and the crates of this workspace that it depends on.
-const PUBLISHED: [&str; 6] =
+pub const PUBLISHED: [&str; 6] =
     ["terrane-types-derive", "terrane-types", "terrane-filter", "terrane-env", "terrane-proto", "terrane-client"];
 /// The most packages in the client's tree, its own included.
 const CLIENT_PACKAGES_MAX: usize = 100;
 /// What has no place in a client.
 const SERVERS_ONLY: [&str; 4] = ["axum", "tonic-health", "tonic-reflection", "async-stream"];
+
+/// Whether a change of this file can change what the packages contain or depend on: manifests, and this list. That the sources
+/// compile is known from elsewhere.
+pub fn is_about(file: &str) -> bool {
+    file.ends_with("Cargo.toml") || file == "Cargo.lock" || file == "xtask/src/package.rs"
+}
 
 /// Runs both checks.
 pub fn run(root: &Path) -> ExitCode {

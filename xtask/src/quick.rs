@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
+use crate::changes;
 use crate::processes::cargo;
 
 /// Crates whose integration tests start processes or whole clusters, which takes minutes: `quick` runs their unit tests.
@@ -46,7 +47,7 @@ impl Selection {
     pub fn of(root: &Path, named: &[String]) -> anyhow::Result<Selection> {
         let members = members(root)?;
         let crates = if named.is_empty() {
-            let changed = changed_files(root)?;
+            let changed = changes::of_last_commit(root)?;
             crates_of(&members, changed.iter().map(String::as_str))
         } else {
             named.iter().map(|name| find(&members, name)).collect::<anyhow::Result<_>>()?
@@ -134,23 +135,6 @@ fn crates_of<'a>(members: &BTreeMap<String, Member>, files: impl Iterator<Item =
         holding.max_by_key(|(_, member)| member.folder.len()).map(|(name, _)| name.clone())
     };
     files.filter_map(owner).collect()
-}
-
-/// Files that differ from the last commit; if none does, those that it changed.
-fn changed_files(root: &Path) -> anyhow::Result<Vec<String>> {
-    let mut changed = git(root, &["diff", "--name-only", "HEAD"])?;
-    changed.extend(git(root, &["ls-files", "--others", "--exclude-standard"])?);
-    if changed.is_empty() {
-        changed = git(root, &["show", "--name-only", "--pretty=format:", "HEAD"])?;
-    }
-    Ok(changed)
-}
-
-fn git(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<String>> {
-    let output = Command::new("git").current_dir(root).args(arguments).output().context("running git")?;
-    ensure!(output.status.success(), "git {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).context("reading what git printed")?;
-    Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
 fn members(root: &Path) -> anyhow::Result<BTreeMap<String, Member>> {

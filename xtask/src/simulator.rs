@@ -16,6 +16,7 @@ use std::process::{Command, ExitCode};
 use arguments::{Mode, Request};
 use program::Program;
 
+use crate::changes::Recent;
 use crate::processes;
 
 /// What `cargo xtask sim` accepts.
@@ -29,7 +30,7 @@ pub const USAGE: &str = "\
   sim --minutes M  runs from seed 1 on, or from --from N, for M minutes
   sim --planted    each planted bug with seeds from 1 on until one finds it (--plant NAME: only this one;
                    --seeds A..B: these seeds, default 1..501)
-  sim --ci         what CI runs: seeds of all scenarios, some of them twice, and some planted bugs";
+  sim --ci         what `check --all` runs: seeds of all scenarios, some of them twice, and the planted bugs that few seeds find";
 
 /// Runs `cargo xtask sim`; `None` if the command line is wrong.
 pub fn run(root: &Path, words: &[String]) -> Option<ExitCode> {
@@ -40,7 +41,7 @@ pub fn run(root: &Path, words: &[String]) -> Option<ExitCode> {
         Mode::Many { seeds } => many::run(&program, seeds.clone(), &request).well(),
         Mode::Twice { seeds } => many::twice(&program, seeds.clone(), &request),
         Mode::Planted { seeds, name } => planted::run(&program, seeds, name.as_deref(), &request),
-        Mode::Ci => ci(&program, &request),
+        Mode::Ci => ci(&program, &request, root, None),
     };
     Some(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -50,16 +51,19 @@ const CI_SEEDS: std::ops::Range<u64> = 1..151;
 const CI_TWICE: std::ops::Range<u64> = 1..5;
 const CI_PLANTED_SEEDS: std::ops::Range<u64> = 1..21;
 
-fn ci(program: &Program, request: &Request) -> bool {
+/// `recent`: of the planted bugs only those that are due.
+fn ci(program: &Program, request: &Request, root: &Path, recent: Option<&Recent>) -> bool {
     let held = many::run(program, CI_SEEDS, request).well();
     let same = many::twice(program, CI_TWICE, request);
-    let found = planted::run_quick(program, &CI_PLANTED_SEEDS, request);
+    let found = planted::run_quick(program, &CI_PLANTED_SEEDS, request, recent, root);
     held && same && found
 }
 
-/// Whether CI's runs succeed.
-pub fn ci_succeeds(root: &Path) -> bool {
-    processes::succeeds(&mut own_test(root)) && run(root, &["--ci".to_owned()]) == Some(ExitCode::SUCCESS)
+/// Whether the simulator's own tests and CI's runs succeed. `recent`: of the planted bugs only those that are due.
+pub fn ci_succeeds(root: &Path, recent: Option<&Recent>) -> bool {
+    let Some(request) = Request::parsed(&["--ci".to_owned()]) else { return false };
+    let succeed = |program: Program| ci(&program, &request, root, recent);
+    processes::succeeds(&mut own_test(root)) && Program::built(root).is_some_and(succeed)
 }
 
 /// The simulator's own tests, with those of the modules that an ordinary test run does not build.

@@ -2,12 +2,14 @@
 //! a fault of the harness.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::arguments::Request;
 use super::many::in_parallel;
 use super::program::{Ending, Program};
+use crate::changes::Recent;
 
 /// A planted bug, as the simulator lists it.
 struct Bug {
@@ -30,10 +32,37 @@ pub fn run(program: &Program, seeds: &Range<u64>, name: Option<&str>, request: &
     look_for(program, seeds, &chosen, request)
 }
 
-/// Looks for the planted bugs that are found quickly.
-pub fn run_quick(program: &Program, seeds: &Range<u64>, request: &Request) -> bool {
-    let bugs = bugs(program);
-    look_for(program, seeds, &bugs.iter().filter(|bug| bug.quick).collect::<Vec<_>>(), request)
+/// How many planted bugs CI looks for although nothing near them changed: other ones with each commit.
+const ROTATING: usize = 10;
+
+/// Looks for the planted bugs that are found quickly: all of them, or those in files that changed lately and some others.
+pub fn run_quick(
+    program: &Program,
+    seeds: &Range<u64>,
+    request: &Request,
+    recent: Option<&Recent>,
+    root: &Path,
+) -> bool {
+    let bugs: Vec<Bug> = bugs(program).into_iter().filter(|bug| bug.quick).collect();
+    let changed = recent.and_then(|recent| recent.sources(root));
+    let due = match (recent, changed) {
+        (Some(recent), Some(changed)) => due(&bugs, &changed, recent.commits),
+        _ => bugs.iter().collect(),
+    };
+    println!("{} of {} planted bugs are due", due.len(), bugs.len());
+    look_for(program, seeds, &due, request)
+}
+
+/// The bugs that are planted in these sources, and as many others as rotate.
+fn due<'a>(bugs: &'a [Bug], changed: &[String], commits: usize) -> Vec<&'a Bug> {
+    let is_near = |bug: &&Bug| {
+        let name = format!("\"{}\"", bug.name);
+        changed.iter().any(|source| source.contains("planted!(") && source.contains(&name))
+    };
+    let (near, others): (Vec<&Bug>, Vec<&Bug>) = bugs.iter().partition(is_near);
+    let from = (commits * ROTATING).checked_rem(others.len()).unwrap_or(0);
+    let rotating = others.iter().cycle().skip(from).take(ROTATING.min(others.len())).copied();
+    near.into_iter().chain(rotating).collect()
 }
 
 fn look_for(program: &Program, seeds: &Range<u64>, bugs: &[&Bug], request: &Request) -> bool {
@@ -71,4 +100,30 @@ fn bugs(program: &Program) -> Vec<Bug> {
         Some(Bug { name, scenario, quick: parts.next()? == "quick" })
     };
     program.listed("--plant").iter().filter_map(|line| bug(line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bugs_in_changed_files_are_due_and_ten_others_that_rotate() {
+        let bug = |number: usize| Bug { name: format!("bug {number}"), scenario: "rows".to_owned(), quick: true };
+        let bugs: Vec<Bug> = (0..25).map(bug).collect();
+        let changed = ["if terrane_env::planted!(\"bug 3\") {".to_owned(), "\"bug 4\" is only named here".to_owned()];
+        let mut seen = std::collections::BTreeSet::new();
+        for commits in 0..3 {
+            let due: Vec<&str> = due(&bugs, &changed, commits).iter().map(|bug| bug.name.as_str()).collect();
+            assert_eq!((due[0], due.len()), ("bug 3", 11));
+            seen.extend(due.iter().map(|name| (*name).to_owned()));
+        }
+        assert_eq!(seen.len(), 25, "after three commits all had their turn");
+    }
+
+    #[test]
+    fn few_bugs_are_each_due_once() {
+        let bugs = [Bug { name: "a".to_owned(), scenario: "rows".to_owned(), quick: true }];
+        assert_eq!(due(&bugs, &[], 7).len(), 1);
+        assert!(due(&[], &[], 7).is_empty());
+    }
 }
