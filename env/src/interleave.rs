@@ -4,7 +4,7 @@
 //! highest priority and changes priorities at a few random points, which reaches what needs one thread to be very late.
 //! Both draw from a fixed seed, so a run of the suite is the same every time.
 //!
-//! docs/interleavings.md says how to write a test and how to replay a failure.
+//! docs/testing.md says how to write a test and how to replay a failure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

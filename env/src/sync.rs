@@ -2,7 +2,7 @@
 //!
 //! In production these are parking_lot's locks and the standard library's atomics, re-exported: no code of ours is in
 //! between. Under the feature `interleave` they belong to shuttle, which runs the threads of a test one at a time and chooses
-//! at every lock, atomic and [`point`] which one runs next. docs/interleavings.md says how to write such a test.
+//! at every lock, atomic and [`point`] which one runs next. docs/testing.md says how to write such a test.
 //!
 //! # Invariants
 //! - A structure that is tested with interleavings takes every lock that may be held across a [`point`] from here: a lock of

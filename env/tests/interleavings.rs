@@ -1,4 +1,4 @@
-//! Budgets under many interleavings of their users. docs/interleavings.md says how these tests work.
+//! Budgets under many interleavings of their users. docs/testing.md says how these tests work.
 
 #![allow(clippy::unwrap_used, reason = "what a test helper unwraps is what the test claims")]
 

@@ -2,7 +2,7 @@
 //!
 //! The crates with formats list them ([`terrane_types::fuzzing::Format`]); [`formats`] adds those of the crates without
 //! private decoders. [`checks`] has the properties, [`mutate`] changes valid encodings, [`driver`] repeats both and
-//! [`corpus`] keeps valid encodings and failures. `docs/fuzzing.md` explains how to use it.
+//! [`corpus`] keeps valid encodings and failures. `docs/testing.md` explains how to use it.
 //!
 //! Stable Rust has no coverage feedback. Two things compensate: each format draws valid values of its own, so that
 //! changes reach the inner fields, and formats behind a checksum have a second form whose checksums are computed by the

@@ -70,7 +70,7 @@ struct Outcome {
 /// A procedure that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its id, as while it ran. Another procedure on the same table or group has the same.
+    /// Its id, as while it ran. Only drains of one server share theirs.
     pub id: String,
     /// `create table`, `move region` and so on.
     pub kind: String,

@@ -1,4 +1,4 @@
-//! The structures that the log's callers share with its writer, under many interleavings. docs/interleavings.md says how
+//! The structures that the log's callers share with its writer, under many interleavings. docs/testing.md says how
 //! these tests work. What the structures are is private to the crate, and so are the steps: `terrane_raft::interleavings`.
 
 use terrane_env::interleave::{explore, finds};

@@ -1,7 +1,7 @@
 //! What the fuzz driver and the crates with formats share: the description of a format, and the dice that draw values.
 //!
 //! Only built with the feature `fuzzing`. Each crate with formats has a module `fuzzing` with a list `FORMATS`, so that
-//! decoders stay private and the driver treats all formats alike. `docs/fuzzing.md` explains the checks.
+//! decoders stay private and the driver treats all formats alike. `docs/testing.md` explains the checks.
 
 pub mod draw;
 

@@ -119,10 +119,10 @@ fn confirmed_by_person(group: u64) -> Result<bool, Failure> {
 
 /// The recovery continues without us.
 async fn until_recovered(admin: &Admin, group: u64) -> Result<(), Failure> {
-    let id = format!("members-{group}");
+    let change = format!("members-{group}-");
     loop {
         let procedures = admin.procedures().await.during("look at the recovery")?;
-        if !procedures.iter().any(|procedure| procedure.id == id && procedure.kind == "recover group") {
+        if !procedures.iter().any(|procedure| procedure.id.starts_with(&change) && procedure.kind == "recover group") {
             return Ok(());
         }
         tokio::time::sleep(LOOK_EVERY).await;

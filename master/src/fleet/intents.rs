@@ -7,6 +7,7 @@ use terrane_proto::v1;
 use terrane_raft::MemberProgress;
 use terrane_types::{Error, GroupId, Invalid, ServerId, TableId};
 
+use super::listing;
 use super::planner::{self, Step};
 use super::spread::{RegionStep, ServerShare, Spread};
 use super::world::{Condition, World};
@@ -14,7 +15,7 @@ use crate::catalog::changes::{ChangeReason, ChangeState};
 use crate::catalog::masters::{MasterSet, MastersEdit};
 use crate::catalog::moves::MoveId;
 use crate::catalog::servers::Servers;
-use crate::catalog::tables::TableState;
+use crate::catalog::tables::{TableEntry, TableState};
 use crate::catalog::{Catalog, CatalogEdit, REPLICATIONS};
 use crate::context::MasterContext;
 use crate::procedures::masters_change;
@@ -253,17 +254,19 @@ pub fn cancellation(catalog: &Catalog, id: &str) -> Result<CatalogEdit, Error> {
         // If the new set votes by the time that this is recorded, the change is made all the same.
         return Ok(CatalogEdit::Masters(MastersEdit::Undo { version: set.version }));
     }
-    let (kind, number) = id.rsplit_once('-').ok_or_else(unknown)?;
-    let number: u64 = number.parse().map_err(|_| unknown())?;
+    let mut parts = id.split('-');
+    let kind = parts.next().ok_or_else(unknown)?;
+    let number: u64 = parts.next().and_then(|number| number.parse().ok()).ok_or_else(unknown)?;
     match kind {
         "drain" => {
             let server = ServerId(number);
             catalog.servers().drain(server).ok_or_else(unknown)?;
             Ok(CatalogEdit::DrainServer { server, drain: false })
         }
-        "table" => {
+        "table" | "drop" => {
             let table = TableId(number);
-            let entry = catalog.tables().get(table).filter(|entry| entry.state != TableState::Enabled);
+            let is_it = |entry: &&TableEntry| entry.state != TableState::Enabled && listing::table_id(entry) == id;
+            let entry = catalog.tables().get(table).filter(is_it);
             let (state, name) = entry.map(|entry| (entry.state, &entry.schema.name)).ok_or_else(unknown)?;
             if state == TableState::Creating {
                 return Ok(CatalogEdit::DropTable { table });
@@ -278,16 +281,16 @@ pub fn cancellation(catalog: &Catalog, id: &str) -> Result<CatalogEdit, Error> {
             catalog.moves().get(id).ok_or_else(unknown)?;
             Ok(CatalogEdit::CancelMove { id, why: "an administrator cancelled it".to_owned() })
         }
-        "members" => cancel_members(catalog, GroupId(number)).and_then(|edit| edit.ok_or_else(unknown)),
+        "members" => cancel_members(catalog, GroupId(number), id).and_then(|edit| edit.ok_or_else(unknown)),
         "group" => Err(invalid(format!("group {number} is being created and has no data; it ends by itself"))),
         _ => Err(unknown()),
     }
 }
 
 /// Undoes a change of members that nothing asks for any more.
-fn cancel_members(catalog: &Catalog, group: GroupId) -> Result<Option<CatalogEdit>, Error> {
+fn cancel_members(catalog: &Catalog, group: GroupId, id: &str) -> Result<Option<CatalogEdit>, Error> {
     let Some(entry) = catalog.groups().get(group) else { return Ok(None) };
-    let Some(change) = entry.change else { return Ok(None) };
+    let Some(change) = entry.change.filter(|_| listing::members_id(group, entry) == id) else { return Ok(None) };
     if change.state != ChangeState::Joining {
         return Err(invalid(format!("the members of group {group} are {}, which ends by itself", change.state.name())));
     }

@@ -8,9 +8,10 @@ use terrane_types::{GroupId, ServerId, TableId};
 
 use crate::catalog::Catalog;
 use crate::catalog::changes::{ChangeState, MemberChange};
+use crate::catalog::groups::GroupEntry;
 use crate::catalog::moves::MoveId;
 use crate::catalog::servers::Drain;
-use crate::catalog::tables::TableState;
+use crate::catalog::tables::{TableEntry, TableState};
 use crate::context::{MasterContext, Subject};
 use crate::fleet::surplus::Retiring;
 use crate::observed::{Observations, now};
@@ -81,6 +82,17 @@ fn procedure(
     }
 }
 
+/// The id of the change that a table is in. It names the version of the schema, so that no later change of the table has it.
+pub fn table_id(entry: &TableEntry) -> String {
+    let what = if entry.state == TableState::Dropping { "drop" } else { "table" };
+    format!("{what}-{}-{}", entry.schema.table, entry.schema.version)
+}
+
+/// The id of the change that a group's members are in. It names the version of the members, so that no later change has it.
+pub fn members_id(group: GroupId, entry: &GroupEntry) -> String {
+    format!("members-{group}-{}", entry.version)
+}
+
 fn table_info(catalog: &Catalog, table: TableId, blank: v1::ProcedureInfo) -> Option<v1::ProcedureInfo> {
     let entry = catalog.tables().get(table)?;
     let kind = match entry.state {
@@ -90,7 +102,7 @@ fn table_info(catalog: &Catalog, table: TableId, blank: v1::ProcedureInfo) -> Op
         TableState::Enabled => return None,
     };
     Some(v1::ProcedureInfo {
-        id: format!("table-{table}"),
+        id: table_id(entry),
         kind: kind.to_owned(),
         subject: format!("table {}", entry.schema.name),
         state: entry.state.name().to_owned(),
@@ -111,7 +123,7 @@ fn members_info(
     let (steps_done, steps) = member_change::progress(entry, observed.inventory.group(group));
     if let Some((replica, server)) = change.add.filter(|_| change.state == ChangeState::Recovering) {
         return Some(v1::ProcedureInfo {
-            id: format!("members-{group}"),
+            id: members_id(group, entry),
             kind: "recover group".to_owned(),
             subject: format!("group {group} from replica {replica} on server {server}"),
             state: change.state.name().to_owned(),
@@ -124,7 +136,7 @@ fn members_info(
     }
     let old = change.remove.and_then(|replica| entry.members.get(&replica).copied());
     Some(v1::ProcedureInfo {
-        id: format!("members-{group}"),
+        id: members_id(group, entry),
         kind: change_kind(&change).to_owned(),
         subject: format!("group {group}{}", from_to(old, change.add.map(|(_, server)| server))),
         state: change.state.name().to_owned(),

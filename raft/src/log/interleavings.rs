@@ -1,4 +1,4 @@
-//! What the log's callers and its writer share, for tests of their interleavings (docs/interleavings.md). Built with the
+//! What the log's callers and its writer share, for tests of their interleavings (docs/testing.md). Built with the
 //! feature `interleave` only.
 
 #![allow(clippy::unwrap_used, reason = "what a test helper unwraps is what the test claims")]

@@ -203,7 +203,7 @@ impl Runs {
         if part.part != 0 {
             return Ok(None);
         }
-        if self.open.lock().len() >= terrane_env::limit!("open runs of bulk loads", RUNS_MAX, 2..=8) {
+        if self.open.lock().len() >= terrane_env::limit!("open runs of bulk loads", RUNS_MAX, 6..=12) {
             return Err(Error::Busy { retry_after: FULL_RETRY });
         }
         let staging = StagingId(terrane_env::rand::bytes::<16>());
