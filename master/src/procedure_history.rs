@@ -70,7 +70,7 @@ struct Outcome {
 /// A procedure that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Its id, as while it ran. Only drains of one server share theirs.
+    /// Its id, as while it ran. Only drains of one server share theirs, and changes of the masters.
     pub id: String,
     /// `create table`, `move region` and so on.
     pub kind: String,

@@ -1,6 +1,6 @@
-//! What changed lately, as git tells: what need not be checked again depends on it.
+//! What changed recently, according to git; checks that this cannot affect are skipped.
 //!
-//! Where git cannot tell, as in an exported tree, everything counts as changed.
+//! Where git cannot tell, as in an exported tree or in a shallow clone, everything counts as changed.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ const RECENT_COMMITS: u32 = 30;
 pub struct Recent {
     /// `None`: unknown, so all of them.
     files: Option<Vec<String>>,
-    /// How many commits there are: a number that moves on with the work.
+    /// How many commits there are; it selects the rotating planted bugs.
     pub commits: usize,
 }
 
@@ -23,8 +23,13 @@ impl Recent {
     /// Asks git.
     pub fn of(root: &Path) -> Recent {
         let read = || -> anyhow::Result<(Vec<String>, usize)> {
+            ensure!(git(root, &["rev-parse", "--is-shallow-repository"])? == ["false"], "the clone is shallow");
+            ensure!(
+                git(root, &["rev-parse", "--show-prefix"])?.is_empty(),
+                "the checkout is part of another repository"
+            );
             let since = format!("HEAD~{RECENT_COMMITS}");
-            let mut files = git(root, &["diff", "--name-only", &since])?;
+            let mut files = git(root, &["diff", "--name-only", "--no-renames", &since])?;
             files.extend(uncommitted(root)?);
             let commits = git(root, &["rev-list", "--count", "HEAD"])?;
             let commits = commits.first().and_then(|count| count.parse().ok()).context("git counts no commits")?;
@@ -54,11 +59,11 @@ impl Recent {
 /// Files that differ from the last commit; if none does, those that it changed.
 pub fn of_last_commit(root: &Path) -> anyhow::Result<Vec<String>> {
     let changed = uncommitted(root)?;
-    if changed.is_empty() { git(root, &["show", "--name-only", "--pretty=format:", "HEAD"]) } else { Ok(changed) }
+    if changed.is_empty() { git(root, &["diff", "--name-only", "--no-renames", "HEAD~1", "HEAD"]) } else { Ok(changed) }
 }
 
 fn uncommitted(root: &Path) -> anyhow::Result<Vec<String>> {
-    let mut changed = git(root, &["diff", "--name-only", "HEAD"])?;
+    let mut changed = git(root, &["diff", "--name-only", "--no-renames", "HEAD"])?;
     changed.extend(git(root, &["ls-files", "--others", "--exclude-standard"])?);
     Ok(changed)
 }

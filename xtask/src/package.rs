@@ -21,8 +21,8 @@ const CLIENT_PACKAGES_MAX: usize = 100;
 /// What has no place in a client.
 const SERVERS_ONLY: [&str; 4] = ["axum", "tonic-health", "tonic-reflection", "async-stream"];
 
-/// Whether a change of this file can change what the packages contain or depend on: manifests, and this list. That the sources
-/// compile is known from elsewhere.
+/// Whether a change of this file can change what the packages contain or depend on: manifests, and this list. A source that compiles
+/// only in the workspace is found by `check --all`.
 pub fn is_about(file: &str) -> bool {
     file.ends_with("Cargo.toml") || file == "Cargo.lock" || file == "xtask/src/package.rs"
 }

@@ -15,8 +15,15 @@ use crate::changes;
 use crate::processes::cargo;
 
 /// Crates whose integration tests start processes or whole clusters, which takes minutes: `quick` runs their unit tests.
-const SLOW_TESTS: &[&str] =
-    &["terrane", "terrane-tests", "terrane-regionserver", "terrane-fuzz", "terrane-raft", "terrane-engine"];
+const SLOW_TESTS: &[&str] = &[
+    "terrane",
+    "terrane-tests",
+    "terrane-regionserver",
+    "terrane-fuzz",
+    "terrane-raft",
+    "terrane-engine",
+    "terrane-simulator",
+];
 
 /// A crate of the workspace.
 #[derive(Debug, Default)]
@@ -25,8 +32,8 @@ struct Member {
     folder: String,
     /// The crates of the workspace that it depends on.
     needs: BTreeSet<String>,
-    /// It has something to test without its integration tests.
-    has_units: bool,
+    /// The kinds of targets that have unit tests, as cargo's flags name them.
+    units: Vec<&'static str>,
 }
 
 /// What `quick` runs, and what it leaves out.
@@ -34,10 +41,8 @@ struct Member {
 pub struct Selection {
     /// The crates to lint and test.
     pub crates: Vec<String>,
-    /// Those of them of which only unit tests run, or none if they have none.
-    pub units_only: Vec<String>,
-    /// Those of these that have none.
-    unitless: Vec<String>,
+    /// Those of which only unit tests run, each with the flags that select them; none if it has no unit tests.
+    units_only: Vec<(String, Vec<&'static str>)>,
     /// The crates that depend on them, which are left to `check`.
     pub dependants: Vec<String>,
 }
@@ -55,28 +60,26 @@ impl Selection {
         Ok(select(&members, &crates))
     }
 
-    /// The arguments that name the crates to cargo.
+    /// The arguments that name the crates to cargo. The first one gives external crates the features that they have in other builds.
     pub fn packages(&self) -> Vec<String> {
-        self.crates.iter().flat_map(|name| ["--package".to_owned(), name.clone()]).collect()
+        packages(&self.crates)
     }
 
     /// Commands that run the tests: of some crates all of them, of others those that take seconds.
     pub fn tests(&self, root: &Path) -> Vec<Command> {
-        let whole: Vec<&String> = self.crates.iter().filter(|name| !self.units_only.contains(name)).collect();
-        let test = |crates: &[&String], kinds: &[&str]| {
+        let is_whole = |name: &&String| !self.units_only.iter().any(|(other, _)| other == *name);
+        let whole: Vec<String> = self.crates.iter().filter(is_whole).cloned().collect();
+        let test = |crates: &[String], kinds: &[&str]| {
             let mut command = cargo(root);
-            command.args(["test", "--quiet", "--locked"]).args(kinds);
-            command.args(crates.iter().flat_map(|name| ["--package", name.as_str()]));
+            command.args(["test", "--quiet", "--locked"]).args(kinds).args(packages(crates));
             command
         };
-        let units: Vec<&String> = self.units_only.iter().filter(|name| !self.unitless.contains(name)).collect();
         let mut commands = Vec::new();
         if !whole.is_empty() {
             commands.push(test(&whole, &[]));
         }
-        if !units.is_empty() {
-            commands.push(test(&units, &["--lib", "--bins"]));
-        }
+        let units = self.units_only.iter().filter(|(_, kinds)| !kinds.is_empty());
+        commands.extend(units.map(|(name, kinds)| test(std::slice::from_ref(name), kinds)));
         commands
     }
 
@@ -86,7 +89,8 @@ impl Selection {
             "documents, the book, the simulator, interleavings, packages, examples, other clients and chaos".to_owned(),
         ];
         if !self.units_only.is_empty() {
-            left.push(format!("the integration tests of {}", self.units_only.join(", ")));
+            let names: Vec<&str> = self.units_only.iter().map(|(name, _)| name.as_str()).collect();
+            left.push(format!("the integration tests of {}", names.join(", ")));
         }
         if !self.dependants.is_empty() {
             left.push(format!("clippy and tests of what depends on these: {}", self.dependants.join(", ")));
@@ -103,11 +107,10 @@ fn select(members: &BTreeMap<String, Member>, crates: &BTreeSet<String>) -> Sele
     {
         reached.insert(next.0.clone());
     }
-    let units_only: Vec<String> = crates.iter().filter(|name| SLOW_TESTS.contains(&name.as_str())).cloned().collect();
+    let slow = crates.iter().filter(|name| SLOW_TESTS.contains(&name.as_str()));
     Selection {
         crates: crates.iter().cloned().collect(),
-        unitless: units_only.iter().filter(|name| !members[*name].has_units).cloned().collect(),
-        units_only,
+        units_only: slow.map(|name| (name.clone(), members[name].units.clone())).collect(),
         dependants: reached.difference(crates).cloned().collect(),
     }
 }
@@ -157,9 +160,21 @@ fn member(root: &Path, package: &Value) -> anyhow::Result<(String, Member)> {
     let dependencies = package["dependencies"].as_array().into_iter().flatten();
     let needs = dependencies.filter(|needed| needed["path"].is_string()).map(|needed| text(&needed["name"]));
     let targets = package["targets"].as_array().into_iter().flatten();
-    let mut kinds = targets.filter_map(|target| target["kind"][0].as_str());
-    let has_units = kinds.any(|kind| kind == "lib" || kind == "bin");
-    Ok((name, Member { folder, needs: needs.collect::<anyhow::Result<_>>()?, has_units }))
+    let mut units: Vec<&str> = targets
+        .filter_map(|target| match target["kind"][0].as_str()? {
+            "lib" | "proc-macro" => Some("--lib"),
+            "bin" => Some("--bins"),
+            _ => None,
+        })
+        .collect();
+    units.dedup();
+    Ok((name, Member { folder, needs: needs.collect::<anyhow::Result<_>>()?, units }))
+}
+
+fn packages(crates: &[String]) -> Vec<String> {
+    let named = crates.iter().flat_map(|name| ["--package".to_owned(), name.clone()]);
+    let shared = (!crates.is_empty()).then(|| ["--package", "terrane-shared-features"].map(str::to_owned));
+    shared.into_iter().flatten().chain(named).collect()
 }
 
 /// Prints why nothing can be selected.
@@ -180,12 +195,17 @@ mod tests {
             ("terrane", "cli", &["terrane-engine"]),
             ("terrane-tests", "tests", &["terrane"]),
         ];
-        let member = |folder: &str, needs: &[&str], has_units| Member {
+        let units = |name: &str| match name {
+            "terrane-tests" => Vec::new(),
+            "terrane" => vec!["--bins"],
+            _ => vec!["--lib"],
+        };
+        let member = |name: &str, folder: &str, needs: &[&str]| Member {
             folder: folder.to_owned(),
             needs: needs.iter().map(|name| (*name).to_owned()).collect(),
-            has_units,
+            units: units(name),
         };
-        crates.map(|(name, folder, needs)| (name.to_owned(), member(folder, needs, name != "terrane-tests"))).into()
+        crates.map(|(name, folder, needs)| (name.to_owned(), member(name, folder, needs))).into()
     }
 
     #[test]
@@ -202,13 +222,17 @@ mod tests {
         assert_eq!(selection.dependants, ["terrane", "terrane-engine", "terrane-tests"]);
         assert!(selection.left_out().ends_with("what depends on these: terrane, terrane-engine, terrane-tests"));
         let selection = select(&workspace(), &["terrane".to_owned(), "terrane-types".to_owned()].into());
-        assert_eq!(selection.units_only, ["terrane"], "its integration tests start processes");
         let commands = selection.tests(Path::new("/"));
         let arguments = |command: &Command| -> Vec<String> {
             command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect()
         };
-        assert_eq!(arguments(&commands[0]).join(" "), "test --quiet --locked --package terrane-types");
-        assert_eq!(arguments(&commands[1]).join(" "), "test --quiet --locked --lib --bins --package terrane");
+        assert_eq!(
+            arguments(&commands[0]).join(" "),
+            "test --quiet --locked --package terrane-shared-features --package terrane-types"
+        );
+        // Its integration tests start processes, and it has no library, which cargo would refuse to test.
+        let units = "test --quiet --locked --bins --package terrane-shared-features --package terrane";
+        assert_eq!(arguments(&commands[1]).join(" "), units);
         let selection = select(&workspace(), &["terrane-tests".to_owned()].into());
         assert!(selection.tests(Path::new("/")).is_empty(), "it has nothing else");
         assert!(selection.left_out().contains("the integration tests of terrane-tests"));

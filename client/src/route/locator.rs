@@ -49,13 +49,15 @@ pub(crate) struct Locator {
 #[derive(Debug)]
 struct Known {
     region: RegionDescriptor,
-    /// The server that said since then that it knows neither this region nor what became of it.
-    denied_by: Option<ServerId>,
+    /// A server said that it knows neither this region nor what became of it, and no look-up has failed since.
+    is_denied: bool,
+    /// The servers that have said so since the region was learnt.
+    deniers: Vec<ServerId>,
 }
 
 impl Known {
     fn undenied(&self) -> Option<&RegionDescriptor> {
-        self.denied_by.is_none().then_some(&self.region)
+        (!self.is_denied).then_some(&self.region)
     }
 }
 
@@ -66,6 +68,15 @@ struct Group {
     members: BTreeMap<ServerId, String>,
     /// The server that led when it stopped answering: tried last while no leader is known.
     silent: Option<ServerId>,
+}
+
+impl Group {
+    fn silent(&mut self, server: ServerId) {
+        if self.leader == Some(server) {
+            self.leader = None;
+            self.silent = Some(server);
+        }
+    }
 }
 
 impl Locator {
@@ -97,8 +108,7 @@ impl Locator {
         }
     }
 
-    /// Learns a region, unless a newer one is known for any of its rows. One that was denied is not newer than any. True if it
-    /// was taken.
+    /// Learns a region unless an undenied, newer one is known for any of its rows. True if it was taken.
     pub(crate) fn learn_region(&mut self, region: RegionDescriptor) -> bool {
         let overlapping = self.overlapping(region.table, &region.range);
         let regions = self.tables.entry(region.table).or_default();
@@ -123,7 +133,7 @@ impl Locator {
         } else {
             self.regions -= overlapping.len();
         }
-        regions.insert(region.range.start.clone(), Known { region, denied_by: None });
+        regions.insert(region.range.start.clone(), Known { region, is_denied: false, deniers: Vec::new() });
         self.regions += 1;
         true
     }
@@ -160,32 +170,38 @@ impl Locator {
             }
         }
         if !learnt {
-            // Another call may have learnt a newer one since this was sent.
-            self.deny(from, table, |known| known.region == region && known.epoch <= epoch);
+            self.denied(from, table, (region, epoch));
         }
         learnt
     }
 
-    /// A server does not know a region, which leaves a gap.
-    pub(crate) fn denied(&mut self, from: ServerId, table: TableId, region: RegionId) {
-        self.deny(from, table, |known| known.region == region);
-    }
-
-    fn deny(&mut self, from: ServerId, table: TableId, is_it: impl Fn(&RegionDescriptor) -> bool) {
+    /// A server does not know a region at this epoch, which leaves a gap.
+    pub(crate) fn denied(&mut self, from: ServerId, table: TableId, (region, epoch): (RegionId, RegionEpoch)) {
         let regions = self.tables.get_mut(&table).into_iter().flat_map(BTreeMap::values_mut);
-        regions.filter(|known| is_it(&known.region)).for_each(|known| known.denied_by = Some(from));
+        // Another call may have learnt a newer one since this was sent.
+        for known in regions.filter(|known| known.region.region == region && known.region.epoch <= epoch) {
+            known.is_denied = true;
+            if !known.deniers.contains(&from) {
+                known.deniers.push(from);
+            }
+        }
     }
 
-    /// No master answers: the region that is meant may be where it was, although a server denied it. That server is tried after the
-    /// other members of the group.
-    pub(crate) fn restore(&mut self, table: TableId, position: Position<'_>) {
-        let start = self.last_known(table, position).map(|region| region.range.start.clone());
-        let known = start.and_then(|start| self.tables.get_mut(&table)?.get_mut(&start));
-        let Some(known) = known else { return };
-        if let Some(denied_by) = known.denied_by.take() {
-            let group = known.region.group;
-            self.silent(group, denied_by);
+    /// No master answers: the regions of a table that servers denied may be where they were, and are gaps no longer.
+    pub(crate) fn restore(&mut self, table: TableId) {
+        let regions = self.tables.get_mut(&table).into_iter().flat_map(BTreeMap::values_mut);
+        for known in regions.filter(|known| known.is_denied) {
+            known.is_denied = false;
+            if let Some(group) = self.groups.get_mut(&known.region.group) {
+                known.deniers.iter().for_each(|denier| group.silent(*denier));
+            }
         }
+    }
+
+    /// The servers that denied the region that is meant, although it may be there: they are tried after the others.
+    pub(crate) fn deniers(&self, table: TableId, position: Position<'_>) -> Vec<Tried> {
+        let known = self.known(table, position).into_iter();
+        known.flat_map(|known| known.deniers.iter().map(|denier| (known.region.group, *denier))).collect()
     }
 
     /// Removes the regions of a table.
@@ -231,14 +247,10 @@ impl Locator {
         }
     }
 
-    /// A server did not answer, or denied a region of the group. Until a server names a leader again, the other members are tried
-    /// first.
+    /// A server did not answer. Until a server names a leader again, the other members are tried first.
     pub(crate) fn silent(&mut self, id: GroupId, server: ServerId) {
-        if let Some(group) = self.groups.get_mut(&id)
-            && group.leader == Some(server)
-        {
-            group.leader = None;
-            group.silent = Some(server);
+        if let Some(group) = self.groups.get_mut(&id) {
+            group.silent(server);
         }
     }
 

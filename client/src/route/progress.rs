@@ -24,8 +24,6 @@ pub(crate) struct Progress {
     hops: u32,
     /// How often all members of a group were tried and none led.
     pub(crate) rounds: u32,
-    /// How often no master said where to go on, and the call went where it had been.
-    pub(crate) guesses: u32,
     /// Members of groups that were tried without success since the last news.
     pub(crate) tried: Vec<Tried>,
     /// Held while this call is one of the scouts that look for a leader.
@@ -37,6 +35,8 @@ pub(crate) struct Progress {
     /// Whether an earlier try may have been applied.
     uncertain: bool,
     last: Option<Failure>,
+    /// Why no master said where to continue, since the last other failure.
+    masters: Option<Error>,
 }
 
 impl Progress {
@@ -52,7 +52,7 @@ impl Progress {
             tries: 0,
             hops: 0,
             rounds: 0,
-            guesses: 0,
+            masters: None,
             tried: Vec::new(),
             scout: None,
             trace: None,
@@ -86,6 +86,9 @@ impl Progress {
         self.hops += u32::from(failure.is_hop());
         self.rounds += u32::from(matches!(failure, Failure::Leaderless));
         self.saw(&failure);
+        if !failure.is_about_map() {
+            self.masters = None;
+        }
         // An earlier failure says more than a missing leader or a queue of other callers.
         if self.last.is_none() || !matches!(failure, Failure::Leaderless | Failure::Queued) {
             self.last = Some(failure);
@@ -129,13 +132,19 @@ impl Progress {
         Error::Timeout { after: self.started.elapsed(), uncertain: true, last: Some(Box::new(error)) }
     }
 
+    /// No master said where the region is, so the call returns to where it was.
+    pub(crate) fn without_master(&mut self, error: Error) {
+        self.masters = Some(error);
+    }
+
     /// The error of a call whose time is over.
     pub(crate) fn timeout(&mut self) -> Error {
         let write = self.risk.write;
+        let last = self.last.take().map(|failure| failure.into_error(write));
         Error::Timeout {
             after: self.deadline - self.started,
             uncertain: self.uncertain,
-            last: self.last.take().map(|failure| Box::new(failure.into_error(write))),
+            last: self.masters.take().or(last).map(Box::new),
         }
     }
 }

@@ -34,6 +34,7 @@ mod recovery;
 
 pub(crate) use exchange::RowRead;
 pub(crate) use places::Place;
+use recovery::Guesses;
 
 pub(crate) use crate::route::locator::Position;
 
@@ -50,7 +51,7 @@ pub(crate) struct Router {
     lanes: Lanes,
     hedging: Option<Hedging>,
     /// Held during a look-up at a master, so that a thousand callers that need the map look it up once.
-    lookup: tokio::sync::Mutex<()>,
+    lookup: tokio::sync::Mutex<Guesses>,
     /// Look-ups so far: tells those who waited for `lookup` that another caller has finished one.
     lookups_done: AtomicU64,
     retries: Bucket,

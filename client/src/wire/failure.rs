@@ -48,6 +48,14 @@ impl Failure {
         matches!(self, Self::Refused(Wire::NotLeader { .. }) | Self::Leaderless)
     }
 
+    /// Whether it says nothing but that the map or a leader is missing, so that what a master said about it says more.
+    pub(crate) const fn is_about_map(&self) -> bool {
+        let Self::Refused(refused) = self else {
+            return matches!(self, Self::NoPlace | Self::Leaderless | Self::Queued);
+        };
+        matches!(refused, Wire::StaleEpoch { .. } | Wire::NotFound { .. })
+    }
+
     /// Whether the server has dropped its record of the operation. It did not apply this try; it may have applied earlier ones.
     pub(crate) fn is_forgotten(&self) -> bool {
         matches!(self, Self::Refused(Wire::Uncertain { not_tried: true }))

@@ -118,17 +118,40 @@ async fn without_a_master_a_region_that_a_server_denied_is_tried_again_where_it_
 }
 
 #[tokio::test]
-async fn a_master_that_takes_long_still_says_where_a_denied_region_went() {
+async fn a_master_that_takes_long_still_says_where_a_denied_region_went_to_many_calls() {
     let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let client = cluster.client().await;
+    let table = client.table("t").await.unwrap();
     table.put(put("a")).await.unwrap();
     {
         let mut world = cluster.world.lock();
         let moved = &mut world.regions[0];
         (moved.region, moved.epoch) = (RegionId(9), RegionEpoch(moved.epoch.0 + 1));
-        world.locate_takes = Duration::from_millis(500);
+        world.locate_takes = Duration::from_millis(1_000);
     }
-    assert!(table.get(Get::new("a")).await.expect("found at the second look-up").is_some());
+    let before = client.counters().master_lookups;
+    let found = join_all((0..64).map(|_| table.get(Get::new("a")).into_future())).await;
+    assert!(found.into_iter().all(|row| row.expect("found at the second look-up").is_some()));
+    assert_eq!(client.counters().master_lookups, before + 2, "calls wait for each other's look-ups");
+}
+
+#[tokio::test]
+async fn without_a_master_a_batch_over_many_denied_regions_needs_one_look_up() {
+    let splits = ["b", "c", "d", "e", "f", "g", "h"];
+    let mut cluster = Fake::start(&splits).await;
+    let client = cluster.client().await;
+    let table = client.table("t").await.unwrap();
+    for row in splits {
+        table.put(put(row)).await.unwrap();
+    }
+    cluster.stop_master().await;
+    for region in 2..=8 {
+        cluster.fault(Fault::Refuse(Wire::StaleEpoch { region: RegionId(region), current: Vec::new() }));
+    }
+    let before = client.counters().master_lookups;
+    let rows = join_all(splits.iter().map(|row| table.get(Get::new(*row)).into_future())).await;
+    assert!(rows.into_iter().all(|row| row.expect("it is where it was").is_some()));
+    assert!(client.counters().master_lookups <= before + 2, "{:?}", client.counters());
 }
 
 #[tokio::test]

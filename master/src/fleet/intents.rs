@@ -257,6 +257,10 @@ pub fn cancellation(catalog: &Catalog, id: &str) -> Result<CatalogEdit, Error> {
     let mut parts = id.split('-');
     let kind = parts.next().ok_or_else(unknown)?;
     let number: u64 = parts.next().and_then(|number| number.parse().ok()).ok_or_else(unknown)?;
+    // The others name one change by this number alone.
+    if parts.next().is_some() && !matches!(kind, "table" | "drop" | "members") {
+        return Err(unknown());
+    }
     match kind {
         "drain" => {
             let server = ServerId(number);

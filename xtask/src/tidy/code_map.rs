@@ -1,6 +1,6 @@
 //! The map of the code, a page of the book: one line per source file, the first sentence of the file's own header.
 //!
-//! A map that is kept is wrong after the next move, so `cargo xtask book` makes it with the book.
+//! A map in the checkout would be wrong as soon as a file moves, so `cargo xtask book` makes it with the book.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::finding::Finding;
 
-/// Documents whose names are not checked: it tells what was.
+/// Documents whose references are not checked: the changelog describes the past.
 const UNCHECKED: &[&str] = &["CHANGELOG.md"];
 
 /// Whether a document's references are checked.

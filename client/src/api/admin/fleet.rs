@@ -142,7 +142,7 @@ pub struct ProcedureInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndedProcedure {
-    /// Its id while it ran. Only drains of one server share theirs.
+    /// Its id while it ran. Only drains of one server share theirs, and changes of the masters.
     pub id: String,
     /// `create table`, `replace replica`, `drain server` and so on.
     pub kind: String,

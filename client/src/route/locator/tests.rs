@@ -2,8 +2,8 @@
 //!
 //! - `region r1@2 [a,m) g3` learns a region: id, epoch, range, group.
 //! - `stale r1 BY REGION; REGION` is a server's answer to a request for `r1`; without `BY`, it names no region.
-//! - `denied r1` is a server that does not know the region, and `restore ROW` a master that does not answer either.
-//!   All such answers are of server 2.
+//! - `denied r1 by 3` is a server that does not know the region, and `restore` a master that does not answer either; `deniers ROW`
+//!   lists what a call then tries last. Where no server is named, it is 2.
 //! - `group g3 term 7 leader 2` learns a group with the members 1, 2 and 3; `leader -`: none is known.
 //! - `moved s1 to elsewhere` learns the group g3 with another address of a member.
 //! - `refused 2 g3 term 7 leader 1` is server 2 saying that it does not lead.
@@ -44,8 +44,15 @@ fn command(locator: &mut Locator, line: &str, out: &mut String) {
             let known = locator.stale_epoch(SERVER, TABLE, asked(locator, id), current);
             write!(out, "{}", if known { "" } else { "unknown; " }).unwrap();
         }
-        "denied" => locator.denied(SERVER, TABLE, RegionId(number(rest))),
-        "restore" => locator.restore(TABLE, Position::Row(rest.as_bytes())),
+        "denied" => {
+            let (id, server) = rest.split_once(" by ").unwrap_or((rest, "2"));
+            locator.denied(ServerId(number(server)), TABLE, asked(locator, id));
+        }
+        "restore" => locator.restore(TABLE),
+        "deniers" => {
+            let deniers = locator.deniers(TABLE, Position::Row(rest.as_bytes()));
+            return writeln!(out, "{deniers:?}").unwrap();
+        }
         "group" => locator.learn_group(location(rest)),
         "moved" => {
             let (server, address) = rest.split_once(" to ").expect("a server and an address");
@@ -105,8 +112,8 @@ fn in_order<'a>(group: GroupId, next: impl Fn(&[Tried]) -> Option<(ServerId, &'a
 fn show(locator: &Locator) -> String {
     let regions: Vec<&Known> = locator.tables.get(&TABLE).into_iter().flat_map(BTreeMap::values).collect();
     assert_eq!(locator.regions, regions.len(), "the number of regions is kept");
-    let regions = regions.iter().map(|Known { region: r, denied_by }| {
-        let denied = denied_by.map_or(String::new(), |server| format!(" denied by {server}"));
+    let regions = regions.iter().map(|Known { region: r, is_denied, .. }| {
+        let denied = if *is_denied { " denied" } else { "" };
         format!("r{}@{} {} g{}{denied}", r.region, r.epoch, r.range, r.group)
     });
     let groups = locator.groups.iter().map(|(id, group)| {
@@ -168,6 +175,7 @@ fn what_a_request_knew_is_no_news() {
     assert!(locator.stale_epoch(SERVER, TABLE, (RegionId(1), RegionEpoch(1)), vec![moved.clone()]));
     assert_eq!(locator.find(TABLE, Position::Row(b"a")), Some(&moved));
     assert!(!locator.stale_epoch(SERVER, TABLE, (RegionId(1), RegionEpoch(1)), Vec::new()));
+    locator.denied(SERVER, TABLE, (RegionId(1), RegionEpoch(1)));
     assert_eq!(locator.find(TABLE, Position::Row(b"a")), Some(&moved));
     // Sent to a server that has left the group, which repeats it: a master is asked.
     assert!(!locator.stale_epoch(SERVER, TABLE, (RegionId(1), RegionEpoch(2)), vec![moved]));

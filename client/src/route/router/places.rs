@@ -130,7 +130,7 @@ impl Router {
         locator.find(target.table, position).is_some_and(|region| locator.knows_members(region.group))
     }
 
-    /// Whether the cache knows where to try without a master: also a region that a server denied counts.
+    /// Whether the cache knows where to try without a master; a denied region counts, too.
     pub(super) fn can_guess(&self, target: &Target, position: Position<'_>) -> bool {
         let locator = self.locator.read();
         locator.last_known(target.table, position).is_some_and(|region| locator.knows_members(region.group))

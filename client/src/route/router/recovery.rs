@@ -24,6 +24,33 @@ const BRIEF_LOOKUP: Duration = Duration::from_millis(500);
 /// How long a look-up may take when the cache knows a place to try: the members of a group may elect a leader while no master
 /// is up.
 const KNOWN_LOOKUP: Duration = Duration::from_millis(300);
+/// How long it may take at first when a server denied that place: the second master is asked meanwhile, and one that is about to lead
+/// answers. It doubles each time, because a master that takes longer must still get to say where the region went.
+const DENIED_LOOKUP: Duration = Duration::from_millis(700);
+const DENIED_DOUBLINGS: u32 = 3;
+/// After this time without a guess, the next look-up is short again.
+const GUESSES_FORGOTTEN: Duration = Duration::from_secs(15);
+
+/// Look-ups of denied regions, of all calls, that no master answered in time.
+#[derive(Debug, Default)]
+pub(super) struct Guesses {
+    in_a_row: u32,
+    last: Option<Instant>,
+}
+
+impl Guesses {
+    /// How long the next one may take.
+    fn lookup(&self) -> Duration {
+        let is_recent = self.last.is_some_and(|last| last.elapsed() < GUESSES_FORGOTTEN);
+        DENIED_LOOKUP * (1 << if is_recent { self.in_a_row.min(DENIED_DOUBLINGS) } else { 0 })
+    }
+
+    fn made(&mut self) {
+        let is_recent = self.last.is_some_and(|last| last.elapsed() < GUESSES_FORGOTTEN);
+        self.in_a_row = if is_recent { self.in_a_row + 1 } else { 1 };
+        self.last = Some(Instant::now());
+    }
+}
 
 impl Router {
     /// Prepares the next try after a failed one. An error ends the call. `applied_maybe`: an earlier try may have been
@@ -156,21 +183,23 @@ impl Router {
                 self.lanes.refused(group, load, *retry_after);
             }
             Failure::Refused(Wire::NotFound { .. }) => {
-                self.locator.write().denied(server, target.table, place.region.region);
+                let asked = (place.region.region, place.region.epoch);
+                self.locator.write().denied(server, target.table, asked);
             }
             Failure::Refused(Wire::Unavailable { .. }) => tried.push((group, server)),
             Failure::Refused(_) | Failure::Decided(_) | Failure::NoPlace | Failure::Leaderless | Failure::Queued => {}
         }
     }
 
-    /// Looks the map around `position` up at a master. Where no master answers, the next try goes to the members that are known
-    /// or were: a server that has just restarted denies regions that it is about to serve.
+    /// Looks the map around `position` up at a master. If no master answers, the next try goes to the last known members, even if one
+    /// denied the region: a restarted server may be about to serve it.
     async fn locate(&self, target: &Target, position: Position<'_>, progress: &mut Progress) -> Result<(), Error> {
         let before = self.lookups_done();
-        let Ok(_lookup) = tokio::time::timeout_at(progress.deadline(), self.lookup.lock()).await else {
+        let Ok(mut guesses) = tokio::time::timeout_at(progress.deadline(), self.lookup.lock()).await else {
             return Err(progress.timeout());
         };
         if self.lookups_done() != before && self.knows(target, position) {
+            progress.tried.extend(self.locator.read().deniers(target.table, position));
             return Ok(());
         }
         self.counting.master_lookups.add();
@@ -180,19 +209,24 @@ impl Router {
         };
         let left = progress.deadline().saturating_duration_since(Instant::now());
         let can_guess = self.can_guess(target, position);
-        // A master that takes longer still gets to answer where a denied region is.
-        let brief =
-            if self.knows(target, position) { KNOWN_LOOKUP } else { KNOWN_LOOKUP * (1 << progress.guesses.min(10)) };
+        let brief = if self.knows(target, position) { KNOWN_LOOKUP } else { guesses.lookup() };
         let left = if can_guess { left.min(brief) } else { left };
         // Masters start with the region that holds `key`: the one before a bound is the second if a region starts there.
         let regions_min = if reverse { 2 } else { 1 };
         let regions_max = terrane_env::limit!("regions in a look-up", LOCATE_REGIONS, 1..=3).max(regions_min);
         match self.masters.locate(target.table, key, reverse, regions_max, left).await {
-            Ok(map) => self.learn_map(target, map),
-            Err(Error::Unreachable { .. } | Error::Unavailable { .. } | Error::Timeout { .. }) if can_guess => {
-                tracing::debug!("no master answers; the known servers are tried again");
-                self.locator.write().restore(target.table, position);
-                progress.guesses += 1;
+            Ok(map) => {
+                *guesses = Guesses::default();
+                self.learn_map(target, map);
+            }
+            Err(error @ (Error::Unreachable { .. } | Error::Unavailable { .. } | Error::Timeout { .. }))
+                if can_guess =>
+            {
+                tracing::debug!(%error, "no master answers; the known servers are tried again");
+                guesses.made();
+                self.locator.write().restore(target.table);
+                progress.tried.extend(self.locator.read().deniers(target.table, position));
+                progress.without_master(error);
             }
             Err(error) => return Err(target.is_gone(error)),
         }

@@ -115,7 +115,7 @@ pub fn procedures() -> Vec<Procedure> {
             Place::Region(30),
         ),
         procedure(
-            "members-2",
+            "members-2-1",
             "replace server 3 in group 2",
             "waits for 5 min of silence",
             38,
