@@ -22,7 +22,7 @@ use crate::log_lines;
 use terrane_simulator::numbers;
 
 /// How long to wait for leaders; far longer than needed.
-const LEADERS_WITHIN: Duration = Duration::from_secs(30);
+const LEADERS_WITHIN: Duration = Duration::from_secs(90);
 /// How often servers report; often, so that tests see an up-to-date map.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
