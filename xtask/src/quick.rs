@@ -1,4 +1,4 @@
-//! `cargo xtask quick [CRATE ..]`: what is worth running after each change, within two minutes.
+//! `cargo xtask quick [CRATE ..]`: what is worth running after each change.
 //!
 //! Format, tidy, then clippy and tests of the crates that changed: those named, or those with files that differ from the last
 //! commit, or, in a clean checkout, those of the last commit. Crates that depend on them are left to `check`, and so are tests
