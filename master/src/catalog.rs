@@ -33,13 +33,13 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use terrane_types::versions::LEVEL_UNRECORDED;
+use terrane_types::versions::FEATURE_LEVEL_OLDEST;
 use terrane_types::{
     ClusterId, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
 
 use self::changes::ChangeState;
-use self::codec::{DecodeError, Reader, Writer};
+use self::codec::{DecodeError, Reader, Writer, flag};
 pub use self::edit::{Bootstrap, CatalogEdit, NewTable};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
 use self::masters::MasterSet;
@@ -57,20 +57,6 @@ use crate::ids::Ids;
 const EPOCH_FIRST: RegionEpoch = RegionEpoch(1);
 /// The version of a schema that has never been altered.
 const SCHEMA_VERSION_FIRST: u64 = 1;
-/// The first checkpoint version with page keys and namespaces.
-const VERSION_WITH_KEYS_AND_NAMESPACES: u16 = 2;
-/// The first checkpoint version with recorded requests.
-const VERSION_WITH_REQUESTS: u16 = 3;
-/// The first checkpoint version with changes of members, zones and drains.
-const VERSION_WITH_MEMBER_CHANGES: u16 = 4;
-/// The first checkpoint version with moves of regions.
-const VERSION_WITH_MOVES: u16 = 5;
-/// The first checkpoint version with the feature level.
-const VERSION_WITH_LEVEL: u16 = 7;
-/// The first checkpoint version with the set of masters.
-const VERSION_WITH_MASTERS: u16 = 8;
-/// The first checkpoint version with properties of namespaces.
-const VERSION_WITH_PROPERTIES: u16 = 9;
 /// The numbers of replicas that a group can have.
 pub const REPLICATIONS: [u32; 3] = [1, 3, 5];
 
@@ -89,7 +75,7 @@ pub struct Catalog {
     /// Whether an administrator has switched off that replicas and leaderships are spread.
     balancing_off: bool,
     moves: Moves,
-    /// The feature level of the cluster, once it is recorded.
+    /// The feature level of the cluster, once it has risen above the lowest of this build.
     level: Option<u32>,
     masters: MasterSet,
 }
@@ -152,7 +138,7 @@ impl Catalog {
 
     /// The feature level of the cluster.
     pub fn level(&self) -> u32 {
-        self.level.unwrap_or(LEVEL_UNRECORDED)
+        self.level.unwrap_or(FEATURE_LEVEL_OLDEST)
     }
 
     /// Whether replicas and leaderships are spread without being asked.
@@ -204,8 +190,7 @@ impl Catalog {
         let applied = match edit {
             CatalogEdit::Bootstrap(bootstrap) => self.bootstrap_cluster(bootstrap),
             CatalogEdit::Rebuild { checkpoint } => self.begin_rebuilt(checkpoint),
-            CatalogEdit::AddServer(registration) => self.add_server(registration),
-            CatalogEdit::JoinServer(registration) => Ok(self.join_server(registration)),
+            CatalogEdit::AddServer(registration) => Ok(self.add_server(registration)),
             CatalogEdit::UpdateServer { server, registration } => self.update_server(*server, registration),
             CatalogEdit::TakeRegionIds { count } => {
                 let keeps = terrane_env::planted!("region ids are given out twice");
@@ -286,21 +271,12 @@ impl Catalog {
         Ok(Outcome::Done)
     }
 
-    fn add_server(&mut self, registration: &Registration) -> Result<Outcome, Refusal> {
-        // A server that died after it got an id and before it stored it registers as a fresh server from the same
-        // address. Nothing refers to the earlier id unless it has replicas, so it is removed rather than listed as
-        // silent.
-        let abandoned: Vec<ServerId> = self
-            .servers
-            .iter()
-            .filter(|(server, known)| known.address == registration.address && self.groups.replicas_on(*server) == 0)
-            .map(|(server, _)| server)
-            .collect();
-        abandoned.into_iter().for_each(|server| self.servers.remove(server));
-        Ok(self.join_server(registration))
-    }
-
-    fn join_server(&mut self, registration: &Registration) -> Outcome {
+    fn add_server(&mut self, registration: &Registration) -> Outcome {
+        if terrane_env::planted!("a newcomer expels the server that has its address") {
+            let there = self.servers.iter().filter(|(_, known)| known.address == registration.address);
+            let empty = there.map(|(server, _)| server).filter(|server| self.groups.replicas_on(*server) == 0);
+            empty.collect::<Vec<_>>().into_iter().for_each(|server| self.servers.remove(server));
+        }
         let server = self.ids.server();
         self.servers.add(server, registration.clone());
         Outcome::Server(server)
@@ -390,11 +366,10 @@ impl Catalog {
             return Err(Refusal::AlreadyExists(format!("table {name}")));
         }
         let namespace = new.schema.name.namespace_name();
-        if !new.implies_namespace && !self.namespaces.contains(&namespace) {
+        if !self.namespaces.contains(&namespace) {
             return Err(Refusal::Invalid(namespaces::missing(&namespace)));
         }
         let table = self.add_table(&new.schema, &new.split_at, &new.groups, stamp)?;
-        self.namespaces.imply(namespace);
         Ok(Outcome::Table(table))
     }
 
@@ -519,24 +494,8 @@ impl Catalog {
         regions.iter().filter(|region| self.groups.get(region.group).is_some()).cloned().collect()
     }
 
-    /// The lowest version of a checkpoint that can express this catalog: masters of an older build read it while the cluster
-    /// is at their level.
-    pub(crate) fn version(&self) -> u16 {
-        if !self.namespaces.properties().is_empty() {
-            VERSION_WITH_PROPERTIES
-        } else if self.masters != MasterSet::default() {
-            VERSION_WITH_MASTERS
-        } else if self.level.is_some() {
-            VERSION_WITH_LEVEL
-        } else if self.moves == Moves::default() && !self.ids.has_moves() {
-            VERSION_WITH_MEMBER_CHANGES
-        } else {
-            VERSION_WITH_MOVES
-        }
-    }
-
-    /// Encodes the catalog of a checkpoint of this version, which is [`Catalog::version`].
-    pub(crate) fn encode(&self, out: &mut Writer, version: u16) {
+    /// Encodes the catalog of a checkpoint.
+    pub(crate) fn encode(&self, out: &mut Writer) {
         out.u8(u8::from(self.bootstrap.is_some()));
         if let Some(bootstrap) = &self.bootstrap {
             bootstrap.encode(out);
@@ -544,84 +503,39 @@ impl Catalog {
         self.ids.encode(out);
         self.servers.encode(out);
         self.groups.encode(out);
+        members::encode_changes(&self.groups, out);
+        self.namespaces.encode(out);
         self.tables.encode(out);
         self.regions.encode(out);
         self.page_keys.encode(out);
-        self.namespaces.encode(out);
         self.requests.encode(out);
-        self.servers.encode_marks(out);
-        members::encode_changes(&self.groups, out);
         out.u8(u8::from(self.balancing_off));
-        if version >= VERSION_WITH_MOVES {
-            self.ids.encode_moves(out);
-            self.moves.encode(out);
-        }
-        if version >= VERSION_WITH_LEVEL {
-            // A recorded level is never 0.
-            out.u32(self.level.unwrap_or(0));
-        }
-        if version >= VERSION_WITH_MASTERS {
-            self.masters.encode(out);
-        }
-        if version >= VERSION_WITH_PROPERTIES {
-            self.namespaces.encode_properties(out);
-        }
+        self.moves.encode(out);
+        // A level that has risen is never 0.
+        out.u32(self.level.unwrap_or(0));
+        self.masters.encode(out);
     }
 
-    /// Decodes the catalog of a checkpoint of this version.
-    pub(crate) fn decode(from: &mut Reader<'_>, version: u16) -> Result<Self, DecodeError> {
-        let bootstrap = match from.u8()? {
-            0 => None,
-            1 => Some(Bootstrap::decode(from)?),
-            found => return Err(DecodeError::Tag { what: "bootstrap mark", found }),
-        };
-        let mut catalog = Self {
+    /// Decodes the catalog of a checkpoint.
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bootstrap = if flag(from)? { Some(Bootstrap::decode(from)?) } else { None };
+        let (ids, servers, mut groups) = (Ids::decode(from)?, Servers::decode(from)?, Groups::decode(from)?);
+        members::decode_changes(&mut groups, from)?;
+        Ok(Self {
             bootstrap,
-            ids: Ids::decode(from)?,
-            servers: Servers::decode(from)?,
-            groups: Groups::decode(from)?,
-            namespaces: Namespaces::default(),
+            ids,
+            servers,
+            groups,
+            namespaces: Namespaces::decode(from)?,
             tables: Tables::decode(from)?,
             regions: Regions::decode(from)?,
-            page_keys: PageKeys::default(),
-            requests: Requests::default(),
-            balancing_off: false,
-            moves: Moves::default(),
-            level: None,
-            masters: MasterSet::default(),
-        };
-        if version >= VERSION_WITH_KEYS_AND_NAMESPACES {
-            catalog.page_keys = PageKeys::decode(from)?;
-            catalog.namespaces = Namespaces::decode(from)?;
-        } else {
-            catalog.namespaces = Namespaces::implied_by(&catalog.tables);
-        }
-        if version >= VERSION_WITH_REQUESTS {
-            catalog.requests = Requests::decode(from)?;
-        }
-        if version >= VERSION_WITH_MEMBER_CHANGES {
-            catalog.servers.decode_marks(from)?;
-            members::decode_changes(&mut catalog.groups, from)?;
-            catalog.balancing_off = match from.u8()? {
-                0 => false,
-                1 => true,
-                found => return Err(DecodeError::Tag { what: "balancing mark", found }),
-            };
-        }
-        if version >= VERSION_WITH_MOVES {
-            catalog.ids.decode_moves(from)?;
-            catalog.moves = Moves::decode(from)?;
-        }
-        if version >= VERSION_WITH_LEVEL {
-            catalog.level = Some(from.u32()?).filter(|level| *level > 0);
-        }
-        if version >= VERSION_WITH_MASTERS {
-            catalog.masters = MasterSet::decode(from)?;
-        }
-        if version >= VERSION_WITH_PROPERTIES {
-            catalog.namespaces.decode_properties(from)?;
-        }
-        Ok(catalog)
+            page_keys: PageKeys::decode(from)?,
+            requests: Requests::decode(from)?,
+            balancing_off: flag(from)?,
+            moves: Moves::decode(from)?,
+            level: Some(from.u32()?).filter(|level| *level > 0),
+            masters: MasterSet::decode(from)?,
+        })
     }
 
     /// How many regions each group has, including groups without regions.

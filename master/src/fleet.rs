@@ -34,7 +34,6 @@ pub mod world;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use terrane_types::versions::{LEVEL_OF_MOVES, LEVEL_OF_SUCCESSORS};
 use terrane_types::{Error, GroupId, RegionId};
 
 use self::planner::{Action, Step};
@@ -42,9 +41,9 @@ use self::spread::{RegionStep, Spread};
 use self::strays::Stray;
 use self::surplus::{Next, Sight, Surplus};
 use self::world::World;
+use crate::catalog::CatalogEdit;
 use crate::catalog::changes::ChangePlan;
 use crate::catalog::moves::MovePlan;
-use crate::catalog::{Catalog, CatalogEdit};
 use crate::chronicle;
 use crate::context::MasterContext;
 use crate::liveness::Moment;
@@ -122,10 +121,6 @@ async fn begin_changes(context: &MasterContext, balance: bool) {
     for step in planner::admitted(&present, &steps, context.fleet.changes_per_server) {
         let Some(plan) = change_plan(&present, &step) else { continue };
         let edit = CatalogEdit::BeginMembers(plan);
-        if edit.level() > context.journal.read(Catalog::level) {
-            // Servers that cannot do it may be among them.
-            continue;
-        }
         match context.journal.record(&edit).await {
             Ok(_) => tracing::info!(group = %step.group, what = step.describe(), why = step.why, "members change"),
             // The catalog has changed since: the next look plans with what it is now.
@@ -142,7 +137,7 @@ fn watch_loads(context: &MasterContext) {
 }
 
 /// The plan of moves for a world: those that even out the shares of servers, or one for a merge. Nothing moves while groups
-/// still do, and nothing moves before every server knows moves.
+/// still do.
 pub fn plan_moves(context: &MasterContext, world: &World) -> (Vec<RegionStep>, Spread, Spread) {
     let wall_ms = terrane_env::time::wall_ms();
     context.journal.read(|catalog| {
@@ -152,9 +147,6 @@ pub fn plan_moves(context: &MasterContext, world: &World) -> (Vec<RegionStep>, S
             let retiring = context.surplus.lock().retiring();
             if let Some(share) = retiring.and_then(|retiring| spread.groups.get_mut(&retiring.group)) {
                 share.ready = false;
-            }
-            if catalog.level() < LEVEL_OF_MOVES {
-                return (Vec::new(), spread.clone(), spread);
             }
             let (mut steps, after) = spread::plan(&spread);
             if steps.is_empty() {
@@ -168,7 +160,7 @@ pub fn plan_moves(context: &MasterContext, world: &World) -> (Vec<RegionStep>, S
 /// Empties and removes groups that are surplus. A move that fails is tried again after its region has rested.
 async fn shrink(context: &MasterContext) {
     let present = world(context);
-    if context.journal.read(Catalog::level) < LEVEL_OF_SUCCESSORS || !planner::plan(&present, true).0.is_empty() {
+    if !planner::plan(&present, true).0.is_empty() {
         return;
     }
     let mixed_builds = levels::has_mixed_builds(context);

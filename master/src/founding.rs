@@ -90,7 +90,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// What a master tells of the cluster that runs; `None`: it knows of none, or is of an earlier build.
+    /// What a master tells of the cluster that runs; `None`: it knows of none.
     pub fn of(reply: &v1::FoundingReply) -> Option<Self> {
         let cluster = Nonce::try_from(reply.cluster_id.as_ref()).ok()?;
         let masters = seats(reply.masters.clone());

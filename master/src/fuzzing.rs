@@ -46,7 +46,7 @@ const EDIT: Format = Format {
             engine: "lsm".to_owned(),
             zone: address,
         };
-        let table = NewTable { schema, split_at, groups, implies_namespace: false };
+        let table = NewTable { schema, split_at, groups };
         [
             CatalogEdit::CreateTable(table),
             CatalogEdit::CreateNamespace { name: name.clone(), properties: Properties::new() },
@@ -142,10 +142,9 @@ fn namespace(dice: &mut Dice) -> NamespaceName {
 /// An edit about few servers, groups and tables, so that many of a sequence fit the catalog.
 fn draw_edit(dice: &mut Dice) -> CatalogEdit {
     let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
-    match dice.below(33) {
+    match dice.below(32) {
         0 => CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId([7; 16]), peers: Vec::new(), replication: 1 }),
-        31 => CatalogEdit::JoinServer(registration(dice)),
-        32 => CatalogEdit::RemoveGroup { group: GroupId(small(dice)) },
+        31 => CatalogEdit::RemoveGroup { group: GroupId(small(dice)) },
         1 => CatalogEdit::AddServer(registration(dice)),
         2 => CatalogEdit::UpdateServer { server: ServerId(small(dice)), registration: registration(dice) },
         3 => CatalogEdit::TakeRegionIds { count: dice.below(100_000).try_into().expect("a small number") },
@@ -186,7 +185,7 @@ fn draw_edit(dice: &mut Dice) -> CatalogEdit {
         17 => CatalogEdit::DropNamespace { name: namespace(dice) },
         18..25 => draw_member_edit(dice),
         25..28 => draw_move_edit(dice),
-        28 => CatalogEdit::RaiseLevel { level: 3 + u32::try_from(dice.below(3)).unwrap_or_default() },
+        28 => CatalogEdit::RaiseLevel { level: 1 + u32::try_from(dice.below(3)).unwrap_or_default() },
         29 => draw_masters_edit(dice),
         _ => {
             let id = RequestId([dice.below(3).try_into().expect("a small number"); 16]);
@@ -265,6 +264,5 @@ fn new_table(dice: &mut Dice) -> CatalogEdit {
     split_at.sort_unstable();
     split_at.dedup();
     let groups = vec![GroupId(1); split_at.len() + 1];
-    let implies_namespace = dice.flag();
-    CatalogEdit::CreateTable(NewTable { schema: draw::schema(dice), split_at, groups, implies_namespace })
+    CatalogEdit::CreateTable(NewTable { schema: draw::schema(dice), split_at, groups })
 }

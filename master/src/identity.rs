@@ -6,6 +6,7 @@
 //! cluster id, and the list of all masters (`founding`). One that was
 //! added later keeps the masters that it met, to be found by them before it has the catalog.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use terrane_env::fs;
@@ -16,12 +17,9 @@ use crate::seats::{Seat, numbered, place_of};
 pub(crate) const NAME: &str = "master";
 /// The file that marks a region server's data directory.
 const NAME_OF_A_SERVER: &str = "server";
-/// A single master; builds before there were several write and read this version.
-const HEADER: &str = "terrane master 1";
-/// One of several masters that founded a cluster.
-const HEADER_OF_SEVERAL: &str = "terrane master 2";
-/// One that was added to a cluster, or took the place of one whose directory was lost.
-const HEADER_OF_ADDED: &str = "terrane master 3";
+const HEADER: &str = "terrane catalog master 1";
+/// How the file began before Terrane's first release.
+const HEADER_UNRELEASED: &str = "terrane master ";
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,12 +153,7 @@ impl Identity {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let header = match (&self.founder, self.met.is_empty()) {
-            (Some(_), _) => HEADER_OF_SEVERAL,
-            (None, true) => HEADER,
-            (None, false) => HEADER_OF_ADDED,
-        };
-        let mut body = format!("{header}\ncluster {}\nmaster {}\nboot {}\n", self.cluster, self.number, self.boot);
+        let mut body = format!("{HEADER}\ncluster {}\nmaster {}\nboot {}\n", self.cluster, self.number, self.boot);
         if let Some(Founder { peers, nonces }) = &self.founder {
             let nonces: Vec<String> = nonces.iter().map(|nonce| nonce.map_or_else(|| "-".to_owned(), hex)).collect();
             body += &format!("peers {}\nnonces {}\n", peers.join(","), nonces.join(","));
@@ -180,17 +173,17 @@ impl Identity {
             return Err("its checksum is wrong".into());
         }
         let mut lines = body.lines();
-        let header = lines.next();
-        let (is_of_several, is_added) = match header {
-            Some(HEADER) => (false, false),
-            Some(HEADER_OF_SEVERAL) => (true, false),
-            Some(HEADER_OF_ADDED) => (false, true),
+        match lines.next() {
+            Some(HEADER) => {}
+            Some(header) if header.starts_with(HEADER_UNRELEASED) => {
+                return Err(
+                    "a build from before the first release wrote it, and no later one reads its directory".into()
+                );
+            }
             _ => return Err("its version is unknown to this build".into()),
-        };
-        let mut field = |name: &str| {
-            let value = lines.next().and_then(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            value.ok_or_else(|| format!("it has no {name}"))
-        };
+        }
+        let fields: BTreeMap<&str, &str> = lines.filter_map(|line| line.split_once(' ')).collect();
+        let field = |name: &str| fields.get(name).copied().ok_or_else(|| format!("it has no {name}"));
         let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
         let cluster = parse_cluster(field("cluster")?).ok_or("its cluster id is malformed")?;
         let mut identity = Self {
@@ -200,8 +193,8 @@ impl Identity {
             founder: None,
             met: Vec::new(),
         };
-        if is_of_several {
-            let peers: Vec<String> = field("peers")?.split(',').map(str::to_owned).collect();
+        if let Some(peers) = fields.get("peers") {
+            let peers: Vec<String> = peers.split(',').map(str::to_owned).collect();
             let nonces: Option<Vec<_>> = field("nonces")?.split(',').map(parse_nonce).collect();
             let nonces = nonces.filter(|nonces| nonces.len() == peers.len()).ok_or("its nonces are malformed")?;
             if place_of(identity.number) >= peers.len() {
@@ -209,8 +202,8 @@ impl Identity {
             }
             identity.founder = Some(Founder { peers, nonces });
         }
-        if is_added {
-            let met: Option<Vec<Seat>> = field("masters")?.split(',').map(parse_seat).collect();
+        if let Some(met) = fields.get("masters") {
+            let met: Option<Vec<Seat>> = met.split(',').map(parse_seat).collect();
             identity.met = met.filter(|met| !met.is_empty()).ok_or("its masters are malformed")?;
         }
         // The checksum does not cover its own digits and what follows them, so compare with the only valid encoding.

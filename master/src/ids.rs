@@ -125,31 +125,15 @@ impl Ids {
         MoveId(self.region_move.take(1).start)
     }
 
-    /// Whether the counter of moves has left its first value.
-    pub(crate) fn has_moves(&self) -> bool {
-        self.region_move != Self::default().region_move
-    }
-
-    /// Appends the counter that checkpoints have had since version 5.
-    pub(crate) fn encode_moves(&self, out: &mut Writer) {
-        out.u64(self.region_move.next);
-    }
-
-    pub(crate) fn decode_moves(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        self.region_move = Counter { next: from.u64()? };
-        Ok(())
-    }
-
     pub(crate) fn encode(&self, out: &mut Writer) {
         out.u16(self.incarnation);
-        for counter in [self.server, self.group, self.replica, self.region, self.table] {
+        for counter in [self.server, self.group, self.replica, self.region, self.table, self.region_move] {
             out.u64(counter.next);
         }
     }
 
     pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let incarnation = from.u16()?;
-        let region_move = Self::new(incarnation).region_move;
         let mut counter = || from.u64().map(|next| Counter { next });
         Ok(Self {
             incarnation,
@@ -158,7 +142,7 @@ impl Ids {
             replica: counter()?,
             region: counter()?,
             table: counter()?,
-            region_move,
+            region_move: counter()?,
         })
     }
 }
@@ -197,12 +181,9 @@ mod tests {
         assert_eq!(ids.region_move().0, (2 << 48) + 1);
         let mut out = Writer::default();
         ids.encode(&mut out);
-        ids.encode_moves(&mut out);
         let bytes = out.into_bytes();
         let mut from = Reader::new(&bytes);
-        let mut read = Ids::decode(&mut from).unwrap();
-        read.decode_moves(&mut from).unwrap();
-        assert_eq!(read, ids);
+        assert_eq!(Ids::decode(&mut from).unwrap(), ids);
         from.finish().unwrap();
     }
 }

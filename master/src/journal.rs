@@ -77,23 +77,10 @@ impl Journal {
 
     /// Records an edit and waits until it is committed and applied. A refusal is an error.
     pub async fn record(&self, edit: &CatalogEdit) -> Result<Outcome, Error> {
-        self.check_level(edit)?;
         match self.propose(edit).await? {
             Outcome::Refused(refusal) => Err(refused(refusal)),
             outcome => Ok(outcome),
         }
-    }
-
-    /// Refuses an edit that masters of the cluster's level cannot read.
-    pub fn check_level(&self, edit: &CatalogEdit) -> Result<(), Error> {
-        let (needed, cluster) = (edit.level(), self.read(Catalog::level));
-        if needed <= cluster || terrane_env::planted!("a region moves before all servers can") {
-            return Ok(());
-        }
-        Err(Error::Invalid(Invalid::new(format!(
-            "this needs feature level {needed}, and the cluster is at level {cluster}; `terrane status` names the processes that \
-             hold the level back: start a newer build there"
-        ))))
     }
 
     async fn propose(&self, edit: &CatalogEdit) -> Result<Outcome, Error> {

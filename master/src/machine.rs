@@ -175,7 +175,7 @@ impl StateMachine for CatalogMachine {
                 let replies = entries.iter().map(|entry| Self::apply_entry(&mut state, entry)).collect();
                 if state.catalog.level() != level {
                     self.check_level(&state.catalog);
-                    // An older build that is started on this directory is refused by the checkpoint.
+                    // A build that does not reach the level is refused by the checkpoint when it is started on this directory.
                     self.wanted.notify_one();
                 }
                 let edits = terrane_env::limit!("edits between two checkpoints", EDITS_PER_CHECKPOINT, 1..=16);

@@ -9,7 +9,6 @@ use terrane_proto::convert::server_address;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::{v1, versions as wire};
 use terrane_raft::is_lost;
-use terrane_types::versions::LEVEL_OF_SUCCESSORS;
 use terrane_types::{Error, GroupId, Invalid, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 use crate::catalog::servers::Registration;
@@ -103,10 +102,9 @@ impl Membership {
 
     /// Records an admission; returns the server's id.
     async fn admit(&self, admission: Admission, registration: Registration) -> Result<ServerId, Error> {
-        let level = self.context.journal.read(Catalog::level);
         let edit = match admission {
             Admission::Unchanged(server) => return Ok(server),
-            Admission::New => new_server(level, registration),
+            Admission::New => CatalogEdit::AddServer(registration),
             Admission::Changed(server) => CatalogEdit::UpdateServer { server, registration },
         };
         match (self.context.journal.record(&edit).await?, admission) {
@@ -368,15 +366,6 @@ enum Admission {
     Changed(ServerId),
 }
 
-/// A server without an id is no proof that another one at its address is gone: that one may be cut off, or slow, or the address may
-/// be wrong. It stays until it is known to be gone (`crate::fleet::successors`). Masters of earlier builds know another edit only.
-fn new_server(level: u32, registration: Registration) -> CatalogEdit {
-    if level < LEVEL_OF_SUCCESSORS || terrane_env::planted!("a newcomer expels the server that has its address") {
-        return CatalogEdit::AddServer(registration);
-    }
-    CatalogEdit::JoinServer(registration)
-}
-
 fn disown(catalog: &Catalog, report: &mut Report) {
     let server = report.server;
     for seen in &mut report.groups {
@@ -529,7 +518,7 @@ mod tests {
         let admission = admission(catalog, own, &registration)?;
         let edit = match admission {
             Admission::Unchanged(_) => None,
-            Admission::New => Some(new_server(catalog.level(), registration)),
+            Admission::New => Some(CatalogEdit::AddServer(registration)),
             Admission::Changed(server) => Some(CatalogEdit::UpdateServer { server, registration }),
         };
         writeln!(out, "{admission:?}").unwrap();

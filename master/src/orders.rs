@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Response, Status};
+use tonic::{Request, Response, Status};
 
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::moves::MoveId;
@@ -220,8 +220,6 @@ impl Orders {
                 );
                 Err(nothing(why))
             }
-            // A server of an earlier build, which cannot say who it is.
-            Ok(Err(status)) if status.code() == Code::Unimplemented => Ok(()),
             Ok(Err(status)) => {
                 let refusal = error::from_status(&status);
                 let by_another = matches!(refusal, Error::WrongCluster { .. });

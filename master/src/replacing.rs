@@ -47,9 +47,7 @@ pub async fn step(
         return Err(Error::Unavailable { message, retry_after: RETRY_AFTER });
     }
     let seated = journal.peers().address_at(place);
-    // Earlier builds do not send the address.
-    let is_seated = seated.is_some_and(|seated| address.is_empty() || seated == address);
-    if !is_seated || (master > 0 && place_of(master) != place) {
+    if seated.is_none_or(|seated| seated != address) || (master > 0 && place_of(master) != place) {
         return Err(Error::NotFound { what: format!("place {place} of master {master} among the masters") });
     }
     if master == 0 {

@@ -243,7 +243,7 @@ mod tests {
         ] {
             let checked = new_table(schema(None, 0), &split_at).unwrap();
             let groups = vec![terrane_types::GroupId(1); split_at.len() + 1];
-            let new = NewTable { schema: checked, split_at, groups, implies_namespace: false };
+            let new = NewTable { schema: checked, split_at, groups };
             let edit = CatalogEdit::CreateTable(new);
             assert_eq!(CatalogEdit::decode(&edit.encode()).unwrap(), edit);
         }

@@ -358,7 +358,7 @@ async fn open_catalog(
     (host.log.segment_bytes, host.log.cache_bytes) = (SEGMENT_BYTES, LOG_CACHE_BYTES);
     (host.log.purge_budget_bytes, host.presence) = (LOG_BUDGET_BYTES, Some(presence));
     // A single master too: others may be added.
-    host.advertised = address.to_owned();
+    (host.advertised, host.levels) = (address.to_owned(), config.levels);
     host.addresses = peers.book();
     let host = GroupHost::open(host, Arc::new(MasterFactory(Arc::clone(&machine)))).await?;
     let created = match peers.is_founder() {

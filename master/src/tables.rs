@@ -53,7 +53,7 @@ impl TableCalls {
         self.context.admit_change()?;
         let groups = self.groups_for(split_at.len() + 1, deadline).await?;
         let name = schema.name.clone();
-        let new = NewTable { schema, split_at, groups, implies_namespace: false };
+        let new = NewTable { schema, split_at, groups };
         let outcome = self.record(request, CatalogEdit::CreateTable(new)).await?;
         let Outcome::Table(table) = outcome else { return Err(unexpected(&outcome)) };
         tracing::info!(%table, %name, "creating table");

@@ -1,7 +1,7 @@
 //! The number of a master's leadership, in a header of its orders and of its answers to reports.
 //!
 //! Later leaderships have higher numbers, also after the catalog was rebuilt. A header rather than a field of each order: one
-//! place stamps all of them, and one checks all. Masters of older builds send none.
+//! place stamps all of them, and one checks all.
 
 use tonic::metadata::MetadataMap;
 

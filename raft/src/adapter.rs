@@ -54,6 +54,8 @@ pub(crate) struct Standing {
     pub(crate) term_applied: Notify,
     /// A simulated fault: what this leader has proposed when it hands over is applied late.
     stalls: AtomicBool,
+    /// The newest format of entries that this process reads.
+    entry_format: u8,
 }
 
 struct State {
@@ -88,7 +90,8 @@ impl Standing {
         }
     }
 
-    pub(crate) fn new(purged: Option<Mark>) -> Standing {
+    /// `level` is the newest feature level that this process works at.
+    pub(crate) fn new(purged: Option<Mark>, level: u32) -> Standing {
         let applied = purged.as_ref().map(|mark| mark.log_id);
         let sequence = purged.as_ref().map(|mark| mark.sequence).unwrap_or_default();
         let state = State {
@@ -107,6 +110,7 @@ impl Standing {
             time: AtomicU64::new(0),
             term_applied: Notify::new(),
             stalls: AtomicBool::new(false),
+            entry_format: entry::format_at(level),
         }
     }
 
@@ -194,7 +198,7 @@ impl Standing {
             }
             // The leader packed something else, for the level of the cluster keeps builds apart that cannot read each
             // other's entries. Applying it in any way would make the replicas differ.
-            EntryPayload::Normal(packed) => match entry::unpack(&packed.0) {
+            EntryPayload::Normal(packed) => match entry::unpack(&packed.0, self.entry_format) {
                 Ok((header, operations)) => {
                     let accepted = state.sequence.accept(term, &header);
                     if accepted {

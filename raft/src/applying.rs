@@ -11,8 +11,7 @@
 //! A number of entries says little about the time that they take: to apply one that takes a region in, a slow disk needs
 //! seconds. So a replica is also watched for how long it has lagged ([`Lag`]), and one that lags leads only where no other can.
 //!
-//! Unknown is not applied: a new leader keeps everything until it has heard each member. A member of an older build says
-//! nothing; what it has in its log counts as applied.
+//! Unknown is not applied: a new leader keeps everything until it has heard each member.
 //!
 //! A member that misses an entry which it has acknowledged to this very leader has lost it: its disk did not keep what it had
 //! synced, or an older state of the disk was restored. openraft takes that for a bug and would end the leader, so it never
@@ -72,7 +71,7 @@ pub(crate) struct Members {
 
 #[derive(Default)]
 struct Told {
-    /// `None`: its build does not say.
+    /// `None`: it has not answered yet.
     applying: Option<Applying>,
     lag: Lag,
     /// When a copy that it asked for was last tried.
@@ -85,8 +84,8 @@ struct Told {
 
 impl Members {
     /// A member has answered.
-    pub(crate) fn heard(&self, replica: ReplicaId, applying: Option<Applying>) {
-        self.told.lock().entry(replica).or_default().applying = applying;
+    pub(crate) fn heard(&self, replica: ReplicaId, applying: Applying) {
+        self.told.lock().entry(replica).or_default().applying = Some(applying);
     }
 
     /// A member has every entry up to this one, says its answer to the leader with this vote.
@@ -126,13 +125,10 @@ impl Members {
 
     /// How far a member has got whose log is known to match up to `matched`.
     pub(crate) fn reached(&self, replica: ReplicaId, matched: u64) -> u64 {
-        match self.told.lock().get(&replica) {
-            None => 0,
-            Some(told) => told.applying.map_or(matched, |applying| applying.applied.min(matched)),
-        }
+        self.of(replica).applied.min(matched)
     }
 
-    /// What a member has said last, if its build says anything.
+    /// What a member has said last; the default before it has answered.
     pub(crate) fn of(&self, replica: ReplicaId) -> Applying {
         self.told.lock().get(&replica).and_then(|told| told.applying).unwrap_or_default()
     }
@@ -237,7 +233,7 @@ mod tests {
         log_id(1, index)
     }
 
-    /// - `heard REPLICA applied=I [lacks=I] [asks]`, `heard REPLICA`: a member of this build, or of an older one, answers
+    /// - `heard REPLICA applied=I [lacks=I] [asks]`: a member answers
     /// - `lag REPLICA upto=I at=MS`, `lag at=MS`: for how long a member lags behind its leader, or the replica itself
     /// - `acknowledged REPLICA term=T last=I [at=MS]`, `missing REPLICA term=T entry=I`: a member has an entry of a leader, or misses it
     /// - `reached REPLICA matched=I`, `due at=MS`, `tried REPLICA at=MS`: what its leader knows and does
@@ -251,8 +247,8 @@ mod tests {
             match line.command() {
                 "heard" => {
                     let lacks_for = line.get("lacks").unwrap_or(0);
-                    let says = |applied| Applying { applied, lacks_for, asks: line.has("asks") };
-                    members.heard(replica(), line.get("applied").map(says));
+                    let applied = line.need("applied");
+                    members.heard(replica(), Applying { applied, lacks_for, asks: line.has("asks") });
                 }
                 "acknowledged" => {
                     members.acknowledged(replica(), &vote(line.need("term")), entry(line.need("last")), now);

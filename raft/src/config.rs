@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use terrane_env::fs::Presence;
 use terrane_env::time::WallClock;
+use terrane_types::versions::Levels;
 use terrane_types::{ClusterId, GroupId, ReplicaId, ServerId};
 
 use crate::{AddressBook, Metrics};
@@ -25,6 +26,8 @@ pub struct HostConfig {
     pub server: ServerId,
     /// The number of starts of this process on its data directory; sent to peers.
     pub boot: u64,
+    /// The feature levels that this process works at.
+    pub levels: Levels,
     /// This server's wall clock.
     pub wall: WallClock,
     /// Sizes of the shared log.
@@ -58,6 +61,7 @@ impl HostConfig {
             cluster,
             server,
             boot,
+            levels: Levels::BUILD,
             wall: WallClock::default(),
             log: LogConfig::default(),
             heartbeat_ms: 100,

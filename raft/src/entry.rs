@@ -1,17 +1,15 @@
 //! The inside of a normal entry: a header and the operations packed into it.
 //!
 //! ```text
-//! format u8 = 1 | term u64 | ordinal u64 | stamp u64 | released u64 | (length u32 | operation)*
-//! format u8 = 2 | term u64 | ordinal u64 | stamp u64 | released u64 | time u64 | (length u32 | operation)*
-//! format u8 = 12 | crc u32 | term u64 | ordinal u64 | stamp u64 | released u64 | time u64 | (length u32 | operation)*
+//! format u8 (1) | crc u32 | term u64 | ordinal u64 | stamp u64 | released u64 | time u64 | (length u32 | operation)*
 //! ```
 //!
-//! Format 12 has a checksum, CRC32C of all its other bytes. The leader computes it once, when it packs the entry; every member
-//! verifies it when the entry arrives, before it is logged, and before it is applied. No single flipped bit turns the 12 into a
-//! format without a checksum. The others were written before the cluster reached feature level 4.
+//! The checksum is CRC32C of all the other bytes. The leader computes it once, when it packs the entry; every member verifies it
+//! when the entry arrives, before it is logged, and before it is applied. In clusters of [`LEVEL_NEXT`] leaders write format 2
+//! with the same fields: what keeps builds apart that cannot read each other's entries is tested with it.
 //!
 //! The stamp never goes back along the log, so it runs ahead of the time while a leader's clock is behind an earlier leader's
-//! stamp. Formats 2 and 12 also carry that time; format 1 means that the stamp was at most [`AHEAD_MAX_MS`] ahead of it.
+//! stamp.
 //!
 //! Term and ordinal say when the operations were prepared: the term, and the entry's ordinal within the term. An entry takes
 //! effect only if its term is that of its log id and its ordinal follows that of the last entry that took effect in that
@@ -19,25 +17,25 @@
 //! rule depends on the log alone, so all replicas agree on which entries are skipped.
 
 use bytes::Bytes;
-use terrane_types::versions::FormatVersions;
+use terrane_types::versions::{FormatVersions, LEVEL_NEXT};
 
 use crate::codec::{Malformed, Reader, malformed, put_length, put_u64};
 
-/// Bytes of an entry's header without a time and a checksum, and of these.
-const HEADER_BYTES: usize = 1 + 4 * 8;
-const TIME_BYTES: usize = 8;
+/// Bytes of an entry's header.
+const HEADER_BYTES: usize = 1 + CRC_BYTES + 5 * 8;
 const CRC_BYTES: usize = 4;
 
-/// The layouts above.
+/// The layout above, and what the next build writes.
 const FORMAT: u8 = 1;
-const FORMAT_WITH_TIME: u8 = 2;
-pub(crate) const FORMAT_CHECKED: u8 = 12;
-/// Their versions.
+const FORMAT_NEXT: u8 = 2;
+/// The versions of entries.
 pub(crate) const VERSIONS: FormatVersions =
-    FormatVersions { name: "log entry", oldest: FORMAT as u32, newest: FORMAT_CHECKED as u32 };
+    FormatVersions { name: "log entry", oldest: FORMAT as u32, newest: FORMAT as u32 };
 
-/// A stamp further ahead of the time is logged with the time.
-const AHEAD_MAX_MS: u64 = 500;
+/// The newest format that builds of this feature level read.
+pub(crate) const fn format_at(level: u32) -> u8 {
+    if level >= LEVEL_NEXT { FORMAT_NEXT } else { FORMAT }
+}
 
 /// The header of a normal entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,22 +59,13 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    /// An entry with a checksum, or, if `checked` is false, one that builds before feature level 4 read.
-    pub(crate) fn new(header: Header, capacity: usize, checked: bool) -> Packer {
-        let mut bytes = Vec::with_capacity(HEADER_BYTES + TIME_BYTES + CRC_BYTES + capacity);
-        let ahead = header.stamp.saturating_sub(header.time) > AHEAD_MAX_MS;
-        if checked {
-            bytes.push(FORMAT_CHECKED);
-            bytes.extend_from_slice(&[0; CRC_BYTES]);
-        } else {
-            bytes.push(if ahead { FORMAT_WITH_TIME } else { FORMAT });
-        }
-        put_u64(&mut bytes, header.term);
-        put_u64(&mut bytes, header.ordinal);
-        put_u64(&mut bytes, header.stamp);
-        put_u64(&mut bytes, header.released);
-        if ahead || checked {
-            put_u64(&mut bytes, header.time);
+    /// An entry of this format ([`format_at`]).
+    pub(crate) fn new(header: Header, capacity: usize, format: u8) -> Packer {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + capacity);
+        bytes.push(format);
+        bytes.extend_from_slice(&[0; CRC_BYTES]);
+        for field in [header.term, header.ordinal, header.stamp, header.released, header.time] {
+            put_u64(&mut bytes, field);
         }
         Packer { bytes, operations: 0 }
     }
@@ -108,24 +97,37 @@ impl Packer {
     }
 
     pub(crate) fn finish(mut self) -> Bytes {
-        if self.bytes[0] == FORMAT_CHECKED {
-            let crc = checksum(&self.bytes);
-            self.bytes[1..=CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
-        }
+        let crc = checksum(&self.bytes);
+        self.bytes[1..=CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
         self.bytes.into()
     }
 }
 
-/// The checksum that belongs into an entry of [`FORMAT_CHECKED`].
+/// The checksum that belongs into an entry.
 fn checksum(entry: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&entry[..1]), &entry[1 + CRC_BYTES..])
 }
 
-/// Verifies the checksum of an entry that has one.
-pub(crate) fn verify(entry: &[u8]) -> Result<(), Malformed> {
-    if entry.first() != Some(&FORMAT_CHECKED) {
-        return Ok(());
+/// An entry without its checksum, as the fuzz driver changes it.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn unsealed(entry: &[u8]) -> Vec<u8> {
+    [&entry[..1], &entry[1 + CRC_BYTES..]].concat()
+}
+
+/// The entry with the checksum of its bytes.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn sealed(unsealed: &[u8]) -> Bytes {
+    let (format, rest) = unsealed.split_at(unsealed.len().min(1));
+    let mut entry = [format, &[0; CRC_BYTES], rest].concat();
+    if entry.len() > CRC_BYTES {
+        let crc = checksum(&entry);
+        entry[1..=CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
     }
+    entry.into()
+}
+
+/// Verifies the checksum of an entry.
+pub(crate) fn verify(entry: &[u8]) -> Result<(), Malformed> {
     let stored = entry.get(1..=CRC_BYTES).ok_or(malformed("an entry ends within its checksum"))?;
     if stored != checksum(entry).to_le_bytes() {
         return Err(malformed("the checksum of an entry does not match"));
@@ -135,38 +137,24 @@ pub(crate) fn verify(entry: &[u8]) -> Result<(), Malformed> {
 
 /// Whether an entry has no operations.
 pub(crate) fn carries_nothing(entry: &[u8]) -> bool {
-    let more = match entry.first() {
-        Some(&FORMAT_WITH_TIME) => TIME_BYTES,
-        Some(&FORMAT_CHECKED) => TIME_BYTES + CRC_BYTES,
-        _ => 0,
-    };
-    entry.len() <= HEADER_BYTES + more
+    entry.len() <= HEADER_BYTES
 }
 
-fn read_header(reader: &mut Reader) -> Result<Header, Malformed> {
-    let format = reader.u8()?;
-    match format {
-        FORMAT | FORMAT_WITH_TIME => {}
-        FORMAT_CHECKED => {
-            reader.u32()?;
-        }
-        _ => return Err(malformed("an entry of an unknown format")),
-    }
-    let (term, ordinal, stamp, released) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
-    let time = if format == FORMAT { stamp.saturating_sub(AHEAD_MAX_MS) } else { reader.u64()? };
-    Ok(Header { term, ordinal, stamp, time, released })
-}
-
-/// Reads and verifies an entry; the operations share its memory.
-pub(crate) fn unpack(entry: &Bytes) -> Result<(Header, Vec<Bytes>), Malformed> {
+/// Reads and verifies an entry of a format up to `newest`; the operations share its memory.
+pub(crate) fn unpack(entry: &Bytes, newest: u8) -> Result<(Header, Vec<Bytes>), Malformed> {
     verify(entry)?;
     let mut reader = Reader::new(entry.clone());
-    let header = read_header(&mut reader)?;
+    if !(FORMAT..=newest).contains(&reader.u8()?) {
+        return Err(malformed("an entry of a format that this build does not know"));
+    }
+    reader.u32()?;
+    let (term, ordinal, stamp, released, time) =
+        (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
     let mut operations = Vec::new();
     while reader.remaining() > 0 {
         operations.push(reader.bytes()?);
     }
-    Ok((header, operations))
+    Ok((Header { term, ordinal, stamp, time, released }, operations))
 }
 
 /// The position in a group's entries that decides whether the next one takes effect.
@@ -225,58 +213,61 @@ mod tests {
 
     proptest! {
         #[test]
-        fn operations_round_trip(time in 0u64..2_000, checked: bool, operations in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..10)) {
+        fn operations_round_trip(time in 0u64..2_000, operations in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..10)) {
             let header = Header { term: 3, ordinal: 9, stamp: 1_077, time, released: 6 };
-            let mut packer = Packer::new(header, 0, checked);
+            let mut packer = Packer::new(header, 0, FORMAT);
             for operation in &operations {
                 push(&mut packer, operation);
             }
-            let (read, back) = unpack(&packer.finish()).unwrap();
-            // Without a checksum, only a time that the stamp does not tell is logged; else less is assumed.
-            prop_assert!(read.time <= time && (read.time == time || time >= 577 && !checked));
-            prop_assert_eq!(Header { time, ..read }, header);
+            let (read, back) = unpack(&packer.finish(), FORMAT).unwrap();
+            prop_assert_eq!(read, header);
             prop_assert_eq!(back, operations.into_iter().map(Bytes::from).collect::<Vec<_>>());
         }
 
         #[test]
         fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            unpack(&bytes.into()).ok();
+            unpack(&bytes.into(), FORMAT).ok();
         }
     }
 
     #[test]
     fn any_flipped_bit_of_an_entry_is_detected() {
-        let mut packer = Packer::new(header_of(3, 9), 0, true);
+        let mut packer = Packer::new(header_of(3, 9), 0, FORMAT);
         push(&mut packer, b"an operation");
         let bytes = packer.finish();
         for bit in 0..8 * bytes.len() {
             let mut flipped = bytes.to_vec();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(unpack(&flipped.into()).is_err(), "bit {bit}");
+            assert!(unpack(&flipped.into(), FORMAT).is_err(), "bit {bit}");
         }
     }
 
     #[test]
-    fn an_entry_without_operations_is_known_as_such_in_every_format() {
-        for (time, checked) in [(5, false), (0, false), (5, true)] {
-            let header = Header { term: 1, ordinal: 1, stamp: 1_000 * (5 - time) + 5, time, released: 0 };
-            assert!(carries_nothing(&Packer::new(header, 0, checked).finish()));
-            let mut packer = Packer::new(header, 0, checked);
-            push(&mut packer, b"");
-            assert!(!carries_nothing(&packer.finish()));
-        }
+    fn an_entry_without_operations_is_known_as_such() {
+        assert!(carries_nothing(&Packer::new(header_of(1, 1), 0, FORMAT).finish()));
+        let mut packer = Packer::new(header_of(1, 1), 0, FORMAT);
+        push(&mut packer, b"");
+        assert!(!carries_nothing(&packer.finish()));
+    }
+
+    #[test]
+    fn only_the_next_build_reads_its_format() {
+        let entry = Packer::new(header_of(1, 1), 0, format_at(LEVEL_NEXT)).finish();
+        let refused = unpack(&entry, format_at(LEVEL_NEXT - 1)).unwrap_err();
+        assert!(refused.to_string().contains("does not know"), "{refused}");
+        assert!(unpack(&entry, format_at(LEVEL_NEXT)).is_ok());
     }
 
     #[test]
     fn an_operation_that_is_not_kept_leaves_no_trace() {
-        let mut packer = Packer::new(header_of(1, 1), 0, true);
+        let mut packer = Packer::new(header_of(1, 1), 0, FORMAT);
         push(&mut packer, b"kept");
         let answer = packer.push(|entry| {
             entry.extend_from_slice(b"refused");
             (false, "no")
         });
         assert_eq!((answer, packer.operations()), ("no", 1));
-        assert_eq!(unpack(&packer.finish()).unwrap().1, vec![Bytes::from_static(b"kept")]);
+        assert_eq!(unpack(&packer.finish(), FORMAT).unwrap().1, vec![Bytes::from_static(b"kept")]);
     }
 
     /// `entry TERM ORDINAL [under=TERM] [stamp=MS]`: an entry packed as such, found in the log under that term, its own

@@ -14,7 +14,7 @@ use terrane_env::budget::Budget;
 use terrane_metrics::{Issue, IssueKind};
 use terrane_proto::hello::Identity;
 use terrane_proto::v1;
-use terrane_types::versions::LEVEL_UNRECORDED;
+use terrane_types::versions::FEATURE_LEVEL_OLDEST;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -113,7 +113,7 @@ impl Host {
             clock: Arc::default(),
             abstentions: Arc::default(),
             clocks,
-            level: Arc::new(AtomicU32::new(LEVEL_UNRECORDED)),
+            level: Arc::new(AtomicU32::new(FEATURE_LEVEL_OLDEST)),
             copies: Copies::new(),
             incoming_turns: Turns::new(COPIES_AT_ONCE),
             stop: watch::channel(false).0,
@@ -215,7 +215,7 @@ impl Host {
     async fn start(&self, log: Arc<GroupLog>, restarted: bool) -> Result<Arc<Replica>, String> {
         let spec = log.spec().clone();
         let machine = (self.open_machine)(&spec);
-        let standing = Arc::new(Standing::new(log.purged()));
+        let standing = Arc::new(Standing::new(log.purged(), self.config.levels.newest));
         let found_to = log.ends().1.map_or(0, |last| last.index);
         let metrics = self.config.metrics.clone();
         let adapter =
@@ -298,6 +298,7 @@ impl Host {
             stop: watch::channel(false).0,
             servers: Mutex::new((None, Arc::from([]))),
             level: self.level.clone(),
+            levels: self.config.levels,
             spec,
         });
         let weak = Arc::downgrade(&replica);

@@ -42,7 +42,7 @@ pub struct MemberProgress {
     pub voter: bool,
     /// The last entry it is known to have.
     pub matched: u64,
-    /// The last entry of those that it is known to have applied. A member of an older build does not say: [`Self::matched`].
+    /// The last entry of those that it is known to have applied.
     pub applied: u64,
     /// It has not applied what the leader had applied two seconds ago. A few entries may take long: they may name files.
     pub lags: bool,

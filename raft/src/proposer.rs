@@ -23,7 +23,6 @@ use std::sync::atomic::Ordering;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::type_config::alias::WatchReceiverOf;
-use terrane_types::versions::LEVEL_OF_CHECKSUMS;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -31,6 +30,7 @@ use self::backlog::{Backlog, HeaderInputs, IN_FLIGHT_MAX, Landed, PackedEntry};
 use self::flight::Flight;
 use crate::BoxFuture;
 use crate::ProposeError;
+use crate::entry;
 use crate::erased::Machine;
 use crate::metrics::Metrics;
 use crate::replica::Replica;
@@ -192,7 +192,10 @@ impl Proposer {
             time: replica.look_at_clocks().map_or(0, |bounds| replica.clocks.within(bounds)),
             floor: replica.clocks.floor_ms(&replica.servers()),
             released: replica.least_released(),
-            checked: replica.level.load(Ordering::Relaxed) >= LEVEL_OF_CHECKSUMS,
+            format: match terrane_env::planted!("an entry is written before all servers can read it") {
+                true => entry::format_at(replica.levels.newest),
+                false => entry::format_at(replica.level.load(Ordering::Relaxed)),
+            },
         }
     }
 

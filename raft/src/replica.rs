@@ -8,6 +8,7 @@ use std::time::Duration;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::type_config::alias::WatchReceiverOf;
+use terrane_types::versions::Levels;
 use terrane_types::{ReplicaId, ServerId};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -47,6 +48,8 @@ pub(crate) struct Replica {
     pub(crate) shared_log: Arc<SharedLog>,
     /// The feature level of the cluster, as far as the host knows.
     pub(crate) level: Arc<AtomicU32>,
+    /// The feature levels of this process.
+    pub(crate) levels: Levels,
     pub(crate) metrics: WatchReceiverOf<Types, Metrics>,
     pub(crate) queue: Queue,
     pub(crate) failing_copies: Arc<FailingCopies>,

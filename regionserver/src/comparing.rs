@@ -36,7 +36,6 @@ use crate::region::cell_digest::RegionDigest;
 use crate::region::comparison::{Digested, READ_WITHIN};
 use crate::replicas::Replicas;
 use crate::reply::Reply;
-use crate::versions::ClusterLevel;
 
 /// How often to look whether a comparison is due.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -60,7 +59,6 @@ pub struct Comparer {
     pub host: Arc<GroupHost>,
     pub replicas: Arc<Replicas>,
     pub peers: Arc<Peers>,
-    pub level: Arc<ClusterLevel>,
     pub health: Arc<HealthIssues>,
     pub metrics: Arc<Metrics>,
     pub digesting: Arc<Digesting>,
@@ -90,7 +88,7 @@ impl Comparer {
             // Another leader says what it finds.
             self.health.retain_comparisons(|region| led.contains_key(&region));
             let regions = u32::try_from(led.len()).unwrap_or(u32::MAX);
-            if regions == 0 || !self.level.compares_replicas() || began.elapsed() < self.every / regions {
+            if regions == 0 || began.elapsed() < self.every / regions {
                 continue;
             }
             began = Instant::now();

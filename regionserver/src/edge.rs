@@ -61,7 +61,6 @@ use crate::region::{read, scan, write};
 use crate::replicas::Replicas;
 use crate::reply::{Applied, Reply};
 use crate::slow::SlowRequests;
-use crate::versions::ClusterLevel;
 pub use crate::window::{ClientId, NONCE_CLIENT, UnderWay, nonce_number};
 pub use terrane_engine::Snapshot;
 
@@ -80,7 +79,6 @@ pub struct Edge {
     pub(crate) slow: SlowRequests,
     pub(crate) tracer: Tracer,
     /// The feature level of the cluster.
-    pub(crate) level: Arc<ClusterLevel>,
     pub(crate) prefetch: Prefetch,
     pub(crate) loads: Arc<Loads>,
     pub(crate) page_seal: Arc<PageSeal>,
@@ -147,14 +145,11 @@ impl Edge {
             lowest_unsettled: header.lowest_unsettled,
             atomic: mutation.atomic,
             exact_schema: header.exact_schema,
-            families_checked: false,
-            trace: trace.filter(|_| {
-                self.level.logs_traces() && !terrane_env::planted!("a traced write is logged without its trace")
-            }),
+            trace: trace.filter(|_| !terrane_env::planted!("a traced write is logged without its trace")),
         };
         let state = hosted.state();
         let grounds = || Grounds::new(header, state.schema.version, &group);
-        let checked = write::check(&write_header, mutation.rows, &state, self.level.has_cell_ttl())
+        let checked = write::check(&write_header, mutation.rows, &state)
             .map_err(|error| Refused { grounds: is_by_schema(&error).then(grounds), error })?;
         let grounds = checked.errors.iter().any(|(_, error)| is_by_schema(error)).then(grounds);
         if let Some(under_way) = mutation.under_way {
@@ -236,11 +231,6 @@ impl Edge {
         {
             hosted.held_snapshots.hand_over(held, now_ns());
         }
-    }
-
-    /// Whether a write of [`NONCE_CLIENT`] that was applied is known when it is tried again.
-    pub fn keeps_nonces(&self) -> bool {
-        self.level.keeps_nonces()
     }
 
     fn find_region(&self, header: &Header) -> Result<Arc<HostedRegion>, Error> {

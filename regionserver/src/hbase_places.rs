@@ -46,8 +46,7 @@ impl HbasePlaces {
         match &reply.hbase {
             Some(v1::HbaseMaster { address, start_code, .. }) => {
                 let place = HbasePlace { address: address.clone(), start_code: *start_code };
-                // A leader of an older build names no number.
-                let leadership = if reply.is_follower { 0 } else { leadership.max(1) };
+                let leadership = if reply.is_follower { 0 } else { leadership };
                 known.masters.insert(master.to_owned(), (place, leadership));
             }
             None => drop(known.masters.remove(master)),

@@ -9,14 +9,13 @@
 use std::path::{Path, PathBuf};
 
 use terrane_env::fs;
-use terrane_types::versions::{LEVEL_UNRECORDED, Levels};
+use terrane_types::versions::Levels;
 use terrane_types::{ClusterId, ServerId};
 
 pub(crate) const NAME: &str = "server";
-/// A server of a cluster whose level is not recorded; builds that know no levels write and read this version.
-const HEADER: &str = "terrane server 1";
-/// With the level of the cluster.
-const HEADER_WITH_LEVEL: &str = "terrane server 2";
+const HEADER: &str = "terrane region server 1";
+/// How the file began before Terrane's first release.
+const HEADER_UNRELEASED: &str = "terrane server ";
 
 /// The content of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,18 +85,9 @@ impl Identity {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let has_level = self.level > LEVEL_UNRECORDED;
-        let mut body = format!(
-            "{}\ncluster {}\nserver {}\nengine {}\nboot {}\n",
-            if has_level { HEADER_WITH_LEVEL } else { HEADER },
-            self.cluster,
-            self.server,
-            self.engine,
-            self.boot
-        );
-        if has_level {
-            body += &format!("level {}\n", self.level);
-        }
+        let Self { cluster, server, engine, boot, level } = self;
+        let body =
+            format!("{HEADER}\ncluster {cluster}\nserver {server}\nengine {engine}\nboot {boot}\nlevel {level}\n");
         format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
     }
 
@@ -109,21 +99,19 @@ impl Identity {
             return Err("its checksum does not match");
         }
         let mut lines = body.lines();
-        let has_level = match lines.next() {
-            Some(HEADER) => false,
-            Some(HEADER_WITH_LEVEL) => true,
+        match lines.next() {
+            Some(HEADER) => {}
+            Some(header) if header.starts_with(HEADER_UNRELEASED) => {
+                return Err("a build from before the first release wrote it, and no later one reads its directory");
+            }
             _ => return Err("this build does not know its version"),
-        };
+        }
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned);
         let cluster = field("cluster").and_then(|hex| cluster_id(&hex)).ok_or("its cluster id is malformed")?;
         let server = field("server").and_then(|id| id.parse().ok()).ok_or("its server id is malformed")?;
         let engine = field("engine").ok_or("it names no engine")?;
         let boot = field("boot").and_then(|boot| boot.parse().ok()).ok_or("its boot number is malformed")?;
-        let level = if has_level {
-            field("level").and_then(|level| level.parse().ok()).ok_or("its level is malformed")?
-        } else {
-            LEVEL_UNRECORDED
-        };
+        let level = field("level").and_then(|level| level.parse().ok()).ok_or("its level is malformed")?;
         let identity = Self { cluster, server: ServerId(server), engine, boot, level };
         // The checksum covers neither its own digits nor what follows them, so only the exact form is accepted.
         if identity.encode() != bytes {
@@ -148,24 +136,27 @@ fn cluster_id(hex: &str) -> Option<ClusterId> {
 mod tests {
     use super::*;
 
-    fn sample() -> Identity {
-        Identity { cluster: ClusterId([0xa7; 16]), server: ServerId(3), engine: "memory".into(), boot: 4, level: 3 }
-    }
+    const LEVELS: Levels = Levels { oldest: 3, newest: 4 };
 
-    fn with_level() -> Identity {
-        Identity { level: 4, ..sample() }
+    fn sample() -> Identity {
+        Identity { cluster: ClusterId([0xa7; 16]), server: ServerId(3), engine: "memory".into(), boot: 4, level: 4 }
     }
 
     #[test]
     fn it_round_trips() {
         assert_eq!(Identity::decode(&sample().encode()), Ok(sample()));
-        assert_eq!(Identity::decode(&with_level().encode()), Ok(with_level()));
-        assert!(sample().encode().starts_with(b"terrane server 1\n"), "builds that know no levels read it");
+    }
+
+    #[test]
+    fn a_directory_from_before_the_first_release_is_refused_in_one_sentence() {
+        let body = format!("terrane server 2\ncluster {}\nserver 3\nengine lsm\nboot 4\nlevel 4\n", ClusterId([7; 16]));
+        let file = format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes()));
+        assert!(Identity::decode(file.as_bytes()).unwrap_err().contains("before the first release"));
     }
 
     #[test]
     fn every_flipped_bit_is_detected() {
-        let whole = with_level().encode();
+        let whole = sample().encode();
         for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut bytes = whole.clone();
             bytes[at] ^= 1 << bit;
@@ -176,17 +167,17 @@ mod tests {
     #[tokio::test]
     async fn another_engine_is_refused_by_name() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(Identity::load(directory.path(), "sled", Levels::BUILD).await.unwrap(), None);
+        assert_eq!(Identity::load(directory.path(), "sled", LEVELS).await.unwrap(), None);
         sample().store(directory.path()).await.unwrap();
-        assert_eq!(Identity::load(directory.path(), "memory", Levels::BUILD).await.unwrap(), Some(sample()));
-        let refused = Identity::load(directory.path(), "sled", Levels::BUILD).await.unwrap_err().to_string();
+        assert_eq!(Identity::load(directory.path(), "memory", LEVELS).await.unwrap(), Some(sample()));
+        let refused = Identity::load(directory.path(), "sled", LEVELS).await.unwrap_err().to_string();
         assert!(refused.contains("engine memory") && refused.contains("--engine memory"), "{refused}");
     }
 
     #[tokio::test]
     async fn a_directory_of_a_higher_level_is_refused() {
         let directory = tempfile::tempdir().unwrap();
-        with_level().store(directory.path()).await.unwrap();
+        sample().store(directory.path()).await.unwrap();
         let older = Levels { oldest: 2, newest: 3 };
         let refused = Identity::load(directory.path(), "memory", older).await.unwrap_err().to_string();
         assert!(refused.contains("start a build of level 4"), "{refused}");

@@ -30,7 +30,7 @@ impl NewestLeadership {
         number >= self.0.load(Ordering::Relaxed)
     }
 
-    /// Refuses an order of a leadership that has ended. Masters of older builds, servers and clients name none: 0.
+    /// Refuses an order of a leadership that has ended. Servers and clients name none: 0.
     ///
     /// # Errors
     /// [`Error::NotLeader`] of the masters' group.
@@ -58,7 +58,7 @@ mod tests {
         newest.heard(4);
         assert!(matches!(newest.admit(4), Err(Error::NotLeader { group: GroupId::MASTER, term: 5, .. })));
         assert!(newest.admit(5).is_ok() && newest.admit(6).is_ok());
-        assert!(newest.admit(0).is_ok(), "an older build names none");
+        assert!(newest.admit(0).is_ok(), "a server or a client names none");
         assert!(newest.admit(5).is_ok(), "an order raises nothing");
     }
 }

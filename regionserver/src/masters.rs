@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, hello, v1, versions};
-use terrane_types::versions::LEVEL_UNRECORDED;
 use terrane_types::{ClusterId, Error, GroupId, ServerId};
 use tokio::time::Instant;
 use tonic::transport::Channel;
@@ -240,8 +239,7 @@ fn registered(reply: v1::RegisterReply) -> Result<Registered, Error> {
         report_every: if every.is_zero() { REPORT_INTERVAL } else { every },
         page_keys: page_keys(reply.page_keys),
         masters: reply.masters,
-        // Masters that know no levels name none.
-        level: reply.feature_level.max(LEVEL_UNRECORDED),
+        level: reply.feature_level,
         recovered: recovered(reply.recovered),
     })
 }
@@ -284,7 +282,7 @@ mod tests {
     #[test]
     fn a_process_that_knows_no_such_call_is_no_master_and_refuses_nothing() {
         assert!(is_no_master(&Status::unimplemented("")));
-        let refusal = Error::Unsupported { feature: "its build has feature level 3".to_owned() };
+        let refusal = Error::Unsupported { feature: "its build has feature level 1".to_owned() };
         assert!(!is_no_master(&error::status(&refusal)));
         assert!(!is_no_master(&Status::unavailable("")));
         assert!(no_master("a:1").contains("a:1 is not a master"));

@@ -5,10 +5,10 @@
 //! know instead of skipping them.
 //!
 //! ```text
-//! operation    = format u8 (2) | kind u8 | body
+//! operation    = format u8 (1) | kind u8 | body
 //! Write        = region u64 | epoch u64 | schema version u64 | client id [16] | lowest unsettled u64
-//!              | flags u8 (8 traced) | trace [16] and span [8], if flagged | rows u32 | row ...
-//! row          = operation u64 | first try u64 | flags u8 (2 result, 4 untracked) | row length u16 | cells length u32
+//!              | flags u8 (1 atomic, 2 exact schema, 4 traced) | trace [16] and span [8], if flagged | rows u32 | row ...
+//! row          = operation u64 | first try u64 | flags u8 (1 result, 2 untracked) | row length u16 | cells length u32
 //!              | row | packed cells | result u32-length, if flagged
 //! ChangeTables = schema u32-length | regions u32 | (descriptor u32-length) ... | drop u64
 //! Split        = region u64 | epoch u64 | left u64 | right u64 | at u16-length
@@ -27,8 +27,7 @@
 //! Compare      = region u64 | comparison [16]
 //! ```
 //!
-//! Format 1 had neither the flags of a Write nor results; it is still read. The rows of a Write are read one by one and
-//! share the entry's buffer.
+//! The rows of a Write are read one by one and share the entry's buffer.
 //!
 //! What is proposed to a group are values ([`crate::proposal`]); these bytes come into being when the leader packs them.
 
@@ -51,12 +50,10 @@ use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};
 use crate::window::{ClientId, UnderWay};
 
 /// The layout this build writes.
-const FORMAT: u8 = 2;
-/// The layout before it, whose writes are plain; read from old logs.
-const FORMAT_PLAIN: u8 = 1;
-/// Their versions.
+const FORMAT: u8 = 1;
+/// Its versions.
 pub const VERSIONS: FormatVersions =
-    FormatVersions { name: "log operation", oldest: FORMAT_PLAIN as u32, newest: FORMAT as u32 };
+    FormatVersions { name: "log operation", oldest: FORMAT as u32, newest: FORMAT as u32 };
 
 const WRITE: u8 = 1;
 const CHANGE_TABLES: u8 = 2;
@@ -124,12 +121,11 @@ impl Operation {
     /// Reads an operation of a committed entry.
     pub fn decode(record: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(record);
-        let format = reader.u8()?;
-        if !matches!(format, FORMAT_PLAIN | FORMAT) {
+        if reader.u8()? != FORMAT {
             return Err(Malformed("the operation's format is not known to this build"));
         }
         match reader.u8()? {
-            WRITE => LoggedWrite::decode(format, reader).map(Self::Write),
+            WRITE => LoggedWrite::decode(reader).map(Self::Write),
             CHANGE_TABLES => ChangeTables::decode(reader).map(Self::ChangeTables),
             SPLIT => Split::decode(reader).map(Self::Split),
             MERGE => Merge::decode(reader).map(Self::Merge),

@@ -5,20 +5,17 @@
 //! ever narrowed to the requested range, so a forged token shows nothing that a plain scan would not.
 //!
 //! ```text
-//! token    = version u8 (1, 2, 3) | flags u8 | region start u16-length | region end u16-length
+//! token    = version u8 (1) | flags u8 | region start u16-length | region end u16-length
 //!          | limit left u64 | offset left u64 | group? | totals? | position | sequence u64?
-//! flags    = 1 reverse, 2 limited; from version 2 on 4 with a group, 8 with totals, 16 of a snapshot, with its sequence
+//! flags    = 1 reverse, 2 limited, 4 with a group, 8 with totals, 16 of a snapshot, with its sequence
 //! group    = prefix u16-length | rows given u32
 //! totals   = rows u64 | values u64 | flags u8 (1 floats, 2 with extremes) | sum | (least | greatest)?
 //!            numbers are i128, or f64 with flag 1
 //! position = 0 (at the range's first row) | 1 row u16-length (after this row)
 //!          | 2 row u16-length | sequence u64 | family u16-length | qualifier u16-length | timestamp i64 | cell sequence u64
 //!          | 3 row u16-length (from this row on)
-//!          | from version 3 on 4, as 2: the cells up to this one are not visible, and nothing of the row was sent
+//!          | 4, as 2: the cells up to this one are not visible, and nothing of the row was sent
 //! ```
-//!
-//! A token is written in the lowest version that can express it, so that most tokens can be read by servers of the previous
-//! version while a cluster is being upgraded.
 
 use bytes::Bytes;
 use terrane_types::{Invalid, KeyRange};
@@ -27,9 +24,7 @@ use crate::record::{Malformed, Reader, put_short, put_u64};
 use crate::region::aggregate::Totals;
 use crate::region::latest::PrefixProgress;
 
-const VERSION_PLAIN: u8 = 1;
-const VERSION: u8 = 2;
-const VERSION_UNSEEN: u8 = 3;
+const VERSION: u8 = 1;
 const REVERSE: u8 = 1;
 const LIMITED: u8 = 2;
 const GROUP: u8 = 4;
@@ -85,15 +80,14 @@ impl ResumeToken {
     pub fn encode(&self) -> Result<Bytes, Malformed> {
         let mut out = Vec::with_capacity(64);
         let flag = |flag: u8, set: bool| if set { flag } else { 0 };
-        let extended = flag(GROUP, self.group.is_some())
-            | flag(TOTALS, self.totals.is_some())
-            | flag(SNAPSHOT, self.sequence.is_some());
-        out.push(match self.position {
-            Position::Within { unseen: true, .. } => VERSION_UNSEEN,
-            _ if extended == 0 => VERSION_PLAIN,
-            _ => VERSION,
-        });
-        out.push(extended | flag(LIMITED, self.limit_left.is_some()) | flag(REVERSE, self.reverse));
+        out.push(VERSION);
+        out.push(
+            flag(GROUP, self.group.is_some())
+                | flag(TOTALS, self.totals.is_some())
+                | flag(SNAPSHOT, self.sequence.is_some())
+                | flag(LIMITED, self.limit_left.is_some())
+                | flag(REVERSE, self.reverse),
+        );
         put_short(&mut out, &self.region.start)?;
         put_short(&mut out, &self.region.end)?;
         put_u64(&mut out, self.limit_left.unwrap_or(0));
@@ -143,14 +137,11 @@ impl ResumeToken {
 
     fn parse(token: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(token);
-        let version = reader.u8()?;
-        let known = match version {
-            VERSION_PLAIN => REVERSE | LIMITED,
-            VERSION | VERSION_UNSEEN => REVERSE | LIMITED | GROUP | TOTALS | SNAPSHOT,
-            _ => return Err(Malformed("this server does not know its version")),
-        };
+        if reader.u8()? != VERSION {
+            return Err(Malformed("this server does not know its version"));
+        }
         let flags = reader.u8()?;
-        if flags & !known != 0 {
+        if flags & !(REVERSE | LIMITED | GROUP | TOTALS | SNAPSHOT) != 0 {
             return Err(Malformed("it has flags that this server does not know"));
         }
         let region = KeyRange::new(reader.short()?, reader.short()?).map_err(|_| Malformed("its range is empty"))?;
@@ -161,7 +152,7 @@ impl ResumeToken {
             _ => Some(PrefixProgress { prefix: reader.short()?, returned: reader.u32()? }),
         };
         let totals = if flags & TOTALS != 0 { Some(Totals::decode(&mut reader)?) } else { None };
-        let position = read_position(&mut reader, version)?;
+        let position = read_position(&mut reader)?;
         let sequence = if flags & SNAPSHOT != 0 { Some(reader.u64()?) } else { None };
         reader.finish()?;
         let limit_left = (flags & LIMITED != 0).then_some(limit);
@@ -169,13 +160,13 @@ impl ResumeToken {
     }
 }
 
-fn read_position(reader: &mut Reader, version: u8) -> Result<Position, Malformed> {
+fn read_position(reader: &mut Reader) -> Result<Position, Malformed> {
     let kind = reader.u8()?;
     match kind {
         0 => Ok(Position::Start),
         1 => Ok(Position::After(reader.short()?)),
         3 => Ok(Position::At(reader.short()?)),
-        2 | 4 if kind == 2 || version >= VERSION_UNSEEN => Ok(Position::Within {
+        2 | 4 => Ok(Position::Within {
             row: reader.short()?,
             sequence: reader.u64()?,
             cell: CellAt {
@@ -260,7 +251,7 @@ mod tests {
         assert_eq!(
             &bytes[..],
             [
-                &[2u8, 7][..],
+                &[1u8, 7][..],
                 &[1, 0, b'b', 1, 0, b'k'],
                 &7u64.to_le_bytes(),
                 &3u64.to_le_bytes(),

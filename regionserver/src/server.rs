@@ -211,13 +211,13 @@ impl RegionServer {
         membership::remove_leftovers(&engine, &host).await.map_err(StartError::Engine)?;
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let peers = Arc::new(Peers::new(identity, parts.addresses.clone()));
-        let loads = parts.loads(&peers, load_files, (&host, &engine), (&joined.level, &stop), config.bulk_rate);
+        let loads = parts.loads(&peers, load_files, (&host, &engine), &stop, config.bulk_rate);
         let edge = parts.edge(identity, &host, &config, loads.clone());
         let stop_serving = CancellationToken::new();
         let digesting = Arc::new(Digesting::new(parts.replicas.clone(), parts.metrics.clone(), stop.clone()));
-        let comparer = parts.comparer(&peers, &host, &digesting, (&joined.level, &stop), config.compare_every);
+        let comparer = parts.comparer(&peers, &host, &digesting, &stop, config.compare_every);
         let views = Arc::new(Views::new(host.clone(), parts.replicas.clone(), peers.clone(), stop.clone()));
-        let departures = parts.departures(peers, &host, &engine, arrivals, &joined.level, &stop);
+        let departures = parts.departures(peers, &host, &engine, arrivals, &stop);
         let membership = Arc::new(Membership {
             edge: edge.clone(),
             engine: engine.clone(),
@@ -450,7 +450,7 @@ async fn open_host(
         HostConfig::new(config.data_dir.join("log"), identity.cluster, identity.server, identity.boot);
     (host_config.advertised, host_config.addresses) = (advertised, parts.addresses.clone());
     (host_config.presence, host_config.wall) = (Some(presence), config.clock.clone());
-    host_config.recovered = recovered;
+    (host_config.recovered, host_config.levels) = (recovered, config.levels);
     host_config.metrics = parts.metrics.raft.clone();
     host_config.log = log_config(config);
     let machines = Machines {

@@ -10,15 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::Mutex;
 use terrane_env::task::run_io;
 use terrane_proto::{v1, versions};
-use terrane_types::Error;
-use terrane_types::versions::{
-    FormatVersions, LEVEL_OF_CELL_TTL, LEVEL_OF_COMPARISONS, LEVEL_OF_LOADS, LEVEL_OF_MOVES, LEVEL_OF_NONCES,
-    LEVEL_OF_TRACES, Levels,
-};
+use terrane_types::versions::{FormatVersions, Levels};
 use tokio::sync::watch;
 
 use crate::identity::Identity;
-use crate::masters::REPORT_INTERVAL;
 use crate::{group, operation};
 
 /// The formats of a server itself.
@@ -88,56 +83,6 @@ impl ClusterLevel {
     pub fn refuse(&self, why: String) {
         self.refused.send_replace(Some(why));
     }
-
-    /// Refuses to begin a move of a region before every server knows moves. The master orders it again until its answers have
-    /// told this server the level.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] with the two levels.
-    pub fn check_moves(&self) -> Result<(), Error> {
-        let level = self.level();
-        if level >= LEVEL_OF_MOVES || terrane_env::planted!("a region moves before all servers can") {
-            return Ok(());
-        }
-        let message = format!(
-            "this server knows its cluster at feature level {level}, and moves of regions need {LEVEL_OF_MOVES}"
-        );
-        Err(Error::Unavailable { message, retry_after: REPORT_INTERVAL })
-    }
-
-    /// Whether writes carry their trace in the log: a server that does not know that could not read the entry.
-    pub fn logs_traces(&self) -> bool {
-        self.level() >= LEVEL_OF_TRACES
-    }
-
-    /// Whether regions keep nonces: a server that does not know them could not read the record.
-    pub fn keeps_nonces(&self) -> bool {
-        self.level() >= LEVEL_OF_NONCES
-    }
-
-    /// Whether cells may have a time to live of their own: a server that does not know that would show them permanently.
-    pub fn has_cell_ttl(&self) -> bool {
-        self.level() >= LEVEL_OF_CELL_TTL
-    }
-
-    /// Whether replicas are compared: a server that does not know that could not read the entry.
-    pub fn compares_replicas(&self) -> bool {
-        self.level() >= LEVEL_OF_COMPARISONS
-    }
-
-    /// Refuses a bulk load before every server knows loads: one that does not could not read the entry.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] with the two levels.
-    pub fn check_loads(&self) -> Result<(), Error> {
-        let level = self.level();
-        if level >= LEVEL_OF_LOADS {
-            return Ok(());
-        }
-        let message =
-            format!("this server knows its cluster at feature level {level}, and bulk loads need {LEVEL_OF_LOADS}");
-        Err(Error::Unavailable { message, retry_after: REPORT_INTERVAL })
-    }
 }
 
 #[cfg(test)]
@@ -163,16 +108,5 @@ mod tests {
         level.learn(8).await;
         assert_eq!(level.level(), 7);
         assert!(refused.borrow().as_ref().is_some_and(|why| why.contains("start a build of level 8")));
-    }
-
-    #[tokio::test]
-    async fn traces_are_logged_once_every_server_can_read_them() {
-        let directory = tempfile::tempdir().unwrap();
-        let identity =
-            Identity { cluster: ClusterId([1; 16]), server: ServerId(1), engine: "memory".into(), boot: 2, level: 3 };
-        let level = ClusterLevel::new(Levels::BUILD, directory.path().to_owned(), identity, watch::channel(None).0);
-        assert!(!level.logs_traces() && !level.keeps_nonces());
-        level.learn(LEVEL_OF_TRACES).await;
-        assert!(level.logs_traces() && level.keeps_nonces());
     }
 }

@@ -148,7 +148,7 @@ impl Views {
             // Said or not, what it keeps goes in a minute.
             named.remove(&server);
         } else if let Err(error) = answered {
-            // It is said again at the next look. A server of an older build does not know the call.
+            // It is said again at the next look.
             tracing::debug!(%server, %error, "views were not named to a member");
         } else {
             named.insert(server, (oldest, Instant::now()));

@@ -55,9 +55,8 @@ pub const RESULT_BYTES_MAX: usize = 4 << 10;
 /// The id of no client: its operations are not recorded.
 pub const NO_CLIENT: ClientId = [0; 16];
 
-/// Encoded sizes: a client, its fields of the second version, a range, and a result without its bytes.
-const CLIENT_BYTES: usize = 16 + 8 + 8 + 8 + 4 + 4;
-const EXTENDED_BYTES: usize = 8 + 4;
+/// Encoded sizes: a client, a range, and a result without its bytes.
+const CLIENT_BYTES: usize = 16 + 8 + 8 + 8 + 4 + 4 + 8 + 4;
 const RANGE_BYTES: usize = 16;
 const RESULT_OVERHEAD_BYTES: usize = 8 + 4;
 
@@ -130,14 +129,8 @@ impl Client {
         }
     }
 
-    /// Whether it has fields that the first version of the encoding lacks.
-    fn is_extended(&self) -> bool {
-        self.gone_below > 0 || self.settled_above.len() > 0
-    }
-
     fn bytes(&self) -> usize {
-        let extended = if self.is_extended() { EXTENDED_BYTES } else { 0 };
-        CLIENT_BYTES + extended + (self.applied.len() + self.settled_above.len()) * RANGE_BYTES + self.result_bytes
+        CLIENT_BYTES + (self.applied.len() + self.settled_above.len()) * RANGE_BYTES + self.result_bytes
     }
 
     fn keep(&mut self, operation: u64, result: Bytes) {

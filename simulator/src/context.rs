@@ -3,8 +3,6 @@
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use terrane_types::versions::{LEVEL_OF_NONCES, LEVEL_OF_TRACES};
-
 use crate::check::traced::Traces;
 use crate::plan::Plan;
 use crate::run_state::RunState;
@@ -20,24 +18,7 @@ pub struct Context {
     pub traces: Arc<Mutex<Traces>>,
 }
 
-/// The feature level that a server knows, in its metrics.
-const FEATURE_LEVEL: &str = "terrane_server_feature_level";
-
 impl Context {
-    /// Whether every server knows that traces may be logged.
-    pub fn logs_traces(&self) -> bool {
-        !self.plan.rolls_out && self.all_know(LEVEL_OF_TRACES)
-    }
-
-    /// Whether every server records the nonces of HBase's clients.
-    pub fn keeps_nonces(&self) -> bool {
-        self.all_know(LEVEL_OF_NONCES)
-    }
-
-    fn all_know(&self, level: u32) -> bool {
-        self.plan.server_hosts().iter().all(|host| self.state.most(host, FEATURE_LEVEL) >= f64::from(level))
-    }
-
     pub fn new(plan: Plan) -> Context {
         Context { plan: Rc::new(plan), state: RunState::new(), watch: Watch::default(), traces: Arc::default() }
     }

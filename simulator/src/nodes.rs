@@ -16,7 +16,7 @@ use terrane_hbase::place::Place;
 use terrane_hbase::serve::serve;
 use terrane_master::{Master, MasterConfig, Rebuild, StartError};
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError as ServerStartError};
-use terrane_types::versions::{FEATURE_LEVEL_OLDEST, LEVEL_OF_MOVES, Levels};
+use terrane_types::versions::{FEATURE_LEVEL as THIS_LEVEL, LEVEL_NEXT, Levels};
 use tokio_util::sync::CancellationToken;
 
 use crate::check::traced::Traces;
@@ -42,7 +42,7 @@ const FALLS_BACK: u32 = 3;
 const FEATURE_LEVEL: &str = "terrane_server_feature_level";
 /// Comparisons that found a replica different from the others.
 const DIFFERING: &str = "terrane_server_comparisons_differing_total";
-const ADOPTED: &str = "terrane_server_regions_adopted_total";
+const DAMAGED: &str = "terrane_server_damaged_replicas_total";
 /// How often servers report to the master.
 pub const REPORT_EVERY: Duration = Duration::from_millis(250);
 
@@ -171,8 +171,8 @@ async fn rebuilt(host: &'static str, context: &Context) -> std::io::Result<PathB
 
 /// The feature levels of a process at this start.
 fn levels(boot: u32, plan: &Plan) -> Levels {
-    let is_before = plan.rolls_out && boot == 1 || falls_back(boot, plan);
-    Levels::as_of(FEATURE_LEVEL_OLDEST).filter(|_| is_before).unwrap_or(Levels::BUILD)
+    let is_before = boot == 1 || falls_back(boot, plan);
+    if plan.rolls_out && !is_before { Levels::NEXT } else { Levels::BUILD }
 }
 
 /// Whether a server is started with the former build by mistake.
@@ -183,7 +183,7 @@ const fn falls_back(boot: u32, plan: &Plan) -> bool {
 async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil::Result {
     let has_lost_its_disk = context.state.degraded() == Some(host);
     let known = if has_lost_its_disk { 0.0 } else { context.state.most(host, FEATURE_LEVEL) };
-    let is_outdated = falls_back(boot, &context.plan) && known >= f64::from(LEVEL_OF_MOVES);
+    let is_outdated = falls_back(boot, &context.plan) && known >= f64::from(LEVEL_NEXT);
     let server = match start_server(host, boot, &context).await {
         Err(error @ (ServerStartError::Register(_) | ServerStartError::Identity(_)))
             if falls_back(boot, &context.plan) =>
@@ -196,7 +196,7 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
             return exit(host, &context, &error).await;
         }
         Ok(_) if is_outdated => {
-            let what = format!("{host} starts a build of level {FEATURE_LEVEL_OLDEST} at level {known}");
+            let what = format!("{host} starts a build of level {THIS_LEVEL} at level {known}");
             context.state.fail(Failure { what, about: vec![host.to_owned()] });
             return Ok(());
         }
@@ -206,7 +206,7 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
     if context.plan.scenario.serves_hbase() {
         serve_hbase(host, &server).await?;
     }
-    let is_former = levels(boot, &context.plan) != Levels::BUILD;
+    let is_former = context.plan.rolls_out && levels(boot, &context.plan) == Levels::BUILD;
     trace::note(format_args!("{host} serves as server {}", server.server_id()));
     context.state.serves(host);
     let refused = server.refused();
@@ -221,8 +221,9 @@ async fn run_server(host: &'static str, boot: u32, context: Context) -> turmoil:
         }
         let numbers = numbers::read(&server.registry());
         context.watch.check_resources(host, &numbers, &context.state);
-        if is_former && numbers.get(ADOPTED).is_some_and(|adopted| *adopted > 0.0) {
-            let what = format!("a region moved to {host}, whose build of level {FEATURE_LEVEL_OLDEST} knows no moves");
+        let is_unreadable = numbers.get(DAMAGED).is_some_and(|damaged| *damaged > 0.0);
+        if is_former && is_unreadable && !context.plan.damages_a_disk() {
+            let what = format!("an entry came to {host} that its build of level {THIS_LEVEL} does not read");
             context.state.fail(Failure { what, about: vec![host.to_owned()] });
         }
         // Replicas differ where a disk returned other bytes, or where a cell was changed on purpose.

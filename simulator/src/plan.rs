@@ -75,10 +75,10 @@ pub struct Plan {
     pub masters: usize,
     /// Whether an operator replaces one of the masters by another process again and again.
     pub changes_masters: bool,
-    /// Whether a new build is rolled out: processes begin at the feature level before this build's, and each reaches this
-    /// build's when it restarts.
+    /// Whether the next build is rolled out: processes begin at this build's feature level, and each reaches the next one when it
+    /// restarts.
     pub rolls_out: bool,
-    /// Whether servers start the former build by mistake when the new one is rolled out.
+    /// Whether servers start this build again by mistake when the next one is rolled out.
     pub falls_back: bool,
     /// What the operator does most.
     pub work: Work,

@@ -45,16 +45,15 @@ impl Writer {
     }
 }
 
-/// Reads the version byte; formats 1 to `newest` are known. Returns the format and a reader of the fields.
-pub(crate) fn begin<'a>(what: &str, newest: u8, bytes: &'a [u8]) -> Result<(u8, ByteReader<&'a [u8]>), Invalid> {
+/// Reads the version byte, which has to be `format`, and returns a reader of the fields.
+pub(crate) fn begin<'a>(what: &str, format: u8, bytes: &'a [u8]) -> Result<ByteReader<&'a [u8]>, Invalid> {
     let mut reader = ByteReader::new(bytes);
-    let format = reader.u8()?;
-    if (1..=newest).contains(&format) {
-        return Ok((format, reader));
+    match reader.u8()? {
+        found if found == format => Ok(reader),
+        found => Err(Invalid::new(format!(
+            "a {what} has format {found}; this build reads format {format}, so use the build that wrote it"
+        ))),
     }
-    Err(Invalid::new(format!(
-        "a {what} has format {format}; this build reads up to format {newest}, so use the build that wrote it"
-    )))
 }
 
 impl From<Malformed> for Invalid {

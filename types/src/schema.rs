@@ -371,7 +371,7 @@ fn check_entries(metadata: &BTreeMap<String, String>) -> Result<(), Invalid> {
     })
 }
 
-/// Checks a duration that did not come as text. Schemas in logs are not checked: an older build accepted longer ones.
+/// Checks a duration that did not come as text. Schemas in logs are not checked.
 fn check_duration(attribute: &str, ms: u64) -> Result<(), Invalid> {
     if i64::try_from(ms).is_ok() {
         return Ok(());

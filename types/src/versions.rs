@@ -6,53 +6,19 @@
 //! level before, so builds of two neighbouring levels can be mixed while a new one is rolled out. The newest level is open
 //! until a release has it: features that are added before join it.
 //!
-//! - 2: peers report their clock.
-//! - 3: servers report to every master; groups change their members and merge their regions.
-//! - 4: regions move between groups; groups that lost their majority are recovered, and damaged replicas replaced; masters
-//!   are added and removed; columns declare the types of their values; tables are disabled and truncated; sorted rows are
-//!   loaded as store files; traced writes carry their trace in the log; regions keep the nonces of HBase's clients; cells have a
-//!   time to live of their own; families have any printable name; namespaces have properties; entries of the log and messages
-//!   between servers carry checksums; new servers leave others at their address in the catalog, and surplus groups are removed;
-//!   replicas are compared.
+//! - 1: everything so far.
+//!
+//! [`LEVEL_NEXT`] belongs to the next build. Nothing runs at it outside tests, which roll it out over this one: what a level
+//! protects keeps being tried while there is one level only.
 
 use std::fmt;
 
 /// The feature level of this build.
-pub const FEATURE_LEVEL: u32 = 4;
+pub const FEATURE_LEVEL: u32 = 1;
 /// The lowest level of a cluster in which this build can work.
-pub const FEATURE_LEVEL_OLDEST: u32 = FEATURE_LEVEL - 1;
-/// The level of a cluster whose catalog records none: it was created before levels were recorded.
-pub const LEVEL_UNRECORDED: u32 = 3;
-/// The level from which regions move between groups.
-pub const LEVEL_OF_MOVES: u32 = 4;
-/// The level from which groups that lost their majority are recovered, and damaged replicas replaced.
-pub const LEVEL_OF_RECOVERY: u32 = 4;
-/// The level from which masters are added and removed.
-pub const LEVEL_OF_MASTERS: u32 = 4;
-
-/// The level from which columns declare the types of their values, tables are disabled, and families have any printable name.
-pub const LEVEL_OF_VALUE_TYPES: u32 = 4;
-/// The level from which namespaces have properties.
-pub const LEVEL_OF_NAMESPACE_PROPERTIES: u32 = 4;
-/// The level from which tables are truncated.
-pub const LEVEL_OF_TRUNCATION: u32 = 4;
-/// The level from which groups take in files of bulk loads.
-pub const LEVEL_OF_LOADS: u32 = 4;
-/// The level from which cells have a time to live of their own.
-pub const LEVEL_OF_CELL_TTL: u32 = 4;
-/// The level from which writes carry their trace in the log.
-pub const LEVEL_OF_TRACES: u32 = 4;
-/// The level from which regions keep the nonces of operations.
-pub const LEVEL_OF_NONCES: u32 = 4;
-
-/// The level from which a new server leaves others at its address in the catalog, and groups are removed.
-pub const LEVEL_OF_SUCCESSORS: u32 = 4;
-
-/// The level from which entries of the log carry a checksum, and messages between servers too.
-pub const LEVEL_OF_CHECKSUMS: u32 = 4;
-
-/// The level from which the replicas of a region are compared.
-pub const LEVEL_OF_COMPARISONS: u32 = 4;
+pub const FEATURE_LEVEL_OLDEST: u32 = 1;
+/// The level of the next build, at which leaders write log entries in their next format.
+pub const LEVEL_NEXT: u32 = FEATURE_LEVEL + 1;
 
 /// The levels of clusters in which a process can work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,13 +33,17 @@ impl Levels {
     /// Those of this build.
     pub const BUILD: Self = Self { oldest: FEATURE_LEVEL_OLDEST, newest: FEATURE_LEVEL };
 
-    /// Those of a build of an earlier level, or of this one. `None` for a level whose rules this build does not have.
+    /// Those of the next build: it works in clusters of this level and of its own.
+    pub const NEXT: Self = Self { oldest: FEATURE_LEVEL, newest: LEVEL_NEXT };
+
+    /// Those of a build of this level. `None` for a level whose rules this build does not have.
     #[must_use]
     pub const fn as_of(level: u32) -> Option<Self> {
-        if level < FEATURE_LEVEL_OLDEST || level > FEATURE_LEVEL {
-            return None;
+        match level {
+            FEATURE_LEVEL => Some(Self::BUILD),
+            LEVEL_NEXT => Some(Self::NEXT),
+            _ => None,
         }
-        Some(Self { oldest: level - 1, newest: level })
     }
 
     /// Why a build of these levels is too old for a cluster that was seen at this level, and what to do; `None`: it is not.
@@ -147,7 +117,7 @@ mod tests {
     #[test]
     fn only_levels_whose_rules_are_here_can_be_taken() {
         assert_eq!(Levels::as_of(FEATURE_LEVEL), Some(Levels::BUILD));
-        assert_eq!(Levels::as_of(3), Some(Levels { oldest: 2, newest: 3 }));
-        assert_eq!((Levels::as_of(2), Levels::as_of(FEATURE_LEVEL + 1)), (None, None));
+        assert_eq!(Levels::as_of(LEVEL_NEXT), Some(Levels { oldest: FEATURE_LEVEL, newest: LEVEL_NEXT }));
+        assert_eq!((Levels::as_of(FEATURE_LEVEL - 1), Levels::as_of(LEVEL_NEXT + 1)), (None, None));
     }
 }

@@ -1,7 +1,6 @@
 //! Builds of two feature levels in one cluster of real processes: a rolling restart under load, and what is refused.
 //!
-//! `--feature-level` has a process behave as a build of the level before: it says that level, and does not start in a cluster
-//! that is beyond it.
+//! `--feature-level` has a process behave as the next build: it says that level, and brings the cluster there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +10,7 @@ use terrane_client::{Get, Put, Table};
 
 use crate::harness::{COMMAND_MAX, Client, Cluster, Process, Role, eventually, free_ports, server_arguments};
 
-const AS_OLD_BUILD: [&str; 2] = ["--feature-level", "3"];
+const AS_NEXT_BUILD: [&str; 2] = ["--feature-level", "2"];
 
 /// The level of the cluster, and what holds back the next one.
 fn level(client: &Client) -> (u64, Vec<String>) {
@@ -21,17 +20,17 @@ fn level(client: &Client) -> (u64, Vec<String>) {
     (level, waits.map(|why| why.as_str().expect("a text").to_owned()).collect())
 }
 
-/// Stops a process as a supervisor does, and starts it as the new build.
+/// Stops a process as a supervisor does, and starts it as the next build.
 fn upgrade(role: &mut Role) {
     role.process.take().expect("it runs").stop();
-    role.arguments.retain(|argument| !AS_OLD_BUILD.contains(&argument.as_str()));
+    role.arguments.extend(AS_NEXT_BUILD.map(str::to_owned));
     role.process = Some(Process::started(&role.arguments));
 }
 
 /// Why a stopped process does not start as the old build.
 fn refused_as_old_build(arguments: &[String]) -> String {
-    let old = AS_OLD_BUILD.map(str::to_owned);
-    let Err(ended) = Process::start(&[arguments, &old].concat()) else { panic!("{arguments:?} started") };
+    let kept = arguments.strip_suffix(&AS_NEXT_BUILD.map(str::to_owned)).unwrap_or(arguments);
+    let Err(ended) = Process::start(kept) else { panic!("{arguments:?} started") };
     ended.stderr
 }
 
@@ -57,28 +56,25 @@ async fn load(table: Table, stop: Arc<AtomicBool>) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_build_is_rolled_out_under_load() {
-    let mut cluster = Cluster::start_everywhere_with("lsm", &AS_OLD_BUILD);
+    let mut cluster = Cluster::start_everywhere_with("lsm", &[]);
     cluster.client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "row-0001", "row-0005"]);
     let client = terrane_client::Client::connect(&cluster.client.masters).await.expect("a client");
     let table = client.table("t").await.expect("the table");
     let stop = Arc::new(AtomicBool::new(false));
     let loading = tokio::spawn(load(table, Arc::clone(&stop)));
-    assert_eq!(level(&cluster.client), (3, Vec::new()));
+    assert_eq!(level(&cluster.client), (1, Vec::new()));
 
     upgrade(&mut cluster.master);
     for index in 0..3 {
         cluster.client.wait_until_well();
         let (present, waits) = level(&cluster.client);
-        assert_eq!((present, waits.len()), (3, 3 - index), "{waits:?}");
-        assert!(waits.iter().all(|why| why.contains("has a build of level 3")), "{waits:?}");
-        let (region, target) = region_and_target(&cluster);
-        let refused = cluster.client.fail(&["admin", "move", &region, "--to", &target], 1);
-        assert!(refused.contains("from feature level 4") && refused.contains(&waits[0]), "{refused}");
+        assert_eq!((present, waits.len()), (1, 3 - index), "{waits:?}");
+        assert!(waits.iter().all(|why| why.contains("has a build of level 1")), "{waits:?}");
         upgrade(&mut cluster.servers[index]);
     }
     cluster.client.wait_until_well();
     eventually(COMMAND_MAX, "the level rises", || match level(&cluster.client) {
-        (4, _) => Ok(()),
+        (2, _) => Ok(()),
         other => Err(format!("{other:?}")),
     });
     stop.store(true, Ordering::Relaxed);
@@ -95,27 +91,27 @@ fn old_builds_are_refused(cluster: &mut Cluster) {
     let [listen, console] = free_ports();
     let fresh = server_arguments(&cluster.data.path().join("fresh"), listen, console, &cluster.client.masters, "lsm");
     let refused = refused_as_old_build(&fresh);
-    let says = "refused this server: its build has feature level 3, and the cluster is at level 4";
+    let says = "refused this server: its build has feature level 1, and the cluster is at level 2";
     assert!(refused.contains(says), "{refused}");
     // Those of the cluster, by their directories.
     for role in [&mut cluster.servers[0], &mut cluster.master] {
         role.process.take().expect("it runs").stop();
         let refused = refused_as_old_build(&role.arguments);
-        let says = "cannot be used by this build: its build has feature level 3, and the cluster is at level 4";
+        let says = "cannot be used by this build: its build has feature level 1, and the cluster is at level 2";
         assert!(refused.contains(says), "{refused}");
         role.process = Some(Process::started(&role.arguments));
     }
     cluster.client.wait_until_well();
-    assert_eq!(level(&cluster.client), (4, Vec::new()));
+    assert_eq!(level(&cluster.client), (2, Vec::new()));
 }
 
 #[test]
 fn a_new_cluster_begins_at_the_level_of_its_masters() {
     let mut cluster = Cluster::start("memory", &[]);
-    assert_eq!(level(&cluster.client), (4, Vec::new()));
+    assert_eq!(level(&cluster.client), (1, Vec::new()));
     let processes = cluster.client.json(&["status"])["processes"].clone();
     let builds = processes.as_array().expect("a list").iter();
-    assert!(builds.clone().all(|process| process["level"] == 4 && process["protocol"] == "1"), "{processes}");
+    assert!(builds.clone().all(|process| process["level"] == 1 && process["protocol"] == "1"), "{processes}");
     assert_eq!(builds.count(), 4);
     cluster.kill_all();
 }

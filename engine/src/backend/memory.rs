@@ -26,7 +26,7 @@ use crate::sorted_cells::SortedCells;
 use crate::sought::Sought;
 use crate::source::Reading;
 
-pub(crate) const FORMAT: u8 = 2;
+pub(crate) const FORMAT: u8 = 1;
 const HEADER: u8 = 1;
 const CELLS: u8 = 2;
 const END: u8 = 3;

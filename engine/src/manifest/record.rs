@@ -15,14 +15,10 @@ use crate::codec::{Reader, Writer};
 use crate::point::{DurablePoint, GroupPoint, RegionKey};
 use crate::row_range::RowRange;
 
-/// Format 1 had no levels, bounds and storage attributes; it was never released, and is rejected. Format 3 has families whose
-/// rules differ by row, and format 4 such that keep deleted cells until they expire. A record is written in the lowest format that can express it.
-const FORMAT: u8 = 2;
-const FORMAT_RULES_BY_ROW: u8 = 3;
-const FORMAT_KEEP_UNTIL_TTL: u8 = 4;
+const FORMAT: u8 = 1;
 /// The versions of the manifest.
 pub(crate) const VERSIONS: FormatVersions =
-    FormatVersions { name: "manifest", oldest: FORMAT as u32, newest: FORMAT_KEEP_UNTIL_TTL as u32 };
+    FormatVersions { name: "manifest", oldest: FORMAT as u32, newest: FORMAT as u32 };
 const ENGINE: u8 = 1;
 const REGION: u8 = 2;
 const SPLIT: u8 = 3;
@@ -173,22 +169,9 @@ impl GroupRecord {
 }
 
 impl Record {
-    /// The regions as of this record.
-    fn regions(&self) -> impl Iterator<Item = &RegionRecord> {
-        match self {
-            Self::Region(region) => std::slice::from_ref(region),
-            Self::Split { daughters, .. } => &daughters[..],
-            Self::Merge { region, .. } => std::slice::from_ref(&**region),
-            Self::Install(copy) => &copy.regions,
-            Self::Engine { .. } | Self::Drop { .. } | Self::Group { .. } | Self::RemoveGroup(_) => &[],
-        }
-        .iter()
-    }
-
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
-        let format = self.regions().flat_map(|region| region.families.values()).map(format_of).max().unwrap_or(FORMAT);
-        out.u8(format);
+        out.u8(FORMAT);
         match self {
             Self::Engine { name } => {
                 out.u8(ENGINE);
@@ -196,17 +179,17 @@ impl Record {
             }
             Self::Region(region) => {
                 out.u8(REGION);
-                write_region(&mut out, region, format);
+                write_region(&mut out, region);
             }
             Self::Split { parent, daughters } => {
                 out.u8(SPLIT);
                 out.u64(parent.0);
-                daughters.iter().for_each(|daughter| write_region(&mut out, daughter, format));
+                daughters.iter().for_each(|daughter| write_region(&mut out, daughter));
             }
             Self::Merge { parents, region } => {
                 out.u8(MERGE);
                 parents.iter().for_each(|parent| out.u64(parent.0));
-                write_region(&mut out, region, format);
+                write_region(&mut out, region);
             }
             Self::Drop { regions, group, point } => {
                 out.u8(DROP);
@@ -222,7 +205,7 @@ impl Record {
                 out.u8(INSTALL);
                 write_group(&mut out, copy.group, &copy.point);
                 out.u32(count(copy.regions.len()));
-                copy.regions.iter().for_each(|region| write_region(&mut out, region, format));
+                copy.regions.iter().for_each(|region| write_region(&mut out, region));
             }
             Self::RemoveGroup(group) => {
                 out.u8(REMOVE_GROUP);
@@ -235,20 +218,19 @@ impl Record {
     /// `None` for what this build cannot read.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut input = Reader::new(bytes);
-        let format = input.u8()?;
-        if !(FORMAT..=FORMAT_KEEP_UNTIL_TTL).contains(&format) {
+        if input.u8()? != FORMAT {
             return None;
         }
         let record = match input.u8()? {
             ENGINE => Self::Engine { name: String::from_utf8(input.bytes()?.to_vec()).ok()? },
-            REGION => Self::Region(read_region(&mut input, format)?),
+            REGION => Self::Region(read_region(&mut input)?),
             SPLIT => Self::Split {
                 parent: RegionId(input.u64()?),
-                daughters: Box::new([read_region(&mut input, format)?, read_region(&mut input, format)?]),
+                daughters: Box::new([read_region(&mut input)?, read_region(&mut input)?]),
             },
             MERGE => Self::Merge {
                 parents: [RegionId(input.u64()?), RegionId(input.u64()?)],
-                region: Box::new(read_region(&mut input, format)?),
+                region: Box::new(read_region(&mut input)?),
             },
             DROP => {
                 let regions = (0..input.u32()?).map(|_| input.u64().map(RegionId)).collect::<Option<_>>()?;
@@ -261,7 +243,7 @@ impl Record {
             }
             INSTALL => {
                 let (group, point) = read_group(&mut input)?;
-                let regions = (0..input.u32()?).map(|_| read_region(&mut input, format)).collect::<Option<Vec<_>>>()?;
+                let regions = (0..input.u32()?).map(|_| read_region(&mut input)).collect::<Option<Vec<_>>>()?;
                 // A region of another group among them would outlive the next installation.
                 if regions.iter().any(|region| region.point.group != group) {
                     return None;
@@ -291,7 +273,7 @@ fn read_group(input: &mut Reader<'_>) -> Option<(GroupId, GroupPoint)> {
     Some((group, GroupPoint { index, state: Bytes::copy_from_slice(input.bytes()?) }))
 }
 
-fn write_region(out: &mut Writer, region: &RegionRecord, format: u8) {
+fn write_region(out: &mut Writer, region: &RegionRecord) {
     out.u64(region.region.0);
     out.u64(region.table.0);
     out.bytes(&region.range.start);
@@ -311,9 +293,6 @@ fn write_region(out: &mut Writer, region: &RegionRecord, format: u8) {
         out.u32(family.storage.block_size);
         out.u8(u8::from(family.storage.in_memory));
         write_history(out, &family.rules);
-        if format == FORMAT {
-            continue;
-        }
         out.u32(count(family.beyond.len()));
         for from in family.beyond.iter() {
             out.bytes(&from.row);
@@ -368,7 +347,7 @@ pub(crate) fn read_file(input: &mut Reader<'_>) -> Option<FileRecord> {
     Some(record)
 }
 
-fn read_region(input: &mut Reader<'_>, format: u8) -> Option<RegionRecord> {
+fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {
     let (region, table) = (RegionId(input.u64()?), TableId(input.u64()?));
     let start = Bytes::copy_from_slice(input.bytes()?);
     let range = KeyRange::new(start, Bytes::copy_from_slice(input.bytes()?)).ok()?;
@@ -391,7 +370,7 @@ fn read_region(input: &mut Reader<'_>, format: u8) -> Option<RegionRecord> {
             in_memory: input.u8()? != 0,
         };
         let rules = read_history(input)?;
-        let beyond = if format == FORMAT { Arc::default() } else { read_beyond(input)? };
+        let beyond = read_beyond(input)?;
         families.insert(name, FamilyRecord { since, rules, storage, beyond });
     }
     let mut files = BTreeMap::new();
@@ -401,19 +380,6 @@ fn read_region(input: &mut Reader<'_>, format: u8) -> Option<RegionRecord> {
         files.insert(name, of_family);
     }
     Some(RegionRecord { region, table, range, point, families, files })
-}
-
-/// The lowest format that can express a family.
-fn format_of(family: &FamilyRecord) -> u8 {
-    let histories = std::iter::once(&family.rules).chain(family.beyond.iter().map(|beyond| &beyond.rules));
-    let mut changes = histories.flat_map(RulesHistory::changes);
-    if changes.any(|change| change.rules.keep_deleted_cells == KeepDeleted::Ttl) {
-        FORMAT_KEEP_UNTIL_TTL
-    } else if family.beyond.is_empty() {
-        FORMAT
-    } else {
-        FORMAT_RULES_BY_ROW
-    }
 }
 
 fn write_history(out: &mut Writer, rules: &RulesHistory) {

@@ -4,20 +4,17 @@ use terrane_regionserver::edge::nonce_number;
 
 use crate::proto;
 
-/// How the nonces of a call are recorded.
+/// The nonces of a call.
 #[derive(Clone, Copy)]
 pub(super) struct Nonces {
-    /// `None`: they are not.
-    pub group: Option<u64>,
+    /// The nonce group of the client.
+    pub group: u64,
 }
 
 impl Nonces {
     /// The number of an operation with this nonce; 0: it has none.
     pub fn number(self, nonce: Option<u64>) -> u64 {
-        match (self.group, nonce) {
-            (Some(group), Some(nonce)) if nonce != 0 => nonce_number(group, nonce),
-            _ => 0,
-        }
+        nonce.filter(|nonce| *nonce != 0).map_or(0, |nonce| nonce_number(self.group, nonce))
     }
 
     /// The number of a batch of mutations that has none of its own.

@@ -159,9 +159,9 @@ impl Requests {
         drop(left);
     }
 
-    /// How the nonces of a call of this group are recorded.
+    /// The nonces of a call of this group.
     pub fn nonces(&self, group: Option<u64>) -> Nonces {
-        Nonces { group: self.edge.keeps_nonces().then(|| group.unwrap_or(0)) }
+        Nonces { group: group.unwrap_or(0) }
     }
 
     /// The region of a call.

@@ -14,15 +14,10 @@ use super::Catalog;
 use super::codec::{DecodeError, Reader, Writer};
 
 const MAGIC: &[u8; 8] = b"TERRACAT";
-/// The newest version, and the oldest that is read. A checkpoint is written in the lowest one that can express it.
-const CHECKPOINT_VERSION: u16 = 9;
-const CHECKPOINT_VERSION_OLDEST: u16 = 1;
-/// Both.
-pub const VERSIONS: FormatVersions = FormatVersions {
-    name: "catalog checkpoint",
-    oldest: CHECKPOINT_VERSION_OLDEST as u32,
-    newest: CHECKPOINT_VERSION as u32,
-};
+const CHECKPOINT_VERSION: u16 = 1;
+/// The versions of checkpoints.
+pub const VERSIONS: FormatVersions =
+    FormatVersions { name: "catalog checkpoint", oldest: CHECKPOINT_VERSION as u32, newest: CHECKPOINT_VERSION as u32 };
 const CHECKSUM_BYTES: usize = 4;
 
 /// The path of the checkpoint in the catalog's directory.
@@ -67,11 +62,10 @@ impl Checkpoint {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.raw(MAGIC);
-        let version = self.catalog.version();
-        out.u16(version);
+        out.u16(CHECKPOINT_VERSION);
         out.u64(self.applied);
         out.u64(self.stamp);
-        self.catalog.encode(&mut out, version);
+        self.catalog.encode(&mut out);
         let mut bytes = out.into_bytes();
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -91,11 +85,11 @@ impl Checkpoint {
             return Err(rule("it is not a catalog checkpoint"));
         }
         let version = from.u16()?;
-        if !(CHECKPOINT_VERSION_OLDEST..=CHECKPOINT_VERSION).contains(&version) {
+        if version != CHECKPOINT_VERSION {
             return Err(DecodeError::Version { what: "the catalog", found: version });
         }
         let (applied, stamp) = (from.u64()?, from.u64()?);
-        let checkpoint = Self { applied, stamp, catalog: Catalog::decode(&mut from, version)? };
+        let checkpoint = Self { applied, stamp, catalog: Catalog::decode(&mut from)? };
         from.finish()?;
         Ok(checkpoint)
     }

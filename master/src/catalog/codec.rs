@@ -78,6 +78,12 @@ impl Writer {
         self.bytes(value.as_bytes());
     }
 
+    /// A tag, then numbers.
+    pub fn tagged(&mut self, tag: u8, numbers: &[u64]) {
+        self.u8(tag);
+        numbers.iter().for_each(|number| self.u64(*number));
+    }
+
     /// A count, then each element.
     pub fn list<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
         self.u32(u32::try_from(items.len()).expect("a list of the catalog has far fewer than 2^32 elements"));

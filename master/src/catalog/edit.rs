@@ -5,13 +5,9 @@
 //! documented in `docs/formats/catalog.md`.
 
 use bytes::Bytes;
-use terrane_types::versions::{
-    LEVEL_OF_MASTERS, LEVEL_OF_MOVES, LEVEL_OF_NAMESPACE_PROPERTIES, LEVEL_OF_RECOVERY, LEVEL_OF_SUCCESSORS,
-    LEVEL_OF_TRUNCATION, LEVEL_UNRECORDED,
-};
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ReplicaId, ServerId, TableId, TableSchema};
 
-use super::changes::{ChangePlan, ChangeReason};
+use super::changes::ChangePlan;
 use super::codec::{self, DecodeError, EDIT_VERSION, Reader, Writer, check_version};
 use super::groups::GroupPlan;
 use super::masters::MastersEdit;
@@ -23,6 +19,49 @@ use super::requests::RequestId;
 use super::servers::Registration;
 use super::tables::{decode_schema, encode_schema};
 
+/// The byte that says which edit follows.
+pub(super) mod tag {
+    pub const BOOTSTRAP: u8 = 1;
+    pub const REBUILD: u8 = 2;
+    pub const RAISE_LEVEL: u8 = 3;
+    pub const REQUESTED: u8 = 4;
+    pub const ADD_PAGE_KEY: u8 = 5;
+    pub const SET_REPLICATION: u8 = 6;
+    pub const SET_BALANCING: u8 = 7;
+    pub const ADD_SERVER: u8 = 10;
+    pub const UPDATE_SERVER: u8 = 11;
+    pub const DRAIN_SERVER: u8 = 12;
+    pub const REMOVE_SERVER: u8 = 13;
+    pub const BEGIN_MASTERS: u8 = 14;
+    pub const UNDO_MASTERS: u8 = 15;
+    pub const END_MASTERS: u8 = 16;
+    pub const ADD_GROUPS: u8 = 20;
+    pub const OPEN_GROUP: u8 = 21;
+    pub const SERVE_GROUP: u8 = 22;
+    pub const ABANDON_GROUP: u8 = 23;
+    pub const REMOVE_GROUP: u8 = 24;
+    pub const BEGIN_MEMBERS: u8 = 25;
+    pub const PROMOTE_MEMBER: u8 = 26;
+    pub const UNDO_MEMBERS: u8 = 27;
+    pub const RECOVER_MEMBERS: u8 = 28;
+    pub const END_MEMBERS: u8 = 29;
+    pub const TAKE_REGION_IDS: u8 = 30;
+    pub const INDEX_REGIONS: u8 = 31;
+    pub const BEGIN_MOVE: u8 = 32;
+    pub const CANCEL_MOVE: u8 = 33;
+    pub const END_MOVE: u8 = 34;
+    pub const CREATE_TABLE: u8 = 40;
+    pub const ENABLE_TABLE: u8 = 41;
+    pub const ALTER_TABLE: u8 = 42;
+    pub const FINISH_ALTER: u8 = 43;
+    pub const DROP_TABLE: u8 = 44;
+    pub const TRUNCATE_TABLE: u8 = 45;
+    pub const REMOVE_TABLE: u8 = 46;
+    pub const CREATE_NAMESPACE: u8 = 50;
+    pub const SET_PROPERTIES: u8 = 51;
+    pub const DROP_NAMESPACE: u8 = 52;
+}
+
 /// One change of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogEdit {
@@ -30,11 +69,10 @@ pub enum CatalogEdit {
     Bootstrap(Bootstrap),
     /// The first entry of a cluster whose catalog was lost and rebuilt: a checkpoint of the rebuilt catalog.
     Rebuild { checkpoint: Bytes },
-    /// Assigns an id to a server with a fresh data directory, and removes servers without replicas that have its address. Below
-    /// level 4 only: see [`Self::JoinServer`].
+    /// Assigns an id to a server with a fresh data directory. It is no proof that another one at its address is gone: that one
+    /// may be cut off, or slow, or the address may be wrong. The others stay until they are known to be gone
+    /// (`crate::fleet::successors`).
     AddServer(Registration),
-    /// Assigns an id to a server with a fresh data directory. Others that have its address stay.
-    JoinServer(Registration),
     /// Replaces the registration of a known server.
     UpdateServer { server: ServerId, registration: Registration },
     /// Takes a block of region ids, for splits without a master.
@@ -116,9 +154,6 @@ pub struct NewTable {
     pub split_at: Vec<Bytes>,
     /// The group of each region, one more than split points.
     pub groups: Vec<GroupId>,
-    /// Whether the edit also creates the table's namespace. Builds from before namespaces worked that way,
-    /// and their entries must have the same effect when they are replayed.
-    pub implies_namespace: bool,
 }
 
 /// What is fixed when a cluster is created.
@@ -133,25 +168,6 @@ pub struct Bootstrap {
 }
 
 impl CatalogEdit {
-    /// The feature level of the masters that can read the edit. Moves that have begun end at any level.
-    pub fn level(&self) -> u32 {
-        match self {
-            Self::CreateTable(new) => new.schema.level(),
-            Self::AlterTable { schema } => schema.level(),
-            Self::TruncateTable { .. } => LEVEL_OF_TRUNCATION,
-            Self::CreateNamespace { properties, .. } if properties.is_empty() => LEVEL_UNRECORDED,
-            Self::CreateNamespace { .. } | Self::SetProperties { .. } => LEVEL_OF_NAMESPACE_PROPERTIES,
-            Self::Requested { edit, .. } => edit.level(),
-            Self::BeginMove(_) => LEVEL_OF_MOVES,
-            Self::JoinServer(_) | Self::RemoveGroup { .. } => LEVEL_OF_SUCCESSORS,
-            Self::RecoverMembers { .. } => LEVEL_OF_RECOVERY,
-            Self::BeginMembers(plan) if matches!(plan.reason, ChangeReason::Damaged) => LEVEL_OF_RECOVERY,
-            Self::Masters(_) => LEVEL_OF_MASTERS,
-            Self::RaiseLevel { level } => level.saturating_sub(1),
-            _ => LEVEL_UNRECORDED,
-        }
-    }
-
     /// Encodes the edit as an operation of group 0's log.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
@@ -163,194 +179,146 @@ impl CatalogEdit {
     fn encode_body(&self, out: &mut Writer) {
         match self {
             Self::Bootstrap(bootstrap) => {
-                out.u8(1);
+                out.u8(tag::BOOTSTRAP);
                 bootstrap.encode(out);
             }
-            // Without a zone as by builds that know none, which means the same.
             Self::Rebuild { checkpoint } => {
-                out.u8(71);
+                out.u8(tag::REBUILD);
                 out.bytes(checkpoint);
             }
-            Self::AddServer(registration) if registration.zone.is_empty() => {
-                out.u8(2);
-                registration.encode(out);
-            }
-            Self::AddServer(registration) => {
-                out.u8(40);
-                registration.encode_with_zone(out);
-            }
-            Self::JoinServer(registration) => {
-                out.u8(52);
-                registration.encode_with_zone(out);
-            }
-            Self::RemoveGroup { group } => {
-                out.u8(53);
-                out.u64(group.0);
-            }
-            Self::UpdateServer { server, registration } if registration.zone.is_empty() => {
-                out.u8(3);
-                out.u64(server.0);
-                registration.encode(out);
-            }
-            Self::UpdateServer { server, registration } => {
-                out.u8(41);
-                out.u64(server.0);
-                registration.encode_with_zone(out);
-            }
-            Self::TakeRegionIds { count } => {
-                out.u8(4);
-                out.u32(*count);
-            }
-            Self::AddGroups { expected, groups } => {
-                out.u8(5);
-                out.u64(expected.0);
-                out.list(groups.iter(), |out, group| group.encode(out));
-            }
-            Self::OpenGroup { group } => {
-                out.u8(6);
-                out.u64(group.0);
-            }
-            Self::CreateTable(new) => {
-                out.u8(if new.implies_namespace { 7 } else { 16 });
-                new.encode(out);
-            }
-            Self::EnableTable { table } => {
-                out.u8(8);
-                out.u64(table.0);
-            }
-            Self::AlterTable { schema } => {
-                out.u8(9);
-                encode_schema(schema, out);
-            }
-            Self::FinishAlter { table, version } => {
-                out.u8(10);
-                out.u64(table.0);
-                out.u64(*version);
-            }
-            Self::DropTable { table } => {
-                out.u8(11);
-                out.u64(table.0);
-            }
-            Self::TruncateTable { table, split_at, groups } => {
-                out.u8(90);
-                out.u64(table.0);
-                out.list(split_at.iter(), |out, key| out.bytes(key));
-                out.list(groups.iter(), |out, group| out.u64(group.0));
-            }
-            Self::RemoveTable { table } => {
-                out.u8(12);
-                out.u64(table.0);
-            }
             Self::IndexRegions { regions } => {
-                out.u8(13);
+                out.u8(tag::INDEX_REGIONS);
                 out.list(regions.iter(), |out, region| encode_descriptor(region, out));
             }
             Self::AddPageKey { id, secret } => {
-                out.u8(20);
+                out.u8(tag::ADD_PAGE_KEY);
                 out.u32(*id);
                 out.raw(&secret.0);
             }
-            // Without properties as by builds that know none.
-            Self::CreateNamespace { name, properties } if properties.is_empty() => {
-                out.u8(17);
-                out.text(name.as_str());
+            Self::RaiseLevel { level } => {
+                out.u8(tag::RAISE_LEVEL);
+                out.u32(*level);
             }
+            Self::SetReplication { replication } => {
+                out.u8(tag::SET_REPLICATION);
+                out.u32(*replication);
+            }
+            Self::SetBalancing { on } => {
+                out.u8(tag::SET_BALANCING);
+                out.u8(u8::from(*on));
+            }
+            Self::Requested { id, edit } => {
+                out.u8(tag::REQUESTED);
+                out.raw(&id.0);
+                edit.encode_body(out);
+            }
+            Self::Masters(edit) => edit.encode(out),
+            Self::BeginMove(plan) => {
+                out.u8(tag::BEGIN_MOVE);
+                plan.encode(out);
+            }
+            Self::CancelMove { id, why } => {
+                out.tagged(tag::CANCEL_MOVE, &[id.0]);
+                out.text(why);
+            }
+            Self::EndMove { id, end } => {
+                out.tagged(tag::END_MOVE, &[id.0]);
+                end.encode(out);
+            }
+            Self::CreateNamespace { .. }
+            | Self::SetProperties { .. }
+            | Self::DropNamespace { .. }
+            | Self::CreateTable(_)
+            | Self::EnableTable { .. }
+            | Self::AlterTable { .. }
+            | Self::FinishAlter { .. }
+            | Self::DropTable { .. }
+            | Self::TruncateTable { .. }
+            | Self::RemoveTable { .. } => self.encode_tables(out),
+            _ => self.encode_fleet(out),
+        }
+    }
+
+    /// Encodes an edit of a table or a namespace.
+    fn encode_tables(&self, out: &mut Writer) {
+        match self {
+            Self::CreateTable(new) => {
+                out.u8(tag::CREATE_TABLE);
+                new.encode(out);
+            }
+            Self::EnableTable { table } => out.tagged(tag::ENABLE_TABLE, &[table.0]),
+            Self::AlterTable { schema } => {
+                out.u8(tag::ALTER_TABLE);
+                encode_schema(schema, out);
+            }
+            Self::FinishAlter { table, version } => out.tagged(tag::FINISH_ALTER, &[table.0, *version]),
+            Self::DropTable { table } => out.tagged(tag::DROP_TABLE, &[table.0]),
+            Self::TruncateTable { table, split_at, groups } => {
+                out.tagged(tag::TRUNCATE_TABLE, &[table.0]);
+                out.list(split_at.iter(), |out, key| out.bytes(key));
+                out.list(groups.iter(), |out, group| out.u64(group.0));
+            }
+            Self::RemoveTable { table } => out.tagged(tag::REMOVE_TABLE, &[table.0]),
             Self::CreateNamespace { name, properties } => {
-                out.u8(91);
+                out.u8(tag::CREATE_NAMESPACE);
                 out.text(name.as_str());
                 encode_properties(properties, out);
             }
             Self::SetProperties { name, properties } => {
-                out.u8(92);
+                out.u8(tag::SET_PROPERTIES);
                 out.text(name.as_str());
                 encode_properties(properties, out);
             }
             Self::DropNamespace { name } => {
-                out.u8(18);
+                out.u8(tag::DROP_NAMESPACE);
                 out.text(name.as_str());
             }
-            Self::RaiseLevel { level } => {
-                out.u8(72);
-                out.u32(*level);
-            }
-            Self::Requested { id, edit } => {
-                out.u8(21);
-                out.raw(&id.0);
-                edit.encode_body(out);
-            }
-            Self::AbandonGroup { .. }
-            | Self::ServeGroup { .. }
-            | Self::BeginMembers(_)
-            | Self::PromoteMember { .. }
-            | Self::UndoMembers { .. }
-            | Self::RecoverMembers { .. }
-            | Self::EndMembers { .. } => self.encode_members(out),
-            Self::Masters(edit) => edit.encode(out),
-            Self::BeginMove(plan) => {
-                out.u8(60);
-                plan.encode(out);
-            }
-            Self::CancelMove { id, why } => {
-                out.u8(61);
-                out.u64(id.0);
-                out.text(why);
-            }
-            Self::EndMove { id, end } => {
-                out.u8(62);
-                out.u64(id.0);
-                end.encode(out);
-            }
-            Self::DrainServer { server, drain } => {
-                out.u8(47);
-                out.u64(server.0);
-                out.u8(u8::from(*drain));
-            }
-            Self::RemoveServer { server } => {
-                out.u8(48);
-                out.u64(server.0);
-            }
-            Self::SetReplication { replication } => {
-                out.u8(49);
-                out.u32(*replication);
-            }
-            Self::SetBalancing { on } => {
-                out.u8(50);
-                out.u8(u8::from(*on));
-            }
+            _ => unreachable!("only edits of tables and namespaces are passed"),
         }
     }
 
-    /// Encodes an edit of a group and its members.
-    fn encode_members(&self, out: &mut Writer) {
-        let mut versioned = |tag: u8, group: &GroupId, version: &u64| {
-            out.u8(tag);
-            out.u64(group.0);
-            out.u64(*version);
-        };
+    /// Encodes an edit of servers, or of groups and their members.
+    fn encode_fleet(&self, out: &mut Writer) {
         match self {
-            Self::PromoteMember { group, version } => versioned(44, group, version),
-            Self::UndoMembers { group, version } => versioned(45, group, version),
-            Self::EndMembers { group, version, members } => {
-                versioned(46, group, version);
-                out.list(members.iter(), |out, replica| out.u64(replica.0));
+            Self::AddServer(registration) => {
+                out.u8(tag::ADD_SERVER);
+                registration.encode(out);
             }
-            Self::RecoverMembers { group, version, survivor } => {
-                versioned(70, group, version);
-                out.u64(survivor.0);
+            Self::UpdateServer { server, registration } => {
+                out.tagged(tag::UPDATE_SERVER, &[server.0]);
+                registration.encode(out);
             }
-            Self::AbandonGroup { group } => {
-                out.u8(42);
-                out.u64(group.0);
+            Self::DrainServer { server, drain } => {
+                out.tagged(tag::DRAIN_SERVER, &[server.0]);
+                out.u8(u8::from(*drain));
             }
-            Self::ServeGroup { group } => {
-                out.u8(51);
-                out.u64(group.0);
+            Self::RemoveServer { server } => out.tagged(tag::REMOVE_SERVER, &[server.0]),
+            Self::TakeRegionIds { count } => {
+                out.u8(tag::TAKE_REGION_IDS);
+                out.u32(*count);
             }
+            Self::AddGroups { expected, groups } => {
+                out.tagged(tag::ADD_GROUPS, &[expected.0]);
+                out.list(groups.iter(), |out, group| group.encode(out));
+            }
+            Self::OpenGroup { group } => out.tagged(tag::OPEN_GROUP, &[group.0]),
+            Self::ServeGroup { group } => out.tagged(tag::SERVE_GROUP, &[group.0]),
+            Self::AbandonGroup { group } => out.tagged(tag::ABANDON_GROUP, &[group.0]),
+            Self::RemoveGroup { group } => out.tagged(tag::REMOVE_GROUP, &[group.0]),
             Self::BeginMembers(plan) => {
-                out.u8(43);
+                out.u8(tag::BEGIN_MEMBERS);
                 plan.encode(out);
             }
-            _ => unreachable!("only edits of a group's members are passed"),
+            Self::PromoteMember { group, version } => out.tagged(tag::PROMOTE_MEMBER, &[group.0, *version]),
+            Self::UndoMembers { group, version } => out.tagged(tag::UNDO_MEMBERS, &[group.0, *version]),
+            Self::RecoverMembers { group, version, survivor } => {
+                out.tagged(tag::RECOVER_MEMBERS, &[group.0, *version, survivor.0]);
+            }
+            Self::EndMembers { group, version, members } => {
+                out.tagged(tag::END_MEMBERS, &[group.0, *version]);
+                out.list(members.iter(), |out, replica| out.u64(replica.0));
+            }
+            _ => unreachable!("only edits of servers and groups are passed"),
         }
     }
 
@@ -370,7 +338,7 @@ impl CatalogEdit {
 
     fn decode_requested(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (id, tag) = (RequestId(from.array()?), from.u8()?);
-        if tag == 21 {
+        if tag == tag::REQUESTED {
             return Err(DecodeError::Rule("a requested edit contains another requested edit".to_owned()));
         }
         Ok(Self::Requested { id, edit: Box::new(Self::decode_fields(tag, from)?) })
@@ -378,61 +346,67 @@ impl CatalogEdit {
 
     fn decode_fields(tag: u8, from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match tag {
-            1 => Self::Bootstrap(Bootstrap::decode(from)?),
-            2 => Self::AddServer(Registration::decode(from)?),
-            3 => Self::UpdateServer { server: ServerId(from.u64()?), registration: Registration::decode(from)? },
-            4 => Self::TakeRegionIds { count: from.u32()? },
-            5 => Self::AddGroups { expected: GroupId(from.u64()?), groups: from.list(GroupPlan::decode)? },
-            6 => Self::OpenGroup { group: GroupId(from.u64()?) },
-            7 => Self::CreateTable(NewTable::decode(from, true)?),
-            8 => Self::EnableTable { table: TableId(from.u64()?) },
-            9 => Self::AlterTable { schema: decode_schema(from)? },
-            10 => Self::FinishAlter { table: TableId(from.u64()?), version: from.u64()? },
-            11 => Self::DropTable { table: TableId(from.u64()?) },
-            12 => Self::RemoveTable { table: TableId(from.u64()?) },
-            13 => Self::IndexRegions { regions: from.list(decode_descriptor)? },
-            20 => Self::AddPageKey { id: from.u32()?, secret: Secret(from.array()?) },
-            16 => Self::CreateTable(NewTable::decode(from, false)?),
-            17 => Self::CreateNamespace { name: decode_name(from)?, properties: Properties::new() },
-            18 => Self::DropNamespace { name: decode_name(from)? },
-            21 => Self::decode_requested(from)?,
-            40 => Self::AddServer(Registration::decode_with_zone(from)?),
-            41 => {
-                let server = ServerId(from.u64()?);
-                Self::UpdateServer { server, registration: Registration::decode_with_zone(from)? }
+            tag::BOOTSTRAP => Self::Bootstrap(Bootstrap::decode(from)?),
+            tag::REBUILD => Self::Rebuild { checkpoint: codec::owned(from)? },
+            tag::ADD_SERVER => Self::AddServer(Registration::decode(from)?),
+            tag::UPDATE_SERVER => {
+                Self::UpdateServer { server: ServerId(from.u64()?), registration: Registration::decode(from)? }
             }
-            42 => Self::AbandonGroup { group: GroupId(from.u64()?) },
-            43 => Self::BeginMembers(ChangePlan::decode(from)?),
-            44 => Self::PromoteMember { group: GroupId(from.u64()?), version: from.u64()? },
-            45 => Self::UndoMembers { group: GroupId(from.u64()?), version: from.u64()? },
-            46 => {
+            tag::DRAIN_SERVER => Self::DrainServer { server: ServerId(from.u64()?), drain: codec::flag(from)? },
+            tag::REMOVE_SERVER => Self::RemoveServer { server: ServerId(from.u64()?) },
+            tag::TAKE_REGION_IDS => Self::TakeRegionIds { count: from.u32()? },
+            tag::ADD_GROUPS => {
+                Self::AddGroups { expected: GroupId(from.u64()?), groups: from.list(GroupPlan::decode)? }
+            }
+            tag::OPEN_GROUP => Self::OpenGroup { group: GroupId(from.u64()?) },
+            tag::SERVE_GROUP => Self::ServeGroup { group: GroupId(from.u64()?) },
+            tag::ABANDON_GROUP => Self::AbandonGroup { group: GroupId(from.u64()?) },
+            tag::REMOVE_GROUP => Self::RemoveGroup { group: GroupId(from.u64()?) },
+            tag::BEGIN_MEMBERS => Self::BeginMembers(ChangePlan::decode(from)?),
+            tag::PROMOTE_MEMBER => Self::PromoteMember { group: GroupId(from.u64()?), version: from.u64()? },
+            tag::UNDO_MEMBERS => Self::UndoMembers { group: GroupId(from.u64()?), version: from.u64()? },
+            tag::RECOVER_MEMBERS => {
+                let (group, version) = (GroupId(from.u64()?), from.u64()?);
+                Self::RecoverMembers { group, version, survivor: ReplicaId(from.u64()?) }
+            }
+            tag::END_MEMBERS => {
                 let (group, version) = (GroupId(from.u64()?), from.u64()?);
                 Self::EndMembers { group, version, members: from.list(|from| from.u64().map(ReplicaId))? }
             }
-            47 => Self::DrainServer { server: ServerId(from.u64()?), drain: codec::flag(from)? },
-            48 => Self::RemoveServer { server: ServerId(from.u64()?) },
-            49 => Self::SetReplication { replication: from.u32()? },
-            50 => Self::SetBalancing { on: codec::flag(from)? },
-            51 => Self::ServeGroup { group: GroupId(from.u64()?) },
-            52 => Self::JoinServer(Registration::decode_with_zone(from)?),
-            53 => Self::RemoveGroup { group: GroupId(from.u64()?) },
-            60 => Self::BeginMove(MovePlan::decode(from)?),
-            61 => Self::CancelMove { id: MoveId(from.u64()?), why: from.text()? },
-            62 => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },
-            72 => Self::RaiseLevel { level: from.u32()? },
-            80..=82 => Self::Masters(MastersEdit::decode(tag, from)?),
-            90 => Self::TruncateTable {
+            tag::BEGIN_MOVE => Self::BeginMove(MovePlan::decode(from)?),
+            tag::CANCEL_MOVE => Self::CancelMove { id: MoveId(from.u64()?), why: from.text()? },
+            tag::END_MOVE => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },
+            tag::SET_REPLICATION => Self::SetReplication { replication: from.u32()? },
+            tag::SET_BALANCING => Self::SetBalancing { on: codec::flag(from)? },
+            tag::RAISE_LEVEL => Self::RaiseLevel { level: from.u32()? },
+            tag::BEGIN_MASTERS | tag::UNDO_MASTERS | tag::END_MASTERS => Self::Masters(MastersEdit::decode(tag, from)?),
+            tag::REQUESTED => Self::decode_requested(from)?,
+            tag::INDEX_REGIONS => Self::IndexRegions { regions: from.list(decode_descriptor)? },
+            tag::ADD_PAGE_KEY => Self::AddPageKey { id: from.u32()?, secret: Secret(from.array()?) },
+            _ => Self::decode_tables(tag, from)?,
+        })
+    }
+
+    fn decode_tables(tag: u8, from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match tag {
+            tag::CREATE_TABLE => Self::CreateTable(NewTable::decode(from)?),
+            tag::ENABLE_TABLE => Self::EnableTable { table: TableId(from.u64()?) },
+            tag::ALTER_TABLE => Self::AlterTable { schema: decode_schema(from)? },
+            tag::FINISH_ALTER => Self::FinishAlter { table: TableId(from.u64()?), version: from.u64()? },
+            tag::DROP_TABLE => Self::DropTable { table: TableId(from.u64()?) },
+            tag::TRUNCATE_TABLE => Self::TruncateTable {
                 table: TableId(from.u64()?),
                 split_at: from.list(codec::owned)?,
                 groups: from.list(|from| from.u64().map(GroupId))?,
             },
-            91 => Self::CreateNamespace { name: decode_name(from)?, properties: decode_properties(from)? },
-            92 => Self::SetProperties { name: decode_name(from)?, properties: decode_properties(from)? },
-            71 => Self::Rebuild { checkpoint: codec::owned(from)? },
-            70 => {
-                let (group, version) = (GroupId(from.u64()?), from.u64()?);
-                Self::RecoverMembers { group, version, survivor: ReplicaId(from.u64()?) }
+            tag::REMOVE_TABLE => Self::RemoveTable { table: TableId(from.u64()?) },
+            tag::CREATE_NAMESPACE => {
+                Self::CreateNamespace { name: decode_name(from)?, properties: decode_properties(from)? }
             }
+            tag::SET_PROPERTIES => {
+                Self::SetProperties { name: decode_name(from)?, properties: decode_properties(from)? }
+            }
+            tag::DROP_NAMESPACE => Self::DropNamespace { name: decode_name(from)? },
             found => return Err(DecodeError::Tag { what: "catalog edit", found }),
         })
     }
@@ -445,12 +419,11 @@ impl NewTable {
         out.list(self.groups.iter(), |out, group| out.u64(group.0));
     }
 
-    fn decode(from: &mut Reader<'_>, implies_namespace: bool) -> Result<Self, DecodeError> {
+    fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             schema: decode_schema(from)?,
             split_at: from.list(codec::owned)?,
             groups: from.list(|from| from.u64().map(GroupId))?,
-            implies_namespace,
         })
     }
 }

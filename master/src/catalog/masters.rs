@@ -12,6 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::codec::{DecodeError, Reader, Writer, flag};
+use super::edit::tag;
 use super::{Catalog, Outcome, Refusal};
 use crate::seats::{Seat, check_count};
 
@@ -166,19 +167,14 @@ impl MastersEdit {
     pub(super) fn encode(&self, out: &mut Writer) {
         match self {
             Self::Begin(plan) => {
-                out.u8(80);
-                out.u64(plan.version);
+                out.tagged(tag::BEGIN_MASTERS, &[plan.version]);
                 encode_seats(&plan.present, out);
                 encode_seats(&plan.add, out);
                 out.list(plan.remove.iter(), |out, address| out.text(address));
             }
-            Self::Undo { version } => {
-                out.u8(81);
-                out.u64(*version);
-            }
+            Self::Undo { version } => out.tagged(tag::UNDO_MASTERS, &[*version]),
             Self::End { version, undone } => {
-                out.u8(82);
-                out.u64(*version);
+                out.tagged(tag::END_MASTERS, &[*version]);
                 out.u8(u8::from(*undone));
             }
         }
@@ -188,14 +184,14 @@ impl MastersEdit {
     pub(super) fn decode(tag: u8, from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let version = from.u64()?;
         Ok(match tag {
-            80 => Self::Begin(MastersPlan {
+            tag::BEGIN_MASTERS => Self::Begin(MastersPlan {
                 version,
                 present: from.list(decode_seat)?,
                 add: from.list(decode_seat)?,
                 remove: from.list(Reader::text)?,
             }),
-            81 => Self::Undo { version },
-            82 => Self::End { version, undone: flag(from)? },
+            tag::UNDO_MASTERS => Self::Undo { version },
+            tag::END_MASTERS => Self::End { version, undone: flag(from)? },
             found => return Err(DecodeError::Tag { what: "edit of the masters", found }),
         })
     }

@@ -164,7 +164,7 @@ fn no_change(group: GroupId) -> Refusal {
     Refusal::Changed(format!("the members of group {group} are not changing"))
 }
 
-/// Appends what groups have had since checkpoint version 4: the version of their members and the unfinished change.
+/// Appends the version of the members of each group that has changed them, and the unfinished change.
 pub(super) fn encode_changes(groups: &Groups, out: &mut Writer) {
     let noted: Vec<_> = groups.iter().filter(|(_, entry)| entry.version != 0 || entry.change.is_some()).collect();
     out.list(noted.into_iter(), |out, (group, entry)| {

@@ -3,7 +3,6 @@
 //! `default` always exists and is not stored. A table needs an existing namespace, and only a namespace without tables
 //! can be dropped. Both are checked when the edit is applied, so that a concurrent create and drop see each other.
 //! Properties are texts that HBase's clients give a namespace; they mean nothing here and are kept as they are.
-//! Catalogs and edits of builds before namespaces imply the namespaces of their tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,18 +40,10 @@ impl Namespaces {
         names
     }
 
-    /// The namespaces of the tables of a catalog from before namespaces.
+    /// The namespaces of the tables of a rebuilt catalog.
     pub(super) fn implied_by(tables: &Tables) -> Self {
-        let mut namespaces = Self::default();
-        tables.iter().for_each(|table| namespaces.imply(table.schema.name.namespace_name()));
-        namespaces
-    }
-
-    /// Adds a namespace implied by one of its tables.
-    pub(super) fn imply(&mut self, name: NamespaceName) {
-        if !name.is_default() {
-            self.names.insert(name);
-        }
+        let names = tables.iter().map(|table| table.schema.name.namespace_name());
+        Self { names: names.filter(|name| !name.is_default()).collect(), properties: BTreeMap::new() }
     }
 
     /// The properties of those namespaces that have any.
@@ -125,29 +116,24 @@ impl Namespaces {
 
     pub(super) fn encode(&self, out: &mut Writer) {
         out.list(self.names.iter(), |out, name| out.text(name.as_str()));
-    }
-
-    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { names: from.list(decode_name)?.into_iter().collect(), properties: BTreeMap::new() })
-    }
-
-    pub(super) fn encode_properties(&self, out: &mut Writer) {
         out.list(self.properties.iter(), |out, (name, properties)| {
             out.text(name.as_str());
             encode_properties(properties, out);
         });
     }
 
-    pub(super) fn decode_properties(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let names = from.list(decode_name)?.into_iter().collect();
+        let mut namespaces = Self { names, properties: BTreeMap::new() };
         for (name, properties) in
             from.list(|from| Ok::<_, DecodeError>((decode_name(from)?, decode_properties(from)?)))?
         {
-            if !self.contains(&name) {
+            if !namespaces.contains(&name) {
                 return Err(DecodeError::Rule(format!("namespace {name} has properties and does not exist")));
             }
-            self.keep(&name, &properties);
+            namespaces.keep(&name, &properties);
         }
-        Ok(())
+        Ok(namespaces)
     }
 }
 

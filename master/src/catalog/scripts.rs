@@ -103,7 +103,6 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
             replication: line.argument("replication").map_or(1, |text| text.parse().unwrap()),
         }),
         "add-server" => CatalogEdit::AddServer(registration(line.words[1])),
-        "join-server" => CatalogEdit::JoinServer(registration(line.words[1])),
         "remove-group" => CatalogEdit::RemoveGroup { group: GroupId(line.number(1)) },
         "update-server" => {
             CatalogEdit::UpdateServer { server: ServerId(line.number(1)), registration: registration(line.words[2]) }
@@ -131,7 +130,7 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
                 .map_or_else(|| vec![GroupId(1); split_at.len() + 1], |groups| numbers(groups).map(GroupId).collect());
             let mut schema = schema(line.words[1]);
             schema.key = line.argument("key").map(|key| KeyDeclaration::parse(key).unwrap());
-            CatalogEdit::CreateTable(NewTable { schema, split_at, groups, implies_namespace: false })
+            CatalogEdit::CreateTable(NewTable { schema, split_at, groups })
         }
         "truncate-table" => {
             let split_at = keys(line.argument("split"));

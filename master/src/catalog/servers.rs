@@ -22,25 +22,15 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Encodes everything but the zone.
     pub(crate) fn encode(&self, out: &mut Writer) {
         out.text(&self.address);
         out.text(&self.console);
         out.text(&self.engine);
-    }
-
-    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { address: from.text()?, console: from.text()?, engine: from.text()?, zone: String::new() })
-    }
-
-    pub(crate) fn encode_with_zone(&self, out: &mut Writer) {
-        self.encode(out);
         out.text(&self.zone);
     }
 
-    pub(crate) fn decode_with_zone(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let known = Self::decode(from)?;
-        Ok(Self { zone: from.text()?, ..known })
+    pub(crate) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { address: from.text()?, console: from.text()?, engine: from.text()?, zone: from.text()? })
     }
 }
 
@@ -110,12 +100,10 @@ impl Servers {
         self.draining.remove(&server);
     }
 
-    /// Appends what servers have had since checkpoint version 4: zones and drains.
-    pub(super) fn encode_marks(&self, out: &mut Writer) {
-        let zones: Vec<_> = self.by_id.iter().filter(|(_, known)| !known.zone.is_empty()).collect();
-        out.list(zones.into_iter(), |out, (server, known)| {
+    pub(super) fn encode(&self, out: &mut Writer) {
+        out.list(self.by_id.iter(), |out, (server, registration)| {
             out.u64(server.0);
-            out.text(&known.zone);
+            registration.encode(out);
         });
         out.list(self.draining.iter(), |out, (server, drain)| {
             out.u64(server.0);
@@ -124,30 +112,17 @@ impl Servers {
         });
     }
 
-    pub(super) fn decode_marks(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        for (server, zone) in from.list(|from| Ok::<_, DecodeError>((ServerId(from.u64()?), from.text()?)))? {
-            self.by_id.get_mut(&server).ok_or_else(|| unknown(server))?.zone = zone;
-        }
+    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let servers = from.list(|from| Ok::<_, DecodeError>((ServerId(from.u64()?), Registration::decode(from)?)))?;
         let drain = |from: &mut Reader<'_>| {
             Ok::<_, DecodeError>((ServerId(from.u64()?), Drain { since_ms: from.u64()?, replicas: from.u32()? }))
         };
-        for (server, drain) in from.list(drain)? {
-            self.get(server).ok_or_else(|| unknown(server))?;
-            self.draining.insert(server, drain);
+        let (by_id, draining): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            (servers.into_iter().collect(), from.list(drain)?.into_iter().collect());
+        match draining.keys().find(|server| !by_id.contains_key(server)) {
+            Some(server) => Err(unknown(*server)),
+            None => Ok(Self { by_id, draining }),
         }
-        Ok(())
-    }
-
-    pub(super) fn encode(&self, out: &mut Writer) {
-        out.list(self.by_id.iter(), |out, (server, registration)| {
-            out.u64(server.0);
-            registration.encode(out);
-        });
-    }
-
-    pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let servers = from.list(|from| Ok::<_, DecodeError>((ServerId(from.u64()?), Registration::decode(from)?)))?;
-        Ok(Self { by_id: servers.into_iter().collect(), draining: BTreeMap::new() })
     }
 }
 

@@ -51,7 +51,7 @@ fn bootstrap() -> Bootstrap {
 fn create(name: &str, split_at: &[&'static str]) -> CatalogEdit {
     let split_at: Vec<Bytes> = split_at.iter().map(|key| Bytes::from_static(key.as_bytes())).collect();
     let groups = vec![GroupId(1); split_at.len() + 1];
-    CatalogEdit::CreateTable(NewTable { schema: schema(name), split_at, groups, implies_namespace: false })
+    CatalogEdit::CreateTable(NewTable { schema: schema(name), split_at, groups })
 }
 
 fn applied(catalog: &mut Catalog, edit: CatalogEdit) -> Outcome {
@@ -102,7 +102,7 @@ fn an_id_is_never_assigned_twice_even_if_its_server_is_removed() {
     applied(&mut catalog, CatalogEdit::Bootstrap(bootstrap()));
     let add = |catalog: &mut Catalog, address: &str| applied(catalog, CatalogEdit::AddServer(registration(address)));
     assert_eq!(add(&mut catalog, "a:1"), Outcome::Server(ServerId(1)));
-    // The same address again: the first server never stored its id, so its registration is removed.
+    applied(&mut catalog, CatalogEdit::RemoveServer { server: ServerId(1) });
     assert_eq!(add(&mut catalog, "a:1"), Outcome::Server(ServerId(2)));
     assert_eq!(catalog.servers().iter().map(|(server, _)| server.0).collect::<Vec<_>>(), [2]);
 }
@@ -225,7 +225,7 @@ fn a_namespace_exists_before_and_as_long_as_its_tables() {
 }
 
 #[test]
-fn properties_are_kept_within_their_limits_from_their_level_on() {
+fn properties_are_kept_within_their_limits() {
     let mut catalog = small();
     let set = |name: &str, bytes: usize| {
         let properties = [("p".to_owned(), "v".repeat(bytes - 1))].into();
@@ -233,12 +233,8 @@ fn properties_are_kept_within_their_limits_from_their_level_on() {
     };
     assert!(matches!(refused(&mut catalog, set("ns", 2)), Refusal::NotFound(_)));
     let make = |properties| CatalogEdit::CreateNamespace { name: namespace("ns"), properties };
-    assert_eq!((make(Properties::new()).level(), make([("p".to_owned(), String::new())].into()).level()), (3, 4));
-    assert_eq!(set("ns", 1).level(), 4);
     applied(&mut catalog, make(Properties::new()));
-    let without = catalog.version();
     applied(&mut catalog, set("ns", NAMESPACE_PROPERTIES_BYTES_MAX));
-    assert_eq!((without, catalog.version()), (4, 9));
     let Refusal::Invalid(why) = refused(&mut catalog, set("ns", NAMESPACE_PROPERTIES_BYTES_MAX + 1)) else { panic!() };
     assert!(why.contains("65537 bytes; the limit is 65536"), "{why}");
     let most = ALL_PROPERTIES_BYTES_MAX / NAMESPACE_PROPERTIES_BYTES_MAX;
@@ -261,23 +257,6 @@ fn the_default_namespace_cannot_be_created_or_dropped() {
     let make = CatalogEdit::CreateNamespace { name: name.clone(), properties: Properties::new() };
     assert!(matches!(refused(&mut catalog, make), Refusal::AlreadyExists(_)));
     assert!(matches!(refused(&mut catalog, CatalogEdit::DropNamespace { name }), Refusal::Invalid(_)));
-}
-
-/// The edit of a build before namespaces: tag 7 with the fields of tag 16.
-fn create_of_old(name: &str) -> CatalogEdit {
-    let mut bytes = create(name, &[]).encode();
-    assert_eq!(bytes[1], 16);
-    bytes[1] = 7;
-    CatalogEdit::decode(&bytes).unwrap()
-}
-
-#[test]
-fn entries_from_before_namespaces_imply_theirs() {
-    let mut catalog = small();
-    applied(&mut catalog, create_of_old("ns:t"));
-    applied(&mut catalog, create_of_old("t"));
-    assert_eq!(names(&catalog), ["default", "ns"]);
-    applied(&mut catalog, create("ns:u", &[]));
 }
 
 fn requested(id: u8, edit: CatalogEdit) -> CatalogEdit {
@@ -312,17 +291,6 @@ fn a_repeated_request_gets_the_first_outcome_and_changes_nothing() {
     );
     applied(&mut catalog, requested(5, CatalogEdit::DropNamespace { name: name.clone() }));
     applied(&mut catalog, requested(5, CatalogEdit::DropNamespace { name }));
-}
-
-/// A checkpoint of version 1, written before namespaces: one server, one group and the table `ns:t`.
-const CHECKPOINT_1: &[u8] = include_bytes!("testdata/checkpoint-1");
-
-#[test]
-fn checkpoints_from_before_namespaces_imply_those_of_their_tables() {
-    let mut catalog = small();
-    applied(&mut catalog, create_of_old("ns:t"));
-    let expected = Checkpoint { applied: 77, stamp: 1_234, catalog };
-    assert_eq!(Checkpoint::decode(CHECKPOINT_1).unwrap(), expected);
 }
 
 #[test]

@@ -167,13 +167,12 @@ pub async fn balance(context: &MasterContext, mode: v1::BalanceMode) -> Result<v
     let (_, present, _) = super::plan_moves(context, &world);
     let (moves, _, spread) = super::plan_moves(context, &after);
     let moves = if mode == v1::BalanceMode::Off { Vec::new() } else { moves };
-    let no_moves = super::levels::check_moves(context).await.err().map(|why| why.to_string());
     let shown = steps.iter().map(balance_step).chain(moves.iter().map(region_step));
     let reply = v1::BalanceReply {
         on,
         steps: shown.collect(),
         shares: context.journal.read(|catalog| shares(catalog, (&world, &present), (&after, &spread))),
-        obstacles: planner::obstacles(&world).into_iter().chain(no_moves).collect(),
+        obstacles: planner::obstacles(&world),
     };
     if mode == v1::BalanceMode::Now {
         super::balance_now(context).await;

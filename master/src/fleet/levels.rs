@@ -7,13 +7,13 @@
 //! Invariant: in a cluster of a level, every registered server that is not lost and every master can work at that level.
 
 use terrane_proto::{v1, versions};
-use terrane_types::versions::{LEVEL_OF_MOVES, LEVEL_UNRECORDED, Levels};
-use terrane_types::{Error, Invalid, ServerId};
+use terrane_types::ServerId;
+use terrane_types::versions::Levels;
 
 use super::world::{Condition, condition};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::context::MasterContext;
-use crate::masters_view::{self, UNREACHABLE};
+use crate::masters_view;
 use crate::observed::now;
 
 /// Why the level of a process is not known.
@@ -89,9 +89,7 @@ pub fn processes(context: &MasterContext, masters: &[v1::MasterInfo]) -> Vec<Pro
 fn levels_of_master(info: &v1::MasterInfo) -> Result<Levels, &'static str> {
     match &info.versions {
         Some(said) => Ok(versions::levels(said)),
-        None if info.state == UNREACHABLE => Err(SILENT_MASTER),
-        // Its build knows no levels.
-        None => Ok(Levels { oldest: LEVEL_UNRECORDED - 1, newest: LEVEL_UNRECORDED }),
+        None => Err(SILENT_MASTER),
     }
 }
 
@@ -116,32 +114,6 @@ pub async fn raise(context: &MasterContext) {
             }
         }
     }
-}
-
-/// Refuses to move regions before every server knows moves.
-///
-/// # Errors
-/// [`Error::Invalid`], which names the processes that hold back the level.
-pub async fn check_moves(context: &MasterContext) -> Result<(), Error> {
-    let cluster = context.journal.read(Catalog::level);
-    if cluster >= LEVEL_OF_MOVES || terrane_env::planted!("a region moves before all servers can") {
-        return Ok(());
-    }
-    let masters = masters_view::look(context).await.masters;
-    let waits_for = next(cluster, &processes(context, &masters)).map(|next| next.waits_for).unwrap_or_default();
-    Err(Error::Invalid(Invalid::new(no_moves(cluster, &waits_for))))
-}
-
-/// Why regions do not move in a cluster of this level.
-fn no_moves(cluster: u32, waits_for: &[String]) -> String {
-    let why = match waits_for {
-        [] => "start a newer build on every master and server".to_owned(),
-        [..] => format!("{}; start the newer build there", waits_for.join("; ")),
-    };
-    format!(
-        "regions move between groups from feature level {LEVEL_OF_MOVES}, and the cluster is at level {cluster}: {why} \
-         (`terrane status` shows the level)"
-    )
 }
 
 #[cfg(test)]
@@ -169,7 +141,6 @@ mod tests {
                 }
                 Some(Next { level, waits_for }) => {
                     writeln!(out, "level {cluster}; {level} waits: {}", waits_for.join("; ")).unwrap();
-                    writeln!(out, "{}", no_moves(*cluster, &waits_for)).unwrap();
                 }
             }
             return;

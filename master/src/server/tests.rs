@@ -523,7 +523,6 @@ async fn what_a_server_does_not_say_of_its_disk_is_not_known() {
     let dir = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::new(dir.path()).await;
     cluster.add_servers().await;
-    // As an older build reports.
     cluster.report(1, 1, Vec::new()).await;
     let (store_bytes, disk_free_bytes) = (Some(5), Some(0));
     let report = v1::ReportRequest {

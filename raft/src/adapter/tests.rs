@@ -2,10 +2,11 @@
 
 use futures::future::BoxFuture;
 use futures::stream;
+use terrane_types::versions::FEATURE_LEVEL;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use super::*;
-use crate::entry::{Header, Packer};
+use crate::entry::{Header, Packer, format_at};
 use crate::log::SharedLog;
 use crate::types::{Packed, log_id};
 use crate::{Durable, GroupSpec, LogConfig, Packing, Prepared, StateMachine};
@@ -56,9 +57,9 @@ impl StateMachine for Keeper {
 }
 
 /// Entry `index`, with this operation.
-fn packed(index: u64, operation: &[u8], checked: bool) -> Entry {
+fn packed(index: u64, operation: &[u8]) -> Entry {
     let header = Header { term: 1, ordinal: index + 1, stamp: 9, time: 9, released: 0 };
-    let mut packer = Packer::new(header, 0, checked);
+    let mut packer = Packer::new(header, 0, format_at(FEATURE_LEVEL));
     packer.push(|entry| {
         entry.extend_from_slice(operation);
         (true, ())
@@ -80,7 +81,7 @@ async fn applied(entries: Vec<Entry>) -> (Vec<Bytes>, u64, Option<String>) {
     let log = SharedLog::open(directory.path().to_owned(), &LogConfig::default()).await.unwrap();
     let members = [(ReplicaId(1), ServerId(1))].into();
     let of_group = log.create(GroupSpec { group: GroupId(1), replica: ReplicaId(1), members }).await.unwrap();
-    let (machine, standing) = (Arc::new(Keeper::default()), Arc::new(Standing::new(None)));
+    let (machine, standing) = (Arc::new(Keeper::default()), Arc::new(Standing::new(None, FEATURE_LEVEL)));
     let store = log.store(&of_group);
     let mut adapter = Adapter::new(machine.clone(), standing.clone(), of_group, store, Arc::default());
     let outcome = adapter.apply(stream::iter(entries.into_iter().map(|entry| Ok((entry, None))))).await;
@@ -92,8 +93,7 @@ async fn applied(entries: Vec<Entry>) -> (Vec<Bytes>, u64, Option<String>) {
 
 #[tokio::test]
 async fn a_replica_stops_before_an_entry_that_is_not_what_the_leader_packed() {
-    let entries =
-        vec![packed(0, b"a", true), packed(1, b"b", true), flipped(packed(2, b"c", true)), packed(3, b"d", true)];
+    let entries = vec![packed(0, b"a"), packed(1, b"b"), flipped(packed(2, b"c")), packed(3, b"d")];
     let (operations, index, damage) = applied(entries).await;
     assert_eq!((operations, index), (vec![Bytes::from("a"), Bytes::from("b")], 1));
     let damage = damage.unwrap();
@@ -102,13 +102,7 @@ async fn a_replica_stops_before_an_entry_that_is_not_what_the_leader_packed() {
 
 #[tokio::test]
 async fn a_replica_stops_before_an_entry_that_its_state_machine_cannot_read() {
-    let entries = vec![packed(0, b"a", false), packed(1, UNREADABLE, false), packed(2, b"c", false)];
+    let entries = vec![packed(0, b"a"), packed(1, UNREADABLE), packed(2, b"c")];
     let (operations, index, damage) = applied(entries).await;
     assert_eq!((operations, index, damage), (vec![Bytes::from("a")], 0, Some("it cannot be read".to_owned())));
-}
-
-#[tokio::test]
-async fn entries_of_older_builds_have_no_checksum_and_are_applied() {
-    let entries = (0..3).map(|index| packed(index, b"x", index == 2)).collect();
-    assert_eq!(applied(entries).await, (vec![Bytes::from("x"); 3], 2, None));
 }

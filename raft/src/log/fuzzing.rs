@@ -10,6 +10,7 @@ use terrane_env::fs::Disk;
 use terrane_types::GroupId;
 use terrane_types::fuzzing::{Damage, Dice, Format, again, no_limits, round_trip};
 use terrane_types::limits::BATCH_BYTES_MAX;
+use terrane_types::versions::FEATURE_LEVEL;
 
 use super::batch::{BatchHeader, Found, HEADER_BYTES, Position, aligned};
 use super::files::Files;
@@ -18,7 +19,7 @@ use super::place::HELD;
 use super::record::{self, FRAME_BYTES, Mark, Record};
 use super::recover::Recovery;
 use crate::codec::Malformed;
-use crate::entry::{FORMAT_CHECKED, Packer, Sequence, unpack};
+use crate::entry::{self, Packer, Sequence, format_at};
 use crate::fuzzing::draw;
 use crate::types::{Entry, Packed, Payload, StoredMembership, Vote, log_id};
 
@@ -123,24 +124,21 @@ pub(crate) const HELD_RECORDS: Format = Format {
     limits: no_limits,
 };
 
-/// The inside of a normal entry.
+/// The inside of a normal entry without its checksum.
 pub(crate) const ENTRY: Format = Format {
     name: "log-entry",
     damage: Damage::Undetected,
-    read: |bytes| {
-        let checked = bytes.first() == Some(&FORMAT_CHECKED);
-        again(unpack(&Bytes::copy_from_slice(bytes)), |(header, operations)| packed(header, &operations, checked))
-    },
+    read: |bytes| again(unpack(bytes), |(header, operations)| packed(header, &operations)),
     draw: |dice| {
         let header = draw::header(dice);
         let operations = dice.list(6, |dice| Bytes::from(dice.bytes(300)));
-        let bytes = packed(header, &operations, dice.flag());
-        round_trip(&(header, operations), bytes, |bytes| unpack(&Bytes::copy_from_slice(bytes)))
+        let bytes = packed(header, &operations);
+        round_trip(&(header, operations), bytes, unpack)
     },
     limits: || {
         let operations = [Bytes::from(vec![7; BATCH_BYTES_MAX])];
-        let bytes = packed(draw::header(&mut Dice::new(1)), &operations, true);
-        assert_eq!(unpack(&bytes.clone().into()).map(|(_, back)| back), Ok(operations.to_vec()));
+        let bytes = packed(draw::header(&mut Dice::new(1)), &operations);
+        assert_eq!(unpack(&bytes).map(|(_, back)| back), Ok(operations.to_vec()));
         vec![bytes]
     },
 };
@@ -322,13 +320,17 @@ fn record_limits() -> Vec<Vec<u8>> {
     vec![checked(GROUP, &Record::Entry(Entry { log_id: log_id(u64::MAX, u64::MAX - 1), payload }))]
 }
 
-fn packed(header: crate::entry::Header, operations: &[Bytes], checked: bool) -> Vec<u8> {
-    let mut packer = Packer::new(header, 0, checked);
+fn unpack(unsealed: &[u8]) -> Result<(entry::Header, Vec<Bytes>), Malformed> {
+    entry::unpack(&entry::sealed(unsealed), format_at(FEATURE_LEVEL))
+}
+
+fn packed(header: entry::Header, operations: &[Bytes]) -> Vec<u8> {
+    let mut packer = Packer::new(header, 0, format_at(FEATURE_LEVEL));
     for operation in operations {
         packer.push(|out| {
             out.extend_from_slice(operation);
             (true, ())
         });
     }
-    packer.finish().into()
+    entry::unsealed(&packer.finish())
 }

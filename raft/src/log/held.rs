@@ -9,8 +9,6 @@
 //! | entry record *
 //! ```
 //!
-//! Layout 1 has no replica id. It is of a build that never removed a replica, so that a group has had only one.
-//!
 //! A held file is complete and synced, name included, before anything relies on it. It is never appended to. It is cut when
 //! the entries at its end are truncated, and removed when all its entries are purged.
 //!
@@ -38,14 +36,11 @@ use crate::codec::{Reader, put_u64};
 use crate::types::{log_id, term_of};
 
 /// First bytes of a held file; the last one is the layout's version.
-const MAGIC: [u8; 8] = *b"TRNHELD\x02";
+const MAGIC: [u8; 8] = *b"TRNHELD\x01";
 /// The versions of held files.
 pub(crate) const VERSIONS: FormatVersions =
     FormatVersions { name: "held log file", oldest: 1, newest: MAGIC[7] as u32 };
 const HEADER_BYTES: usize = 48;
-/// Those of layout 1.
-const MAGIC_1: [u8; 8] = *b"TRNHELD\x01";
-const HEADER_1_BYTES: usize = 40;
 
 /// Bytes read or written at a time.
 const STEP_BYTES: usize = 1 << 20;
@@ -55,8 +50,8 @@ pub(super) struct Loaded {
     pub(super) number: u64,
     pub(super) log: u64,
     pub(super) group: GroupId,
-    /// The local replica; `None` in layout 1.
-    replica: Option<ReplicaId>,
+    /// The local replica.
+    replica: ReplicaId,
     pub(super) index: Index,
     pub(super) bytes: u64,
 }
@@ -64,31 +59,27 @@ pub(super) struct Loaded {
 impl Loaded {
     /// Whether the entries are this replica's, and not those of one that was removed.
     pub(super) fn is_of(&self, spec: &GroupSpec) -> bool {
-        self.group == spec.group && self.replica.is_none_or(|replica| replica == spec.replica)
+        self.group == spec.group && self.replica == spec.replica
     }
 }
 
 /// Reads and verifies a whole held file.
 pub(super) fn read(number: u64, bytes: &Bytes) -> Result<Loaded, BadBytes> {
     let bad = |offset: usize, what| BadBytes { offset: offset as u64, what };
-    let is_first_layout = bytes.starts_with(&MAGIC_1);
-    let header_bytes = if is_first_layout { HEADER_1_BYTES } else { HEADER_BYTES };
-    let header = bytes.get(..header_bytes).ok_or(bad(0, "a held file without a whole header"))?;
-    let (fields, check) = header.split_at(header_bytes - 8);
+    let header = bytes.get(..HEADER_BYTES).ok_or(bad(0, "a held file without a whole header"))?;
+    let (fields, check) = header.split_at(HEADER_BYTES - 8);
     let crc = u32::from_le_bytes(check[..4].try_into().expect("four bytes"));
-    let known = is_first_layout || fields.starts_with(&MAGIC);
-    if !known || crc32c::crc32c(fields) != crc || check[4..] != [0; 4] {
+    if !fields.starts_with(&MAGIC) || crc32c::crc32c(fields) != crc || check[4..] != [0; 4] {
         return Err(bad(0, "no header of a held file that this build knows"));
     }
-    let mut reader = Reader::new(bytes.slice(MAGIC.len()..header_bytes));
+    let mut reader = Reader::new(bytes.slice(MAGIC.len()..HEADER_BYTES));
     let mut u64 = || reader.u64().expect("the header is whole");
-    let (log, group, named) = (u64(), GroupId(u64()), u64());
-    let replica = (!is_first_layout).then(|| ReplicaId(u64()));
+    let (log, group, named, replica) = (u64(), GroupId(u64()), u64(), ReplicaId(u64()));
     if named | HELD != number {
         return Err(bad(0, "a held file with another file's number"));
     }
     let mut index = Index::default();
-    let mut at = header_bytes;
+    let mut at = HEADER_BYTES;
     while at < bytes.len() {
         let (of, record, length) = record::read(&bytes.slice(at..)).map_err(|error| bad(at, error.what))?;
         let Record::Entry(entry) = record else { return Err(bad(at, "a record in a held file that is not an entry")) };
@@ -265,8 +256,7 @@ pub(super) async fn trim(files: &Files, group: GroupId, number: u64, last: u64) 
         let place = Place { segment: number, offset: bad.offset, length: 0 };
         files.damaged(place, bad.what)
     })?;
-    let header_bytes = if loaded.replica.is_some() { HEADER_BYTES } else { HEADER_1_BYTES };
-    let end = loaded.index.get(last).map_or(header_bytes as u64, |(_, place)| place.offset + u64::from(place.length));
+    let end = loaded.index.get(last).map_or(HEADER_BYTES as u64, |(_, place)| place.offset + u64::from(place.length));
     let file = files.disk().open_rw(&path).await?;
     file.set_len(end).await?;
     file.sync_all().await?;

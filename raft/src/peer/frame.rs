@@ -1,16 +1,14 @@
 //! The layout of what servers send each other about groups.
 //!
 //! ```text
-//! message = format u8 = 12 | crc u32 | part *
-//!         | format u8 = 1 | part *
+//! message = format u8 (1) | crc u32 | part *
 //! part    = flags u8 (1 first of its frame, 2 last) | length u32 | bytes
 //! frame   = call u64 | group u64 | replica u64 | kind u8 | body
 //! ```
 //!
 //! A message carries everything that was queued: frames of many groups. A frame larger than [`PART_BYTES_MAX`] travels in
-//! parts, one after another. A message of format 12 has a checksum, CRC32C of all its other bytes: TCP's is too weak for what
-//! members decide with. No single flipped bit turns the 12 into the 1 of servers before feature level 4, which send and read no
-//! checksum. A reply has the call number of its request. No openraft type is serialized by a derive.
+//! parts, one after another. The checksum of a message is CRC32C of all its other bytes: TCP's is too weak for what members decide
+//! with. A reply has the call number of its request. No openraft type is serialized by a derive.
 
 use bytes::Bytes;
 use openraft::raft::{
@@ -38,11 +36,12 @@ pub(crate) const PART_BYTES_MAX: usize = 256 << 10;
 pub(crate) const FRAME_BYTES_MAX: usize = 64 << 20;
 
 const FORMAT: u8 = 1;
-const FORMAT_CHECKED: u8 = 12;
 /// The versions of frames.
 pub(crate) const VERSIONS: FormatVersions =
-    FormatVersions { name: "peer frame", oldest: FORMAT as u32, newest: FORMAT_CHECKED as u32 };
+    FormatVersions { name: "peer frame", oldest: FORMAT as u32, newest: FORMAT as u32 };
 const CRC_BYTES: usize = 4;
+/// The bytes before the parts of a message, without its checksum.
+pub(crate) const HEAD: [u8; 1 + CRC_BYTES] = [FORMAT, 0, 0, 0, 0];
 const PART_HEADER_BYTES: usize = 5;
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
@@ -61,8 +60,8 @@ pub(crate) struct Frame {
 pub(crate) enum Message {
     /// Heartbeats also carry the leader's bound.
     Append(AppendEntriesRequest<Types>, Option<Bound>),
-    /// With how far the member has applied, for peers whose hello says that they read it.
-    Appended(AppendEntriesResponse<Types>, Option<Applying>),
+    /// With how far the member has applied.
+    Appended(AppendEntriesResponse<Types>, Applying),
     Vote(VoteRequest<Types>),
     PreVote(VoteRequest<Types>),
     Voted(VoteResponse<Types>),
@@ -124,19 +123,16 @@ const TRANSFERRED: u8 = 7;
 const FAILED: u8 = 8;
 /// An append with a bound before it.
 const BOUNDED_APPEND: u8 = 9;
-/// Sent only to members that refused entries because their log is full: their build knows this kind.
+/// Sent only to members that refused entries because their log is full.
 const RELEASED: u8 = 16;
 const CLOCK: u8 = 10;
 const CLOCK_TOLD: u8 = 11;
-/// The kinds of copies are sent only to servers whose feature level says that they know them.
 const OFFER: u8 = 17;
 const HELD: u8 = 18;
 const PART: u8 = 19;
 const TAKEN: u8 = 20;
 const INSTALL: u8 = 21;
 const INSTALLED: u8 = 22;
-/// What the member has applied, and then as [`APPENDED`]. Sent only to peers whose hello says that they read it.
-const APPLYING: u8 = 23;
 
 const APPENDED_ALL: u8 = 0;
 const APPENDED_PART: u8 = 1;
@@ -168,12 +164,8 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
             put_u64(out, bound.index);
             put_append(out, request);
         }
-        Message::Appended(reply, None) => {
+        Message::Appended(reply, applying) => {
             out.push(APPENDED);
-            put_appended(out, reply);
-        }
-        Message::Appended(reply, Some(applying)) => {
-            out.push(APPLYING);
             put_u64(out, applying.applied);
             put_u64(out, applying.lacks_for);
             put_flag(out, applying.asks);
@@ -315,10 +307,9 @@ fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
             let bound = Bound { time_ms: reader.u64()?, index: reader.u64()? };
             Message::Append(read_append(&mut reader)?, Some(bound))
         }
-        APPENDED => Message::Appended(read_appended(&mut reader)?, None),
-        APPLYING => {
+        APPENDED => {
             let applying = Applying { applied: reader.u64()?, lacks_for: reader.u64()?, asks: reader.flag()? };
-            Message::Appended(read_appended(&mut reader)?, Some(applying))
+            Message::Appended(read_appended(&mut reader)?, applying)
         }
         VOTE => Message::Vote(read_vote_request(&mut reader)?),
         PRE_VOTE => Message::PreVote(read_vote_request(&mut reader)?),
@@ -406,26 +397,16 @@ fn read_transferred(reader: &mut Reader) -> Result<TransferLeaderResponse<Types>
 }
 
 /// Packs frames into messages.
+#[derive(Default)]
 pub(crate) struct Packer {
-    checked: bool,
     finished: Vec<Bytes>,
     current: Vec<u8>,
 }
 
 impl Packer {
-    /// For messages with checksums, or, if `checked` is false, for a peer before feature level 4.
-    pub(crate) fn new(checked: bool) -> Packer {
-        Packer { checked, finished: Vec::new(), current: Vec::new() }
-    }
-
-    /// The bytes before the parts of a message.
-    fn head(&self) -> &'static [u8] {
-        if self.checked { &[FORMAT_CHECKED, 0, 0, 0, 0] } else { &[FORMAT] }
-    }
-
     pub(crate) fn push(&mut self, frame: &Frame) {
         if self.current.is_empty() {
-            self.current.extend_from_slice(self.head());
+            self.current.extend_from_slice(&HEAD);
         }
         let start = self.current.len();
         self.current.extend_from_slice(&[0; PART_HEADER_BYTES]);
@@ -448,11 +429,10 @@ impl Packer {
         for (at, part) in frame.chunks(PART_BYTES_MAX).enumerate() {
             let first = if at == 0 { FIRST } else { 0 };
             let last = if at + 1 == parts { LAST } else { 0 };
-            let head = self.head();
-            let mut message = Vec::with_capacity(head.len() + PART_HEADER_BYTES + part.len());
-            message.extend_from_slice(head);
+            let mut message = Vec::with_capacity(HEAD.len() + PART_HEADER_BYTES + part.len());
+            message.extend_from_slice(&HEAD);
             message.extend_from_slice(&[0; PART_HEADER_BYTES]);
-            write_part_header(&mut message[head.len()..], first | last, part.len());
+            write_part_header(&mut message[HEAD.len()..], first | last, part.len());
             message.extend_from_slice(part);
             self.finished.push(sealed(message));
         }
@@ -460,7 +440,7 @@ impl Packer {
 
     fn finish_message(&mut self) {
         // Without a part it is no message.
-        if self.current.len() > self.head().len() {
+        if self.current.len() > HEAD.len() {
             self.finished.push(sealed(std::mem::take(&mut self.current)));
         }
     }
@@ -472,16 +452,14 @@ impl Packer {
     }
 }
 
-/// The message with its checksum, if its format has one.
-fn sealed(mut message: Vec<u8>) -> Bytes {
-    if message[0] == FORMAT_CHECKED {
-        let crc = checksum(&message);
-        message[1..=CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
-    }
+/// The message with its checksum.
+pub(crate) fn sealed(mut message: Vec<u8>) -> Bytes {
+    let crc = checksum(&message);
+    message[1..=CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
     message.into()
 }
 
-/// The checksum that belongs into a message of [`FORMAT_CHECKED`].
+/// The checksum that belongs into a message.
 fn checksum(message: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&message[..1]), &message[1 + CRC_BYTES..])
 }
@@ -494,7 +472,7 @@ fn write_part_header(out: &mut [u8], flags: u8, length: usize) {
 
 /// What the network makes of a message: now and then, the simulated one flips a bit.
 fn on_its_way(message: Bytes) -> Bytes {
-    if message.first() != Some(&FORMAT_CHECKED) || !terrane_env::buggify!("a bit of a message flips", 64) {
+    if message.is_empty() || !terrane_env::buggify!("a bit of a message flips", 64) {
         return message;
     }
     let mut flipped = message.to_vec();
@@ -508,8 +486,6 @@ fn on_its_way(message: Bytes) -> Bytes {
 pub(crate) struct Unpacker {
     /// Parts of an incomplete frame.
     partial: Option<Vec<u8>>,
-    /// The last message had a checksum.
-    checked: bool,
 }
 
 impl Unpacker {
@@ -518,26 +494,17 @@ impl Unpacker {
         self.partial.is_some()
     }
 
-    /// Whether the peer sends messages with checksums, and so reads them.
-    pub(crate) fn is_checked(&self) -> bool {
-        self.checked
-    }
-
     /// The frames that `message` completes.
     pub(crate) fn feed(&mut self, message: Bytes) -> Result<Vec<Frame>, Malformed> {
         let message = on_its_way(message);
         let mut reader = Reader::new(message.clone());
-        self.checked = match reader.u8()? {
-            FORMAT => false,
-            FORMAT_CHECKED => {
-                let is_whole = reader.u32()? == checksum(&message);
-                if !is_whole && !terrane_env::planted!("the checksum of a message is not looked at") {
-                    return Err(malformed("the checksum of a message does not match"));
-                }
-                true
-            }
-            _ => return Err(malformed("a message of an unknown format")),
-        };
+        if reader.u8()? != FORMAT {
+            return Err(malformed("a message of an unknown format"));
+        }
+        let is_whole = reader.u32()? == checksum(&message);
+        if !is_whole && !terrane_env::planted!("the checksum of a message is not looked at") {
+            return Err(malformed("the checksum of a message does not match"));
+        }
         let mut frames = Vec::new();
         while reader.remaining() > 0 {
             let flags = reader.u8()?;

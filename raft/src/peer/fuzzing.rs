@@ -1,13 +1,12 @@
 //! Messages between servers as the fuzz driver sees them.
 
-use bytes::Bytes;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderError, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
 use terrane_types::fuzzing::{Damage, Dice, Format};
 use terrane_types::{GroupId, ReplicaId};
 
-use super::frame::{Frame, Message, Packer, Unpacker};
+use super::frame::{Frame, HEAD, Message, Packer, Unpacker, sealed};
 use crate::CopiedFile;
 use crate::applying::Applying;
 use crate::completeness::Bound;
@@ -15,7 +14,7 @@ use crate::copies::{Offer, Part};
 use crate::fuzzing::draw;
 use crate::types::{Entry, Packed, Payload, Types, log_id};
 
-/// The messages of one stream, each after its 32-bit length.
+/// The messages of one stream without their format and checksum, each after its 32-bit length.
 pub(crate) const STREAM: Format = Format {
     name: "peer-stream",
     damage: Damage::Undetected,
@@ -37,18 +36,20 @@ fn read(mut bytes: &[u8]) -> Option<Vec<Frame>> {
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?.min(rest.len());
         let (message, rest) = rest.split_at(length);
         bytes = rest;
-        frames.extend(unpacker.feed(Bytes::copy_from_slice(message)).map_err(|error| error.to_string()).ok()?);
+        let message = sealed([&HEAD, message].concat());
+        frames.extend(unpacker.feed(message).map_err(|error| error.to_string()).ok()?);
     }
     Some(frames)
 }
 
 fn written(frames: &[Frame]) -> Vec<u8> {
-    let mut packer = Packer::new(false);
+    let mut packer = Packer::default();
     frames.iter().for_each(|frame| packer.push(frame));
     let mut out = Vec::new();
     for message in packer.finish() {
-        out.extend_from_slice(&u32::try_from(message.len()).expect("messages are far below 4 GiB").to_le_bytes());
-        out.extend_from_slice(&message);
+        let parts = &message[HEAD.len()..];
+        out.extend_from_slice(&u32::try_from(parts.len()).expect("messages are far below 4 GiB").to_le_bytes());
+        out.extend_from_slice(parts);
     }
     out
 }
@@ -73,9 +74,8 @@ fn frame(dice: &mut Dice) -> Frame {
     }
 }
 
-fn applying(dice: &mut Dice) -> Option<Applying> {
-    let said = dice.flag();
-    said.then(|| Applying { applied: dice.number(), lacks_for: dice.number(), asks: dice.flag() })
+fn applying(dice: &mut Dice) -> Applying {
+    Applying { applied: dice.number(), lacks_for: dice.number(), asks: dice.flag() }
 }
 
 fn message(dice: &mut Dice) -> Message {
@@ -84,7 +84,10 @@ fn message(dice: &mut Dice) -> Message {
         0 | 1 => append(dice),
         2 => Message::Appended(AppendEntriesResponse::Success, applying(dice)),
         3 => Message::Appended(AppendEntriesResponse::Conflict, applying(dice)),
-        4 => Message::Appended(AppendEntriesResponse::PartialSuccess(dice.flag().then(|| draw::some_id(dice))), None),
+        4 => Message::Appended(
+            AppendEntriesResponse::PartialSuccess(dice.flag().then(|| draw::some_id(dice))),
+            applying(dice),
+        ),
         5 => Message::Appended(AppendEntriesResponse::HigherVote(draw::vote(dice, term)), applying(dice)),
         6 => Message::Vote(vote_request(dice)),
         7 => Message::PreVote(vote_request(dice)),

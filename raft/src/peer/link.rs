@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use terrane_env::budget::{Budget, Share, Unit};
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
-use terrane_types::versions::LEVEL_OF_CHECKSUMS;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -40,11 +39,6 @@ const OPEN_DEADLINE: Duration = Duration::from_secs(2);
 /// Pause after a failed attempt; doubles up to the maximum.
 const BACKOFF_LEAST: Duration = Duration::from_millis(20);
 const BACKOFF_MOST: Duration = Duration::from_millis(500);
-
-/// Servers of this feature level understand [`Message::Clock`].
-const CLOCK_LEVEL: u32 = 2;
-/// Servers of this one receive copies of groups.
-const COPY_LEVEL: u32 = 3;
 
 /// A request on its route.
 pub(crate) struct Call {
@@ -126,8 +120,6 @@ struct Caller {
 struct Stream {
     outgoing: mpsc::Sender<v1::PeerMessage>,
     incoming: Streaming<v1::PeerMessage>,
-    /// What the peer understands.
-    level: u32,
 }
 
 /// Calls that are sent and not answered, by number.
@@ -186,31 +178,21 @@ impl Caller {
             .max_encoding_message_size(terrane_proto::MESSAGE_BYTES_MAX);
         let (outgoing, messages) = mpsc::channel(MESSAGES_AHEAD_MAX);
         let hello = hello::ours(Some(identity.cluster), *server, identity.server, identity.boot);
-        let hello =
-            v1::PeerHello { hello: Some(hello), lane: lane.wire(), address: advertised.clone(), reads_applied: true };
+        let hello = v1::PeerHello { hello: Some(hello), lane: lane.wire(), address: advertised.clone() };
         let first = v1::PeerMessage { body: Some(v1::peer_message::Body::Hello(hello)) };
         let asked = elapsed_ms();
         outgoing.try_send(first).map_err(|_| "the stream closed early")?;
         let opened = client.link(ReceiverStream::new(messages)).await.map_err(|status| status.message().to_owned())?;
         let mut incoming = opened.into_inner();
-        let level = match incoming
-            .message()
-            .await
-            .map_err(|status| status.message().to_owned())?
-            .and_then(|message| message.body)
-        {
+        match incoming.message().await.map_err(|status| status.message().to_owned())?.and_then(|message| message.body) {
             Some(v1::peer_message::Body::Accepted(reply)) => {
                 self.check(&reply)?;
-                // A server of an older build does not send its time.
-                if reply.cluster_time_ms > 0 {
-                    clocks.note(*server, asked, reply.cluster_time_ms);
-                }
-                reply.feature_level
+                clocks.note(*server, asked, reply.cluster_time_ms);
             }
             Some(v1::peer_message::Body::Refused(detail)) => return Err(detail.message),
             _ => return Err("the peer did not answer the hello".to_owned()),
-        };
-        Ok(Stream { outgoing, incoming, level })
+        }
+        Ok(Stream { outgoing, incoming })
     }
 
     /// The answering side checks our hello; this checks that the answering server is the intended one.
@@ -226,23 +208,14 @@ impl Caller {
 
     /// Sends and receives until either direction ends; then all pending calls fail.
     async fn serve(&mut self, stream: Stream) {
-        let Stream { outgoing, incoming, level } = stream;
+        let Stream { outgoing, incoming } = stream;
         let pending = Pending::default();
         tokio::select! {
             biased;
             () = receive(incoming, &pending, &self.route) => {}
             () = pending.expire() => {}
-            () = send(&mut self.calls, &mut self.next_call, outgoing, &pending, level) => {}
+            () = send(&mut self.calls, &mut self.next_call, outgoing, &pending) => {}
         }
-    }
-}
-
-/// The feature level of the servers that understand a request.
-fn level_of(message: &Message) -> u32 {
-    match message {
-        Message::Clock => CLOCK_LEVEL,
-        Message::Offer(_) | Message::Part(_) | Message::Install { .. } => COPY_LEVEL,
-        _ => 0,
     }
 }
 
@@ -280,7 +253,6 @@ async fn send(
     next_call: &mut u64,
     outgoing: mpsc::Sender<v1::PeerMessage>,
     pending: &Pending,
-    level: u32,
 ) {
     let mut batch = Vec::with_capacity(BATCH_CALLS_MAX);
     loop {
@@ -288,7 +260,7 @@ async fn send(
         if calls.recv_many(&mut batch, calls_max).await == 0 {
             return;
         }
-        let mut packer = Packer::new(level >= LEVEL_OF_CHECKSUMS);
+        let mut packer = Packer::default();
         let mut waited = Vec::with_capacity(batch.len());
         if terrane_env::buggify!("calls of different groups change places") {
             // Those of one group keep their order.
@@ -299,10 +271,6 @@ async fn send(
             let Call { group, replica, message, deadline } = call;
             // The caller no longer waits.
             if reply.is_closed() || terrane_env::buggify!("a call of a peer is lost", 16) {
-                continue;
-            }
-            // An older build would close the link because of it. The caller notices at once that there is no answer.
-            if level < level_of(&message) {
                 continue;
             }
             let number = *next_call;

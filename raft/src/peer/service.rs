@@ -135,7 +135,7 @@ impl Receiver {
                 biased;
                 () = until_stopped(&mut stopped) => return,
                 Some(reply) = running.next(), if !running.is_empty() => {
-                    if !reply_with(reply, unpacker.is_checked(), &mut running, &outgoing).await {
+                    if !reply_with(reply, &mut running, &outgoing).await {
                         return;
                     }
                 }
@@ -164,7 +164,7 @@ impl Receiver {
         };
         match unpacker.feed(bytes) {
             Ok(frames) => {
-                running.extend(frames.into_iter().map(|frame| self.begin(frame, peer.reads_applied)));
+                running.extend(frames.into_iter().map(|frame| self.begin(frame)));
                 true
             }
             Err(error) => {
@@ -177,12 +177,11 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// Starts to answer a request. Requests about the server itself wait for no group. `tells`: the peer reads what is applied
-    /// here.
-    fn begin(&self, frame: Frame, tells: bool) -> BoxFuture<'static, Frame> {
+    /// Starts to answer a request. Requests about the server itself wait for no group.
+    fn begin(&self, frame: Frame) -> BoxFuture<'static, Frame> {
         if !matches!(frame.message, Message::Clock) {
             let taken = self.headroom.take(frame.message.bytes());
-            return handle(self.groups.clone(), frame, tells, taken).boxed();
+            return handle(self.groups.clone(), frame, taken).boxed();
         }
         let abstains = self.abstentions.weightiest().is_some();
         let message = Message::ClockTold { wall_ms: self.clocks.wall_ms(), abstains };
@@ -193,11 +192,10 @@ impl Receiver {
 /// Sends a reply together with the others that are ready.
 async fn reply_with(
     first: Frame,
-    checked: bool,
     running: &mut FuturesUnordered<BoxFuture<'static, Frame>>,
     outgoing: &Outgoing,
 ) -> bool {
-    let mut packer = Packer::new(checked);
+    let mut packer = Packer::default();
     packer.push(&first);
     for _ in 1..REPLIES_MAX {
         let Some(Some(reply)) = running.next().now_or_never() else {
@@ -227,27 +225,22 @@ fn lane_of(first: &v1::PeerMessage) -> Lane {
 #[derive(Clone, Copy)]
 struct Peer {
     server: ServerId,
-    /// It reads how far members have applied.
-    reads_applied: bool,
 }
 
 impl Peer {
     fn of(first: &v1::PeerMessage) -> Self {
         let Some(v1::peer_message::Body::Hello(opened)) = &first.body else {
-            return Self { server: ServerId(0), reads_applied: false };
+            return Self { server: ServerId(0) };
         };
         let server = ServerId(opened.hello.as_ref().map_or(0, |hello| hello.own_server));
-        Self { server, reads_applied: opened.reads_applied }
+        Self { server }
     }
 }
 
-async fn handle(groups: Arc<Registry>, frame: Frame, tells: bool, taken: Taken) -> Frame {
+async fn handle(groups: Arc<Registry>, frame: Frame, taken: Taken) -> Frame {
     let Frame { call, group, replica, message } = frame;
     let message = match find(&groups, group, replica).await {
-        Some(local) => match ask(&local, message).await {
-            Message::Appended(reply, _) if tells => Message::Appended(reply, Some(local.applying())),
-            answer => answer,
-        },
+        Some(local) => ask(&local, message).await,
         None => Message::Failed(format!("replica {replica} of group {group} is not here")),
     };
     drop(taken);
@@ -288,7 +281,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
             if let Some(what) = damaged(&request.entries) {
                 return Message::Failed(what);
             }
-            answered(local.raft.append_entries(request).await, |reply| Message::Appended(reply, None))
+            answered(local.raft.append_entries(request).await, |reply| Message::Appended(reply, local.applying()))
         }
         Message::Vote(request) | Message::PreVote(request)
             if !request.leadership_transfer && Instant::now() < local.votes_from =>
@@ -297,7 +290,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
         }
         Message::Released(index) => {
             local.released.fetch_max(index, Ordering::Relaxed);
-            Message::Appended(AppendEntriesResponse::Success, None)
+            Message::Appended(AppendEntriesResponse::Success, local.applying())
         }
         Message::Vote(request) if terrane_env::buggify!("a vote is refused for no reason", 8) => {
             Message::Failed(format!("this replica does not vote at the moment, asked for {}", request.vote))
@@ -404,19 +397,22 @@ fn answered<T>(outcome: Result<T, RaftError<Types>>, reply: impl FnOnce(T) -> Me
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Header, Packer as EntryPacker};
+    use terrane_types::versions::FEATURE_LEVEL;
+
+    use crate::entry::{Header, Packer as EntryPacker, format_at};
     use crate::types::{Packed, log_id};
 
-    fn entry(index: u64, checked: bool) -> Entry {
-        let packed = Packed(EntryPacker::new(Header { ordinal: index, ..Header::default() }, 0, checked).finish());
+    fn entry(index: u64) -> Entry {
+        let header = Header { ordinal: index, ..Header::default() };
+        let packed = Packed(EntryPacker::new(header, 0, format_at(FEATURE_LEVEL)).finish());
         Entry { log_id: log_id(1, index), payload: EntryPayload::Normal(packed) }
     }
 
     #[test]
     fn an_entry_that_the_leader_sends_damaged_is_refused_by_name() {
-        let sound = [entry(1, false), entry(2, true)];
+        let sound = [entry(1), entry(2)];
         assert_eq!(damaged(&sound), None);
-        let EntryPayload::Normal(packed) = entry(3, true).payload else { unreachable!("it is packed") };
+        let EntryPayload::Normal(packed) = entry(3).payload else { unreachable!("it is packed") };
         let mut bytes = packed.0.to_vec();
         bytes[9] ^= 1;
         let payload = EntryPayload::Normal(Packed(bytes.into()));

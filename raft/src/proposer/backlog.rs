@@ -66,8 +66,8 @@ pub(super) struct HeaderInputs {
     pub(super) floor: u64,
     /// The index up to which the log is not kept for members.
     pub(super) released: u64,
-    /// The builds of all members read entries with a checksum.
-    pub(super) checked: bool,
+    /// The format that the builds of all members read.
+    pub(super) format: u8,
 }
 
 /// An entry to be sent.
@@ -299,7 +299,7 @@ impl Backlog {
         now: Instant,
     ) -> Option<PackedEntry> {
         let header = self.next_header(term, inputs);
-        let (bytes, proposals) = self.pack_proposals(&header, inputs.checked, machine, now);
+        let (bytes, proposals) = self.pack_proposals(&header, inputs.format, machine, now);
         let hint = std::mem::take(&mut self.hint);
         if proposals.is_empty() && !hint {
             return None;
@@ -330,14 +330,14 @@ impl Backlog {
     fn pack_proposals(
         &mut self,
         header: &Header,
-        checked: bool,
+        format: u8,
         machine: &dyn Machine,
         now: Instant,
     ) -> (Bytes, Vec<Pending>) {
         // Entries land in their order, and nothing is packed after one that did not take effect until all have landed.
         let landed = (header.ordinal - 1).saturating_sub(self.in_flight as u64);
         let capacity = self.waiting_bytes.min(ENTRY_BYTES_MAX) + 4 * self.waiting.len();
-        let mut packer = Packer::new(*header, capacity, checked);
+        let mut packer = Packer::new(*header, capacity, format);
         let mut proposals = Vec::with_capacity(self.waiting.len().min(ENTRY_OPERATIONS_MAX));
         while let Some(next) = self.waiting.front() {
             let operations_max = terrane_env::limit!("operations in an entry", ENTRY_OPERATIONS_MAX, 1..=16);

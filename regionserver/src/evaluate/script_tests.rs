@@ -199,7 +199,6 @@ fn parse_write(text: &str, now_ms: u64) -> Write {
         lowest_unsettled: 0,
         atomic,
         exact_schema: false,
-        families_checked: false,
         trace: None,
     };
     Write::new(header, rows.split(';').map(|row| parse_row(row, now_ms)).collect())

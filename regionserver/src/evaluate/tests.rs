@@ -246,7 +246,6 @@ impl World {
             lowest_unsettled: 0,
             atomic,
             exact_schema: false,
-            families_checked: false,
             trace: None,
         };
         let (mut checked, mut seen) = (Vec::new(), BTreeSet::new());

@@ -19,7 +19,7 @@ pub const SERVER: Format = Format {
             server: ServerId(dice.number()),
             engine: dice.pick(&["lsm", "memory", "sled"]).to_owned(),
             boot: dice.number(),
-            level: 3 + u32::try_from(dice.below(3)).unwrap_or_default(),
+            level: 1 + u32::try_from(dice.below(3)).unwrap_or_default(),
         };
         round_trip(&identity, identity.encode(), Identity::decode)
     },

@@ -99,7 +99,6 @@ fn draw_header(dice: &mut Dice) -> WriteHeader {
         lowest_unsettled: dice.number(),
         atomic: dice.flag(),
         exact_schema: dice.flag(),
-        families_checked: dice.flag(),
         // Zero is no trace.
         trace: TraceContext::from_bytes(&dice.array::<{ TRACE_CONTEXT_BYTES }>())
             .ok()

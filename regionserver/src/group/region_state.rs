@@ -14,14 +14,11 @@ use crate::operation::{Destination, WriteHeader, put_descriptor, read_descriptor
 use crate::record::{Malformed, Reader, put_long};
 use crate::reply::Reply;
 
-/// Layouts of a region's part of a durable point. The second has the range that was planned, the third where the region moves. It
-/// is written in the lowest one that can express it.
-const FORMAT_AS_PLANNED: u8 = 1;
-const FORMAT_RESTING: u8 = 2;
-const FORMAT: u8 = 3;
-/// Their versions.
+/// The layout of a region's part of a durable point.
+const FORMAT: u8 = 1;
+/// Its versions.
 pub const VERSIONS: FormatVersions =
-    FormatVersions { name: "region state", oldest: FORMAT_AS_PLANNED as u32, newest: FORMAT as u32 };
+    FormatVersions { name: "region state", oldest: FORMAT as u32, newest: FORMAT as u32 };
 
 /// A region as of the last applied entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,19 +36,12 @@ impl RegionState {
     /// The region's part of its durable point.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let as_planned = self.planned == self.descriptor.range;
-        let format = match &self.moving {
-            Some(_) => FORMAT,
-            None if as_planned => FORMAT_AS_PLANNED,
-            None => FORMAT_RESTING,
-        };
-        let mut out = vec![format];
+        let mut out = vec![FORMAT];
         put_descriptor(&mut out, &self.descriptor);
         put_long(&mut out, &self.schema.encode());
-        if format != FORMAT_AS_PLANNED {
-            put_long(&mut out, &self.planned.start);
-            put_long(&mut out, &self.planned.end);
-        }
+        put_long(&mut out, &self.planned.start);
+        put_long(&mut out, &self.planned.end);
+        out.push(u8::from(self.moving.is_some()));
         if let Some(moving) = &self.moving {
             moving.encode(&mut out);
         }
@@ -60,18 +50,18 @@ impl RegionState {
 
     pub fn decode(record: Bytes) -> Result<Self, Malformed> {
         let mut reader = Reader::new(record);
-        let format = reader.u8()?;
-        if !(FORMAT_AS_PLANNED..=FORMAT).contains(&format) {
+        if reader.u8()? != FORMAT {
             return Err(Malformed("this build does not know the version of the region's state"));
         }
         let descriptor = read_descriptor(&mut reader)?;
         let schema = Arc::new(read_schema(&reader.bytes()?)?);
-        let planned = match format {
-            FORMAT_AS_PLANNED => descriptor.range.clone(),
-            _ => KeyRange::new(reader.bytes()?, reader.bytes()?)
-                .map_err(|_| Malformed("the planned range of a region ends before it starts"))?,
+        let planned = KeyRange::new(reader.bytes()?, reader.bytes()?)
+            .map_err(|_| Malformed("the planned range of a region ends before it starts"))?;
+        let moving = match reader.u8()? {
+            0 => None,
+            1 => Some(Destination::decode(&mut reader)?),
+            _ => return Err(Malformed("whether a region moves is neither 0 nor 1")),
         };
-        let moving = (format == FORMAT).then(|| Destination::decode(&mut reader)).transpose()?;
         reader.finish()?;
         Ok(Self { descriptor, schema, planned, moving })
     }
@@ -90,8 +80,7 @@ impl RegionState {
         cells: impl IntoIterator<Item = &'c [u8]>,
     ) -> Result<(), Reply> {
         let is_gone = |cells: &[u8]| Cells::new(cells).any(|cell| self.schema.family(cell.family).is_none());
-        let is_checked =
-            header.families_checked && !terrane_env::planted!("a write to a dropped family is acknowledged");
+        let is_checked = !terrane_env::planted!("a write to a dropped family is acknowledged");
         if is_checked && header.schema_version != self.schema.version && cells.into_iter().any(is_gone) {
             return Err(Reply::SchemaChanged { table: self.schema.table, version: self.schema.version });
         }

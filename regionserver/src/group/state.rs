@@ -31,15 +31,11 @@ use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
 use crate::region::boundary::check_boundary;
 use crate::reply::Reply;
 
-/// Layouts of the group's part of a durable point. From the second on, a region may have one successor; the third has moves. It
-/// is written in the
-/// lowest one that can express it.
-const FORMAT_SPLITS: u8 = 1;
-const FORMAT_MERGES: u8 = 2;
-const FORMAT: u8 = 3;
-/// Their versions.
+/// The layout of the group's part of a durable point.
+const FORMAT: u8 = 1;
+/// Its versions.
 pub const VERSIONS: FormatVersions =
-    FormatVersions { name: "group state", oldest: FORMAT_SPLITS as u32, newest: FORMAT as u32 };
+    FormatVersions { name: "group state", oldest: FORMAT as u32, newest: FORMAT as u32 };
 
 /// The number of split and merged regions that are kept with their successors. Clients that missed more ask the master.
 const RETIRED_MAX: usize = 1024;
@@ -341,13 +337,7 @@ impl GroupState {
     /// The group's part of its durable point. Regions keep theirs with their own points.
     #[must_use]
     pub fn encode(&self) -> Bytes {
-        let has_merges = self.retired.values().any(|successors| matches!(successors, Successors::Merged(_)));
-        let format = match (self.moves.is_empty(), has_merges) {
-            (false, _) => FORMAT,
-            (true, true) => FORMAT_MERGES,
-            (true, false) => FORMAT_SPLITS,
-        };
-        let mut out = vec![format];
+        let mut out = vec![FORMAT];
         put_count(&mut out, self.tables.len());
         for schema in self.tables.values() {
             put_long(&mut out, &schema.encode());
@@ -368,17 +358,14 @@ impl GroupState {
                 put_u64(&mut out, id.0);
             }
         }
-        if format == FORMAT {
-            self.moves.encode(&mut out);
-        }
+        self.moves.encode(&mut out);
         out.into()
     }
 
     pub fn decode(group: GroupId, record: Bytes) -> Result<Self, Malformed> {
         let mut state = Self::new(group);
         let mut reader = Reader::new(record);
-        let format = reader.u8()?;
-        if !(FORMAT_SPLITS..=FORMAT).contains(&format) {
+        if reader.u8()? != FORMAT {
             return Err(Malformed("this build does not know the version of the group's state"));
         }
         for _ in 0..reader.count(4)? {
@@ -394,9 +381,7 @@ impl GroupState {
                 if right == RegionId(0) { Successors::Merged(left) } else { Successors::Daughters([left, right]) };
             state.retire(region, successors);
         }
-        if format == FORMAT {
-            state.moves = Moves::decode(&mut reader)?;
-        }
+        state.moves = Moves::decode(&mut reader)?;
         reader.finish()?;
         Ok(state)
     }

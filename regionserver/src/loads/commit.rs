@@ -30,7 +30,6 @@ use crate::moves::peers::{CALL_TIMEOUT, PAUSES, Peers, answer};
 use crate::operation::{Load, StagingId};
 use crate::proposal::{Group, GroupHost, Proposal};
 use crate::replicas::Replicas;
-use crate::versions::ClusterLevel;
 use crate::window::{ClientId, NO_CLIENT};
 
 /// How long a server fetches before it says how far it has come.
@@ -83,7 +82,6 @@ pub struct Loads {
     pub replicas: Arc<Replicas>,
     pub addresses: Arc<Addresses>,
     pub peers: Arc<Peers>,
-    pub level: Arc<ClusterLevel>,
     pub stop: CancellationToken,
     pub under_way: UnderWay,
 }
@@ -144,15 +142,13 @@ impl Loads {
         outcome
     }
 
-    /// A client needs an id and numbers; and files can only be taken in by an engine that has files, in a cluster whose
-    /// servers all know loads.
+    /// A client needs an id and numbers; and files can only be taken in by an engine that has files.
     fn check(&self, client: ClientId, group: &Group) -> Result<(), Error> {
         if client == NO_CLIENT {
             return Err(Error::Invalid(Invalid::new("a bulk load needs a client id")));
         }
         require_leader(group, &self.addresses)?;
-        self.check_engine()?;
-        self.level.check_loads()
+        self.check_engine()
     }
 
     fn check_engine(&self) -> Result<(), Error> {

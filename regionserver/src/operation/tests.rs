@@ -15,7 +15,6 @@ const HEADER: WriteHeader = WriteHeader {
     lowest_unsettled: 11,
     atomic: false,
     exact_schema: false,
-    families_checked: false,
     trace: None,
 };
 
@@ -58,7 +57,7 @@ fn rows(record: Vec<u8>) -> Vec<LoggedRow<Bytes>> {
 fn a_write_has_this_layout() {
     let out = encoded(&WriteHeader { atomic: true, ..HEADER }, 9, &[plain(11, 1000, b"row", &cells(5))]);
     let expected = [
-        &[2u8, 1][..],
+        &[1u8, 1][..],
         &7u64.to_le_bytes(),
         &2u64.to_le_bytes(),
         &3u64.to_le_bytes(),
@@ -76,30 +75,6 @@ fn a_write_has_this_layout() {
     ]
     .concat();
     assert_eq!(out, expected);
-}
-
-#[test]
-fn a_write_of_the_previous_format_is_still_read() {
-    let old = [
-        &[1u8, 1][..],
-        &7u64.to_le_bytes(),
-        &2u64.to_le_bytes(),
-        &3u64.to_le_bytes(),
-        &[9; 16],
-        &11u64.to_le_bytes(),
-        &1u32.to_le_bytes(),
-        &11u64.to_le_bytes(),
-        &1000u64.to_le_bytes(),
-        &[0],
-        &3u16.to_le_bytes(),
-        &21u32.to_le_bytes(),
-        b"row",
-        &cells(5),
-    ]
-    .concat();
-    let rows = rows(old);
-    assert_eq!((rows[0].operation, rows[0].first_try_ms, &rows[0].row[..]), (11, 1000, &b"row"[..]));
-    assert_eq!((&rows[0].cells[..], &rows[0].result, rows[0].untracked), (&cells(5)[..], &None, false));
 }
 
 #[test]
@@ -123,7 +98,7 @@ fn a_split_has_this_layout() {
     let numbers: Vec<u8> = [1u64, 2, 3, 4].iter().flat_map(|number| number.to_le_bytes()).collect();
     let mut encoded = Vec::new();
     split.encode(&mut encoded).unwrap();
-    assert_eq!(encoded, [&[2, 3][..], &numbers, &[1, 0, b'm']].concat());
+    assert_eq!(encoded, [&[1, 3][..], &numbers, &[1, 0, b'm']].concat());
     assert!(matches!(Operation::decode(encoded.into()), Ok(Operation::Split(read)) if read == split));
 }
 
@@ -163,7 +138,7 @@ fn a_stamp_goes_into_cells_without_a_timestamp_and_nowhere_else() {
 fn a_tick_has_this_layout() {
     let mut tick = Vec::new();
     encode_tick(&mut tick);
-    assert_eq!(tick, [2, 4]);
+    assert_eq!(tick, [1, 4]);
     assert!(matches!(Operation::decode(tick.into()), Ok(Operation::Tick)));
 }
 
@@ -189,7 +164,7 @@ fn a_traced_write_carries_its_trace_before_its_rows() {
     let (plain_bytes, traced) =
         (encoded(&HEADER, 9, &[plain(11, 1, b"row", &cells)]), encoded(&header, 9, &[plain(11, 1, b"row", &cells)]));
     let flags_at = WRITE_HEADER_BYTES - 5;
-    assert_eq!((plain_bytes[flags_at], traced[flags_at]), (0, 8));
+    assert_eq!((plain_bytes[flags_at], traced[flags_at]), (0, 4));
     assert_eq!(traced[flags_at + 1..flags_at + 1 + TRACE_CONTEXT_BYTES], trace.unwrap().to_bytes());
     assert_eq!(traced[flags_at + 1 + TRACE_CONTEXT_BYTES..], plain_bytes[flags_at + 1..]);
     assert_eq!(traced.len(), header.encoded_len() + plain_bytes.len() - HEADER.encoded_len());
@@ -203,8 +178,8 @@ fn a_traced_write_carries_its_trace_before_its_rows() {
 
 #[test]
 fn an_unknown_format_kind_or_flag_is_refused() {
-    assert!(Operation::decode(Bytes::from_static(&[3, 4])).is_err());
-    assert!(Operation::decode(Bytes::from_static(&[2, 9])).is_err());
+    assert!(Operation::decode(Bytes::from_static(&[2, 4])).is_err());
+    assert!(Operation::decode(Bytes::from_static(&[1, 99])).is_err());
     let mut record = write_of_two_rows();
     record[WRITE_HEADER_BYTES + 16] = 8;
     let Ok(Operation::Write(mut write)) = Operation::decode(record.into()) else { panic!("not a write") };
@@ -240,7 +215,7 @@ fn a_settle_has_this_layout() {
     let settle = Settle { region: RegionId(7), client: [9; 16], under_way };
     let numbers = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
     let expected =
-        [&[2, 5][..], &numbers(&[7]), &[9; 16], &numbers(&[20]), &[2, 0, 0, 0], &numbers(&[3, 3, 7, 9])].concat();
+        [&[1, 5][..], &numbers(&[7]), &[9; 16], &numbers(&[20]), &[2, 0, 0, 0], &numbers(&[3, 3, 7, 9])].concat();
     let mut encoded = Vec::new();
     settle.encode(&mut encoded);
     assert_eq!((encoded.len(), &encoded), (settle.encoded_len(), &expected));

@@ -8,7 +8,7 @@ use terrane_env::trace::{TRACE_CONTEXT_BYTES, TraceContext};
 use terrane_types::cell::stamp_in_place;
 use terrane_types::{RegionEpoch, RegionId};
 
-use super::{FORMAT, FORMAT_PLAIN, WRITE};
+use super::{FORMAT, WRITE};
 use crate::record::{Malformed, Reader, put_count, put_u64};
 use crate::window::ClientId;
 
@@ -20,24 +20,21 @@ pub const ROW_HEADER_BYTES: usize = 8 + 8 + 1 + 2 + 4;
 const ATOMIC: u8 = 1;
 /// A Write's flag: it was made for one version of the schema, and has no effect under another.
 const EXACT_SCHEMA: u8 = 2;
-/// A Write's flag: its families were checked under its version of the schema. Older builds wrote Writes without it; cells
-/// of families that are gone by then are left out when such a Write is applied.
-const FAMILIES_CHECKED: u8 = 4;
-/// A Write's flag: the context of its trace follows. Builds before feature level 4 do not know it.
-const TRACED: u8 = 8;
+/// A Write's flag: the context of its trace follows.
+const TRACED: u8 = 4;
 
-// A row's flag 1 is reserved: it marked a request to be evaluated, which never reached a log.
 /// A row's flag: a result follows the cells.
-const RESULT: u8 = 2;
+const RESULT: u8 = 1;
 /// A row's flag: nothing of it is applied and its number is not noted, because it was applied before, is too old to be
 /// known, or is postponed.
-const UNTRACKED: u8 = 4;
+const UNTRACKED: u8 = 2;
 
 /// What a Write says about all its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteHeader {
     pub region: RegionId,
     pub epoch: RegionEpoch,
+    /// The version of the schema under which its families were checked.
     pub schema_version: u64,
     /// Exactly-once: the client, and the lowest operation number it still waits for.
     pub client: ClientId,
@@ -46,8 +43,6 @@ pub struct WriteHeader {
     pub atomic: bool,
     /// It was made for exactly this `schema_version`.
     pub exact_schema: bool,
-    /// Its families are those of this `schema_version`.
-    pub families_checked: bool,
     /// The trace that it belongs to, if one is recorded: what replicas do with it are parts of this span.
     pub trace: Option<TraceContext>,
 }
@@ -78,7 +73,7 @@ pub struct LoggedRow<B> {
 }
 
 impl LoggedWrite {
-    pub(super) fn decode(format: u8, mut reader: Reader) -> Result<Self, Malformed> {
+    pub(super) fn decode(mut reader: Reader) -> Result<Self, Malformed> {
         let mut header = WriteHeader {
             region: RegionId(reader.u64()?),
             epoch: RegionEpoch(reader.u64()?),
@@ -87,16 +82,13 @@ impl LoggedWrite {
             lowest_unsettled: reader.u64()?,
             atomic: false,
             exact_schema: false,
-            families_checked: false,
             trace: None,
         };
-        if format != FORMAT_PLAIN {
-            let flags = reader.u8()?;
-            header.set_flags(flags)?;
-            if flags & TRACED != 0 {
-                let context = TraceContext::from_bytes(&reader.array::<TRACE_CONTEXT_BYTES>()?);
-                header.trace = context.map_err(|_| Malformed("a write carries a malformed trace"))?;
-            }
+        let flags = reader.u8()?;
+        header.set_flags(flags)?;
+        if flags & TRACED != 0 {
+            let context = TraceContext::from_bytes(&reader.array::<TRACE_CONTEXT_BYTES>()?);
+            header.trace = context.map_err(|_| Malformed("a write carries a malformed trace"))?;
         }
         let left = reader.count(ROW_HEADER_BYTES)?;
         Ok(Self { header, rows: reader, left })
@@ -124,19 +116,17 @@ impl LoggedWrite {
 
 impl WriteHeader {
     fn set_flags(&mut self, flags: u8) -> Result<(), Malformed> {
-        if flags & !(ATOMIC | EXACT_SCHEMA | FAMILIES_CHECKED | TRACED) != 0 {
+        if flags & !(ATOMIC | EXACT_SCHEMA | TRACED) != 0 {
             return Err(Malformed("a write carries flags that are not known to this build"));
         }
         self.atomic = flags & ATOMIC != 0;
         self.exact_schema = flags & EXACT_SCHEMA != 0;
-        self.families_checked = flags & FAMILIES_CHECKED != 0;
         Ok(())
     }
 
     fn flags(&self) -> u8 {
         (u8::from(self.atomic) * ATOMIC)
             | (u8::from(self.exact_schema) * EXACT_SCHEMA)
-            | (u8::from(self.families_checked) * FAMILIES_CHECKED)
             | (u8::from(self.trace.is_some()) * TRACED)
     }
 

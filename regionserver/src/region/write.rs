@@ -18,7 +18,6 @@ use terrane_types::cell::{CellKind, CellRef, LATEST, pack};
 use terrane_types::escape::escape;
 use terrane_types::mutation::checks::{MutationParts, check_atomic, check_batch_bytes, check_batch_rows, check_cells};
 use terrane_types::row::check_row;
-use terrane_types::versions::LEVEL_OF_CELL_TTL;
 use terrane_types::{Error, Invalid, PackedCells, TableSchema};
 
 use crate::group::region_state::RegionState;
@@ -70,13 +69,8 @@ impl ReceivedRow {
     }
 }
 
-/// Checks a write of `rows` against the region as it is now. `takes_ttl`: all servers know cells with a time to live.
-pub fn check(
-    header: &WriteHeader,
-    rows: Vec<ReceivedRow>,
-    region: &RegionState,
-    takes_ttl: bool,
-) -> Result<Checked, Error> {
+/// Checks a write of `rows` against the region as it is now.
+pub fn check(header: &WriteHeader, rows: Vec<ReceivedRow>, region: &RegionState) -> Result<Checked, Error> {
     check_region(header, region)?;
     check_batch_rows(rows.len())?;
     let deletes = rows.iter().filter(|row| row.delete_row).count();
@@ -88,8 +82,7 @@ pub fn check(
     }
     let (mut checked, mut passed) = (Checked::default(), Vec::with_capacity(rows.len()));
     for (at, row) in (0u32..).zip(rows) {
-        let row = check_received(row, &delete, region);
-        match row.and_then(|row| if takes_ttl { Ok(row) } else { without_ttl(row) }) {
+        match check_received(row, &delete, region) {
             Ok(row) => {
                 if !checked.errors.is_empty() {
                     checked.places.push(at);
@@ -111,7 +104,6 @@ pub fn check(
         let header = WriteHeader {
             schema_version: region.schema.version,
             exact_schema: header.exact_schema || deletes > 0,
-            families_checked: true,
             ..*header
         };
         checked.write = Some(Write::new(header, passed));
@@ -148,20 +140,6 @@ fn fail_together(checked: &mut Checked) {
     let others = std::mem::take(&mut checked.places).into_iter();
     checked.errors.extend(others.map(|other| (other, Error::Invalid(Invalid { what: what.clone() }))));
     checked.errors.sort_by_key(|(at, _)| *at);
-}
-
-/// A row, if it has no time to live.
-fn without_ttl(row: CheckedRow) -> Result<CheckedRow, Error> {
-    let of_request = row.request.as_ref().is_some_and(|request| request.ttl_ms.is_some());
-    if !of_request && row.cells.iter().all(|cell| cell.tags.is_empty()) {
-        return Ok(row);
-    }
-    Err(Invalid::new(format!(
-        "row {} has cells with a time to live of their own, which the cluster knows from feature level {LEVEL_OF_CELL_TTL} \
-         on; upgrade all servers first",
-        escape(&row.row)
-    ))
-    .into())
 }
 
 /// A row as it is proposed.
@@ -262,7 +240,6 @@ mod tests {
             lowest_unsettled: 0,
             atomic: false,
             exact_schema: false,
-            families_checked: false,
             trace: None,
         }
     }
@@ -280,22 +257,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_time_to_live_waits_for_servers_that_know_it() {
-        let row = || {
-            let mut cells = Vec::new();
-            let tags = terrane_types::cell::ttl_tag(5);
-            pack(&mut cells, CellRef { tags: &tags, ..CellRef::put(b"f", b"q", LATEST, b"") });
-            ReceivedRow { cells: Ok(cells.into()), ..put("c", "f", b"") }
-        };
-        assert!(check(&header(), vec![row()], &region(), true).unwrap().errors.is_empty());
-        let refused = check(&header(), vec![row(), put("d", "f", b"")], &region(), false).unwrap();
-        assert!(refused.errors[0].1.to_string().contains("feature level 4"), "{:?}", refused.errors);
-        assert_eq!((refused.errors.len(), refused.places), (1, vec![1]));
-    }
-
     fn failed(row: ReceivedRow) -> String {
-        let checked = check(&header(), vec![row], &region(), true).unwrap();
+        let checked = check(&header(), vec![row], &region()).unwrap();
         assert!(checked.write.is_none());
         checked.errors[0].1.to_string()
     }
@@ -303,7 +266,7 @@ mod tests {
     #[test]
     fn rows_that_fail_are_named_and_the_others_go_on() {
         let rows = vec![put("c", "f", b"1"), put("d", "nope", b"2"), put("e", "f", b"3")];
-        let checked = check(&header(), rows, &region(), true).unwrap();
+        let checked = check(&header(), rows, &region()).unwrap();
         assert_eq!(checked.errors.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
         assert_eq!(checked.places, [0, 2]);
         let write = checked.write.unwrap();
@@ -348,7 +311,7 @@ mod tests {
         schema.atomic = atomic;
         let rows = rows.iter().map(|row| put(*row, "f", b"")).collect();
         let header = WriteHeader { atomic: true, ..header() };
-        check(&header, rows, &region, true).err().map(|error| error.to_string())
+        check(&header, rows, &region).err().map(|error| error.to_string())
     }
 
     #[test]
@@ -369,7 +332,7 @@ mod tests {
         let schema = Arc::make_mut(&mut region.schema);
         schema.key = Some("user:bytes2, item:tail".parse().unwrap());
         schema.atomic = 1;
-        let checked = check(&header, vec![put("c1a", "f", b""), put("c1b", "g", b"")], &region, true).unwrap();
+        let checked = check(&header, vec![put("c1a", "f", b""), put("c1b", "g", b"")], &region).unwrap();
         assert!(checked.write.is_none());
         let errors: Vec<String> = checked.errors.iter().map(|(at, error)| format!("{at}: {error}")).collect();
         assert!(errors[0].starts_with("0: nothing of the atomic batch was applied"), "{errors:?}");
@@ -379,7 +342,7 @@ mod tests {
     #[test]
     fn another_epoch_is_refused_with_the_region_as_it_is() {
         let old = WriteHeader { epoch: RegionEpoch(2), ..header() };
-        let refused = check(&old, vec![put("c", "f", b"")], &region(), true).err();
+        let refused = check(&old, vec![put("c", "f", b"")], &region()).err();
         let current = vec![region().descriptor];
         assert_eq!(refused, Some(Error::StaleEpoch { region: RegionId(1), current }));
     }
@@ -387,10 +350,10 @@ mod tests {
     #[test]
     fn a_newer_schema_than_ours_is_waited_for_and_an_older_one_taken() {
         let newer = WriteHeader { schema_version: 2, ..header() };
-        let refused = check(&newer, vec![put("c", "f", b"")], &region(), true).err();
+        let refused = check(&newer, vec![put("c", "f", b"")], &region()).err();
         assert!(matches!(refused, Some(Error::Unavailable { .. })), "{refused:?}");
         let unknown = WriteHeader { schema_version: 0, ..header() };
-        assert!(check(&unknown, vec![put("c", "f", b"")], &region(), true).is_ok());
+        assert!(check(&unknown, vec![put("c", "f", b"")], &region()).is_ok());
     }
 
     #[test]
@@ -404,7 +367,7 @@ mod tests {
             ReceivedRow { delete_row: true, ..put("c", "f", b"new") },
             ReceivedRow { delete_row: true, cells: Ok(Bytes::new()), ..put("d", "f", b"") },
         ];
-        let checked = check(&header(), rows, &region, true).unwrap();
+        let checked = check(&header(), rows, &region).unwrap();
         let write = checked.write.unwrap();
         assert_eq!((write.header.schema_version, write.header.exact_schema), (9, true));
         let shown =
@@ -418,7 +381,7 @@ mod tests {
     fn a_batch_over_the_limit_is_refused_as_a_whole() {
         let value = vec![0; 9 << 20];
         let rows = (0..4).map(|_| put("c", "f", &value)).collect();
-        let refused = check(&header(), rows, &region(), true).err().unwrap();
+        let refused = check(&header(), rows, &region()).err().unwrap();
         assert!(refused.to_string().contains("33554432"), "{refused}");
     }
 }

@@ -81,7 +81,6 @@ impl Parts {
             metrics: self.metrics.clone(),
             slow: SlowRequests::new(config.slow_request),
             tracer: config.tracer.at("terrane.server", identity.server.0),
-            level: loads.level.clone(),
             prefetch: Prefetch::default(),
             intake: self.intake.clone(),
             scan_idle: config.scan_idle,
@@ -100,7 +99,7 @@ impl Parts {
         peers: &Arc<Peers>,
         files: Arc<LoadFiles>,
         (host, engine): (&Arc<GroupHost>, &Arc<Engine>),
-        (level, stop): (&Arc<ClusterLevel>, &CancellationToken),
+        stop: &CancellationToken,
         bytes_per_second: u64,
     ) -> Arc<Loads> {
         files.connect(peers.clone(), host);
@@ -114,7 +113,6 @@ impl Parts {
             replicas: self.replicas.clone(),
             addresses: self.addresses.clone(),
             peers: peers.clone(),
-            level: level.clone(),
             stop: stop.clone(),
             under_way: UnderWay::default(),
         })
@@ -126,7 +124,6 @@ impl Parts {
         host: &Arc<GroupHost>,
         engine: &Arc<Engine>,
         arrivals: Arc<Arrivals>,
-        level: &Arc<ClusterLevel>,
         stop: &CancellationToken,
     ) -> Arc<Departures> {
         let departures = Arc::new(Departures {
@@ -136,7 +133,6 @@ impl Parts {
             addresses: self.addresses.clone(),
             peers: peers.clone(),
             arrivals: arrivals.clone(),
-            level: level.clone(),
             stop: stop.clone(),
             moves: Moves::default(),
         });
@@ -149,14 +145,13 @@ impl Parts {
         peers: &Arc<Peers>,
         host: &Arc<GroupHost>,
         digesting: &Arc<Digesting>,
-        (level, stop): (&Arc<ClusterLevel>, &CancellationToken),
+        stop: &CancellationToken,
         every: Duration,
     ) -> Comparer {
         Comparer {
             host: host.clone(),
             replicas: self.replicas.clone(),
             peers: peers.clone(),
-            level: level.clone(),
             health: self.health.clone(),
             metrics: self.metrics.clone(),
             digesting: digesting.clone(),

@@ -34,10 +34,9 @@ pub const REQUEST: Format = Format {
                 lowest_unsettled: decoded.header.lowest_unsettled,
                 atomic: mutation.atomic,
                 exact_schema: false,
-                families_checked: false,
                 trace: None,
             };
-            match write::check(&header, mutation.rows, &region(), true) {
+            match write::check(&header, mutation.rows, &region()) {
                 Ok(checked) => {
                     checked.errors.iter().for_each(|(_, error)| drop(error.to_string()));
                     checked.write.iter().for_each(is_read_from_the_log);

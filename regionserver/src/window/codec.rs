@@ -1,24 +1,21 @@
 //! The encoding of the window in a region's durable point (`docs/formats/operations.md`).
 //!
 //! ```text
-//! window = version u8 (1 to 3) | floor u64 | clients u32 | client ...                    no bytes at all: an empty window
+//! window = version u8 (1) | floor u64 | clients u32 | client ... | nonces           no bytes at all: an empty window
 //! client = id [16] | last u64 | since u64 | settled u64 | ranges u32 | (first u64 | last u64) ...
 //!        | results u32 | (operation u64 | result u32-length) ...
-//!        | from version 2 on: results gone below u64 | settled ranges u32 | (first u64 | last u64) ...
-//!        | from version 3 on, after all clients: batches of nonces u32 | (stamp u64 | nonces u32 | number u64 ...) ...
+//!        | results gone below u64 | settled ranges u32 | (first u64 | last u64) ...
+//! nonces = batches u32 | (stamp u64 | nonces u32 | number u64 ...) ...
 //! ```
 //!
-//! Clients, ranges, results and stamps are ascending. The manifest's record carries the checksum. A window is written in the
-//! lowest version that can express it.
+//! Clients, ranges, results and stamps are ascending. The manifest's record carries the checksum.
 
 use bytes::Bytes;
 
 use super::{CLIENT_BYTES, Client, Nonces, RANGE_BYTES, RESULT_OVERHEAD_BYTES, Ranges, Window};
 use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
 
-const VERSION_PLAIN: u8 = 1;
-const VERSION_EXTENDED: u8 = 2;
-const VERSION: u8 = 3;
+const VERSION: u8 = 1;
 
 /// Encoded size of a batch of nonces without them.
 const BATCH_BYTES: usize = 8 + 4;
@@ -27,13 +24,7 @@ impl Window {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(1 + 8 + 4 + self.bytes);
-        let has_nonces = !self.nonces.is_empty();
-        let extended = has_nonces || self.clients.values().any(Client::is_extended);
-        out.push(match (has_nonces, extended) {
-            (true, _) => VERSION,
-            (false, true) => VERSION_EXTENDED,
-            (false, false) => VERSION_PLAIN,
-        });
+        out.push(VERSION);
         put_u64(&mut out, self.floor);
         put_count(&mut out, self.clients.len());
         for (id, client) in &self.clients {
@@ -47,14 +38,10 @@ impl Window {
                 put_u64(&mut out, *operation);
                 put_long(&mut out, result);
             }
-            if extended {
-                put_u64(&mut out, client.gone_below);
-                put_ranges(&mut out, &client.settled_above);
-            }
+            put_u64(&mut out, client.gone_below);
+            put_ranges(&mut out, &client.settled_above);
         }
-        if has_nonces {
-            put_nonces(&mut out, &self.nonces);
-        }
+        put_nonces(&mut out, &self.nonces);
         out.into()
     }
 
@@ -63,19 +50,16 @@ impl Window {
             return Ok(Self::default());
         }
         let mut reader = Reader::new(record);
-        let version = reader.u8()?;
-        if !(VERSION_PLAIN..=VERSION).contains(&version) {
+        if reader.u8()? != VERSION {
             return Err(Malformed("this build does not know the version of the window of operations"));
         }
         let mut window = Self { floor: reader.u64()?, ..Self::default() };
         for _ in 0..reader.count(CLIENT_BYTES)? {
             let id = reader.array()?;
-            let client = read_client(&mut reader, version)?;
+            let client = read_client(&mut reader)?;
             window.insert(id, client);
         }
-        if version >= VERSION {
-            window.nonces = read_nonces(&mut reader)?;
-        }
+        window.nonces = read_nonces(&mut reader)?;
         reader.finish()?;
         Ok(window)
     }
@@ -141,7 +125,7 @@ fn read_ranges(reader: &mut Reader) -> Result<Ranges, Malformed> {
     Ok(ranges)
 }
 
-fn read_client(reader: &mut Reader, version: u8) -> Result<Client, Malformed> {
+fn read_client(reader: &mut Reader) -> Result<Client, Malformed> {
     let (last, since, settled) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let mut client = Client::new(last, since, settled);
     client.applied = read_ranges(reader)?;
@@ -150,9 +134,7 @@ fn read_client(reader: &mut Reader, version: u8) -> Result<Client, Malformed> {
         // Copied, because a slice would keep the whole record in memory.
         client.keep(operation, Bytes::copy_from_slice(&reader.bytes()?));
     }
-    if version >= VERSION_EXTENDED {
-        client.gone_below = reader.u64()?;
-        client.settled_above = read_ranges(reader)?;
-    }
+    client.gone_below = reader.u64()?;
+    client.settled_above = read_ranges(reader)?;
     Ok(client)
 }

@@ -71,8 +71,7 @@ impl Scenario for Loads {
 
     fn shortfall(&self, context: &Context) -> Option<String> {
         let (loads, reads) = (self.loads.get(), self.reads.get());
-        // While a build is rolled out, the cluster is at a level without loads for most of the run.
-        let enough = context.plan.rolls_out || (loads >= LOADS_MIN && reads >= READS_MIN);
+        let enough = loads >= LOADS_MIN && reads >= READS_MIN;
         (!enough).then(|| format!("only {loads} loads and {reads} reads of at least {LOADS_MIN} and {READS_MIN}"))
     }
 }

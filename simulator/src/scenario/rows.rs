@@ -186,10 +186,9 @@ impl Writer {
         };
         let traces = || self.context.traces.lock().expect("checks do not panic");
         traces().begin(context.trace);
-        let is_logged = self.context.logs_traces();
         let done = traced(context, self.table.put(put.clone()).into_future()).await;
         let seen = traces().verdict();
-        let verdict = if done.is_ok() && is_logged { seen.and(traces().acknowledged(context.trace)) } else { seen };
+        let verdict = if done.is_ok() { seen.and(traces().acknowledged(context.trace)) } else { seen };
         if let Err(what) = verdict {
             self.context.state.fail(Failure { what, about: vec![escape(key).to_string()] });
         }

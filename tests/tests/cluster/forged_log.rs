@@ -14,8 +14,8 @@ const BATCH_HEADER_BYTES: usize = 64;
 const RECORD_FRAME_BYTES: usize = 8;
 /// Bytes of a record's body before those of a normal entry: kind, group, term, index, payload and length.
 const ENTRY_AT: usize = 1 + 8 + 8 + 8 + 1 + 4;
-/// The format of entries with a checksum, which follows the format.
-const ENTRY_FORMAT: u8 = 12;
+/// The format of entries, which their checksum follows.
+const ENTRY_FORMAT: u8 = 1;
 
 /// Whose checksums fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ fn forge_record(record: &mut [u8], from: &[u8], to: &[u8], fits: Fits) -> Result
     record[found..found + to.len()].copy_from_slice(to);
     if fits == Fits::Entry {
         let entry = record.get_mut(RECORD_FRAME_BYTES + ENTRY_AT..).context("the record is a normal entry")?;
-        ensure!(entry[0] == ENTRY_FORMAT, "the entry has no checksum");
+        ensure!(entry[0] == ENTRY_FORMAT, "the entry has another format");
         let crc = crc32c::crc32c_append(crc32c::crc32c(&entry[..1]), &entry[5..]);
         entry[1..5].copy_from_slice(&crc.to_le_bytes());
     }

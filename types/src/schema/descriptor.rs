@@ -81,7 +81,7 @@ impl RegionDescriptor {
     /// # Errors
     /// [`Invalid`] for an unknown version, missing or extra bytes, or a reversed range.
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
-        let (_, mut input) = begin("region descriptor", DESCRIPTOR_FORMAT, bytes)?;
+        let mut input = begin("region descriptor", DESCRIPTOR_FORMAT, bytes)?;
         let descriptor = Self {
             region: RegionId(input.u64()?),
             table: TableId(input.u64()?),

@@ -1,6 +1,4 @@
 //! The binary form of table schemas, for logs, checkpoints and manifests. `docs/formats/schema.md` has the layouts.
-//!
-//! A schema is written in the oldest format that can express it, so that builds of the level before read it.
 
 use std::collections::BTreeMap;
 
@@ -16,55 +14,17 @@ use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
 use crate::name::{FamilyName, TableName};
 use crate::value_type::ValueType;
-use crate::versions::{LEVEL_OF_VALUE_TYPES, LEVEL_UNRECORDED};
 
-/// The newest format. [`TableSchema::encode`] writes it only for a schema that needs it.
-const SCHEMA_FORMAT: u8 = 6;
-/// The first format with [`FamilyStorage`] and `bloom_prefix`; older ones imply the defaults.
-const SCHEMA_FORMAT_OF_STORAGE: u8 = 2;
-/// The first format with metadata of families, `history` and the split policy.
-const SCHEMA_FORMAT_OF_HISTORY: u8 = 3;
-/// The first format with value types of columns, disabled tables, deleted cells that are kept until they expire, and
-/// families with other names than tables can have.
-const SCHEMA_FORMAT_OF_TYPES: u8 = 4;
-/// The first format with attributes of other protocols.
-const SCHEMA_FORMAT_OF_FOREIGN: u8 = 5;
-/// The first format with strict reads.
-const SCHEMA_FORMAT_OF_STRICT_READS: u8 = 6;
+const SCHEMA_FORMAT: u8 = 1;
 
 /// The fields of an encoded schema.
 type Fields<'a> = ByteReader<&'a [u8]>;
 
 impl TableSchema {
-    /// The feature level of the processes that can read the schema.
-    #[must_use]
-    pub fn level(&self) -> u32 {
-        if self.format() >= SCHEMA_FORMAT_OF_TYPES { LEVEL_OF_VALUE_TYPES } else { LEVEL_UNRECORDED }
-    }
-
-    /// The oldest format that can express the schema, so that builds of the level before read what does not need the newest.
-    fn format(&self) -> u8 {
-        if self.strict_reads {
-            return SCHEMA_FORMAT_OF_STRICT_READS;
-        }
-        if !self.foreign.is_empty() || self.families.iter().any(|family| !family.foreign.is_empty()) {
-            return SCHEMA_FORMAT_OF_FOREIGN;
-        }
-        let is_new = |family: &FamilySchema| {
-            !family.types.is_empty() || family.rules.keep_deleted_cells == KeepDeleted::Ttl || !family.name.is_plain()
-        };
-        if self.disabled || self.families.iter().any(is_new) {
-            SCHEMA_FORMAT_OF_TYPES
-        } else {
-            SCHEMA_FORMAT_OF_HISTORY
-        }
-    }
-
     /// The binary form for logs and checkpoints.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let format = self.format();
-        let mut out = Writer::new(format);
+        let mut out = Writer::new(SCHEMA_FORMAT);
         out.u64(self.table.0);
         out.text(&self.name.to_string());
         out.u64(self.version);
@@ -80,16 +40,12 @@ impl TableSchema {
             out.u32(family.storage.block_size);
             out.u8(u8::from(family.storage.in_memory));
             encode_metadata(&mut out, &family.metadata);
-            if format >= SCHEMA_FORMAT_OF_TYPES {
-                out.count(family.types.len());
-                for (qualifier, read_as) in &family.types {
-                    out.bytes(qualifier);
-                    out.text(read_as.name());
-                }
+            out.count(family.types.len());
+            for (qualifier, read_as) in &family.types {
+                out.bytes(qualifier);
+                out.text(read_as.name());
             }
-            if format >= SCHEMA_FORMAT_OF_FOREIGN {
-                encode_foreign(&mut out, &family.foreign);
-            }
+            encode_foreign(&mut out, &family.foreign);
         }
         out.u64(self.region_size);
         out.u64(self.flush_size);
@@ -100,31 +56,23 @@ impl TableSchema {
         encode_metadata(&mut out, &self.metadata);
         out.u64(self.history_ms);
         out.u8(self.split_policy as u8);
-        if format >= SCHEMA_FORMAT_OF_TYPES {
-            out.u8(u8::from(self.disabled));
-        }
-        if format >= SCHEMA_FORMAT_OF_FOREIGN {
-            encode_foreign(&mut out, &self.foreign);
-        }
-        if format >= SCHEMA_FORMAT_OF_STRICT_READS {
-            out.u8(u8::from(self.strict_reads));
-        }
+        out.u8(u8::from(self.disabled));
+        encode_foreign(&mut out, &self.foreign);
+        out.u8(u8::from(self.strict_reads));
         out.finish()
     }
 
-    /// Decodes the bytes of [`TableSchema::encode`], including older formats.
+    /// Decodes the bytes of [`TableSchema::encode`].
     ///
     /// # Errors
     /// [`Invalid`] for an unknown version, missing or extra bytes, or values that break a rule.
     pub fn decode(bytes: &[u8]) -> Result<Self, Invalid> {
-        let (format, mut input) = begin("table schema", SCHEMA_FORMAT, bytes)?;
-        let has_storage = format >= SCHEMA_FORMAT_OF_STORAGE;
-        let has_history = format >= SCHEMA_FORMAT_OF_HISTORY;
-        let mut schema = Self {
+        let mut input = begin("table schema", SCHEMA_FORMAT, bytes)?;
+        let schema = Self {
             table: TableId(input.u64()?),
             name: TableName::new(&input.text()?)?,
             version: input.u64()?,
-            families: Self::decode_families(&mut input, format)?,
+            families: Self::decode_families(&mut input)?,
             region_size: input.u64()?,
             flush_size: input.u64()?,
             key: Some(input.text()?)
@@ -132,35 +80,20 @@ impl TableSchema {
                 .map(|key| KeyDeclaration::parse(&key))
                 .transpose()?,
             atomic: input.u32()?,
-            bloom_prefix: if has_storage { input.u32()? } else { 0 },
+            bloom_prefix: input.u32()?,
             read_only: input.u8()? != 0,
-            disabled: false,
-            strict_reads: false,
             metadata: decode_metadata(&mut input)?,
-            foreign: Foreign::new(),
-            history_ms: 0,
-            split_policy: SplitPolicy::default(),
+            history_ms: input.u64()?,
+            split_policy: decode_split_policy(input.u8()?)?,
+            disabled: input.u8()? != 0,
+            foreign: decode_foreign(&mut input)?,
+            strict_reads: input.u8()? != 0,
         };
-        if has_history {
-            schema.history_ms = input.u64()?;
-            let policy = input.u8()?;
-            schema.split_policy = SplitPolicy::from_u8(policy)
-                .ok_or_else(|| Invalid::new(format!("split policy {policy} is not one of 0 and 1")))?;
-        }
-        if format >= SCHEMA_FORMAT_OF_TYPES {
-            schema.disabled = input.u8()? != 0;
-        }
-        if format >= SCHEMA_FORMAT_OF_FOREIGN {
-            schema.foreign = decode_foreign(&mut input)?;
-        }
-        if format >= SCHEMA_FORMAT_OF_STRICT_READS {
-            schema.strict_reads = input.u8()? != 0;
-        }
         input.finish()?;
         Ok(schema)
     }
 
-    fn decode_families(input: &mut Fields<'_>, format: u8) -> Result<Vec<FamilySchema>, Invalid> {
+    fn decode_families(input: &mut Fields<'_>) -> Result<Vec<FamilySchema>, Invalid> {
         let mut families = Vec::new();
         for _ in 0..input.u32()? {
             let name = FamilyName::new(&input.text()?)?;
@@ -171,15 +104,14 @@ impl TableSchema {
                 keep_deleted_cells: decode_keep_deleted(input.u8()?)?,
             };
             rules.check()?;
-            let has_storage = format >= SCHEMA_FORMAT_OF_STORAGE;
-            let storage = if has_storage { Self::decode_storage(input)? } else { FamilyStorage::default() };
-            let has_metadata = format >= SCHEMA_FORMAT_OF_HISTORY;
-            let metadata = if has_metadata { decode_metadata(input)? } else { BTreeMap::new() };
-            let has_types = format >= SCHEMA_FORMAT_OF_TYPES;
-            let types = if has_types { decode_types(input)? } else { BTreeMap::new() };
-            let has_foreign = format >= SCHEMA_FORMAT_OF_FOREIGN;
-            let foreign = if has_foreign { decode_foreign(input)? } else { Foreign::new() };
-            families.push(FamilySchema { name, rules, storage, types, metadata, foreign });
+            families.push(FamilySchema {
+                name,
+                rules,
+                storage: Self::decode_storage(input)?,
+                metadata: decode_metadata(input)?,
+                types: decode_types(input)?,
+                foreign: decode_foreign(input)?,
+            });
         }
         Ok(families)
     }
@@ -228,6 +160,10 @@ fn decode_metadata(input: &mut Fields<'_>) -> Result<BTreeMap<String, String>, I
         metadata.insert(input.text()?, input.text()?);
     }
     Ok(metadata)
+}
+
+fn decode_split_policy(number: u8) -> Result<SplitPolicy, Invalid> {
+    SplitPolicy::from_u8(number).ok_or_else(|| Invalid::new(format!("split policy {number} is not one of 0 and 1")))
 }
 
 fn decode_keep_deleted(number: u8) -> Result<KeepDeleted, Invalid> {

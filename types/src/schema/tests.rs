@@ -6,7 +6,6 @@ use super::*;
 use crate::ids::{GroupId, RegionEpoch, RegionId};
 use crate::limits::{KEY_PARTS_MAX, NAME_CHARS_MAX};
 use crate::range::KeyRange;
-use crate::versions::{LEVEL_OF_VALUE_TYPES, LEVEL_UNRECORDED};
 
 fn schema() -> TableSchema {
     let mut schema = TableSchema::new(TableName::new("ns:t").expect("a name"));
@@ -31,14 +30,6 @@ fn schema() -> TableSchema {
     for (name, value) in attributes {
         schema.set_attribute(name, value).expect(name);
     }
-    schema
-}
-
-/// The schema without what formats 1 and 2 had not.
-fn schema_of_format_2() -> TableSchema {
-    let mut schema = schema();
-    (schema.history_ms, schema.split_policy) = (0, SplitPolicy::Size);
-    schema.families.iter_mut().for_each(|family| family.metadata.clear());
     schema
 }
 
@@ -85,44 +76,25 @@ fn schema_at_its_limits() -> TableSchema {
 fn attributes_of_other_protocols_come_back_byte_for_byte() {
     let mut schema = TableSchema::new(TableName::new("t").unwrap());
     schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
-    let (plain, level) = (schema.encode(), schema.level());
     schema.foreign.insert(Bytes::from_static(b"\xff\0"), Bytes::new());
     schema.families[0].foreign.insert(Bytes::new(), Bytes::from_static(b"\0\xfe"));
     assert_eq!(TableSchema::decode(&schema.encode()).unwrap(), schema);
-    assert_eq!((plain[0], level, schema.encode()[0], schema.level()), (3, 3, 5, 4));
     schema.foreign.insert(Bytes::from_static(b"large"), vec![0; crate::limits::SCHEMA_BYTES_MAX].into());
     assert!(schema.check().is_err());
 }
 
 #[test]
-fn strict_reads_need_the_newest_format() {
+fn every_flag_and_name_of_a_family_round_trips() {
     let mut schema = TableSchema::new(TableName::new("t").unwrap());
-    schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
-    schema.strict_reads = true;
-    assert_eq!((schema.encode()[0], schema.level()), (6, 4));
+    for name in ["f.-_", ".f", "a b", "ä"] {
+        schema.add_family(FamilySchema::new(FamilyName::new(name).unwrap())).unwrap();
+    }
+    (schema.strict_reads, schema.disabled) = (true, true);
+    schema.families[0].rules.keep_deleted_cells = KeepDeleted::Ttl;
+    schema.families[1].rules.keep_deleted_cells = KeepDeleted::Yes;
     assert_eq!(TableSchema::decode(&schema.encode()).unwrap(), schema);
     let twice = [&schema.encode()[..], &[0]].concat();
     assert!(TableSchema::decode(&twice).is_err(), "nothing may follow");
-}
-
-#[test]
-fn deleted_cells_that_are_kept_until_they_expire_need_the_newer_format() {
-    let mut schema = TableSchema::new(TableName::new("t").unwrap());
-    schema.add_family(FamilySchema::new(FamilyName::new("f").unwrap())).unwrap();
-    for (keeps, format) in [(KeepDeleted::No, 3), (KeepDeleted::Yes, 3), (KeepDeleted::Ttl, 4)] {
-        schema.families[0].rules.keep_deleted_cells = keeps;
-        assert_eq!((schema.encode()[0], TableSchema::decode(&schema.encode()).unwrap()), (format, schema.clone()));
-    }
-}
-
-#[test]
-fn families_with_other_names_than_tables_need_the_newer_format() {
-    for (name, format, level) in [("f.-_", 3, 3), (".f", 3, 3), ("a b", 4, 4), ("ä", 4, 4)] {
-        let mut schema = TableSchema::new(TableName::new("t").unwrap());
-        schema.add_family(FamilySchema::new(FamilyName::new(name).unwrap())).unwrap();
-        assert_eq!((schema.encode()[0], schema.level()), (format, level), "{name}");
-        assert_eq!(TableSchema::decode(&schema.encode()), Ok(schema));
-    }
 }
 
 #[test]
@@ -230,19 +202,13 @@ fn binary_forms_round_trip() {
 }
 
 #[test]
-fn only_a_schema_that_needs_it_has_the_newest_format() {
-    assert_eq!((schema().encode()[0], schema().level()), (3, LEVEL_UNRECORDED));
+fn the_declared_types_of_columns_round_trip() {
     let mut typed = schema();
     typed.families[0].set_attribute(r"type.count\x00", "i64").expect("a type");
-    let mut disabled = schema();
-    disabled.set_attribute("disabled", "true").expect("a flag");
-    for schema in [&typed, &disabled] {
-        let bytes = schema.encode();
-        assert_eq!((bytes[0], schema.level()), (4, LEVEL_OF_VALUE_TYPES));
-        assert_eq!(TableSchema::decode(&bytes).as_ref(), Ok(schema));
-        for cut in 0..bytes.len() {
-            assert!(TableSchema::decode(&bytes[..cut]).is_err(), "cut at {cut}");
-        }
+    let bytes = typed.encode();
+    assert_eq!(TableSchema::decode(&bytes).as_ref(), Ok(&typed));
+    for cut in 0..bytes.len() {
+        assert!(TableSchema::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
     assert_eq!(typed.value_type(b"data", b"count\0"), Some(ValueType::I64));
     assert_eq!((typed.value_type(b"data", b"other"), typed.value_type(b"none", b"count\0")), (None, None));
@@ -293,59 +259,25 @@ fn damaged_binary_forms_are_refused() {
     for cut in 0..bytes.len() {
         assert!(TableSchema::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
-    for format in [0, 7] {
+    for format in [0, 2] {
         let mut other = bytes.clone();
         other[0] = format;
         let error = TableSchema::decode(&other).expect_err("another version").what;
-        assert!(error.contains(&format!("format {format}; this build reads up to format 6")), "{error}");
+        assert!(error.contains(&format!("format {format}; this build reads format 1")), "{error}");
     }
 }
 
-/// What format 1 of a schema wrote for [`schema`], but for the storage attributes and `bloom_prefix`, which it had not.
-/// It stays readable for as long as data directories hold it.
+/// What format 1 writes for [`schema`].
 const SCHEMA_IN_FORMAT_1: &[u8] = b"\
     \x01\
     \x07\0\0\0\0\0\0\0\
     \x04\0\0\0ns:t\
     \x03\0\0\0\0\0\0\0\
     \x02\0\0\0\
-    \x04\0\0\0data\x05\0\0\0\x02\0\0\0\xe8\x03\0\0\0\0\0\0\x01\
-    \x04\0\0\0info\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
-    \0\0\0\x10\0\0\0\0\
-    \0\0\0\x04\0\0\0\0\
-    \x21\0\0\0bucket4, user:text, time:desc i64\
-    \x02\0\0\0\
-    \0\
-    \x01\0\0\0\x05\0\0\0owner\x03\0\0\0ann";
-
-/// What format 2 wrote for [`schema_of_format_2`].
-const SCHEMA_IN_FORMAT_2: &[u8] = b"\
-    \x02\
-    \x07\0\0\0\0\0\0\0\
-    \x04\0\0\0ns:t\
-    \x03\0\0\0\0\0\0\0\
-    \x02\0\0\0\
     \x04\0\0\0data\x05\0\0\0\x02\0\0\0\xe8\x03\0\0\0\0\0\0\x01\x02\x02\0\x10\0\0\x01\
+    \x01\0\0\0\x04\0\0\0unit\x01\0\0\0K\0\0\0\0\0\0\0\0\
     \x04\0\0\0info\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\0\x40\0\0\0\
-    \0\0\0\x10\0\0\0\0\
-    \0\0\0\x04\0\0\0\0\
-    \x21\0\0\0bucket4, user:text, time:desc i64\
-    \x02\0\0\0\
-    \x01\0\0\0\
-    \0\
-    \x01\0\0\0\x05\0\0\0owner\x03\0\0\0ann";
-
-/// What format 3 writes for [`schema`].
-const SCHEMA_IN_FORMAT_3: &[u8] = b"\
-    \x03\
-    \x07\0\0\0\0\0\0\0\
-    \x04\0\0\0ns:t\
-    \x03\0\0\0\0\0\0\0\
-    \x02\0\0\0\
-    \x04\0\0\0data\x05\0\0\0\x02\0\0\0\xe8\x03\0\0\0\0\0\0\x01\x02\x02\0\x10\0\0\x01\
-    \x01\0\0\0\x04\0\0\0unit\x01\0\0\0K\
-    \x04\0\0\0info\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01\0\x40\0\0\0\
-    \0\0\0\0\
+    \0\0\0\0\0\0\0\0\0\0\0\0\
     \0\0\0\x10\0\0\0\0\
     \0\0\0\x04\0\0\0\0\
     \x21\0\0\0bucket4, user:text, time:desc i64\
@@ -354,37 +286,16 @@ const SCHEMA_IN_FORMAT_3: &[u8] = b"\
     \0\
     \x01\0\0\0\x05\0\0\0owner\x03\0\0\0ann\
     \xe8\x03\0\0\0\0\0\0\
-    \x01";
+    \x01\0\0\0\0\0\0";
 
 #[test]
-fn schemas_of_the_first_format_are_read_with_default_storage() {
-    let mut expected = schema_of_format_2();
-    expected.bloom_prefix = 0;
-    expected.families.iter_mut().for_each(|family| family.storage = FamilyStorage::default());
-    assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_1), Ok(expected.clone()));
-    assert_eq!(TableSchema::decode(&expected.encode()), Ok(expected), "and is format 3 when written again");
-    for cut in 0..SCHEMA_IN_FORMAT_1.len() {
-        assert!(TableSchema::decode(&SCHEMA_IN_FORMAT_1[..cut]).is_err(), "cut at {cut}");
-    }
+fn the_format_of_schemas_is_fixed() {
+    assert_eq!(schema().encode(), SCHEMA_IN_FORMAT_1);
+    assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_1), Ok(schema()));
 }
 
 #[test]
-fn schemas_of_the_second_format_are_read_without_history_and_metadata_of_families() {
-    assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_2), Ok(schema_of_format_2()));
-    for cut in 0..SCHEMA_IN_FORMAT_2.len() {
-        assert!(TableSchema::decode(&SCHEMA_IN_FORMAT_2[..cut]).is_err(), "cut at {cut}");
-    }
-}
-
-#[test]
-fn the_third_format_is_fixed() {
-    assert_eq!(schema().encode(), SCHEMA_IN_FORMAT_3);
-    assert_eq!(TableSchema::decode(SCHEMA_IN_FORMAT_3), Ok(schema()));
-}
-
-#[test]
-fn the_first_format_is_still_read() {
-    // Bytes written by format 1: they stay readable for as long as data directories hold them.
+fn the_format_of_descriptors_is_fixed() {
     let mut fixture = vec![1];
     for number in [9u64, 8] {
         fixture.extend_from_slice(&number.to_le_bytes());
@@ -427,7 +338,7 @@ fn what_attributes_cannot_express_is_refused_at_the_edge_and_read_from_logs() {
     let refusal = |change: &dyn Fn(&mut TableSchema)| {
         let mut changed = schema.clone();
         change(&mut changed);
-        assert_eq!(TableSchema::decode(&changed.encode()), Ok(changed.clone()), "an older build may have logged it");
+        assert_eq!(TableSchema::decode(&changed.encode()), Ok(changed.clone()), "logs are read as they are");
         changed.check().unwrap_err().what
     };
     let empty = |schema: &mut TableSchema| drop(schema.metadata.insert("note".into(), String::new()));

@@ -10,6 +10,8 @@ use super::{Bench, Verdict};
 
 /// The process looks every 2 s.
 const NOTICED_MAX: Duration = Duration::from_secs(10);
+/// The masters wait for reports before they call a server silent.
+const SEEN_MAX: Duration = Duration::from_secs(5);
 /// The writes of the check, which outlast the deletion.
 const ROWS: u64 = 300_000;
 
@@ -22,8 +24,11 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     let server = ended_after_deletion(&mut cluster.servers[0], &directory)?;
     let (summary, well, errors) = load.finish()?;
     ensure!(well && summary["rows"] == ROWS, "the other servers do not continue: {summary} {errors}");
-    let status = cluster.json(&["status"])?;
-    ensure!(status["healthy"] == false, "status calls a cluster healthy that has lost a server: {status}");
+    eventually_within(SEEN_MAX, "status says that a server is lost", || {
+        let healthy = cluster.json(&["status"])?["healthy"].clone();
+        ensure!(healthy == false, "status calls the cluster healthy");
+        Ok(())
+    })?;
     let count = cluster.json(&["count", "t"])?;
     ensure!(count["count"] == ROWS, "rows are missing: {count}");
     // Its place is free for an empty directory, which the others fill.

@@ -53,7 +53,6 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
             CatalogEdit::Bootstrap(Bootstrap { cluster: ClusterId(id), peers, replication })
         }),
         registration().prop_map(CatalogEdit::AddServer),
-        registration().prop_map(CatalogEdit::JoinServer),
         any_id().prop_map(|group| CatalogEdit::RemoveGroup { group: GroupId(group) }),
         (any_id(), registration())
             .prop_map(|(server, registration)| CatalogEdit::UpdateServer { server: ServerId(server), registration }),
@@ -61,11 +60,12 @@ fn any_edit() -> impl Strategy<Value = CatalogEdit> {
         (any_id(), prop::collection::vec(plan, 0..3))
             .prop_map(|(expected, groups)| CatalogEdit::AddGroups { expected: GroupId(expected), groups }),
         any_id().prop_map(|group| CatalogEdit::OpenGroup { group: GroupId(group) }),
-        (prop::collection::vec(key(), 0..3), prop::collection::vec(any_id(), 0..4), "(n[1-3]:)?t", any::<bool>())
-            .prop_map(|(split_at, groups, name, implies_namespace)| {
+        (prop::collection::vec(key(), 0..3), prop::collection::vec(any_id(), 0..4), "(n[1-3]:)?t").prop_map(
+            |(split_at, groups, name)| {
                 let groups = groups.into_iter().map(GroupId).collect();
-                CatalogEdit::CreateTable(NewTable { schema: schema(&name), split_at, groups, implies_namespace })
-            }),
+                CatalogEdit::CreateTable(NewTable { schema: schema(&name), split_at, groups })
+            }
+        ),
         (any::<[u8; 16]>(), any_id()).prop_map(|(id, table)| CatalogEdit::Requested {
             id: RequestId(id),
             edit: Box::new(CatalogEdit::DropTable { table: TableId(table) }),
@@ -143,7 +143,7 @@ proptest! {
         let mut catalog = small();
         let split_at: Vec<Bytes> = splits.into_iter().map(Bytes::from).collect();
         let groups = vec![GroupId(1); split_at.len() + 1];
-        let new = NewTable { schema: schema("t"), split_at, groups, implies_namespace: false };
+        let new = NewTable { schema: schema("t"), split_at, groups };
         applied(&mut catalog, CatalogEdit::CreateTable(new));
         for claims in reports {
             let regions: Vec<RegionDescriptor> = claims

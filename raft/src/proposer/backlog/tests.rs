@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Backlog, HeaderInputs, Landed};
-use crate::entry::{Header, Sequence};
+use terrane_types::versions::FEATURE_LEVEL;
+
+use crate::entry::{Header, Sequence, format_at};
 use crate::erased::{Answers, submission};
 use crate::script::{Line, check};
 use crate::submission::Pending;
@@ -125,7 +127,7 @@ impl Script {
                 time: self.clock,
                 floor: self.clock,
                 released: 0,
-                checked: true,
+                format: format_at(FEATURE_LEVEL),
             };
             let Some(entry) = self.backlog.pack(term, &inputs, &self.machine, self.now) else { continue };
             let names = self.machine.packed.lock().drain(..).collect::<Vec<_>>().join(" ");
@@ -138,7 +140,7 @@ impl Script {
 
     fn land(&mut self, ordinal: u64, how: &str, log_term: Option<u64>) {
         let (bytes, proposals) = self.in_flight.remove(&ordinal).expect("the entry is in flight");
-        let header: Header = crate::entry::unpack(&bytes).unwrap().0;
+        let header: Header = crate::entry::unpack(&bytes, format_at(FEATURE_LEVEL)).unwrap().0;
         let back = |proposals, refused| Landed::Back { ordinal, proposals, refused };
         let landed = match how {
             "applied" if self.sequence.accept(log_term.unwrap_or(header.term), &header) => {

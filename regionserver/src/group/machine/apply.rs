@@ -103,16 +103,6 @@ impl GroupMachine {
                 // What changes regions finds them as the writes before it left them.
                 self.apply_rows(entry.index, &mut gathered);
             }
-            // Those of older builds, which packed other operations with them.
-            match &operation {
-                Operation::Split(split) if entry.operations.len() > 1 => {
-                    self.finish_origins(&[split.region], entry.index).await;
-                }
-                Operation::Merge(merge) if entry.operations.len() > 1 => {
-                    self.finish_origins(&[merge.left, merge.right], entry.index).await;
-                }
-                _ => {}
-            }
             let mut inner = self.inner.lock();
             let reply = match operation {
                 Operation::Write(write) => self.gather(&mut inner, entry, write, &mut gathered)?,
@@ -193,7 +183,7 @@ impl GroupMachine {
             Ok(region) => region,
             Err(refusal) => return Some(Err(refusal)),
         };
-        let rows: Vec<_> = match write.header.families_checked && write.header.schema_version != region.schema.version {
+        let rows: Vec<_> = match write.header.schema_version != region.schema.version {
             true => write.clone().map_while(Result::ok).collect(),
             false => Vec::new(),
         };

@@ -54,7 +54,6 @@ fn proposed(region: u64, epoch: u64, number: u64, row: &str, request: Option<Row
         lowest_unsettled: 0,
         atomic: false,
         exact_schema: false,
-        families_checked: false,
         trace: None,
     };
     let checked = CheckedRow {
@@ -124,7 +123,6 @@ impl Replica {
             lowest_unsettled: 0,
             atomic: false,
             exact_schema: false,
-            families_checked: false,
             trace: None,
         };
         let (mut cells, mut operation) = (Vec::new(), Vec::new());
@@ -302,7 +300,7 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
     let mut both = schema(2);
     both.add_family(FamilySchema::new(FamilyName::new("g").unwrap())).unwrap();
     replica.alter(both).await;
-    let write = |families: &[&[u8]], families_checked: bool| {
+    let write = |families: &[&[u8]]| {
         let header = WriteHeader {
             region: RegionId(1),
             epoch: RegionEpoch(1),
@@ -311,7 +309,6 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
             lowest_unsettled: 0,
             atomic: false,
             exact_schema: false,
-            families_checked,
             trace: None,
         };
         let row = |(family, row): (&&[u8], &'static str)| CheckedRow {
@@ -323,8 +320,8 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
         };
         Write::new(header, families.iter().zip(["a", "b"]).map(row).collect())
     };
-    let logged = |families: &[&[u8]], families_checked: bool| {
-        let (write, mut operation) = (write(families, families_checked), Vec::new());
+    let logged = |families: &[&[u8]]| {
+        let (write, mut operation) = (write(families), Vec::new());
         let mut encoder = WriteEncoder::new(&mut operation, &write.header, 1);
         for row in write.rows() {
             encoder.push(&plain(&row.row, row.cells.as_bytes()));
@@ -332,18 +329,16 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
         encoder.finish();
         operation
     };
-    assert!(matches!(replica.apply(logged(&[b"g"], true)).await, Reply::Applied { .. }));
+    assert!(matches!(replica.apply(logged(&[b"g"])).await, Reply::Applied { .. }));
     // The edge accepted them while g existed, and the drop came first in the log.
     replica.alter(schema(3)).await;
     let refused = Reply::SchemaChanged { table: TableId(5), version: 3 };
     let packing = Packing { term: 1, ordinal: 9, stamp: 2_000, landed: 8, alone: true };
-    let prepared = replica.machine.prepare(&packing, &Proposal::Write(write(&[b"f", b"g"], true)), &mut Vec::new());
+    let prepared = replica.machine.prepare(&packing, &Proposal::Write(write(&[b"f", b"g"])), &mut Vec::new());
     assert!(matches!(&prepared, Prepared::Refused(reply) if *reply == refused));
-    assert_eq!(replica.apply(logged(&[b"f", b"g"], true)).await, refused);
+    assert_eq!(replica.apply(logged(&[b"f", b"g"])).await, refused);
     assert_eq!(replica.shown(), "r1[]", "nothing of it is applied");
-    assert!(matches!(replica.apply(logged(&[b"f"], true)).await, Reply::Applied { .. }), "f is still there");
-    // Entries of builds that did not record what was checked keep their effect.
-    assert!(matches!(replica.apply(logged(&[b"f", b"g"], false)).await, Reply::Applied { .. }));
+    assert!(matches!(replica.apply(logged(&[b"f"])).await, Reply::Applied { .. }), "f is still there");
     let before = replica.shown();
     let replica = replica.crash_and_replay().await;
     assert_eq!((replica.shown(), before), ("r1[a]".to_owned(), "r1[a]".to_owned()));

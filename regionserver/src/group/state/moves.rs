@@ -19,9 +19,6 @@ const DEPARTED_MAX: usize = 1024;
 /// The moves to this group whose outcome is remembered. The other group asks within the time of a move, as a rule.
 const ARRIVALS_MAX: usize = 1024;
 
-/// In the place of the index of a refused move: what became of moves up to this one may be forgotten.
-const FORGOTTEN: u64 = 1;
-
 /// What the group's part says about moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moves {
@@ -58,10 +55,6 @@ pub enum Arriving {
 }
 
 impl Moves {
-    pub(super) fn is_empty(&self) -> bool {
-        self.departed.is_empty() && self.arrivals.is_empty() && self.forgotten == MoveId(0)
-    }
-
     pub(super) fn departed(&self, region: RegionId) -> Option<&(MoveId, RegionDescriptor)> {
         self.departed.get(&region)
     }
@@ -101,11 +94,8 @@ impl Moves {
             put_u64(out, id.0);
             put_descriptor(out, adopted);
         }
-        let forgets = self.forgotten > MoveId(0) || self.arrivals.len() >= ARRIVALS_MAX;
-        put_count(out, self.arrivals.len() + usize::from(forgets));
-        if forgets {
-            [self.forgotten.0, 0, FORGOTTEN].into_iter().for_each(|number| put_u64(out, number));
-        }
+        put_u64(out, self.forgotten.0);
+        put_count(out, self.arrivals.len());
         for (id, arrival) in &self.arrivals {
             // No region has the id 0.
             let (region, index) = match arrival {
@@ -122,26 +112,14 @@ impl Moves {
             let id = MoveId(reader.u64()?);
             moves.depart(id, read_descriptor(reader)?);
         }
-        let mut says_forgotten = false;
+        moves.forgotten = MoveId(reader.u64()?);
         for _ in 0..reader.count(24)? {
             let (id, region, index) = (MoveId(reader.u64()?), reader.u64()?, reader.u64()?);
-            let arrival = match (region, index) {
-                (0, FORGOTTEN) => {
-                    says_forgotten = true;
-                    moves.forgotten = moves.forgotten.max(id);
-                    continue;
-                }
-                (0, _) => Arrival::Refused,
-                (region, index) => Arrival::Adopted { region: RegionId(region), index },
+            let arrival = match region {
+                0 => Arrival::Refused,
+                region => Arrival::Adopted { region: RegionId(region), index },
             };
             moves.arrive(id, arrival);
-        }
-        if !says_forgotten
-            && moves.arrivals.len() == ARRIVALS_MAX
-            && let Some((oldest, _)) = moves.arrivals.first_key_value()
-        {
-            // Earlier builds did not say what they had forgotten.
-            moves.forgotten = MoveId(oldest.0.saturating_sub(1));
         }
         Ok(moves)
     }

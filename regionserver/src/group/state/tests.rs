@@ -131,7 +131,6 @@ fn check_write(state: &GroupState, words: &[&str]) -> Result<(), Reply> {
         lowest_unsettled: 0,
         atomic: false,
         exact_schema: words.contains(&"exact"),
-        families_checked: families.is_some(),
         trace: None,
     };
     let mut cells = Vec::new();

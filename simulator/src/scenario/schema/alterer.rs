@@ -75,10 +75,7 @@ struct Alterer {
 impl Alterer {
     async fn alter_something(&mut self) -> Result<(), Error> {
         match below(10) {
-            0..=2 => self
-                .alter(Alter::some_attributes(&self.table.schema(), self.shared.context.plan.rolls_out), PATIENCE)
-                .await
-                .map(drop),
+            0..=2 => self.alter(Alter::some_attributes(&self.table.schema()), PATIENCE).await.map(drop),
             3 => self.alter_in_a_hurry().await,
             4 | 5 => self.be_read_only().await,
             _ => self.drop_and_add_family().await,

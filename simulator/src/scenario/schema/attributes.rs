@@ -51,20 +51,14 @@ pub struct Alter {
 }
 
 impl Alter {
-    /// Sets some attributes of the table and of its families. While a new build is rolled out, only values that the old one
-    /// knows.
-    pub fn some_attributes(schema: &TableSchema, rolls_out: bool) -> Alter {
-        let of_table = match some(&OF_TABLE) {
-            ("strict_reads", _) if rolls_out => ("strict_reads", "false"),
-            of_table => of_table,
-        };
+    /// Sets some attributes of the table and of its families.
+    pub fn some_attributes(schema: &TableSchema) -> Alter {
+        let of_table = some(&OF_TABLE);
         let mut alter = Alter::of_table(schema, of_table);
         for (name, attributes) in [(KEPT, &OF_KEPT[..]), (ALTERED, &OF_ALTERED[..])] {
             let family = schema.families.iter().find(|family| family.name.to_string() == name);
             if let Some(family) = family.filter(|_| below(2) == 0) {
-                let (attribute, value) = some(attributes);
-                let is_new = (attribute, value) == ("keep_deleted_cells", "ttl");
-                alter.set_of_family(family, (attribute, if rolls_out && is_new { "true" } else { value }));
+                alter.set_of_family(family, some(attributes));
             }
         }
         alter

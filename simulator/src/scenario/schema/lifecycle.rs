@@ -116,9 +116,6 @@ impl Owner {
     /// A disabled table refuses reads and writes in all regions, and takes them again once it is enabled.
     async fn disable_and_enable(&mut self, name: &str, table: &Table) -> Result<(), Error> {
         let disabled = self.admin().disable_table(name).await;
-        if needs_newer_builds(&disabled) {
-            return Ok(());
-        }
         match self.ended("disabled", name, disabled) {
             Ended::Done => {}
             Ended::Refused | Ended::Unknown => return Ok(()),
@@ -149,9 +146,6 @@ impl Owner {
     /// A truncated table has its regions and no rows.
     async fn truncate(&mut self, name: &str, spec: &TableSpec) -> Result<(), Error> {
         let truncated = self.admin().truncate_table(name).await;
-        if needs_newer_builds(&truncated) {
-            return Ok(());
-        }
         if self.ended("truncated", name, truncated) != Ended::Done {
             return Ok(());
         }
@@ -247,11 +241,6 @@ impl Owner {
         }
         false
     }
-}
-
-/// Whether a process of an earlier build holds back the cluster's level, which the change needs.
-fn needs_newer_builds<T>(outcome: &Result<T, Error>) -> bool {
-    outcome.as_ref().is_err_and(|error| error.is_invalid() && error.to_string().contains("feature level"))
 }
 
 /// Whether regions cover all keys without gap or overlap.
