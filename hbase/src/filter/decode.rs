@@ -16,7 +16,8 @@ use super::list::{All, One};
 use super::pattern::Pattern;
 use super::row_sets::{Fuzzy, FuzzyKey, RowRanges, Rows};
 use super::rows::{InclusiveStop, Nothing, Page, Prefix, RandomRow, Row, Skip, WhileMatch, Wrapper};
-use super::{CellFilter, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ENTRIES_MAX, FILTERS_MAX, PATTERNS_MAX};
+use super::CellFilter;
+use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ENTRIES_MAX, FILTERS_MAX, PATTERNS_MAX};
 use crate::proto;
 
 /// The package of HBase's own filters and comparators.

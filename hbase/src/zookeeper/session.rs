@@ -6,9 +6,8 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use super::nodes::{Node, Nodes};
 use super::packet::{Fields, Malformed, packet, put_buffer};
+use crate::limits::WATCHES_MAX;
 
-/// Most watches of a session: one per kind and node that clients know, and some for nodes that do not exist here.
-pub const WATCHES_MAX: usize = 64;
 
 /// Most bytes of a packet, as ZooKeeper's `jute.maxbuffer`.
 const PACKET_BYTES_MAX: usize = 1 << 20;
