@@ -69,10 +69,10 @@ impl fmt::Display for Report {
 pub fn examine(root: &Path) -> anyhow::Result<Report> {
     let mut report = Report { findings: arrows::examine(root)?, ..Report::default() };
     report.findings.extend(modules::examine(root)?);
-    report.findings.extend(locks::examine(root)?);
     let mut files = Vec::new();
     collect(root, root, &mut files)?;
     files.sort();
+    report.findings.extend(locks::examine(root, &files));
     report.findings.extend(names::examine(&files));
     for file in &files {
         if sources::is_checked(file) {
