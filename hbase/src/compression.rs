@@ -22,7 +22,6 @@ use lz4_flex::block as lz4;
 
 use crate::exception::{Exception, REQUEST_TOO_BIG};
 
-
 /// Bytes that are decompressed before they are counted, and for which room is asked at a time.
 pub const STEP_BYTES: usize = 64 << 10;
 

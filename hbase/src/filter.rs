@@ -45,7 +45,6 @@ use self::position::{At, Position};
 pub(crate) use self::value_test::ValueTest;
 use crate::cell_block::KeyValue;
 
-
 /// A filter's answer about a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {

@@ -16,7 +16,6 @@ use prost::Message;
 use crate::exception::Exception;
 use crate::proto;
 
-
 /// The call id of answers to no call: before the connection's first call, and when a frame has no readable header.
 pub const NO_CALL: u32 = u32::MAX;
 

@@ -41,8 +41,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use finding::Finding;
-use rendered::Rendered;
 pub use modules::describe as describe_modules;
+use rendered::Rendered;
 
 /// The result of a check.
 #[derive(Debug, Default)]

@@ -24,8 +24,8 @@ use super::requests::Counted;
 use super::{DataCalls, reading};
 use crate::cell_block::KeyValue;
 use crate::exception::Exception;
-use crate::proto;
 use crate::limits::{BATCH_ANSWER_BYTES_MAX, BATCH_REQUESTS_MAX};
+use crate::proto;
 use crate::proto::mutation_proto::MutationType;
 use crate::results::full_answer;
 use crate::tables::deletes_by_timestamp;
@@ -33,7 +33,6 @@ use crate::tables::deletes_by_timestamp;
 /// Rows and bytes of one write of a batch: a batch is cut between rows below the limits of the data path.
 const WRITE_ROWS_MAX: usize = BATCH_ROWS_MAX / 4;
 const WRITE_BYTES_MAX: usize = BATCH_BYTES_MAX / 4;
-
 
 /// Bytes of writes that a batch has under way.
 const ROUND_BYTES_MAX: usize = BATCH_BYTES_MAX;

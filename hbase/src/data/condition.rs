@@ -21,7 +21,6 @@ use crate::limits::JUDGED_BYTES_MAX;
 use crate::proto::{self, CompareType};
 use crate::time_range::{bounds, is_limited};
 
-
 /// A condition as part of what is asked of a row.
 pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result<RowRequest, Exception> {
     region.check_row(&condition.row)?;

@@ -11,7 +11,6 @@ use crate::exception::Exception;
 use crate::limits::READ_ROWS_MAX;
 use crate::proto;
 
-
 /// Gets that become one read.
 pub(super) struct Gets {
     /// What they ask for, without a row.

@@ -14,7 +14,6 @@ use crate::limits::PROCEDURES_MAX;
 use crate::proto;
 use crate::proto::get_procedure_result_response::State;
 
-
 /// An order's nonce: the client's group of nonces, and the nonce.
 pub(super) type Nonce = (u64, u64);
 

@@ -8,7 +8,6 @@ use super::nodes::{Node, Nodes};
 use super::packet::{Fields, Malformed, packet, put_buffer};
 use crate::limits::WATCHES_MAX;
 
-
 /// Most bytes of a packet, as ZooKeeper's `jute.maxbuffer`.
 const PACKET_BYTES_MAX: usize = 1 << 20;
 

@@ -40,7 +40,8 @@ fn reference() -> String {
 fn shown(value: Value) -> String {
     let grouped = |count: u64| {
         let digits = count.to_string();
-        let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).expect(DIGITS)).collect();
+        let groups: Vec<&str> =
+            digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).expect(DIGITS)).collect();
         groups.join(",")
     };
     match value {
@@ -85,7 +86,13 @@ mod tests {
 
     #[test]
     fn values_have_the_unit_that_a_person_would_choose() {
-        let all = [Value::Bytes(10 << 20), Value::Bytes(64 << 10), Value::Bytes(32_767), Value::Count(1_024), Value::Seconds(90)];
+        let all = [
+            Value::Bytes(10 << 20),
+            Value::Bytes(64 << 10),
+            Value::Bytes(32_767),
+            Value::Count(1_024),
+            Value::Seconds(90),
+        ];
         assert_eq!(all.map(shown), ["10 MiB", "64 KiB", "32,767 bytes", "1,024", "90 s"]);
         assert!(reference().contains("| value of a cell | 10 MiB | `Invalid` |"));
     }

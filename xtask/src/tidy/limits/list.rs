@@ -54,7 +54,12 @@ pub const SECTIONS: &[Section] = &[
         title: "Rows and cells",
         about: "The constants are in `types/src/limits.rs`.",
         limits: &[
-            limit!(data::ROW_BYTES_MAX, Bytes, "row key; boundary of a region (both have at least 1 byte)", "`Invalid`"),
+            limit!(
+                data::ROW_BYTES_MAX,
+                Bytes,
+                "row key; boundary of a region (both have at least 1 byte)",
+                "`Invalid`"
+            ),
             limit!(data::QUALIFIER_BYTES_MAX, Bytes, "qualifier, which may be empty", "`Invalid`"),
             limit!(data::TAGS_BYTES_MAX, Bytes, "tags of a cell", "`Invalid`"),
             limit!(data::VALUE_BYTES_MAX, Bytes, "value of a cell", "`Invalid`"),
@@ -124,7 +129,12 @@ pub const SECTIONS: &[Section] = &[
             limit!(data::FAMILIES_MAX, Count, "families of a table", "`Invalid`"),
             limit!(data::KEY_PARTS_MAX, Count, "parts of a key declaration", "`Invalid`"),
             limit!(data::COLUMN_TYPES_MAX, Count, "columns of a family whose types are declared", "`Invalid`"),
-            limit!(data::METADATA_ENTRIES_MAX, Count, "entries of free metadata of a table, and of a family", "`Invalid`"),
+            limit!(
+                data::METADATA_ENTRIES_MAX,
+                Count,
+                "entries of free metadata of a table, and of a family",
+                "`Invalid`"
+            ),
             limit!(data::METADATA_VALUE_BYTES_MAX, Bytes, "value of free metadata", "`Invalid`"),
             limit!(data::SCHEMA_BYTES_MAX, Bytes, "a table's schema with its metadata", "`Invalid`"),
             limit!(data::SPLIT_POINTS_MAX, Count, "split points of a new table", "`Invalid`"),
@@ -190,12 +200,7 @@ pub const SECTIONS: &[Section] = &[
                 "memory of the scanners of a server, of which each takes 1 KiB and its description",
                 "`RegionTooBusyException`"
             ),
-            limit!(
-                hbase::SCAN_ANSWER_BYTES_MAX,
-                Bytes,
-                "rows in one answer to a scan",
-                "the client asks for more"
-            ),
+            limit!(hbase::SCAN_ANSWER_BYTES_MAX, Bytes, "rows in one answer to a scan", "the client asks for more"),
             limit!(
                 hbase::BATCH_REQUESTS_MAX,
                 Count,
@@ -233,7 +238,12 @@ pub const SECTIONS: &[Section] = &[
                 "text in which such an expression is searched for",
                 "`DoNotRetryIOException`"
             ),
-            limit!(hbase::DECIMAL_BYTES_MAX, Bytes, "number that a `BigDecimalComparator` reads", "`DoNotRetryIOException`"),
+            limit!(
+                hbase::DECIMAL_BYTES_MAX,
+                Bytes,
+                "number that a `BigDecimalComparator` reads",
+                "`DoNotRetryIOException`"
+            ),
             limit!(
                 hbase::JUDGED_BYTES_MAX,
                 Bytes,
@@ -246,7 +256,12 @@ pub const SECTIONS: &[Section] = &[
                 "changes of tables whose outcome is remembered",
                 "the oldest outcome is forgotten; `RegionTooBusyException` if all are unfinished"
             ),
-            limit!(hbase::SESSIONS_MAX, Count, "sessions of the ZooKeeper port", "the new one gets the place of the idlest"),
+            limit!(
+                hbase::SESSIONS_MAX,
+                Count,
+                "sessions of the ZooKeeper port",
+                "the new one gets the place of the idlest"
+            ),
             limit!(
                 hbase::PACKETS_BYTES_MAX,
                 Bytes,
