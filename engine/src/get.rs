@@ -3,7 +3,7 @@
 mod large;
 mod walked;
 
-use terrane_types::limits::BATCH_BYTES_MAX;
+use terrane_types::limits::READ_BYTES_MAX;
 use terrane_types::{KeyRange, Projection};
 
 use crate::Error;
@@ -26,7 +26,7 @@ const GATHERED_BYTES_MAX: usize = 64 << 10;
 
 impl Region {
     /// Appends the packed cells of `row` that `snapshot` sees; none when the row has none. A row with more than
-    /// [`BATCH_BYTES_MAX`] bytes of them is refused.
+    /// [`READ_BYTES_MAX`] bytes of them is refused.
     ///
     /// # Errors
     /// As [`Region::get_row`].
@@ -39,7 +39,7 @@ impl Region {
         patience: Patience,
         out: &mut Vec<u8>,
     ) -> Result<ReadStats, Error> {
-        self.get_row(snapshot, row, RowRead { projection, now_ms, patience, bytes_max: BATCH_BYTES_MAX }, out)
+        self.get_row(snapshot, row, RowRead { projection, now_ms, patience, bytes_max: READ_BYTES_MAX }, out)
     }
 
     /// Appends the packed cells of `row` that `snapshot` sees; none when the row has none. However large the row is, no more

@@ -22,9 +22,6 @@ use lz4_flex::block as lz4;
 
 use crate::exception::{Exception, REQUEST_TOO_BIG};
 
-/// Most bytes of a decompressed cell block: as many as a call may have without compression.
-pub const BLOCK_BYTES_MAX: usize = crate::frame::FRAME_BYTES_MAX;
-
 /// Bytes that are decompressed before they are counted, and for which room is asked at a time.
 pub const STEP_BYTES: usize = 64 << 10;
 

@@ -24,7 +24,8 @@ use crate::exception::{
     BAD_AUTH, Class, EMPTY_SERVICE, Exception, FATAL_CONNECTION, REQUEST_TOO_BIG, SECURITY_NOT_ENABLED,
     UNKNOWN_SERVICE, UNSUPPORTED_CODEC, UNSUPPORTED_COMPRESSION, UNSUPPORTED_CRYPTO, WRONG_VERSION,
 };
-use crate::frame::{Call, FRAME_BYTES_MAX, Malformed, NO_CALL, call_of_beginning, decode_call, encode_exception};
+use crate::frame::{Call, Malformed, NO_CALL, call_of_beginning, decode_call, encode_exception};
+use crate::limits::FRAME_BYTES_MAX;
 use crate::proto;
 
 /// Most bytes of a connection's header.

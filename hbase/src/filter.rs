@@ -45,27 +45,6 @@ use self::position::{At, Position};
 pub(crate) use self::value_test::ValueTest;
 use crate::cell_block::KeyValue;
 
-/// Most bytes of a filter, with everything within it.
-pub const FILTER_BYTES_MAX: usize = 1 << 20;
-/// How deep filters may be nested.
-pub const FILTER_DEPTH_MAX: usize = 16;
-/// Most filters in one filter, lists and wrappers included.
-pub const FILTERS_MAX: usize = 1_024;
-/// Most ranges, fuzzy keys, prefixes, qualifiers and timestamps in all filters of one filter.
-pub const FILTER_ENTRIES_MAX: usize = 16_384;
-/// Most regular expressions in one filter.
-pub const PATTERNS_MAX: usize = 16;
-/// Longest regular expression in bytes of its text.
-pub const PATTERN_BYTES_MAX: usize = 4_096;
-/// Largest regular expression once compiled.
-pub const PATTERN_SIZE_MAX: usize = 512 << 10;
-/// Most steps back of a search for a regular expression that cannot be run in linear time.
-pub const PATTERN_STEPS_MAX: usize = 100_000;
-/// Most bytes in which such an expression is searched for.
-pub const PATTERN_TEXT_BYTES_MAX: usize = 16 << 10;
-/// Most bytes of a number that a decimal comparator reads.
-pub const DECIMAL_BYTES_MAX: usize = 1_024;
-
 /// A filter's answer about a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {

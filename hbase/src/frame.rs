@@ -16,9 +16,6 @@ use prost::Message;
 use crate::exception::Exception;
 use crate::proto;
 
-/// Most bytes of a call, as HBase sets it.
-pub const FRAME_BYTES_MAX: usize = 256 << 20;
-
 /// The call id of answers to no call: before the connection's first call, and when a frame has no readable header.
 pub const NO_CALL: u32 = u32::MAX;
 

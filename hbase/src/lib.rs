@@ -28,6 +28,7 @@ pub mod frame;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod limits;
 pub mod load;
 pub mod meta;
 pub mod name_pattern;

@@ -30,16 +30,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use self::answers::{Outgoing, Ticket};
 use self::answers::{Sent, write_answers};
-pub use self::limits::{CONNECTIONS_MAX, Client, Limits, SESSIONS_MAX};
+pub use self::limits::{Client, Limits};
 pub use crate::answer::{Answer, Outcome};
-use crate::compression::{BLOCK_BYTES_MAX, Compression};
+use crate::compression::Compression;
 use crate::connection::{Connection, Event, Opened};
 use crate::discovery::Discovery;
 use crate::exception::{CALL_QUEUE_TOO_BIG, Exception};
 use crate::frame::{Call, NO_CALL};
+use crate::limits::{BLOCK_BYTES_MAX, CALLS_MAX};
 
-/// Most calls of one connection whose answers have not left.
-pub const CALLS_MAX: usize = 256;
 /// Largest cell block that is decompressed or compressed on a thread of the runtime. It takes well below a millisecond,
 /// unless it is made to expand.
 const IN_PLACE_BYTES_MAX: usize = 32 << 10;

@@ -16,4 +16,4 @@ mod session;
 
 pub use nodes::Nodes;
 pub use port::serve;
-pub use session::{Session, Step, WATCHES_MAX};
+pub use session::{Session, Step};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use terrane_types::limits::{NAME_CHARS_MAX, ROW_BYTES_MAX};
+use terrane_types::limits::{NAME_CHARS_MAX, ROW_BYTES_MAX, SCAN_BLOCK_BYTES_DEFAULT, SCAN_BLOCK_BYTES_MAX};
 use terrane_types::{CellRef, KeyRange, PackedCells, Projection, RegionId, ServerId, escape, pack_row};
 
 use crate::catalog::Catalog;
@@ -15,10 +15,6 @@ use crate::observed::Observations;
 
 /// The only family.
 pub const FAMILY: &str = "info";
-/// Default size of a block.
-const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
-/// Largest size of a block.
-const BLOCK_BYTES_MAX: usize = 4 << 20;
 /// Version of the resume token.
 const TOKEN_VERSION: u8 = 1;
 
@@ -78,7 +74,10 @@ pub fn scan(
 }
 
 fn blocks(rows: impl Iterator<Item = MetaRow>, scan: &MetaScan) -> Vec<MetaBlock> {
-    let bytes_max = if scan.block_bytes == 0 { BLOCK_BYTES_DEFAULT } else { scan.block_bytes.min(BLOCK_BYTES_MAX) };
+    let bytes_max = match scan.block_bytes {
+        0 => SCAN_BLOCK_BYTES_DEFAULT,
+        bytes => bytes.min(SCAN_BLOCK_BYTES_MAX),
+    };
     let (mut limit, mut offset) = (scan.limit, scan.offset);
     let mut blocks = Vec::new();
     let mut block = MetaBlock { resume: scan.resume.clone(), ..MetaBlock::default() };

@@ -21,6 +21,8 @@ pub mod projection;
 mod secrets;
 pub mod versions;
 
+pub use terrane_types::limits::MESSAGE_BYTES_MAX;
+
 /// The generated messages, clients and servers of package `terrane.v1`.
 #[allow(
     missing_docs,
@@ -37,9 +39,6 @@ pub mod v1 {
 
 /// The compiled `.proto` files as a descriptor set, served by gRPC reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/terrane.descriptors"));
-
-/// The largest message either side of any service takes: a whole batch (32 MiB) and its headers.
-pub const MESSAGE_BYTES_MAX: usize = 40 << 20;
 
 /// The header of a master's answer to a look-up that may lack recent changes, because no leader could be asked for them.
 pub const OUTDATED: &str = "terrane-outdated";

@@ -1,7 +1,8 @@
 //! The limits of the whole system, checked by the client and again at the server's edge.
 //!
 //! They are constants rather than settings: if two processes disagree about a limit, one accepts what the other
-//! refuses. Each limit states what it protects.
+//! refuses. Each limit states what it protects. `docs/limits.md` lists them with the answer beyond each: `xtask` compiles this
+//! file to render the page, so it holds plain constants and imports nothing.
 
 /// Longest row key in bytes; the packed format keeps row lengths in 16 bits and HBase's own limit is the same.
 pub const ROW_BYTES_MAX: usize = 32_767;
@@ -21,12 +22,25 @@ pub const ROW_MUTATION_BYTES_MAX: usize = 16 << 20;
 /// Most bytes in one batch (32 MiB); clients divide larger ones between rows.
 pub const BATCH_BYTES_MAX: usize = 32 << 20;
 
+/// The largest message either side of any gRPC service takes (40 MiB): a whole batch and its headers.
+pub const MESSAGE_BYTES_MAX: usize = 40 << 20;
+
 /// Most rows in one write request, and so in one atomic batch: all writes of the group wait while they are processed.
 /// Clients divide larger batches of independent rows.
 pub const BATCH_ROWS_MAX: usize = 16_384;
 
 /// Most rows in one get request: the caller's next request waits for all of them. Clients divide longer lists.
 pub const GET_ROWS_MAX: usize = 16_384;
+
+/// Most bytes of cells in the answer to a get, and of one row that passes a filter that tests cells (32 MiB): they are held in
+/// memory as a whole, and leave in one message.
+pub const READ_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes of a block of a scan, unless the caller chooses another size (256 KiB).
+pub const SCAN_BLOCK_BYTES_DEFAULT: usize = 256 << 10;
+
+/// Most bytes of a block of a scan (4 MiB); a row that is larger continues in the next block.
+pub const SCAN_BLOCK_BYTES_MAX: usize = 4 << 20;
 
 /// Most requests in one message of a session.
 pub const SESSION_BATCH_REQUESTS_MAX: usize = 16_384;
@@ -58,7 +72,7 @@ pub const NAME_CHARS_MAX: usize = 128;
 /// Longest name of a family that a table could not have, as in HBase.
 pub const FREE_FAMILY_BYTES_MAX: usize = 127;
 
-/// The largest timestamp a cell may carry; the next one, [`crate::cell::LATEST`], tells the leader to fill it in.
+/// The largest timestamp a cell may carry; the next one, `cell::LATEST`, tells the leader to fill it in.
 pub const TIMESTAMP_MAX: i64 = i64::MAX - 1;
 
 /// Most column families in one table: each is a store with its own files in every region.
@@ -115,6 +129,7 @@ pub const KEY_PARTS_MAX: usize = 32;
 // One cell with the largest value and longest qualifier fits a row's mutation, and one such row fits a batch.
 const _: () = assert!(VALUE_BYTES_MAX + QUALIFIER_BYTES_MAX + TAGS_BYTES_MAX + 1024 < ROW_MUTATION_BYTES_MAX);
 const _: () = assert!(ROW_MUTATION_BYTES_MAX + ROW_BYTES_MAX + 1024 < BATCH_BYTES_MAX);
+const _: () = assert!(BATCH_BYTES_MAX < MESSAGE_BYTES_MAX && READ_BYTES_MAX < MESSAGE_BYTES_MAX);
 // Lengths of rows, qualifiers, tags and names fit their fields in the packed format.
 const _: () = assert!(ROW_BYTES_MAX <= u16::MAX as usize && QUALIFIER_BYTES_MAX <= u16::MAX as usize);
 const _: () = assert!(TAGS_BYTES_MAX <= u16::MAX as usize && NAME_CHARS_MAX <= u8::MAX as usize);

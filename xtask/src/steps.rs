@@ -80,8 +80,7 @@ pub fn quick(root: &Path, named: &[String]) -> ExitCode {
 pub fn fix(root: &Path) -> ExitCode {
     run(&[
         ("format", Box::new(move || succeeds(cargo(root).args(["fmt", "--all"])))),
-        ("settings", Box::new(move || reported(tidy::write_settings(root)))),
-        ("metrics page", Box::new(move || reported(tidy::write_metrics_page(root)))),
+        ("documents", Box::new(move || reported(tidy::write_documents(root)))),
     ])
 }
 

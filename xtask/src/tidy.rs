@@ -1,13 +1,13 @@
 //! The rules of this repository that the compiler does not check.
 //!
 //! - [`arrows`]: which crate may depend on which, and which external crates are kept to one crate.
+//! - [`limits`] and [`settings`]: the tables of limits and of settings are those that their lists give.
 //! - [`links`]: documents link to files and headings that exist.
 //! - [`locks`]: lock files that our manifests have outgrown.
 //! - [`code_map`]: not a rule, but the page of the book that the sources' headers give, so that links to it are checked.
 //! - [`metrics`]: the page of the metrics is the one that their list gives.
 //! - [`modules`]: import cycles between the files of a crate.
 //! - [`prose`]: phrases to avoid in documents, comments and messages.
-//! - [`settings`]: the reference of settings is the one that the list of settings gives.
 //! - [`summary`]: the book's table of contents lists every document.
 //! - [`sources`]: what a source file must and must not contain.
 //! - [`names`]: file names without meaning.
@@ -19,6 +19,7 @@
 mod arrows;
 mod code_map;
 mod finding;
+mod limits;
 mod links;
 mod locks;
 mod metrics;
@@ -26,6 +27,7 @@ mod modules;
 mod names;
 mod prose;
 mod references;
+mod rendered;
 mod settings;
 mod sources;
 mod summary;
@@ -40,6 +42,7 @@ use anyhow::Context;
 
 use finding::Finding;
 pub use modules::describe as describe_modules;
+use rendered::Rendered;
 
 /// The result of a check.
 #[derive(Debug, Default)]
@@ -66,10 +69,10 @@ impl fmt::Display for Report {
 pub fn examine(root: &Path) -> anyhow::Result<Report> {
     let mut report = Report { findings: arrows::examine(root)?, ..Report::default() };
     report.findings.extend(modules::examine(root)?);
-    report.findings.extend(locks::examine(root)?);
     let mut files = Vec::new();
     collect(root, root, &mut files)?;
     files.sort();
+    report.findings.extend(locks::examine(root, &files));
     report.findings.extend(names::examine(&files));
     for file in &files {
         if sources::is_checked(file) {
@@ -92,8 +95,8 @@ pub fn examine(root: &Path) -> anyhow::Result<Report> {
     in_book.sort();
     report.findings.extend(links::examine(summary::FILE, &documents, &in_book));
     report.findings.extend(summary::examine(&documents));
-    if files.iter().any(|file| file == settings::FILE) {
-        report.findings.extend(settings::examine(&read(root, settings::FILE)?));
+    for part in RENDERED.iter().filter(|part| files.iter().any(|file| file == part.file)) {
+        report.findings.extend(part.examine(&read(root, part.file)?));
     }
     if let Some(page) = files.iter().any(|file| file == metrics::FILE).then(|| read(root, metrics::FILE)).transpose()? {
         report.findings.extend(metrics::examine(&page));
@@ -112,15 +115,16 @@ pub fn code_map(root: &Path) -> anyhow::Result<(&'static str, String)> {
     Ok((code_map::FILE, code_map::render(&read_sources(root, &files)?)))
 }
 
-/// Renders the reference of settings from their list.
-pub fn write_settings(root: &Path) -> anyhow::Result<()> {
-    let document = read(root, settings::FILE)?;
-    let rendered = settings::render(&document).with_context(|| format!("{} has no place for it", settings::FILE))?;
-    fs::write(root.join(settings::FILE), rendered).with_context(|| format!("writing {}", settings::FILE))
-}
+/// The parts of documents that lists in the code give.
+const RENDERED: [&Rendered; 2] = [&settings::REFERENCE, &limits::REFERENCE];
 
-/// Writes the page of the metrics from their list.
-pub fn write_metrics_page(root: &Path) -> anyhow::Result<()> {
+/// Writes what documents show of lists in the code: settings, limits, and the page of the metrics.
+pub fn write_documents(root: &Path) -> anyhow::Result<()> {
+    for part in RENDERED {
+        let rendered = part.render(&read(root, part.file)?);
+        let rendered = rendered.with_context(|| format!("{} has no place for its list", part.file))?;
+        fs::write(root.join(part.file), rendered).with_context(|| format!("writing {}", part.file))?;
+    }
     fs::write(root.join(metrics::FILE), metrics::render()).with_context(|| format!("writing {}", metrics::FILE))
 }
 

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::limits::BLOCK_BYTES_MAX;
 
 const ALL: [Compression; 6] = [
     Compression::Gzip,

@@ -24,6 +24,7 @@ use super::requests::Counted;
 use super::{DataCalls, reading};
 use crate::cell_block::KeyValue;
 use crate::exception::Exception;
+use crate::limits::{BATCH_ANSWER_BYTES_MAX, BATCH_REQUESTS_MAX};
 use crate::proto;
 use crate::proto::mutation_proto::MutationType;
 use crate::results::full_answer;
@@ -33,11 +34,7 @@ use crate::tables::deletes_by_timestamp;
 const WRITE_ROWS_MAX: usize = BATCH_ROWS_MAX / 4;
 const WRITE_BYTES_MAX: usize = BATCH_BYTES_MAX / 4;
 
-/// Bytes of cells in one answer to a batch, after which the client asks for the rest again.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
-
-/// Requests, and bytes of writes, that a batch has under way: what they read or write is in memory until they end.
-const ROUND_REQUESTS_MAX: usize = 128;
+/// Bytes of writes that a batch has under way.
 const ROUND_BYTES_MAX: usize = BATCH_BYTES_MAX;
 
 /// Which actions the answer to a request is about.
@@ -172,7 +169,7 @@ impl Batch<'_> {
         self.round.about.push((about, request.header.epoch));
         self.round.requests.push(request);
         self.round.bytes += bytes;
-        if self.round.requests.len() >= ROUND_REQUESTS_MAX || self.round.bytes >= ROUND_BYTES_MAX {
+        if self.round.requests.len() >= BATCH_REQUESTS_MAX || self.round.bytes >= ROUND_BYTES_MAX {
             self.send().await;
         }
     }
@@ -193,7 +190,7 @@ impl Batch<'_> {
     fn take(&mut self, about: About, epoch: RegionEpoch, (answer, held): Counted) {
         let requests = &self.calls.requests;
         match about {
-            About::Read { region, places, .. } if self.answer_bytes > ANSWER_BYTES_MAX && held.is_some() => {
+            About::Read { region, places, .. } if self.answer_bytes > BATCH_ANSWER_BYTES_MAX && held.is_some() => {
                 for at in places {
                     let full = self.full();
                     self.results[region].came[at] = Some(Err(full));
@@ -303,7 +300,7 @@ impl Batch<'_> {
     /// Carries out what was left for later.
     async fn read_later(&mut self) {
         for (place, at, region, read) in std::mem::take(&mut self.later) {
-            if self.answer_bytes > ANSWER_BYTES_MAX {
+            if self.answer_bytes > BATCH_ANSWER_BYTES_MAX {
                 self.results[place].came[at] = Some(Err(self.full()));
                 continue;
             }
@@ -384,7 +381,7 @@ impl Batch<'_> {
                     }
                     Err(refused) => refused,
                 },
-                (None, Some(mut get)) if self.answer_bytes <= ANSWER_BYTES_MAX => {
+                (None, Some(mut get)) if self.answer_bytes <= BATCH_ANSWER_BYTES_MAX => {
                     let row = std::mem::take(&mut get.row);
                     if let Some(gets) = gets.as_mut().filter(|gets| gets.takes(region, &row, &get)) {
                         gets.add(at, row);

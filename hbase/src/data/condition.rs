@@ -17,12 +17,9 @@ use super::reading;
 use super::region::Region;
 use crate::exception::Exception;
 use crate::filter::{Evaluator, ValueTest, parts_of};
+use crate::limits::JUDGED_BYTES_MAX;
 use crate::proto::{self, CompareType};
 use crate::time_range::{bounds, is_limited};
-
-/// Most bytes of cells that the filter of a condition judges. The leader of a group judges one row after another, and the writes
-/// of all its regions wait meanwhile: that is also why no regular expression of it may take more than linear time.
-pub const JUDGED_BYTES_MAX: usize = 4 << 20;
 
 /// A condition as part of what is asked of a row.
 pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result<RowRequest, Exception> {

@@ -8,10 +8,8 @@ use terrane_types::rows::RowRefs;
 use super::reading;
 use super::region::Region;
 use crate::exception::Exception;
+use crate::limits::READ_ROWS_MAX;
 use crate::proto;
-
-/// Rows of one read. It runs without a pause once it has begun.
-const ROWS_MAX: usize = 64;
 
 /// Gets that become one read.
 pub(super) struct Gets {
@@ -34,7 +32,7 @@ impl Gets {
 
     /// Whether this row goes with those before it.
     pub fn takes(&self, region: &Region, row: &[u8], get: &proto::Get) -> bool {
-        self.places.len() < ROWS_MAX && may_share(get) && *self.get == *get && region.check_row(row).is_ok()
+        self.places.len() < READ_ROWS_MAX && may_share(get) && *self.get == *get && region.check_row(row).is_ok()
     }
 
     /// Adds a row.

@@ -14,11 +14,8 @@ use tokio::time::Instant;
 
 use super::scanners::Scanner;
 use crate::exception::{Exception, REGION_TOO_BUSY, UNKNOWN_SCANNER};
+use crate::limits::{SCANNERS_BYTES_MAX, SCANNERS_MAX};
 
-/// Most open scanners of a connection.
-const SCANNERS_MAX: usize = 1_024;
-/// Most memory that the scanners of a server take.
-const BYTES_MAX: usize = 64 << 20;
 /// Closed scanners that are remembered, because clients close them once more.
 const CLOSED_MAX: usize = 256;
 
@@ -82,7 +79,7 @@ impl AllScanners {
 
     /// Whether there is room for so many bytes more, which are then taken.
     fn take_room(&self, bytes: usize, now: Instant) -> bool {
-        let taken = |before: usize| Some(before + bytes).filter(|&after| after <= BYTES_MAX);
+        let taken = |before: usize| Some(before + bytes).filter(|&after| after <= SCANNERS_BYTES_MAX);
         let try_take = || self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken).is_ok();
         try_take() || {
             self.close_silent(now);
@@ -123,7 +120,7 @@ impl Scanners {
             return busy(format!("this connection has {SCANNERS_MAX} open scanners; close some"));
         }
         if !self.all.take_room(scanner.bytes, now) {
-            return busy(format!("the open scanners of this server take {BYTES_MAX} bytes; try again later"));
+            return busy(format!("the open scanners of this server take {SCANNERS_BYTES_MAX} bytes; try again later"));
         }
         self.open.lock().insert(id, scanner);
         Ok(())
@@ -160,14 +157,14 @@ mod tests {
     fn a_server_has_room_for_so_many_scanners_and_silent_ones_go_first() {
         let (all, now) = (Arc::new(AllScanners::new(LEASE)), Instant::now());
         let (one, other) = (Scanners::new(&all), Scanners::new(&all));
-        one.keep(1, scanner(BYTES_MAX / 2, now), now).unwrap();
-        one.keep(2, scanner(BYTES_MAX / 2, now), now).unwrap();
+        one.keep(1, scanner(SCANNERS_BYTES_MAX / 2, now), now).unwrap();
+        one.keep(2, scanner(SCANNERS_BYTES_MAX / 2, now), now).unwrap();
         assert_eq!(other.keep(3, scanner(1, now), now).unwrap_err().class, REGION_TOO_BUSY.name);
         // What is taken out makes room, and what is silent does.
         one.take(2, now).unwrap();
         other.keep(3, scanner(1, now), now).unwrap();
         let later = now + LEASE + Duration::from_secs(1);
-        other.keep(4, scanner(BYTES_MAX / 2, later), later).unwrap();
+        other.keep(4, scanner(SCANNERS_BYTES_MAX / 2, later), later).unwrap();
         assert_eq!(one.take(1, later).err().unwrap().class, UNKNOWN_SCANNER.name);
         drop(other);
         assert_eq!(all.bytes.load(Ordering::Relaxed), 0, "a connection takes its scanners along");

@@ -25,14 +25,11 @@ use super::region::Region;
 use crate::cell_block::KeyValue;
 use crate::exception::{DO_NOT_RETRY, Exception, OUT_OF_ORDER_SCANNER, SCANNER_RESET, UNKNOWN_SCANNER};
 use crate::frame::{Call, decode_parameter};
+use crate::limits::{SCAN_ANSWER_BYTES_MAX, SCANNER_BYTES};
 use crate::proto;
 use crate::results::{Part, push_row};
 use crate::serve::{Answer, Outcome};
 
-/// What a scanner takes beside its description.
-const SCANNER_BYTES: usize = 1 << 10;
-/// Most bytes of rows in one answer, whatever the client allows.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// An answer leaves after this time, with the rows that are there.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -266,7 +263,7 @@ impl DataCalls {
             if row_is_whole && all.bytes >= scanner.answer_bytes {
                 break;
             }
-            if all.bytes >= ANSWER_BYTES_MAX && !row_is_whole {
+            if all.bytes >= SCAN_ANSWER_BYTES_MAX && !row_is_whole {
                 return Err(Exception::bad_request(
                     "a row is larger than an answer; let the client take partial results",
                 ));
@@ -317,7 +314,7 @@ fn open(region: &Region, request: &proto::ScanRequest, scan: &proto::Scan) -> Re
         scan: reading::scan(region, scan)?,
         cursor: Cursor::start(None),
         held: None,
-        answer_bytes: size.unwrap_or(ANSWER_BYTES_MAX).min(ANSWER_BYTES_MAX),
+        answer_bytes: size.unwrap_or(SCAN_ANSWER_BYTES_MAX).min(SCAN_ANSWER_BYTES_MAX),
         batch: batch.unwrap_or(usize::MAX),
         tells_place: scan.need_cursor_result(),
         whole_rows: !request.client_handles_partials(),

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use terrane_types::Invalid;
 
-use super::DECIMAL_BYTES_MAX;
+use crate::limits::DECIMAL_BYTES_MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decimal {

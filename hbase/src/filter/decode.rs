@@ -6,6 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 use terrane_types::Invalid;
 
+use super::CellFilter;
 use super::column_values::{Column, ColumnValue, DependentColumn, SingleColumnValue};
 use super::columns::{
     ColumnCount, ColumnPagination, ColumnPrefixes, ColumnRange, Compare, FirstKey, KeyOnly, Part, Timestamps,
@@ -16,7 +17,7 @@ use super::list::{All, One};
 use super::pattern::Pattern;
 use super::row_sets::{Fuzzy, FuzzyKey, RowRanges, Rows};
 use super::rows::{InclusiveStop, Nothing, Page, Prefix, RandomRow, Row, Skip, WhileMatch, Wrapper};
-use super::{CellFilter, FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ENTRIES_MAX, FILTERS_MAX, PATTERNS_MAX};
+use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ENTRIES_MAX, FILTERS_MAX, PATTERNS_MAX};
 use crate::proto;
 
 /// The package of HBase's own filters and comparators.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use regex::{Regex, RegexBuilder};
 use terrane_types::Invalid;
 
-use super::{PATTERN_BYTES_MAX, PATTERN_SIZE_MAX, PATTERN_STEPS_MAX, PATTERN_TEXT_BYTES_MAX};
+use crate::limits::{PATTERN_BYTES_MAX, PATTERN_SIZE_MAX, PATTERN_STEPS_MAX, PATTERN_TEXT_BYTES_MAX};
 
 /// Flags of `java.util.regex.Pattern`.
 const UNIX_LINES: i32 = 1;

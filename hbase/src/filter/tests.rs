@@ -8,7 +8,7 @@ use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{CellKind, KeyRange, PackedRows};
 
 use super::evaluator::{Evaluator, StoreLimits};
-use super::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ENTRIES_MAX, FILTERS_MAX, PATTERNS_MAX};
+use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_ENTRIES_MAX, FILTERS_MAX, PATTERNS_MAX};
 use crate::proto;
 
 fn named(name: &str, message: &impl Message) -> proto::Filter {

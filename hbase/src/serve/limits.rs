@@ -7,17 +7,10 @@ use std::sync::Arc;
 use terrane_env::budget::{Budget, Unit};
 use terrane_env::net::{BudgetNames, Connection, Intake, IntakeLimits};
 
-use crate::compression::BLOCK_BYTES_MAX;
-use crate::frame::FRAME_BYTES_MAX;
+use crate::limits::{
+    BLOCK_BYTES_MAX, CALL_BYTES_MAX, CONNECTIONS_MAX, FRAME_BYTES_MAX, PACKETS_BYTES_MAX, SESSIONS_MAX,
+};
 
-/// Most connections of a port.
-pub const CONNECTIONS_MAX: u64 = 1_024;
-/// Most sessions of a port that looks like a ZooKeeper.
-pub const SESSIONS_MAX: u64 = 1_024;
-/// Most bytes of calls that have not arrived whole; and of those that have, until they are answered.
-const CALL_BYTES_MAX: u64 = 256 << 20;
-/// Most bytes of packets to the port that looks like a ZooKeeper that have not arrived whole.
-const PACKETS_BYTES_MAX: u64 = 16 << 20;
 /// The limits of a process's ports.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -10,11 +10,9 @@ use parking_lot::Mutex;
 
 use super::Master;
 use crate::exception::{Exception, REGION_TOO_BUSY};
+use crate::limits::PROCEDURES_MAX;
 use crate::proto;
 use crate::proto::get_procedure_result_response::State;
-
-/// Orders whose outcome is remembered.
-pub const PROCEDURES_MAX: usize = 1_024;
 
 /// An order's nonce: the client's group of nonces, and the nonce.
 pub(super) type Nonce = (u64, u64);

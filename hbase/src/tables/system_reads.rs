@@ -18,6 +18,7 @@ use crate::exception::{
 };
 use crate::filter::{Evaluator, StoreLimits};
 use crate::frame::{Call, decode_parameter};
+use crate::limits::SCAN_ANSWER_BYTES_MAX;
 use crate::meta::{Row, Rows, Span, View};
 use crate::proto;
 use crate::results::{Part, full_answer, of_row, push_row};
@@ -28,8 +29,6 @@ use crate::time_range::bounds;
 const SCANNERS_MAX: usize = 256;
 /// Most rows in one answer.
 const ROWS_MAX: usize = 1_000;
-/// Bytes of an answer to a batch, after which the client asks for the rest again.
-const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// The lease that clients are told. A scanner here holds no rows, so it lasts as long as its connection.
 const LEASE_MS: u32 = 60_000;
 
@@ -154,7 +153,7 @@ impl TableCalls {
             let view = views.iter().find(|(known, _)| *known == table).map(|(_, view)| view);
             for action in &of_region.action {
                 let outcome = match (&action.get, view) {
-                    (Some(_), _) if bytes + cells.len() >= ANSWER_BYTES_MAX => Err(full_answer(&self.opened)),
+                    (Some(_), _) if bytes + cells.len() >= SCAN_ANSWER_BYTES_MAX => Err(full_answer(&self.opened)),
                     (Some(get), Some(view)) => get_system(self.opened.codec, table, view, get, &mut cells),
                     _ => Err(read_only()),
                 };

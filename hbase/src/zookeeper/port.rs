@@ -11,12 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::nodes::Nodes;
 use super::session::{Session, Step};
+use crate::limits::SILENCE_MAX;
 use crate::serve::{Front, may_continue, read};
 
 /// How often watches are compared with what is known.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A session that says nothing for so long is over: clients ping several times within it.
-const SILENCE_MAX: Duration = Duration::from_secs(90);
 /// How long a write may take.
 const WRITE_WAIT: Duration = Duration::from_secs(10);
 

@@ -6,9 +6,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use super::nodes::{Node, Nodes};
 use super::packet::{Fields, Malformed, packet, put_buffer};
-
-/// Most watches of a session: one per kind and node that clients know, and some for nodes that do not exist here.
-pub const WATCHES_MAX: usize = 64;
+use crate::limits::WATCHES_MAX;
 
 /// Most bytes of a packet, as ZooKeeper's `jute.maxbuffer`.
 const PACKET_BYTES_MAX: usize = 1 << 20;

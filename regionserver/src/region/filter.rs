@@ -3,20 +3,18 @@
 //!
 //! A read without a filter, or with one that is a single range of rows and nothing else, never gets here: its range is
 //! clipped, and that is all. A filter on the row key alone decides by the first part of a row. Any other filter decides at the end of
-//! a row ([`RowProgress`]): what it keeps until then is at most [`FILTERED_ROW_BYTES_MAX`], whatever the size of a block.
+//! a row ([`RowProgress`]): what it keeps until then is at most [`READ_BYTES_MAX`], whatever the size of a block.
 
 mod progress;
 
 use parking_lot::Mutex;
 use terrane_filter::{Filter, RowFilter, Seek, Verdict};
 use terrane_types::cell::CellRef;
+use terrane_types::limits::READ_BYTES_MAX;
 use terrane_types::rows::ROW_HEADER_BYTES;
 use terrane_types::{Error, FamilyName, Invalid, KeyRange, Onward, Projection, escape};
 
 pub use self::progress::RowProgress;
-
-/// The largest row that a filter returns, or keeps to judge it. It fits one message, like the largest answer to a get.
-pub const FILTERED_ROW_BYTES_MAX: usize = 32 << 20;
 
 /// Rows that are read before seeking, although the filter says that no row before a later one can pass: a seek costs as much
 /// as reading a few small rows, and often the target is among them.
@@ -358,7 +356,7 @@ impl Filtering {
 /// The error for a row that is too large to be evaluated.
 pub fn too_large(row: &[u8]) -> Error {
     Error::Invalid(Invalid::new(format!(
-        "more than {FILTERED_ROW_BYTES_MAX} bytes of row {} pass the filter, or are needed to judge it; request fewer of its \
+        "more than {READ_BYTES_MAX} bytes of row {} pass the filter, or are needed to judge it; request fewer of its \
          columns, or filter by row key alone",
         escape(row)
     )))

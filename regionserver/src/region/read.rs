@@ -15,7 +15,7 @@ use terrane_env::budget::Share;
 use terrane_env::net::Intake;
 use terrane_env::task::run_read;
 use terrane_filter::Verdict;
-use terrane_types::limits::BATCH_BYTES_MAX;
+use terrane_types::limits::READ_BYTES_MAX;
 use terrane_types::row::check_row;
 use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{Error, Invalid, Projection};
@@ -193,7 +193,7 @@ impl RowReader {
         if self.filter.is_some() {
             return self.read_filtered(hosted, snapshot, row, patience, out);
         }
-        let bytes_max = BATCH_BYTES_MAX.saturating_sub(out.len());
+        let bytes_max = READ_BYTES_MAX.saturating_sub(out.len());
         let start = begin_row(out, row);
         let read = RowRead { projection: &self.projection, now_ms: self.now_ms, patience, bytes_max };
         let read = hosted.engine.get_row(snapshot, row, read, out);
@@ -248,11 +248,11 @@ impl RowReader {
 }
 
 fn check_size(rows: &[u8]) -> Result<(), Error> {
-    if rows.len() <= BATCH_BYTES_MAX { Ok(()) } else { Err(too_much()) }
+    if rows.len() <= READ_BYTES_MAX { Ok(()) } else { Err(too_much()) }
 }
 
 fn too_much() -> Error {
-    let what = format!("the requested rows take more than {BATCH_BYTES_MAX} bytes; request fewer at once, or scan");
+    let what = format!("the requested rows take more than {READ_BYTES_MAX} bytes; request fewer at once, or scan");
     Error::Invalid(Invalid { what })
 }
 

@@ -34,7 +34,7 @@ use terrane_env::task::run_read;
 use terrane_types::rows::RowRefs;
 use terrane_types::{Error, Invalid, KeyRange};
 
-pub use self::block::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Block, Cursor, ScanRequest};
+pub use self::block::{Block, Cursor, ScanRequest};
 use self::counting::check_aggregate;
 use super::filter::{Filtering, key_of};
 use super::latest::Cutter;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use terrane_env::trace::TraceContext;
 use terrane_filter::Filter;
 use terrane_proto::{PACKED_FORMAT, convert, mutation, v1};
-use terrane_types::limits::{GET_ROWS_MAX, ROW_BYTES_MAX};
+use terrane_types::limits::{GET_ROWS_MAX, ROW_BYTES_MAX, SCAN_BLOCK_BYTES_DEFAULT, SCAN_BLOCK_BYTES_MAX};
 use terrane_types::{Condition, Error, Invalid, KeyRange, Projection, ReadModifyWrite, RegionEpoch, RegionId, TableId};
 
 use crate::consistency::Consistency;
@@ -19,7 +19,7 @@ use crate::region::aggregate::Aggregate;
 use crate::region::filter::Lookup;
 use crate::region::latest::{Cut, Latest, PrefixProgress};
 use crate::region::read::GetRequest;
-use crate::region::scan::{BLOCK_BYTES_DEFAULT, BLOCK_BYTES_MAX, Cursor, ScanRequest};
+use crate::region::scan::{Cursor, ScanRequest};
 use crate::region::write::ReceivedRow;
 use crate::resume_token::{Position, ResumeToken};
 use crate::window::UnderWay;
@@ -285,9 +285,9 @@ fn latest(wire: v1::Latest) -> Result<(Latest, PrefixProgress), Error> {
 
 fn block_bytes(wanted: u32) -> usize {
     match usize::try_from(wanted) {
-        Ok(0) => terrane_env::limit!("bytes of a block of a scan", BLOCK_BYTES_DEFAULT, 64..=2048),
-        Ok(bytes) => bytes.min(BLOCK_BYTES_MAX),
-        Err(_) => BLOCK_BYTES_MAX,
+        Ok(0) => terrane_env::limit!("bytes of a block of a scan", SCAN_BLOCK_BYTES_DEFAULT, 64..=2048),
+        Ok(bytes) => bytes.min(SCAN_BLOCK_BYTES_MAX),
+        Err(_) => SCAN_BLOCK_BYTES_MAX,
     }
 }
 

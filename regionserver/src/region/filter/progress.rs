@@ -5,10 +5,11 @@
 
 use terrane_filter::Verdict;
 use terrane_types::cell::{CellRef, pack};
+use terrane_types::limits::READ_BYTES_MAX;
 use terrane_types::rows::{RowStart, begin_row, end_row};
 use terrane_types::{Error, Onward};
 
-use super::{Evaluation, FILTERED_ROW_BYTES_MAX, too_large};
+use super::{Evaluation, too_large};
 
 /// How far a row is judged.
 #[derive(Default)]
@@ -44,7 +45,7 @@ impl RowProgress {
             Ok(Onward::Cell)
         };
         match onward {
-            Ok(onward) if block.len() - begun.start.cells_start() <= FILTERED_ROW_BYTES_MAX => onward,
+            Ok(onward) if block.len() - begun.start.cells_start() <= READ_BYTES_MAX => onward,
             Ok(_) => {
                 begun.refused = Some(too_large(row));
                 Onward::Row

@@ -9,10 +9,6 @@ use crate::region::filter::Lookup;
 use crate::region::latest::{Latest, PrefixProgress};
 use crate::resume_token::{Position, ResumeToken};
 
-/// The size of a block if the caller does not choose one, and the maximum.
-pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
-pub const BLOCK_BYTES_MAX: usize = 4 << 20;
-
 /// A scan of one region.
 pub struct ScanRequest {
     pub range: KeyRange,
