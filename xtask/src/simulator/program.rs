@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::processes;
+use terrane_lab::builds;
 
 /// A run takes seconds; one that takes this long never ends.
 const RUN_MAX: Duration = Duration::from_secs(180);
@@ -44,13 +44,13 @@ impl Run {
 impl Program {
     /// Builds the simulator; prints why it cannot be built.
     pub fn built(root: &Path) -> Option<Program> {
-        let mut build = processes::cargo(root);
+        let mut build = builds::cargo(root);
         build
             .args(["build", "--quiet", "--locked", "--profile", "sim", "--package", "terrane-simulator"])
             .args(["--bin", "terrane-sim", "--features", "sim"])
             .stdout(std::io::stderr());
-        if processes::succeeds(&mut build) {
-            let path = processes::target_directory(root).join("sim").join("terrane-sim");
+        if builds::succeeds(&mut build) {
+            let path = builds::target_directory(root).join("sim").join("terrane-sim");
             return Some(Program { path, root: root.to_owned() });
         }
         eprintln!("the simulator does not build");
