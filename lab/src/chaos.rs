@@ -34,7 +34,7 @@ use terrane_lab::{Cluster, Size, builds};
 
 use self::clients::Clients;
 use self::journal::Journal;
-pub use self::load::chain;
+pub use self::load::with_causes;
 use self::nemesis::Nemesis;
 use crate::check::Verdict;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 
 use crate::ports;
-use crate::process::{Ended, Process, run};
+use crate::process::{Ended, Process};
+use crate::running::run;
 
 /// Attempts to start when another process has taken a port.
 pub const START_ATTEMPTS: usize = 10;

@@ -104,7 +104,7 @@ fn carry_out(root: &Path, binary: &Path, part: &str, asked: &Asked) -> anyhow::R
         "clients" => clients::run(root, binary),
         "evaluation" => evaluation::run(binary, &jars(root, "evaluation")?),
         "wide-row" => wide_row::run(root, binary, &jars(root, "client")?, &asked.bench),
-        _ => bench::run(root, binary, &jars(root, "client")?, &asked.bench),
+        _ => bench::run_all(root, binary, &jars(root, "client")?, &asked.bench),
     }
 }
 

@@ -32,7 +32,7 @@ use tokio::time::{self, Instant, MissedTickBehavior, interval_at};
 use self::report::{Calls, Report, second_line};
 use self::rows::{content, key, mutation, number};
 use self::waits::{Kind, Waits};
-use crate::chaos::chain;
+use crate::chaos::with_causes;
 use crate::check::{Content, Ledger};
 use crate::dice::Dice;
 
@@ -271,7 +271,7 @@ impl Shared {
         };
         if let Err(error) = outcome {
             self.state.lock().waits.failed(row, kind);
-            self.failed(&error);
+            self.failed(error);
             time::sleep(PAUSE_AFTER_ERROR).await;
             return;
         }
@@ -320,7 +320,7 @@ impl Shared {
         while !self.is_over() {
             match self.scan().await {
                 Ok(()) => self.state.lock().scans += 1,
-                Err(error) => self.failed(&error),
+                Err(error) => self.failed(error),
             }
             time::sleep(PAUSE_AFTER_SCAN).await;
         }
@@ -355,12 +355,12 @@ impl Shared {
     }
 
     /// Counts a failed call, and prints the first few.
-    fn failed(&self, error: &Error) {
+    fn failed(&self, error: Error) {
         let mut state = self.state.lock();
         state.calls.errors += 1;
         state.errors_shown += 1;
         if state.errors_shown <= ERRORS_SHOWN_MAX {
-            eprintln!("a call failed: {}", chain(error));
+            eprintln!("a call failed: {}", with_causes(error));
         }
     }
 }

@@ -26,5 +26,5 @@ mod wait;
 pub use self::cluster::{Cluster, Host, Role, Size};
 pub use self::dev::{DevCluster, log};
 pub use self::process::{Ended, Process};
-pub use self::running::{Load, Running};
+pub use self::running::{Load, Running, run};
 pub use self::wait::{eventually, eventually_within, let_it_run};

@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -177,17 +177,6 @@ pub fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// Runs a program to its end, for at most `limit`.
-pub fn run(command: &mut Command, limit: Duration) -> anyhow::Result<Output> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().with_context(|| format!("starting {name}"))?;
-    let watchdog = Watchdog::over(child.id(), limit);
-    let output = child.wait_with_output().with_context(|| format!("waiting for {name}"))?;
-    ensure!(!watchdog.has_bitten(), "{name} did not end within {} s", limit.as_secs());
-    Ok(output)
-}
-
 /// Whether a command starts and succeeds; its output is discarded.
 pub fn quietly(command: &mut Command) -> bool {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -205,31 +194,6 @@ pub fn signal_all(pids: &[u32], name: &str) -> anyhow::Result<()> {
     kill.arg(format!("-{name}")).args(pids.iter().map(u32::to_string)).stderr(Stdio::null());
     ensure!(kill.status().context("running kill")?.success(), "kill -{name} {pids:?} failed");
     Ok(())
-}
-
-/// Kills a process unless dropped in time.
-pub struct Watchdog {
-    _awake: mpsc::Sender<()>,
-    bitten: Receiver<()>,
-}
-
-impl Watchdog {
-    pub fn over(pid: u32, limit: Duration) -> Self {
-        let (awake, gone) = mpsc::channel::<()>();
-        let (bite, bitten) = mpsc::channel();
-        thread::spawn(move || {
-            if gone.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                // Record it before the kill: the waiting thread checks right after the process ended.
-                bite.send(()).ok();
-                signal(pid, "KILL").ok();
-            }
-        });
-        Self { _awake: awake, bitten }
-    }
-
-    pub fn has_bitten(&self) -> bool {
-        self.bitten.try_recv().is_ok()
-    }
 }
 
 /// Memory of a process in bytes: current, and the peak since [`reset_peak`].
@@ -288,6 +252,5 @@ mod tests {
     fn a_process_that_does_not_end_is_killed() {
         let process = shell("echo ready now; exec sleep 600").unwrap();
         assert!(!process.ended(Duration::from_millis(20)).unwrap().status.success());
-        assert!(run(Command::new("sleep").arg("600"), Duration::from_millis(20)).is_err());
     }
 }

@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-pub use self::calls::chain;
+pub use self::calls::with_causes;
 use super::history::History;
 use crate::check::Verdict;
 use crate::dice::Dice;

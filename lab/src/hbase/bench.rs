@@ -6,12 +6,12 @@
 //! hour.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use terrane_lab::{DevCluster, process};
+use terrane_lab::{DevCluster, run};
 
 use super::SOURCES;
 
@@ -60,18 +60,41 @@ pub struct Beside {
 
 impl Beside {
     /// The beginning of a class path with its site.
-    pub fn class_path(&self) -> anyhow::Result<String> {
+    fn class_path(&self) -> anyhow::Result<String> {
         ensure!(self.site.join("hbase-site.xml").is_file(), "{} has no hbase-site.xml", self.site.display());
         Ok(format!("{}:", self.site.display()))
     }
 
-    /// Stops it, if it is known how.
-    pub fn stop(&self) -> anyhow::Result<()> {
-        let Some(stop) = &self.stop else { return Ok(()) };
-        let stopped = Command::new("sh").args(["-c", stop]).status().context("stopping the other cluster")?;
-        ensure!(stopped.success(), "{stop:?} ended with {stopped}");
-        Ok(())
+    /// Runs a program on it, and stops it, if it is known how.
+    pub fn measure<T>(&self, measure: impl FnOnce(&str) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        println!("beside, with {}", self.site.display());
+        let measured = measure(&self.class_path()?)?;
+        if let Some(stop) = &self.stop {
+            let stopped = Command::new("sh").args(["-c", stop]).status().context("stopping the other cluster")?;
+            ensure!(stopped.success(), "{stop:?} ended with {stopped}");
+        }
+        Ok(measured)
     }
+}
+
+/// Runs a program on the other cluster, if there is one, and then on a new one of ours; returns what it prints on ours, and on
+/// the other. The program is made from the beginning of its class path and from the ids of the processes.
+pub fn on_both(
+    binary: &Path,
+    asked: &Asked,
+    limit: Duration,
+    program: impl Fn(&str, &str) -> anyhow::Result<Command>,
+) -> anyhow::Result<(String, Option<String>)> {
+    let said = |output: Output| {
+        ensure!(output.status.success(), "the program failed: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).context("its output is text")
+    };
+    let theirs = |beside: Beside| beside.measure(|path| said(run(&mut program(path, &beside.processes)?, limit)?));
+    let theirs = asked.beside().map(theirs).transpose()?;
+    let cluster = DevCluster::start(binary, &["--hbase"])?;
+    let ours = said(cluster.run(&mut program("", &cluster.process.pid().to_string())?, limit)?)?;
+    cluster.stop()?;
+    Ok((ours, theirs))
 }
 
 /// One line of the program.
@@ -85,41 +108,21 @@ struct Line {
     median: f64,
 }
 
-pub fn run(root: &Path, binary: &Path, jars: &Path, asked: &Asked) -> anyhow::Result<()> {
-    let theirs = asked.beside().map(|beside| measure_theirs(root, jars, asked, &beside)).transpose()?;
-    let cluster = DevCluster::start(binary, &["--hbase"])?;
-    let mut java = program(root, jars, "", asked, &cluster.process.pid().to_string());
-    let output = cluster.run(&mut java, BENCH_MAX)?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    print!("{said}");
-    ensure!(output.status.success(), "the benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
-    cluster.stop()?;
+pub fn run_all(root: &Path, binary: &Path, jars: &Path, asked: &Asked) -> anyhow::Result<()> {
+    let (ours, theirs) = on_both(binary, asked, BENCH_MAX, |path, processes| {
+        ensure!(!processes.is_empty(), "--beside needs --beside-processes, whose processor time is measured");
+        let mut java = Command::new("java");
+        java.args(["-Xmx1500m", "-cp"]).arg(format!("{path}{}/*", jars.display()));
+        java.arg(root.join(SOURCES).join("Bench.java"));
+        java.args([asked.rows.unwrap_or(ROWS).to_string(), asked.seconds.to_string(), processes.to_owned()]);
+        java.args(&asked.workloads);
+        Ok(java)
+    })?;
+    print!("{}{ours}", theirs.as_deref().unwrap_or_default());
     if let Some(theirs) = theirs {
-        print!("{}", compared(&lines(&said), &theirs));
+        print!("{}", compared(&lines(&ours), &lines(&theirs)));
     }
     Ok(())
-}
-
-fn measure_theirs(root: &Path, jars: &Path, asked: &Asked, beside: &Beside) -> anyhow::Result<Vec<Line>> {
-    let site = beside.class_path()?;
-    ensure!(!beside.processes.is_empty(), "--beside needs --beside-processes, whose processor time is measured");
-    println!("beside, with {}", beside.site.display());
-    let mut java = program(root, jars, &site, asked, &beside.processes);
-    let output = process::run(&mut java, BENCH_MAX)?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    print!("{said}");
-    ensure!(output.status.success(), "the benchmark failed: {}", String::from_utf8_lossy(&output.stderr));
-    beside.stop()?;
-    Ok(lines(&said))
-}
-
-fn program(root: &Path, jars: &Path, site: &str, asked: &Asked, processes: &str) -> Command {
-    let mut java = Command::new("java");
-    java.args(["-Xmx1500m", "-cp"]).arg(format!("{site}{}/*", jars.display()));
-    java.arg(root.join(SOURCES).join("Bench.java"));
-    java.args([asked.rows.unwrap_or(ROWS).to_string(), asked.seconds.to_string(), processes.to_owned()])
-        .args(&asked.workloads);
-    java
 }
 
 /// The lines of the program's table.

@@ -5,11 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::ensure;
-use terrane_lab::{DevCluster, process};
-
 use super::SOURCES;
-use super::bench::{Asked, Beside};
+use super::bench::{Asked, on_both};
 
 /// Time limit on one cluster. Pages at an offset read what they skip.
 const READS_MAX: Duration = Duration::from_secs(900);
@@ -25,30 +22,14 @@ struct Line {
 }
 
 pub fn run(root: &Path, binary: &Path, jars: &Path, asked: &Asked) -> anyhow::Result<()> {
-    let columns = asked.rows.unwrap_or(COLUMNS);
-    let theirs = asked.beside().map(|beside| measure_theirs(root, jars, columns, &beside)).transpose()?;
-    let cluster = DevCluster::start(binary, &["--hbase"])?;
-    let output = cluster.run(&mut program(root, jars, "", columns), READS_MAX)?;
-    ensure!(output.status.success(), "the reads failed: {}", String::from_utf8_lossy(&output.stderr));
-    cluster.stop()?;
-    let ours = lines(&String::from_utf8_lossy(&output.stdout));
-    print!("{}", table(&ours, theirs.as_deref()));
+    let (ours, theirs) = on_both(binary, asked, READS_MAX, |path, _| {
+        let mut java = Command::new("java");
+        java.args(["-Xmx1500m", "-cp"]).arg(format!("{path}{}/*", jars.display()));
+        java.arg(root.join(SOURCES).join("WideRow.java")).arg(asked.rows.unwrap_or(COLUMNS).to_string());
+        Ok(java)
+    })?;
+    print!("{}", table(&lines(&ours), theirs.as_deref().map(lines).as_deref()));
     Ok(())
-}
-
-fn measure_theirs(root: &Path, jars: &Path, columns: u64, beside: &Beside) -> anyhow::Result<Vec<Line>> {
-    let site = beside.class_path()?;
-    let output = process::run(&mut program(root, jars, &site, columns), READS_MAX)?;
-    ensure!(output.status.success(), "the reads beside failed: {}", String::from_utf8_lossy(&output.stderr));
-    beside.stop()?;
-    Ok(lines(&String::from_utf8_lossy(&output.stdout)))
-}
-
-fn program(root: &Path, jars: &Path, site: &str, columns: u64) -> Command {
-    let mut java = Command::new("java");
-    java.args(["-Xmx1500m", "-cp"]).arg(format!("{site}{}/*", jars.display()));
-    java.arg(root.join(SOURCES).join("WideRow.java")).arg(columns.to_string());
-    java
 }
 
 fn lines(said: &str) -> Vec<Line> {

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use terrane_lab::{DevCluster, builds, process};
+use terrane_lab::{DevCluster, builds};
 
 use super::SOURCES;
 use super::bench::Beside;
@@ -63,13 +63,8 @@ pub fn run(root: &Path, binary: &Path, jars: &Path, amount: Amount, beside: Opti
     javac.arg(root.join(SOURCES).join("ycsb").join(format!("{BINDING}.java"))).stderr(Stdio::null());
     ensure!(builds::succeeds(&mut javac), "YCSB's binding does not compile");
     let path = format!("{}:{}/*", classes.path().display(), jars.display());
-    let theirs = beside.map(|beside| -> anyhow::Result<_> {
-        println!("beside, with {}", beside.site.display());
-        let rates = play_all(&process::run, &format!("{}{path}", beside.class_path()?), amount)?;
-        beside.stop()?;
-        Ok(rates)
-    });
-    let theirs = theirs.transpose()?;
+    let play_theirs = |site: &str| play_all(&terrane_lab::run, &format!("{site}{path}"), amount);
+    let theirs = beside.map(|beside| beside.measure(play_theirs)).transpose()?;
     let cluster = DevCluster::start(binary, &["--hbase"])?;
     let ours = play_all(&|java, within| cluster.run(java, within), &path, amount)?;
     cluster.stop()?;

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 pub use terrane_lab::ports::local;
-use terrane_lab::process;
 pub use terrane_lab::process::READY_MAX;
 pub use terrane_lab::{Ended, Process, Role, Running};
 
@@ -30,7 +29,7 @@ pub fn free_ports<const N: usize>() -> [u16; N] {
 
 /// Sends a signal, by name, to a process that may be gone.
 pub fn signal(pid: u32, name: &str) {
-    process::signal(pid, name).ok();
+    terrane_lab::process::signal(pid, name).ok();
 }
 
 /// Calls until there is a result.
@@ -58,7 +57,7 @@ pub fn terrane(arguments: &[&str]) -> Output {
 
 /// Runs a prepared command to its end.
 pub fn bounded(command: &mut Command) -> Output {
-    process::run(command, COMMAND_MAX).unwrap_or_else(|error| panic!("{error:#}"))
+    terrane_lab::run(command, COMMAND_MAX).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 /// The standard output of a command, which must have this status and no trace of a panic.

@@ -2,7 +2,7 @@
 
 use terrane_client::{Error, Get, Table};
 
-use super::calls::{chain, failed};
+use super::calls::failed;
 use super::{FAMILY, Worker, place};
 use crate::check::{Action, Answer};
 
@@ -24,7 +24,7 @@ impl Worker {
             let table = self.table();
             if self.dice.one_in(5) {
                 let op = self.shared.history.call(Action::Count { counter: counter.clone() });
-                let answer = count(&table, &counter).await.map_or_else(|error| failed(&error), Answer::Number);
+                let answer = count(&table, &counter).await.map_or_else(failed, Answer::Number);
                 self.shared.history.end(op, answer);
             } else {
                 let by = 1 + self.dice.below(10) as i64;
@@ -32,7 +32,7 @@ impl Worker {
                 let answer = match table.increment(&counter, FAMILY, COLUMN, by).await {
                     Ok(number) => Answer::Number(number),
                     Err(Error::ResultLost) => Answer::Written,
-                    Err(error) => failed(&error),
+                    Err(error) => failed(error),
                 };
                 self.shared.history.end(op, answer);
             }
@@ -45,10 +45,4 @@ impl Worker {
 pub async fn count(table: &Table, counter: &str) -> Result<i64, Error> {
     let Some(row) = table.get(Get::new(counter)).await? else { return Ok(0) };
     Ok(row.read::<i64>(FAMILY, COLUMN)?.unwrap_or(0))
-}
-
-/// The answer of a read that must succeed.
-pub async fn count_at_end(table: &Table, counter: &str) -> anyhow::Result<Answer> {
-    let number = count(table, counter).await;
-    number.map(Answer::Number).map_err(|error| anyhow::anyhow!("counter {counter} cannot be read: {}", chain(&error)))
 }

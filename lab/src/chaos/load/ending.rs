@@ -3,7 +3,6 @@
 use anyhow::Context;
 use terrane_client::Get;
 
-use super::calls::chain;
 use super::{COLUMN, FAMILY, Shared, counters, registers, scans};
 use crate::chaos::value;
 use crate::check::{Action, Answer};
@@ -17,15 +16,13 @@ pub async fn read_everything(shared: &Shared) -> anyhow::Result<()> {
     let table = shared.tables.first().context("the client with the longest timeout")?;
     let history = &shared.history;
     let op = history.call(Action::Scan { start: String::new(), stop: String::new() });
-    let rows = scans::rows(table, "", "", false).await;
-    let rows = rows.map_err(|error| anyhow::anyhow!("the table cannot be scanned: {}", chain(&error)))?;
+    let rows = scans::rows(table, "", "", false).await.context("the table cannot be scanned")?;
     history.end(op, Answer::Rows(rows));
     let written = shared.written.lock().clone();
     for batch in written.chunks(BATCH) {
         let call = |row: &String| history.call(Action::Get { row: row.clone() });
         let calls: Vec<u64> = batch.iter().map(call).collect();
-        let found = table.get_many(batch.iter().map(Get::new)).await;
-        let found = found.map_err(|error| anyhow::anyhow!("rows cannot be read: {}", chain(&error)))?;
+        let found = table.get_many(batch.iter().map(Get::new)).await.context("rows cannot be read")?;
         for (op, row) in calls.into_iter().zip(found) {
             let name = row.map(|row| row.value(FAMILY, COLUMN).map_or_else(String::new, value::name_of));
             history.end(op, Answer::Found(name));
@@ -33,12 +30,13 @@ pub async fn read_everything(shared: &Shared) -> anyhow::Result<()> {
     }
     for counter in (0..counters::COUNTERS).map(counters::name) {
         let op = history.call(Action::Count { counter: counter.clone() });
-        history.end(op, counters::count_at_end(table, &counter).await?);
+        let number = counters::count(table, &counter).await.with_context(|| format!("{counter} cannot be read"))?;
+        history.end(op, Answer::Number(number));
     }
     for register in shared.registers.all() {
         let op = history.call(Action::Read { register: register.clone() });
-        let answer = registers::read(table, &register).await;
-        history.end(op, answer.map_err(|error| anyhow::anyhow!("{register} cannot be read: {}", chain(&error)))?);
+        let answer = registers::read(table, &register).await.with_context(|| format!("{register} cannot be read"))?;
+        history.end(op, answer);
     }
     Ok(())
 }

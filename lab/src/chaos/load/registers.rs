@@ -107,10 +107,10 @@ async fn carry_out(table: &Table, action: &Action) -> Answer {
             match table.check_and_put(condition, put(register, value)).await {
                 Ok(true) => Answer::Written,
                 Ok(false) => Answer::NotHeld,
-                Err(error) => failed(&error),
+                Err(error) => failed(error),
             }
         }
-        Action::Read { register } => read(table, register).await.unwrap_or_else(|error| failed(&error)),
+        Action::Read { register } => read(table, register).await.unwrap_or_else(failed),
         _ => Answer::Failed("no action of a register".to_owned()),
     }
 }

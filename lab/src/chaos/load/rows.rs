@@ -80,7 +80,7 @@ impl Worker {
         let outcomes = table.mutate_many(rows.iter().map(mutation).collect()).await;
         let answers: Vec<Answer> = match outcomes {
             Ok(outcomes) => outcomes.into_iter().map(|row| written(row.map(drop).map_err(|row| row.error))).collect(),
-            Err(error) => vec![failed(&error); rows.len()],
+            Err(error) => vec![failed(error); rows.len()],
         };
         for ((op, row), answer) in calls.into_iter().zip(rows).zip(answers) {
             self.end(op, row, answer);
@@ -102,7 +102,7 @@ impl Worker {
             Ok(found) => {
                 Answer::Found(found.map(|row| row.value(FAMILY, COLUMN).map_or_else(String::new, value::name_of)))
             }
-            Err(error) => failed(&error),
+            Err(error) => failed(error),
         };
         self.shared.history.end(op, answer);
     }

@@ -24,7 +24,7 @@ impl Worker {
             let (table, is_reverse) = (self.table(), self.dice.one_in(4));
             let op = self.shared.history.call(Action::Scan { start: start.clone(), stop: stop.clone() });
             let found = rows(&table, &start, &stop, is_reverse).await;
-            self.shared.history.end(op, found.map_or_else(|error| failed(&error), Answer::Rows));
+            self.shared.history.end(op, found.map_or_else(failed, Answer::Rows));
             self.pause(PAUSE_MS).await;
         }
     }
