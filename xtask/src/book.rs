@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, ensure};
 
 use crate::markdown;
-use crate::processes::target_directory;
+use terrane_lab::builds::target_directory;
 
 /// The version that `.ci/run` installs.
 const VERSION: &str = "0.5.4";

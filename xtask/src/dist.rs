@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, ensure};
 
-use crate::processes;
+use terrane_lab::builds;
 
 /// Largest binary that ships, in bytes.
 const BYTES_MAX: u64 = 25_000_000;
@@ -27,8 +27,8 @@ pub fn run(root: &Path) -> ExitCode {
 
 fn build(root: &Path) -> anyhow::Result<()> {
     let arguments = ["build", "--release", "--locked", "--package", "terrane", "--no-default-features"];
-    ensure!(processes::succeeds(processes::cargo(root).args(arguments)), "the release build failed");
-    let target = processes::target_directory(root);
+    ensure!(builds::succeeds(builds::cargo(root).args(arguments)), "the release build failed");
+    let target = builds::target_directory(root);
     let (whole, folder) = (target.join("release/terrane"), target.join("dist"));
     let (stripped, debug) = (folder.join("terrane"), folder.join("terrane.debug"));
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
@@ -45,6 +45,6 @@ fn build(root: &Path) -> anyhow::Result<()> {
 fn objcopy(folder: &Path, arguments: &[&str], from: &Path, to: &Path) -> anyhow::Result<()> {
     let mut command = Command::new("objcopy");
     command.current_dir(folder).args(arguments).arg(from).arg(to);
-    ensure!(processes::succeeds(&mut command), "objcopy failed; it comes with binutils, like the linker");
+    ensure!(builds::succeeds(&mut command), "objcopy failed; it comes with binutils, like the linker");
     Ok(())
 }

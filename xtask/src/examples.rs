@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::dev_cluster::{self, DevCluster};
+use terrane_lab::{DevCluster, builds};
 
 /// Their folder, and the one source in it that is not an example: a package needs a library or a binary.
 const FOLDER: &str = "examples";
@@ -37,8 +37,8 @@ fn run(root: &Path) -> anyhow::Result<()> {
     if let Some(lost) = sources.iter().find(|source| !declared.contains(source)) {
         bail!("examples/{lost}.rs is never built: list it in examples/Cargo.toml under [[example]]");
     }
-    let programs = dev_cluster::build(root)?;
-    let cluster = DevCluster::start(&programs)?;
+    let programs = builds::debug(root, &["--examples", "--bin", "terrane"])?;
+    let cluster = DevCluster::start(&programs.join("terrane"), &[])?;
     for name in &declared {
         let begun = Instant::now();
         let output = cluster.run(&mut Command::new(programs.join(FOLDER).join(name)), EXAMPLE_MAX)?;
@@ -47,7 +47,7 @@ fn run(root: &Path) -> anyhow::Result<()> {
         ensure!(!said.trim().is_empty(), "the example {name} printed nothing");
         println!("{name}: ok ({:.1} s)", begun.elapsed().as_secs_f64());
     }
-    cluster.stop()
+    cluster.stop().map(drop)
 }
 
 /// The names under `[[example]]`, in the order of the manifest.

@@ -6,17 +6,17 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use crate::processes;
+use terrane_lab::builds;
 
 /// Builds the driver and passes the arguments on, which it checks itself.
 pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
-    let mut build = processes::cargo(root);
+    let mut build = builds::cargo(root);
     build.args(["build", "--quiet", "--locked", "--package", "terrane-fuzz", "--package", "terrane-shared-features"]);
-    if !processes::succeeds(&mut build) {
+    if !builds::succeeds(&mut build) {
         eprintln!("the fuzz driver does not build");
         return ExitCode::FAILURE;
     }
-    let program = processes::target_directory(root).join("debug").join("terrane-fuzz");
+    let program = builds::target_directory(root).join("debug").join("terrane-fuzz");
     match Command::new(&program).args(arguments).current_dir(root).status() {
         Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from),
         Err(error) => {

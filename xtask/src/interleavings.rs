@@ -6,12 +6,12 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use crate::processes;
+use terrane_lab::builds;
 
 /// The command that builds and runs them. The last package adds the features of the other builds, so that external crates are
 /// not compiled again.
 pub fn test(root: &Path) -> Command {
-    let mut test = processes::cargo(root);
+    let mut test = builds::cargo(root);
     test.args(["test", "--quiet", "--locked", "--test", "interleavings"]);
     for package in ["terrane-env", "terrane-engine", "terrane-raft", "terrane-shared-features"] {
         test.args(["--package", package]);
@@ -26,5 +26,5 @@ pub fn test(root: &Path) -> Command {
 pub fn run(root: &Path, arguments: &[String]) -> ExitCode {
     let mut test = test(root);
     test.arg("--").args(arguments);
-    if processes::succeeds(&mut test) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if builds::succeeds(&mut test) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -4,10 +4,7 @@
 //!   changes.
 //! - `tidy` checks the rules that the compiler does not (see [`tidy`]).
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
-//! - `faults` injects faults into clusters of real processes and measures the effect.
-//! - `failover` measures how long clients wait for each region when a process or a disk fails.
-//! - `chaos` torments a cluster of real processes at random, and checks the history of its clients.
-//! - `scale` adds servers to a loaded cluster and measures how it spreads.
+//! - `faults`, `failover`, `chaos`, `scale` and `hbase` run the laboratory (`lab/`), whose drivers start clusters of real processes.
 //! - `fuzz` builds the fuzz driver and runs its targets.
 //! - `sim` builds the simulator and runs one seed, or many.
 //! - `interleavings` runs the tests of threads that race, under many schedules.
@@ -25,27 +22,22 @@
 
 mod book;
 mod changes;
-mod chaos;
-mod dev_cluster;
 mod dist;
 mod examples;
-mod failover;
-mod faults;
 mod fuzz;
-mod hbase;
 mod interleavings;
+mod lab;
 mod markdown;
 mod package;
-mod processes;
 mod python;
 mod quick;
-mod scale;
 mod simulator;
 mod steps;
 mod tidy;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+use terrane_lab::builds::root;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
@@ -88,12 +80,8 @@ fn main() -> ExitCode {
     };
     match (command, rest) {
         ("interleavings", rest) => interleavings::run(&root(), rest),
-        ("faults", rest) => faults::run(&root(), rest),
-        ("failover", rest) => failover::run(&root(), rest),
-        ("chaos", rest) => chaos::run(&root(), rest),
-        ("scale", rest) => scale::run(&root(), rest),
+        (driver, rest) if lab::NAMES.contains(&driver) => lab::run(&root(), driver, rest),
         ("fuzz", rest) => fuzz::run(&root(), rest),
-        ("hbase", rest) => hbase::run(&root(), rest),
         ("check", []) => steps::check(&root(), false),
         ("check", [all]) if all == "--all" => steps::check(&root(), true),
         ("quick", named) => steps::quick(&root(), named),
@@ -117,10 +105,4 @@ fn main() -> ExitCode {
 fn wrong() -> ExitCode {
     eprintln!("{USAGE}{}", simulator::USAGE);
     ExitCode::from(2)
-}
-
-/// The checkout: the parent of this package, whatever the working directory.
-fn root() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().expect("the package is inside the checkout").to_owned()
 }

@@ -11,7 +11,7 @@ use std::{fs, io};
 
 use anyhow::{Context, ensure};
 
-use crate::processes::{cargo, succeeds, target_directory};
+use terrane_lab::builds::{cargo, succeeds, target_directory};
 
 /// The client and the crates of this workspace that it depends on.
 pub const PUBLISHED: [&str; 6] =

@@ -7,12 +7,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-use crate::dev_cluster::{self, DevCluster};
+use terrane_lab::process::quietly;
+use terrane_lab::{DevCluster, builds};
 
 const FOLDER: &str = "examples/python";
 const PROTOS: &str = "proto/proto";
@@ -55,7 +56,8 @@ fn run(root: &Path, python: &Path) -> anyhow::Result<()> {
     let stubs = stubs(root, python)?;
     let folder = root.join(FOLDER);
     let expected = fs::read_to_string(folder.join("expected.txt")).context("reading the expected output")?;
-    let cluster = DevCluster::start(&dev_cluster::build(root)?)?;
+    let programs = builds::debug(root, &["--bin", "terrane"])?;
+    let cluster = DevCluster::start(&programs.join("terrane"), &[])?;
     let mut example = Command::new(python);
     example.arg(folder.join("terrane_example.py")).arg(&cluster.master).env("PYTHONPATH", &stubs);
     let output = cluster.run(&mut example, EXAMPLE_MAX)?;
@@ -64,7 +66,7 @@ fn run(root: &Path, python: &Path) -> anyhow::Result<()> {
     if let Some(difference) = first_difference(&said, &expected) {
         anyhow::bail!("the output of the Python example differs from {FOLDER}/expected.txt: {difference}\n{said}");
     }
-    cluster.stop()
+    cluster.stop().map(drop)
 }
 
 /// The interpreter of an environment with the pinned packages. Creates the environment unless it exists with the same
@@ -90,11 +92,11 @@ fn environment(root: &Path) -> anyhow::Result<Result<PathBuf, Missing>> {
     if directory.exists() {
         fs::remove_dir_all(&directory).context("removing the old environment")?;
     }
-    let made = crate::processes::succeeds(Command::new("python3").args(["-m", "venv"]).arg(&directory));
+    let made = builds::succeeds(Command::new("python3").args(["-m", "venv"]).arg(&directory));
     ensure!(made, "python3 cannot create an environment in {}", directory.display());
     let mut install = Command::new(&python);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(&wanted);
-    if !crate::processes::succeeds(&mut install) {
+    if !builds::succeeds(&mut install) {
         let what = format!("pip cannot install {FOLDER}/requirements.txt; is a package index reachable?");
         return Ok(Err(Missing(what)));
     }
@@ -119,14 +121,8 @@ fn stubs(root: &Path, python: &Path) -> anyhow::Result<PathBuf> {
     for flag in ["--python_out", "--grpc_python_out"] {
         generate.arg(flag).arg(&stubs);
     }
-    ensure!(crate::processes::succeeds(generate.args(&protos)), "the stubs cannot be generated");
+    ensure!(builds::succeeds(generate.args(&protos)), "the stubs cannot be generated");
     Ok(stubs)
-}
-
-/// Whether a command starts and succeeds; its output is discarded.
-fn quietly(command: &mut Command) -> bool {
-    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
 }
 
 /// The first difference between two texts, as a sentence; `None` if they are equal.

@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 use crate::changes;
-use crate::processes::cargo;
+use terrane_lab::builds::cargo;
 
 /// Crates whose integration tests start processes or whole clusters, which takes minutes: `quick` runs their unit tests.
 const SLOW_TESTS: &[&str] = &[

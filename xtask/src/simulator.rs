@@ -17,7 +17,7 @@ use arguments::{Mode, Request};
 use program::Program;
 
 use crate::changes::Recent;
-use crate::processes;
+use terrane_lab::builds;
 
 /// What `cargo xtask sim` accepts.
 pub const USAGE: &str = "\
@@ -63,12 +63,12 @@ fn ci(program: &Program, request: &Request, root: &Path, recent: Option<&Recent>
 pub fn ci_succeeds(root: &Path, recent: Option<&Recent>) -> bool {
     let Some(request) = Request::parsed(&["--ci".to_owned()]) else { return false };
     let succeed = |program: Program| ci(&program, &request, root, recent);
-    processes::succeeds(&mut own_test(root)) && Program::built(root).is_some_and(succeed)
+    builds::succeeds(&mut own_test(root)) && Program::built(root).is_some_and(succeed)
 }
 
 /// The simulator's own tests, with those of the modules that an ordinary test run does not build.
 fn own_test(root: &Path) -> Command {
-    let mut test = processes::cargo(root);
+    let mut test = builds::cargo(root);
     test.args(["test", "--quiet", "--locked", "--profile", "sim", "--package", "terrane-simulator"]);
     test.args(["--features", "sim", "--lib"]);
     test
@@ -77,7 +77,7 @@ fn own_test(root: &Path) -> Command {
 /// The tests of the simulated side of `terrane-env`, which an ordinary test run cannot build. The second package adds the
 /// features of the other builds, so that external crates are not compiled again.
 pub fn env_test(root: &Path) -> Command {
-    let mut test = processes::cargo(root);
+    let mut test = builds::cargo(root);
     test.args(["test", "--quiet", "--locked", "--package", "terrane-env", "--package", "terrane-shared-features"]);
     test.args(["--features", "terrane-env/sim", "--tests"]);
     test

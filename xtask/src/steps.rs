@@ -5,9 +5,9 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use crate::changes::Recent;
-use crate::processes::{cargo, succeeds};
 use crate::quick::{self, Selection};
-use crate::{book, chaos, examples, hbase, interleavings, package, python, simulator, tidy};
+use crate::{book, examples, interleavings, lab, package, python, simulator, tidy};
+use terrane_lab::builds::{cargo, succeeds};
 
 /// One step: its name, and a function that returns whether it succeeded.
 type Step<'a> = (&'static str, Box<dyn Fn() -> bool + 'a>);
@@ -38,10 +38,10 @@ pub fn check(root: &Path, all: bool) -> ExitCode {
     // After the tests, which build what these run.
     steps.push(("examples", Box::new(move || examples::succeed(root))));
     steps.push(("python", Box::new(move || python::check_succeeds(root))));
-    if changed(hbase::is_about) {
-        steps.push(("HBase's client", Box::new(move || hbase::check_succeeds(root))));
+    if changed(lab::is_about_hbase) {
+        steps.push(("HBase's client", Box::new(move || lab::hbase_succeeds(root))));
     }
-    steps.push(("chaos", Box::new(move || chaos::ci_succeeds(root))));
+    steps.push(("chaos", Box::new(move || lab::chaos_succeeds(root))));
     let verdict = run(&steps);
     let names = ["packages", "HBase's client"];
     let skipped = names.into_iter().filter(|name| !steps.iter().any(|(step, _)| step == name));

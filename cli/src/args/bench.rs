@@ -43,8 +43,6 @@ pub enum Bench {
     Ends(BenchFlags),
     /// Compare reading the first row of every 1,000-row prefix in one call with gets of the same rows.
     Latest(BenchFlags),
-    /// Write and read single rows and scan them, and check every answer: nothing lost, doubled, stale or skipped.
-    History(BenchHistory),
 }
 
 impl Bench {
@@ -55,15 +53,6 @@ impl Bench {
             _ => None,
         }
     }
-}
-
-#[derive(Clone, Debug, Args)]
-pub struct BenchHistory {
-    /// Reads and writes per second over all calls in flight (default: as many as are answered).
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub rate: Option<u32>,
-    #[command(flatten)]
-    pub flags: BenchFlags,
 }
 
 #[derive(Clone, Debug, Args)]

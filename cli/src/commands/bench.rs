@@ -7,7 +7,7 @@
 //!
 //! Modules: `workload` and `keys` say what is called and on which rows, `calls` makes the calls, `run` is what workers
 //! share and `measure` runs them, `fill` fills a table first, `stats`, `gaps` and `cpu` are the figures, `tally` checks
-//! exactness, `ends` and `latest` compare kinds of calls, `history` checks every answer, `bulk` loads rows as files.
+//! exactness, `ends` and `latest` compare kinds of calls, `bulk` loads rows as files.
 //! `named` is apart: the workloads of `bench run`, such as YCSB's.
 
 mod bulk;
@@ -16,7 +16,6 @@ mod cpu;
 mod ends;
 mod fill;
 mod gaps;
-mod history;
 mod keys;
 mod latest;
 mod measure;
@@ -32,7 +31,7 @@ use terrane_client::{Client, Table, TableSpec};
 use self::keys::{FAMILY, split_points};
 use self::stats::{Summary, counters_text};
 use super::connect;
-use crate::args::bench::{Bench, BenchFlags, BenchHistory, BenchPage, BenchScan};
+use crate::args::bench::{Bench, BenchFlags, BenchPage, BenchScan};
 use crate::failure::{During, Failure};
 use crate::output::{Output, duration_text, grouped};
 use measure::{Measured, measure};
@@ -76,13 +75,6 @@ pub async fn run(args: Bench) -> Result<(), Failure> {
             let (measured, latest) = latest::run(&table, &flags).await?;
             eprintln!("{}", counters_text(&client));
             report("latest", &flags, &measured, &latest, &latest.text())
-        }
-        Bench::History(BenchHistory { rate, flags }) => {
-            let (client, table) = prepare(&flags).await?;
-            let (measured, history) = history::run(&table, &flags, rate).await?;
-            eprintln!("{}", counters_text(&client));
-            report("history", &flags, &measured, &history, &history.text())?;
-            history.check()
         }
     }
 }

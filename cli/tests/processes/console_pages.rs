@@ -179,7 +179,7 @@ async fn a_drain_is_followed(browser: &mut Browser, cluster: &Cluster, other_tha
 async fn the_pages_of_a_cluster_follow_what_happens_to_it() {
     let Some(mut browser) = Browser::start(1280, 900).await else { return };
     // With four servers there are three for the replicas of the one that is drained.
-    let mut cluster = Cluster::start_of(4, "lsm");
+    let mut cluster = Cluster::start_of(1, 4);
     cluster.client.succeed(&[
         "table",
         "create",

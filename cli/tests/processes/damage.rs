@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-use crate::harness::{Client, Cluster, Dev, Ended, errors_of, terrane, text_of};
+use crate::harness::{COMMAND_MAX, Client, Cluster, Dev, Ended, Role, errors_of, terrane, text_of};
 
 /// Small segments, so that the log is more than preallocated zeros.
 const FLAGS: [&str; 1] = ["--log-limit=8MiB"];
@@ -38,7 +38,7 @@ fn stopped(engine: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().expect("a directory");
     let dev = Dev::start_with(directory.path(), engine, &FLAGS);
     fill(&dev.client);
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
     directory
 }
 
@@ -155,6 +155,13 @@ fn missing_truncated_and_foreign_files_are_named() {
     text_of(&terrane(&["tool", "check", nothing.path().to_str().expect("text")]), 1);
 }
 
+/// Waits until a process ends because it cannot go on.
+fn aborted(role: &mut Role) -> Ended {
+    let ended = role.process.take().expect("it runs").ended(COMMAND_MAX).expect("it ends");
+    assert!(!ended.status.success(), "{ended:?}");
+    ended
+}
+
 /// An open file takes writes and syncs on after its name is gone, so a process has to look.
 #[test]
 fn a_process_whose_data_directory_is_deleted_ends() {
@@ -163,16 +170,16 @@ fn a_process_whose_data_directory_is_deleted_ends() {
     client.succeed(&["table", "create", "t", "--family", "f"]);
     let server = cluster.server_directory(0);
     std::fs::remove_dir_all(&server).expect("deleted");
-    let ended = cluster.servers[0].process.take().expect("it runs").aborted();
+    let ended = aborted(&mut cluster.servers[0]);
     let names = |ended: &Ended, directory: &Path| {
         let said = format!("the data directory {} was deleted, moved or replaced", directory.display());
         assert!(ended.stderr.contains(&said), "{ended:?}");
     };
     names(&ended, &server);
     client.succeed(&["put", "t", "row", "f:q", "the other servers go on"]);
-    let master = cluster.data.path().join("master");
+    let master = cluster.data.path().join("master-0");
     std::fs::rename(&master, cluster.data.path().join("moved")).expect("moved");
-    names(&cluster.master.process.take().expect("it runs").aborted(), &master);
+    names(&aborted(&mut cluster.masters[0]), &master);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::process::Command;
 use serde::Deserialize;
 use serde_yaml_ng::{Deserializer, Value as Yaml};
 
-use crate::harness::{BINARY, Process, bounded, errors_of, eventually, free_ports};
+use crate::harness::{BINARY, Process, bounded, errors_of, eventually, free_ports, started};
 
 /// Where the image has its binary.
 const IN_THE_IMAGE: &str = "/usr/local/bin/terrane";
@@ -185,7 +185,7 @@ mod compose {
             assert_eq!(lines.len(), 3);
             // Together: the masters of a new cluster wait for each other.
             std::thread::scope(|scope| {
-                let starting: Vec<_> = lines.iter().map(|line| scope.spawn(|| Process::started(line))).collect();
+                let starting: Vec<_> = lines.iter().map(|line| scope.spawn(|| started(line))).collect();
                 starting.into_iter().map(|one| one.join().expect("it starts")).collect()
             })
         };

@@ -61,7 +61,7 @@ fn an_import_completes_without_a_suspended_server() {
     client.wait_for_regions("t", 3);
     cluster.signal_server(0, "STOP");
     assert!(importing.feed(&second.concat()), "the import ended early");
-    let output = importing.finish();
+    let output = importing.finish().expect("it ends");
     let counts: Value = serde_json::from_str(&text_of(&output, 0)).expect("JSON");
     assert_eq!(counts["imported"], 9_000, "{}", errors_of(&output));
     assert_same_cells(&client.cells("t"), &written.cells);
@@ -92,7 +92,7 @@ fn an_import_survives_the_loss_of_a_server(engine: &str) {
     cluster.kill_server(1);
     feed();
 
-    let output = importing.finish();
+    let output = importing.finish().expect("it ends");
     let counts: Value = serde_json::from_str(&text_of(&output, 0)).expect("JSON");
     assert_eq!(counts["imported"], 15_000, "{}", errors_of(&output));
     assert_same_cells(&client.cells("t"), &written.cells);
@@ -292,11 +292,11 @@ fn a_killed_master_resumes_the_same_cluster() {
     create(&client, "t", &["f"], &[]);
     client.succeed(&["put", "t", "r", "f:q", "v"]);
     let before = client.json(&["status"])["cluster"].clone();
-    cluster.master.process.take().expect("it runs").kill();
+    cluster.kill_master();
     let output = client.run(&["get", "t", "r", "--timeout", "1s"]);
     text_of(&output, 1);
     assert!(errors_of(&output).contains(&client.masters), "{}", errors_of(&output));
-    cluster.master.process = Some(crate::harness::Process::started(&cluster.master.arguments));
+    cluster.start_master();
     client.wait_until_well();
     assert_eq!(client.json(&["status"])["cluster"], before);
     assert_eq!(client.json(&["get", "t", "r", "--timeout", "10s"])["cells"][0]["value"], "v");

@@ -467,7 +467,7 @@ fn masters_and_timeout_come_from_flags_and_environment() {
     for server in dev.client.json_lines(&["admin", "servers"]) {
         assert!(dev.process.ready.contains(server["address"].as_str().expect("text")), "{}", dev.process.ready);
     }
-    let ended = dev.process.stop();
+    let ended = dev.process.stop().expect("it stops");
     assert_eq!(ended.stdout.lines().count(), 1, "more than the ready line is on standard output: {}", ended.stdout);
 }
 

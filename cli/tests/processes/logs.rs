@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{Client, Process, free_ports, master_arguments, server_arguments};
+use crate::harness::{Client, Process, free_ports, master_arguments, server_arguments, start, started};
 
 /// A master and a region server with a single copy of the data, with further arguments for both.
 struct Pair {
@@ -22,10 +22,10 @@ impl Pair {
         arguments.extend(["--replication", "1"].map(str::to_owned).into_iter().chain(more()));
         let addresses = [master, server].map(crate::harness::local);
         let client = Client { masters: addresses[0].clone() };
-        let master = Process::started(&arguments);
+        let master = started(&arguments);
         let mut arguments = server_arguments(&data.join("server"), server, server_console, &client.masters, "memory");
         arguments.extend(more());
-        let server = Process::started(&arguments);
+        let server = started(&arguments);
         client.wait_until_well();
         Pair { master, server, client, addresses }
     }
@@ -40,7 +40,7 @@ fn objects(log: &str) -> Vec<Value> {
 #[test]
 fn filters_are_shown_and_replaced_while_processes_run() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut pair = Pair::start(directory.path(), &["--log-format", "json"]);
+    let pair = Pair::start(directory.path(), &["--log-format", "json"]);
     let [master, server] = pair.addresses.clone();
     let filters = |arguments: &[&str]| -> Vec<(String, String, String)> {
         let lines = pair.client.json_lines(&[&["admin", "log"], arguments].concat());
@@ -61,13 +61,13 @@ fn filters_are_shown_and_replaced_while_processes_run() {
     assert_eq!(filters(&["--server", &server]), [line(&server, "server", "info")]);
 
     pair.client.succeed(&["table", "create", "t", "--family", "f"]);
-    let lines = objects(&pair.master.errors_so_far());
+    let lines = objects(&pair.master.messages());
     let audit: Vec<&Value> = lines.iter().filter(|line| line["target"] == "audit").collect();
     let created = audit.iter().find(|line| line["fields"]["action"] == "create table");
     let created = created.unwrap_or_else(|| panic!("no audit line: {lines:?}"));
     assert_eq!((&created["fields"]["subject"], &created["fields"]["outcome"]), (&"t".into(), &"done".into()));
     assert!(created["fields"]["peer"].as_str().expect("text").starts_with("127.0.0.1:"), "{created}");
-    let lines = objects(&pair.server.errors_so_far());
+    let lines = objects(&pair.server.messages());
     assert!(
         lines.iter().any(|line| line["target"] == "audit" && line["fields"]["action"] == "log filter"),
         "{lines:?}"
@@ -97,13 +97,13 @@ fn slow_requests_are_listed_with_keys_and_stages() {
     let [master, console, server, server_console] = free_ports();
     let mut arguments = master_arguments(&directory.path().join("master"), master, console);
     arguments.extend(["--replication", "1"].map(str::to_owned));
-    let _master = Process::started(&arguments);
+    let _master = started(&arguments);
     let client = Client { masters: crate::harness::local(master) };
     let data = directory.path().join("server");
     let mut arguments = server_arguments(&data, server, server_console, &client.masters, "memory");
     // Everything is slow by this measure.
     arguments.extend(["--slow-request", "0.000001ms"].map(str::to_owned));
-    let _server = Process::started(&arguments);
+    let _server = started(&arguments);
     client.wait_until_well();
     assert_eq!(client.succeed(&["admin", "slow", "--limit", "0"]).lines().count(), 1, "says that there are none");
     client.succeed(&["table", "create", "t", "--family", "f", "--key", "user:u64"]);
@@ -127,7 +127,7 @@ fn bad_settings_of_the_log_are_refused_with_the_next_step() {
         let [listen, console] = free_ports();
         let mut arguments = master_arguments(&directory.path().join("master"), listen, console);
         arguments.extend(more.map(str::to_owned));
-        let ended = match Process::start(&arguments) {
+        let ended = match start(&arguments) {
             Ok(process) => panic!("{more:?} started: {}", process.ready),
             Err(ended) => ended,
         };

@@ -5,75 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use terrane_client::{Get, Put, Table};
 
-use crate::harness::{COMMAND_MAX, Client, Process, errors_of, eventually, free_ports, local, terrane, text_of};
-
-struct Masters {
-    directory: tempfile::TempDir,
-    ports: [u16; 12],
-    addresses: Vec<String>,
-    /// `None`: killed.
-    masters: Vec<Option<Process>>,
-    servers: Vec<Process>,
-    client: Client,
-}
+use crate::harness::{
+    COMMAND_MAX, Client, Cluster, Process, Role, errors_of, eventually, free_ports, local, started, terrane, text_of,
+};
 
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()
 }
 
-impl Masters {
-    fn start() -> Masters {
-        let directory = tempfile::tempdir().expect("a directory");
-        let ports: [u16; 12] = free_ports();
-        let mut addresses: Vec<String> = ports[..3].iter().map(|port| local(*port)).collect();
-        addresses.sort();
-        let client = Client { masters: addresses.join(",") };
-        let mut cluster =
-            Masters { directory, ports, addresses, masters: vec![None, None, None], servers: Vec::new(), client };
-        cluster.start_masters();
-        for index in 0..3 {
-            let line = format!(
-                "server --data {} --listen {} --console {} --masters {}",
-                cluster.directory.path().join(format!("server-{index}")).display(),
-                local(ports[6 + index]),
-                local(ports[9 + index]),
-                cluster.client.masters
-            );
-            cluster.servers.push(Process::started(&words(&line)));
-        }
-        cluster.client.wait_until_well();
-        cluster
-    }
-
-    /// All masters that are not running, at once: those of a new cluster wait for each other.
-    fn start_masters(&mut self) {
-        let (directory, addresses, ports) = (self.directory.path(), &self.addresses, self.ports);
-        let peers = &self.client.masters;
-        std::thread::scope(|scope| {
-            for (index, master) in self.masters.iter_mut().enumerate().filter(|(_, master)| master.is_none()) {
-                let (data, listen) = (directory.join(format!("master-{index}")), &addresses[index]);
-                let (data, console) = (data.display(), local(ports[3 + index]));
-                let line = format!("master --data {data} --listen {listen} --console {console} --peers {peers}");
-                scope.spawn(move || *master = Some(Process::started(&words(&line))));
-            }
-        });
-    }
-
-    fn kill_master(&mut self, index: usize) {
-        self.masters[index].take().expect("it runs").kill();
-    }
-
-    /// The master that leads, among those that run.
-    fn leader(&self) -> usize {
-        eventually(COMMAND_MAX, "a leading master", || {
-            let output = self.client.run(&["status", "--json"]);
-            let status: serde_json::Value = serde_json::from_slice(&output.stdout).map_err(|_| errors_of(&output))?;
-            let masters = status["masters"].as_array().ok_or("no masters")?;
-            let leads = |master: &serde_json::Value| master["state"] == "leader";
-            let leader = masters.iter().position(leads).filter(|index| self.masters[*index].is_some());
-            leader.ok_or_else(|| status["masters"].to_string())
-        })
-    }
+/// The master that leads, among those that run.
+fn leader(cluster: &Cluster) -> usize {
+    eventually(COMMAND_MAX, "a leading master", || {
+        let leader = cluster.leading_master().map_err(|error| format!("{error:#}"))?;
+        if cluster.masters[leader].process.is_some() { Ok(leader) } else { Err(format!("master {leader} is killed")) }
+    })
 }
 
 /// Writes rows until told to stop; returns how many. No write may fail.
@@ -89,20 +34,19 @@ async fn write(table: Table, stop: Arc<AtomicBool>) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leading_masters_are_killed_while_a_client_writes_and_tables_are_created() {
-    let mut cluster = Masters::start();
+    let mut cluster = Cluster::start_of(3, 3);
     cluster.client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "row-0001"]);
     let client = terrane_client::Client::connect(&cluster.client.masters).await.expect("a client");
     let table = client.table("t").await.expect("the table");
     let stop = Arc::new(AtomicBool::new(false));
     let writing = tokio::spawn(write(table.clone(), Arc::clone(&stop)));
     for round in 0..3 {
-        let leader = cluster.leader();
-        cluster.kill_master(leader);
+        let leader = leader(&cluster);
+        cluster.masters[leader].kill();
         // A new client, during the election.
         cluster.client.succeed(&["scan", "t", "--limit", "1"]);
         cluster.client.succeed(&["table", "create", &format!("t{round}"), "--family", "f"]);
-        cluster.start_masters();
-        cluster.client.wait_until_well();
+        cluster.start_all();
     }
     stop.store(true, Ordering::Relaxed);
     let rows = writing.await.expect("every put succeeds");
@@ -112,12 +56,12 @@ async fn leading_masters_are_killed_while_a_client_writes_and_tables_are_created
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_three_masters_finds_data_and_changes_nothing() {
-    let mut cluster = Masters::start();
+    let mut cluster = Cluster::start_of(3, 3);
     cluster.client.succeed(&["table", "create", "t", "--family", "f"]);
     cluster.client.succeed(&["put", "t", "a", "f:q", "1"]);
-    let leader = cluster.leader();
+    let leader = leader(&cluster);
     for other in (0..3).filter(|index| *index != leader) {
-        cluster.kill_master(other);
+        cluster.masters[other].kill();
     }
     let client = terrane_client::Client::connect(&cluster.client.masters).await.expect("a new client");
     let row = client.table("t").await.expect("the table").get(Get::new("a")).await.expect("an answer");
@@ -128,21 +72,19 @@ async fn one_of_three_masters_finds_data_and_changes_nothing() {
     });
     let refused = cluster.client.fail(&["table", "create", "u", "--family", "f", "--timeout", "3s"], 1);
     assert!(refused.contains("does not lead"), "{refused}");
-    cluster.start_masters();
-    cluster.client.wait_until_well();
+    cluster.start_all();
     cluster.client.succeed(&["table", "create", "u", "--family", "f"]);
 }
 
 #[test]
 fn a_catalog_is_rebuilt_as_the_handbook_says_when_all_masters_are_lost() {
-    let mut cluster = Masters::start();
+    let mut cluster = Cluster::start_of(3, 3);
     cluster.client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "m"]);
     cluster.client.succeed(&["put", "t", "a", "f:q", "1"]);
     cluster.client.succeed(&["put", "t", "z", "f:q", "2"]);
-    (0..3).for_each(|master| cluster.kill_master(master));
-    let out = cluster.directory.path().join("rebuilt");
-    let servers: Vec<String> = cluster.ports[6..9].iter().map(|port| local(*port)).collect();
-    let (servers, out) = (servers.join(","), out.display().to_string());
+    cluster.masters.iter_mut().for_each(Role::kill);
+    let out = cluster.data.path().join("rebuilt");
+    let (servers, out) = (cluster.addresses.join(","), out.display().to_string());
     let peers = cluster.client.masters.clone();
     let rebuild =
         |servers: &str| terrane(&["tool", "rebuild-catalog", "--servers", servers, "--peers", &peers, "--out", &out]);
@@ -150,15 +92,14 @@ fn a_catalog_is_rebuilt_as_the_handbook_says_when_all_masters_are_lost() {
     assert!(silent.contains("the server at 127.0.0.1:1 does not answer"), "{silent}");
     let rebuilt = text_of(&rebuild(&servers), 0);
     assert!(rebuilt.contains("1 tables, 2 regions,") && rebuilt.contains(" 3 servers"), "{rebuilt}");
-    for (index, address) in cluster.addresses.iter().enumerate() {
+    for (index, address) in cluster.master_addresses.iter().enumerate() {
         let made = format!("{out}/{}", address.replace(':', "_"));
         assert!(rebuilt.contains(&format!("start the master at {address} with --data {made}")), "{rebuilt}");
-        let lost = cluster.directory.path().join(format!("master-{index}"));
+        let lost = cluster.data.path().join(format!("master-{index}"));
         std::fs::remove_dir_all(&lost).expect("it is there");
         std::fs::rename(made, lost).expect("it was made");
     }
-    cluster.start_masters();
-    cluster.client.wait_until_well();
+    cluster.start_all();
     let check = cluster.client.succeed(&["admin", "check"]);
     assert!(check.contains("no findings: 1 tables, 2 regions"), "{check}");
     assert_eq!(cluster.client.json(&["count", "t"])["count"], 2);
@@ -187,7 +128,7 @@ impl Waiting {
     fn start(&self, rest: &str) -> Process {
         let data = self.directory.display();
         let line = format!("master --data {data} --listen {} --console {} {rest}", self.address, self.console);
-        Process::started(&words(&line))
+        started(&words(&line))
     }
 }
 
@@ -221,7 +162,7 @@ async fn one_master_becomes_three_one_is_replaced_and_one_is_left_while_a_client
         local(ports[9]),
         client.masters
     );
-    let _server = Process::started(&words(&line));
+    let _server = started(&words(&line));
     client.wait_until_well();
     client.succeed(&["table", "create", "t", "--family", "f"]);
     let writer = terrane_client::Client::connect(&client.masters).await.expect("a client");
@@ -235,7 +176,8 @@ async fn one_master_becomes_three_one_is_replaced_and_one_is_left_while_a_client
     // The one that leads, and that the server and the client were told.
     let client = Client { masters: c.address.clone() };
     let _new = set_masters(&client, &[b, c, d], &[d], &format!("{},{}", a.address, b.address));
-    let ended = first.ended_by_itself();
+    let ended = first.ended(COMMAND_MAX).expect("it ends");
+    assert!(ended.status.success(), "{ended:?}");
     assert!(ended.stderr.contains("this master was removed from the cluster"), "{ended:?}");
     client.succeed(&["table", "create", "u", "--family", "f"]);
     set_masters(&client, &[c], &[], "");

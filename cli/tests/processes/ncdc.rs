@@ -182,7 +182,7 @@ fn import_while_splitting(client: &Client, table: &str, format: &str, files: &[P
     let mut import = client.start(&arguments);
     client.wait_for_regions(table, SPLITS_MIN + 1);
     assert!(import.feed(lines), "the import ended early");
-    let output = import.finish();
+    let output = import.finish().expect("it ends");
     serde_json::from_str(&text_of(&output, 0)).expect("JSON")
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::harness::{
     COMMAND_MAX, Client, Dev, Ended, Process, errors_of, eventually, free_ports, local, master_arguments, no_trace,
-    server_arguments, terrane, text_of,
+    server_arguments, start, started, terrane, text_of,
 };
 
 /// A master and one region server with a single copy of the data, which is enough for most of these tests.
@@ -22,10 +22,10 @@ struct Pair {
 impl Pair {
     fn start(data: &Path, [master, server]: [u16; 2], engine: &str) -> Pair {
         let [first_console, second_console] = free_ports();
-        let master = Process::started(&single_master(&data.join("master"), master, first_console));
+        let master = started(&single_master(&data.join("master"), master, first_console));
         let client = Client { masters: master_of(&master) };
         let arguments = server_arguments(&data.join("server"), server, second_console, &client.masters, engine);
-        let pair = Pair { master, server: Process::started(&arguments), client };
+        let pair = Pair { master, server: started(&arguments), client };
         pair.client.wait_until_well();
         pair
     }
@@ -45,7 +45,7 @@ fn master_of(master: &Process) -> String {
 
 /// Runs a process that must not start; returns its standard error.
 fn refused(arguments: &[String], status: i32) -> String {
-    let ended = match Process::start(arguments) {
+    let ended = match start(arguments) {
         Ok(process) => panic!("{arguments:?} started: {}", process.ready),
         Err(ended) => ended,
     };
@@ -83,13 +83,13 @@ fn a_directory_serves_one_process_of_its_own_kind() {
 
     pair.client.succeed(&["table", "create", "t", "--family", "f"]);
     pair.client.succeed(&["put", "t", "r", "f:q", "v"]);
-    pair.server.stop();
+    pair.server.stop().expect("it stops");
     let other_engine = refused(&arguments("sled"), 1);
     assert_names(&other_engine, &["memory", "sled", &server_data.display().to_string()]);
     let unknown = refused(&arguments("rocks"), 2);
     assert_names(&unknown, &["rocks", "memory", "sled"]);
     // The refused start did not damage the directory.
-    let _server = Process::started(&arguments("memory"));
+    let _server = started(&arguments("memory"));
     pair.client.wait_until_well();
     assert_eq!(pair.client.json(&["get", "t", "r"])["cells"][0]["value"], "v");
 }
@@ -159,8 +159,8 @@ fn other_machines_can_connect_only_with_insecure() {
     let [port] = free_ports();
     let insisted =
         format!("master --data {data}/b --listen 0.0.0.0:{port} --advertise 127.0.0.1:{port} --insecure {console}");
-    let mut master = Process::started(&words(&insisted));
-    assert_names(&master.errors_so_far(), &["warning", "not encrypted", "--insecure"]);
+    let master = started(&words(&insisted));
+    assert_names(&master.messages(), &["warning", "not encrypted", "--insecure"]);
 }
 
 #[test]
@@ -169,10 +169,10 @@ fn a_directory_of_another_cluster_is_refused() {
     let ports: [u16; 2] = free_ports();
     let first = Pair::start(&directory.path().join("first"), ports, "memory");
     let cluster = first.client.json(&["status"])["cluster"].as_str().expect("text").to_owned();
-    first.server.stop();
+    first.server.stop().expect("it stops");
 
     let [other, other_console, console] = free_ports();
-    let second = Process::started(&single_master(&directory.path().join("second"), other, other_console));
+    let second = started(&single_master(&directory.path().join("second"), other, other_console));
     let client = Client { masters: master_of(&second) };
     let data = directory.path().join("first/server");
     let message = refused(&server_arguments(&data, ports[1], console, &client.masters, "memory"), 1);
@@ -201,7 +201,7 @@ fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
     let today = Pair::start(&directory.path().join("today"), ports, "memory");
     today.client.succeed(&["table", "create", "t", "--family", "f"]);
     warm.feed(&lines("zombie"));
-    let output = warm.finish();
+    let output = warm.finish().expect("it ends");
     text_of(&output, 1);
     assert_names(&errors_of(&output), &["cluster"]);
     assert_eq!(today.client.json(&["count", "t"])["count"], 0);
@@ -209,7 +209,7 @@ fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
     // A server of the old cluster that still runs finds another master on its master's port.
     let [stray, console] = free_ports();
     let arguments = server_arguments(&directory.path().join("stray"), stray, console, &client.masters, "memory");
-    let stray = Process::started(&arguments);
+    let stray = started(&arguments);
     today.client.wait_until_well();
     today.master.kill();
     today.server.kill();

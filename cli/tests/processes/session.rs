@@ -61,7 +61,7 @@ fn rows_are_written_read_paged_and_deleted() {
     assert_eq!(dev.client.json(&["status"])["healthy"], true);
     dev.client.succeed(&["table", "drop", "t"]);
     dev.client.fail(&["count", "t"], 1);
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 fn pages_follow_each_other(client: &Client) {
@@ -142,7 +142,7 @@ fn acknowledged_rows_outlive_a_clean_stop() {
     dev.client.succeed(&["table", "create", "t", "--family", "f"]);
     dev.client.succeed(&["put", "t", "r", "f:q", "v", "--timestamp", "1"]);
     let row = dev.client.succeed(&["get", "t", "r", "--json"]);
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
     let dev = Dev::start(directory.path(), "lsm");
     assert_eq!(dev.client.succeed(&["get", "t", "r", "--json"]), row);
 }

@@ -168,11 +168,11 @@ fn without_its_collector_everything_works_and_the_log_says_so() {
     let [port] = free_ports();
     let nowhere = format!("http://{}", local(port));
     let flags = ["--servers", "1", "--otlp-endpoint", &nowhere, "--trace-share", "1"];
-    let mut dev = Dev::start_with(directory.path(), "memory", &flags);
+    let dev = Dev::start_with(directory.path(), "memory", &flags);
     dev.client.succeed(&["table", "create", "t", "--family", "f"]);
     dev.client.succeed(&["put", "t", "row", "f:q", "value"]);
     eventually(ARRIVE_MAX, "a warning", || {
-        let log = dev.process.errors_so_far();
+        let log = dev.process.messages();
         if log.contains("spans cannot be exported and are lost") { Ok(()) } else { Err(log) }
     });
     let said = dev.client.fail(&["get", "t", "row", "--otlp-endpoint", "127.0.0.1:4317"], 2);

@@ -65,7 +65,7 @@ fn every_exact_layout_comes_back_byte_for_byte() {
     }
     let streamed = client.succeed(&["export", "original", "--format", "csv", "--layout", "cells"]);
     assert_eq!(streamed, files.read("cells.csv"));
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn typed_rows_come_in_as_csv_and_go_out_as_parquet() {
     imported(client, &["mapped", "--format", "csv", "--raw", &files.write("raw.csv", "row,d:count\n\\x01,abc\n")]);
     let refused = client.fail(&["export", "mapped", "--format", "csv"], 1);
     assert!(refused.contains("is not a key") && refused.contains("--layout cells"), "{refused}");
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn tsv_is_read_as_hbase_reads_it() {
     );
     text_of(&piped, 0);
     assert_eq!(client.json(&["count", "t"])["count"], 3);
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 /// A small file of another program, from `TERRANE_TEST_DATA`.
@@ -219,7 +219,7 @@ fn files_of_other_programs_mean_what_they_say_or_are_refused_by_column() {
         let time: i64 = line.split(',').nth(1).and_then(|field| field.parse().ok()).expect("a time");
         assert!((1_000_000_000_000..10_000_000_000_000).contains(&time), "{line}");
     }
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_wrong_mapping_writes_nothing() {
     let said = client.fail(&["import", "t", "--format", "parquet", &good], 1);
     assert!(said.contains("not a Parquet file"), "{said}");
     assert_eq!(client.json(&["count", "t"])["count"], 0);
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn malformed_lines_are_kept_and_counted() {
     assert!(text_of(&output, 0).starts_with("imported 2 rows"), "the line after the quote is read: {output:?}");
     assert!(errors_of(&output).contains("open.csv:3: a quote is not closed"), "{output:?}");
     assert_eq!(files.read("bad.csv"), "row,d:n\nk2,\"2\n");
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn a_quote_too_many_costs_its_own_line_only() {
     assert_eq!((&summary["imported"], &summary["malformed"]), (&202.into(), &1.into()), "{summary}");
     let cells = client.cells("t");
     assert!(cells.values().any(|value| value == b"two\nlines") && cells.values().any(|value| value == b"q\"q"));
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn pipes_are_imported_like_files() {
         let running = client.start(&["import", "t", "--format", format, "--json", &pipe]);
         // Opening waits for the reader.
         std::fs::write(&pipe, text).expect("read by the import");
-        let output = running.finish();
+        let output = running.finish().expect("it ends");
         let rows = text.lines().count() - usize::from(format == "csv");
         let summary: Value = serde_json::from_str(&text_of(&output, 0)).expect("JSON");
         assert_eq!(summary["imported"], rows, "{format}");
@@ -349,7 +349,7 @@ fn pipes_are_imported_like_files() {
         }
     }
     assert_eq!(client.json(&["count", "t"])["count"], 4);
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn scripts_get_a_summary_of_failed_imports_and_of_exports() {
     let output = client.run(&import);
     assert!(text_of(&output, 0).starts_with("imported 0 rows after 1 of an earlier run"), "{output:?}");
     assert!(errors_of(&output).contains("every file is imported already"), "{output:?}");
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn rows_by_key_parts_are_read_from_json() {
     assert!(errors_of(&output).contains("in.jsonl:2: part user"), "{output:?}");
     let exported = client.succeed(&["export", "t", "--format", "csv"]);
     assert_eq!(exported, "user,name,d:n\n7,ann,1633837924\n");
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 /// Rows of the import that is stopped, and the distance of malformed lines among them.
@@ -421,7 +421,7 @@ fn stopped(client: &Client, import: &[&str], state: &Path, from: u64, by: &str) 
     let running = client.start(import);
     let at = eventually(COMMAND_MAX, "a state", || position(state).filter(|at| *at > from).ok_or("none".to_owned()));
     signal(running.pid(), by);
-    (at, running.finish())
+    (at, running.finish().expect("it ends"))
 }
 
 #[test]
@@ -475,7 +475,7 @@ fn a_stopped_import_continues_with_nothing_twice_and_nothing_missing() {
     assert_eq!(changed, input);
     let said = client.fail(&import, 1);
     assert!(said.contains("has changed") && said.contains("remove"), "{said}");
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -498,7 +498,7 @@ fn several_files_are_read_at_once() {
     assert_eq!(client.json(&["count", "t"])["count"], 700);
     let fewer = client.fail(&[&["import", "t", "--format", "csv", "--state", &state], &inputs[1..]].concat(), 1);
     assert!(fewer.contains("other files"), "{fewer}");
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -521,7 +521,7 @@ fn a_killed_bulk_load_continues_with_nothing_twice_and_nothing_missing() {
             Some(rows) => Ok(rows),
         });
     signal(running.pid(), "KILL");
-    running.finish();
+    running.finish().expect("it ends");
     assert_eq!(found % 50_000, 0, "a region has all rows of the load or none");
 
     let counts = imported(client, &import[1..]);
@@ -538,7 +538,7 @@ fn a_killed_bulk_load_continues_with_nothing_twice_and_nothing_missing() {
     client.succeed(&["delete", "t", "row000002"]);
     assert_eq!(client.json(&["get", "t", "row000001"])["cells"][0]["value"], "later");
     client.fail(&["get", "t", "row000002"], 3);
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }
 
 #[test]
@@ -551,5 +551,5 @@ fn a_bulk_load_that_cannot_be_is_refused() {
     let said = client.fail(&["import", "t", "--format", "csv", "--bulk", &input], 1);
     assert!(said.contains("bulk") || said.contains("store files"), "{said}");
     assert_eq!(client.json(&["count", "t"])["count"], 0);
-    dev.process.stop();
+    dev.process.stop().expect("it stops");
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 use terrane_client::{Get, Put, Table};
 
-use crate::harness::{COMMAND_MAX, Client, Cluster, Process, Role, eventually, free_ports, server_arguments};
+use crate::harness::{COMMAND_MAX, Client, Cluster, Role, eventually, free_ports, server_arguments, start};
 
 const AS_NEXT_BUILD: [&str; 2] = ["--feature-level", "2"];
 
@@ -22,15 +22,15 @@ fn level(client: &Client) -> (u64, Vec<String>) {
 
 /// Stops a process as a supervisor does, and starts it as the next build.
 fn upgrade(role: &mut Role) {
-    role.process.take().expect("it runs").stop();
+    role.stop().expect("it stops");
     role.arguments.extend(AS_NEXT_BUILD.map(str::to_owned));
-    role.process = Some(Process::started(&role.arguments));
+    role.start().expect("it starts");
 }
 
 /// Why a stopped process does not start as the old build.
 fn refused_as_old_build(arguments: &[String]) -> String {
     let kept = arguments.strip_suffix(&AS_NEXT_BUILD.map(str::to_owned)).unwrap_or(arguments);
-    let Err(ended) = Process::start(kept) else { panic!("{arguments:?} started") };
+    let Err(ended) = start(kept) else { panic!("{arguments:?} started") };
     ended.stderr
 }
 
@@ -64,7 +64,7 @@ async fn a_new_build_is_rolled_out_under_load() {
     let loading = tokio::spawn(load(table, Arc::clone(&stop)));
     assert_eq!(level(&cluster.client), (1, Vec::new()));
 
-    upgrade(&mut cluster.master);
+    upgrade(&mut cluster.masters[0]);
     for index in 0..3 {
         cluster.client.wait_until_well();
         let (present, waits) = level(&cluster.client);
@@ -94,12 +94,13 @@ fn old_builds_are_refused(cluster: &mut Cluster) {
     let says = "refused this server: its build has feature level 1, and the cluster is at level 2";
     assert!(refused.contains(says), "{refused}");
     // Those of the cluster, by their directories.
-    for role in [&mut cluster.servers[0], &mut cluster.master] {
-        role.process.take().expect("it runs").stop();
+    let processes: &mut terrane_lab::Cluster = cluster;
+    for role in [&mut processes.servers[0], &mut processes.masters[0]] {
+        role.stop().expect("it stops");
         let refused = refused_as_old_build(&role.arguments);
         let says = "cannot be used by this build: its build has feature level 1, and the cluster is at level 2";
         assert!(refused.contains(says), "{refused}");
-        role.process = Some(Process::started(&role.arguments));
+        role.start().expect("it starts");
     }
     cluster.client.wait_until_well();
     assert_eq!(level(&cluster.client), (2, Vec::new()));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use terrane_client::{Client, Get, Put, Table};
 
-use crate::harness::{COMMAND_MAX, Cluster, Process, eventually, free_ports, local, write_file};
+use crate::harness::{COMMAND_MAX, Cluster, eventually, free_ports, local, write_file};
 
 const ROWS: [&str; 4] = ["a", "f", "m", "t"];
 
@@ -35,10 +35,6 @@ async fn assert_all(table: &Table, value: &str) {
     }
 }
 
-fn kill_master(cluster: &mut Cluster) {
-    cluster.master.process.take().expect("it runs").kill();
-}
-
 /// Changes the port of a stopped server.
 fn move_server(cluster: &mut Cluster, index: usize) {
     let [port] = free_ports();
@@ -51,7 +47,7 @@ fn move_server(cluster: &mut Cluster, index: usize) {
 async fn servers_that_restart_without_a_master_serve_a_client_that_knows_the_map() {
     let mut cluster = Cluster::start("lsm", &[]);
     let table = warm(&cluster).await;
-    kill_master(&mut cluster);
+    cluster.kill_master();
     cluster.kill_server(0);
     cluster.kill_server(1);
     cluster.start_server(0);
@@ -75,7 +71,7 @@ async fn servers_that_restart_without_a_master_serve_a_client_that_knows_the_map
     cluster.start_server(0);
 
     // The restarted master finds all servers and gives them region ids for splits.
-    cluster.master.process = Some(Process::started(&cluster.master.arguments));
+    cluster.start_master();
     cluster.client.wait_until_well();
     let region = cluster.client.json_lines(&["admin", "regions", "t"])[0]["region"].to_string();
     cluster.client.succeed(&["admin", "split", &region, "--at", "b"]);
@@ -87,15 +83,15 @@ async fn servers_that_restart_without_a_master_serve_a_client_that_knows_the_map
 async fn a_server_exits_with_the_reason_when_a_master_of_another_cluster_responds() {
     let mut cluster = Cluster::start("lsm", &[]);
     let _table = warm(&cluster).await;
-    kill_master(&mut cluster);
+    cluster.kill_master();
     cluster.kill_server(0);
     cluster.start_server(0);
-    std::fs::remove_dir_all(cluster.data.path().join("master")).expect("removed");
-    cluster.master.process = Some(Process::started(&cluster.master.arguments));
+    std::fs::remove_dir_all(cluster.data.path().join("master-0")).expect("removed");
+    cluster.start_master();
     let directory = cluster.server_directory(0).display().to_string();
-    let server = cluster.servers[0].process.as_mut().expect("it was started");
+    let server = cluster.servers[0].process.as_ref().expect("it was started");
     eventually(COMMAND_MAX, "the server says why it ends", || {
-        let errors = server.errors_so_far();
+        let errors = server.messages();
         let says =
             errors.contains("cannot continue") && errors.contains(&directory) && errors.contains("belongs to cluster");
         if says { Ok(()) } else { Err(errors) }
@@ -106,7 +102,7 @@ async fn a_server_exits_with_the_reason_when_a_master_of_another_cluster_respond
 async fn damaged_addresses_are_learnt_again() {
     let mut cluster = Cluster::start("lsm", &[]);
     let table = warm(&cluster).await;
-    kill_master(&mut cluster);
+    cluster.kill_master();
     cluster.kill_server(0);
     write_file(&cluster.server_directory(0).join("addresses"), b"terrane addresses 1\nserver 2 127.0.");
     cluster.start_server(0);

@@ -1,13 +1,10 @@
 //! The simulator's program: building it, and running one seed.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output, Stdio};
-use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::process::{Command, ExitCode, Output};
 use std::time::Duration;
 
-use crate::processes;
+use terrane_lab::{Running, builds};
 
 /// A run takes seconds; one that takes this long never ends.
 const RUN_MAX: Duration = Duration::from_secs(180);
@@ -44,13 +41,13 @@ impl Run {
 impl Program {
     /// Builds the simulator; prints why it cannot be built.
     pub fn built(root: &Path) -> Option<Program> {
-        let mut build = processes::cargo(root);
+        let mut build = builds::cargo(root);
         build
             .args(["build", "--quiet", "--locked", "--profile", "sim", "--package", "terrane-simulator"])
             .args(["--bin", "terrane-sim", "--features", "sim"])
             .stdout(std::io::stderr());
-        if processes::succeeds(&mut build) {
-            let path = processes::target_directory(root).join("sim").join("terrane-sim");
+        if builds::succeeds(&mut build) {
+            let path = builds::target_directory(root).join("sim").join("terrane-sim");
             return Some(Program { path, root: root.to_owned() });
         }
         eprintln!("the simulator does not build");
@@ -112,33 +109,7 @@ impl Program {
 
     /// The output of the program with these words. It is killed when it takes far longer than any run: a task of a node that
     /// never yields stops simulated time.
-    fn output(&self, words: &[String]) -> std::io::Result<Output> {
-        let mut command = self.command(words);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
-        let (ended, end) = mpsc::channel();
-        let (out, err) = (read_on(child.stdout.take(), Some(ended)), read_on(child.stderr.take(), None));
-        // It closes its output when it ends.
-        if end.recv_timeout(RUN_MAX).is_err() {
-            child.kill()?;
-        }
-        let joined = |thread: JoinHandle<Vec<u8>>| thread.join().expect("reading a pipe does not panic");
-        Ok(Output { status: child.wait()?, stdout: joined(out), stderr: joined(err) })
+    fn output(&self, words: &[String]) -> anyhow::Result<Output> {
+        Running::start(&mut self.command(words), RUN_MAX)?.finish()
     }
-}
-
-/// Reads a pipe to its end, so that the program never waits for it, and then says so.
-fn read_on(pipe: Option<impl Read + Send + 'static>, ended: Option<mpsc::Sender<()>>) -> JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            // What could be read counts; a broken pipe ends it like an ended program.
-            pipe.read_to_end(&mut bytes).ok();
-        }
-        if let Some(ended) = ended {
-            // The receiver has given up if the program was killed.
-            ended.send(()).ok();
-        }
-        bytes
-    })
 }

@@ -67,14 +67,14 @@ const ARROWS: &[(&str, May)] = &[
     (BINARY, May::Any),
     ("terrane-tests", May::Any),
     ("terrane-linearizability", May::Only(&["terrane-types"])),
-    ("terrane-chaos", May::Only(&["terrane-client", "terrane-linearizability"])),
+    (LAB, May::Only(&["terrane-client", "terrane-env", "terrane-linearizability"])),
     ("terrane-simulator", May::Any),
     ("terrane-examples", May::Any),
     ("terrane-fuzz", May::Any),
     (TEST_SCRIPTS, May::Only(&[])),
     (TEST_BROWSER, May::Only(&[])),
     (SHARED_FEATURES, May::Only(&["terrane-env"])),
-    ("xtask", May::Only(&["terrane-metrics"])),
+    ("xtask", May::Only(&["terrane-metrics", LAB])),
 ];
 
 /// The union of the features of external crates, without code.
@@ -82,6 +82,9 @@ const SHARED_FEATURES: &str = "terrane-shared-features";
 
 /// The runner of golden scripts, for tests only.
 const TEST_SCRIPTS: &str = "terrane-testscript";
+
+/// The laboratory, whose library launches processes: for tests, the examples and xtask.
+const LAB: &str = "terrane-lab";
 
 /// The headless browser, for tests only.
 const TEST_BROWSER: &str = "terrane-browser";
@@ -165,12 +168,13 @@ fn examine_manifest(file: &str, manifest: &Table, workspace: &Table) -> Vec<Find
                 if name == BINARY
                     || name == "terrane-tests"
                     || name == "terrane-simulator"
-                    || name == "terrane-chaos"
+                    || name == LAB
                     || section == "dev-dependencies" =>
             {
                 None
             }
             SHARED_FEATURES => Some("libraries take the shared features for their tests only"),
+            LAB if name == BINARY => (section != "dev-dependencies").then_some("the laboratory is for tests"),
             TEST_BROWSER => (section != "dev-dependencies").then_some("the browser is for tests"),
             TEST_SCRIPTS => (section != "dev-dependencies").then_some("golden scripts are for tests"),
             ours if is_ours(ours) => refused_ours(*may, ours),
@@ -283,6 +287,8 @@ mod tests {
     fn nothing_depends_on_a_binary() {
         assert_eq!(messages("terrane-tests", "[dependencies]\nterrane = { path = \"../cli\" }\n").len(), 1);
         assert_eq!(messages("terrane", "[dependencies]\nxtask = { path = \"../xtask\" }\n").len(), 1);
+        assert_eq!(messages("terrane", "[dependencies]\nterrane-lab.workspace = true\n").len(), 1);
+        assert_eq!(messages("terrane", "[dev-dependencies]\nterrane-lab.workspace = true\n"), [""; 0]);
     }
 
     #[test]

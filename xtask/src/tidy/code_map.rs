@@ -24,7 +24,7 @@ const CRATES: &[&str] = &[
     "testscript",
     "browser",
     "linearizability",
-    "chaos",
+    "lab",
     "xtask",
 ];
 

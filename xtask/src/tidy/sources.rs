@@ -25,6 +25,20 @@ const BANNED_CODE: &[(&str, &str)] = &[
 const SHARED_FILES: &[&str] =
     &["xtask/src/tidy/limits.rs", "xtask/src/tidy/settings.rs", "cli/tests/processes/deployment.rs"];
 
+/// Beginnings of the paths of code that may start processes, and what it starts. Clusters are started by `lab/` alone, whose
+/// launcher the others use.
+const STARTS_PROCESSES: &[(&str, &str)] = &[
+    ("lab/", "clusters and their clients, HBase's clients, disks and networks that fail"),
+    ("xtask/", "cargo, other tools, the examples and the laboratory"),
+    ("cli/tests/processes/", "commands of the binary, shells, a browser"),
+    ("cli/src/input.rs", "a pipe, in a test"),
+    ("tests/tests/monitoring/", "Prometheus"),
+    ("raft/src/log/tests/full_disk.rs", "a small file system"),
+    ("browser/", "Chromium"),
+    ("simulator/tests/simulation.rs", "cargo"),
+    ("benches/client/", "itself, as the server that it measures"),
+];
+
 /// Whether the rules apply to this kind of file.
 pub fn is_checked(file: &str) -> bool {
     let ending = file.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map_or("", |(_, ending)| ending);
@@ -51,6 +65,10 @@ fn examine_rust(file: &str, text: &str, findings: &mut Vec<Finding>) {
         for at in find_banned(&code, banned) {
             report(at, format!("`{banned}` {why}"));
         }
+    }
+    let may_start = STARTS_PROCESSES.iter().any(|(path, _)| file.starts_with(path));
+    for at in find_word(&code, concat!("Command", "::new")).filter(|_| !may_start) {
+        report(at, "starts a process, which only `lab/` does: use its launcher".to_owned());
     }
     for at in selects_without_bias(&code) {
         report(at, "`select!` without `biased;` chooses at random: add `biased;` and order the branches".to_owned());
@@ -196,6 +214,14 @@ mod tests {
     fn sleeping_threads_are_found() {
         assert_eq!(lines("fn a() { std::thread::sleep(D) }\nfn b() { thread::sleep(D) }"), [2, 3]);
         assert_eq!(lines("fn a() { tokio::time::sleep(D) }"), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn processes_are_started_in_the_laboratory() {
+        let text = "//! A module.\nfn a() { std::process::Command::new(program).spawn() }\n";
+        let findings = |file| examine(file, text).len();
+        assert_eq!(["lab/src/a.rs", "xtask/src/a.rs", "cli/tests/processes/a.rs"].map(findings), [0, 0, 0]);
+        assert_eq!(["cli/src/a.rs", "examples/feed.rs", "tests/tests/a.rs"].map(findings), [1, 1, 1]);
     }
 
     #[test]

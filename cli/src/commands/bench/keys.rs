@@ -8,7 +8,7 @@ use terrane_types::Row;
 use crate::random::Random;
 
 /// Length of a key.
-pub const KEY_BYTES: usize = 40;
+const KEY_BYTES: usize = 40;
 
 /// The family and qualifier of the values.
 pub const FAMILY: &str = "f";

@@ -44,7 +44,7 @@ impl Tally {
 }
 
 /// Whether a failed write may have been applied. An internal error leaves that open.
-pub fn may_be_applied(error: &Error) -> bool {
+fn may_be_applied(error: &Error) -> bool {
     error.is_uncertain() || matches!(error, Error::Internal { .. })
 }
 
