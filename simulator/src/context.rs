@@ -3,9 +3,10 @@
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use terrane_env::trace::TraceId;
+use terrane_oracle::traced::Traces;
 use terrane_types::versions::{LEVEL_OF_NONCES, LEVEL_OF_TRACES};
 
-use crate::check::traced::Traces;
 use crate::plan::Plan;
 use crate::run_state::RunState;
 use crate::watch::Watch;
@@ -17,7 +18,7 @@ pub struct Context {
     pub state: RunState,
     pub watch: Watch,
     /// Shared with the servers, which hand their spans to a sink that any thread could call.
-    pub traces: Arc<Mutex<Traces>>,
+    pub traces: Arc<Mutex<Traces<TraceId>>>,
 }
 
 /// The feature level that a server knows, in its metrics.

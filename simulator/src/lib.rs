@@ -3,18 +3,14 @@
 //!
 //! Masters, servers and clients are the production code; only `terrane-env` is replaced (feature `sim`). A **scenario**
 //! says what the clients do and check, a **plan** holds what the seed drew (sizes, speeds, faults and their times), and a
-//! **verdict** says how the run ended. [`check`] holds the checkers, which know nothing of the simulation.
+//! **verdict** says how the run ended. `terrane_oracle` holds the checkers, which know nothing of the simulation.
 //!
 //! The feature replaces `terrane-env` in the whole build, so the simulator is built on its own: `cargo xtask sim`. Without
-//! the feature this crate is the plan, the checkers and the model, which ordinary tests test and use.
+//! the feature this crate is the plan, which ordinary tests test.
 
-pub mod check;
 pub mod fault;
-pub mod hbase_client;
 pub mod kind;
 pub mod memory;
-pub mod model;
-pub mod numbers;
 pub mod plan;
 pub mod planted;
 #[cfg(feature = "sim")]

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join};
 use terrane_client::{Error, Get, RowData, Table, TableSpec};
+use terrane_oracle::linearizability::{History, Judgement, Op, Outcome};
+use terrane_oracle::versions;
 
 use super::maintenance::maintain;
 use super::places::{Places, Row};
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, patiently};
-use crate::check::linearizability::{History, Judgement, Op, Outcome};
-use crate::check::versions;
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace;

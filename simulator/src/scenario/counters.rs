@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Returns, RowData, RowMutation, Scan, Table, TableSpec, column};
+use terrane_oracle::ledger::{Begun, Ledger, Operation, Verdict, token, tokens};
 
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::ledger::{Begun, Ledger, Operation, Verdict, token, tokens};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};

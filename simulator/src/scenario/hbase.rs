@@ -17,13 +17,13 @@ use std::time::Duration;
 use futures::future::join_all;
 use terrane_client::{Error, Get, Table, TableSpec};
 use terrane_hbase::proto::mutation_proto::MutationType;
+use terrane_hbase_client::{Change, Column, HbaseClient, Outcome};
+use terrane_oracle::ledger::{Begun, Ledger, Verdict, token};
 use terrane_types::TableName;
 
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, patiently, pause};
-use crate::check::ledger::{Begun, Ledger, Verdict, token};
 use crate::context::Context;
-use crate::hbase_client::{Change, Column, HbaseClient, Outcome};
 use crate::nodes::hbase_address;
 use crate::plan::Plan;
 use crate::trace;

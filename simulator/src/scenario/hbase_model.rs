@@ -9,16 +9,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use terrane_client::{Client, Error, TableSpec};
+use terrane_hbase_client::HbaseClient;
+use terrane_hbase_client::player::{Bounds, Player, Surroundings};
+use terrane_oracle::model::draw::{Draw, FAMILIES, group_start};
+use terrane_oracle::model::plain::Model;
+use terrane_oracle::model::possible::Possible;
 use terrane_types::TableName;
 
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, disks_are_damaged, pause};
 use crate::context::Context;
-use crate::hbase_client::HbaseClient;
-use crate::model::draw::{Draw, FAMILIES, group_start};
-use crate::model::hbase::{Bounds, Player, Surroundings};
-use crate::model::plain::Model;
-use crate::model::possible::Possible;
 use crate::nodes::hbase_address;
 use crate::plan::Plan;
 use crate::trace;

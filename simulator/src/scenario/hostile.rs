@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Put, RowData, Table, TableSpec};
+use terrane_oracle::registers::History;
 
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::registers::History;
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};

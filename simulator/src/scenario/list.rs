@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{BatchWriter, Error, Get, Put, RowData, Scan, Table, TableSpec, WriterOptions};
+use terrane_oracle::linked::{Key, Nodes, shown};
 use terrane_types::KeyRange;
 
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::linked::{Key, Nodes, shown};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};

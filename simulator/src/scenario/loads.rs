@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{BulkOptions, Delete, Error, Put, RowData, Scan, Table, TableSpec};
+use terrane_oracle::loaded::{Phase, Unit, Units, shown};
 use terrane_types::KeyRange;
 
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::loaded::{Phase, Unit, Units, shown};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};

@@ -2,7 +2,7 @@
 //! linearizable per register.
 //!
 //! Unlike in the other scenarios, several clients write each key blindly, so that the order of their writes can only be
-//! found by a search ([`linearizability`](crate::check::linearizability)). Written values are unique, and reads return
+//! found by a search ([`linearizability`](terrane_oracle::linearizability)). Written values are unique, and reads return
 //! timestamps too, which the conditions on versions test. The rows are few and hot, and the regions change meanwhile.
 
 mod book;
@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Table, TableSpec};
+use terrane_oracle::linearizability::{Judgement, Op, Outcome};
 use terrane_types::escape;
 
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, patiently};
-use crate::check::linearizability::{Judgement, Op, Outcome};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace;

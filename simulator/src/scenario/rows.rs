@@ -13,10 +13,10 @@ use std::time::Duration;
 use futures::future::join_all;
 use terrane_client::trace::{SpanId, TraceContext, TraceId, traced};
 use terrane_client::{Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
+use terrane_oracle::registers::{History, Read};
 use terrane_types::escape;
 
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::registers::{History, Read};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};

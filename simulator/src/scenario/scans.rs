@@ -2,7 +2,7 @@
 //!
 //! The table declares its key, so that the rows of a group stay in one region. A group has rows that exist all the time
 //! and are overwritten, rows that come and go, and two twins that are written atomically. The first kind must be in every
-//! result exactly once and in order, the second is judged by the changes in flight ([`crate::check::presence`]), and a
+//! result exactly once and in order, the second is judged by the changes in flight ([`terrane_oracle::presence`]), and a
 //! snapshot scan must show two equal twins. Every row has one writer. Numbers are timestamps too, so that a late second
 //! application of a put changes nothing; a row whose deletion or re-creation has an unknown outcome is left alone.
 
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Delete, Error, Put, RowMutation, Table, TableSpec};
+use terrane_oracle::presence::{Change, Presence};
 use terrane_types::KeyRange;
 
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, pause};
-use crate::check::presence::{Change, Presence};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};

@@ -1,8 +1,8 @@
 //! Changes of tables under load: an operator alters every attribute of a table, and drops and adds one of its families while
 //! writers put into it; another creates, fills and drops tables and namespaces.
 //!
-//! A change that succeeded is in force everywhere, and a description shows it ([`crate::check::settings`]). A put is applied
-//! as a whole or refused, also when its family is dropped meanwhile ([`crate::check::families`]). A change is never refused
+//! A change that succeeded is in force everywhere, and a description shows it ([`terrane_oracle::settings`]). A put is applied
+//! as a whole or refused, also when its family is dropped meanwhile ([`terrane_oracle::families`]). A change is never refused
 //! because of its own retry. One with an unknown outcome ends in one of the two states, but may still arrive late; its table,
 //! namespace or family is therefore replaced by one with another name.
 
@@ -11,11 +11,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use terrane_client::{Error, TableSpec};
+use terrane_oracle::families::Families;
+use terrane_oracle::settings::Settings;
 
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, open_table, patiently};
-use crate::check::families::Families;
-use crate::check::settings::Settings;
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::verdict::Failure;

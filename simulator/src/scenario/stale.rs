@@ -1,7 +1,7 @@
 //! Stale reads beside linearizable and strict ones, from members of a group that lag, are isolated, or have just restarted.
 //!
 //! A stale answer must include every write that was acknowledged before its `as_of_ms`
-//! ([`staleness`](crate::check::staleness)). Each key has one writer, and the number of a write is its timestamp, so that a
+//! ([`staleness`](terrane_oracle::staleness)). Each key has one writer, and the number of a write is its timestamp, so that a
 //! late second application of a write changes nothing.
 
 use std::cell::{Cell, RefCell};
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join, try_join3};
 use terrane_client::{AsOf, Client, Consistency, Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
+use terrane_oracle::registers::{History, Read};
+use terrane_oracle::staleness::Acknowledgements;
 use terrane_types::escape;
 
 use super::cluster_clock::ClusterClock;
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::registers::{History, Read};
-use crate::check::staleness::Acknowledgements;
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};

@@ -2,7 +2,7 @@
 //!
 //! Each write puts one number into three families with one timestamp: one with a `ttl`, one with a `ttl` that does not hide
 //! the newest version (`min_versions`), and one without. The last says which write a read shows and when it was stamped, so
-//! every single read tells whether the others must be there ([`expiry`](crate::check::expiry)). Each row has one writer, and
+//! every single read tells whether the others must be there ([`expiry`](terrane_oracle::expiry)). Each row has one writer, and
 //! a write with an unknown outcome is its last.
 
 use std::cell::{Cell, RefCell};
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join};
 use terrane_client::{Consistency, Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
+use terrane_oracle::expiry::{Lifetime, Window};
+use terrane_oracle::registers::{History, Read};
 use terrane_types::escape;
 
 use super::cluster_clock::ClusterClock;
 use super::maintenance::maintain;
 use super::places::{Places, Row};
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::expiry::{Lifetime, Window};
-use crate::check::registers::{History, Read};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};

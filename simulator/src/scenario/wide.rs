@@ -2,9 +2,9 @@
 //! memtables and caches are smaller than a row. Reads return them in many parts.
 //!
 //! To the model, a row is a range of columns: columns are put and deleted by the one writer of the row, and a read of some
-//! columns has to show them in order, once each ([`crate::check::presence`]). Every mutation also writes the same number
+//! columns has to show them in order, once each ([`terrane_oracle::presence`]). Every mutation also writes the same number
 //! into the row's first and last column, which every read of both must show equal, in whatever parts it arrives. A list
-//! per row grows by appends ([`crate::check::ledger`]).
+//! per row grows by appends ([`terrane_oracle::ledger`]).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, TableSpec};
+use terrane_oracle::ledger::Ledger;
+use terrane_oracle::presence::Presence;
 
 use super::maintenance::maintain;
 use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table};
-use crate::check::ledger::Ledger;
-use crate::check::presence::Presence;
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::verdict::Failure;

@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use terrane_client::{Delete, Error, Get, MutationOutcome, Returns, RowData, RowMutation, Scan, Table, column};
+use terrane_oracle::linearizability::{Cell, Condition, Op, OpId, Outcome, Seen};
 
 use super::Shared;
-use crate::check::linearizability::{Cell, Condition, Op, OpId, Outcome, Seen};
 use crate::scenario::places::Row;
 use crate::scenario::play::{below, passes, pause};
 use crate::trace::{self, chain};

@@ -1,10 +1,10 @@
 //! Rows with several versions of their cells and one writer each. Reads of some versions and times are compared with a model
-//! ([`versions`](crate::check::versions)).
+//! ([`versions`](terrane_oracle::versions)).
 
 use terrane_client::{Delete, Error, Get, KeyRange, Put, RowData, RowMutation, Scan, Table};
+use terrane_oracle::versions::{self, Change, Selected, Shown};
 
 use super::Shared;
-use crate::check::versions::{self, Change, Selected, Shown};
 use crate::scenario::places::Row;
 use crate::scenario::play::{below, passes, pause};
 use crate::trace::{self, chain};

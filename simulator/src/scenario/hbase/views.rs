@@ -4,10 +4,10 @@
 use terrane_client::Error;
 use terrane_hbase::proto;
 use terrane_hbase::proto::mutation_proto::MutationType;
+use terrane_hbase_client::java_scan::JavaScan;
+use terrane_hbase_client::{Change, HbaseClient};
 
 use super::{FAMILY, ROWS, Shared, row};
-use crate::hbase_client::java_scan::JavaScan;
-use crate::hbase_client::{Change, HbaseClient};
 use crate::scenario::play::{below, pause};
 use crate::trace;
 use crate::verdict::Failure;

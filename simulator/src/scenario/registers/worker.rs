@@ -4,10 +4,10 @@ use terrane_client::{
     Condition as Test, Consistency, Delete, Error, Get, MutationOutcome, Returns, RowData, RowMutation, Scan, Table,
     column,
 };
+use terrane_oracle::linearizability::{Cell, Change, Condition, Op, OpId, Outcome, Seen};
 
 use super::Shared;
 use super::book::{COLUMNS, NUMBER, PLACES, TEXT};
-use crate::check::linearizability::{Cell, Change, Condition, Op, OpId, Outcome, Seen};
 use crate::scenario::places::Row;
 use crate::scenario::play::{below, passes, pause};
 use crate::trace::{self, chain};

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use terrane_client::Error;
+use terrane_oracle::presence::Asked;
 use terrane_types::KeyRange;
 
 use super::pager;
 use super::scanner::{Question, Reader};
 use super::{LAST_PATIENCE, RowKind, Shared, TABLE};
-use crate::check::presence::Asked;
 use crate::scenario::play::{open_table, patiently};
 
 /// Reads all rows in all ways after all writes.

@@ -1,13 +1,13 @@
 //! Readers that scan, count and sum up, with small blocks, limits, offsets, filters and pauses.
 
 use terrane_client::{Error, LatestPer, RowData, RowStream, Scan, Table, ValueType};
+use terrane_oracle::presence::{Asked, Begun};
 use terrane_types::KeyRange;
 
 use super::{
     CAPTIVE_PATIENCE, FAMILY, GROUPS, KIND, NUMBER, PADDING, PATIENCE, RowKind, Shared, TABLE, count, groups, padding,
     rows_of,
 };
-use crate::check::presence::{Asked, Begun};
 use crate::scenario::play::{CAPTIVE, below, open_table, passes, pause};
 use crate::trace::{self, chain};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Admin, Client, Error, Put, Table};
+use terrane_oracle::families::Families;
 
 use super::attributes::{Alter, settings_of};
 use super::{Ended, GROUPS, KEPT, PATIENCE, Shared, TABLE, other, row, spec};
-use crate::check::families::Families;
 use crate::scenario::play::{below, create_table, open_table, passes, patiently, pause};
 use crate::trace::{self, chain};
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Put, RowData, Scan, Table};
+use terrane_oracle::families::Families;
 
 use super::{ALTERED, GROUPS, KEPT, NUMBER, PATIENCE, Shared, TABLE, other, row};
-use crate::check::families::Families;
 use crate::scenario::play::{below, open_table, passes, patiently, pause};
 use crate::trace::{self, chain};
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, RowData, Scan, Table};
+use terrane_oracle::presence::Asked;
 use terrane_types::KeyRange;
 
 use super::writer::tokens_of;
@@ -11,7 +12,6 @@ use super::{
     COLUMNS, FAMILY, FIRST, LAST, LAST_PATIENCE, LIST, LISTS, PATIENCE, ROWS, Shared, TABLE, columns, number_in,
     object, row,
 };
-use crate::check::presence::Asked;
 use crate::scenario::play::{below, open_table, passes, patiently, pause};
 use crate::trace::{self, chain};
 
@@ -66,7 +66,7 @@ struct Reader {
 
 impl Reader {
     /// Judges the columns that a read of a row showed.
-    fn judge(&self, row: &[u8], begun: &crate::check::presence::Begun, found: Option<&RowData>, complete: bool) {
+    fn judge(&self, row: &[u8], begun: &terrane_oracle::presence::Begun, found: Option<&RowData>, complete: bool) {
         self.shared.wide.reads.set(self.shared.wide.reads.get() + 1);
         let mut shown = Vec::new();
         for cell in found.iter().flat_map(|found| found.cells()).filter(|cell| cell.family == FAMILY.as_bytes()) {

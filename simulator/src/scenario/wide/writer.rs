@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use terrane_client::{Delete, Error, Put, Returns, RowMutation, Table};
+use terrane_oracle::ledger::{TOKEN_BYTES, token};
+use terrane_oracle::presence::Change;
 
 use super::{FAMILY, FIRST, LAST, LIST, LISTS, PART_BYTES, Shared, columns, object, value};
-use crate::check::ledger::{TOKEN_BYTES, token};
-use crate::check::presence::Change;
 use crate::scenario::play::{below, passes, pause};
 use crate::trace::{self, chain};
 

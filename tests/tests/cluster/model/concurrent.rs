@@ -6,9 +6,9 @@ use anyhow::{Result, anyhow};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use terrane_client::{Get, Returns, RowData, RowMutation, Table, column};
+use terrane_oracle::ledger::{Ledger, Operation, token};
+use terrane_oracle::model::draw::{Draw, GROUPS, group_start};
 use terrane_regionserver::BackendKind;
-use terrane_simulator::check::ledger::{Ledger, Operation, token};
-use terrane_simulator::model::draw::{Draw, GROUPS, group_start};
 use terrane_tests::cluster::Cluster;
 
 use super::{grouped_table, split, with_seeds};

@@ -9,8 +9,6 @@
 //! simulation, and exact between processes if a call is recorded before it is sent and a return after it was received.
 //! Times are only shown.
 //!
-//! A crate of its own, so that the simulator and the chaos test of real processes share one checker.
-//!
 //! - An update with an unknown outcome may take effect at any moment after its call, or never.
 //! - An operation that is known to be refused has no effect and is left out.
 //! - The search is bounded. Beyond its bound the verdict is unknown, which is neither a violation nor a proof.

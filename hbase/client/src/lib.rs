@@ -3,8 +3,12 @@
 //!
 //! It shares no code with the server but the messages. Regions are looked up with Terrane's client, and servers are tried one
 //! after another, so it depends on redirects only to be fast.
+//!
+//! For tests only: the simulator and the tests of whole clusters speak with it, and its [`player`] compares every answer with the
+//! plain model.
 
 pub mod java_scan;
+pub mod player;
 
 use std::collections::BTreeMap;
 use std::io;

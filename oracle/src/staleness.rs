@@ -1,6 +1,6 @@
 //! Stale reads: whether an answer includes every write acknowledged before the time as of which it claims to be complete.
 //!
-//! As in [`registers`](crate::check::registers), every key has one writer, which writes 1, 2, 3, ... That the value was
+//! As in [`registers`](crate::registers), every key has one writer, which writes 1, 2, 3, ... That the value was
 //! written at all, and what other reads may show, is checked there.
 
 use std::collections::BTreeMap;

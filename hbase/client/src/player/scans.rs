@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use bytes::Bytes;
 use prost::Message as _;
 use terrane_hbase::proto;
+use terrane_oracle::model::plain::{Rows, Selection};
 
 use super::messages::{get_of, seen_in};
 use super::{Player, TRIES_MAX};
-use crate::hbase_client::Failed;
-use crate::hbase_client::java_scan::reopens;
-use crate::model::plain::{Rows, Selection};
+use crate::Failed;
+use crate::java_scan::reopens;
 
 /// How a scan is cut into calls.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@
 //!
 //! Every call is made again until it is answered. What has a nonce that the server records is applied once, and then the answer
 //! is that of its application, or what the row has since, which is the same. Other writes may be applied again by an earlier
-//! try ([`super::possible`]): then another row takes the place of theirs.
+//! try ([`terrane_oracle::model::possible`]): then another row takes the place of theirs.
 
 mod messages;
 mod scans;
@@ -20,12 +20,14 @@ use bytes::Bytes;
 use prost::Message as _;
 use terrane_hbase::proto::mutation_proto::MutationType;
 use terrane_hbase::proto::{self, MutationProto};
+use terrane_oracle::model::draw::{Draw, group_start};
+use terrane_oracle::model::plain::{
+    Answers, Change, Columns, Condition, Decision, Event, Filter, Kind, ReadModifyWrite, Selection,
+};
+use terrane_oracle::model::possible::Possible;
 
 use self::messages::{NOW, condition_of, delete_of_row, get_of, mutation, seen_in};
-use super::draw::{Draw, group_start};
-use super::plain::{Answers, Change, Columns, Condition, Decision, Event, Filter, Kind, ReadModifyWrite, Selection};
-use super::possible::Possible;
-use crate::hbase_client::{HbaseClient, Outcome, is_refusal};
+use crate::{HbaseClient, Outcome, is_refusal};
 
 /// How often a scan or a batch is tried again because regions changed, and the pause before that.
 const TRIES_MAX: usize = 1_000;
@@ -403,7 +405,7 @@ impl Player {
     }
 
     /// Judges what a read of a row returned.
-    fn judge(&self, row: &[u8], selection: &Selection, found: &[super::plain::Seen]) -> Result<()> {
+    fn judge(&self, row: &[u8], selection: &Selection, found: &[terrane_oracle::model::plain::Seen]) -> Result<()> {
         let possible = self.model.read(row, selection);
         let is_possible = possible.iter().any(|possible| possible == found);
         ensure!(is_possible, "{} reads {found:?}, not {possible:?} ({selection:?})", row.escape_ascii());

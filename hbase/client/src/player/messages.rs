@@ -5,10 +5,10 @@ use prost::Message as _;
 use terrane_hbase::proto::mutation_proto::column_value::QualifierValue;
 use terrane_hbase::proto::mutation_proto::{ColumnValue, DeleteType, MutationType};
 use terrane_hbase::proto::{self, CompareType, MutationProto};
+use terrane_oracle::model::draw::FAMILIES;
+use terrane_oracle::model::plain::{Columns, Condition, Event, Filter, Kind, Seen, Selection};
 
-use crate::hbase_client::nonce;
-use crate::model::draw::FAMILIES;
-use crate::model::plain::{Columns, Condition, Event, Filter, Kind, Seen, Selection};
+use crate::nonce;
 
 /// A delete without a time acts up to the time of the server, which is above all times of writes but those of the future.
 pub const NOW: i64 = 4_000_000_000_000;
