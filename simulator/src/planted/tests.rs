@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use terrane_simulator::planted::PLANTED;
+use super::*;
 
 /// The crates with planted bugs.
 const CRATES: [&str; 7] = ["env", "engine", "raft", "regionserver", "master", "client", "hbase"];
@@ -36,4 +36,15 @@ fn collect(directory: &Path, planted: &mut BTreeSet<String>) {
             planted.extend(conditions.filter_map(|rest| rest.split('"').next()).map(str::to_owned));
         }
     }
+}
+
+#[test]
+fn needs_are_those_of_bugs() {
+    assert_eq!(PLANTED.iter().filter_map(PlantedBug::needs).count(), NEEDS.len());
+}
+
+#[test]
+fn names_are_unique() {
+    let names: BTreeSet<&str> = PLANTED.iter().map(|bug| bug.name).collect();
+    assert_eq!(names.len(), PLANTED.len());
 }
