@@ -10,6 +10,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::verdict::Verdict;
+
 /// The kinds of events that need a reason.
 const REASONED: [&str; 7] = ["split", "merge", "move", "election", "handover", "failover", "master"];
 
@@ -29,9 +31,6 @@ pub struct Event {
 
 /// The first keys of the regions of each table, escaped.
 pub type Boundaries = BTreeMap<String, BTreeSet<String>>;
-
-/// `Ok`, or a sentence that describes the violation.
-pub type Verdict = Result<(), String>;
 
 /// The events of one leading master so far.
 #[derive(Debug, Default)]

@@ -3,6 +3,8 @@
 //! A server hides what has expired by its clock, which is within some tolerance of the time that the readers have. So around
 //! the end of a cell's life both answers are right, and otherwise only one is.
 
+use crate::verdict::Verdict;
+
 /// How long the cells of a family live, and how far the clocks of servers may be off.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetime {
@@ -22,7 +24,7 @@ impl Lifetime {
     ///
     /// # Errors
     /// If it had expired before the read was called.
-    pub fn judge_seen(&self, stamp_ms: i64, window: Window) -> Result<(), String> {
+    pub fn judge_seen(&self, stamp_ms: i64, window: Window) -> Verdict {
         let last = stamp_ms + self.ttl_ms + self.tolerance_ms;
         if window.called_ms <= last {
             return Ok(());
@@ -34,7 +36,7 @@ impl Lifetime {
     ///
     /// # Errors
     /// If it had not expired when the read returned.
-    pub fn judge_missing(&self, stamp_ms: i64, window: Window) -> Result<(), String> {
+    pub fn judge_missing(&self, stamp_ms: i64, window: Window) -> Verdict {
         let first = stamp_ms + self.ttl_ms - self.tolerance_ms;
         if window.returned_ms >= first {
             return Ok(());

@@ -11,6 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::verdict::Verdict;
+
 /// Drops and adds of the family, and the rows.
 #[derive(Debug, Default)]
 pub struct Families {
@@ -63,9 +65,6 @@ pub struct Reading {
     floor: u64,
     begun: Begun,
 }
-
-/// `Ok`, or a sentence that describes the violation.
-pub type Verdict = Result<(), String>;
 
 impl Families {
     /// The family is about to be dropped.

@@ -15,6 +15,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::verdict::Verdict;
+
 /// The number of an operation; 0 means none.
 pub type Operation = u64;
 
@@ -37,9 +39,10 @@ pub fn tokens(value: &[u8]) -> Option<Vec<Operation>> {
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Open,
+pub enum Fate {
+    /// Applied, and its result is lost, or it has none.
     Applied,
+    /// Without effect: its condition did not hold, or it failed permanently.
     Refused,
     Unknown,
 }
@@ -74,7 +77,8 @@ pub struct Ledger {
 
 #[derive(Debug, Default)]
 struct Object {
-    fates: BTreeMap<Operation, Fate>,
+    /// How each operation that started has ended.
+    fates: BTreeMap<Operation, Option<Fate>>,
     /// The highest value of a counter that a read or reply has shown.
     seen: u64,
     applied: u64,
@@ -91,15 +95,12 @@ struct Object {
     shown: BTreeSet<Operation>,
 }
 
-/// `Ok`, or a sentence that describes the violation.
-pub type Verdict = Result<(), String>;
-
 impl Ledger {
     /// Starts an operation on an object.
     pub fn begin(&mut self, key: &[u8]) -> Begun {
         self.last += 1;
         let object = self.objects.entry(key.to_vec()).or_default();
-        object.fates.insert(self.last, Fate::Open);
+        object.fates.insert(self.last, None);
         Begun { operation: self.last, key: key.to_vec(), certain: object.certain() }
     }
 
@@ -113,7 +114,7 @@ impl Ledger {
     /// Adds another object to an operation, under the same number.
     pub fn begin_also(&mut self, begun: &Begun, key: &[u8]) -> Begun {
         let object = self.objects.entry(key.to_vec()).or_default();
-        object.fates.insert(begun.operation, Fate::Open);
+        object.fates.insert(begun.operation, None);
         Begun { operation: begun.operation, key: key.to_vec(), certain: object.certain() }
     }
 
@@ -156,27 +157,20 @@ impl Ledger {
         }
     }
 
-    /// An operation was applied, but its result is lost, or it has none.
-    pub fn applied(&mut self, begun: &Begun) {
-        self.settle(begun, Fate::Applied);
-    }
-
-    /// An operation had no effect: its condition did not hold, or it failed permanently.
+    /// An operation ended without a result.
     ///
     /// # Errors
-    /// If its effect was shown before.
-    pub fn refused(&mut self, begun: &Begun) -> Verdict {
-        self.settle(begun, Fate::Refused);
+    /// If it was refused, and its effect was shown before.
+    pub fn end(&mut self, begun: &Begun, fate: Fate) -> Verdict {
+        self.settle(begun, fate);
+        if fate != Fate::Refused {
+            return Ok(());
+        }
         let object = self.object(&begun.key);
         if object.list.contains(&begun.operation) || object.shown.contains(&begun.operation) {
             return Err(format!("operation {} was refused, but its effect was shown", begun.operation));
         }
         object.within(0, object.seen)
-    }
-
-    /// The outcome of an operation is unknown.
-    pub fn unknown(&mut self, begun: &Begun) {
-        self.settle(begun, Fate::Unknown);
     }
 
     /// Starts a read of an object.
@@ -262,8 +256,8 @@ impl Ledger {
 
     fn settle(&mut self, begun: &Begun, fate: Fate) {
         let object = self.objects.entry(begun.key.clone()).or_default();
-        let before = object.fates.insert(begun.operation, fate);
-        assert_eq!(before, Some(Fate::Open), "an operation ends once");
+        let before = object.fates.insert(begun.operation, Some(fate));
+        assert_eq!(before, Some(None), "an operation ends once");
         match fate {
             Fate::Applied => {
                 object.applied += 1;
@@ -273,7 +267,7 @@ impl Ledger {
                 object.refused += 1;
                 self.refused += 1;
             }
-            Fate::Unknown | Fate::Open => self.unknown += 1,
+            Fate::Unknown => self.unknown += 1,
         }
     }
 
@@ -304,8 +298,8 @@ impl Object {
     fn may_show(&self, operation: Operation) -> Verdict {
         match self.fates.get(&operation) {
             None => Err(format!("shows operation {operation}, which never started here")),
-            Some(Fate::Refused) => Err(format!("shows operation {operation}, which was refused")),
-            Some(Fate::Open | Fate::Applied | Fate::Unknown) => Ok(()),
+            Some(Some(Fate::Refused)) => Err(format!("shows operation {operation}, which was refused")),
+            Some(_) => Ok(()),
         }
     }
 
@@ -332,7 +326,8 @@ impl Object {
     }
 
     fn all_applied_are_in(&self, there: &BTreeSet<Operation>) -> Verdict {
-        let missing = self.fates.iter().find(|(operation, fate)| **fate == Fate::Applied && !there.contains(operation));
+        let missing =
+            self.fates.iter().find(|(operation, fate)| **fate == Some(Fate::Applied) && !there.contains(operation));
         missing.map_or(Ok(()), |(operation, _)| Err(format!("operation {operation} was applied but is missing")))
     }
 }
@@ -384,7 +379,7 @@ mod tests {
         for (value, right) in [(0, false), (1, true), (2, true), (3, false)] {
             let mut ledger = Ledger::default();
             let (one, two) = (ledger.begin(b"c"), ledger.begin(b"c"));
-            ledger.unknown(&one);
+            ledger.end(&one, Fate::Unknown).unwrap();
             ledger.incremented(&two, 1).unwrap();
             assert_eq!(ledger.final_counter(b"c", value).is_ok(), right, "{value}");
         }
@@ -394,12 +389,12 @@ mod tests {
     fn a_refused_increment_does_not_count() {
         let mut ledger = Ledger::default();
         let one = ledger.begin(b"c");
-        ledger.refused(&one).unwrap();
+        ledger.end(&one, Fate::Refused).unwrap();
         ledger.final_counter(b"c", 1).unwrap_err();
         let two = ledger.begin(b"c");
         let reading = ledger.begin_read(b"c");
         ledger.read_counter(&reading, 1).unwrap();
-        ledger.refused(&two).unwrap_err();
+        ledger.end(&two, Fate::Refused).unwrap_err();
     }
 
     #[test]
@@ -408,7 +403,7 @@ mod tests {
         let (one, two, three) = (ledger.begin(b"l"), ledger.begin(b"l"), ledger.begin(b"l"));
         ledger.appended(&two, &list_of(&[2])).unwrap();
         ledger.appended(&one, &list_of(&[2, 1])).unwrap();
-        ledger.unknown(&three);
+        ledger.end(&three, Fate::Unknown).unwrap();
         let reading = ledger.begin_read(b"l");
         assert!(ledger.read_list(&reading, &list_of(&[2])).unwrap_err().contains("certain"));
         assert!(ledger.read_list(&reading, &list_of(&[1, 2])).unwrap_err().contains("agree"));
@@ -422,7 +417,7 @@ mod tests {
     fn an_append_that_is_answered_and_not_there_is_found() {
         let mut ledger = Ledger::default();
         let (one, two) = (ledger.begin(b"l"), ledger.begin(b"l"));
-        ledger.applied(&one);
+        ledger.end(&one, Fate::Applied).unwrap();
         ledger.appended(&two, &list_of(&[2])).unwrap();
         assert!(ledger.final_list(b"l", &list_of(&[2])).unwrap_err().contains("operation 1"));
         ledger.final_list(b"l", &list_of(&[2, 1])).unwrap();
@@ -437,7 +432,7 @@ mod tests {
         ledger.replaced(&two).unwrap();
         ledger.final_register(b"r", 1).unwrap_err();
         ledger.final_register(b"r", 2).unwrap();
-        ledger.refused(&three).unwrap();
+        ledger.end(&three, Fate::Refused).unwrap();
         assert!(ledger.final_register(b"r", 3).unwrap_err().contains("refused"));
         let reading = ledger.begin_read(b"r");
         assert!(ledger.read_register(&reading, 0).unwrap_err().contains("absent"));
@@ -450,7 +445,7 @@ mod tests {
         let (one, early) = (ledger.begin_replacing(b"r", 0), ledger.begin_read(b"r"));
         ledger.read_register(&early, 1).unwrap();
         ledger.read_register(&early, 0).unwrap();
-        ledger.refused(&one).unwrap_err();
+        ledger.end(&one, Fate::Refused).unwrap_err();
         let mut ledger = Ledger::default();
         let (one, two) = (ledger.begin_replacing(b"r", 0), ledger.begin_replacing(b"r", 0));
         ledger.replaced(&one).unwrap();

@@ -23,3 +23,7 @@ pub mod settings;
 pub mod staleness;
 pub mod traced;
 pub mod versions;
+
+mod verdict;
+
+pub use verdict::{Verdict, Violation};

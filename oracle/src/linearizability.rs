@@ -23,7 +23,8 @@ use std::time::Duration;
 pub use register::{Cell, Change, Condition, Op, Outcome, Seen};
 
 use search::{Search, Verdict};
-use terrane_types::escape;
+
+use crate::verdict::Violation;
 
 /// Steps after which the search of one key gives up.
 pub const STEPS_MAX: u64 = 3_000_000;
@@ -67,25 +68,6 @@ pub enum Judgement {
     /// The search of this key gave up, and no other key violates anything.
     Unknown(Vec<u8>),
 }
-
-/// A key whose operations no order explains.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    pub key: Vec<u8>,
-    /// The operation whose result cannot be explained by what happened until it returned.
-    pub culprit: String,
-    /// The operations that matter, in the order of their calls, the latest ones.
-    pub excerpt: Vec<String>,
-}
-
-impl Display for Violation {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} is not linearizable: no order explains [{}]", escape(&self.key), self.culprit)?;
-        self.excerpt.iter().try_for_each(|line| write!(f, "; {line}"))
-    }
-}
-
-impl std::error::Error for Violation {}
 
 impl History {
     /// A client calls an operation on a key.
@@ -190,9 +172,12 @@ fn violation(key: &[u8], records: &[&Record], steps: u64) -> Violation {
             place += 1;
         }
     }
+    // The operation whose result cannot be explained by what happened until it returned.
     let culprit = kept.iter().find(|record| record.returned == moment).map(ToString::to_string).unwrap_or_default();
-    let excerpt = kept.iter().skip(kept.len().saturating_sub(SHOWN_MAX)).map(ToString::to_string).collect();
-    Violation { key: key.to_vec(), culprit, excerpt }
+    // In the order of their calls, the latest ones.
+    let excerpt = kept.iter().skip(kept.len().saturating_sub(SHOWN_MAX)).map(|record| format!("; {record}"));
+    let excerpt: String = excerpt.collect();
+    Violation::new(key, format!("is not linearizable: no order explains [{culprit}]{excerpt}"))
 }
 
 fn prefix(records: &[&Record], moment: u64) -> Vec<Record> {

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::verdict::Verdict;
+
 /// The key of a node.
 pub type Key = [u8; 8];
 
@@ -19,9 +21,6 @@ struct Node {
     refers_to: Option<Key>,
     is_acknowledged: bool,
 }
-
-/// `Ok`, or a sentence that describes the violation.
-pub type Verdict = Result<(), String>;
 
 impl Nodes {
     /// Starts to write a node that refers to another; `None` ends the list. Returns whether the key was free.

@@ -8,6 +8,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::verdict::Verdict;
+
 /// Of so many rows that were sent,
 const OF: u64 = 100;
 /// so many may be counted at most,
@@ -18,9 +20,6 @@ const LEAST: u64 = 70;
 const ROUNDED_PER_SECOND: f64 = 0.5;
 /// Rates tell what was sent in this time before.
 const REMEMBERED: Duration = Duration::from_secs(30);
-
-/// `Ok`, or a sentence that describes the violation.
-pub type Verdict = Result<(), String>;
 
 /// What was counted, and what was sent.
 #[derive(Debug, Default)]

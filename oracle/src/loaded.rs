@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::verdict::Verdict;
+
 /// The key that the rows of a unit start with.
 pub type Unit = [u8; 8];
 
@@ -27,9 +29,6 @@ pub struct Units {
     /// Rows of each unit.
     rows: usize,
 }
-
-/// `Ok`, or a sentence that describes the violation.
-pub type Verdict = Result<(), String>;
 
 impl Units {
     /// Units of so many rows each.

@@ -10,7 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use terrane_types::{KeyRange, escape};
+use terrane_types::KeyRange;
+
+use crate::verdict::Violation;
 
 /// What a writer does to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,25 +62,12 @@ pub struct Begun {
     floors: BTreeMap<Vec<u8>, u64>,
 }
 
-/// `Ok`, or a sentence that describes the violation and the row it concerns.
-pub type Verdict = Result<(), Violation>;
-
-/// A scan with an impossible result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    pub row: Vec<u8>,
-    pub what: String,
+fn violation(row: &[u8], what: impl Into<String>) -> Verdict {
+    Err(Violation::new(row, what))
 }
 
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "row {} {}", escape(&self.row), self.what)
-    }
-}
-
-fn violation<T>(row: &[u8], what: impl Into<String>) -> Result<T, Violation> {
-    Err(Violation { row: row.to_vec(), what: what.into() })
-}
+/// `Ok`, or the violation.
+type Verdict = Result<(), Violation>;
 
 impl Presence {
     /// Adds a row that may be changed. Rows have to be known before the first scan that may show them.

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::verdict::Verdict;
+
 /// The value of a name; `None`: the name does not exist.
 pub type Value = Option<String>;
 
@@ -43,7 +45,7 @@ impl Settings {
     ///
     /// # Errors
     /// A sentence that names the value that cannot be.
-    pub fn shown(&self, values: &BTreeMap<String, String>) -> Result<(), String> {
+    pub fn shown(&self, values: &BTreeMap<String, String>) -> Verdict {
         if let Some((name, value)) = values.iter().find(|(name, _)| !self.known.contains_key(*name)) {
             return Err(format!("{name} is {value:?}, but was never set"));
         }
@@ -62,7 +64,7 @@ impl Settings {
 mod tests {
     use super::*;
 
-    fn shown(settings: &Settings, values: &[(&str, &str)]) -> Result<(), String> {
+    fn shown(settings: &Settings, values: &[(&str, &str)]) -> Verdict {
         settings.shown(&values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 

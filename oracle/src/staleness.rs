@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use terrane_types::escape;
+use crate::verdict::Violation;
 
 /// The acknowledgements of all keys with their times, in milliseconds of the cluster's clock.
 #[derive(Debug, Default)]
@@ -30,12 +30,13 @@ impl Acknowledgements {
     ///
     /// # Errors
     /// If it lacks a write that was acknowledged before.
-    pub fn judge(&self, key: &[u8], got: u64, as_of_ms: u64) -> Result<(), String> {
+    pub fn judge(&self, key: &[u8], got: u64, as_of_ms: u64) -> Result<(), Violation> {
         let least = self.newest_before(key, as_of_ms);
         if got >= least {
             return Ok(());
         }
-        Err(format!("{} reads {got} as of {as_of_ms}, but {least} was acknowledged before that", escape(key)))
+        let what = format!("reads {got} as of {as_of_ms}, but {least} was acknowledged before that");
+        Err(Violation::new(key, what))
     }
 }
 
@@ -52,7 +53,7 @@ mod tests {
         acknowledgements.judge(b"k", 1, 200).unwrap();
         acknowledgements.judge(b"k", 3, 900).unwrap();
         let wrong = acknowledgements.judge(b"k", 1, 201).unwrap_err();
-        assert!(wrong.contains("reads 1 as of 201, but 2 was"), "{wrong}");
+        assert!(wrong.what.contains("reads 1 as of 201, but 2 was"), "{wrong}");
         acknowledgements.judge(b"other", 0, 900).unwrap();
     }
 }

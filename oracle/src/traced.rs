@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
+use crate::verdict::Verdict;
+
 /// The traces of a run, with the ids that its spans carry.
 #[derive(Debug)]
 pub struct Traces<Id> {
@@ -18,9 +20,6 @@ impl<Id> Default for Traces<Id> {
         Self { begun: BTreeSet::new(), applied: BTreeSet::new(), wrong: None }
     }
 }
-
-/// `Ok`, or a sentence that describes the violation.
-pub type Verdict = Result<(), String>;
 
 impl<Id: Copy + Display + Ord> Traces<Id> {
     /// A client begins a trace.

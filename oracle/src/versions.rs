@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::verdict::Verdict;
+
 /// A change of one row; timestamps come from the writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -134,7 +136,7 @@ impl Row {
     ///
     /// # Errors
     /// If its effect was seen.
-    pub fn refused(&mut self) -> Result<(), String> {
+    pub fn refused(&mut self) -> Verdict {
         if self.known == self.states.len() - 1 {
             return Err("shows a write that was refused".to_owned());
         }
@@ -151,7 +153,7 @@ impl Row {
     ///
     /// # Errors
     /// If it cannot show this.
-    pub fn end_read(&mut self, reading: Reading, selected: Selected, shown: &[Shown]) -> Result<(), String> {
+    pub fn end_read(&mut self, reading: Reading, selected: Selected, shown: &[Shown]) -> Verdict {
         // A mutation that was refused meanwhile is gone.
         let floor = reading.floor.min(self.states.len() - 1);
         let found = (floor..self.states.len()).find(|at| self.states[*at].shows(selected) == shown);

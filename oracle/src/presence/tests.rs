@@ -43,7 +43,7 @@ fn a_scan_that_did_not_end_may_lack_only_what_follows() {
     let mut model = five();
     judged(&mut model, everything(), "ab", false).unwrap();
     judged(&mut model, everything(), "", false).unwrap();
-    assert!(judged(&mut model, everything(), "ac", false).unwrap_err().contains("row b is missing"));
+    assert!(judged(&mut model, everything(), "ac", false).unwrap_err().contains("b is missing"));
 }
 
 #[test]
