@@ -3,7 +3,9 @@
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
-use crate::check::traced::Traces;
+use terrane_env::trace::TraceId;
+use terrane_oracle::traced::Traces;
+
 use crate::plan::Plan;
 use crate::run_state::RunState;
 use crate::watch::Watch;
@@ -15,7 +17,7 @@ pub struct Context {
     pub state: RunState,
     pub watch: Watch,
     /// Shared with the servers, which hand their spans to a sink that any thread could call.
-    pub traces: Arc<Mutex<Traces>>,
+    pub traces: Arc<Mutex<Traces<TraceId>>>,
 }
 
 impl Context {

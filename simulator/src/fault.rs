@@ -3,15 +3,10 @@
 //! [`draw`] knows nothing of the simulation; `nemesis` injects between two of its steps.
 
 pub mod draw;
-#[cfg(feature = "sim")]
 mod links;
-#[cfg(feature = "sim")]
 mod loss;
-#[cfg(feature = "sim")]
 mod machine;
-#[cfg(feature = "sim")]
 pub mod nemesis;
-#[cfg(feature = "sim")]
 mod staged;
 
 pub use draw::{Aim, ClockFault, Damage, DiskCall, DiskFault, Fault, LinkFault, PlannedFault, SyncedFile, Target};

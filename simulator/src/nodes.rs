@@ -10,19 +10,19 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use terrane_env::trace::{Span, SpanSink, Tracer};
+use terrane_env::trace::{Span, SpanSink, TraceId, Tracer};
 use terrane_hbase::data::{DataFront, SCANNER_LEASE_DEFAULT};
 use terrane_hbase::place::Place;
 use terrane_hbase::serve::serve;
 use terrane_master::{Master, MasterConfig, Rebuild, StartError};
+use terrane_oracle::numbers;
+use terrane_oracle::traced::Traces;
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, StartError as ServerStartError};
 use terrane_types::versions::{FEATURE_LEVEL as THIS_LEVEL, LEVEL_NEXT, Levels};
 use tokio_util::sync::CancellationToken;
 
-use crate::check::traced::Traces;
 use crate::context::Context;
 use crate::kind::Kind;
-use crate::numbers;
 use crate::plan::{Plan, master_address};
 use crate::run_state::CatalogIs;
 use crate::trace::{self, chain};
@@ -257,11 +257,12 @@ async fn exit(host: &'static str, context: &Context, error: &dyn std::error::Err
 }
 
 /// Takes the spans of servers, which only the scenario `rows` begins traces for.
-struct Recorded(Arc<Mutex<Traces>>);
+struct Recorded(Arc<Mutex<Traces<TraceId>>>);
 
 impl SpanSink for Recorded {
     fn take(&self, span: Span) {
-        self.0.lock().expect("checks do not panic").recorded(&span);
+        let mut traces = self.0.lock().expect("checks do not panic");
+        traces.recorded(span.context.trace, span.name, span.parent.is_some());
     }
 }
 

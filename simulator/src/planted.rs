@@ -285,19 +285,4 @@ const fn bug(name: &'static str, breaks: &'static str, scenario: Kind, quick: bo
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn needs_are_those_of_bugs() {
-        assert_eq!(PLANTED.iter().filter_map(PlantedBug::needs).count(), NEEDS.len());
-    }
-
-    #[test]
-    fn names_are_unique() {
-        let names: BTreeSet<&str> = PLANTED.iter().map(|bug| bug.name).collect();
-        assert_eq!(names.len(), PLANTED.len());
-    }
-}
+mod tests;

@@ -1,49 +1,28 @@
 //! Scenarios: what the clients of a run do, and what they check. [`crate::kind::Kind`] names them.
 
-#[cfg(feature = "sim")]
 pub mod batches;
-#[cfg(feature = "sim")]
 mod cluster_clock;
-#[cfg(feature = "sim")]
 pub mod counters;
-#[cfg(feature = "sim")]
 pub mod hbase;
-#[cfg(feature = "sim")]
 pub mod hbase_model;
-#[cfg(feature = "sim")]
 pub mod hostile;
-#[cfg(feature = "sim")]
 pub mod list;
-#[cfg(feature = "sim")]
 pub mod loads;
-#[cfg(feature = "sim")]
 mod maintenance;
-#[cfg(feature = "sim")]
 mod places;
-#[cfg(feature = "sim")]
 mod play;
-#[cfg(feature = "sim")]
 pub mod registers;
-#[cfg(feature = "sim")]
 pub mod rows;
-#[cfg(feature = "sim")]
 pub mod scans;
-#[cfg(feature = "sim")]
 pub mod schema;
-#[cfg(feature = "sim")]
 pub mod stale;
-#[cfg(feature = "sim")]
 pub mod ttl;
-#[cfg(feature = "sim")]
 pub mod wide;
 
-#[cfg(feature = "sim")]
 use crate::kind::Kind;
-#[cfg(feature = "sim")]
 pub use play::{CAPTIVE, HOSTS, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
 
 /// The scenario of a run.
-#[cfg(feature = "sim")]
 #[must_use]
 pub fn scenario(kind: Kind) -> Box<dyn Scenario> {
     match kind {

@@ -1,7 +1,7 @@
 //! Checks of the cluster as a whole, in every run, whatever its scenario.
 //!
 //! - While faults occur, a client asks the master again and again ([`status`]): the map of regions is right in every answer
-//!   ([`crate::check::meta`]), and a server that has been down or cut off from the master for long is
+//!   ([`terrane_oracle::meta`]), and a server that has been down or cut off from the master for long is
 //!   named.
 //! - The events that the master lists follow from each other, and it counts no more load than there was ([`chronicle`]).
 //! - After everything is healed, and after the power cut of all nodes, the cluster works again within a stated time
@@ -35,13 +35,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use terrane_oracle::events::Events;
+use terrane_oracle::held::Held;
+use terrane_oracle::load_history::LoadHistory;
+use terrane_oracle::meta::RegionMap;
+use terrane_oracle::resources;
 use terrane_regionserver::GroupDigest;
 
-use crate::check::events::Events;
-use crate::check::held::Held;
-use crate::check::load_history::LoadHistory;
-use crate::check::meta::RegionMap;
-use crate::check::resources;
 use crate::memory;
 use crate::run_state::RunState;
 use crate::trace;

@@ -15,11 +15,11 @@ use prometheus_client::registry::Registry;
 use terrane_client::{Client, ClientBuilder};
 use terrane_env::time::WallClock;
 use terrane_master::{Master, MasterConfig};
+use terrane_oracle::numbers;
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, ShapeLimits};
 
 use crate::eventually::eventually;
 use crate::log_lines;
-use terrane_simulator::numbers;
 
 /// How long to wait for leaders; far longer than needed.
 const LEADERS_WITHIN: Duration = Duration::from_secs(90);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use terrane_linearizability::{Condition, History, Judgement, Op, OpId, Outcome};
+use terrane_oracle::linearizability::{Condition, History, Judgement, Op, OpId, Outcome};
 
 use super::Findings;
 use super::event::{Action, Answer};

@@ -12,32 +12,25 @@ mod owned;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures::future::{join_all, try_join};
 use terrane_client::{Error, Get, RowData, Table, TableSpec};
+use terrane_oracle::linearizability::{History, Op, Outcome};
+use terrane_oracle::versions;
 
 use super::maintenance::maintain;
 use super::places::{Places, Row};
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, patiently};
-use crate::check::linearizability::{History, Judgement, Op, Outcome};
-use crate::check::versions;
+use super::play::{
+    self, CAPTIVE, CAPTIVE_PATIENCE, IMPATIENCE, OPERATOR, PATIENCE, Play, READER, Scenario, TABLE, WORKER_HOSTS,
+    below, open_table, patiently, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace;
-use crate::verdict::Failure;
 
-const TABLE: &str = "t";
-const WORKER_HOSTS: [&str; 2] = ["w1", "w2"];
 const WORKERS_PER_HOST: usize = 2;
 const WRITERS_PER_HOST: usize = 2;
-const READER: &str = "r1";
-const OPERATOR: &str = "r2";
 
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The timeout of one worker of each host, which gives up during faults and continues with another operation.
-const IMPATIENCE: Duration = Duration::from_millis(700);
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest pauses between two operations.
 const WORKER_PAUSE_MS: u64 = 160;
 const WRITER_PAUSE_MS: u64 = 250;
@@ -89,19 +82,9 @@ impl Book {
     }
 }
 
-/// What the clients share.
-#[derive(Clone)]
-struct Shared {
-    book: Rc<RefCell<Book>>,
-    context: Context,
-}
+type Shared = play::Shared<Batches>;
 
 impl Shared {
-    fn fail(&self, who: &str, key: &[u8], what: &str) {
-        let key = key.escape_ascii().to_string();
-        self.context.state.fail(Failure { what: format!("{who}: {key} {what}"), about: vec![key] });
-    }
-
     fn worker(&self, who: String, table: Table) -> groups::Worker {
         // Eight columns share what one has in other scenarios.
         let padding = vec![b'p'; self.context.plan.value_bytes / 8];
@@ -129,7 +112,7 @@ impl Scenario for Batches {
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(read_everything(host, self.clone(), self.shared(context)))
+        Box::pin(read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {
@@ -152,22 +135,12 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
         .family("g", &[("versions", "1")])?
         .family("v", &[("versions", &owned::VERSIONS.to_string())])?
         .key("number:u32, side:tail")?
-        .set("atomic", "1")?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let places = groups::PLACES;
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&groups::name(region * places / plan.first_regions, 0))))
+        .set("atomic", "1")?;
+    sized(spec, plan, groups::PLACES, |place| groups::name(place, 0))
 }
 
 async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    if index == 0 {
-        create_table(&client, &spec(&shared.context.plan)?).await?;
-        shared.context.state.ready();
-    }
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+    let table = open_table(&shared.create_table(index, spec).await?, TABLE).await?;
     let workers = (0..WORKERS_PER_HOST).map(|number| {
         let patience = if number == 0 { IMPATIENCE } else { PATIENCE };
         shared.worker(format!("{host}.{number}"), table.clone().with_timeout(patience)).run()
@@ -184,9 +157,7 @@ async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Er
 }
 
 async fn read(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(PATIENCE).await?;
     let groups = groups::Worker { writes: false, ..shared.worker(READER.to_owned(), table.clone()) };
     try_join(groups.run(), shared.reader(READER.to_owned(), table).run()).await.map(drop)
 }
@@ -204,9 +175,8 @@ async fn be_captive(shared: Shared) -> Result<(), Error> {
 }
 
 /// Reads all groups and rows after all writes, also the replaced ones, and judges the whole history.
-async fn read_everything(host: &'static str, batches: Batches, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
+async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
+    let table = shared.table(PATIENCE).await?;
     let worker = shared.worker(host.to_owned(), table.clone());
     let groups = shared.book.borrow().groups.rows();
     for group in 0..groups {
@@ -225,26 +195,6 @@ async fn read_everything(host: &'static str, batches: Batches, shared: Shared) -
         patiently(async || reader.read_all(row).await).await?;
     }
     trace::note(format_args!("{host} read {groups} groups and {rows} rows"));
-    batches.judge(host, &shared);
+    shared.judge_history(host, &shared.book.borrow().history, &shared.gave_up);
     Ok(())
-}
-
-impl Batches {
-    fn shared(&self, context: &Context) -> Shared {
-        Shared { book: self.book.clone(), context: context.clone() }
-    }
-
-    fn judge(&self, host: &str, shared: &Shared) {
-        match self.book.borrow().history.check() {
-            Judgement::Linearizable => {}
-            Judgement::Unknown(key) => {
-                trace::note(format_args!("{host} cannot judge {}", key.escape_ascii()));
-                self.gave_up.set(true);
-            }
-            Judgement::Violated(violation) => {
-                let about = vec![violation.key.escape_ascii().to_string()];
-                shared.context.state.fail(Failure { what: format!("{host}: {violation}"), about });
-            }
-        }
-    }
 }

@@ -7,23 +7,22 @@
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Returns, RowData, RowMutation, Scan, Table, TableSpec, column};
+use terrane_oracle::Verdict;
+use terrane_oracle::ledger::{Begun, Fate, Ledger, Operation, token, tokens};
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::ledger::{Begun, Ledger, Operation, Verdict, token, tokens};
+use super::play::{
+    self, CAPTIVE, CAPTIVE_PATIENCE, Ended, LAST_PATIENCE, OPERATOR, PATIENCE, Play, READER, Scenario, TABLE,
+    WORKER_HOSTS, below, open_table, passed, passes, patiently, rows_by_key, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};
-use crate::verdict::Failure;
 
-const WORKER_HOSTS: [&str; 2] = ["w1", "w2"];
 const WORKERS_PER_HOST: usize = 3;
-const READER: &str = "r1";
-const OPERATOR: &str = "r2";
 
 /// Groups of rows, and the number of hot groups, which get half of all operations.
 const GROUPS: usize = 24;
@@ -31,9 +30,6 @@ const HOT_GROUPS: usize = 3;
 /// Most rows of one batch.
 const BATCH_MAX: usize = 8;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-const TABLE: &str = "t";
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest pauses between two calls.
 const WORKER_PAUSE_MS: u64 = 120;
 const READER_PAUSE_MS: u64 = 150;
@@ -54,7 +50,7 @@ pub struct Counters {
 
 impl Scenario for Counters {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
-        let shared = Shared { ledger: self.ledger.clone(), context: context.clone() };
+        let shared = self.shared(context);
         let mut clients: Vec<(&'static str, Play)> = Vec::new();
         for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
             clients.push((host, Box::pin(work(host, index, shared.clone()))));
@@ -67,7 +63,7 @@ impl Scenario for Counters {
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(read_everything(host, Shared { ledger: self.ledger.clone(), context: context.clone() }))
+        Box::pin(read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {
@@ -76,29 +72,11 @@ impl Scenario for Counters {
     }
 }
 
-/// What all clients of the scenario share.
-#[derive(Clone)]
-struct Shared {
-    ledger: Rc<RefCell<Ledger>>,
-    context: Context,
-}
+type Shared = play::Shared<Counters>;
 
 impl Shared {
     fn ledger(&self) -> RefMut<'_, Ledger> {
         self.ledger.borrow_mut()
-    }
-
-    /// Records a verdict of the ledger; a violation fails the run.
-    fn judge(&self, who: &str, what: &[u8], verdict: Verdict) {
-        self.context.state.checked();
-        if let Err(violation) = verdict {
-            let object = what.escape_ascii().to_string();
-            self.context.state.fail(Failure { what: format!("{who}: {object} {violation}"), about: vec![object] });
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.context.state.is_over()
     }
 }
 
@@ -119,24 +97,13 @@ fn some_group() -> usize {
 }
 
 fn spec(plan: &Plan) -> Result<TableSpec, Error> {
-    let spec = TableSpec::new(TABLE)?
-        .family(FAMILY, &[("versions", "1")])?
-        .key("group:u32, what:tail")?
-        .set("atomic", "1")?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&row(region * GROUPS / plan.first_regions, ""))))
+    let spec =
+        TableSpec::new(TABLE)?.family(FAMILY, &[("versions", "1")])?.key("group:u32, what:tail")?.set("atomic", "1")?;
+    sized(spec, plan, GROUPS, |group| row(group, ""))
 }
 
 async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    if index == 0 {
-        create_table(&client, &spec(&shared.context.plan)?).await?;
-        shared.context.state.ready();
-    }
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+    let table = open_table(&shared.create_table(index, spec).await?, TABLE).await?;
     let workers = (0..WORKERS_PER_HOST).map(|worker| {
         let who = format!("{host}.{worker}");
         Worker { who, table: table.clone(), shared: shared.clone(), padding: padding(&shared.context.plan) }
@@ -147,26 +114,14 @@ async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Er
 
 /// A client of the isolated leader, with a short timeout.
 async fn be_captive(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
     let patience = shared.context.plan.patience_with_disks(CAPTIVE_PATIENCE);
-    let table = open_table(&client, TABLE).await?.with_timeout(patience);
+    let table = shared.table(PATIENCE).await?.with_timeout(patience);
     let padding = padding(&shared.context.plan);
     Worker { who: CAPTIVE.to_owned(), table, shared, padding }.run(WORKER_PAUSE_MS).await
 }
 
 fn padding(plan: &Plan) -> Vec<u8> {
     vec![b'p'; plan.value_bytes]
-}
-
-/// The outcome of an operation, as its client knows it.
-enum Ended<T> {
-    Answer(T),
-    /// Applied; the result is lost.
-    ResultLost,
-    /// Without effect.
-    Refused,
-    Unknown,
 }
 
 /// Makes one operation after another.
@@ -179,18 +134,17 @@ struct Worker {
 
 impl Worker {
     async fn run(self, pause_ms: u64) -> Result<(), Error> {
-        while !self.shared.is_over() {
+        let act = async || {
             let group = some_group();
             match below(10) {
-                0..=3 => self.increment(group).await?,
-                4 | 5 => self.increment_and_append(group).await?,
-                6 | 7 => self.replace(group).await?,
-                8 => self.append_to_both(group).await?,
-                _ => self.increment_many().await?,
+                0..=3 => self.increment(group).await,
+                4 | 5 => self.increment_and_append(group).await,
+                6 | 7 => self.replace(group).await,
+                8 => self.append_to_both(group).await,
+                _ => self.increment_many().await,
             }
-            pause(pause_ms).await;
-        }
-        Ok(())
+        };
+        self.shared.until_over(pause_ms, act).await
     }
 
     fn ended<T>(&self, what: &[u8], operation: Operation, outcome: Result<T, Error>) -> Result<Ended<T>, Error> {
@@ -204,30 +158,12 @@ impl Worker {
         };
         let (who, what) = (&self.who, what.escape_ascii());
         trace::note(format_args!("{who} got no result of {operation} of {what}: {}", chain(&error)));
-        match error {
-            Error::ResultLost => Ok(Ended::ResultLost),
-            error if error.is_uncertain() => Ok(Ended::Unknown),
-            error if passes(&error) => Ok(Ended::Refused),
-            error => Err(error),
-        }
+        Ended::with(error)
     }
 
     /// Records an operation without a result.
-    fn without_answer<T>(&self, begun: &Begun, object: &[u8], ended: &Ended<T>) {
-        let mut ledger = self.shared.ledger();
-        let verdict = match ended {
-            Ended::Answer(_) => Ok(()),
-            Ended::ResultLost => {
-                ledger.applied(begun);
-                Ok(())
-            }
-            Ended::Refused => ledger.refused(begun),
-            Ended::Unknown => {
-                ledger.unknown(begun);
-                Ok(())
-            }
-        };
-        drop(ledger);
+    fn without_answer(&self, begun: &Begun, object: &[u8], fate: Fate) {
+        let verdict = self.shared.ledger().end(begun, fate);
         self.shared.judge(&self.who, object, verdict);
     }
 
@@ -238,7 +174,7 @@ impl Worker {
         let outcome = self.table.mutate(increment(&row, &self.padding)).await;
         let ended = self.ended(&counter, begun.operation, outcome)?;
         let Ended::Answer(outcome) = &ended else {
-            self.without_answer(&begun, &counter, &ended);
+            self.without_answer(&begun, &counter, ended.fate());
             return Ok(());
         };
         let verdict = self.shared.ledger().incremented(&begun, counter_in(outcome.row.as_ref()));
@@ -259,7 +195,7 @@ impl Worker {
         for ((outcome, begun), counter) in outcomes.into_iter().zip(&begun).zip(&counters) {
             let ended = self.ended(counter, begun.operation, outcome)?;
             let Ended::Answer(outcome) = &ended else {
-                self.without_answer(begun, counter, &ended);
+                self.without_answer(begun, counter, ended.fate());
                 continue;
             };
             let verdict = self.shared.ledger().incremented(begun, counter_in(outcome.row.as_ref()));
@@ -277,8 +213,8 @@ impl Worker {
         let mutation = increment(&row, &self.padding).append(FAMILY, LIST, token(counted.operation));
         let ended = self.ended(&counter, counted.operation, self.table.mutate(mutation).await)?;
         let Ended::Answer(outcome) = &ended else {
-            self.without_answer(&counted, &counter, &ended);
-            self.without_answer(&appended, &list, &ended);
+            self.without_answer(&counted, &counter, ended.fate());
+            self.without_answer(&appended, &list, ended.fate());
             return Ok(());
         };
         let (value, appends) = (counter_in(outcome.row.as_ref()), list_in(outcome.row.as_ref()));
@@ -307,8 +243,8 @@ impl Worker {
         let ended = self.ended(&register, begun.operation, self.table.mutate(mutation.return_found()).await)?;
         let Ended::Answer(outcome) = &ended else {
             // It is unknown whether the condition held.
-            let ended: Ended<()> = if matches!(ended, Ended::Refused) { Ended::Refused } else { Ended::Unknown };
-            self.without_answer(&begun, &register, &ended);
+            let fate = if matches!(ended, Ended::Refused) { Fate::Refused } else { Fate::Unknown };
+            self.without_answer(&begun, &register, fate);
             return Ok(());
         };
         if outcome.held {
@@ -316,7 +252,7 @@ impl Worker {
             self.shared.judge(&self.who, &register, verdict);
             return Ok(());
         }
-        let verdict = self.shared.ledger().refused(&begun);
+        let verdict = self.shared.ledger().end(&begun, Fate::Refused);
         self.shared.judge(&self.who, &register, verdict);
         let there = register_in(outcome.row.as_ref());
         let verdict = if there == before { Err(format!("has {before}, as was asked for")) } else { Ok(()) };
@@ -338,8 +274,8 @@ impl Worker {
         let outcome = self.table.atomic(rows.iter().map(append).collect()).await;
         let ended = self.ended(&left, begun_left.operation, outcome)?;
         let Ended::Answer(outcome) = &ended else {
-            self.without_answer(&begun_left, &left, &ended);
-            self.without_answer(&begun_right, &right, &ended);
+            self.without_answer(&begun_left, &left, ended.fate());
+            self.without_answer(&begun_right, &right, ended.fate());
             return Ok(());
         };
         let lists: Vec<Vec<u8>> = outcome.rows.iter().map(|row| list_in(row.row.as_ref())).collect();
@@ -385,31 +321,25 @@ fn register_in(row: Option<&RowData>) -> Operation {
     value.map_or(0, |value| value.try_into().map_or(u64::MAX, u64::from_be_bytes))
 }
 
-fn changed_together(counter: u64, list: &[u8]) -> Result<(), String> {
+fn changed_together(counter: u64, list: &[u8]) -> Verdict {
     let appends = tokens(list).map_or(0, |tokens| tokens.len() as u64);
     if counter == appends { Ok(()) } else { Err(format!("was incremented {counter} times and appended to {appends}")) }
 }
 
 /// Reads rows of all kinds, singly and by scans, while they change.
 async fn read(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let reader = Reader { who: READER.to_owned(), table: open_table(&client, TABLE).await?, shared };
-    while !reader.shared.is_over() {
+    let reader = Reader { who: READER.to_owned(), table: shared.table(PATIENCE).await?, shared };
+    let act = async || {
         let group = some_group();
-        let outcome = match below(6) {
+        let done = match below(6) {
             0 => reader.scan().await,
             1 | 2 => reader.counter(&row(group, "counter")).await,
             3 | 4 => reader.mixed(&row(group, "mixed")).await,
             _ => reader.pair(group).await,
         };
-        match outcome {
-            Err(error) if passes(&error) => trace::note(format_args!("{READER} did not read: {}", chain(&error))),
-            done => done?,
-        }
-        pause(READER_PAUSE_MS).await;
-    }
-    Ok(())
+        passed(format_args!("{READER} did not read"), done)
+    };
+    reader.shared.until_over(READER_PAUSE_MS, act).await
 }
 
 struct Reader {
@@ -460,12 +390,7 @@ impl Reader {
         let rows: Vec<Vec<u8>> = (0..GROUPS).map(|group| row(group, "counter")).collect();
         let begin = |row: &Vec<u8>| self.shared.ledger().begin_read(&object(row, COUNTER));
         let readings: Vec<_> = rows.iter().map(begin).collect();
-        let mut stream = self.table.scan(Scan::all()).await?;
-        let mut found = std::collections::BTreeMap::new();
-        while let Some(row) = stream.next().await {
-            let row = row?;
-            found.insert(row.row().to_vec(), row);
-        }
+        let found = rows_by_key(&self.table, Scan::all()).await?;
         for (row, reading) in rows.iter().zip(&readings) {
             let verdict = self.shared.ledger().read_counter(reading, counter_in(found.get(row)));
             self.shared.judge(&self.who, row, verdict);
@@ -476,8 +401,7 @@ impl Reader {
 
 /// Reads and checks every row after all writes.
 async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(Duration::from_secs(20)).await?;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(LAST_PATIENCE).await?;
     for group in 0..GROUPS {
         let names = ["counter", "mixed", "register", "left", "right"];
         let rows: Vec<Vec<u8>> = names.iter().map(|name| row(group, name)).collect();

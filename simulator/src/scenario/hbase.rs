@@ -12,31 +12,26 @@ mod views;
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_client::{Error, Get, Table, TableSpec};
+use terrane_client::{Error, Get, TableSpec};
 use terrane_hbase::proto::mutation_proto::MutationType;
+use terrane_hbase_client::{Change, Column, HbaseClient, Outcome};
+use terrane_oracle::ledger::{Begun, Fate, Ledger, token};
 use terrane_types::TableName;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, patiently, pause};
-use crate::check::ledger::{Begun, Ledger, Verdict, token};
+use super::play::{
+    self, CAPTIVE, LAST_PATIENCE, OPERATOR, Play, READER, Scenario, TABLE, WORKER_HOSTS, below, patiently, pause, sized,
+};
 use crate::context::Context;
-use crate::hbase_client::{Change, Column, HbaseClient, Outcome};
 use crate::nodes::hbase_address;
 use crate::plan::Plan;
 use crate::trace;
-use crate::verdict::Failure;
 
-const WORKER_HOSTS: [&str; 2] = ["w1", "w2"];
 const WORKERS_PER_HOST: usize = 2;
-const READER: &str = "r1";
-const OPERATOR: &str = "r2";
 
 const ROWS: usize = 24;
-const TABLE: &str = "t";
-const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE_MS: u64 = 120;
 
 const FAMILY: &[u8] = b"f";
@@ -56,7 +51,7 @@ pub struct Hbase {
 
 impl Scenario for Hbase {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
-        let shared = Shared { ledger: self.ledger.clone(), context: context.clone() };
+        let shared = self.shared(context);
         let mut clients: Vec<(&'static str, Play)> = Vec::new();
         for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
             clients.push((host, Box::pin(work(host, index, shared.clone()))));
@@ -68,7 +63,7 @@ impl Scenario for Hbase {
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(read_everything(host, Shared { ledger: self.ledger.clone(), context: context.clone() }))
+        Box::pin(read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {
@@ -78,25 +73,11 @@ impl Scenario for Hbase {
     }
 }
 
-/// What all clients of the scenario share.
-#[derive(Clone)]
-struct Shared {
-    ledger: Rc<RefCell<Ledger>>,
-    context: Context,
-}
+type Shared = play::Shared<Hbase>;
 
 impl Shared {
     fn ledger(&self) -> RefMut<'_, Ledger> {
         self.ledger.borrow_mut()
-    }
-
-    /// Records a verdict of the ledger; a violation fails the run.
-    fn judge(&self, who: &str, what: &[u8], verdict: Verdict) {
-        self.context.state.checked();
-        if let Err(violation) = verdict {
-            let object = what.escape_ascii().to_string();
-            self.context.state.fail(Failure { what: format!("{who}: {object} {violation}"), about: vec![object] });
-        }
     }
 }
 
@@ -110,21 +91,12 @@ fn object(row: &[u8], (_, qualifier): Column<'_>) -> Vec<u8> {
 }
 
 fn spec(plan: &Plan) -> Result<TableSpec, Error> {
-    let spec = TableSpec::new(TABLE)?
-        .family("f", &[("versions", "1")])?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&row(region * ROWS / plan.first_regions))))
+    let spec = TableSpec::new(TABLE)?.family("f", &[("versions", "1")])?;
+    sized(spec, plan, ROWS, row)
 }
 
 async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    if index == 0 {
-        create_table(&client, &spec(&shared.context.plan)?).await?;
-        shared.context.state.ready();
-    }
-    shared.context.state.until_ready().await;
+    let client = shared.create_table(index, spec).await?;
     let name: TableName = TABLE.parse().map_err(Error::Invalid)?;
     let servers: Vec<String> = shared.context.plan.server_hosts().iter().map(|server| hbase_address(server)).collect();
     let workers = (0..WORKERS_PER_HOST).map(|worker| {
@@ -175,15 +147,24 @@ impl Worker {
             }
             Ok(_) => {
                 self.shared.context.state.acknowledge();
-                begun.iter().for_each(|(begun, _)| self.shared.ledger().applied(begun));
+                self.ended_with(begun, Fate::Applied);
                 None
             }
             Err(why) => {
-                for (begun, object) in begun {
+                for (_, object) in begun {
                     trace::note(format_args!("{} got no answer for {}: {why}", self.who, object.escape_ascii()));
-                    self.shared.ledger().unknown(begun);
                 }
+                self.ended_with(begun, Fate::Unknown);
                 None
+            }
+        }
+    }
+
+    /// Records operations whose results are not known.
+    fn ended_with(&self, begun: &[(&Begun, &[u8])], fate: Fate) {
+        for (begun, object) in begun {
+            if let Err(violation) = self.shared.ledger().end(begun, fate) {
+                self.shared.fail(&self.who, object, violation);
             }
         }
     }
@@ -282,13 +263,13 @@ impl Worker {
                 let verdict = if answer.processed() {
                     self.shared.ledger().replaced(&begun)
                 } else {
-                    self.shared.ledger().refused(&begun)
+                    self.shared.ledger().end(&begun, Fate::Refused)
                 };
                 self.shared.judge(&self.who, &register, verdict);
             }
             Err(why) => {
                 trace::note(format_args!("{} got no answer for {}: {why}", self.who, register.escape_ascii()));
-                self.shared.ledger().unknown(&begun);
+                self.ended_with(&[(&begun, &register)], Fate::Unknown);
             }
         }
     }
@@ -301,8 +282,7 @@ fn number(value: Option<&[u8]>) -> u64 {
 
 /// Reads and checks every row after all writes.
 async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(Duration::from_secs(20)).await?;
-    let table: Table = open_table(&client, TABLE).await?;
+    let table = shared.table(LAST_PATIENCE).await?;
     for row in (0..ROWS).map(row) {
         let found = patiently(async || table.get(Get::new(&row)).await).await?;
         let value = |(_, qualifier): Column<'_>| {

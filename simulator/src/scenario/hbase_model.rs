@@ -6,19 +6,20 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use terrane_client::{Client, Error, TableSpec};
+use terrane_hbase_client::HbaseClient;
+use terrane_hbase_client::player::{Bounds, Player, Surroundings};
+use terrane_oracle::model::draw::{Draw, FAMILIES, group_start};
+use terrane_oracle::model::plain::Model;
+use terrane_oracle::model::possible::Possible;
 use terrane_types::TableName;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, disks_are_damaged, pause};
+use super::play::{
+    self, CAPTIVE, LAST_PATIENCE, OPERATOR, Play, Scenario, TABLE, below, disks_are_damaged, pause, sized,
+};
 use crate::context::Context;
-use crate::hbase_client::HbaseClient;
-use crate::model::draw::{Draw, FAMILIES, group_start};
-use crate::model::hbase::{Bounds, Player, Surroundings};
-use crate::model::plain::Model;
-use crate::model::possible::Possible;
 use crate::nodes::hbase_address;
 use crate::plan::Plan;
 use crate::trace;
@@ -26,13 +27,10 @@ use crate::verdict::Failure;
 
 /// The hosts of the players.
 const HOSTS: [&str; 4] = ["w1", "w2", "r1", CAPTIVE];
-const OPERATOR: &str = "r2";
 
 const PLAYERS: usize = HOSTS.len();
 /// Groups of rows that a player has to itself.
 const GROUPS_EACH: usize = 6;
-const TABLE: &str = "t";
-const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE_MS: u64 = 60;
 /// One step in this many loses its first answer.
 const LOST_ONE_IN: usize = 8;
@@ -49,9 +47,10 @@ pub struct HbaseModel {
 
 impl Scenario for HbaseModel {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
+        let shared = self.shared(context);
         let mut clients: Vec<(&'static str, Play)> = Vec::new();
         for (index, host) in HOSTS.into_iter().enumerate() {
-            clients.push((host, Box::pin(play(host, index, self.clone(), context.clone()))));
+            clients.push((host, Box::pin(play(host, index, shared.clone()))));
         }
         let some_row = || group_start(below(PLAYERS * GROUPS_EACH));
         clients.push((OPERATOR, Box::pin(maintain(TABLE, some_row, context.clone()))));
@@ -59,7 +58,7 @@ impl Scenario for HbaseModel {
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(read_everything(host, self.clone(), context.clone()))
+        Box::pin(read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {
@@ -69,14 +68,14 @@ impl Scenario for HbaseModel {
     }
 }
 
+type Shared = play::Shared<HbaseModel>;
+
 fn spec(plan: &Plan) -> Result<TableSpec, Error> {
-    let mut spec = TableSpec::new(TABLE)?.region_size(plan.region_size);
+    let mut spec = TableSpec::new(TABLE)?;
     for (family, versions) in FAMILIES {
         spec = spec.family(family, &[("versions", &versions.to_string())])?;
     }
-    let spec = spec.set("flush_size", &format!("{}B", plan.flush_size))?;
-    let start = |region: usize| group_start(region * PLAYERS * GROUPS_EACH / plan.first_regions);
-    Ok((1..plan.first_regions).fold(spec, |spec, region| spec.split_at(&start(region))))
+    sized(spec, plan, PLAYERS * GROUPS_EACH, group_start)
 }
 
 /// The rows of a player. Those of the first one have no lower bound, those of the last one no upper bound.
@@ -101,24 +100,19 @@ fn hbase_client(client: &Client, context: &Context) -> Result<HbaseClient, Error
     Ok(HbaseClient::new(client.clone(), name, servers))
 }
 
-async fn play(host: &'static str, index: usize, scenario: HbaseModel, context: Context) -> Result<(), Error> {
-    let client = context.connect(PATIENCE).await?;
-    if index == 0 {
-        create_table(&client, &spec(&context.plan)?).await?;
-        context.state.ready();
-    }
-    context.state.until_ready().await;
+async fn play(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
+    let client = shared.create_table(index, spec).await?;
     let model = Possible::new(Model::new(&FAMILIES));
-    let mut player = player(index, host, hbase_client(&client, &context)?, model);
-    while !context.state.is_over() {
+    let mut player = player(index, host, hbase_client(&client, &shared.context)?, model);
+    while !shared.is_over() {
         pause(PAUSE_MS).await;
         if below(LOST_ONE_IN) == 0 {
             player.lose_next_answer();
         }
-        judge(&context, host, player.step().await);
-        context.state.acknowledge();
+        judge(&shared.context, host, player.step().await);
+        shared.context.state.acknowledge();
     }
-    scenario.models.borrow_mut().push((index, player.into_model()));
+    shared.models.borrow_mut().push((index, player.into_model()));
     Ok(())
 }
 
@@ -131,13 +125,13 @@ fn judge(context: &Context, who: &str, checked: anyhow::Result<()>) {
 }
 
 /// Reads and checks every row after all writes.
-async fn read_everything(host: &'static str, scenario: HbaseModel, context: Context) -> Result<(), Error> {
-    let client = context.connect(Duration::from_secs(20)).await?;
-    let models = scenario.models.take();
+async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
+    let client = shared.client(LAST_PATIENCE).await?;
+    let models = shared.models.take();
     for (index, model) in models {
-        let mut player = player(index, host, hbase_client(&client, &context)?, model);
-        judge(&context, host, player.scan_all().await);
-        scenario.models.borrow_mut().push((index, player.into_model()));
+        let mut player = player(index, host, hbase_client(&client, &shared.context)?, model);
+        judge(&shared.context, host, player.scan_all().await);
+        shared.models.borrow_mut().push((index, player.into_model()));
     }
     trace::note(format_args!("{host} read the rows of {PLAYERS} players"));
     Ok(())

@@ -9,13 +9,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Put, RowData, Table, TableSpec};
+use terrane_oracle::registers::History;
 
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::registers::History;
+use super::play::{
+    self, CAPTIVE, LAST_PATIENCE, PATIENCE, Play, Scenario, TABLE, below, open_table, passed, passes, patiently, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};
@@ -25,15 +26,12 @@ mod calls;
 mod connections;
 mod requests;
 
-const TABLE: &str = "t";
 const FAMILY: &str = "f";
 const NUMBER: &str = "n";
 /// The rows of normal clients; those of hostile ones start with [`HOSTILE_PREFIX`].
 const ROWS: usize = 60;
 const HOSTILE_PREFIX: &[u8] = b"z-";
 
-const PATIENCE: Duration = Duration::from_secs(10);
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
 const WRITERS: usize = 5;
 const READERS: usize = 3;
 const WRITER_PAUSE_MS: u64 = 300;
@@ -86,24 +84,9 @@ impl Scenario for Hostile {
     }
 }
 
-impl Hostile {
-    fn shared(&self, context: &Context) -> Shared {
-        Shared { hostile: self.clone(), context: context.clone() }
-    }
-}
-
-/// What all clients of the scenario share.
-#[derive(Clone)]
-struct Shared {
-    hostile: Hostile,
-    context: Context,
-}
+type Shared = play::Shared<Hostile>;
 
 impl Shared {
-    fn is_over(&self) -> bool {
-        self.context.state.is_over()
-    }
-
     /// Whether a server has a damaged disk, and so may find damage.
     fn has_damage(&self) -> bool {
         self.context.state.degraded().is_some()
@@ -113,10 +96,10 @@ impl Shared {
     fn act(&self, who: &str, act: &'static str, outcome: String) {
         trace::note(format_args!("{who} {act}: {outcome}"));
         self.context.state.checked();
-        *self.hostile.acts.borrow_mut().entry((act, outcome)).or_default() += 1;
+        *self.acts.borrow_mut().entry((act, outcome)).or_default() += 1;
     }
 
-    fn fail(&self, who: &str, what: impl std::fmt::Display) {
+    fn fail_act(&self, who: &str, what: impl std::fmt::Display) {
         self.context.state.fail(Failure { what: format!("{who}: {what}"), about: vec![who.to_owned()] });
     }
 }
@@ -132,36 +115,26 @@ fn normal_row(at: usize) -> Vec<u8> {
 }
 
 fn spec(plan: &Plan) -> Result<TableSpec, Error> {
-    let spec = TableSpec::new(TABLE)?
-        .family(FAMILY, &[("versions", "1")])?
-        .region_size(plan.region_size * REGION_SIZES)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&normal_row(region * ROWS / plan.first_regions))))
+    let spec = TableSpec::new(TABLE)?.family(FAMILY, &[("versions", "1")])?;
+    Ok(sized(spec, plan, ROWS, normal_row)?.region_size(plan.region_size * REGION_SIZES))
 }
 
 /// Normal clients that put ascending numbers, each into its own rows.
 async fn write_rows(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    create_table(&client, &spec(&shared.context.plan)?).await?;
-    shared.context.state.ready();
-    let table = open_table(&client, TABLE).await?;
+    let table = open_table(&shared.create_table(0, spec).await?, TABLE).await?;
     let writers = (0..WRITERS).map(|writer| {
         let (table, shared) = (table.clone(), shared.clone());
         async move {
             let rows: Vec<Vec<u8>> = (writer..ROWS).step_by(WRITERS).map(normal_row).collect();
-            while !shared.is_over() {
-                write_row(&table, &rows[below(rows.len())], &shared).await?;
-                pause(WRITER_PAUSE_MS).await;
-            }
-            Ok(())
+            let act = async || write_row(&table, &rows[below(rows.len())], &shared).await;
+            shared.until_over(WRITER_PAUSE_MS, act).await
         }
     });
     join_all(writers).await.into_iter().collect()
 }
 
 async fn write_row(table: &Table, row: &[u8], shared: &Shared) -> Result<(), Error> {
-    let number = shared.hostile.history.borrow_mut().attempt(row);
+    let number = shared.history.borrow_mut().attempt(row);
     let timestamp = i64::try_from(number).expect("few writes");
     let padding = vec![b'p'; shared.context.plan.value_bytes];
     let put = Put::new(row).set_at(FAMILY, NUMBER, timestamp, number.to_be_bytes()).set(FAMILY, "padding", padding);
@@ -172,48 +145,39 @@ async fn write_row(table: &Table, row: &[u8], shared: &Shared) -> Result<(), Err
         trace::note(format_args!("w1 did not write {}={number}: {}", row.escape_ascii(), chain(&error)));
     }
     trace::note(format_args!("w1 wrote {}={number}", row.escape_ascii()));
-    shared.hostile.history.borrow_mut().acknowledge(row, number);
-    shared.hostile.writes.set(shared.hostile.writes.get() + 1);
+    shared.history.borrow_mut().acknowledge(row, number);
+    shared.writes.set(shared.writes.get() + 1);
     shared.context.state.acknowledge();
     Ok(())
 }
 
 async fn read_rows(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(PATIENCE).await?;
     let readers = (0..READERS).map(|reader| {
         let (who, table, shared) = (format!("r1.{reader}"), table.clone(), shared.clone());
         async move {
-            while !shared.is_over() {
-                match read_row(&who, &table, &normal_row(below(ROWS)), &shared).await {
-                    Err(error) if passes(&error) => trace::note(format_args!("{who} did not read: {}", chain(&error))),
-                    done => done?,
-                }
-                pause(READER_PAUSE_MS).await;
-            }
-            Ok(())
+            let act = async || {
+                let done = read_row(&who, &table, &normal_row(below(ROWS)), &shared).await;
+                passed(format_args!("{who} did not read"), done)
+            };
+            shared.until_over(READER_PAUSE_MS, act).await
         }
     });
     join_all(readers).await.into_iter().collect()
 }
 
 async fn read_row(who: &str, table: &Table, row: &[u8], shared: &Shared) -> Result<(), Error> {
-    let read = shared.hostile.history.borrow().begin_read(row);
+    let read = shared.history.borrow().begin_read(row);
     let found = table.get(Get::new(row)).await?;
     let number = found.as_ref().map(|found: &RowData| found.read::<u64>(FAMILY, NUMBER)).transpose()?.flatten();
-    shared.context.state.checked();
-    if let Err(violation) = shared.hostile.history.borrow_mut().end_read(read, number.unwrap_or_default()) {
-        let about = vec![row.escape_ascii().to_string()];
-        shared.context.state.fail(Failure { what: format!("{who}: {violation}"), about });
-    }
+    let verdict = shared.history.borrow_mut().end_read(read, number.unwrap_or_default());
+    shared.judge_read(who, verdict);
     Ok(())
 }
 
 /// Reads all rows of normal clients after all writes, and the whole table with all that hostile clients have left.
 async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(LAST_PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(LAST_PATIENCE).await?;
     for row in (0..ROWS).map(normal_row) {
         patiently(async || read_row(host, &table, &row, &shared).await).await?;
     }

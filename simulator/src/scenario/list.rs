@@ -12,24 +12,24 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{BatchWriter, Error, Get, Put, RowData, Scan, Table, TableSpec, WriterOptions};
+use terrane_oracle::Verdict;
+use terrane_oracle::linked::{Key, Nodes, shown};
 use terrane_types::KeyRange;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::linked::{Key, Nodes, shown};
+use super::play::{
+    self, CAPTIVE, CAPTIVE_PATIENCE, LAST_PATIENCE, PATIENCE, Play, Scenario, TABLE, all_rows, below, open_table,
+    passed, passes, patiently, pause, share_of_numbers, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
-use crate::trace::{self, chain};
+use crate::trace;
 use crate::verdict::Failure;
 
-const TABLE: &str = "t";
 const FAMILY: &str = "f";
 const REFERENCE: &str = "r";
 const PADDING: &str = "p";
 
-const PATIENCE: Duration = Duration::from_secs(10);
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 const WRITERS_PER_HOST: usize = 3;
 /// Nodes that a writer writes at once; each refers to one of the batch before.
 const BATCH: usize = 10;
@@ -74,21 +74,11 @@ impl Scenario for List {
     }
 }
 
-impl List {
-    fn shared(&self, context: &Context) -> Shared {
-        Shared { list: self.clone(), context: context.clone() }
-    }
-}
-
-/// What all clients of the scenario share.
-#[derive(Clone)]
-struct Shared {
-    list: List,
-    context: Context,
-}
+type Shared = play::Shared<List>;
 
 impl Shared {
-    fn judge(&self, who: &str, key: &[u8], verdict: Result<(), String>) {
+    /// As the others' `judge`, with the key as the trace shows it.
+    fn judge_node(&self, who: &str, key: &[u8], verdict: Verdict) {
         self.context.state.checked();
         if let Err(violation) = verdict {
             let about = key.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -102,12 +92,8 @@ fn some_key() -> Key {
 }
 
 fn spec(plan: &Plan) -> Result<TableSpec, Error> {
-    let spec = TableSpec::new(TABLE)?
-        .family(FAMILY, &[])?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let regions = plan.first_regions as u64;
-    Ok((1..regions).fold(spec, |spec, region| spec.split_at(&(u64::MAX / regions * region).to_be_bytes())))
+    let spec = TableSpec::new(TABLE)?.family(FAMILY, &[])?;
+    sized(spec, plan, plan.first_regions, |region| share_of_numbers(region, plan))
 }
 
 /// What a node refers to; no value ends the list.
@@ -128,10 +114,7 @@ fn node_in(row: &RowData) -> Result<(Key, Option<Key>), String> {
 }
 
 async fn write_batches(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    create_table(&client, &spec(&shared.context.plan)?).await?;
-    shared.context.state.ready();
-    let table = open_table(&client, TABLE).await?;
+    let table = open_table(&shared.create_table(0, spec).await?, TABLE).await?;
     let writers = (0..WRITERS_PER_HOST).map(|writer| {
         let writer =
             Writer { who: format!("w1.{writer}"), table: table.clone(), shared: shared.clone(), batches: None };
@@ -141,9 +124,7 @@ async fn write_batches(shared: Shared) -> Result<(), Error> {
 }
 
 async fn write_through_writers(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(PATIENCE).await?;
     let options = WriterOptions::default().batch_rows(BATCH - 1).batches_in_flight(2);
     let writers = (0..WRITERS_PER_HOST).map(|writer| {
         let batches = Some(table.writer(options));
@@ -190,7 +171,7 @@ impl Writer {
             };
             for (key, _) in left.iter().filter(|(key, _)| !failed.contains(&key.to_vec())) {
                 trace::note(format_args!("{} wrote {}", self.who, shown(key)));
-                self.shared.list.nodes.borrow_mut().acknowledge(key);
+                self.shared.nodes.borrow_mut().acknowledge(key);
                 self.shared.context.state.acknowledge();
             }
             left.retain(|(key, _)| failed.contains(&key.to_vec()));
@@ -202,7 +183,7 @@ impl Writer {
         loop {
             let mut key = some_key();
             key[..start.len()].copy_from_slice(start);
-            if self.shared.list.nodes.borrow_mut().attempt(key, refers_to) {
+            if self.shared.nodes.borrow_mut().attempt(key, refers_to) {
                 return key;
             }
         }
@@ -236,22 +217,12 @@ impl Writer {
 }
 
 async fn walk_all_the_time(host: &'static str, patience: Duration, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?.with_timeout(patience);
+    let table = shared.table(PATIENCE).await?.with_timeout(patience);
     let walkers = (0..WALKERS_PER_HOST).map(|walker| {
         let walker = Walker { who: format!("{host}.{walker}"), table: table.clone(), shared: shared.clone() };
         async move {
-            while !walker.shared.context.state.is_over() {
-                match walker.walk().await {
-                    Err(error) if passes(&error) => {
-                        trace::note(format_args!("{} stops: {}", walker.who, chain(&error)))
-                    }
-                    done => done?,
-                }
-                pause(WALKER_PAUSE_MS).await;
-            }
-            Ok(())
+            let act = async || passed(format_args!("{} stops", walker.who), walker.walk().await);
+            walker.shared.until_over(WALKER_PAUSE_MS, act).await
         }
     });
     join_all(walkers).await.into_iter().collect()
@@ -267,7 +238,7 @@ struct Walker {
 impl Walker {
     /// Walks from some acknowledged node. Every node that it reaches was acknowledged before, so it must exist.
     async fn walk(&self) -> Result<(), Error> {
-        let mut next = self.shared.list.nodes.borrow().some_acknowledged(&some_key());
+        let mut next = self.shared.nodes.borrow().some_acknowledged(&some_key());
         let by_scan = below(3) == 0;
         for _ in 0..STEPS_MAX {
             let Some(key) = next else { break };
@@ -276,10 +247,10 @@ impl Walker {
             let verdict = found.and_then(|found| {
                 let found = found.filter(|(there, _)| *there == key).map(|(_, refers_to)| refers_to);
                 next = found.flatten();
-                self.shared.list.nodes.borrow().found(&key, found)
+                self.shared.nodes.borrow().found(&key, found)
             });
-            self.shared.judge(&self.who, &key, verdict);
-            self.shared.list.steps.set(self.shared.list.steps.get() + 1);
+            self.shared.judge_node(&self.who, &key, verdict);
+            self.shared.steps.set(self.shared.steps.get() + 1);
         }
         trace::note(format_args!("{} walked", self.who));
         Ok(())
@@ -293,30 +264,21 @@ impl Walker {
 
 /// Reads all nodes after all writes, and counts them.
 async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(LAST_PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(LAST_PATIENCE).await?;
     let mut there = BTreeMap::new();
-    let rows = patiently(async || {
-        let mut stream = table.scan(Scan::all()).await?;
-        let mut rows = Vec::new();
-        while let Some(row) = stream.next().await {
-            rows.push(row?);
-        }
-        Ok(rows)
-    });
-    let rows = rows.await?;
+    let rows = patiently(async || all_rows(&table, Scan::all()).await).await?;
     for row in &rows {
         match node_in(row) {
             Ok((key, refers_to)) => drop(there.insert(key, refers_to)),
-            Err(violation) => shared.judge(host, row.row(), Err(violation)),
+            Err(violation) => shared.judge_node(host, row.row(), Err(violation)),
         }
     }
-    shared.judge(host, b"", shared.list.nodes.borrow().all(&there));
+    shared.judge_node(host, b"", shared.nodes.borrow().all(&there));
     let counted = patiently(async || table.count(KeyRange::all()).await).await?;
     let lengths = [rows.len() as u64, there.len() as u64, counted];
     let same = lengths.iter().all(|length| *length == lengths[0]);
     let differ = || Err(format!("scanned, distinct and counted {lengths:?} nodes"));
-    shared.judge(host, b"", if same { Ok(()) } else { differ() });
+    shared.judge_node(host, b"", if same { Ok(()) } else { differ() });
     trace::note(format_args!("{host} read {lengths:?} nodes"));
     Ok(())
 }

@@ -12,23 +12,22 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{BulkOptions, Delete, Error, Put, RowData, Scan, Table, TableSpec};
+use terrane_oracle::loaded::{Phase, Unit, Units, shown};
 use terrane_types::KeyRange;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::loaded::{Phase, Unit, Units, shown};
+use super::play::{
+    self, CAPTIVE, CAPTIVE_PATIENCE, LAST_PATIENCE, PATIENCE, Play, Scenario, TABLE, all_rows, below, open_table,
+    passes, patiently, share_of_numbers, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};
 use crate::verdict::Failure;
 
-const TABLE: &str = "t";
 const FAMILIES: [&str; 2] = ["f", "g"];
 const QUALIFIER: &str = "q";
 
-const PATIENCE: Duration = Duration::from_secs(10);
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Most units of one load, and rows of each unit.
 const UNITS_MAX: usize = 16;
 const ROWS: usize = 3;
@@ -55,7 +54,7 @@ impl Default for Loads {
 
 impl Scenario for Loads {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
-        let shared = Shared { loads: self.clone(), context: context.clone() };
+        let shared = self.shared(context);
         vec![
             ("w1", Box::pin(load_all_the_time("w1", shared.clone()))),
             ("w2", Box::pin(load_all_the_time("w2", shared.clone()))),
@@ -66,7 +65,7 @@ impl Scenario for Loads {
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(read_everything(host, Shared { loads: self.clone(), context: context.clone() }))
+        Box::pin(read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {
@@ -76,27 +75,22 @@ impl Scenario for Loads {
     }
 }
 
-/// What all clients of the scenario share.
-#[derive(Clone)]
-struct Shared {
-    loads: Loads,
-    context: Context,
-}
+type Shared = play::Shared<Loads>;
 
 impl Shared {
-    fn judge(&self, who: &str, unit: &Unit, before: Option<Phase>, rows: usize) {
+    fn judge_unit(&self, who: &str, unit: &Unit, before: Option<Phase>, rows: usize) {
         self.context.state.checked();
-        if let Err(violation) = self.loads.units.borrow().found(unit, before, rows) {
-            self.fail(who, unit, &violation);
+        if let Err(violation) = self.units.borrow().found(unit, before, rows) {
+            self.fail_unit(who, unit, &violation);
         }
     }
 
-    fn fail(&self, who: &str, unit: &Unit, what: &str) {
+    fn fail_unit(&self, who: &str, unit: &Unit, what: &str) {
         self.context.state.fail(Failure { what: format!("{who}: {what}"), about: vec![shown(unit)] });
     }
 
     fn enter(&self, units: &[Unit], phase: Phase) {
-        units.iter().for_each(|unit| self.loads.units.borrow_mut().enter(*unit, phase));
+        units.iter().for_each(|unit| self.units.borrow_mut().enter(*unit, phase));
     }
 }
 
@@ -109,11 +103,8 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
         .family(FAMILIES[0], &[])?
         .family(FAMILIES[1], &[])?
         .key("unit:u64, row:tail")?
-        .set("atomic", "1")?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let regions = plan.first_regions as u64;
-    Ok((1..regions).fold(spec, |spec, region| spec.split_at(&(u64::MAX / regions * region).to_be_bytes())))
+        .set("atomic", "1")?;
+    sized(spec, plan, plan.first_regions, |region| share_of_numbers(region, plan))
 }
 
 fn key(unit: &Unit, row: usize) -> Vec<u8> {
@@ -135,25 +126,16 @@ fn disagreement(rows: &[RowData]) -> Option<String> {
 }
 
 async fn load_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    if host == "w1" {
-        create_table(&client, &spec(&shared.context.plan)?).await?;
-        shared.context.state.ready();
-    }
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
-    while !shared.context.state.is_over() {
-        load(host, &table, &shared).await?;
-        pause(LOADER_PAUSE_MS).await;
-    }
-    Ok(())
+    let index = usize::from(host != "w1");
+    let table = open_table(&shared.create_table(index, spec).await?, TABLE).await?;
+    shared.until_over(LOADER_PAUSE_MS, async || load(host, &table, &shared).await).await
 }
 
 /// Loads some units, and deletes some of them.
 async fn load(host: &str, table: &Table, shared: &Shared) -> Result<(), Error> {
     let number = terrane_env::rand::u64();
     let mut units: Vec<Unit> = (0..=below(UNITS_MAX)).map(|_| some_unit()).collect();
-    units.retain(|unit| shared.loads.units.borrow_mut().attempt(*unit));
+    units.retain(|unit| shared.units.borrow_mut().attempt(*unit));
     let names: Vec<String> = units.iter().map(shown).collect();
     trace::note(format_args!("{host} loads {names:?}"));
     let options = BulkOptions::default().timeout(PATIENCE).runs_in_flight(1 + below(3));
@@ -170,7 +152,7 @@ async fn load(host: &str, table: &Table, shared: &Shared) -> Result<(), Error> {
         Ok(summary) => {
             trace::note(format_args!("{host} loaded {names:?}: {summary:?}"));
             shared.enter(&units, Phase::Loaded);
-            shared.loads.loads.set(shared.loads.loads.get() + 1);
+            shared.loads.set(shared.loads.get() + 1);
             shared.context.state.acknowledge();
         }
         Err(error) if passes(&error) => {
@@ -203,23 +185,19 @@ async fn delete(table: &Table, unit: &Unit) -> Result<bool, Error> {
 }
 
 async fn read_all_the_time(host: &'static str, patience: Duration, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?.with_timeout(patience);
+    let table = shared.table(PATIENCE).await?.with_timeout(patience);
     let readers = (0..READERS_PER_HOST).map(|reader| {
         let (who, table, shared) = (format!("{host}.{reader}"), table.clone(), shared.clone());
         async move {
-            while !shared.context.state.is_over() {
-                match read(&who, &table, &shared).await {
-                    // A reader that took its time starts again.
-                    Err(error) if passes(&error) || matches!(error, Error::SnapshotTooOld) => {
-                        trace::note(format_args!("{who} read nothing: {}", chain(&error)))
-                    }
-                    done => done?,
+            let act = async || match read(&who, &table, &shared).await {
+                // A reader that took its time starts again.
+                Err(error) if passes(&error) || matches!(error, Error::SnapshotTooOld) => {
+                    trace::note(format_args!("{who} read nothing: {}", chain(&error)));
+                    Ok(())
                 }
-                pause(READER_PAUSE_MS).await;
-            }
-            Ok(())
+                done => done,
+            };
+            shared.until_over(READER_PAUSE_MS, act).await
         }
     });
     join_all(readers).await.into_iter().collect()
@@ -227,44 +205,31 @@ async fn read_all_the_time(host: &'static str, patience: Duration, shared: Share
 
 /// Reads the rows of some unit at one moment.
 async fn read(who: &str, table: &Table, shared: &Shared) -> Result<(), Error> {
-    let unit = shared.loads.units.borrow().some(&some_unit());
+    let unit = shared.units.borrow().some(&some_unit());
     let Some(unit) = unit else { return Ok(()) };
-    let before = shared.loads.units.borrow().phase(&unit);
-    let mut stream = table.scan(Scan::range(KeyRange::prefix(&unit)).snapshot()).await?;
-    let mut rows = Vec::new();
-    while let Some(row) = stream.next().await {
-        rows.push(row?);
-    }
+    let before = shared.units.borrow().phase(&unit);
+    let rows = all_rows(table, Scan::range(KeyRange::prefix(&unit)).snapshot()).await?;
     trace::note(format_args!("{who} found {} rows of {}", rows.len(), shown(&unit)));
-    shared.judge(who, &unit, before, rows.len());
+    shared.judge_unit(who, &unit, before, rows.len());
     if let Some(what) = disagreement(&rows) {
-        shared.fail(who, &unit, &format!("unit {} {what}", shown(&unit)));
+        shared.fail_unit(who, &unit, &format!("unit {} {what}", shown(&unit)));
     }
-    shared.loads.reads.set(shared.loads.reads.get() + 1);
+    shared.reads.set(shared.reads.get() + 1);
     Ok(())
 }
 
 /// Reads all units after all loads.
 async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(LAST_PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
-    let rows = patiently(async || {
-        let mut stream = table.scan(Scan::all()).await?;
-        let mut rows = Vec::new();
-        while let Some(row) = stream.next().await {
-            rows.push(row?);
-        }
-        Ok(rows)
-    });
-    let rows = rows.await?;
-    let mut there: BTreeMap<Unit, usize> = shared.loads.units.borrow().units().map(|unit| (*unit, 0)).collect();
+    let table = shared.table(LAST_PATIENCE).await?;
+    let rows = patiently(async || all_rows(&table, Scan::all()).await).await?;
+    let mut there: BTreeMap<Unit, usize> = shared.units.borrow().units().map(|unit| (*unit, 0)).collect();
     for row in &rows {
         let unit = row.row().first_chunk::<8>().copied().unwrap_or_default();
         *there.entry(unit).or_default() += 1;
     }
     for (unit, rows) in &there {
-        let phase = shared.loads.units.borrow().phase(unit);
-        shared.judge(host, unit, phase, *rows);
+        let phase = shared.units.borrow().phase(unit);
+        shared.judge_unit(host, unit, phase, *rows);
     }
     trace::note(format_args!("{host} read {} rows of {} units", rows.len(), there.len()));
     Ok(())

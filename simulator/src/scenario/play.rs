@@ -1,13 +1,34 @@
-//! What a scenario consists of, and what its clients share: connecting, opening tables, and telling transient errors from
-//! others.
+//! What a scenario consists of, and what its clients share: founding and opening its table, working until the faults are
+//! over, judging, and telling transient errors from others.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt::{Arguments, Display};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::time::Duration;
 
-use terrane_client::{Client, Error, Table, TableSpec};
+use terrane_client::{Client, Error, RowData, Scan, Table, TableSpec};
+use terrane_oracle::ledger::Fate;
+use terrane_oracle::linearizability::{History, Judgement};
+use terrane_oracle::{Verdict, Violation};
 
 use crate::context::Context;
+use crate::plan::Plan;
 use crate::trace::{self, chain};
+use crate::verdict::Failure;
+
+/// The table of a scenario.
+pub const TABLE: &str = "t";
+
+/// The timeout of most clients.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// That of one worker of each host, which gives up during faults and continues with another operation.
+pub const IMPATIENCE: Duration = Duration::from_millis(700);
+/// Short, so that the captive calls often instead of waiting until everything is repaired.
+pub const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
+/// That of the last reading.
+pub const LAST_PATIENCE: Duration = Duration::from_secs(20);
 
 /// What a client host does.
 pub type Play = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
@@ -23,10 +44,163 @@ pub trait Scenario {
 
     /// What the run should have exercised and did not.
     fn shortfall(&self, context: &Context) -> Option<String>;
+
+    /// The scenario in its run.
+    fn shared(&self, context: &Context) -> Shared<Self>
+    where
+        Self: Clone + Sized,
+    {
+        Shared { scenario: self.clone(), context: context.clone() }
+    }
 }
 
-/// Client hosts by role. [`CAPTIVE`] is the one that reaches an isolated server.
-pub const HOSTS: [&str; 5] = ["w1", "w2", "r1", "r2", CAPTIVE];
+/// A scenario in its run, which all its clients share.
+#[derive(Clone)]
+pub struct Shared<S> {
+    scenario: S,
+    pub context: Context,
+}
+
+impl<S> Deref for Shared<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.scenario
+    }
+}
+
+impl<S> Shared<S> {
+    /// Whether clients should stop.
+    pub fn is_over(&self) -> bool {
+        self.context.state.is_over()
+    }
+
+    /// Acts until the faults are over, with pauses of up to so many milliseconds.
+    pub async fn until_over(
+        &self,
+        pause_ms: u64,
+        mut act: impl AsyncFnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        while !self.is_over() {
+            act().await?;
+            pause(pause_ms).await;
+        }
+        Ok(())
+    }
+
+    /// A client, once the table exists. The first one creates it.
+    pub async fn create_table(
+        &self,
+        index: usize,
+        spec: impl FnOnce(&Plan) -> Result<TableSpec, Error>,
+    ) -> Result<Client, Error> {
+        let client = self.context.connect(PATIENCE).await?;
+        if index == 0 {
+            create_table(&client, &spec(&self.context.plan)?).await?;
+            self.context.state.ready();
+        }
+        self.context.state.until_ready().await;
+        Ok(client)
+    }
+
+    /// A client with this timeout, once the table exists.
+    pub async fn client(&self, patience: Duration) -> Result<Client, Error> {
+        let client = self.context.connect(patience).await?;
+        self.context.state.until_ready().await;
+        Ok(client)
+    }
+
+    /// The table, by a client of its own with this timeout.
+    pub async fn table(&self, patience: Duration) -> Result<Table, Error> {
+        open_table(&self.client(patience).await?, TABLE).await
+    }
+
+    /// Fails the run.
+    pub fn fail(&self, who: &str, key: &[u8], what: impl Display) {
+        let key = key.escape_ascii().to_string();
+        self.context.state.fail(Failure { what: format!("{who}: {key} {what}"), about: vec![key] });
+    }
+
+    /// Records a check; a violation fails the run.
+    pub fn judge(&self, who: &str, key: &[u8], verdict: Verdict) {
+        self.context.state.checked();
+        if let Err(what) = verdict {
+            self.fail(who, key, what);
+        }
+    }
+
+    /// Records a check that says which key it concerns.
+    pub fn judge_read(&self, who: &str, verdict: Result<(), Violation>) {
+        self.context.state.checked();
+        if let Err(Violation { key, what }) = verdict {
+            self.fail(who, &key, what);
+        }
+    }
+
+    /// Judges the histories of all registers. Takes note of one whose search gave up.
+    pub fn judge_history(&self, who: &str, history: &History, gave_up: &Cell<bool>) {
+        match history.check() {
+            Judgement::Linearizable => {}
+            Judgement::Unknown(key) => {
+                trace::note(format_args!("{who} cannot judge {}", key.escape_ascii()));
+                gave_up.set(true);
+            }
+            Judgement::Violated(Violation { key, what }) => self.fail(who, &key, what),
+        }
+    }
+}
+
+/// A table of the plan's sizes. Its several initial regions begin at these of so many keys: they are in several groups with
+/// several leaders, while daughters stay in their parent's group.
+pub fn sized(spec: TableSpec, plan: &Plan, keys: usize, key: impl Fn(usize) -> Vec<u8>) -> Result<TableSpec, Error> {
+    let spec = spec.region_size(plan.region_size).set("flush_size", &format!("{}B", plan.flush_size))?;
+    let first_regions = 1..plan.first_regions;
+    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&key(region * keys / plan.first_regions))))
+}
+
+/// The first key of a region, if the regions have equal shares of all numbers of eight bytes.
+pub fn share_of_numbers(region: usize, plan: &Plan) -> Vec<u8> {
+    (u64::MAX / plan.first_regions as u64 * region as u64).to_be_bytes().to_vec()
+}
+
+/// How a call ended, as its client knows it.
+pub enum Ended<T> {
+    Answer(T),
+    /// Applied; the result is lost.
+    ResultLost,
+    /// Without effect.
+    Refused,
+    Unknown,
+}
+
+impl<T> Ended<T> {
+    /// What an error says of the call. One that is not transient fails the run.
+    pub fn with(error: Error) -> Result<Ended<T>, Error> {
+        match error {
+            Error::ResultLost => Ok(Ended::ResultLost),
+            error if error.is_uncertain() => Ok(Ended::Unknown),
+            error if passes(&error) => Ok(Ended::Refused),
+            error => Err(error),
+        }
+    }
+
+    pub const fn fate(&self) -> Fate {
+        match self {
+            Ended::Answer(_) | Ended::ResultLost => Fate::Applied,
+            Ended::Refused => Fate::Refused,
+            Ended::Unknown => Fate::Unknown,
+        }
+    }
+}
+
+/// Client hosts.
+pub const HOSTS: [&str; 5] = ["w1", "w2", READER, OPERATOR, CAPTIVE];
+/// The hosts of clients that write, or do everything.
+pub const WORKER_HOSTS: [&str; 2] = ["w1", "w2"];
+/// The host of clients that read.
+pub const READER: &str = "r1";
+/// The host of the operator of regions, and in some scenarios of more readers.
+pub const OPERATOR: &str = "r2";
 /// The host of the client that reaches an isolated server, and only it.
 pub const CAPTIVE: &str = "captive";
 
@@ -88,6 +262,32 @@ pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> Result<T, Error>) -> Res
             done => return done,
         }
     }
+}
+
+/// Takes note of a transient error.
+pub fn passed(what: Arguments<'_>, done: Result<(), Error>) -> Result<(), Error> {
+    match done {
+        Err(error) if passes(&error) => {
+            trace::note(format_args!("{what}: {}", chain(&error)));
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+/// The rows of a scan.
+pub async fn all_rows(table: &Table, scan: Scan) -> Result<Vec<RowData>, Error> {
+    let mut stream = table.scan(scan).await?;
+    let mut rows = Vec::new();
+    while let Some(row) = stream.next().await {
+        rows.push(row?);
+    }
+    Ok(rows)
+}
+
+/// The rows of a scan, by their keys.
+pub async fn rows_by_key(table: &Table, scan: Scan) -> Result<BTreeMap<Vec<u8>, RowData>, Error> {
+    Ok(all_rows(table, scan).await?.into_iter().map(|row| (row.row().to_vec(), row)).collect())
 }
 
 /// A number below `bound`.

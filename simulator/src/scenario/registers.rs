@@ -2,7 +2,7 @@
 //! linearizable per register.
 //!
 //! Unlike in the other scenarios, several clients write each key blindly, so that the order of their writes can only be
-//! found by a search ([`linearizability`](crate::check::linearizability)). Written values are unique, and reads return
+//! found by a search ([`linearizability`](terrane_oracle::linearizability)). Written values are unique, and reads return
 //! timestamps too, which the conditions on versions test. The rows are few and hot, and the regions change meanwhile.
 
 mod book;
@@ -10,34 +10,26 @@ mod worker;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Table, TableSpec};
-use terrane_types::escape;
+use terrane_oracle::linearizability::{Op, Outcome};
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, patiently};
-use crate::check::linearizability::{Judgement, Op, Outcome};
+use super::play::{
+    self, CAPTIVE, CAPTIVE_PATIENCE, IMPATIENCE, OPERATOR, PATIENCE, Play, READER, Scenario, TABLE, WORKER_HOSTS,
+    below, open_table, patiently, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace;
-use crate::verdict::Failure;
 use book::{Book, NUMBER, PLACES, TEXT, key};
 use worker::{Worker, seen};
 
-const TABLE: &str = "t";
-const WORKER_HOSTS: [&str; 2] = ["w1", "w2"];
 const WORKERS_PER_HOST: usize = 3;
-const READER: &str = "r1";
 const READERS: usize = 2;
-const OPERATOR: &str = "r2";
 const CAPTIVES: usize = 2;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The timeout of one worker of each host, which gives up during faults and continues with another operation.
-const IMPATIENCE: Duration = Duration::from_millis(700);
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest pauses between two operations.
 const WORKER_PAUSE_MS: u64 = 150;
 const READER_PAUSE_MS: u64 = 160;
@@ -53,19 +45,7 @@ pub struct Registers {
     gave_up: Rc<Cell<bool>>,
 }
 
-/// What the clients share.
-#[derive(Clone)]
-struct Shared {
-    book: Rc<RefCell<Book>>,
-    context: Context,
-}
-
-impl Shared {
-    fn fail(&self, who: &str, key: &[u8], what: &str) {
-        let key = escape(key).to_string();
-        self.context.state.fail(Failure { what: format!("{who}: {key} {what}"), about: vec![key] });
-    }
-}
+type Shared = play::Shared<Registers>;
 
 impl Scenario for Registers {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
@@ -82,7 +62,7 @@ impl Scenario for Registers {
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(read_everything(host, self.clone(), self.shared(context)))
+        Box::pin(read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {
@@ -94,20 +74,9 @@ impl Scenario for Registers {
     }
 }
 
-impl Registers {
-    fn shared(&self, context: &Context) -> Shared {
-        Shared { book: self.book.clone(), context: context.clone() }
-    }
-}
-
 fn spec(plan: &Plan) -> Result<TableSpec, Error> {
-    let spec = TableSpec::new(TABLE)?
-        .family("f", &[("versions", "1")])?
-        .family("g", &[("versions", "1")])?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&key(region * PLACES / plan.first_regions, 0))))
+    let spec = TableSpec::new(TABLE)?.family("f", &[("versions", "1")])?.family("g", &[("versions", "1")])?;
+    sized(spec, plan, PLACES, |place| key(place, 0))
 }
 
 fn worker(who: String, table: Table, shared: Shared) -> Worker {
@@ -116,13 +85,7 @@ fn worker(who: String, table: Table, shared: Shared) -> Worker {
 }
 
 async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    if index == 0 {
-        create_table(&client, &spec(&shared.context.plan)?).await?;
-        shared.context.state.ready();
-    }
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+    let table = open_table(&shared.create_table(index, spec).await?, TABLE).await?;
     let workers = (0..WORKERS_PER_HOST).map(|number| {
         let patience = if number == 0 { IMPATIENCE } else { PATIENCE };
         worker(format!("{host}.{number}"), table.clone().with_timeout(patience), shared.clone()).run()
@@ -131,9 +94,7 @@ async fn work(host: &'static str, index: usize, shared: Shared) -> Result<(), Er
 }
 
 async fn read(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(PATIENCE).await?;
     let readers = (0..READERS).map(|number| {
         let reader = worker(format!("{READER}.{number}"), table.clone(), shared.clone());
         Worker { writes: false, pause_ms: READER_PAUSE_MS, ..reader }.run()
@@ -145,9 +106,7 @@ async fn read(shared: Shared) -> Result<(), Error> {
 /// another leader does not make the reader do so.
 async fn be_captive(shared: Shared) -> Result<(), Error> {
     let captives = (0..CAPTIVES).map(async |number| {
-        let client = shared.context.connect(PATIENCE).await?;
-        shared.context.state.until_ready().await;
-        let table = open_table(&client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
+        let table = shared.table(PATIENCE).await?.with_timeout(CAPTIVE_PATIENCE);
         let captive = worker(format!("{CAPTIVE}.{number}"), table, shared.clone());
         Worker { writes: number > 0, ..captive }.run().await
     });
@@ -155,9 +114,8 @@ async fn be_captive(shared: Shared) -> Result<(), Error> {
 }
 
 /// Reads all registers after all writes, also those of retired rows, and judges their whole histories.
-async fn read_everything(host: &'static str, registers: Registers, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
+async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
+    let table = shared.table(PATIENCE).await?;
     let rows = shared.book.borrow().places.rows();
     let reads = {
         let mut book = shared.book.borrow_mut();
@@ -172,22 +130,6 @@ async fn read_everything(host: &'static str, registers: Registers, shared: Share
         shared.context.state.checked();
     }
     trace::note(format_args!("{host} read {rows} rows"));
-    registers.judge(host, &shared);
+    shared.judge_history(host, &shared.book.borrow().history, &shared.gave_up);
     Ok(())
-}
-
-impl Registers {
-    fn judge(&self, host: &str, shared: &Shared) {
-        match self.book.borrow().history.check() {
-            Judgement::Linearizable => {}
-            Judgement::Unknown(key) => {
-                trace::note(format_args!("{host} cannot judge {}", key.escape_ascii()));
-                self.gave_up.set(true);
-            }
-            Judgement::Violated(violation) => {
-                let about = vec![escape(&violation.key).to_string()];
-                shared.context.state.fail(Failure { what: format!("{host}: {violation}"), about });
-            }
-        }
-    }
 }

@@ -7,27 +7,25 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::trace::{SpanId, TraceContext, TraceId, traced};
 use terrane_client::{Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
-use terrane_types::escape;
+use terrane_oracle::registers::{History, Read};
 
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::registers::{History, Read};
+use super::play::{
+    self, CAPTIVE, CAPTIVE_PATIENCE, LAST_PATIENCE, PATIENCE, Play, Scenario, TABLE, WORKER_HOSTS, below, open_table,
+    passed, passes, patiently, pause, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};
-use crate::verdict::Failure;
 
-/// The table of the scenario.
-pub const TABLE: &str = "t";
 /// Number of rows that the writers put, and the prefix of their keys.
 const ROWS: usize = 240;
 const ROW_PREFIX: &str = "row-";
-const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
 const READER_HOSTS: [&str; 2] = ["r1", "r2"];
 /// Writers per host; each has its own keys.
 const WRITERS_PER_HOST: usize = 4;
@@ -38,10 +36,6 @@ const CAPTIVE_KEYS: u64 = 16;
 const CAPTIVE_READERS: usize = 2;
 const CAPTIVE_PAUSE_MS: u64 = 60;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
-/// Short, so that the captive calls often instead of waiting until everything is repaired.
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest pauses between two calls.
 const WRITER_PAUSE_MS: u64 = 160;
 const READER_PAUSE_MS: u64 = 120;
@@ -63,19 +57,20 @@ pub struct Rows {
 
 impl Scenario for Rows {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
+        let shared = self.shared(context);
         let mut clients: Vec<(&'static str, Play)> = Vec::new();
-        for (index, host) in WRITER_HOSTS.into_iter().enumerate() {
-            clients.push((host, Box::pin(write_rows(host, index, self.clone(), context.clone()))));
+        for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
+            clients.push((host, Box::pin(write_rows(host, index, shared.clone()))));
         }
         for host in READER_HOSTS {
-            clients.push((host, Box::pin(read_rows(host, self.clone(), context.clone()))));
+            clients.push((host, Box::pin(read_rows(host, shared.clone()))));
         }
-        clients.push((CAPTIVE, Box::pin(be_captive(self.clone(), context.clone()))));
+        clients.push((CAPTIVE, Box::pin(be_captive(shared))));
         clients
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(read_everything(host, self.clone(), context.clone()))
+        Box::pin(read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {
@@ -84,7 +79,9 @@ impl Scenario for Rows {
     }
 }
 
-impl Rows {
+type Shared = play::Shared<Rows>;
+
+impl Shared {
     fn is_doubtful(&self, key: &[u8]) -> bool {
         self.doubtful.borrow().contains(key)
     }
@@ -93,32 +90,20 @@ impl Rows {
         self.doubtful.borrow_mut().insert(key.to_vec());
     }
 
-    fn acknowledge(&self, context: &Context, who: &str, key: &[u8], number: u64) {
+    fn acknowledge(&self, who: &str, key: &[u8], number: u64) {
         trace::note(format_args!("{who} wrote {}={number}", key.escape_ascii()));
         self.history.borrow_mut().acknowledge(key, number);
-        context.state.acknowledge();
+        self.context.state.acknowledge();
     }
 }
 
-async fn write_rows(host: &'static str, index: usize, rows: Rows, context: Context) -> Result<(), Error> {
-    let client = context.connect(PATIENCE).await?;
-    if index == 0 {
-        create_table(&client, &spec(&context.plan)?).await?;
-        context.state.ready();
-    }
-    context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
-    let writers = WRITER_HOSTS.len() * WRITERS_PER_HOST;
+async fn write_rows(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
+    let table = open_table(&shared.create_table(index, spec).await?, TABLE).await?;
+    let writers = WORKER_HOSTS.len() * WRITERS_PER_HOST;
     let tasks = (0..WRITERS_PER_HOST).map(|task| {
         let mine = index * WRITERS_PER_HOST + task;
         let keys: Vec<Vec<u8>> = (0..ROWS).filter(|row| row % writers == mine).map(row_key).collect();
-        let writer = Writer {
-            who: format!("{host}.{task}"),
-            table: table.clone(),
-            rows: rows.clone(),
-            context: context.clone(),
-        };
-        writer.run(keys)
+        Writer { who: format!("{host}.{task}"), table: table.clone(), shared: shared.clone() }.run(keys)
     });
     join_all(tasks).await.into_iter().collect()
 }
@@ -127,12 +112,8 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
     // Not compressed: a damaged byte that is served shows as another value, and not as what does not decompress.
     let spec = TableSpec::new(TABLE)?
         .family("f", &[("versions", "1"), ("compression", "none")])?
-        .family("g", &[("versions", "3")])?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    // Several initial regions, in several groups with several leaders: daughters stay in their parent's group.
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&row_key(region * ROWS / plan.first_regions))))
+        .family("g", &[("versions", "3")])?;
+    sized(spec, plan, ROWS, row_key)
 }
 
 fn row_key(row: usize) -> Vec<u8> {
@@ -143,8 +124,7 @@ fn row_key(row: usize) -> Vec<u8> {
 struct Writer {
     who: String,
     table: Table,
-    rows: Rows,
-    context: Context,
+    shared: Shared,
 }
 
 impl Writer {
@@ -153,27 +133,23 @@ impl Writer {
         for key in &keys {
             self.write(key).await?;
         }
-        while !self.context.state.is_over() {
-            self.write(&keys[below(keys.len())]).await?;
-            pause(WRITER_PAUSE_MS).await;
-        }
-        Ok(())
+        self.shared.until_over(WRITER_PAUSE_MS, async || self.write(&keys[below(keys.len())]).await).await
     }
 
     /// Writes the next number to `key`, retrying until it is acknowledged.
     async fn write(&self, key: &[u8]) -> Result<(), Error> {
-        let number = self.rows.history.borrow_mut().attempt(key);
-        let put = put(key, number, self.context.plan.value_bytes);
+        let number = self.shared.history.borrow_mut().attempt(key);
+        let put = put(key, number, self.shared.context.plan.value_bytes);
         while let Err(error) = self.put(key, &put).await {
             if !passes(&error) {
                 return Err(error);
             }
             if error.is_uncertain() {
-                self.rows.doubt(key);
+                self.shared.doubt(key);
             }
             trace::note(format_args!("{} did not write {}={number}: {}", self.who, key.escape_ascii(), chain(&error)));
         }
-        self.rows.acknowledge(&self.context, &self.who, key, number);
+        self.shared.acknowledge(&self.who, key, number);
         Ok(())
     }
 }
@@ -184,13 +160,13 @@ impl Writer {
         let Some(context) = (below(TRACED_ONE_IN) == 0).then(begin_trace).flatten() else {
             return self.table.put(put.clone()).await.map(drop);
         };
-        let traces = || self.context.traces.lock().expect("checks do not panic");
+        let traces = || self.shared.context.traces.lock().expect("checks do not panic");
         traces().begin(context.trace);
         let done = traced(context, self.table.put(put.clone()).into_future()).await;
         let seen = traces().verdict();
         let verdict = if done.is_ok() { seen.and(traces().acknowledged(context.trace)) } else { seen };
         if let Err(what) = verdict {
-            self.context.state.fail(Failure { what, about: vec![escape(key).to_string()] });
+            self.shared.fail(&self.who, key, what);
         }
         done.map(drop)
     }
@@ -216,24 +192,11 @@ fn filled(key: &[u8], number: u64, value_bytes: usize) -> Vec<u8> {
 }
 
 /// Reads keys of all writers.
-async fn read_rows(host: &'static str, rows: Rows, context: Context) -> Result<(), Error> {
-    let client = context.connect(PATIENCE).await?;
-    context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+async fn read_rows(host: &'static str, shared: Shared) -> Result<(), Error> {
+    let table = shared.table(PATIENCE).await?;
     let tasks = (0..READERS_PER_HOST).map(|task| {
-        let reader = Reader {
-            who: format!("{host}.{task}"),
-            table: table.clone(),
-            rows: rows.clone(),
-            context: context.clone(),
-        };
-        async move {
-            while !reader.context.state.is_over() {
-                reader.read_something().await?;
-                pause(READER_PAUSE_MS).await;
-            }
-            Ok(())
-        }
+        let reader = Reader { who: format!("{host}.{task}"), table: table.clone(), shared: shared.clone() };
+        async move { reader.shared.until_over(READER_PAUSE_MS, async || reader.read_something().await).await }
     });
     join_all(tasks).await.into_iter().collect()
 }
@@ -242,8 +205,7 @@ async fn read_rows(host: &'static str, rows: Rows, context: Context) -> Result<(
 struct Reader {
     who: String,
     table: Table,
-    rows: Rows,
-    context: Context,
+    shared: Shared,
 }
 
 impl Reader {
@@ -254,18 +216,12 @@ impl Reader {
             5..=8 => self.scan(until(row_key(below(ROWS))), true, Some(SCAN_LIMIT)).await.map(drop),
             _ => self.get(&row_key(below(ROWS))).await,
         };
-        match done {
-            Err(error) if passes(&error) => {
-                trace::note(format_args!("{} did not read: {}", self.who, chain(&error)));
-                Ok(())
-            }
-            done => done,
-        }
+        passed(format_args!("{} did not read", self.who), done)
     }
 
     /// Reads one row.
     async fn get(&self, key: &[u8]) -> Result<(), Error> {
-        let read = self.rows.history.borrow().begin_read(key);
+        let read = self.shared.history.borrow().begin_read(key);
         let row = self.table.get(Get::new(key)).await?;
         let got = row.as_ref().map_or(0, |row| self.number_in(row));
         trace::note(format_args!("{} read {}={got}", self.who, key.escape_ascii()));
@@ -274,16 +230,13 @@ impl Reader {
     }
 
     fn end_read(&self, read: Read, got: u64) {
-        self.context.state.checked();
-        if let Err(violation) = self.rows.history.borrow_mut().end_read(read, got) {
-            let about = vec![escape(&violation.key).to_string()];
-            self.context.state.fail(Failure { what: format!("{}: {violation}", self.who), about });
-        }
+        let verdict = self.shared.history.borrow_mut().end_read(read, got);
+        self.shared.judge_read(&self.who, verdict);
     }
 
     /// Scans, checks every returned and every missing row, and returns the rows with their numbers.
     async fn scan(&self, range: KeyRange, reverse: bool, limit: Option<u64>) -> Result<Vec<(Vec<u8>, u64)>, Error> {
-        let mut reads = self.rows.history.borrow().begin_scan(&range);
+        let mut reads = self.shared.history.borrow().begin_scan(&range);
         let mut scan = Scan::range(range.clone());
         scan = if reverse { scan.reverse() } else { scan };
         scan = limit.map_or(scan.clone(), |limit| scan.limit(limit));
@@ -294,7 +247,7 @@ impl Reader {
             let (key, got) = (row.row().to_vec(), self.number_in(&row));
             let in_order = rows.last().is_none_or(|(last, _)| if reverse { key < *last } else { key > *last });
             if !in_order || !range.contains(&key) {
-                self.fail(&key, format!("row {} is out of range or order", key.escape_ascii()));
+                self.fail(&key, "is out of range or order");
             }
             let read = reads.remove(&key).unwrap_or_else(|| Read::of_unwritten(&key));
             self.end_read(read, got);
@@ -322,21 +275,19 @@ impl Reader {
         let number = match number {
             Some(number) if filled(key, number, value.len() - colon - 1) == value => number,
             _ => {
-                self.fail(key, format!("{row:?} was never written"));
+                self.fail(key, format_args!("was never written: {row:?}"));
                 return 0;
             }
         };
         let stamped = row.value("g", "s").unwrap_or_default();
-        if stamped != number.to_string().as_bytes() && !self.rows.is_doubtful(key) {
-            self.fail(key, format!("{row:?} shows two writes in one row"));
+        if stamped != number.to_string().as_bytes() && !self.shared.is_doubtful(key) {
+            self.fail(key, format_args!("shows two writes in one row: {row:?}"));
         }
         number
     }
 
-    fn fail(&self, key: &[u8], what: String) {
-        self.context
-            .state
-            .fail(Failure { what: format!("{}: {what}", self.who), about: vec![escape(key).to_string()] });
+    fn fail(&self, key: &[u8], what: impl Display) {
+        self.shared.fail(&self.who, key, what);
     }
 }
 
@@ -351,23 +302,23 @@ fn until(end: Vec<u8>) -> KeyRange {
 /// Clients that keep calling the isolated leader. They must get correct results or errors.
 ///
 /// Readers have their own location cache, so that nothing makes them look for another leader while this one responds.
-async fn be_captive(rows: Rows, context: Context) -> Result<(), Error> {
-    let (reading, writing) = (context.connect(PATIENCE).await?, context.connect(PATIENCE).await?);
-    context.state.until_ready().await;
+async fn be_captive(shared: Shared) -> Result<(), Error> {
+    let (reading, writing) = (shared.context.connect(PATIENCE).await?, shared.context.connect(PATIENCE).await?);
+    shared.context.state.until_ready().await;
     let read_from = open_table(&reading, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
-    let patience = context.plan.patience_with_disks(CAPTIVE_PATIENCE);
+    let patience = shared.context.plan.patience_with_disks(CAPTIVE_PATIENCE);
     let write_to = open_table(&writing, TABLE).await?.with_timeout(patience);
     let readers = (0..CAPTIVE_READERS).map(|reader| {
         let who = format!("{CAPTIVE}.{reader}");
-        read_on(Reader { who, table: read_from.clone(), rows: rows.clone(), context: context.clone() })
+        read_on(Reader { who, table: read_from.clone(), shared: shared.clone() })
     });
-    let (read, written) = futures::join!(join_all(readers), write_on(write_to, &rows, &context));
+    let (read, written) = futures::join!(join_all(readers), write_on(write_to, &shared));
     written?;
     read.into_iter().collect()
 }
 
 async fn read_on(reader: Reader) -> Result<(), Error> {
-    while !reader.context.state.is_over() {
+    while !reader.shared.is_over() {
         match reader.get(&row_key(below(ROWS))).await {
             Err(error) if !passes(&error) => return Err(error),
             Ok(()) | Err(_) => pause(CAPTIVE_PAUSE_MS).await,
@@ -376,18 +327,18 @@ async fn read_on(reader: Reader) -> Result<(), Error> {
     Ok(())
 }
 
-async fn write_on(table: Table, rows: &Rows, context: &Context) -> Result<(), Error> {
+async fn write_on(table: Table, shared: &Shared) -> Result<(), Error> {
     let mut open: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
-    while !context.state.is_over() {
+    while !shared.is_over() {
         let key = format!("captive-{:02}", terrane_env::rand::range(0..CAPTIVE_KEYS)).into_bytes();
         // A write with an unknown outcome is retried before the key's next write, so that numbers stay in order.
-        let number = *open.entry(key.clone()).or_insert_with(|| rows.history.borrow_mut().attempt(&key));
-        match table.put(put(&key, number, context.plan.value_bytes)).await {
+        let number = *open.entry(key.clone()).or_insert_with(|| shared.history.borrow_mut().attempt(&key));
+        match table.put(put(&key, number, shared.context.plan.value_bytes)).await {
             Ok(()) => {
-                rows.acknowledge(context, CAPTIVE, &key, number);
+                shared.acknowledge(CAPTIVE, &key, number);
                 open.remove(&key);
             }
-            Err(error) if passes(&error) => rows.doubt(&key),
+            Err(error) if passes(&error) => shared.doubt(&key),
             Err(error) => return Err(error),
         }
         pause(READER_PAUSE_MS).await;
@@ -396,10 +347,9 @@ async fn write_on(table: Table, rows: &Rows, context: &Context) -> Result<(), Er
 }
 
 /// Reads all rows forwards and backwards, counts them, and compares: every acknowledged write must be there.
-async fn read_everything(host: &'static str, rows: Rows, context: Context) -> Result<(), Error> {
-    let client = context.connect(LAST_PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
-    let reader = Reader { who: host.to_owned(), table, rows: rows.clone(), context };
+async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
+    let table = shared.table(LAST_PATIENCE).await?;
+    let reader = Reader { who: host.to_owned(), table, shared };
     let forward = patiently(async || reader.scan(KeyRange::all(), false, None).await).await?;
     let mut backward = patiently(async || reader.scan(KeyRange::all(), true, None).await).await?;
     backward.reverse();
@@ -408,7 +358,7 @@ async fn read_everything(host: &'static str, rows: Rows, context: Context) -> Re
         reader.fail(&one.0, format!("forwards {one:?}, backwards {other:?}, without writes in between"));
     }
     let lengths = [forward.len() as u64, backward.len() as u64, counted];
-    let least = rows.history.borrow().certain_keys();
+    let least = reader.shared.history.borrow().certain_keys();
     if lengths.iter().any(|length| *length != lengths[0]) || lengths[0] < least {
         reader.fail(b"", format!("forwards, backwards and counted {lengths:?} rows; at least {least} exist"));
     }

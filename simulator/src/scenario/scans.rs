@@ -2,31 +2,30 @@
 //!
 //! The table declares its key, so that the rows of a group stay in one region. A group has rows that exist all the time
 //! and are overwritten, rows that come and go, and two twins that are written atomically. The first kind must be in every
-//! result exactly once and in order, the second is judged by the changes in flight ([`crate::check::presence`]), and a
+//! result exactly once and in order, the second is judged by the changes in flight ([`terrane_oracle::presence`]), and a
 //! snapshot scan must show two equal twins. Every row has one writer. Numbers are timestamps too, so that a late second
 //! application of a put changes nothing; a row whose deletion or re-creation has an unknown outcome is left alone.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Delete, Error, Put, RowMutation, Table, TableSpec};
+use terrane_oracle::presence::{Change, Presence};
 use terrane_types::KeyRange;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, pause};
-use crate::check::presence::{Change, Presence};
+use super::play::{
+    self, CAPTIVE, PATIENCE, Play, Scenario, TABLE, WORKER_HOSTS, below, create_table, open_table, passes, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};
-use crate::verdict::Failure;
 
 mod last_reading;
 mod pager;
 mod scanner;
 
-const TABLE: &str = "t";
 const FAMILY: &str = "f";
 /// Columns: the number of the change, the kind of the row, and bytes that follow from row and number.
 const NUMBER: &str = "n";
@@ -38,12 +37,8 @@ const GROUPS: usize = 14;
 const NAMES: [&str; 12] =
     ["fixed", "twin", "churn", "churn", "fixed", "churn", "churn", "fixed", "churn", "churn", "twin", "fixed"];
 
-const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
 const WRITERS_PER_HOST: usize = 3;
-const WRITERS: usize = WRITER_HOSTS.len() * WRITERS_PER_HOST;
-const PATIENCE: Duration = Duration::from_secs(10);
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
+const WRITERS: usize = WORKER_HOSTS.len() * WRITERS_PER_HOST;
 const WRITER_PAUSE_MS: u64 = 140;
 /// Most rows of one batch.
 const BATCH_MAX: usize = 6;
@@ -79,7 +74,7 @@ impl Scenario for Scans {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
         let shared = self.shared(context);
         let mut clients: Vec<(&'static str, Play)> = Vec::new();
-        for (index, host) in WRITER_HOSTS.into_iter().enumerate() {
+        for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
             clients.push((host, Box::pin(write(host, index, shared.clone()))));
         }
         clients.push(("r1", Box::pin(scanner::scan_all_the_time("r1", shared.clone()))));
@@ -101,30 +96,7 @@ impl Scenario for Scans {
     }
 }
 
-impl Scans {
-    fn shared(&self, context: &Context) -> Shared {
-        Shared { model: self.model.clone(), done: self.done.clone(), context: context.clone() }
-    }
-}
-
-/// What all clients of the scenario share.
-#[derive(Clone)]
-struct Shared {
-    model: Rc<RefCell<Presence>>,
-    done: Rc<Done>,
-    context: Context,
-}
-
-impl Shared {
-    fn is_over(&self) -> bool {
-        self.context.state.is_over()
-    }
-
-    fn fail(&self, who: &str, row: &[u8], what: impl std::fmt::Display) {
-        let about = vec![row.escape_ascii().to_string()];
-        self.context.state.fail(Failure { what: format!("{who}: {what}"), about });
-    }
-}
+type Shared = play::Shared<Scans>;
 
 /// What happens to a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,11 +167,8 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
         .family(FAMILY, &[("versions", "1")])?
         .key("group:u32, what:tail")?
         .set("atomic", "1")?
-        .set("history", history)?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&group_start(region * GROUPS / plan.first_regions))))
+        .set("history", history)?;
+    sized(spec, plan, GROUPS, group_start)
 }
 
 async fn write(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
@@ -262,7 +231,7 @@ impl Writer {
     async fn run(self) -> Result<(), Error> {
         let churning = self.groups.iter().flat_map(|&group| rows_of_kind(group, RowKind::Churn));
         let mut churning: Vec<(Vec<u8>, bool)> = churning.map(|row| (row, false)).collect();
-        while !self.shared.is_over() {
+        let act = async || {
             let group = self.groups[below(self.groups.len())];
             match below(8) {
                 0..=2 => self.write_twins(group).await?,
@@ -285,9 +254,9 @@ impl Writer {
                     }
                 }
             }
-            pause(WRITER_PAUSE_MS).await;
-        }
-        Ok(())
+            Ok(())
+        };
+        self.shared.until_over(WRITER_PAUSE_MS, act).await
     }
 
     fn attempt(&self, row: &[u8], change: Change) -> u64 {

@@ -1,41 +1,36 @@
 //! Changes of tables under load: an operator alters every attribute of a table, and drops and adds one of its families while
 //! writers put into it; another creates, fills and drops tables and namespaces.
 //!
-//! A change that succeeded is in force everywhere, and a description shows it ([`crate::check::settings`]). A put is applied
-//! as a whole or refused, also when its family is dropped meanwhile ([`crate::check::families`]). A change is never refused
+//! A change that succeeded is in force everywhere, and a description shows it ([`terrane_oracle::settings`]). A put is applied
+//! as a whole or refused, also when its family is dropped meanwhile ([`terrane_oracle::families`]). A change is never refused
 //! because of its own retry. One with an unknown outcome ends in one of the two states, but may still arrive late; its table,
 //! namespace or family is therefore replaced by one with another name.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use terrane_client::{Error, TableSpec};
+use terrane_oracle::families::Families;
+use terrane_oracle::settings::Settings;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, open_table, patiently};
-use crate::check::families::Families;
-use crate::check::settings::Settings;
+use super::play::{
+    self, CAPTIVE, CAPTIVE_PATIENCE, LAST_PATIENCE, PATIENCE, Play, Scenario, TABLE, below, open_table, patiently,
+    sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
-use crate::verdict::Failure;
 
 mod alterer;
 mod attributes;
 mod lifecycle;
 mod writer;
 
-/// The table that is altered.
-const TABLE: &str = "t";
-/// Its families: one that stays, and one that is only altered.
+/// The families of the table that is altered: one that stays, and one that is only altered.
 const KEPT: &str = "kept";
 const ALTERED: &str = "altered";
 const NUMBER: &str = "n";
 const GROUPS: usize = 12;
-
-const PATIENCE: Duration = Duration::from_secs(10);
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 
 /// What has to happen in a run, else it shows little.
 const ALTERS_MIN: u64 = 3;
@@ -76,39 +71,16 @@ impl Scenario for Schema {
     }
 }
 
-impl Schema {
-    fn shared(&self, context: &Context) -> Shared {
-        Shared { schema: self.clone(), context: context.clone() }
-    }
-}
-
-/// What all clients of the scenario share.
-#[derive(Clone)]
-struct Shared {
-    schema: Schema,
-    context: Context,
-}
+type Shared = play::Shared<Schema>;
 
 impl Shared {
-    fn is_over(&self) -> bool {
-        self.context.state.is_over()
-    }
-
     /// The generation of the family that comes and goes.
     fn generation(&self) -> usize {
-        self.schema.families.borrow().len() - 1
+        self.families.borrow().len() - 1
     }
 
     fn in_generation<T>(&self, generation: usize, act: impl FnOnce(&mut Families) -> T) -> T {
-        act(&mut self.schema.families.borrow_mut()[generation])
-    }
-
-    fn judge(&self, who: &str, about: &[u8], verdict: Result<(), String>) {
-        self.context.state.checked();
-        if let Err(violation) = verdict {
-            let about = about.escape_ascii().to_string();
-            self.context.state.fail(Failure { what: format!("{who}: {about} {violation}"), about: vec![about] });
-        }
+        act(&mut self.families.borrow_mut()[generation])
     }
 }
 
@@ -137,11 +109,8 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
         .family(&other(0), &[])?
         .family(ALTERED, &[("versions", "3")])?
         .key("group:u32, what:tail")?
-        .set("atomic", "1")?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&row(region * GROUPS / plan.first_regions, ""))))
+        .set("atomic", "1")?;
+    sized(spec, plan, GROUPS, |group| row(group, ""))
 }
 
 async fn read_and_maintain(host: &'static str, shared: Shared) -> Result<(), Error> {

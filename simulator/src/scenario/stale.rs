@@ -1,7 +1,7 @@
 //! Stale reads beside linearizable and strict ones, from members of a group that lag, are isolated, or have just restarted.
 //!
 //! A stale answer must include every write that was acknowledged before its `as_of_ms`
-//! ([`staleness`](crate::check::staleness)). Each key has one writer, and the number of a write is its timestamp, so that a
+//! ([`staleness`](terrane_oracle::staleness)). Each key has one writer, and the number of a write is its timestamp, so that a
 //! late second application of a write changes nothing.
 
 use std::cell::{Cell, RefCell};
@@ -11,29 +11,25 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join, try_join3};
 use terrane_client::{AsOf, Client, Consistency, Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
-use terrane_types::escape;
+use terrane_oracle::registers::{History, Read};
+use terrane_oracle::staleness::Acknowledgements;
 
 use super::cluster_clock::ClusterClock;
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::registers::{History, Read};
-use crate::check::staleness::Acknowledgements;
+use super::play::{
+    self, CAPTIVE, CAPTIVE_PATIENCE, PATIENCE, Play, READER, Scenario, TABLE, WORKER_HOSTS, below, open_table, passed,
+    passes, patiently, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};
-use crate::verdict::Failure;
 
-const TABLE: &str = "t";
 const KEYS: usize = 24;
-const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
 const WRITERS_PER_HOST: usize = 3;
-const READER: &str = "r1";
 /// Reads with hedging, and changes regions.
 const HEDGER: &str = "r2";
 const READERS: usize = 3;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest pauses between two calls.
 const WRITER_PAUSE_MS: u64 = 150;
 const READER_PAUSE_MS: u64 = 120;
@@ -57,18 +53,19 @@ pub struct Stale {
 
 impl Scenario for Stale {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
+        let shared = self.shared(context);
         let mut clients: Vec<(&'static str, Play)> = Vec::new();
-        for (index, host) in WRITER_HOSTS.into_iter().enumerate() {
-            clients.push((host, Box::pin(write(host, index, self.clone(), context.clone()))));
+        for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
+            clients.push((host, Box::pin(write(host, index, shared.clone()))));
         }
-        clients.push((READER, Box::pin(read(self.clone(), context.clone()))));
-        clients.push((HEDGER, Box::pin(hedge(self.clone(), context.clone()))));
-        clients.push((CAPTIVE, Box::pin(be_captive(self.clone(), context.clone()))));
+        clients.push((READER, Box::pin(read(shared.clone()))));
+        clients.push((HEDGER, Box::pin(hedge(shared.clone()))));
+        clients.push((CAPTIVE, Box::pin(be_captive(shared))));
         clients
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(read_everything(host, self.clone(), context.clone()))
+        Box::pin(read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {
@@ -81,32 +78,24 @@ impl Scenario for Stale {
     }
 }
 
+type Shared = play::Shared<Stale>;
+
 fn spec(plan: &Plan) -> Result<TableSpec, Error> {
-    let spec = TableSpec::new(TABLE)?
-        .family("f", &[("versions", "1")])?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&key(region * KEYS / plan.first_regions))))
+    let spec = TableSpec::new(TABLE)?.family("f", &[("versions", "1")])?;
+    sized(spec, plan, KEYS, key)
 }
 
 fn key(number: usize) -> Vec<u8> {
     format!("key-{number:02}").into_bytes()
 }
 
-async fn write(host: &'static str, index: usize, stale: Stale, context: Context) -> Result<(), Error> {
-    let client = context.connect(PATIENCE).await?;
-    if index == 0 {
-        create_table(&client, &spec(&context.plan)?).await?;
-        context.state.ready();
-    }
-    context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
-    let writers = WRITER_HOSTS.len() * WRITERS_PER_HOST;
+async fn write(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
+    let table = open_table(&shared.create_table(index, spec).await?, TABLE).await?;
+    let writers = WORKER_HOSTS.len() * WRITERS_PER_HOST;
     let tasks = (0..WRITERS_PER_HOST).map(|task| {
         let mine = index * WRITERS_PER_HOST + task;
         let who = format!("{host}.{task}");
-        let writer = Writer { who, table: table.clone(), stale: stale.clone(), context: context.clone() };
+        let writer = Writer { who, table: table.clone(), shared: shared.clone() };
         writer.run((0..KEYS).filter(|number| number % writers == mine).map(key).collect())
     });
     join_all(tasks).await.into_iter().collect()
@@ -116,24 +105,19 @@ async fn write(host: &'static str, index: usize, stale: Stale, context: Context)
 struct Writer {
     who: String,
     table: Table,
-    stale: Stale,
-    context: Context,
+    shared: Shared,
 }
 
 impl Writer {
     async fn run(self, keys: Vec<Vec<u8>>) -> Result<(), Error> {
-        while !self.context.state.is_over() {
-            self.write(&keys[below(keys.len())]).await?;
-            pause(WRITER_PAUSE_MS).await;
-        }
-        Ok(())
+        self.shared.until_over(WRITER_PAUSE_MS, async || self.write(&keys[below(keys.len())]).await).await
     }
 
     /// Writes the next number to a key, retrying until it is acknowledged.
     async fn write(&self, key: &[u8]) -> Result<(), Error> {
-        let number = self.stale.history.borrow_mut().attempt(key);
+        let number = self.shared.history.borrow_mut().attempt(key);
         let timestamp = i64::try_from(number).expect("few writes");
-        let padding = vec![b'p'; self.context.plan.value_bytes];
+        let padding = vec![b'p'; self.shared.context.plan.value_bytes];
         let put = Put::new(key).set_at("f", "n", timestamp, number.to_string()).set_at("f", "p", timestamp, padding);
         while let Err(error) = self.table.put(put.clone()).await {
             if !passes(&error) {
@@ -142,30 +126,28 @@ impl Writer {
             trace::note(format_args!("{} did not write {}={number}: {}", self.who, key.escape_ascii(), chain(&error)));
         }
         trace::note(format_args!("{} wrote {}={number}", self.who, key.escape_ascii()));
-        self.stale.history.borrow_mut().acknowledge(key, number);
-        if let Some(latest_ms) = self.stale.clock.latest_ms(&self.context) {
-            self.stale.acknowledgements.borrow_mut().add(key, number, latest_ms);
+        self.shared.history.borrow_mut().acknowledge(key, number);
+        if let Some(latest_ms) = self.shared.clock.latest_ms(&self.shared.context) {
+            self.shared.acknowledgements.borrow_mut().add(key, number, latest_ms);
         }
-        self.context.state.acknowledge();
+        self.shared.context.state.acknowledge();
         Ok(())
     }
 }
 
-async fn read(stale: Stale, context: Context) -> Result<(), Error> {
-    let client = context.connect(PATIENCE).await?;
-    context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+async fn read(shared: Shared) -> Result<(), Error> {
+    let table = shared.table(PATIENCE).await?;
     let readers = (0..READERS).map(|reader| {
         let who = format!("{READER}.{reader}");
-        Reader { who, table: table.clone(), stale: stale.clone(), context: context.clone() }.run()
+        Reader { who, table: table.clone(), shared: shared.clone() }.run()
     });
     join_all(readers).await.into_iter().collect()
 }
 
-async fn hedge(stale: Stale, context: Context) -> Result<(), Error> {
+async fn hedge(shared: Shared) -> Result<(), Error> {
     let client = loop {
         match Client::builder()
-            .masters(&context.plan.masters().join(","))
+            .masters(&shared.context.plan.masters().join(","))
             .timeout(PATIENCE)
             .hedge_reads(true)
             .build()
@@ -175,28 +157,29 @@ async fn hedge(stale: Stale, context: Context) -> Result<(), Error> {
             done => break done?,
         }
     };
-    context.state.until_ready().await;
+    shared.context.state.until_ready().await;
     let table = open_table(&client, TABLE).await?;
-    let reader = Reader { who: HEDGER.to_owned(), table, stale, context: context.clone() };
+    let context = shared.context.clone();
+    let reader = Reader { who: HEDGER.to_owned(), table, shared };
     try_join(reader.run(), maintain(TABLE, || key(below(KEYS)), context)).await.map(drop)
 }
 
 /// Clients of the isolated leader, each with its own location cache, so that nothing makes a reader look elsewhere while it
 /// is answered.
-async fn be_captive(stale: Stale, context: Context) -> Result<(), Error> {
-    let clients = join_all((0..3).map(|_| context.connect(PATIENCE))).await;
-    context.state.until_ready().await;
+async fn be_captive(shared: Shared) -> Result<(), Error> {
+    let clients = join_all((0..3).map(|_| shared.context.connect(PATIENCE))).await;
+    shared.context.state.until_ready().await;
+    let patience = shared.context.plan.patience_with_disks(CAPTIVE_PATIENCE);
     let mut tables = Vec::new();
     for client in clients {
-        tables
-            .push(open_table(&client?, TABLE).await?.with_timeout(context.plan.patience_with_disks(CAPTIVE_PATIENCE)));
+        tables.push(open_table(&client?, TABLE).await?.with_timeout(patience));
     }
     let [one, other, third] = <[Table; 3]>::try_from(tables).expect("as many tables as clients");
     let reader = |table, number| {
         let who = format!("{CAPTIVE}.{number}");
-        Reader { who, table, stale: stale.clone(), context: context.clone() }
+        Reader { who, table, shared: shared.clone() }
     };
-    let writer = Writer { who: CAPTIVE.to_owned(), table: third, stale: stale.clone(), context: context.clone() };
+    let writer = Writer { who: CAPTIVE.to_owned(), table: third, shared: shared.clone() };
     try_join3(reader(one, 0).run_stale(), reader(other, 1).run(), writer.run(vec![b"captive".to_vec()])).await.map(drop)
 }
 
@@ -204,16 +187,15 @@ async fn be_captive(stale: Stale, context: Context) -> Result<(), Error> {
 struct Reader {
     who: String,
     table: Table,
-    stale: Stale,
-    context: Context,
+    shared: Shared,
 }
 
 impl Reader {
     /// Reads at all levels until the faults are over.
     async fn run(self) -> Result<(), Error> {
-        while !self.context.state.is_over() {
+        let act = async || {
             let key = key(below(KEYS));
-            let outcome = match below(10) {
+            let done = match below(10) {
                 0 => self.get(&key, Consistency::Strict).await,
                 1 | 2 => self.get(&key, Consistency::Linearizable).await,
                 3 => self.scan_stale().await,
@@ -221,45 +203,30 @@ impl Reader {
                 5 => self.exists_stale(&key).await,
                 _ => self.get_stale(&key).await.map(drop),
             };
-            self.passed(outcome)?;
-            pause(READER_PAUSE_MS).await;
-        }
-        Ok(())
+            passed(format_args!("{} did not read", self.who), done)
+        };
+        self.shared.until_over(READER_PAUSE_MS, act).await
     }
 
     /// Only reads stale until the faults are over.
     async fn run_stale(self) -> Result<(), Error> {
-        while !self.context.state.is_over() {
-            let outcome = self.get_stale(&key(below(KEYS))).await;
-            self.passed(outcome.map(drop))?;
-            pause(READER_PAUSE_MS).await;
-        }
-        Ok(())
-    }
-
-    fn passed(&self, outcome: Result<(), Error>) -> Result<(), Error> {
-        match outcome {
-            Err(error) if passes(&error) => {
-                trace::note(format_args!("{} did not read: {}", self.who, chain(&error)));
-                Ok(())
-            }
-            outcome => outcome,
-        }
+        let act = async || {
+            let done = self.get_stale(&key(below(KEYS))).await.map(drop);
+            passed(format_args!("{} did not read", self.who), done)
+        };
+        self.shared.until_over(READER_PAUSE_MS, act).await
     }
 
     async fn get(&self, key: &[u8], level: Consistency) -> Result<(), Error> {
-        let read = self.stale.history.borrow().begin_read(key);
+        let read = self.shared.history.borrow().begin_read(key);
         let row = self.table.get(Get::new(key)).consistency(level).await?;
         self.end_read(read, self.number_in(key, row.as_ref()));
         Ok(())
     }
 
     fn end_read(&self, read: Read, got: u64) {
-        self.context.state.checked();
-        if let Err(violation) = self.stale.history.borrow_mut().end_read(read, got) {
-            let key = violation.key.clone();
-            self.fail(&key, violation.to_string());
-        }
+        let verdict = self.shared.history.borrow_mut().end_read(read, got);
+        self.shared.judge_read(&self.who, verdict);
     }
 
     /// Returns the answer's number and time.
@@ -319,23 +286,23 @@ impl Reader {
     /// Judges a stale answer.
     fn judge(&self, key: &[u8], got: u64, as_of_ms: u64) {
         trace::note(format_args!("{} read {}={got} as of {as_of_ms}", self.who, key.escape_ascii()));
-        self.context.state.checked();
-        self.stale.stale.set(self.stale.stale.get() + 1);
-        let acknowledgements = self.stale.acknowledgements.borrow();
+        self.shared.context.state.checked();
+        self.shared.stale.set(self.shared.stale.get() + 1);
+        let acknowledgements = self.shared.acknowledgements.borrow();
         if got < acknowledgements.newest_before(key, u64::MAX) {
-            self.stale.old.set(self.stale.old.get() + 1);
+            self.shared.old.set(self.shared.old.get() + 1);
         }
         // Without a clock the answer means nothing.
-        if let Some(latest_ms) = self.stale.clock.latest_ms(&self.context) {
-            if let Err(what) = acknowledgements.judge(key, got, as_of_ms) {
-                self.fail(key, what);
+        if let Some(latest_ms) = self.shared.clock.latest_ms(&self.shared.context) {
+            if let Err(violation) = acknowledgements.judge(key, got, as_of_ms) {
+                self.fail(key, violation.what);
             }
             if as_of_ms > latest_ms {
                 self.fail(key, format!("reads as of {as_of_ms}, which is later than {latest_ms}"));
             }
         }
-        if let Err(violation) = self.stale.history.borrow().judge_stale(key, got) {
-            self.fail(key, violation.to_string());
+        if let Err(violation) = self.shared.history.borrow().judge_stale(key, got) {
+            self.fail(key, violation.what);
         }
     }
 
@@ -350,28 +317,25 @@ impl Reader {
         let padding = row.versions("f", b"p").next();
         let whole = padding.is_some_and(|(timestamp, value)| {
             i64::try_from(number.unwrap_or_default()).ok() == Some(timestamp)
-                && value.len() == self.context.plan.value_bytes
+                && value.len() == self.shared.context.plan.value_bytes
         });
         match number {
             Some(number) if whole => number,
             _ => {
-                self.fail(key, format!("{row:?} was never written"));
+                self.fail(key, format!("was never written so: {row:?}"));
                 0
             }
         }
     }
 
     fn fail(&self, key: &[u8], what: String) {
-        let key = escape(key).to_string();
-        self.context.state.fail(Failure { what: format!("{}: {what}", self.who), about: vec![key] });
+        self.shared.fail(&self.who, key, what);
     }
 }
 
 /// Reads every key after all writes, linearizably, and stale until the answers have become as new as they must.
-async fn read_everything(host: &'static str, stale: Stale, context: Context) -> Result<(), Error> {
-    let client = context.connect(PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
-    let reader = Reader { who: host.to_owned(), table, stale, context };
+async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
+    let reader = Reader { who: host.to_owned(), table: shared.table(PATIENCE).await?, shared };
     let began_ms = terrane_env::time::wall_ms();
     for key in (0..KEYS).map(key).chain([b"captive".to_vec()]) {
         patiently(async || reader.get(&key, Consistency::Linearizable).await).await?;

@@ -2,7 +2,7 @@
 //!
 //! Each write puts one number into three families with one timestamp: one with a `ttl`, one with a `ttl` that does not hide
 //! the newest version (`min_versions`), and one without. The last says which write a read shows and when it was stamped, so
-//! every single read tells whether the others must be there ([`expiry`](crate::check::expiry)). Each row has one writer, and
+//! every single read tells whether the others must be there ([`expiry`](terrane_oracle::expiry)). Each row has one writer, and
 //! a write with an unknown outcome is its last.
 
 use std::cell::{Cell, RefCell};
@@ -12,26 +12,24 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join};
 use terrane_client::{Consistency, Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
-use terrane_types::escape;
+use terrane_oracle::Verdict;
+use terrane_oracle::expiry::{Lifetime, Window};
+use terrane_oracle::registers::{History, Read};
 
 use super::cluster_clock::ClusterClock;
 use super::maintenance::maintain;
 use super::places::{Places, Row};
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table, passes, patiently, pause};
-use crate::check::expiry::{Lifetime, Window};
-use crate::check::registers::{History, Read};
+use super::play::{
+    self, CAPTIVE, CAPTIVE_PATIENCE, IMPATIENCE, OPERATOR, PATIENCE, Play, READER, Scenario, TABLE, WORKER_HOSTS,
+    below, open_table, passed, passes, patiently, rows_by_key, sized,
+};
 use crate::context::Context;
 use crate::plan::Plan;
 use crate::trace::{self, chain};
-use crate::verdict::Failure;
 
-const TABLE: &str = "t";
 const PLACES: usize = 120;
-const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
 const WRITERS_PER_HOST: usize = 3;
-const READER: &str = "r1";
 const READERS: usize = 3;
-const OPERATOR: &str = "r2";
 
 /// Families by what expires: everything, everything but the newest version, nothing.
 const FLEETING: &str = "t";
@@ -43,10 +41,6 @@ const QUALIFIER: &str = "n";
 /// for what it cannot know of the others' clocks while links are slow.
 const LIFETIME: Lifetime = Lifetime { ttl_ms: 2_500, tolerance_ms: 750 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The timeout of one writer of each host.
-const IMPATIENCE: Duration = Duration::from_millis(700);
-const CAPTIVE_PATIENCE: Duration = Duration::from_millis(300);
 /// Longest pauses between two calls.
 const WRITER_PAUSE_MS: u64 = 160;
 const READER_PAUSE_MS: u64 = 160;
@@ -100,19 +94,20 @@ fn key(place: usize, earlier: usize) -> Vec<u8> {
 
 impl Scenario for Ttl {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
+        let shared = self.shared(context);
         let mut clients: Vec<(&'static str, Play)> = Vec::new();
-        for (index, host) in WRITER_HOSTS.into_iter().enumerate() {
-            clients.push((host, Box::pin(write(host, index, self.clone(), context.clone()))));
+        for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
+            clients.push((host, Box::pin(write(host, index, shared.clone()))));
         }
-        clients.push((READER, Box::pin(read(self.clone(), context.clone()))));
+        clients.push((READER, Box::pin(read(shared.clone()))));
         let some_row = || key(below(PLACES), below(2));
         clients.push((OPERATOR, Box::pin(maintain(TABLE, some_row, context.clone()))));
-        clients.push((CAPTIVE, Box::pin(be_captive(self.clone(), context.clone()))));
+        clients.push((CAPTIVE, Box::pin(be_captive(shared))));
         clients
     }
 
     fn last_reading(&self, host: &'static str, context: &Context) -> Play {
-        Box::pin(read_everything(host, self.clone(), context.clone()))
+        Box::pin(read_everything(host, self.shared(context)))
     }
 
     fn shortfall(&self, context: &Context) -> Option<String> {
@@ -126,16 +121,15 @@ impl Scenario for Ttl {
     }
 }
 
+type Shared = play::Shared<Ttl>;
+
 fn spec(plan: &Plan) -> Result<TableSpec, Error> {
     let ttl = format!("{}ms", LIFETIME.ttl_ms);
     let spec = TableSpec::new(TABLE)?
         .family(FLEETING, &[("versions", "1"), ("ttl", &ttl)])?
         .family(LASTING, &[("versions", "3"), ("min_versions", "1"), ("ttl", &ttl)])?
-        .family(KEPT, &[("versions", "1")])?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let first_regions = 1..plan.first_regions;
-    Ok(first_regions.fold(spec, |spec, region| spec.split_at(&key(region * PLACES / plan.first_regions, 0))))
+        .family(KEPT, &[("versions", "1")])?;
+    sized(spec, plan, PLACES, |place| key(place, 0))
 }
 
 /// The present time as the clients have it.
@@ -143,45 +137,37 @@ fn now_ms() -> i64 {
     i64::try_from(terrane_env::time::wall_ms()).expect("milliseconds since 1970")
 }
 
-async fn write(host: &'static str, index: usize, ttl: Ttl, context: Context) -> Result<(), Error> {
-    let client = context.connect(PATIENCE).await?;
-    if index == 0 {
-        create_table(&client, &spec(&context.plan)?).await?;
-        context.state.ready();
-    }
-    context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
-    let writers = WRITER_HOSTS.len() * WRITERS_PER_HOST;
+async fn write(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
+    let table = open_table(&shared.create_table(index, spec).await?, TABLE).await?;
+    let writers = WORKER_HOSTS.len() * WRITERS_PER_HOST;
     let tasks = (0..WRITERS_PER_HOST).map(|number| {
         let mine = index * WRITERS_PER_HOST + number;
         let patience = if number == 0 { IMPATIENCE } else { PATIENCE };
         let who = format!("{host}.{number}");
         let table = table.clone().with_timeout(patience);
-        let player = Player { who, table, ttl: ttl.clone(), context: context.clone() };
+        let player = Player { who, table, shared: shared.clone() };
         player.write_on((0..PLACES).filter(|place| place % writers == mine).collect())
     });
     join_all(tasks).await.into_iter().collect()
 }
 
-async fn read(ttl: Ttl, context: Context) -> Result<(), Error> {
-    let client = context.connect(PATIENCE).await?;
-    context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+async fn read(shared: Shared) -> Result<(), Error> {
+    let table = shared.table(PATIENCE).await?;
     let readers = (0..READERS).map(|number| {
         let who = format!("{READER}.{number}");
-        Player { who, table: table.clone(), ttl: ttl.clone(), context: context.clone() }.read_on()
+        Player { who, table: table.clone(), shared: shared.clone() }.read_on()
     });
     join_all(readers).await.into_iter().collect()
 }
 
 /// Readers of the isolated leader, each with its own location cache.
-async fn be_captive(ttl: Ttl, context: Context) -> Result<(), Error> {
-    let (one, other) = (context.connect(PATIENCE).await?, context.connect(PATIENCE).await?);
-    context.state.until_ready().await;
+async fn be_captive(shared: Shared) -> Result<(), Error> {
+    let (one, other) = (shared.context.connect(PATIENCE).await?, shared.context.connect(PATIENCE).await?);
+    shared.context.state.until_ready().await;
     let player = async |client, number| {
         let table = open_table(client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
         let who = format!("{CAPTIVE}.{number}");
-        Ok::<_, Error>(Player { who, table, ttl: ttl.clone(), context: context.clone() })
+        Ok::<_, Error>(Player { who, table, shared: shared.clone() })
     };
     try_join(player(&one, 0).await?.read_on(), player(&other, 1).await?.read_on()).await.map(drop)
 }
@@ -200,22 +186,17 @@ struct Begun {
 struct Player {
     who: String,
     table: Table,
-    ttl: Ttl,
-    context: Context,
+    shared: Shared,
 }
 
 impl Player {
     async fn write_on(self, places: Vec<usize>) -> Result<(), Error> {
-        while !self.context.state.is_over() {
-            self.write(places[below(places.len())]).await?;
-            pause(WRITER_PAUSE_MS).await;
-        }
-        Ok(())
+        self.shared.until_over(WRITER_PAUSE_MS, async || self.write(places[below(places.len())]).await).await
     }
 
     async fn write(&self, place: usize) -> Result<(), Error> {
         let (row, key, number, before) = {
-            let mut book = self.ttl.book.borrow_mut();
+            let mut book = self.shared.book.borrow_mut();
             let row = book.places.row_at(place);
             let key = book.places.key(row).to_vec();
             let number = book.history.attempt(&key);
@@ -224,14 +205,14 @@ impl Player {
         let called_ms = now_ms();
         let families = [FLEETING, LASTING, KEPT].into_iter();
         let put = families.fold(Put::new(&key), |put, family| put.set(family, QUALIFIER, number.to_be_bytes()));
-        let put = put.set(FLEETING, "padding", vec![b'p'; self.context.plan.value_bytes]);
+        let put = put.set(FLEETING, "padding", vec![b'p'; self.shared.context.plan.value_bytes]);
         match self.table.mutate(put).await {
             Ok(outcome) => {
                 let stamp = i64::try_from(outcome.stamp_ms).expect("milliseconds since 1970");
                 trace::note(format_args!("{} wrote {}={number} at {stamp}", self.who, key.escape_ascii()));
-                self.context.state.acknowledge();
-                self.ttl.book.borrow_mut().history.acknowledge(&key, number);
-                self.ttl.book.borrow_mut().places.count(row, false);
+                self.shared.context.state.acknowledge();
+                self.shared.book.borrow_mut().history.acknowledge(&key, number);
+                self.shared.book.borrow_mut().places.count(row, false);
                 // 0: no longer known.
                 if stamp != 0 {
                     let window = Window { called_ms, returned_ms: now_ms() };
@@ -244,7 +225,7 @@ impl Player {
             Err(error) if passes(&error) => {
                 trace::note(format_args!("{} did not write {}: {}", self.who, key.escape_ascii(), chain(&error)));
                 // Refused writes have a number too, which nothing may show; but the checks allow for it.
-                self.ttl.book.borrow_mut().places.count(row, error.is_uncertain());
+                self.shared.book.borrow_mut().places.count(row, error.is_uncertain());
             }
             Err(error) => return Err(error),
         }
@@ -252,32 +233,26 @@ impl Player {
     }
 
     fn learn(&self, row: Row, stamp: i64) {
-        let mut book = self.ttl.book.borrow_mut();
+        let mut book = self.shared.book.borrow_mut();
         let newest = book.stamps.entry(row).or_default();
         *newest = stamp.max(*newest);
     }
 
     async fn read_on(self) -> Result<(), Error> {
-        while !self.context.state.is_over() {
-            let row = self.ttl.book.borrow().places.row_at(below(PLACES));
-            let outcome = match below(8) {
+        let act = async || {
+            let row = self.shared.book.borrow().places.row_at(below(PLACES));
+            let done = match below(8) {
                 0 => self.scan().await,
                 1 => self.get(row, Consistency::Stale).await,
                 _ => self.get(row, Consistency::Linearizable).await,
             };
-            match outcome {
-                Err(error) if passes(&error) => {
-                    trace::note(format_args!("{} did not read: {}", self.who, chain(&error)));
-                }
-                outcome => outcome?,
-            }
-            pause(READER_PAUSE_MS).await;
-        }
-        Ok(())
+            passed(format_args!("{} did not read", self.who), done)
+        };
+        self.shared.until_over(READER_PAUSE_MS, act).await
     }
 
     fn begin(&self, row: Row) -> Begun {
-        let book = self.ttl.book.borrow();
+        let book = self.shared.book.borrow();
         let key = book.places.key(row).to_vec();
         let (read, stamp) = (book.history.begin_read(&key), book.stamp(row));
         Begun { row, key, read, stamp, called_ms: now_ms(), is_stale: false }
@@ -303,15 +278,10 @@ impl Player {
 
     async fn scan(&self) -> Result<(), Error> {
         let start = key(below(PLACES), 0);
-        let in_use = self.ttl.book.borrow().places.in_use();
+        let in_use = self.shared.book.borrow().places.in_use();
         let begun: Vec<Begun> = in_use.into_iter().map(|row| self.begin(row)).collect();
         let scan = Scan::range(KeyRange { start: start.into(), end: Default::default() }).versions(3);
-        let mut stream = self.table.scan(scan.limit(SCAN_LIMIT)).await?;
-        let mut rows: BTreeMap<Vec<u8>, RowData> = BTreeMap::new();
-        while let Some(row) = stream.next().await {
-            let row = row?;
-            rows.insert(row.row().to_vec(), row);
-        }
+        let rows = rows_by_key(&self.table, scan.limit(SCAN_LIMIT)).await?;
         // Only rows that were found are judged: the others may lie outside.
         for begun in begun {
             if let Some(row) = rows.get(&begun.key) {
@@ -323,7 +293,7 @@ impl Player {
 
     /// Judges what a row shows.
     fn end(&self, begun: Begun, row: Option<&RowData>) {
-        self.context.state.checked();
+        self.shared.context.state.checked();
         let Begun { row: place, key, read, stamp: before, called_ms, is_stale } = begun;
         let window = Window { called_ms, returned_ms: now_ms() };
         let newest = |family| row.and_then(|row| row.versions(family, QUALIFIER.as_bytes()).next());
@@ -331,10 +301,10 @@ impl Player {
         let number = kept.map_or(0, |(_, value)| value.try_into().map_or(u64::MAX, u64::from_be_bytes));
         trace::note(format_args!("{} read {}: {row:?}", self.who, key.escape_ascii()));
         let verdict = match is_stale {
-            true => self.ttl.book.borrow().history.judge_stale(&key, number),
-            false => self.ttl.book.borrow_mut().history.end_read(read, number),
+            true => self.shared.book.borrow().history.judge_stale(&key, number),
+            false => self.shared.book.borrow_mut().history.end_read(read, number),
         };
-        self.judge(&key, verdict.map_err(|violation| violation.to_string()));
+        self.judge(&key, verdict.map_err(|violation| violation.what));
         let Some((stamp, value)) = kept else {
             self.judge(&key, row.map_or(Ok(()), |row| Err(format!("shows a part of a row: {row:?}"))));
             return;
@@ -347,10 +317,10 @@ impl Player {
         self.judge(&key, if lasts { Ok(()) } else { Err(format!("lacks its newest version: {row:?}")) });
         self.judge(&key, same_write((stamp, value), newest(FLEETING)));
         if newest(FLEETING).is_some() {
-            self.ttl.seen.set(self.ttl.seen.get() + 1);
+            self.shared.seen.set(self.shared.seen.get() + 1);
             self.judge_late(&key, LIFETIME.judge_seen(stamp, window));
         } else {
-            self.ttl.expired.set(self.ttl.expired.get() + 1);
+            self.shared.expired.set(self.shared.expired.get() + 1);
             self.judge_early(&key, LIFETIME.judge_missing(stamp, window));
         }
         // Older versions expire, whatever `min_versions` says of the newest.
@@ -359,43 +329,42 @@ impl Player {
     }
 
     /// Records whether something came too early; without a clock that means nothing.
-    fn judge_early(&self, key: &[u8], verdict: Result<(), String>) {
-        if self.ttl.clock.latest_ms(&self.context).is_some() {
+    fn judge_early(&self, key: &[u8], verdict: Verdict) {
+        if self.shared.clock.latest_ms(&self.shared.context).is_some() {
             self.judge(key, verdict);
         }
     }
 
     /// Records whether something came too late.
-    fn judge_late(&self, key: &[u8], verdict: Result<(), String>) {
-        if self.ttl.clock.latest_ms(&self.context).is_some() && !self.ttl.clock.may_lag() {
+    fn judge_late(&self, key: &[u8], verdict: Verdict) {
+        if self.shared.clock.latest_ms(&self.shared.context).is_some() && !self.shared.clock.may_lag() {
             self.judge(key, verdict);
         }
     }
 
-    fn judge(&self, key: &[u8], verdict: Result<(), String>) {
+    fn judge(&self, key: &[u8], verdict: Verdict) {
         if let Err(what) = verdict {
-            let key = escape(key).to_string();
-            self.context.state.fail(Failure { what: format!("{}: {key} {what}", self.who), about: vec![key] });
+            self.shared.fail(&self.who, key, what);
         }
     }
 }
 
 /// Timestamps of a row never go back, whichever server leads.
-fn judge_order(stamp: i64, before: i64) -> Result<(), String> {
+fn judge_order(stamp: i64, before: i64) -> Verdict {
     if stamp < before { Err(format!("is stamped {stamp} after {before}")) } else { Ok(()) }
 }
 
-fn judge_stamp_ahead(stamp: i64, window: Window) -> Result<(), String> {
+fn judge_stamp_ahead(stamp: i64, window: Window) -> Verdict {
     let ahead = stamp > window.returned_ms + LIFETIME.tolerance_ms;
     if ahead { Err(format!("is stamped {stamp} by a write during {window:?}")) } else { Ok(()) }
 }
 
-fn judge_stamp_behind(stamp: i64, window: Window) -> Result<(), String> {
+fn judge_stamp_behind(stamp: i64, window: Window) -> Verdict {
     let behind = stamp < window.called_ms - LIFETIME.tolerance_ms;
     if behind { Err(format!("is stamped {stamp} by a write during {window:?}")) } else { Ok(()) }
 }
 
-fn same_write(kept: (i64, &[u8]), fleeting: Option<(i64, &[u8])>) -> Result<(), String> {
+fn same_write(kept: (i64, &[u8]), fleeting: Option<(i64, &[u8])>) -> Verdict {
     match fleeting {
         Some(cell) if cell != kept => Err(format!("shows parts of two writes: {kept:?} and {cell:?}")),
         _ => Ok(()),
@@ -403,11 +372,9 @@ fn same_write(kept: (i64, &[u8]), fleeting: Option<(i64, &[u8])>) -> Result<(), 
 }
 
 /// Reads every row after all writes, and once more when everything has expired.
-async fn read_everything(host: &'static str, ttl: Ttl, context: Context) -> Result<(), Error> {
-    let client = context.connect(PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
-    let player = Player { who: host.to_owned(), table, ttl, context };
-    let rows = player.ttl.book.borrow().places.rows();
+async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
+    let player = Player { who: host.to_owned(), table: shared.table(PATIENCE).await?, shared };
+    let rows = player.shared.book.borrow().places.rows();
     let lifetime = u64::try_from(LIFETIME.ttl_ms + LIFETIME.tolerance_ms).expect("positive");
     for wait in [Duration::ZERO, Duration::from_millis(lifetime)] {
         tokio::time::sleep(wait).await;

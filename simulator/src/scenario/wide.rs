@@ -2,9 +2,9 @@
 //! memtables and caches are smaller than a row. Reads return them in many parts.
 //!
 //! To the model, a row is a range of columns: columns are put and deleted by the one writer of the row, and a read of some
-//! columns has to show them in order, once each ([`crate::check::presence`]). Every mutation also writes the same number
+//! columns has to show them in order, once each ([`terrane_oracle::presence`]). Every mutation also writes the same number
 //! into the row's first and last column, which every read of both must show equal, in whatever parts it arrives. A list
-//! per row grows by appends ([`crate::check::ledger`]).
+//! per row grows by appends ([`terrane_oracle::ledger`]).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,19 +12,17 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, TableSpec};
+use terrane_oracle::ledger::Ledger;
+use terrane_oracle::presence::Presence;
 
 use super::maintenance::maintain;
-use super::play::{CAPTIVE, Play, Scenario, below, create_table, open_table};
-use crate::check::ledger::Ledger;
-use crate::check::presence::Presence;
+use super::play::{self, CAPTIVE, PATIENCE, Play, Scenario, TABLE, WORKER_HOSTS, below, open_table, sized};
 use crate::context::Context;
 use crate::plan::Plan;
-use crate::verdict::Failure;
 
 mod reader;
 mod writer;
 
-const TABLE: &str = "t";
 const FAMILY: &str = "f";
 const LISTS: &str = "l";
 const LIST: &str = "list";
@@ -36,9 +34,7 @@ const LAST: &str = "z-last";
 /// The size of an appended part; its first bytes are the operation's token.
 const PART_BYTES: usize = 2 << 10;
 
-const WRITER_HOSTS: [&str; 2] = ["w1", "w2"];
-const PATIENCE: Duration = Duration::from_secs(10);
-const LAST_PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than elsewhere, because rows are large.
 const CAPTIVE_PATIENCE: Duration = Duration::from_millis(500);
 const WRITES_MIN: u64 = 100;
 const READS_MIN: u64 = 50;
@@ -55,7 +51,7 @@ impl Scenario for Wide {
     fn clients(&self, context: &Context) -> Vec<(&'static str, Play)> {
         let shared = self.shared(context);
         let mut clients: Vec<(&'static str, Play)> = Vec::new();
-        for (index, host) in WRITER_HOSTS.into_iter().enumerate() {
+        for (index, host) in WORKER_HOSTS.into_iter().enumerate() {
             clients.push((host, Box::pin(write(host, index, shared.clone()))));
         }
         clients.push(("r1", Box::pin(reader::read_all_the_time("r1", PATIENCE, shared.clone()))));
@@ -75,32 +71,7 @@ impl Scenario for Wide {
     }
 }
 
-impl Wide {
-    fn shared(&self, context: &Context) -> Shared {
-        Shared { wide: self.clone(), context: context.clone() }
-    }
-}
-
-/// What all clients of the scenario share.
-#[derive(Clone)]
-struct Shared {
-    wide: Wide,
-    context: Context,
-}
-
-impl Shared {
-    fn is_over(&self) -> bool {
-        self.context.state.is_over()
-    }
-
-    fn judge(&self, who: &str, row: &[u8], verdict: Result<(), String>) {
-        self.context.state.checked();
-        if let Err(violation) = verdict {
-            let row = row.escape_ascii().to_string();
-            self.context.state.fail(Failure { what: format!("{who}: {row} {violation}"), about: vec![row] });
-        }
-    }
-}
+type Shared = play::Shared<Wide>;
 
 fn row(at: usize) -> Vec<u8> {
     format!("row-{at}").into_bytes()
@@ -141,25 +112,18 @@ fn spec(plan: &Plan) -> Result<TableSpec, Error> {
     let block_size = ["1KiB", "16KiB"][usize::try_from(plan.seed / 3 % 2).expect("below 2")];
     let spec = TableSpec::new(TABLE)?
         .family(FAMILY, &[("versions", "1"), ("compression", compression), ("block_size", block_size)])?
-        .family(LISTS, &[("versions", "1")])?
-        .region_size(plan.region_size)
-        .set("flush_size", &format!("{}B", plan.flush_size))?;
-    let first_regions = plan.first_regions.min(ROWS);
-    Ok((1..first_regions).fold(spec, |spec, region| spec.split_at(&row(region * ROWS / first_regions))))
+        .family(LISTS, &[("versions", "1")])?;
+    sized(spec, plan, ROWS, row)
 }
 
 async fn write(host: &'static str, index: usize, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
     if index == 0 {
-        create_table(&client, &spec(&shared.context.plan)?).await?;
         let all = (0..ROWS).flat_map(|at| columns().map(move |column| object(&row(at), column)));
-        all.for_each(|column| shared.wide.columns.borrow_mut().know(&column));
-        shared.context.state.ready();
+        all.for_each(|column| shared.columns.borrow_mut().know(&column));
     }
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+    let table = open_table(&shared.create_table(index, spec).await?, TABLE).await?;
     let writers = (index..ROWS)
-        .step_by(WRITER_HOSTS.len())
+        .step_by(WORKER_HOSTS.len())
         .map(|at| writer::Writer::new(format!("{host}.{at}"), table.clone(), row(at), shared.clone()).run());
     join_all(writers).await.into_iter().collect()
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Client, Error, EventInfo, EventPlace, LoadQuery, Put, RegionInfo, Table, TableInfo, TableSpec};
+use terrane_oracle::events::{Boundaries, Event};
+use terrane_oracle::load_history::{Known, Look, judge};
 use terrane_types::{RegionId, escape};
 
 use super::now;
-use crate::check::events::{Boundaries, Event};
-use crate::check::load_history::{Known, Look, judge};
 use crate::context::Context;
 use crate::kind::Kind;
 use crate::scenario::{create_table, open_table, patiently};

@@ -15,8 +15,8 @@ use terrane_hbase::proto::mutation_proto::column_value::QualifierValue;
 use terrane_hbase::proto::mutation_proto::{ColumnValue, DeleteType, MutationType};
 use terrane_hbase::proto::{self, MutationProto};
 use terrane_hbase::serve::serve;
+use terrane_hbase_client::{HbaseClient, nonce};
 use terrane_regionserver::BackendKind;
-use terrane_simulator::hbase_client::{HbaseClient, nonce};
 use terrane_tests::cluster::Cluster;
 use tokio_util::sync::CancellationToken;
 

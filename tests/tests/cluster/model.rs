@@ -1,8 +1,8 @@
 //! The whole data model: random sequences of all writes and reads through real servers, while regions split, flush and
-//! compact, compared with a plain model (`terrane_simulator::model::plain`).
+//! compact, compared with a plain model (`terrane_oracle::model::plain`).
 //!
 //! First, one client writes and reads in turn, so that every result must equal the model's. Then many clients
-//! increment, append and check-and-mutate concurrently, and the result must be exact (`terrane_simulator::check::ledger`).
+//! increment, append and check-and-mutate concurrently, and the result must be exact (`terrane_oracle::ledger`).
 //!
 //! A failure names its seed; `TERRANE_SEED` runs only that one.
 
@@ -16,9 +16,9 @@ use anyhow::{Context, Result, ensure};
 use terrane_client::{
     Admin, Client, Delete, Error, Get, KeyRange, LatestPer, Number, RowData, Scan, Table, TableSpec, ValueType,
 };
+use terrane_oracle::model::draw::{Draw, FAMILIES, GROUPS, group_start};
+use terrane_oracle::model::plain::{self, Change, Decision, Model, Rows, Seen, Selection};
 use terrane_regionserver::BackendKind;
-use terrane_simulator::model::draw::{Draw, FAMILIES, GROUPS, group_start};
-use terrane_simulator::model::plain::{self, Change, Decision, Model, Rows, Seen, Selection};
 use terrane_tests::cluster::Cluster;
 use tokio::task::JoinSet;
 

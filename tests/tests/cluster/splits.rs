@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use terrane_client::{Get, KeyRange, Put, Scan, Table};
+use terrane_oracle::registers::{History, Read};
 use terrane_regionserver::BackendKind;
-use terrane_simulator::check::registers::{History, Read};
 use terrane_tests::cluster::Cluster;
 use terrane_tests::eventually::eventually;
 

@@ -36,7 +36,7 @@ pub fn run(program: &Program, seeds: &Range<u64>, name: Option<&str>, request: &
 const ROTATING: usize = 10;
 
 /// Looks for the planted bugs that are found quickly: all of them, or those in files that changed recently and some others. A change
-/// of the simulator makes all due, because they measure it.
+/// of the simulator or its checkers makes all due, because they measure them.
 pub fn run_quick(
     program: &Program,
     seeds: &Range<u64>,
@@ -45,8 +45,8 @@ pub fn run_quick(
     root: &Path,
 ) -> bool {
     let bugs: Vec<Bug> = bugs(program).into_iter().filter(|bug| bug.quick).collect();
-    let is_same = |recent: &&Recent| !recent.any(|file| file.starts_with("simulator/src/"));
-    let recent = recent.filter(is_same);
+    let measured = |file: &str| ["simulator/src/", "oracle/src/"].iter().any(|folder| file.starts_with(folder));
+    let recent = recent.filter(|recent| !recent.any(measured));
     let changed = recent.and_then(|recent| recent.sources(root));
     let due = match (recent, changed) {
         (Some(recent), Some(changed)) => due(&bugs, &changed, recent.commits),

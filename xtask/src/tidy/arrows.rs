@@ -66,8 +66,12 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-bench-client", May::Only(&["terrane-client", "terrane-proto", "terrane-types", "terrane-env"])),
     (BINARY, May::Any),
     ("terrane-tests", May::Any),
-    ("terrane-linearizability", May::Only(&["terrane-types"])),
-    (LAB, May::Only(&["terrane-client", "terrane-env", "terrane-linearizability"])),
+    ("terrane-oracle", May::Only(&["terrane-types"])),
+    (
+        "terrane-hbase-client",
+        May::Only(&["terrane-hbase", "terrane-client", "terrane-oracle", "terrane-types", "terrane-env"]),
+    ),
+    (LAB, May::Only(&["terrane-client", "terrane-env", "terrane-oracle"])),
     ("terrane-simulator", May::Any),
     ("terrane-examples", May::Any),
     ("terrane-fuzz", May::Any),
@@ -101,9 +105,18 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("rustix", &["terrane-env"]),
     ("axum", &["terrane-console"]),
     // The benchmark's null server decodes less of each message than the generated code.
-    // `terrane-hbase` has protos of its own: HBase's, which nothing else speaks but the simulator's small client and the model
-    // test that uses it.
-    ("prost*", &["terrane-proto", "terrane-hbase", "terrane-simulator", "terrane-tests", "terrane-bench-client"]),
+    // `terrane-hbase` has protos of its own: HBase's, which nothing else speaks but the small client for tests and what uses it.
+    (
+        "prost*",
+        &[
+            "terrane-proto",
+            "terrane-hbase",
+            "terrane-hbase-client",
+            "terrane-simulator",
+            "terrane-tests",
+            "terrane-bench-client",
+        ],
+    ),
     ("protox", &["terrane-proto", "terrane-hbase"]),
     // The binary exports spans; the others hand them to it as values.
     ("opentelemetry*", &[BINARY]),

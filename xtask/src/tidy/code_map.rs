@@ -23,7 +23,7 @@ const CRATES: &[&str] = &[
     "tests",
     "testscript",
     "browser",
-    "linearizability",
+    "oracle",
     "lab",
     "xtask",
 ];

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use terrane_client::{Delete, Error, Get, MutationOutcome, Returns, RowData, RowMutation, Scan, Table, column};
+use terrane_oracle::linearizability::{Cell, Condition, Op, OpId, Outcome, Seen};
 
 use super::Shared;
-use crate::check::linearizability::{Cell, Condition, Op, OpId, Outcome, Seen};
 use crate::scenario::places::Row;
-use crate::scenario::play::{below, passes, pause};
+use crate::scenario::play::{Ended, below};
 use crate::trace::{self, chain};
 
 /// Places of groups; those with lower numbers than [`PAIRS`] have two rows.
@@ -54,31 +54,20 @@ struct Call {
     id: OpId,
 }
 
-/// How a call ended.
-enum Ended<T> {
-    Answer(T),
-    ResultLost,
-    Unknown,
-    Refused,
-}
-
 impl Worker {
     /// Works until the faults are over.
     pub async fn run(self) -> Result<(), Error> {
-        while !self.shared.context.state.is_over() {
-            match below(if self.writes { 20 } else { 6 }) {
-                0..=2 => self.get().await?,
-                3 => self.get_many().await?,
-                4 | 5 => self.scan(below(2) == 0).await?,
-                6..=10 => self.write().await?,
-                11 | 12 => self.delete().await?,
-                13..=15 => self.write_if().await?,
-                16 | 17 => self.contradict().await?,
-                _ => self.write_many().await?,
-            }
-            pause(self.pause_ms).await;
-        }
-        Ok(())
+        let act = async || match below(if self.writes { 20 } else { 6 }) {
+            0..=2 => self.get().await,
+            3 => self.get_many().await,
+            4 | 5 => self.scan(below(2) == 0).await,
+            6..=10 => self.write().await,
+            11 | 12 => self.delete().await,
+            13..=15 => self.write_if().await,
+            16 | 17 => self.contradict().await,
+            _ => self.write_many().await,
+        };
+        self.shared.until_over(self.pause_ms, act).await
     }
 
     fn some_group(&self) -> Row {
@@ -112,14 +101,8 @@ impl Worker {
             Err(error) => error,
         };
         trace::note(format_args!("{} got no answer: {}", self.who, chain(&error)));
-        match error {
-            Error::ResultLost => Ok(Ended::ResultLost),
-            error if error.is_uncertain() => Ok(Ended::Unknown),
-            // The versions that a broken snapshot scan read may be gone.
-            Error::SnapshotTooOld => Ok(Ended::Refused),
-            error if passes(&error) => Ok(Ended::Refused),
-            error => Err(error),
-        }
+        // The versions that a broken snapshot scan read may be gone.
+        if matches!(error, Error::SnapshotTooOld) { Ok(Ended::Refused) } else { Ended::with(error) }
     }
 
     /// The answer of an update; if there is none, the update has ended.

@@ -1,12 +1,12 @@
 //! Rows with several versions of their cells and one writer each. Reads of some versions and times are compared with a model
-//! ([`versions`](crate::check::versions)).
+//! ([`versions`](terrane_oracle::versions)).
 
 use terrane_client::{Delete, Error, Get, KeyRange, Put, RowData, RowMutation, Scan, Table};
+use terrane_oracle::versions::{self, Change, Selected, Shown};
 
 use super::Shared;
-use crate::check::versions::{self, Change, Selected, Shown};
 use crate::scenario::places::Row;
-use crate::scenario::play::{below, passes, pause};
+use crate::scenario::play::{below, passes};
 use crate::trace::{self, chain};
 
 /// Places of rows; each belongs to one writer.
@@ -40,15 +40,12 @@ pub struct Writer {
 impl Writer {
     /// Writes until the faults are over.
     pub async fn run(self) -> Result<(), Error> {
-        while !self.reader.shared.context.state.is_over() {
+        let act = async || {
             let row = self.reader.row_at(self.places[below(self.places.len())]);
             self.write(row).await?;
-            if below(2) == 0 {
-                self.reader.read(row).await?;
-            }
-            pause(self.pause_ms).await;
-        }
-        Ok(())
+            if below(2) == 0 { self.reader.read(row).await } else { Ok(()) }
+        };
+        self.reader.shared.until_over(self.pause_ms, act).await
     }
 
     async fn write(&self, row: Row) -> Result<(), Error> {
@@ -91,11 +88,7 @@ pub struct Reader {
 impl Reader {
     /// Reads until the faults are over.
     pub async fn run(self) -> Result<(), Error> {
-        while !self.shared.context.state.is_over() {
-            self.read(self.row_at(below(PLACES))).await?;
-            pause(self.pause_ms).await;
-        }
-        Ok(())
+        self.shared.until_over(self.pause_ms, async || self.read(self.row_at(below(PLACES))).await).await
     }
 
     fn row_at(&self, place: usize) -> Row {
@@ -127,11 +120,8 @@ impl Reader {
         };
         let shown = found.as_ref().map(shown).unwrap_or_default();
         trace::note(format_args!("{} read {} {selected:?}: {shown:?}", self.who, key.escape_ascii()));
-        self.shared.context.state.checked();
         let verdict = self.shared.book.borrow_mut().row(row).end_read(reading, selected, &shown);
-        if let Err(what) = verdict {
-            self.shared.fail(&self.who, &key, &what);
-        }
+        self.shared.judge(&self.who, &key, verdict);
         Ok(())
     }
 

@@ -4,13 +4,12 @@
 use terrane_client::Error;
 use terrane_hbase::proto;
 use terrane_hbase::proto::mutation_proto::MutationType;
+use terrane_hbase_client::java_scan::JavaScan;
+use terrane_hbase_client::{Change, HbaseClient};
 
 use super::{FAMILY, ROWS, Shared, row};
-use crate::hbase_client::java_scan::JavaScan;
-use crate::hbase_client::{Change, HbaseClient};
 use crate::scenario::play::{below, pause};
 use crate::trace;
-use crate::verdict::Failure;
 
 const COLUMNS: [&[u8]; 6] = [b"v0", b"v1", b"v2", b"v3", b"v4", b"v5"];
 /// Rows that are written and read this way, each beside another one.
@@ -28,7 +27,7 @@ fn viewed_row() -> Vec<u8> {
 /// Writes rows until the faults are over.
 pub async fn write(mut client: HbaseClient, shared: Shared) -> Result<(), Error> {
     let mut number = 0_u64;
-    while !shared.context.state.is_over() {
+    while !shared.is_over() {
         pause(PAUSE_MS).await;
         number += 1;
         let value = || [&number.to_be_bytes()[..], &vec![b'v'; shared.context.plan.value_bytes]].concat();
@@ -44,7 +43,7 @@ pub async fn write(mut client: HbaseClient, shared: Shared) -> Result<(), Error>
 
 /// Reads rows until the faults are over.
 pub async fn read(who: &str, mut client: HbaseClient, shared: Shared) -> Result<(), Error> {
-    while !shared.context.state.is_over() {
+    while !shared.is_over() {
         pause(PAUSE_MS).await;
         let row = viewed_row();
         let scan = proto::Scan {
@@ -57,7 +56,7 @@ pub async fn read(who: &str, mut client: HbaseClient, shared: Shared) -> Result<
         };
         let mut scan = JavaScan::new(scan);
         let ended = loop {
-            match scan.next(&mut client, || shared.context.state.is_over()).await {
+            match scan.next(&mut client, || shared.is_over()).await {
                 Ok(true) if below(LOST_ONE_IN) == 0 => scan.lose_scanner(),
                 Ok(true) => {}
                 ended => break ended,
@@ -83,7 +82,5 @@ fn judge(who: &str, row: &[u8], scan: &JavaScan, is_complete: bool, shared: &Sha
     }
     let numbers: Vec<_> =
         values.iter().map(|value| value.get(..8).map(<[u8]>::escape_ascii).map(|n| n.to_string())).collect();
-    let about = row.escape_ascii().to_string();
-    let what = format!("{who}: a scan of {about} saw {columns:?} with {numbers:?}, which no write left");
-    shared.context.state.fail(Failure { what, about: vec![about] });
+    shared.fail(who, row, format_args!("showed a scan {columns:?} with {numbers:?}, which no write left"));
 }

@@ -1,7 +1,6 @@
 //! Hostile use of the client's own interface: keys and values at and over the limits, absurd limits and offsets, deadlines
 //! that have passed, cancelled calls, tampered page tokens, slow readers, and clients that come and go.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -9,8 +8,8 @@ use terrane_client::{Client, Error, Get, PageToken, Put, RowData, RowMutation, S
 use terrane_types::KeyRange;
 use terrane_types::limits::{BATCH_ROWS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 
-use super::{FAMILY, HOSTILE_PAUSE_MS, HOSTILE_PREFIX, PATIENCE, Shared, Sizes, TABLE, hostile_row, normal_row};
-use crate::scenario::play::{below, open_table, passes, patiently, pause};
+use super::{FAMILY, HOSTILE_PAUSE_MS, HOSTILE_PREFIX, Shared, Sizes, hostile_row, normal_row};
+use crate::scenario::play::{PATIENCE, TABLE, below, open_table, passes, patiently, pause, rows_by_key};
 use crate::trace::chain;
 
 const CLIENTS: usize = 3;
@@ -27,19 +26,12 @@ const LARGE_VALUE_BYTES: usize = 70_000;
 
 /// Acts until the faults are over.
 pub async fn call_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
+    let client = shared.client(PATIENCE).await?;
     let table = open_table(&client, TABLE).await?;
     let callers = (0..CLIENTS).map(|caller| {
         let (client, table, shared) = (client.clone(), table.clone(), shared.clone());
         let caller = Caller { who: format!("{host}.{caller}"), client, table, shared };
-        async move {
-            while !caller.shared.is_over() {
-                caller.act().await?;
-                pause(HOSTILE_PAUSE_MS).await;
-            }
-            Ok(())
-        }
+        async move { caller.shared.until_over(HOSTILE_PAUSE_MS, async || caller.act().await).await }
     });
     join_all(callers).await.into_iter().collect()
 }
@@ -68,9 +60,9 @@ impl Caller {
     /// Records an outcome: success, or an error that a caller can understand.
     fn judge<T>(&self, act: &'static str, outcome: &Result<T, Error>) {
         match outcome {
-            Err(error @ Error::Internal { .. }) => self.shared.fail(&self.who, format!("{act}: {}", chain(error))),
+            Err(error @ Error::Internal { .. }) => self.shared.fail_act(&self.who, format!("{act}: {}", chain(error))),
             Err(error @ Error::Corruption { .. }) if !self.shared.has_damage() => {
-                self.shared.fail(&self.who, format!("{act}: {}", chain(error)));
+                self.shared.fail_act(&self.who, format!("{act}: {}", chain(error)));
             }
             _ => {}
         }
@@ -80,7 +72,7 @@ impl Caller {
     fn must_be_invalid<T>(&self, act: &'static str, outcome: &Result<T, Error>) {
         self.judge(act, outcome);
         if !outcome.as_ref().is_err_and(|error| error.is_invalid() || passes(error)) {
-            self.shared.fail(&self.who, format!("{act} was not refused: {}", kind_of(outcome)));
+            self.shared.fail_act(&self.who, format!("{act} was not refused: {}", kind_of(outcome)));
         }
     }
 
@@ -92,7 +84,7 @@ impl Caller {
         let outcome = self.table.put(put).await;
         self.judge("a write at a limit", &outcome);
         match outcome {
-            Ok(()) => drop(self.shared.hostile.accepted.borrow_mut().insert(row, sizes)),
+            Ok(()) => drop(self.shared.accepted.borrow_mut().insert(row, sizes)),
             Err(error) if passes(&error) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -106,7 +98,7 @@ impl Caller {
     }
 
     fn some_accepted(&self) -> Option<(Vec<u8>, Sizes)> {
-        let accepted = self.shared.hostile.accepted.borrow();
+        let accepted = self.shared.accepted.borrow();
         accepted.iter().nth(below(accepted.len().max(1))).map(|(row, sizes)| (row.clone(), *sizes))
     }
 
@@ -261,7 +253,7 @@ fn must_have(who: &str, row: &[u8], (qualifier, value): Sizes, found: Option<&Ro
     shared.context.state.checked();
     if !found.is_some_and(has) {
         let start = row[..10].escape_ascii();
-        shared.fail(who, format!("a row {start}... of {} bytes was written, and is not there", row.len()));
+        shared.fail_act(who, format!("a row {start}... of {} bytes was written, and is not there", row.len()));
     }
 }
 
@@ -275,24 +267,15 @@ fn kind_of<T>(outcome: &Result<T, Error>) -> String {
 
 /// Reads what hostile clients left: every row is readable, and everything accepted is there.
 pub async fn read_own_rows(host: &str, table: &Table, shared: &Shared) -> Result<(), Error> {
-    let read = patiently(async || {
-        let mut rows = table.scan(Scan::prefix(HOSTILE_PREFIX)).await?;
-        let mut read = BTreeMap::new();
-        while let Some(row) = rows.next().await {
-            let row = row?;
-            read.insert(row.row().to_vec(), row);
-        }
-        Ok(read)
-    });
-    let read = read.await?;
-    for (row, sizes) in &*shared.hostile.accepted.borrow() {
+    let read = patiently(async || rows_by_key(table, Scan::prefix(HOSTILE_PREFIX)).await).await?;
+    for (row, sizes) in &*shared.accepted.borrow() {
         must_have(host, row, *sizes, read.get(row), shared);
     }
     let counted = patiently(async || table.count(Scan::prefix(HOSTILE_PREFIX)).await).await?;
     shared.act(host, "rows left by hostile clients", read.len().to_string());
     // A write that was cancelled or too late may still arrive, but only add a row.
     if counted < read.len() as u64 {
-        shared.fail(host, format!("{} rows of hostile clients were read, and then {counted} counted", read.len()));
+        shared.fail_act(host, format!("{} rows of hostile clients were read, and then {counted} counted", read.len()));
     }
     Ok(())
 }

@@ -14,9 +14,9 @@ use terrane_types::ClusterId;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-use super::{FAMILY, HOSTILE_PAUSE_MS, PATIENCE, Shared, TABLE, hostile_row};
+use super::{FAMILY, HOSTILE_PAUSE_MS, Shared, hostile_row};
 use crate::nodes::address;
-use crate::scenario::play::{below, passes, pause};
+use crate::scenario::play::{PATIENCE, TABLE, below, passes, pause};
 use crate::trace;
 
 const CLIENTS: usize = 2;
@@ -30,8 +30,7 @@ const PROTOCOL_VERSION: u32 = 1;
 
 /// Sends requests until the faults are over.
 pub async fn request_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
+    let client = shared.client(PATIENCE).await?;
     let senders = (0..CLIENTS).map(|sender| {
         let (who, client, shared) = (format!("{host}.{sender}"), client.clone(), shared.clone());
         async move {
@@ -63,10 +62,10 @@ async fn send_to_some_region(who: &str, client: &Client, shared: &Shared) -> Res
         }
         match &outcome {
             Err(error @ terrane_types::Error::Internal { .. }) => {
-                shared.fail(who, format!("{act} at {address}: {error}"))
+                shared.fail_act(who, format!("{act} at {address}: {error}"))
             }
             Err(error @ terrane_types::Error::Corruption { .. }) if !shared.has_damage() => {
-                shared.fail(who, format!("{act} at {address}: {error}"));
+                shared.fail_act(who, format!("{act} at {address}: {error}"));
             }
             _ => {}
         }

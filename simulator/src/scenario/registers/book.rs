@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::check::linearizability::{Cell, History, Op, OpId, Outcome, Seen};
+use terrane_oracle::linearizability::{Cell, History, Op, OpId, Outcome, Seen};
+
 use crate::scenario::places::{Places, Row};
 use crate::trace;
 

@@ -4,12 +4,12 @@ use terrane_client::{
     Condition as Test, Consistency, Delete, Error, Get, MutationOutcome, Returns, RowData, RowMutation, Scan, Table,
     column,
 };
+use terrane_oracle::linearizability::{Cell, Change, Condition, Op, OpId, Outcome, Seen};
 
 use super::Shared;
 use super::book::{COLUMNS, NUMBER, PLACES, TEXT};
-use crate::check::linearizability::{Cell, Change, Condition, Op, OpId, Outcome, Seen};
 use crate::scenario::places::Row;
-use crate::scenario::play::{below, passes, pause};
+use crate::scenario::play::{Ended, all_rows, below};
 use crate::trace::{self, chain};
 
 /// Makes one operation after another.
@@ -33,31 +33,19 @@ struct Call {
     stamp: i64,
 }
 
-/// How a call ended.
-enum Ended<T> {
-    Answer(T),
-    /// Without a condition, it was applied.
-    ResultLost,
-    Unknown,
-    Refused,
-}
-
 impl Worker {
     /// Works until the faults are over.
     pub async fn run(self) -> Result<(), Error> {
-        while !self.shared.context.state.is_over() {
-            match below(if self.writes { 24 } else { 7 }) {
-                0..=3 => self.get().await?,
-                4 => self.get_many().await?,
-                5 | 6 => self.scan().await?,
-                7..=11 => self.write().await?,
-                12 => self.delete().await?,
-                13..=18 => self.write_if().await?,
-                _ => self.add().await?,
-            }
-            pause(self.pause_ms).await;
-        }
-        Ok(())
+        let act = async || match below(if self.writes { 24 } else { 7 }) {
+            0..=3 => self.get().await,
+            4 => self.get_many().await,
+            5 | 6 => self.scan().await,
+            7..=11 => self.write().await,
+            12 => self.delete().await,
+            13..=18 => self.write_if().await,
+            _ => self.add().await,
+        };
+        self.shared.until_over(self.pause_ms, act).await
     }
 
     fn some_row(&self) -> Row {
@@ -92,12 +80,7 @@ impl Worker {
             Err(error) => error,
         };
         trace::note(format_args!("{} got no answer for {}: {}", self.who, call.key.escape_ascii(), chain(&error)));
-        match error {
-            Error::ResultLost => Ok(Ended::ResultLost),
-            error if error.is_uncertain() => Ok(Ended::Unknown),
-            error if passes(&error) => Ok(Ended::Refused),
-            error => Err(error),
-        }
+        Ended::with(error)
     }
 
     /// The answer of an update without a condition; if there is none, the call has ended.
@@ -144,12 +127,7 @@ impl Worker {
 
     async fn scanned(&self) -> Result<Vec<RowData>, Error> {
         let scan = Scan::all().block_bytes(256);
-        let mut stream = self.table.scan(if below(3) == 0 { scan.reverse() } else { scan }).await?;
-        let mut rows = Vec::new();
-        while let Some(row) = stream.next().await {
-            rows.push(row?);
-        }
-        Ok(rows)
+        all_rows(&self.table, if below(3) == 0 { scan.reverse() } else { scan }).await
     }
 
     /// Reads of all rows in use begin.

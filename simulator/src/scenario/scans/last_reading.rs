@@ -3,18 +3,17 @@
 use std::time::Duration;
 
 use terrane_client::Error;
+use terrane_oracle::presence::Asked;
 use terrane_types::KeyRange;
 
 use super::pager;
 use super::scanner::{Question, Reader};
-use super::{LAST_PATIENCE, RowKind, Shared, TABLE};
-use crate::check::presence::Asked;
-use crate::scenario::play::{open_table, patiently};
+use super::{RowKind, Shared};
+use crate::scenario::play::{LAST_PATIENCE, patiently};
 
 /// Reads all rows in all ways after all writes.
 pub async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(LAST_PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(LAST_PATIENCE).await?;
     let reader = Reader { who: host.to_owned(), table, shared };
     let all = Question::all(KeyRange::all());
     let reverse = Question { asked: Asked { reverse: true, ..all.asked.clone() }, block_bytes: 900, ..all.clone() };

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_client::{Error, PageToken};
+use terrane_oracle::presence::Asked;
 use terrane_types::KeyRange;
 
 use super::scanner::{Question, Reader};
-use super::{PATIENCE, Shared, TABLE, count};
-use crate::check::presence::Asked;
-use crate::scenario::play::{open_table, passes, pause};
+use super::{Shared, count};
+use crate::scenario::play::{PATIENCE, TABLE, open_table, passes, pause};
 use crate::trace::{self, chain};
 
 /// Rows of a page.

@@ -1,15 +1,12 @@
 //! Readers that scan, count and sum up, with small blocks, limits, offsets, filters and pauses.
 
 use terrane_client::{Error, LatestPer, RowData, RowStream, Scan, Table, ValueType};
+use terrane_oracle::presence::{Asked, Begun};
 use terrane_types::KeyRange;
 
-use super::{
-    CAPTIVE_PATIENCE, FAMILY, GROUPS, KIND, NUMBER, PADDING, PATIENCE, RowKind, Shared, TABLE, count, groups, padding,
-    rows_of,
-};
-use crate::check::presence::{Asked, Begun};
-use crate::scenario::play::{CAPTIVE, below, open_table, passes, pause};
-use crate::trace::{self, chain};
+use super::{FAMILY, GROUPS, KIND, NUMBER, PADDING, RowKind, Shared, count, groups, padding, rows_of};
+use crate::scenario::play::{CAPTIVE, CAPTIVE_PATIENCE, PATIENCE, below, passed, pause};
+use crate::trace;
 
 const READERS_PER_HOST: usize = 2;
 const PAUSE_MS: u64 = 220;
@@ -24,9 +21,7 @@ const OFFSET_MAX: u64 = 20;
 
 /// Scans in all ways until the faults are over.
 pub async fn scan_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(PATIENCE).await?;
     let readers = (0..READERS_PER_HOST)
         .map(|reader| Reader { who: format!("{host}.{reader}"), table: table.clone(), shared: shared.clone() }.run());
     futures::future::join_all(readers).await.into_iter().collect()
@@ -34,9 +29,7 @@ pub async fn scan_all_the_time(host: &'static str, shared: Shared) -> Result<(),
 
 /// A reader that reaches the isolated leader.
 pub async fn be_captive(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?.with_timeout(CAPTIVE_PATIENCE);
+    let table = shared.table(PATIENCE).await?.with_timeout(CAPTIVE_PATIENCE);
     Reader { who: CAPTIVE.to_owned(), table, shared }.run().await
 }
 
@@ -114,7 +107,7 @@ fn some_kind() -> Option<RowKind> {
 
 impl Reader {
     async fn run(self) -> Result<(), Error> {
-        while !self.shared.is_over() {
+        let act = async || {
             let done = match below(10) {
                 0 | 1 => self.count(&Question { kind: some_kind(), ..Question::random() }).await,
                 2 => self.latest().await,
@@ -122,13 +115,14 @@ impl Reader {
                 _ => self.scan(&Question::random()).await,
             };
             match done {
-                Err(error @ Error::SnapshotTooOld) => trace::note(format_args!("{}: {error}", self.who)),
-                Err(error) if passes(&error) => trace::note(format_args!("{}: {}", self.who, chain(&error))),
-                done => done?,
+                Err(error @ Error::SnapshotTooOld) => {
+                    trace::note(format_args!("{}: {error}", self.who));
+                    Ok(())
+                }
+                done => passed(format_args!("{}", self.who), done),
             }
-            pause(PAUSE_MS).await;
-        }
-        Ok(())
+        };
+        self.shared.until_over(PAUSE_MS, act).await
     }
 
     /// Scans and has the result checked, also what was received before an error.
@@ -159,11 +153,8 @@ impl Reader {
     }
 
     pub fn judge(&self, begun: &Begun, shown: &[(Vec<u8>, u64)], complete: bool) {
-        self.shared.context.state.checked();
         let verdict = self.shared.model.borrow_mut().end(begun, shown, complete);
-        if let Err(violation) = verdict {
-            self.shared.fail(&self.who, &violation.row, &violation);
-        }
+        self.shared.judge_read(&self.who, verdict);
     }
 
     /// The twins of a group are in one region and change together, so a snapshot shows them equal.
@@ -177,11 +168,8 @@ impl Reader {
             self.shared.context.state.checked();
             count(&self.shared.done.snapshots);
             if number != other_number {
-                let what = format!(
-                    "a snapshot shows {}={number} and {}={other_number}, which change together",
-                    one.escape_ascii(),
-                    other.escape_ascii()
-                );
+                let other = other.escape_ascii();
+                let what = format!("is {number} in a snapshot and {other} is {other_number}, which change together");
                 self.shared.fail(&self.who, one, what);
             }
         }
@@ -205,11 +193,8 @@ impl Reader {
     }
 
     fn judge_count(&self, begun: &Begun, counted: u64, sum: Option<u64>) {
-        self.shared.context.state.checked();
         let verdict = self.shared.model.borrow().end_count(begun, counted, sum);
-        if let Err(violation) = verdict {
-            self.shared.fail(&self.who, &violation.row, &violation);
-        }
+        self.shared.judge_read(&self.who, verdict);
     }
 
     /// The first row of each group, which exists all the time.
@@ -243,7 +228,7 @@ impl Reader {
         let right = row.value(FAMILY, KIND) == Some(RowKind::of(key).name().as_bytes())
             && bytes == padding(key, number, self.shared.context.plan.value_bytes);
         if !right {
-            self.shared.fail(&self.who, key, format!("{row:?} is no row that was written"));
+            self.shared.fail(&self.who, key, format_args!("is no row that was written: {row:?}"));
         }
         number
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Admin, Client, Error, Put, Table};
+use terrane_oracle::families::Families;
 
 use super::attributes::{Alter, settings_of};
-use super::{Ended, GROUPS, KEPT, PATIENCE, Shared, TABLE, other, row, spec};
-use crate::check::families::Families;
-use crate::scenario::play::{below, create_table, open_table, passes, patiently, pause};
+use super::{Ended, GROUPS, KEPT, Shared, other, row, spec};
+use crate::scenario::play::{PATIENCE, TABLE, below, create_table, open_table, passes, patiently, pause};
 use crate::trace::{self, chain};
 
 const WHO: &str = "w1";
@@ -34,9 +34,9 @@ pub async fn alter_all_the_time(shared: Shared) -> Result<(), Error> {
     let spec = spec(&shared.context.plan)?;
     create_table(&client, &spec).await?;
     for (name, value) in settings_of(&spec.schema) {
-        shared.schema.settings.borrow_mut().changed(&name, Some(value));
+        shared.settings.borrow_mut().changed(&name, Some(value));
     }
-    shared.schema.families.borrow_mut().push(Families::default());
+    shared.families.borrow_mut().push(Families::default());
     shared.context.state.ready();
     let table = open_table(&client, TABLE).await?.with_timeout(PROBE_MAX);
     let mut alterer = Alterer { admin: client.admin().with_timeout(PATIENCE), table, shared, marks: 0 };
@@ -57,7 +57,7 @@ pub async fn settle(who: &str, client: &Client, shared: &Shared) -> Result<(), E
     loop {
         let described = patiently(async || admin.describe_table(TABLE).await).await?;
         if described.state == "enabled" {
-            let verdict = shared.schema.settings.borrow().shown(&settings_of(&described.schema));
+            let verdict = shared.settings.borrow().shown(&settings_of(&described.schema));
             shared.judge(who, b"the table's", verdict);
             return Ok(());
         }
@@ -97,11 +97,11 @@ impl Alterer {
         let outcome = self.admin.clone().with_timeout(deadline).alter_table(TABLE, change).await;
         let shown = outcome.as_ref().map_or_else(|error| chain(error), |_| "done".to_owned());
         trace::note(format_args!("{WHO} alters {values:?}: {shown}"));
-        let settings = &self.shared.schema.settings;
+        let settings = &self.shared.settings;
         match outcome {
             Ok(_) => {
                 values.into_iter().for_each(|(name, value)| settings.borrow_mut().changed(&name, value));
-                self.shared.schema.alters.set(self.shared.schema.alters.get() + 1);
+                self.shared.alters.set(self.shared.alters.get() + 1);
                 self.compare().await?;
                 Ok(Ended::Done)
             }
@@ -118,7 +118,7 @@ impl Alterer {
     async fn compare(&self) -> Result<(), Error> {
         match self.admin.describe_table(TABLE).await {
             Ok(described) => {
-                let verdict = self.shared.schema.settings.borrow().shown(&settings_of(&described.schema));
+                let verdict = self.shared.settings.borrow().shown(&settings_of(&described.schema));
                 self.shared.judge(WHO, b"the table's", verdict);
                 Ok(())
             }
@@ -129,7 +129,7 @@ impl Alterer {
 
     /// Whether no alter of this setting has an unknown outcome.
     fn is_certain(&self, name: &str) -> bool {
-        self.shared.schema.settings.borrow().certain(name).is_some()
+        self.shared.settings.borrow().certain(name).is_some()
     }
 
     /// Makes the table read-only for a moment.
@@ -214,7 +214,7 @@ impl Alterer {
         for next in generation + 1..GENERATIONS_MAX {
             // Its name is not used again either if it fails.
             let ended = self.alter(Alter::add_family(&other(next)), PATIENCE).await?;
-            self.shared.schema.families.borrow_mut().push(Families::default());
+            self.shared.families.borrow_mut().push(Families::default());
             match ended {
                 Ended::Done => break,
                 Ended::Refused | Ended::Unknown => self.shared.in_generation(next, Families::doubt),

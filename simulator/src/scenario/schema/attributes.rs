@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use terrane_client::types::{FamilySchema, Invalid};
 use terrane_client::{TableChange, TableSchema};
+use terrane_oracle::settings::Value;
 
 use super::{ALTERED, KEPT};
-use crate::check::settings::Value;
 use crate::scenario::play::below;
 
 type Attribute = (&'static str, &'static [&'static str]);

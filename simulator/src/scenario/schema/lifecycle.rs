@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use terrane_client::{Admin, Client, Error, Get, Put, RegionInfo, Scan, Table, TableSpec};
 
-use super::{Ended, NUMBER, PATIENCE, Shared};
-use crate::scenario::play::{below, open_table, passes, patiently, pause};
+use super::{Ended, NUMBER, Shared};
+use crate::scenario::play::{PATIENCE, below, open_table, passed, passes, patiently, pause};
 use crate::trace::{self, chain};
 
 const FAMILY: &str = "f";
@@ -19,17 +19,12 @@ const POLL_EVERY: Duration = Duration::from_millis(100);
 
 /// Creates, uses and drops until the faults are over.
 pub async fn create_and_drop_all_the_time(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
+    let client = shared.client(PATIENCE).await?;
     let mut owner = Owner { host, client, shared, generation: 0 };
     while !owner.shared.is_over() {
         let done =
             if below(4) == 0 { owner.namespace_comes_and_goes().await } else { owner.table_comes_and_goes().await };
-        match done {
-            Ok(()) => {}
-            Err(error) if passes(&error) => trace::note(format_args!("{host} gives up: {}", chain(&error))),
-            Err(error) => return Err(error),
-        }
+        passed(format_args!("{host} gives up"), done)?;
         pause(PAUSE_MS).await;
     }
     Ok(())
@@ -109,7 +104,7 @@ impl Owner {
             }
         }
         self.is_gone(&name, &table).await;
-        self.shared.schema.tables.set(self.shared.schema.tables.get() + 1);
+        self.shared.tables.set(self.shared.tables.get() + 1);
         used
     }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Put, RowData, Scan, Table};
+use terrane_oracle::families::Families;
 
-use super::{ALTERED, GROUPS, KEPT, NUMBER, PATIENCE, Shared, TABLE, other, row};
-use crate::check::families::Families;
-use crate::scenario::play::{below, open_table, passes, patiently, pause};
+use super::{ALTERED, GROUPS, KEPT, NUMBER, Shared, other, row};
+use crate::scenario::play::{PATIENCE, all_rows, below, passed, passes, patiently, pause};
 use crate::trace::{self, chain};
 
 const WRITERS: usize = 6;
@@ -32,9 +32,7 @@ fn some_row(writer: usize, generation: usize) -> Vec<u8> {
 
 /// Writes until the faults are over.
 pub async fn write_all_the_time(shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?.with_timeout(PUT_MAX);
+    let table = shared.table(PATIENCE).await?.with_timeout(PUT_MAX);
     let writers = (0..WRITERS).map(|writer| Writer { writer, table: table.clone(), shared: shared.clone() }.run());
     join_all(writers).await.into_iter().collect()
 }
@@ -111,18 +109,14 @@ fn may_be_refused(error: &Error, both: bool) -> bool {
 
 /// Reads rows of all writers until the faults are over.
 pub async fn read_all_the_time(host: &'static str, patience: Duration, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?.with_timeout(patience);
+    let table = shared.table(PATIENCE).await?.with_timeout(patience);
     let readers = (0..READERS).map(|reader| {
         let (who, table, shared) = (format!("{host}.{reader}"), table.clone(), shared.clone());
         async move {
             while !shared.is_over() {
                 let generation = shared.generation();
-                match read(&who, &table, generation, &some_row(below(WRITERS), generation), &shared).await {
-                    Err(error) if passes(&error) => trace::note(format_args!("{who} did not read: {}", chain(&error))),
-                    done => done?,
-                }
+                let done = read(&who, &table, generation, &some_row(below(WRITERS), generation), &shared).await;
+                passed(format_args!("{who} did not read"), done)?;
                 pause_between(&shared, READER_PAUSE_MS).await;
             }
             Ok(())
@@ -165,15 +159,7 @@ pub async fn read_all(who: &str, table: &Table, shared: &Shared) -> Result<(), E
     let readings: Vec<_> = all
         .map(|(generation, row)| (generation, shared.in_generation(generation, |families| begin(families, &row)), row))
         .collect();
-    let scanned = patiently(async || {
-        let mut stream = table.scan(Scan::all()).await?;
-        let mut rows = Vec::new();
-        while let Some(row) = stream.next().await {
-            rows.push(row?);
-        }
-        Ok(rows)
-    });
-    let scanned = scanned.await?;
+    let scanned = patiently(async || all_rows(table, Scan::all()).await).await?;
     for (generation, reading, row) in readings {
         let found = scanned.iter().find(|found| found.row()[..] == row[..]);
         let (kept, other) = numbers_in(found, generation);

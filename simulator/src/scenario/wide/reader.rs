@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, RowData, Scan, Table};
+use terrane_oracle::presence::Asked;
 use terrane_types::KeyRange;
 
 use super::writer::tokens_of;
-use super::{
-    COLUMNS, FAMILY, FIRST, LAST, LAST_PATIENCE, LIST, LISTS, PATIENCE, ROWS, Shared, TABLE, columns, number_in,
-    object, row,
-};
-use crate::check::presence::Asked;
-use crate::scenario::play::{below, open_table, passes, patiently, pause};
-use crate::trace::{self, chain};
+use super::{COLUMNS, FAMILY, FIRST, LAST, LIST, LISTS, ROWS, Shared, columns, number_in, object, row};
+use crate::scenario::play::{LAST_PATIENCE, PATIENCE, below, passed, patiently, pause};
+use crate::trace;
 
 const READERS_PER_HOST: usize = 2;
 const PAUSE_MS: u64 = 650;
@@ -24,13 +21,11 @@ const ROW_PAUSE_MS: u64 = 100;
 
 /// Reads until the faults are over.
 pub async fn read_all_the_time(host: &'static str, patience: Duration, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(PATIENCE).await?;
-    shared.context.state.until_ready().await;
-    let table = open_table(&client, TABLE).await?.with_timeout(patience);
+    let table = shared.table(PATIENCE).await?.with_timeout(patience);
     let readers = (0..READERS_PER_HOST).map(|reader| {
         let reader = Reader { who: format!("{host}.{reader}"), table: table.clone(), shared: shared.clone() };
         async move {
-            while !reader.shared.is_over() {
+            let act = async || {
                 let row = row(below(ROWS));
                 // A scan in blocks smaller than a value reads every value once for each of its blocks.
                 let done = match below(10) {
@@ -39,13 +34,9 @@ pub async fn read_all_the_time(host: &'static str, patience: Duration, shared: S
                     2 => reader.get_list(&row).await,
                     _ => reader.get_some(&row).await,
                 };
-                match done {
-                    Err(error) if passes(&error) => trace::note(format_args!("{}: {}", reader.who, chain(&error))),
-                    done => done?,
-                }
-                pause(PAUSE_MS).await;
-            }
-            Ok(())
+                passed(format_args!("{}", reader.who), done)
+            };
+            reader.shared.until_over(PAUSE_MS, act).await
         }
     });
     join_all(readers).await.into_iter().collect()
@@ -66,8 +57,8 @@ struct Reader {
 
 impl Reader {
     /// Judges the columns that a read of a row showed.
-    fn judge(&self, row: &[u8], begun: &crate::check::presence::Begun, found: Option<&RowData>, complete: bool) {
-        self.shared.wide.reads.set(self.shared.wide.reads.get() + 1);
+    fn judge(&self, row: &[u8], begun: &terrane_oracle::presence::Begun, found: Option<&RowData>, complete: bool) {
+        self.shared.reads.set(self.shared.reads.get() + 1);
         let mut shown = Vec::new();
         for cell in found.iter().flat_map(|found| found.cells()).filter(|cell| cell.family == FAMILY.as_bytes()) {
             let Some(number) = number_in(cell.qualifier, cell.value) else {
@@ -80,7 +71,7 @@ impl Reader {
             };
             shown.push((object(row, cell.qualifier), number));
         }
-        let verdict = self.shared.wide.columns.borrow_mut().end(begun, &shown, complete);
+        let verdict = self.shared.columns.borrow_mut().end(begun, &shown, complete);
         trace::note(format_args!("{} read {} columns of {}", self.who, shown.len(), row.escape_ascii()));
         self.shared.judge(&self.who, row, verdict.map_err(|violation| violation.to_string()));
         let number = |column| shown.iter().find(|(name, _)| *name == object(row, column)).map(|(_, number)| *number);
@@ -93,7 +84,7 @@ impl Reader {
     }
 
     async fn get_all(&self, row: &[u8]) -> Result<(), Error> {
-        let begun = self.shared.wide.columns.borrow().begin(Asked::all(part_of(row, "", "")), |_| true);
+        let begun = self.shared.columns.borrow().begin(Asked::all(part_of(row, "", "")), |_| true);
         let found = self.table.get(Get::new(row).family(FAMILY)).await?;
         self.judge(row, &begun, found.as_ref(), true);
         Ok(())
@@ -113,7 +104,7 @@ impl Reader {
             offset: offset as u64,
             limit: limit.map(|limit| limit as u64),
         };
-        let begun = self.shared.wide.columns.borrow().begin(asked, |_| true);
+        let begun = self.shared.columns.borrow().begin(asked, |_| true);
         let get = Get::new(row);
         let get = if by_filter {
             get.family(FAMILY).filter(format!("qualifiers('{from}'..'{to}')"))
@@ -138,7 +129,7 @@ impl Reader {
     async fn scan_from(&self, from: usize, reverse: bool, block_bytes: u32) -> Result<(), Error> {
         let begun: Vec<_> = (from..ROWS)
             .map(row)
-            .map(|row| (self.shared.wide.columns.borrow().begin(Asked::all(part_of(&row, "", "")), |_| true), row))
+            .map(|row| (self.shared.columns.borrow().begin(Asked::all(part_of(&row, "", "")), |_| true), row))
             .collect();
         let scan = Scan::all().start(row(from)).family(FAMILY).block_bytes(block_bytes);
         let mut stream = self.table.scan(if reverse { scan.reverse() } else { scan }).await?;
@@ -167,10 +158,10 @@ impl Reader {
     }
 
     async fn get_list(&self, row: &[u8]) -> Result<(), Error> {
-        let reading = self.shared.wide.lists.borrow_mut().begin_read(row);
+        let reading = self.shared.lists.borrow_mut().begin_read(row);
         let found = self.table.get(Get::new(row).column(LISTS, LIST)).await?;
         let list = found.as_ref().and_then(|found| found.value(LISTS, LIST)).unwrap_or_default();
-        let verdict = tokens_of(list).and_then(|list| self.shared.wide.lists.borrow_mut().read_list(&reading, &list));
+        let verdict = tokens_of(list).and_then(|list| self.shared.lists.borrow_mut().read_list(&reading, &list));
         self.shared.judge(&self.who, row, verdict);
         Ok(())
     }
@@ -178,7 +169,7 @@ impl Reader {
     async fn read_final_list(&self, row: &[u8]) -> Result<(), Error> {
         let found = self.table.get(Get::new(row).column(LISTS, LIST)).await?;
         let list = found.as_ref().and_then(|found| found.value(LISTS, LIST)).unwrap_or_default();
-        let verdict = tokens_of(list).and_then(|list| self.shared.wide.lists.borrow_mut().final_list(row, &list));
+        let verdict = tokens_of(list).and_then(|list| self.shared.lists.borrow_mut().final_list(row, &list));
         self.shared.judge(&self.who, row, verdict);
         Ok(())
     }
@@ -186,8 +177,7 @@ impl Reader {
 
 /// Reads all rows in all ways after all writes.
 pub async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error> {
-    let client = shared.context.connect(LAST_PATIENCE).await?;
-    let table = open_table(&client, TABLE).await?;
+    let table = shared.table(LAST_PATIENCE).await?;
     let reader = Reader { who: host.to_owned(), table, shared };
     for (reverse, block_bytes) in [(false, 0), (true, 10 << 10)] {
         patiently(async || reader.scan_from(0, reverse, block_bytes).await).await?;

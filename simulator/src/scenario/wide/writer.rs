@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use terrane_client::{Delete, Error, Put, Returns, RowMutation, Table};
+use terrane_oracle::ledger::{Fate, TOKEN_BYTES, token};
+use terrane_oracle::presence::Change;
 
 use super::{FAMILY, FIRST, LAST, LIST, LISTS, PART_BYTES, Shared, columns, object, value};
-use crate::check::ledger::{TOKEN_BYTES, token};
-use crate::check::presence::Change;
-use crate::scenario::play::{below, passes, pause};
+use crate::scenario::play::{Ended, below, passes, pause};
 use crate::trace::{self, chain};
 
 const PAUSE_MS: u64 = 350;
@@ -60,7 +60,7 @@ impl Writer {
     async fn put(&self, columns: Vec<String>, sizes: usize) -> Result<(), Error> {
         let names: BTreeSet<String> = columns.into_iter().chain([FIRST.to_owned(), LAST.to_owned()]).collect();
         let attempt = |column: String| {
-            let number = self.shared.wide.columns.borrow_mut().attempt(&object(&self.row, &column), Change::Put);
+            let number = self.shared.columns.borrow_mut().attempt(&object(&self.row, &column), Change::Put);
             (column, number)
         };
         let numbers: Vec<(String, u64)> = names.into_iter().map(attempt).collect();
@@ -77,7 +77,7 @@ impl Writer {
         }
         trace::note(format_args!("{} wrote {numbers:?}", self.who));
         for (column, number) in numbers {
-            self.shared.wide.columns.borrow_mut().acknowledge(&object(&self.row, column), number);
+            self.shared.columns.borrow_mut().acknowledge(&object(&self.row, column), number);
         }
         self.shared.context.state.acknowledge();
         Ok(())
@@ -91,7 +91,7 @@ impl Writer {
         let at = below(self.columns.len());
         let column = self.columns[at].clone();
         let object = object(&self.row, &column);
-        let number = self.shared.wide.columns.borrow_mut().attempt(&object, Change::Delete);
+        let number = self.shared.columns.borrow_mut().attempt(&object, Change::Delete);
         loop {
             match self.table.delete(Delete::new(&self.row).column(FAMILY, &column)).await {
                 Ok(()) => break,
@@ -105,7 +105,7 @@ impl Writer {
             }
         }
         trace::note(format_args!("{} deleted {column}", self.who));
-        self.shared.wide.columns.borrow_mut().acknowledge(&object, number);
+        self.shared.columns.borrow_mut().acknowledge(&object, number);
         self.shared.context.state.acknowledge();
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Writer {
         if self.list_bytes >= LIST_BYTES_MAX {
             return Ok(());
         }
-        let begun = self.shared.wide.lists.borrow_mut().begin(&self.row);
+        let begun = self.shared.lists.borrow_mut().begin(&self.row);
         let mut part = token(begun.operation).repeat(PART_BYTES / TOKEN_BYTES);
         part.truncate(PART_BYTES);
         let mutation = RowMutation::new(&self.row).append(LISTS, LIST, part);
@@ -124,29 +124,17 @@ impl Writer {
         self.list_bytes += PART_BYTES;
         let outcome = self.table.mutate(mutation).await;
         trace::note(format_args!("{} appended {}: {}", self.who, begun.operation, outcome.is_ok()));
-        let lists = &self.shared.wide.lists;
-        let verdict = match outcome {
-            Ok(outcome) => {
+        let lists = &self.shared.lists;
+        let verdict = match outcome.map_or_else(Ended::with, |outcome| Ok(Ended::Answer(outcome)))? {
+            Ended::Answer(outcome) => {
                 self.shared.context.state.acknowledge();
                 let list = outcome.row.as_ref().and_then(|row| row.value(LISTS, LIST));
                 match list.filter(|_| returned) {
                     Some(list) => tokens_of(list).and_then(|list| lists.borrow_mut().appended(&begun, &list)),
-                    None => {
-                        lists.borrow_mut().applied(&begun);
-                        Ok(())
-                    }
+                    None => lists.borrow_mut().end(&begun, Fate::Applied),
                 }
             }
-            Err(Error::ResultLost) => {
-                lists.borrow_mut().applied(&begun);
-                Ok(())
-            }
-            Err(error) if error.is_uncertain() => {
-                lists.borrow_mut().unknown(&begun);
-                Ok(())
-            }
-            Err(error) if passes(&error) => lists.borrow_mut().refused(&begun),
-            Err(error) => return Err(error),
+            ended => lists.borrow_mut().end(&begun, ended.fate()),
         };
         self.shared.judge(&self.who, &self.row, verdict);
         Ok(())

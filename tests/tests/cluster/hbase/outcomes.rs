@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use terrane_simulator::hbase_client::is_refusal;
+use terrane_hbase_client::is_refusal;
 use tokio::time::Instant;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use terrane_client::{Admin, Get, Put, RegionDescriptor, Scan, Table};
-use terrane_simulator::hbase_client::java_scan::JavaScan;
+use terrane_hbase_client::java_scan::JavaScan;
 use terrane_tests::eventually::eventually;
 
 use super::*;

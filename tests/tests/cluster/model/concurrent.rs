@@ -6,9 +6,9 @@ use anyhow::{Result, anyhow};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use terrane_client::{Get, Returns, RowData, RowMutation, Table, column};
+use terrane_oracle::ledger::{Fate, Ledger, Operation, token};
+use terrane_oracle::model::draw::{Draw, GROUPS, group_start};
 use terrane_regionserver::BackendKind;
-use terrane_simulator::check::ledger::{Ledger, Operation, token};
-use terrane_simulator::model::draw::{Draw, GROUPS, group_start};
 use terrane_tests::cluster::Cluster;
 
 use super::{grouped_table, split, with_seeds};
@@ -118,7 +118,7 @@ impl Writer {
         let outcome = self.table.mutate(mutation.when(condition)).await?;
         let mut ledger = self.ledger.lock();
         if !outcome.held {
-            return told(number, ledger.refused(&begun));
+            return told(number, ledger.end(&begun, Fate::Refused));
         }
         told(number, ledger.replaced(&begun))?;
         let old = register_in(outcome.row.as_ref());

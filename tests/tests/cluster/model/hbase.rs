@@ -1,14 +1,14 @@
-//! The data path as HBase's clients see it: what `terrane_simulator::model::hbase` plays, while regions split, flush and
+//! The data path as HBase's clients see it: what `terrane_hbase_client::player` plays, while regions split, flush and
 //! compact.
 
 use anyhow::{Context, Result};
 use terrane_client::{Admin, Client, TableSpec};
+use terrane_hbase_client::HbaseClient;
+use terrane_hbase_client::player::{Player, Surroundings};
+use terrane_oracle::model::draw::{Draw, FAMILIES, GROUPS, group_start};
+use terrane_oracle::model::plain::Model;
+use terrane_oracle::model::possible::Possible;
 use terrane_regionserver::BackendKind;
-use terrane_simulator::hbase_client::HbaseClient;
-use terrane_simulator::model::draw::{Draw, FAMILIES, GROUPS, group_start};
-use terrane_simulator::model::hbase::{Player, Surroundings};
-use terrane_simulator::model::plain::Model;
-use terrane_simulator::model::possible::Possible;
 use terrane_tests::cluster::Cluster;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -3,7 +3,7 @@
 use terrane_client::{
     Column, Condition as ClientCondition, Delete, Get, KeyRange, Put, Returns, RowMutation, Scan, column,
 };
-use terrane_simulator::model::plain::{Answers, Change, Columns, Condition, Event, Kind, ReadModifyWrite, Selection};
+use terrane_oracle::model::plain::{Answers, Change, Columns, Condition, Event, Kind, ReadModifyWrite, Selection};
 
 /// The change as a client mutation, with its cells in the same order.
 pub fn mutation_of(change: &Change) -> RowMutation {
