@@ -131,8 +131,8 @@ pub use api::admin::info::{
 };
 pub use api::admin::maintenance::Maintained;
 pub use api::admin::past::{
-    ClusterLoad, EventInfo, EventList, EventPlace, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery,
-    LoadRow, TableLoad,
+    ClusterLoad, EventInfo, EventList, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery, LoadRow,
+    TableLoad,
 };
 pub use api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
 pub use api::admin::spec::{TableChange, TableSpec};
@@ -178,8 +178,9 @@ pub use write::row_mutation::RowMutation;
 pub use terrane_filter::{Filter, FilterError, FilterTemplate, IntoFilter};
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, CellValue, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
-    FamilyStorage, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, NamespaceName, RegionDescriptor,
-    RegionId, Returns, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape, unescape,
+    FamilyStorage, GroupId, IntoSpan, Invalid, Issue, IssueKind, KeyDeclaration, KeyRange, KeySpan, LATEST,
+    NamespaceName, Place, RegionDescriptor, RegionId, Returns, ServerId, Severity, TableId, TableName, TableRow,
+    TableSchema, Tail, ValueType, escape, unescape,
 };
 
 /// The derives refer to this path.

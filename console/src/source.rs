@@ -16,7 +16,6 @@ mod failure;
 mod heat;
 mod history;
 mod key;
-mod place;
 mod rows;
 mod setting;
 mod table;
@@ -24,8 +23,7 @@ mod table;
 use std::pin::Pin;
 
 pub use cluster::{
-    Group, GroupDetail, Load, LoadMinute, Master, Member, Overview, Problem, Region, RegionDetail, RegionSelection,
-    Server, Severity,
+    Group, GroupDetail, Load, LoadMinute, Master, Member, Overview, Region, RegionDetail, RegionSelection, Server,
 };
 pub use failure::{Failure, Status};
 pub use heat::{Advice, AdviceKind, Heat, HeatQuery, HeatRow, Hotspot, Measure};
@@ -34,10 +32,10 @@ pub use history::{
     Stage,
 };
 pub use key::{Bound, Key};
-pub use place::Place;
 pub use rows::{Cell, Row, RowPage, RowQuery};
 pub use setting::{Setting, SettingChange};
 pub use table::{Attribute, Family, KeyPart, Table, TableDetail};
+pub use terrane_types::{Issue, IssueKind, Place, Severity};
 
 /// The future of an answer. Boxed, so that a source is an object.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;

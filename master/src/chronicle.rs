@@ -13,7 +13,7 @@ use terrane_types::{Error, GroupId, KeyRange, ServerId, TableId, TableName};
 use crate::catalog::Catalog;
 use crate::catalog::moves::MoveId;
 use crate::context::{MasterContext, Past, Subject};
-use crate::events::{EVENTS_MAX, Event, Failover, Place};
+use crate::events::{EVENTS_MAX, Event, Failover};
 use crate::inventory::Election;
 use crate::liveness::Moment;
 use crate::load_history::{HeatRequest, LoadHistory, MINUTES, RegionRates};
@@ -93,7 +93,7 @@ pub fn ended_procedures(context: &MasterContext) -> Vec<v1::EndedProcedure> {
         outcome: ended.outcome,
         started_ms: ended.started_ms,
         ended_ms: ended.ended_ms,
-        places: ended.places.into_iter().map(place).collect(),
+        places: ended.places.into_iter().map(Into::into).collect(),
     });
     ended.collect()
 }
@@ -214,19 +214,8 @@ pub fn events(context: &MasterContext, request: &v1::ListEventsRequest) -> v1::L
 
 fn event(event: Event) -> v1::EventInfo {
     let Event { number, time_ms, kind, what, reason, places } = event;
-    let places = places.into_iter().map(place).collect();
+    let places = places.into_iter().map(Into::into).collect();
     v1::EventInfo { number, time_ms, kind: kind.to_owned(), what, reason, places }
-}
-
-fn place(place: Place) -> v1::EventPlace {
-    use v1::event_place::Place as Wire;
-    let place = match place {
-        Place::Server(server) => Wire::Server(server.0),
-        Place::Table(name) => Wire::Table(name),
-        Place::Region(region) => Wire::Region(region.0),
-        Place::Group(group) => Wire::Group(group.0),
-    };
-    v1::EventPlace { place: Some(place) }
 }
 
 /// Answers failovers.

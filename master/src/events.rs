@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use terrane_types::{GroupId, KeyDeclaration, RegionDescriptor, RegionId, ServerId, TableId, escape};
+use terrane_types::{GroupId, KeyDeclaration, Place, RegionDescriptor, RegionId, ServerId, TableId, escape};
 
 use crate::catalog::Catalog;
 use crate::catalog::moves::{EndedMove, MoveEnd, MoveId, RegionMove};
@@ -30,19 +30,6 @@ use crate::observed::Observations;
 pub const EVENTS_MAX: usize = 2_000;
 /// The most failovers that are kept.
 pub const FAILOVERS_MAX: usize = 1_000;
-
-/// What an event is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A region server.
-    Server(ServerId),
-    /// A table, by name.
-    Table(String),
-    /// A region.
-    Region(RegionId),
-    /// A log group.
-    Group(GroupId),
-}
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

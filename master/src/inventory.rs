@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terrane_metrics::Issue;
 use terrane_proto::v1;
 use terrane_raft::RECOVERY_TERMS;
-use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
+use terrane_types::{GroupId, Issue, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 /// One server's report.
 #[derive(Clone, Debug, Default)]

@@ -492,7 +492,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             memtable_bytes: request.memtable_bytes,
             store_bytes: request.store_bytes,
             disk_free_bytes: request.disk_free_bytes,
-            issues: terrane_metrics::issue::paired(request.troubles, &request.trouble_kinds),
+            issues: request.issues.into_iter().map(Into::into).collect(),
             orphans: request.orphans,
             hbase: request.hbase,
             boot: request.boot,

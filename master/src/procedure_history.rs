@@ -11,13 +11,12 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use terrane_proto::v1;
-use terrane_types::{ReplicaId, ServerId};
+use terrane_types::{Place, ReplicaId, ServerId};
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupState;
 use crate::catalog::moves::MoveEnd;
 use crate::catalog::tables::TableState;
-use crate::events::Place;
 use crate::subject::Subject;
 
 /// The most ended procedures that are kept.

@@ -8,9 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrane_metrics::IssueKind;
 use terrane_proto::v1;
-use terrane_types::{Error, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableName};
+use terrane_types::{Error, GroupId, IssueKind, NamespaceName, RegionDescriptor, ServerId, TableId, TableName};
 
 use self::groups::group_info;
 use crate::catalog::Catalog;
@@ -157,7 +156,6 @@ impl Views {
             issues.extend(of_masters);
             issues.extend(obstacles.into_iter().map(|what| IssueKind::Placement.issue(what)));
             issues.extend(self.context.health.standing());
-            let trouble_kinds = issues.iter().map(|issue| issue.kind.name().to_owned()).collect();
             let waiting = waiting_for(catalog, observed).into_iter().chain(waits);
             v1::StatusReply {
                 cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),
@@ -167,8 +165,7 @@ impl Views {
                 regions: count(catalog.regions().len()),
                 groups: count(catalog.groups().len()),
                 groups_without_leader: count(leaderless.len()),
-                troubles: issues.into_iter().map(|issue| issue.what).collect(),
-                trouble_kinds,
+                issues: issues.into_iter().map(Into::into).collect(),
                 waiting_for: waiting.collect::<Vec<_>>().join("; "),
                 catalog_index,
                 masters,
@@ -291,9 +288,9 @@ fn server_info(
         log_bytes: load.log_bytes,
         log_limit: load.log_limit,
         log_held_by: load.log_held_by,
-        troubles: match state {
+        issues: match state {
             ServerState::Stopped => Vec::new(),
-            _ => load.issues.into_iter().map(|issue| issue.what).collect(),
+            _ => load.issues.into_iter().map(Into::into).collect(),
         },
         memtable_bytes: load.memtable_bytes,
         store_bytes: load.store_bytes,
@@ -363,9 +360,9 @@ mod tests {
     #[test]
     fn the_last_complaint_of_a_stopped_server_is_not_listed() {
         let mut observed = observed();
-        let said = |observed: &Observations| servers(&full(), observed, Duration::from_secs(300))[0].troubles.clone();
-        assert_eq!(said(&observed), ["a file is damaged"]);
+        let said = |observed: &Observations| servers(&full(), observed, Duration::from_secs(300))[0].issues.clone();
+        assert_eq!(said(&observed)[0].what, "a file is damaged");
         observed.liveness.stopped(ServerId(1));
-        assert_eq!(said(&observed), Vec::<String>::new());
+        assert_eq!(said(&observed), []);
     }
 }

@@ -510,7 +510,7 @@ mod tests {
             zone: String::new(),
             drain: String::new(),
             replaced_in: None,
-            troubles: Vec::new(),
+            issues: Vec::new(),
             resources: Vec::new(),
             versions: None,
         };

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use terrane_client::{ClusterStatus, ProcessVersions, ResourceUsage, ServerInfo};
-use terrane_metrics::Issue;
+use terrane_types::{Issue, Place};
 
 use super::admin::{ServerLine, print_servers, server_line};
 use super::masters::{MasterLine, master_line, print_masters};
@@ -10,7 +10,6 @@ use super::version::{VersionsLine, range};
 use super::{comparisons, connect};
 use crate::args::client::Status;
 use crate::failure::{During, Failure};
-use crate::issues::health_issues;
 use crate::output::{Output, bytes_rounded};
 
 pub async fn run(args: Status) -> Result<(), Failure> {
@@ -26,7 +25,7 @@ pub async fn run(args: Status) -> Result<(), Failure> {
         print(&mut output, &status, compared.as_deref(), args.resources)?;
     }
     output.flush()?;
-    match health_issues(&status).len() {
+    match status.health_issues().len() {
         0 => Ok(()),
         _ if !args.check => Ok(()),
         1 => Err(Failure::new("the cluster has a health issue")),
@@ -56,12 +55,14 @@ struct StatusLine<'a> {
     region_servers: Vec<ServerLine<'a>>,
 }
 
-/// A health issue.
+/// A health issue. The sentence ends with what to do where the issue itself says it.
 #[derive(Serialize)]
 struct IssueLine {
     kind: &'static str,
     severity: &'static str,
     what: String,
+    place: Option<Place>,
+    next: String,
 }
 
 /// The versions of a process, which has not said them if they are missing.
@@ -89,11 +90,13 @@ struct ResourceLine {
 
 impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
     fn from(status: &'a ClusterStatus) -> StatusLine<'a> {
-        let issues = health_issues(status);
-        let line = |Issue { kind, what }: &Issue| IssueLine {
-            kind: kind.name(),
-            severity: kind.about().severity.label(),
-            what: what.clone(),
+        let issues = status.health_issues();
+        let line = |issue: &Issue| IssueLine {
+            kind: issue.kind.name(),
+            severity: issue.severity.label(),
+            what: issue.text(),
+            place: issue.place.clone(),
+            next: issue.action(),
         };
         StatusLine {
             cluster: status.cluster.to_string(),
@@ -106,7 +109,7 @@ impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
             groups: status.groups,
             groups_without_leader: status.groups_without_leader,
             waiting_for: status.waiting_for.clone(),
-            troubles: issues.iter().map(|issue| issue.what.clone()).collect(),
+            troubles: issues.iter().map(Issue::text).collect(),
             issues: issues.iter().map(line).collect(),
             resources: resource_lines(status).collect(),
             masters: status.masters.iter().map(master_line).collect(),
@@ -243,12 +246,12 @@ fn print(
     print_servers(output, &status.servers)?;
     output.line("")?;
     print_resources(output, status, all_resources)?;
-    let issues = health_issues(status);
+    let issues = status.health_issues();
     if issues.is_empty() {
         return output.line("healthy: no issues");
     }
     output.line("health issues:")?;
-    issues.iter().try_for_each(|issue| output.line(&format!("- {}", issue.what)))
+    issues.iter().try_for_each(|issue| output.line(&format!("- {}", issue.text())))
 }
 
 #[cfg(test)]
@@ -256,9 +259,9 @@ mod tests {
     use std::time::Duration;
 
     use terrane_client::{ClusterId, ServerId};
-    use terrane_metrics::IssueKind;
 
     use super::*;
+    use terrane_types::IssueKind;
 
     fn server(state: &str) -> ServerInfo {
         ServerInfo {
@@ -280,7 +283,7 @@ mod tests {
             zone: String::new(),
             drain: String::new(),
             replaced_in: None,
-            troubles: Vec::new(),
+            issues: Vec::new(),
             resources: Vec::new(),
             versions: None,
         }
@@ -295,8 +298,7 @@ mod tests {
             regions: 0,
             groups: 12,
             groups_without_leader: 0,
-            troubles: Vec::new(),
-            trouble_kinds: Vec::new(),
+            issues: Vec::new(),
             waiting_for: String::new(),
             catalog_index: 0,
             masters: Vec::new(),
@@ -307,21 +309,24 @@ mod tests {
 
     #[test]
     fn a_live_cluster_has_no_issues() {
-        assert_eq!(health_issues(&status(vec![server("live")])), Vec::<Issue>::new());
+        assert_eq!(status(vec![server("live")]).health_issues(), Vec::<Issue>::new());
     }
 
     #[test]
     fn issues_come_from_the_master() {
         let mut bad = status(vec![server("silent"), server("live")]);
         bad.waiting_for = "waiting for 1 more region server".to_owned();
-        bad.troubles = vec!["server 2 (h:1) is silent for 7 s".to_owned()];
-        bad.trouble_kinds = vec!["server_silent".to_owned()];
-        let expected = [
-            IssueKind::Waiting.issue("waiting for 1 more region server"),
-            IssueKind::ServerSilent.issue("server 2 (h:1) is silent for 7 s"),
-        ];
-        assert_eq!(health_issues(&bad), expected);
+        let silent = IssueKind::ServerSilent.issue("server 2 (h:1) is silent for 7 s").at(Place::Server(ServerId(2)));
+        bad.issues = vec![silent.clone()];
+        let waiting = IssueKind::Waiting.issue("waiting for 1 more region server");
+        assert_eq!(bad.health_issues(), [waiting, silent]);
         let line = StatusLine::from(&bad);
+        let issue = serde_json::to_string(&line.issues[1]).expect("JSON");
+        let expected = concat!(
+            r#"{"kind":"server_silent","severity":"warning","what":"server 2 (h:1) is silent for 7 s","place":{"server":2},"#,
+            r#""next":"Start it again; if it does not come back, its replicas are replaced after the grace time."}"#
+        );
+        assert_eq!(issue, expected);
         assert_eq!((line.healthy, line.servers, line.live, line.region_servers.len()), (false, 2, 1, 2));
     }
 }

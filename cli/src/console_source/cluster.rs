@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use terrane_client::{Client, ClusterStatus, GroupInfo, RegionInfo, RegionLoad, TableInfo};
 use terrane_console::source::{
-    Failure, Group, GroupDetail, HeatQuery, Load, LoadMinute, Master, Measure, Member, Overview, Place, Problem,
-    Region, RegionDetail, RegionSelection, Server, Severity,
+    Failure, Group, GroupDetail, HeatQuery, Load, LoadMinute, Master, Measure, Member, Overview, Place, Region,
+    RegionDetail, RegionSelection, Server,
 };
-use terrane_metrics::Issue;
-use terrane_types::KeyDeclaration;
+use terrane_types::health::sentence;
+use terrane_types::{GroupId, Issue, KeyDeclaration, RegionId};
 
-use super::refusal::{refused, sentence};
+use super::refusal::refused;
 use super::{heat, keys, past};
-use crate::issues::health_issues;
 
 /// Adds a region's load to a sum.
 #[allow(clippy::cast_precision_loss, reason = "rates for people")]
@@ -80,37 +79,12 @@ fn server(known: &terrane_client::ServerInfo, regions: &[RegionInfo]) -> Server 
     }
 }
 
-/// The health issues that `terrane status` shows, worst first.
-fn problems(status: &ClusterStatus) -> Vec<Problem> {
-    let mut problems: Vec<Problem> = health_issues(status).iter().map(problem).collect();
+/// The health issues that `terrane status` shows, worst first, in sentences.
+fn problems(status: &ClusterStatus) -> Vec<Issue> {
+    let shown = |issue: Issue| Issue { what: sentence(&issue.what), next: issue.action(), ..issue };
+    let mut problems: Vec<Issue> = status.health_issues().into_iter().map(shown).collect();
     problems.sort_by_key(|problem| problem.severity);
     problems
-}
-
-fn problem(Issue { kind, what: issue }: &Issue) -> Problem {
-    let about = kind.about();
-    let (what, next) = match issue.split_once("; ") {
-        Some((what, next)) if next.starts_with("replaced in ") => {
-            (what, format!("start it again; if it does not come back, its replicas are {next}"))
-        }
-        Some((what, next)) => (what, next.to_owned()),
-        None => (issue.as_str(), about.action.to_owned()),
-    };
-    let severity = match about.severity {
-        terrane_metrics::Severity::Critical => Severity::Critical,
-        terrane_metrics::Severity::Warning => Severity::Warning,
-        terrane_metrics::Severity::Note => Severity::Note,
-    };
-    let number = |word: &str| -> Option<u64> {
-        let rest = issue.split_once(&format!("{word} "))?.1;
-        let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
-        digits.parse().ok()
-    };
-    let place = number("region")
-        .map(Place::Region)
-        .or(number("group").map(Place::Group))
-        .or(number("server").map(Place::Server));
-    Problem { severity, what: sentence(what), next: sentence(&next), place }
 }
 
 /// The declared keys of all tables, by name.
@@ -187,7 +161,7 @@ pub(super) async fn region(client: &Client, id: u64) -> Result<RegionDetail, Fai
         members: group.members,
         facts: vec![("group".to_owned(), region.group.to_string()), ("epoch".to_owned(), region.epoch.to_string())],
         history,
-        events: past::events_of(client, &Place::Region(id)).await?,
+        events: past::events_of(client, &Place::Region(RegionId(id))).await?,
         advice: hot.filter_map(|hot| hot.advice).collect(),
         region,
     })
@@ -239,34 +213,6 @@ pub(super) async fn group(client: &Client, id: u64) -> Result<GroupDetail, Failu
         group: group_of(client, id).await?,
         facts: vec![("applied index".to_owned(), applied.to_string())],
         regions: regions(client, &selection).await?,
-        events: past::events_of(client, &Place::Group(id)).await?,
+        events: past::events_of(client, &Place::Group(GroupId(id))).await?,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use terrane_metrics::IssueKind;
-
-    use super::*;
-
-    #[test]
-    fn a_health_issue_is_a_sentence_with_what_to_do() {
-        let full = problem(&IssueKind::LogFull.issue("group 3 rejects writes on this server; add a disk"));
-        assert_eq!(
-            (full.severity, full.next.as_str(), full.place),
-            (Severity::Critical, "Add a disk.", Some(Place::Group(3)))
-        );
-        let silent = problem(&IssueKind::ServerSilent.issue("server 2 (h:1) is silent for 7 s"));
-        assert_eq!((silent.what.as_str(), silent.place), ("Server 2 (h:1) is silent for 7 s.", Some(Place::Server(2))));
-        assert!(silent.next.starts_with("Start it again"), "{}", silent.next);
-        assert_eq!(problem(&IssueKind::Waiting.issue("waiting for 1 more region server")).severity, Severity::Note);
-    }
-
-    #[test]
-    fn every_kind_of_issue_is_a_problem_that_says_what_to_do() {
-        for kind in IssueKind::ALL {
-            let shown = problem(&kind.issue("something is wrong"));
-            assert!(!shown.next.is_empty() && shown.next.ends_with('.'), "{kind:?}: {}", shown.next);
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Events, procedures and failovers.
 
-use terrane_client::{Client, EndedProcedure, EventInfo, EventPlace, FailoverInfo, ProcedureInfo};
+use terrane_client::{Client, EndedProcedure, EventInfo, FailoverInfo, ProcedureInfo};
 use terrane_console::source::{Bucket, Event, EventKind, EventQuery, Failover, Failovers, Failure, Place, Procedure};
 
 use super::refusal::refused;
@@ -43,17 +43,7 @@ fn event(event: &EventInfo) -> Event {
         what: event.what.clone(),
         reason: event.reason.clone(),
         duration_ms: None,
-        places: event.places.iter().filter_map(place).collect(),
-    }
-}
-
-fn place(place: &EventPlace) -> Option<Place> {
-    match place {
-        EventPlace::Server(server) => Some(Place::Server(server.0)),
-        EventPlace::Table(name) => Some(Place::Table(name.clone())),
-        EventPlace::Region(region) => Some(Place::Region(region.0)),
-        EventPlace::Group(group) => Some(Place::Group(group.0)),
-        _ => None,
+        places: event.places.clone(),
     }
 }
 
@@ -92,7 +82,7 @@ fn ended_procedure(ended: &EndedProcedure) -> Procedure {
         started_ms: Some(ended.started_ms),
         ended_ms: Some(ended.ended_ms),
         reason: reason(&ended.kind, &ended.reason),
-        places: ended.places.iter().filter_map(place).collect(),
+        places: ended.places.clone(),
     }
 }
 

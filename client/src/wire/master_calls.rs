@@ -249,8 +249,7 @@ impl Masters {
                 regions: reply.regions,
                 groups: reply.groups,
                 groups_without_leader: reply.groups_without_leader,
-                troubles: reply.troubles,
-                trouble_kinds: reply.trouble_kinds,
+                issues: reply.issues.into_iter().map(Into::into).collect(),
                 waiting_for: reply.waiting_for,
                 catalog_index: reply.catalog_index,
                 masters: reply.masters.into_iter().map(master_info).collect(),
@@ -323,7 +322,7 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
         zone: info.zone,
         drain: info.drain,
         replaced_in: info.replaced_in_ms.map(Duration::from_millis),
-        troubles: info.troubles,
+        issues: info.issues.into_iter().map(Into::into).collect(),
         resources: info.resources.into_iter().map(resource_usage).collect(),
         versions: info.versions.map(process_versions),
     }

@@ -1,9 +1,9 @@
 //! What happened: events, procedures, slow requests and failovers.
 
 use serde::{Deserialize, Serialize};
+use terrane_types::Place;
 
 use super::key::Key;
-use super::place::Place;
 
 /// Which events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -235,11 +235,16 @@ impl EventKind {
 
 #[cfg(test)]
 mod tests {
+    use terrane_types::IssueKind;
+
     use super::*;
 
     #[test]
     fn kinds_have_the_names_of_their_json() {
         for kind in EventKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+        for kind in IssueKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

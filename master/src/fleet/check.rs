@@ -157,7 +157,7 @@ fn group_leader(
         return;
     }
     if let Some(live) = recovery::lacks_majority(observed, group, entry, now) {
-        findings.add("majority", recovery::advice(catalog, group, &live));
+        findings.add("majority", recovery::lost_majority(catalog, group, entry, &live).text());
     } else if observed.leader(group).is_none() {
         findings.add("leader", format!("group {group} has no leader"));
     }

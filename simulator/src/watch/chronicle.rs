@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_client::{Client, Error, EventInfo, EventPlace, LoadQuery, Put, RegionInfo, Table, TableInfo, TableSpec};
+use terrane_client::{Client, Error, EventInfo, LoadQuery, Place, Put, RegionInfo, Table, TableInfo, TableSpec};
 use terrane_types::{RegionId, escape};
 
 use super::now;
@@ -41,7 +41,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 fn event(info: &EventInfo) -> Event {
     let tables = info.places.iter().filter_map(|place| match place {
-        EventPlace::Table(name) => Some(name.clone()),
+        Place::Table(name) => Some(name.clone()),
         _ => None,
     });
     let (kind, what, reason) = (info.kind.clone(), info.what.clone(), info.reason.clone());

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use terrane_client::{Client, ClusterStatus, Error, RegionInfo};
+use terrane_client::{Client, ClusterStatus, Error, IssueKind, Place, RegionInfo};
 
 use super::{Host, Watch, chronicle, now};
 use crate::context::Context;
@@ -24,8 +24,6 @@ const PATIENCE: Duration = Duration::from_millis(800);
 const NAMED_WITHIN: Duration = Duration::from_millis(6 * REPORT_EVERY.as_millis() as u64 + 500 + 500);
 /// A master that has run for this long has missed the reports of such a server. It counts from when it has read its files.
 const MASTER_KNOWS_WITHIN: Duration = Duration::from_secs(6);
-/// What is in trouble where no master leads.
-const NO_LEADER: &str = "no master leads";
 /// States of regions of a table that does not have all of them.
 const PARTIAL: [&str; 2] = ["creating", "dropping"];
 
@@ -48,7 +46,7 @@ async fn look(client: &Client, context: &Context) {
     let began = now();
     let away = context.watch.away();
     // A master that knows no leader says so, and that what it shows may be outdated.
-    let is_led = |status: &ClusterStatus| !status.troubles.iter().any(|trouble| trouble.starts_with(NO_LEADER));
+    let is_led = |status: &ClusterStatus| status.issues.iter().all(|issue| issue.kind != IssueKind::NoLeadingMaster);
     if let Some(status) = client.admin().status().await.ok().filter(is_led) {
         let still = context.watch.away();
         for away in away.into_iter().filter(|away| still.contains(away)) {
@@ -101,8 +99,8 @@ impl Watch {
         // A master that started lately has not missed it for long enough.
         if self.leads_since(context).is_some_and(|since| since + MASTER_KNOWS_WITHIN <= now()) {
             self.count(if *why == DOWN { "down and named" } else { "cut off and named" });
-            if !status.troubles.iter().any(|trouble| trouble.contains(&address)) {
-                fail(format!("the troubles in the status do not name it: {:?}", status.troubles));
+            if !status.issues.iter().any(|issue| issue.place == Some(Place::Server(server.server))) {
+                fail(format!("the issues in the status do not name it: {:?}", status.issues));
             }
         }
     }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
+use terrane_types::{GroupId, Place, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 use super::Admin;
-use super::past::EventPlace;
 use crate::error::Error;
 
 /// What an administrator intends for a server.
@@ -161,7 +160,7 @@ pub struct EndedProcedure {
     /// When it ended.
     pub ended_ms: u64,
     /// What it changed.
-    pub places: Vec<EventPlace>,
+    pub places: Vec<Place>,
 }
 
 /// A move of a region that has begun.

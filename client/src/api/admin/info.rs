@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use terrane_types::{ClusterId, GroupId, RegionDescriptor, ServerId, TableSchema};
+use terrane_types::{ClusterId, GroupId, Issue, IssueKind, RegionDescriptor, ServerId, TableSchema};
 
 /// A table, as the master describes it.
 #[derive(Clone, Debug)]
@@ -57,8 +57,8 @@ pub struct ServerInfo {
     pub drain: String,
     /// When its replicas are replaced, if it is not live and has any.
     pub replaced_in: Option<Duration>,
-    /// Its health issues, as sentences.
-    pub troubles: Vec<String>,
+    /// Its health issues.
+    pub issues: Vec<Issue>,
     /// Its limited resources and their use.
     pub resources: Vec<ResourceUsage>,
     /// Its versions; `None`: it has not reported them to this master.
@@ -170,10 +170,8 @@ pub struct ClusterStatus {
     pub groups: u32,
     /// Groups without a leader: their regions can be neither read (except stale) nor written.
     pub groups_without_leader: u32,
-    /// Health issues, as sentences.
-    pub troubles: Vec<String>,
-    /// The kinds of `troubles`, in their order: `docs/metrics.md` lists them. A master of an earlier build does not name them.
-    pub trouble_kinds: Vec<String>,
+    /// Health issues; `docs/metrics.md` lists their kinds. [`ClusterStatus::health_issues`] adds what the cluster waits for.
+    pub issues: Vec<Issue>,
     /// What the cluster waits for before tables can be created; empty: nothing.
     pub waiting_for: String,
     /// The log index up to which the catalog has applied.
@@ -184,6 +182,16 @@ pub struct ClusterStatus {
     pub feature_level: u32,
     /// The processes that hold back the next level, a clause each; empty: none runs a newer build.
     pub level_waits_for: Vec<String>,
+}
+
+impl ClusterStatus {
+    /// All health issues: what new tables and procedures wait for, then the issues of servers, groups and regions.
+    #[must_use]
+    pub fn health_issues(&self) -> Vec<Issue> {
+        let waiting = Some(&self.waiting_for).filter(|waiting| !waiting.is_empty());
+        let waiting = waiting.map(|what| IssueKind::Waiting.issue(what.as_str()));
+        waiting.into_iter().chain(self.issues.iter().cloned()).collect()
+    }
 }
 
 /// A master, as the master that answered sees it.

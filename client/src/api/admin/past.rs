@@ -1,7 +1,7 @@
 //! What the leading master has seen since it began to lead: loads, events and failovers.
 
 use bytes::Bytes;
-use terrane_types::{GroupId, KeyRange, RegionId, ServerId};
+use terrane_types::{GroupId, KeyRange, Place, RegionId, ServerId};
 
 use super::Admin;
 use crate::error::Error;
@@ -100,20 +100,6 @@ pub struct ClusterLoad {
     pub minutes: Vec<LoadMinute>,
 }
 
-/// What an event is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EventPlace {
-    /// A server.
-    Server(ServerId),
-    /// A table, by name.
-    Table(String),
-    /// A region.
-    Region(RegionId),
-    /// A log group.
-    Group(GroupId),
-}
-
 /// Something that happened in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -129,7 +115,7 @@ pub struct EventInfo {
     /// Why; empty: not known.
     pub reason: String,
     /// What it happened to.
-    pub places: Vec<EventPlace>,
+    pub places: Vec<Place>,
 }
 
 /// The latest events.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use terrane_proto::convert::health::place;
 use terrane_proto::v1;
 use terrane_types::{GroupId, RegionId, ReplicaId, ServerId};
 
-use super::past::event_place;
 use super::timed;
 use crate::api::admin::fleet::{
     BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, EndedProcedure, GroupRecovery,
@@ -129,7 +129,7 @@ impl Masters {
                 outcome: ended.outcome,
                 started_ms: ended.started_ms,
                 ended_ms: ended.ended_ms,
-                places: ended.places.into_iter().filter_map(event_place).collect(),
+                places: ended.places.into_iter().filter_map(place).collect(),
             };
             Ok(reply.ended.into_iter().map(ended).collect())
         })

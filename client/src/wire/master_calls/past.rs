@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use terrane_proto::convert::health::place;
 use terrane_proto::v1;
 use terrane_types::{GroupId, RegionId, ServerId};
 
 use super::timed;
 use crate::api::admin::past::{
-    ClusterLoad, EventInfo, EventList, EventPlace, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery,
-    LoadRow, TableLoad,
+    ClusterLoad, EventInfo, EventList, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery, LoadRow,
+    TableLoad,
 };
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -94,18 +95,7 @@ fn known(ms: u64) -> Option<u64> {
 
 fn event(event: v1::EventInfo) -> EventInfo {
     let v1::EventInfo { number, time_ms, kind, what, reason, places } = event;
-    EventInfo { number, time_ms, kind, what, reason, places: places.into_iter().filter_map(event_place).collect() }
-}
-
-/// What something is about; `None` for a kind of place that this build does not know.
-pub(super) fn event_place(place: v1::EventPlace) -> Option<EventPlace> {
-    use v1::event_place::Place;
-    Some(match place.place? {
-        Place::Server(server) => EventPlace::Server(ServerId(server)),
-        Place::Table(name) => EventPlace::Table(name),
-        Place::Region(region) => EventPlace::Region(RegionId(region)),
-        Place::Group(group) => EventPlace::Group(GroupId(group)),
-    })
+    EventInfo { number, time_ms, kind, what, reason, places: places.into_iter().filter_map(place).collect() }
 }
 
 fn failover(failover: v1::FailoverInfo) -> FailoverInfo {
