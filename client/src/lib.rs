@@ -183,6 +183,8 @@ pub use terrane_types::{
     TableSchema, Tail, ValueType, escape, unescape,
 };
 
+pub use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
+
 /// The derives refer to this path.
 #[doc(hidden)]
 pub use terrane_types as types;

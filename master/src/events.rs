@@ -17,13 +17,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
+use terrane_types::states::DrainState::{self, Drained, Draining};
+use terrane_types::states::ServerState;
 use terrane_types::{GroupId, KeyDeclaration, Place, RegionDescriptor, RegionId, ServerId, TableId, escape};
 
 use crate::catalog::Catalog;
 use crate::catalog::moves::{EndedMove, MoveEnd, MoveId, RegionMove};
 use crate::catalog::tables::TableState;
 use crate::inventory::Election;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::Observations;
 
 /// The most events that are kept.
@@ -88,7 +90,7 @@ struct Before {
     boots: BTreeMap<ServerId, u64>,
     /// Why servers cannot be reached.
     unreachable: BTreeMap<ServerId, String>,
-    drains: BTreeMap<ServerId, &'static str>,
+    drains: BTreeMap<ServerId, Option<DrainState>>,
 }
 
 /// An order to hand over a leadership.
@@ -463,10 +465,10 @@ impl Events {
         }
         for (server, state) in &present.drains {
             let (what, reason) = match (before.drains.get(server).copied(), *state) {
-                (Some(""), "draining") => ("is being drained", "asked by an administrator"),
-                (Some(""), "drained") => ("is drained", "asked by an administrator; it has no replicas"),
-                (Some("draining"), "drained") => ("is drained", "its last replica is on another server"),
-                (Some("draining" | "drained"), "") => ("is no longer drained", "asked by an administrator"),
+                (Some(None), Some(Draining)) => ("is being drained", "asked by an administrator"),
+                (Some(None), Some(Drained)) => ("is drained", "asked by an administrator; it has no replicas"),
+                (Some(Some(Draining)), Some(Drained)) => ("is drained", "its last replica is on another server"),
+                (Some(Some(_)), None) => ("is no longer drained", "asked by an administrator"),
                 _ => continue,
             };
             let places = vec![Place::Server(*server)];

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use terrane_types::states::{RegionState, ServerState};
 use terrane_types::{GroupId, Issue, IssueKind, Place, ServerId};
 
 use crate::catalog::Catalog;
@@ -9,13 +10,11 @@ use crate::catalog::groups::GroupEntry;
 use crate::fleet::world::{Condition, condition};
 use crate::fleet::{copies, recovery};
 use crate::inventory::ServerLoad;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::Observations;
 
 /// A log above this share of its limit that is held back is a health issue.
 const LOG_ISSUE_PERCENT: u64 = 50;
-/// The state of a region that exceeds its size and cannot be split.
-pub const UNSPLITTABLE: &str = "unsplittable";
 
 /// What to do with the issues that servers report of themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +63,7 @@ pub fn health_issues(
     issues.extend(copies::issues(&copies::short(catalog, observed, now), catalog.replication()));
     for region in catalog.regions().iter().map(|entry| &entry.descriptor) {
         let view = observed.inventory.region(region.group, region.region);
-        if let Some(view) = view.filter(|view| view.state == UNSPLITTABLE) {
+        if let Some(view) = view.filter(|view| view.state == RegionState::Unsplittable) {
             let (region, bytes) = (region.region, view.bytes);
             let what = format!("region {region} exceeds its size ({bytes} bytes) but has no row to split at");
             issues.push(IssueKind::Unsplittable.issue(what).at(Place::Region(region)));
@@ -183,7 +182,7 @@ pub mod tests {
             regions: vec![RegionSeen {
                 descriptor,
                 bytes: 100,
-                state: UNSPLITTABLE.into(),
+                state: RegionState::Unsplittable,
                 term: 3,
                 load: v1::RegionLoad::default(),
                 shape: None,

@@ -2,15 +2,11 @@
 
 use futures::future::join_all;
 use terrane_proto::v1;
+use terrane_types::states::MasterState;
 use terrane_types::{Issue, IssueKind, Place};
 
 use crate::context::MasterContext;
 use crate::peer_calls::state;
-
-/// The state of the master that leads.
-pub const LEADER: &str = "leader";
-/// The state of a master that does not answer.
-pub const UNREACHABLE: &str = "unreachable";
 
 /// The masters, as seen from one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -45,7 +41,7 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
         let Some(state) = state else {
             let silent = IssueKind::MasterUnreachable.issue(format!("the master at {address} does not answer"));
             view.issues.push(silent.at(Place::Master(address.clone())));
-            let (address, state) = (address.clone(), UNREACHABLE.to_owned());
+            let (address, state) = (address.clone(), MasterState::Unreachable.name().to_owned());
             view.masters.push(v1::MasterInfo { address, state, ..v1::MasterInfo::default() });
             continue;
         };
@@ -60,10 +56,11 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
         view.masters.push(v1::MasterInfo {
             address: address.clone(),
             state: match (leads, state.is_learner) {
-                (true, _) => LEADER,
-                (false, true) => "joining",
-                (false, false) => "follower",
+                (true, _) => MasterState::Leader,
+                (false, true) => MasterState::Joining,
+                (false, false) => MasterState::Follower,
             }
+            .name()
             .to_owned(),
             term: state.term,
             applied: state.applied,

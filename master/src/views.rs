@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use terrane_proto::v1;
+use terrane_types::states::{self, DrainState, RegionState, ServerState};
 use terrane_types::{Error, GroupId, IssueKind, NamespaceName, RegionDescriptor, ServerId, TableId, TableName};
 
 use self::groups::group_info;
@@ -21,7 +22,6 @@ use crate::fleet::intents::resolve;
 use crate::fleet::world::{Condition, condition};
 use crate::fleet::{self, check, planner, restart};
 use crate::issues::{Reported, health_issues, leaderless};
-use crate::liveness::ServerState;
 use crate::masters_view::MastersView;
 use crate::meta::{MetaBlock, MetaScan};
 use crate::observed::{Observations, now};
@@ -209,9 +209,11 @@ fn table(catalog: &Catalog, observed: &Observations, entry: &TableEntry) -> v1::
     v1::TableReply {
         schema: Some((&entry.schema).into()),
         state: match entry.state {
-            TableState::Enabled if entry.schema.disabled => "disabled".to_owned(),
-            state => state.name().to_owned(),
-        },
+            TableState::Enabled if entry.schema.disabled => states::TableState::Disabled,
+            state => state.shown(),
+        }
+        .name()
+        .to_owned(),
         regions: count(catalog.regions().count(entry.schema.table)),
         bytes: regions().map(|region| region_bytes(observed, region)).sum(),
     }
@@ -297,7 +299,7 @@ fn server_info(
         disk_free_bytes: load.disk_free_bytes,
         resources: load.resources,
         zone: known.zone.clone(),
-        drain: catalog.drain_state(server).to_owned(),
+        drain: catalog.drain_state(server).map_or("", DrainState::name).to_owned(),
         replaced_in_ms: None,
         versions: None,
         since_report_ms: u64::try_from(observed.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
@@ -311,16 +313,16 @@ fn region_info(catalog: &Catalog, observed: &Observations, entry: &RegionEntry) 
     let members = catalog.groups().get(region.group).into_iter().flat_map(|group| group.members.values().copied());
     let view = observed.inventory.region(region.group, region.region);
     let state = match table.map(|table| table.state) {
-        Some(TableState::Creating) => "creating".to_owned(),
-        Some(TableState::Dropping) => "dropping".to_owned(),
-        _ => view.map_or_else(|| "open".to_owned(), |view| view.state.clone()),
+        Some(TableState::Creating) => RegionState::Creating,
+        Some(TableState::Dropping) => RegionState::Dropping,
+        _ => view.map_or(RegionState::Open, |view| view.state),
     };
     v1::RegionInfo {
         descriptor: Some(region.into()),
         table: table.map_or_else(String::new, |table| table.schema.name.to_string()),
         leader: observed.leader(region.group).map_or_else(String::new, address),
         bytes: view.map_or(0, |view| view.bytes),
-        state,
+        state: state.name().to_owned(),
         servers: members.map(address).collect(),
         load: view.map(|view| view.load),
     }
@@ -336,10 +338,7 @@ mod tests {
     fn lists_show_leaders_and_their_reports() {
         let (catalog, observed) = (full(), observed());
         let region = region_info(&catalog, &observed, catalog.regions().iter().next().unwrap());
-        assert_eq!(
-            (region.leader.as_str(), region.bytes, region.state.as_str()),
-            ("a:1", 100, crate::issues::UNSPLITTABLE)
-        );
+        assert_eq!((region.leader.as_str(), region.bytes, region.state.as_str()), ("a:1", 100, "unsplittable"));
         let servers = servers(&catalog, &observed, Duration::from_secs(300));
         let shown =
             |info: &v1::ServerInfo| (info.server, info.state.clone(), info.leaders, info.replicas, info.regions);

@@ -16,6 +16,7 @@ use terrane_metrics::ResourceUse;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{error, hello, leadership, v1, versions};
 use terrane_raft::{Abstention, StateMachine as _, Weight};
+use terrane_types::states::RegionState;
 use terrane_types::{Error, FamilyName, GroupId, IssueKind, ServerId, TableId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -520,11 +521,11 @@ fn compared(is_leader: bool, hosted: &[Arc<HostedRegion>]) -> (u32, u64) {
 
 fn region_report(hosted: &HostedRegion, term: u64) -> v1::RegionReport {
     let load = hosted.load.average();
-    let state = if hosted.is_stuck() { "unsplittable" } else { "open" };
+    let state = if hosted.is_stuck() { RegionState::Unsplittable } else { RegionState::Open };
     v1::RegionReport {
         descriptor: Some(v1::RegionDescriptor::from(&hosted.state().descriptor)),
         bytes: hosted.engine.size_bytes(),
-        state: state.to_owned(),
+        state: state.name().to_owned(),
         group_term: term,
         load: Some(v1::RegionLoad { rows_read: load.rows_read, rows_written: load.rows_written, bytes: load.bytes }),
         shape: region_shape(hosted),

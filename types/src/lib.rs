@@ -37,6 +37,7 @@ pub mod row;
 pub mod row_key;
 pub mod rows;
 pub mod schema;
+pub mod states;
 pub mod table_row;
 pub mod value_type;
 pub mod versions;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::Serialize;
-use terrane_client::{Client, GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
+use terrane_client::{Client, DrainState, GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
 use terrane_types::{KeyDeclaration, TableId, escape};
 use tokio::time::Instant;
 
@@ -217,7 +217,7 @@ pub(super) struct ServerLine<'a> {
 
 /// The state of a server with its drain, and when its replicas are replaced.
 fn state_text(server: &ServerInfo) -> String {
-    let drain = if server.drain.is_empty() { String::new() } else { format!(", {}", server.drain) };
+    let drain = server.drain.map(|drain| format!(", {drain}")).unwrap_or_default();
     let replaced = match server.replaced_in.map(|left| left.as_secs()) {
         None => String::new(),
         Some(0) => ", being replaced".to_owned(),
@@ -270,12 +270,12 @@ pub(super) fn server_line(server: &ServerInfo) -> ServerLine<'_> {
     ServerLine {
         server: server.server.0,
         address: &server.address,
-        state: &server.state,
+        state: server.state.name(),
         leaders: server.leaders,
         replicas: server.replicas,
         regions: server.regions,
         zone: &server.zone,
-        drain: &server.drain,
+        drain: server.drain.map_or("", DrainState::name),
         replaced_in_seconds: server.replaced_in.map(|left| left.as_secs()),
         memtable_bytes: server.memtable_bytes,
         log_bytes: server.log_bytes,
@@ -318,7 +318,7 @@ impl<'a> RegionLine<'a> {
             group: descriptor.group.0,
             leader: &region.leader,
             bytes: region.bytes,
-            state: &region.state,
+            state: region.state.name(),
         }
     }
 }
@@ -374,7 +374,7 @@ impl<'a> From<&'a GroupInfo> for GroupLine<'a> {
             replicas: &group.replicas,
             regions: group.regions,
             applied: group.applied,
-            state: &group.state,
+            state: group.state.name(),
             compared_regions: group.compared_regions,
             compared_ms: group.compared_ms,
         }
@@ -396,7 +396,7 @@ fn print_groups(output: &mut Output, groups: &[GroupInfo]) -> Result<(), Failure
             others.map(|(_, address)| address.as_str()).collect::<Vec<_>>().join(" "),
             group.regions.to_string(),
             group.applied.to_string(),
-            group.state.clone(),
+            group.state.to_string(),
             comparisons::of_group(group, now_ms),
         ]
     });
@@ -444,7 +444,7 @@ fn print_changed(output: &mut Output, regions: &[RegionDescriptor], keys: &Keys)
 mod tests {
     use std::time::Duration;
 
-    use terrane_client::{KeyRange, RegionLoad, ServerId, TableId};
+    use terrane_client::{KeyRange, RegionLoad, RegionState, ServerId, ServerState, TableId};
     use terrane_types::{GroupId, RegionEpoch};
 
     use super::*;
@@ -463,7 +463,7 @@ mod tests {
             table: "t".to_owned(),
             leader: "127.0.0.1:7701".to_owned(),
             bytes: 123,
-            state: "open".to_owned(),
+            state: RegionState::Open,
             servers: Vec::new(),
             load: RegionLoad { rows_read: 5, rows_written: 6, bytes: 700 },
         };
@@ -495,7 +495,7 @@ mod tests {
             server: ServerId(1),
             address: "127.0.0.1:7700".to_owned(),
             console: String::new(),
-            state: "live".to_owned(),
+            state: ServerState::Live,
             leaders: 4,
             replicas: 12,
             regions: 9,
@@ -508,7 +508,7 @@ mod tests {
             disk_free_bytes: None,
             since_report: Duration::ZERO,
             zone: String::new(),
-            drain: String::new(),
+            drain: None,
             replaced_in: None,
             issues: Vec::new(),
             resources: Vec::new(),

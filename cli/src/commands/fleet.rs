@@ -215,7 +215,7 @@ async fn until_drained(admin: &Admin, server: u64, replicas: u32) -> Result<u32,
             return Err(Failure::new(format!("server {server} is no longer part of the cluster")));
         };
         let (left, all) = (now.replicas, replicas.max(now.replicas));
-        if now.drain.is_empty() {
+        if now.drain.is_none() {
             return Err(Failure::new(format!("the drain of server {server} was ended with {left} replicas left")));
         }
         if left == 0 {

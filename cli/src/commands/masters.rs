@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use terrane_client::{Admin, MasterInfo, MastersChange};
+use terrane_types::states::MasterState;
 
 use super::connect;
 use crate::args::client::Connection;
@@ -29,7 +30,7 @@ struct ChangeLine<'a> {
 #[derive(Serialize)]
 pub(super) struct MasterLine {
     address: String,
-    state: String,
+    state: MasterState,
     term: u64,
     applied: u64,
     lag: u64,
@@ -108,13 +109,13 @@ pub(super) fn master_line(master: &MasterInfo) -> MasterLine {
 }
 
 pub(super) fn print_masters(output: &mut Output, masters: &[MasterInfo]) -> Result<(), Failure> {
-    let number = |master: &MasterInfo, number: u64| match master.state.as_str() {
-        "unreachable" => "-".to_owned(),
+    let number = |master: &MasterInfo, number: u64| match master.state {
+        MasterState::Unreachable => "-".to_owned(),
         _ => number.to_string(),
     };
     let row = |master: &MasterInfo| {
         let (term, lag) = (number(master, master.term), number(master, master.lag));
-        vec![master.address.clone(), master.state.clone(), term, lag]
+        vec![master.address.clone(), master.state.to_string(), term, lag]
     };
     output.table(&["master", "state", "term", "lag"], masters.iter().map(row).collect())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use terrane_client::{Admin, GroupRecovery};
 use terrane_types::GroupId;
+use terrane_types::states::GroupState;
 
 use super::connect;
 use crate::args::client::Connection;
@@ -15,8 +16,6 @@ use crate::question::{ask, asks};
 
 /// How often the recovery is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The state of a group without a live majority.
-const NO_MAJORITY: &str = "no majority";
 
 #[derive(Serialize)]
 struct RecoveryLine<'a> {
@@ -76,7 +75,7 @@ pub async fn run_all(yes: bool, connection: &Connection) -> Result<(), Failure> 
     let admin = connect(connection).await?.admin();
     let groups = admin.groups().await.during("list the groups")?;
     let mut described = Vec::new();
-    for group in groups.iter().filter(|group| group.state == NO_MAJORITY).map(|group| group.group) {
+    for group in groups.iter().filter(|group| group.state == GroupState::NoMajority).map(|group| group.group) {
         described.push(admin.describe_recovery(group).await.during(format!("recover group {group}"))?);
     }
     let mut output = Output::new(connection.json);

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use terrane_client::{ClusterStatus, ProcessVersions, ResourceUsage, ServerInfo};
+use terrane_types::states::ServerState;
 use terrane_types::{Issue, Place};
 
 use super::admin::{ServerLine, print_servers, server_line};
@@ -192,7 +193,7 @@ fn resource_lines(status: &ClusterStatus) -> impl Iterator<Item = ResourceLine> 
 }
 
 fn is_live(server: &ServerInfo) -> bool {
-    server.state == "live"
+    server.state == ServerState::Live
 }
 
 /// Whether a resource is listed without --resources: it is more than half full, or rejected requests.
@@ -263,12 +264,12 @@ mod tests {
     use super::*;
     use terrane_types::IssueKind;
 
-    fn server(state: &str) -> ServerInfo {
+    fn server(state: ServerState) -> ServerInfo {
         ServerInfo {
             server: ServerId(2),
             address: "h:1".to_owned(),
             console: String::new(),
-            state: state.to_owned(),
+            state,
             leaders: 0,
             replicas: 0,
             regions: 0,
@@ -281,7 +282,7 @@ mod tests {
             disk_free_bytes: None,
             since_report: Duration::from_secs(7),
             zone: String::new(),
-            drain: String::new(),
+            drain: None,
             replaced_in: None,
             issues: Vec::new(),
             resources: Vec::new(),
@@ -309,12 +310,12 @@ mod tests {
 
     #[test]
     fn a_live_cluster_has_no_issues() {
-        assert_eq!(status(vec![server("live")]).health_issues(), Vec::<Issue>::new());
+        assert_eq!(status(vec![server(ServerState::Live)]).health_issues(), Vec::<Issue>::new());
     }
 
     #[test]
     fn issues_come_from_the_master() {
-        let mut bad = status(vec![server("silent"), server("live")]);
+        let mut bad = status(vec![server(ServerState::Silent), server(ServerState::Live)]);
         bad.waiting_for = "waiting for 1 more region server".to_owned();
         let silent = IssueKind::ServerSilent.issue("server 2 (h:1) is silent for 7 s").at(Place::Server(ServerId(2)));
         bad.issues = vec![silent.clone()];

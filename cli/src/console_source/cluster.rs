@@ -8,6 +8,7 @@ use terrane_console::source::{
     RegionDetail, RegionSelection, Server,
 };
 use terrane_types::health::sentence;
+use terrane_types::states::{DrainState, MasterState, RegionState, ServerState};
 use terrane_types::{GroupId, Issue, KeyDeclaration, RegionId};
 
 use super::refusal::refused;
@@ -41,8 +42,8 @@ pub(super) async fn overview(client: &Client, seen_from: &str) -> Result<Overvie
     };
     let master = |master: &terrane_client::MasterInfo| Master {
         address: master.address.clone(),
-        leader: master.state == "leader",
-        reachable: Some(master.state != "unreachable"),
+        leader: master.state == MasterState::Leader,
+        reachable: Some(master.state != MasterState::Unreachable),
     };
     Ok(Overview {
         cluster: status.cluster.to_string(),
@@ -62,14 +63,14 @@ pub(super) async fn overview(client: &Client, seen_from: &str) -> Result<Overvie
 }
 
 fn server(known: &terrane_client::ServerInfo, regions: &[RegionInfo]) -> Server {
-    let state = if known.drain.is_empty() || known.state != "live" { &known.state } else { &known.drain };
+    let drain = known.drain.filter(|_| known.state == ServerState::Live);
     Server {
         id: known.server.0,
         address: known.address.clone(),
         console: Some(known.console.clone()).filter(|console| !console.is_empty()),
         zone: Some(known.zone.clone()).filter(|zone| !zone.is_empty()),
-        state: state.clone(),
-        healthy: known.state == "live",
+        state: drain.map_or(known.state.name(), DrainState::name).to_owned(),
+        healthy: known.state == ServerState::Live,
         leaders: u64::from(known.leaders),
         replicas: u64::from(known.replicas),
         regions: u64::from(known.regions),
@@ -122,8 +123,8 @@ fn region_shown(known: &RegionInfo, key: Option<&KeyDeclaration>, servers: &BTre
         group: known.descriptor.group.0,
         leader: servers.get(&known.leader).copied(),
         leader_address: Some(known.leader.clone()).filter(|leader| !leader.is_empty()),
-        state: known.state.clone(),
-        healthy: known.state == "open" && !known.leader.is_empty(),
+        state: known.state.name().to_owned(),
+        healthy: known.state == RegionState::Open && !known.leader.is_empty(),
         bytes: known.bytes,
         load,
     }
@@ -199,7 +200,7 @@ fn group_shown(known: &GroupInfo, regions: &[RegionInfo]) -> Group {
         members: members.map(member).collect(),
         regions: u64::from(known.regions),
         bytes: own().map(|region| region.bytes).sum(),
-        state: if known.leader.is_some() { known.state.clone() } else { "no leader".to_owned() },
+        state: known.leader.map_or("no leader", |_| known.state.name()).to_owned(),
         healthy: known.leader.is_some(),
         load: sum(own()),
     }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use terrane_proto::v1;
+use terrane_types::states::RegionState;
 
 use super::*;
 use crate::catalog::scripts::{self, Line};
@@ -153,7 +154,7 @@ fn region_seen(descriptor: RegionDescriptor, term: u64, mib: u64) -> RegionSeen 
     RegionSeen {
         descriptor,
         bytes: mib << 20,
-        state: "open".to_owned(),
+        state: RegionState::Open,
         term,
         load,
         shape: None,

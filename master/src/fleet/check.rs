@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use terrane_proto::v1;
+use terrane_types::states::ServerState;
 use terrane_types::{GroupId, ServerId};
 
 use super::recovery;
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::tables::TableState;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::Observations;
 
 /// Most findings that are returned; further ones are counted.

@@ -6,12 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use terrane_types::states::ServerState;
 use terrane_types::{GroupId, Issue, IssueKind, Place, ReplicaId, ServerId};
 
 use super::planner::named;
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::Observations;
 
 /// A copy that lacks entries for so long is an issue: by then it should have caught up.

@@ -7,13 +7,14 @@
 //! Invariant: in a cluster of a level, every registered server that is not lost and every master can work at that level.
 
 use terrane_proto::{v1, versions};
+use terrane_types::states::MasterState;
 use terrane_types::versions::{LEVEL_OF_MOVES, LEVEL_UNRECORDED, Levels};
 use terrane_types::{Error, Invalid, ServerId};
 
 use super::world::{Condition, condition};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::context::MasterContext;
-use crate::masters_view::{self, UNREACHABLE};
+use crate::masters_view;
 use crate::observed::now;
 
 /// Why the level of a process is not known.
@@ -89,7 +90,7 @@ pub fn processes(context: &MasterContext, masters: &[v1::MasterInfo]) -> Vec<Pro
 fn levels_of_master(info: &v1::MasterInfo) -> Result<Levels, &'static str> {
     match &info.versions {
         Some(said) => Ok(versions::levels(said)),
-        None if info.state == UNREACHABLE => Err(SILENT_MASTER),
+        None if info.state == MasterState::Unreachable.name() => Err(SILENT_MASTER),
         // Its build knows no levels.
         None => Ok(Levels { oldest: LEVEL_UNRECORDED - 1, newest: LEVEL_UNRECORDED }),
     }

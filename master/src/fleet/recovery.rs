@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use terrane_proto::v1;
+use terrane_types::states::ServerState;
 use terrane_types::{Error, GroupId, Invalid, Issue, IssueKind, Place, ReplicaId, ServerId};
 
 use crate::catalog::changes::ChangeState;
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::context::MasterContext;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::{Observations, now};
 
 /// A member that answered.

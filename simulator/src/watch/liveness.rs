@@ -10,6 +10,7 @@ use terrane_client::{
 };
 use terrane_types::GroupId;
 use terrane_types::limits::ROW_BYTES_MAX;
+use terrane_types::states::ServerState;
 
 use super::{chronicle, ended, masters_change, now, returned};
 use crate::context::Context;
@@ -89,7 +90,7 @@ fn with_syncs(within: Duration, syncs: u32, context: &Context) -> Duration {
 
 /// Ends the drains whose end the operator could not order.
 async fn undrain(client: &Client, status: &ClusterStatus) -> Option<String> {
-    let drained = status.servers.iter().find(|server| !server.drain.is_empty())?;
+    let drained = status.servers.iter().find(|server| server.drain.is_some())?;
     // If that fails, the next look tries again.
     client.admin().change_server(&drained.address, ServerChange::Undrain).await.ok();
     Some(drained.address.clone())
@@ -100,7 +101,7 @@ pub fn complaint(status: &ClusterStatus, context: &Context) -> Option<String> {
     let servers = context.plan.servers;
     // A server whose disk is damaged for good stays away.
     let lost = context.state.degraded().map(address);
-    let is_away = |server: &&ServerInfo| server.state != "live" && lost.as_deref() != Some(&server.address);
+    let is_away = |server: &&ServerInfo| server.state != ServerState::Live && lost.as_deref() != Some(&server.address);
     let away: Vec<&str> = status.servers.iter().filter(is_away).map(|server| server.address.as_str()).collect();
     let is_legal = |issue: &&Issue| {
         // An issue that the lost server has reported names its address.

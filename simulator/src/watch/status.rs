@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use terrane_client::{Client, ClusterStatus, Error, IssueKind, Place, RegionInfo};
+use terrane_types::states::{RegionState, ServerState};
 
 use super::{Host, Watch, chronicle, now};
 use crate::context::Context;
@@ -25,7 +26,7 @@ const NAMED_WITHIN: Duration = Duration::from_millis(6 * REPORT_EVERY.as_millis(
 /// A master that has run for this long has missed the reports of such a server. It counts from when it has read its files.
 const MASTER_KNOWS_WITHIN: Duration = Duration::from_secs(6);
 /// States of regions of a table that does not have all of them.
-const PARTIAL: [&str; 2] = ["creating", "dropping"];
+const PARTIAL: [RegionState; 2] = [RegionState::Creating, RegionState::Dropping];
 
 /// Asks until the faults are over.
 pub async fn look_on(context: Context) -> Result<(), Error> {
@@ -92,7 +93,7 @@ impl Watch {
                 .state
                 .fail(Failure { what: format!("{host} {why} since {since:.3}: {what}"), about: vec![address.clone()] });
         };
-        if server.state == "live" {
+        if server.state == ServerState::Live {
             fail("the master says that it is live".to_owned());
         }
         self.count(if *why == DOWN { "down and not live" } else { "cut off and not live" });
@@ -113,7 +114,7 @@ impl Watch {
 
     pub(super) fn check_map(&self, regions: &[RegionInfo], context: &Context) {
         let descriptors: Vec<_> = regions.iter().map(|region| region.descriptor.clone()).collect();
-        let is_partial = |region: &&RegionInfo| PARTIAL.contains(&region.state.as_str());
+        let is_partial = |region: &&RegionInfo| PARTIAL.contains(&region.state);
         let partial: BTreeSet<_> = regions.iter().filter(is_partial).map(|region| region.descriptor.region).collect();
         if let Err(wrong) = self.inner.map.borrow_mut().look(&descriptors, &partial) {
             let about = vec![format!("region {}", wrong.region), format!("region={}", wrong.region)];

@@ -11,6 +11,7 @@ use terrane_client::{
 };
 use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
+use terrane_types::states::{DrainState, GroupState, ServerState};
 
 use crate::{SOON, all_rows, keys};
 
@@ -158,7 +159,7 @@ async fn a_server_joins_another_is_drained_and_removed() -> Result<()> {
     admin.change_server(&first, ServerChange::Drain).await?;
     settled(&admin, "the server is drained", |servers| {
         let drained = find(servers, &first)?;
-        ensure!((drained.replicas, drained.drain.as_str()) == (0, "drained"), "{drained:?}");
+        ensure!((drained.replicas, drained.drain) == (0, Some(DrainState::Drained)), "{drained:?}");
         Ok(())
     })
     .await?;
@@ -188,10 +189,10 @@ async fn a_server_at_a_wrong_address_holds_up_nobody_and_is_told() -> Result<()>
     let deadline = tokio::time::Instant::now() + SOON;
     loop {
         let servers = admin.servers().await?;
-        let state = servers.iter().find(|server| server.address == NOWHERE).map(|server| server.state.clone());
+        let state = servers.iter().find(|server| server.address == NOWHERE).map(|server| server.state);
         let ready = cluster.server(wrong).expect("it runs").ready();
         let is_told = ready.as_ref().is_err_and(|why| why.contains("cannot reach this server"));
-        if state.as_deref() == Some("unreachable") && is_told {
+        if state == Some(ServerState::Unreachable) && is_told {
             break;
         }
         ensure!(tokio::time::Instant::now() < deadline, "it is {state:?}, and says {ready:?}");
@@ -200,7 +201,7 @@ async fn a_server_at_a_wrong_address_holds_up_nobody_and_is_told() -> Result<()>
     let table = table(&client).await?;
     let writer = Writer::start(table.clone());
     let groups = admin.groups().await?;
-    ensure!(groups.iter().all(|group| group.state == "open"), "a group waits for it: {groups:?}");
+    ensure!(groups.iter().all(|group| group.state == GroupState::Open), "a group waits for it: {groups:?}");
     let issues = admin.status().await?.issues;
     let unreachable = issues.iter().find(|issue| issue.kind == IssueKind::ServerUnreachable);
     let says = unreachable.context("it is an issue")?.text();
@@ -239,7 +240,7 @@ async fn one_copy_grows_to_three_and_back() -> Result<()> {
 /// The groups without a majority, as every list says.
 async fn without_majority(admin: &Admin) -> Result<Vec<GroupInfo>> {
     let groups = admin.groups().await?;
-    let lost: Vec<GroupInfo> = groups.into_iter().filter(|group| group.state == "no majority").collect();
+    let lost: Vec<GroupInfo> = groups.into_iter().filter(|group| group.state == GroupState::NoMajority).collect();
     ensure!(!lost.is_empty(), "no group has lost its majority");
     for id in lost.iter().map(|group| group.group) {
         let (issues, findings) = (admin.status().await?.issues, admin.check().await?.findings);

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
 use terrane_types::{ClusterId, GroupId, Issue, IssueKind, RegionDescriptor, ServerId, TableSchema};
 
 /// A table, as the master describes it.
@@ -10,8 +11,8 @@ use terrane_types::{ClusterId, GroupId, Issue, IssueKind, RegionDescriptor, Serv
 pub struct TableInfo {
     /// Its schema.
     pub schema: TableSchema,
-    /// `enabled`, or the change in progress.
-    pub state: String,
+    /// Whether it is in use, or the change in progress.
+    pub state: TableState,
     /// The number of its regions.
     pub regions: u32,
     /// Its approximate size in bytes.
@@ -27,8 +28,8 @@ pub struct ServerInfo {
     pub address: String,
     /// The address of its console.
     pub console: String,
-    /// `live`, `silent`, `stopped`, or `unreachable`: it reports, and its address does not lead to it.
-    pub state: String,
+    /// Whether it reports and answers.
+    pub state: ServerState,
     /// Groups it leads.
     pub leaders: u32,
     /// Replicas it hosts.
@@ -53,8 +54,8 @@ pub struct ServerInfo {
     pub since_report: Duration,
     /// Its zone label; empty: none.
     pub zone: String,
-    /// `draining`, `drained`, or empty.
-    pub drain: String,
+    /// How far its drain is; `None`: it is not drained.
+    pub drain: Option<DrainState>,
     /// When its replicas are replaced, if it is not live and has any.
     pub replaced_in: Option<Duration>,
     /// Its health issues.
@@ -116,7 +117,7 @@ pub struct GroupInfo {
     /// The log index up to which it has applied.
     pub applied: u64,
     /// Its state.
-    pub state: String,
+    pub state: GroupState,
     /// The regions whose replicas were compared and found equal, as its leader knows.
     pub compared_regions: u32,
     /// When the longest ago of these was, in milliseconds since 1970; 0: none.
@@ -134,8 +135,8 @@ pub struct RegionInfo {
     pub leader: String,
     /// Its approximate size in bytes.
     pub bytes: u64,
-    /// `open`, or the change in progress.
-    pub state: String,
+    /// Whether it serves, or the change in progress.
+    pub state: RegionState,
     /// The addresses of all servers with a replica of it.
     pub servers: Vec<String>,
     /// What is requested of it.
@@ -200,8 +201,8 @@ impl ClusterStatus {
 pub struct MasterInfo {
     /// Its address.
     pub address: String,
-    /// `leader`, `follower` or `unreachable`.
-    pub state: String,
+    /// Whether it leads, follows or does not answer.
+    pub state: MasterState,
     /// The newest term it knows.
     pub term: u64,
     /// The log index up to which its catalog has applied.

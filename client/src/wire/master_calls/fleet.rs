@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use terrane_proto::convert::health::place;
 use terrane_proto::v1;
+use terrane_types::states::MoveStage;
 use terrane_types::{GroupId, RegionId, ReplicaId, ServerId};
 
 use super::timed;
@@ -56,11 +57,15 @@ impl Masters {
             let request = v1::FollowMoveRequest { hello: self.hello(), r#move: id };
             let reply: v1::FollowMoveReply = ask!(self, Kind::Read, timeout, follow_move, request)?;
             let v1::FollowMoveReply { state, detail, copied_bytes, bytes, region } = reply;
-            Ok(match (state.as_str(), region) {
-                ("moved", Some(region)) => MoveState::Moved(region.try_into()?),
-                ("moved", None) => return Err(Error::internal("the master answered a move without its region")),
-                ("undone", _) => MoveState::Undone { why: detail },
-                (state, _) => MoveState::UnderWay { detail, is_frozen: state == "frozen", bytes, copied_bytes },
+            Ok(match (MoveStage::named(&state), region) {
+                (MoveStage::Moved, Some(region)) => MoveState::Moved(region.try_into()?),
+                (MoveStage::Moved, None) => {
+                    return Err(Error::internal("the master answered a move without its region"));
+                }
+                (MoveStage::Undone, _) => MoveState::Undone { why: detail },
+                (stage, _) => {
+                    MoveState::UnderWay { detail, is_frozen: stage == MoveStage::Frozen, bytes, copied_bytes }
+                }
             })
         })
     }
