@@ -120,9 +120,8 @@ pub mod trace {
 pub use api::admin::Admin;
 pub use api::admin::diagnostics::{HotRows, LogFilter};
 pub use api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, EndedProcedure, GroupRecovery,
-    GroupSurvivor, LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange,
-    ServerChanged,
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
+    LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 pub use api::admin::hot::{HotRegion, HotRow};
 pub use api::admin::info::{
@@ -131,8 +130,7 @@ pub use api::admin::info::{
 };
 pub use api::admin::maintenance::Maintained;
 pub use api::admin::past::{
-    ClusterLoad, EventInfo, EventList, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery, LoadRow,
-    TableLoad,
+    ClusterLoad, EventInfo, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad,
 };
 pub use api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
 pub use api::admin::spec::{TableChange, TableSpec};
@@ -183,6 +181,7 @@ pub use terrane_types::{
     TableSchema, Tail, ValueType, escape, unescape,
 };
 
+pub use terrane_types::admin::{EndedProcedure, Failover, LoadMinute};
 pub use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
 
 /// The derives refer to this path.

@@ -22,19 +22,17 @@ mod table;
 
 use std::pin::Pin;
 
-pub use cluster::{
-    Group, GroupDetail, Load, LoadMinute, Master, Member, Overview, Region, RegionDetail, RegionSelection, Server,
-};
+pub use cluster::{Group, GroupDetail, Load, Master, Member, Overview, Region, RegionDetail, RegionSelection, Server};
 pub use failure::{Failure, Status};
 pub use heat::{Advice, AdviceKind, Heat, HeatQuery, HeatRow, Hotspot, Measure};
 pub use history::{
-    Bucket, Event, EventKind, EventQuery, Failover, Failovers, Procedure, STAGES, SlowQuery, SlowRequest, SlowRequests,
-    Stage,
+    Bucket, Event, EventKind, EventQuery, Failovers, Procedure, STAGES, SlowQuery, SlowRequest, SlowRequests, Stage,
 };
 pub use key::{Bound, Key};
 pub use rows::{Cell, Row, RowPage, RowQuery};
 pub use setting::{Setting, SettingChange};
 pub use table::{Attribute, Family, KeyPart, Table, TableDetail};
+pub use terrane_types::admin::{Failover, LoadMinute};
 pub use terrane_types::{Issue, IssueKind, Place, Severity};
 
 /// The future of an answer. Boxed, so that a source is an object.

@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
+use terrane_types::admin::Failover;
 use terrane_types::states::DrainState::{self, Drained, Draining};
 use terrane_types::states::ServerState;
 use terrane_types::{GroupId, KeyDeclaration, Place, RegionDescriptor, RegionId, ServerId, TableId, escape};
@@ -48,25 +49,6 @@ pub struct Event {
     pub reason: String,
     /// What it happened to.
     pub places: Vec<Place>,
-}
-
-/// A group that lost its leader with the leader's server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failover {
-    /// When the former leader was last heard of, in milliseconds since 1970.
-    pub time_ms: u64,
-    /// The group.
-    pub group: GroupId,
-    /// Its regions.
-    pub regions: usize,
-    /// The server that led.
-    pub from: ServerId,
-    /// The server that leads now.
-    pub to: Option<ServerId>,
-    /// Why, as text.
-    pub reason: String,
-    /// From the last report of the former leader to the first one of the next; `None` while there is none.
-    pub blackout_ms: Option<u64>,
 }
 
 /// A region at a look.
@@ -180,10 +162,11 @@ impl Events {
     ) -> Option<Failover> {
         let from = seen.from?;
         let quiet = u64::try_from(observed.liveness.quiet_for(from, at.0).as_millis()).unwrap_or(u64::MAX);
+        let regions = catalog.regions().iter().filter(|entry| entry.descriptor.group == seen.group);
         Some(Failover {
             time_ms: at.1.saturating_sub(quiet),
             group: seen.group,
-            regions: catalog.regions().iter().filter(|entry| entry.descriptor.group == seen.group).count(),
+            regions: u32::try_from(regions.count()).unwrap_or(u32::MAX),
             from,
             to: Some(seen.to),
             reason: format!("server {from} no longer answered"),

@@ -2,6 +2,7 @@
 //!
 //! `TryFrom` is for incoming messages, which may be invalid; `From` is for outgoing ones, which cannot be.
 
+mod admin;
 pub mod health;
 
 use bytes::Bytes;

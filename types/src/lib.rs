@@ -13,6 +13,7 @@
 
 #![warn(missing_docs)]
 
+pub mod admin;
 pub mod byte_reader;
 pub mod cell;
 pub mod cell_value;

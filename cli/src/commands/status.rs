@@ -1,12 +1,12 @@
 //! `status`: an overview of the cluster and its health issues.
 
 use serde::Serialize;
-use terrane_client::{ClusterStatus, ProcessVersions, ResourceUsage, ServerInfo};
+use terrane_client::{ClusterStatus, MasterInfo, ProcessVersions, ResourceUsage, ServerInfo};
 use terrane_types::states::ServerState;
 use terrane_types::{Issue, Place};
 
-use super::admin::{ServerLine, print_servers, server_line};
-use super::masters::{MasterLine, master_line, print_masters};
+use super::admin::print_servers;
+use super::masters::print_masters;
 use super::version::{VersionsLine, range};
 use super::{comparisons, connect};
 use crate::args::client::Status;
@@ -48,12 +48,12 @@ struct StatusLine<'a> {
     waiting_for: String,
     troubles: Vec<String>,
     issues: Vec<IssueLine>,
-    resources: Vec<ResourceLine>,
-    masters: Vec<MasterLine>,
+    resources: Vec<ResourceLine<'a>>,
+    masters: &'a [MasterInfo],
     feature_level: u32,
     level_waits_for: Vec<String>,
     processes: Vec<ProcessLine>,
-    region_servers: Vec<ServerLine<'a>>,
+    region_servers: &'a [ServerInfo],
 }
 
 /// A health issue. The sentence ends with what to do where the issue itself says it.
@@ -76,17 +76,14 @@ struct ProcessLine {
 }
 
 #[derive(Serialize)]
-struct ResourceLine {
+struct ResourceLine<'a> {
     /// One of these two.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    master: Option<String>,
-    name: String,
-    used: u64,
-    peak: u64,
-    limit: u64,
-    refused: u64,
+    master: Option<&'a str>,
+    #[serde(flatten)]
+    usage: &'a ResourceUsage,
 }
 
 impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
@@ -113,11 +110,11 @@ impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
             troubles: issues.iter().map(Issue::text).collect(),
             issues: issues.iter().map(line).collect(),
             resources: resource_lines(status).collect(),
-            masters: status.masters.iter().map(master_line).collect(),
+            masters: &status.masters,
             feature_level: status.feature_level,
             level_waits_for: status.level_waits_for.clone(),
             processes: processes(status).map(process_line).collect(),
-            region_servers: status.servers.iter().map(server_line).collect(),
+            region_servers: &status.servers,
         }
     }
 }
@@ -180,16 +177,8 @@ fn resources(status: &ClusterStatus) -> impl Iterator<Item = (Result<u64, &str>,
     of_masters.chain(of_servers)
 }
 
-fn resource_lines(status: &ClusterStatus) -> impl Iterator<Item = ResourceLine> {
-    resources(status).map(|(process, of)| ResourceLine {
-        server: process.ok(),
-        master: process.err().map(str::to_owned),
-        name: of.name.clone(),
-        used: of.used,
-        peak: of.peak,
-        limit: of.limit,
-        refused: of.refused,
-    })
+fn resource_lines(status: &ClusterStatus) -> impl Iterator<Item = ResourceLine<'_>> {
+    resources(status).map(|(process, usage)| ResourceLine { server: process.ok(), master: process.err(), usage })
 }
 
 fn is_live(server: &ServerInfo) -> bool {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use terrane_client::{Client, ClusterStatus, GroupInfo, RegionInfo, RegionLoad, TableInfo};
 use terrane_console::source::{
-    Failure, Group, GroupDetail, HeatQuery, Load, LoadMinute, Master, Measure, Member, Overview, Place, Region,
-    RegionDetail, RegionSelection, Server,
+    Failure, Group, GroupDetail, HeatQuery, Load, Master, Measure, Member, Overview, Place, Region, RegionDetail,
+    RegionSelection, Server,
 };
 use terrane_types::health::sentence;
 use terrane_types::states::{DrainState, MasterState, RegionState, ServerState};
@@ -34,12 +34,6 @@ pub(super) async fn overview(client: &Client, seen_from: &str) -> Result<Overvie
     // The rest says more about a cluster that works, and its absence must not hide what is wrong.
     let regions = admin.regions(None).await.unwrap_or_default();
     let history = admin.cluster_load().await.map(|load| load.minutes).unwrap_or_default();
-    let minute = |known: &terrane_client::LoadMinute| LoadMinute {
-        minute_ms: known.minute_ms,
-        reads: known.reads,
-        writes: known.writes,
-        bytes: known.bytes,
-    };
     let master = |master: &terrane_client::MasterInfo| Master {
         address: master.address.clone(),
         leader: master.state == MasterState::Leader,
@@ -57,7 +51,7 @@ pub(super) async fn overview(client: &Client, seen_from: &str) -> Result<Overvie
         groups: u64::from(status.groups),
         bytes: regions.iter().map(|region| region.bytes).sum(),
         load: sum(regions.iter()),
-        history: history.iter().map(minute).collect(),
+        history,
         problems: problems(&status),
     })
 }

@@ -1,6 +1,6 @@
 //! Events, procedures and failovers.
 
-use terrane_client::{Client, EndedProcedure, EventInfo, FailoverInfo, ProcedureInfo};
+use terrane_client::{Client, EndedProcedure, EventInfo, ProcedureInfo};
 use terrane_console::source::{Bucket, Event, EventKind, EventQuery, Failover, Failovers, Failure, Place, Procedure};
 
 use super::refusal::refused;
@@ -105,16 +105,16 @@ fn procedure(known: &ProcedureInfo, now_ms: u64) -> Procedure {
 
 pub(super) async fn failovers(client: &Client) -> Result<Failovers, Failure> {
     let listed = client.admin().failovers().await.map_err(refused)?;
-    Ok(summary(listed.known_from_ms, &listed.failovers))
+    Ok(summary(listed.known_from_ms, listed.failovers))
 }
 
-fn summary(known_from_ms: Option<u64>, listed: &[FailoverInfo]) -> Failovers {
+fn summary(known_from_ms: Option<u64>, listed: Vec<Failover>) -> Failovers {
     let mut lasted: Vec<u64> = listed.iter().filter_map(|failover| failover.blackout_ms).collect();
     lasted.sort_unstable();
     let rank = |percent: usize| lasted.get((lasted.len() * percent).div_ceil(100).saturating_sub(1)).copied();
     Failovers {
         known_from_ms,
-        failovers: listed.iter().map(failover).collect(),
+        failovers: listed,
         histogram: histogram(&lasted),
         p50_ms: rank(50),
         p99_ms: rank(99),
@@ -132,18 +132,6 @@ fn histogram(lasted: &[u64]) -> Vec<Bucket> {
         Bucket { up_to_ms, count }
     };
     bounds.map(bucket).collect()
-}
-
-fn failover(known: &FailoverInfo) -> Failover {
-    Failover {
-        time_ms: known.time_ms,
-        group: known.group.0,
-        regions: u64::from(known.regions),
-        from_server: Some(known.from.0),
-        to_server: known.to.map(|server| server.0),
-        reason: known.reason.clone(),
-        blackout_ms: known.blackout_ms,
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use terrane_types::Issue;
+use terrane_types::admin::LoadMinute;
 
 use super::heat::Advice;
 use super::history::Event;
@@ -88,19 +89,6 @@ pub struct Load {
     pub writes_per_second: f64,
     /// Bytes read and written.
     pub bytes_per_second: f64,
-}
-
-/// The load within one minute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LoadMinute {
-    /// The start of the minute.
-    pub minute_ms: u64,
-    /// Rows read within it.
-    pub reads: u64,
-    /// Rows written within it.
-    pub writes: u64,
-    /// Bytes read and written within it.
-    pub bytes: u64,
 }
 
 /// Which regions to list.

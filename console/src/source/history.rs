@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use terrane_types::Place;
+use terrane_types::admin::Failover;
 
 use super::key::Key;
 
@@ -166,25 +167,6 @@ pub struct Failovers {
     pub p99_ms: Option<u64>,
     /// The longest blackout.
     pub max_ms: Option<u64>,
-}
-
-/// A group that got another leader after it lost one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failover {
-    /// When the group was without a leader first.
-    pub time_ms: u64,
-    /// The group.
-    pub group: u64,
-    /// How many regions it has.
-    pub regions: u64,
-    /// The server that led before, if it is known.
-    pub from_server: Option<u64>,
-    /// The server that leads now, if one does.
-    pub to_server: Option<u64>,
-    /// Why: `server 2 was killed`, `disk stalled for 1.2 s`, `drained by an operator`.
-    pub reason: String,
-    /// How long the group answered no writes; `None` while that lasts.
-    pub blackout_ms: Option<u64>,
 }
 
 /// A bucket of a histogram.

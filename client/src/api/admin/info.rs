@@ -6,6 +6,9 @@ use std::time::Duration;
 use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
 use terrane_types::{ClusterId, GroupId, Issue, IssueKind, RegionDescriptor, ServerId, TableSchema};
 
+#[cfg(feature = "serde")]
+use super::json;
+
 /// A table, as the master describes it.
 #[derive(Clone, Debug)]
 pub struct TableInfo {
@@ -21,13 +24,12 @@ pub struct TableInfo {
 
 /// A region server, as the master describes it.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ServerInfo {
     /// Its id.
     pub server: ServerId,
     /// The address for clients and peers.
     pub address: String,
-    /// The address of its console.
-    pub console: String,
     /// Whether it reports and answers.
     pub state: ServerState,
     /// Groups it leads.
@@ -36,33 +38,53 @@ pub struct ServerInfo {
     pub replicas: u32,
     /// Regions it hosts: those of the groups it leads.
     pub regions: u32,
-    /// The storage engine of its data directory.
-    pub engine: String,
-    /// Bytes in its log.
-    pub log_bytes: u64,
-    /// The limit of its log in bytes.
-    pub log_limit: u64,
-    /// What keeps its log from being truncated; empty: nothing.
-    pub log_held_by: String,
+    /// Its zone label; empty: none.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "String::is_empty"))]
+    pub zone: String,
+    /// How far its drain is; `None`: it is not drained.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub drain: Option<DrainState>,
+    /// When its replicas are replaced, if it is not live and has any.
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            rename = "replaced_in_seconds",
+            serialize_with = "json::seconds_left",
+            skip_serializing_if = "Option::is_none"
+        )
+    )]
+    pub replaced_in: Option<Duration>,
     /// Bytes in its memtables.
     pub memtable_bytes: u64,
+    /// Bytes in its log.
+    pub log_bytes: u64,
     /// Bytes of its store files; `None`: its build does not say, or it has not reported to this master.
     pub store_bytes: Option<u64>,
     /// Free bytes of the disk of its data directory; `None`: likewise.
     pub disk_free_bytes: Option<u64>,
+    /// The address of its console.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub console: String,
+    /// The storage engine of its data directory.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub engine: String,
+    /// The limit of its log in bytes.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub log_limit: u64,
+    /// What keeps its log from being truncated; empty: nothing.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub log_held_by: String,
     /// How long ago it last reported.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub since_report: Duration,
-    /// Its zone label; empty: none.
-    pub zone: String,
-    /// How far its drain is; `None`: it is not drained.
-    pub drain: Option<DrainState>,
-    /// When its replicas are replaced, if it is not live and has any.
-    pub replaced_in: Option<Duration>,
     /// Its health issues.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub issues: Vec<Issue>,
     /// Its limited resources and their use.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub resources: Vec<ResourceUsage>,
     /// Its versions; `None`: it has not reported them to this master.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub versions: Option<ProcessVersions>,
 }
 
@@ -83,11 +105,13 @@ pub struct ProcessVersions {
 
 /// A limited resource of a server: memory, streams, queues. `docs/design/bounds.md` explains each.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ResourceUsage {
     /// Its name, as in the metric `terrane_server_resource_used`.
     pub name: String,
     /// Whether the numbers are bytes; otherwise they are counts.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub is_bytes: bool,
     /// The amount in use.
     pub used: u64,
@@ -101,6 +125,7 @@ pub struct ResourceUsage {
 
 /// A log group, as the master describes it.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GroupInfo {
     /// Its id.
     pub group: GroupId,
@@ -109,6 +134,7 @@ pub struct GroupInfo {
     /// The term of that leader.
     pub term: u64,
     /// The servers and addresses of its members.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::addresses"))]
     pub members: Vec<(ServerId, String)>,
     /// The replica ids of its members.
     pub replicas: Vec<u64>,
@@ -197,6 +223,7 @@ impl ClusterStatus {
 
 /// A master, as the master that answered sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MasterInfo {
     /// Its address.
@@ -210,10 +237,13 @@ pub struct MasterInfo {
     /// The committed entries that it has not applied yet.
     pub lag: u64,
     /// Where it serves HBase's clients; `None`: nowhere, or it does not answer.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub hbase: Option<HbaseAddresses>,
     /// Its versions; `None`: it does not answer, or does not say.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub versions: Option<ProcessVersions>,
     /// How much of its limited resources is in use; none: it does not answer, or does not say.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub resources: Vec<ResourceUsage>,
 }
 

@@ -1,6 +1,7 @@
 //! What the leading master has seen since it began to lead: loads, events and failovers.
 
 use bytes::Bytes;
+use terrane_types::admin::{Failover, LoadMinute};
 use terrane_types::{GroupId, KeyRange, Place, RegionId, ServerId};
 
 use super::Admin;
@@ -76,20 +77,6 @@ pub struct LoadRow {
     pub counts: Vec<u64>,
 }
 
-/// One minute of the whole cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoadMinute {
-    /// When it began.
-    pub minute_ms: u64,
-    /// Rows read in it.
-    pub reads: u64,
-    /// Rows written in it.
-    pub writes: u64,
-    /// Bytes of both.
-    pub bytes: u64,
-}
-
 /// The load of the whole cluster per minute.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -128,27 +115,6 @@ pub struct EventList {
     pub events: Vec<EventInfo>,
 }
 
-/// A group that lost its leader with the leader's server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FailoverInfo {
-    /// When the former leader was last heard of, in milliseconds since 1970.
-    pub time_ms: u64,
-    /// The group.
-    pub group: GroupId,
-    /// Its regions.
-    pub regions: u32,
-    /// The server that led.
-    pub from: ServerId,
-    /// The server that led next; `None`: there is none yet.
-    pub to: Option<ServerId>,
-    /// Why, as text.
-    pub reason: String,
-    /// From the last report of the former leader to the first of the next, in milliseconds: at most two report intervals
-    /// longer than the group was without a leader. `None` while it lasts.
-    pub blackout_ms: Option<u64>,
-}
-
 /// The latest failovers.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -156,7 +122,7 @@ pub struct FailoverList {
     /// Since when the master has watched.
     pub known_from_ms: Option<u64>,
     /// Those that last, then the newest first.
-    pub failovers: Vec<FailoverInfo>,
+    pub failovers: Vec<Failover>,
 }
 
 impl Admin {

@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use terrane_proto::convert::health::place;
 use terrane_proto::v1;
+use terrane_types::admin::EndedProcedure;
 use terrane_types::states::MoveStage;
 use terrane_types::{GroupId, RegionId, ReplicaId, ServerId};
 
 use super::timed;
 use crate::api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, EndedProcedure, GroupRecovery,
-    GroupSurvivor, LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange,
-    ServerChanged,
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
+    LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -124,19 +123,7 @@ impl Masters {
         Box::pin(async move {
             let request = v1::ListProceduresRequest { hello: self.hello(), ended: true };
             let reply: v1::ListProceduresReply = ask!(self, Kind::Read, timeout, list_procedures, request)?;
-            let ended = |ended: v1::EndedProcedure| EndedProcedure {
-                id: ended.id,
-                kind: ended.kind,
-                subject: ended.subject,
-                owner: ended.owner,
-                reason: ended.reason,
-                failed: ended.failed,
-                outcome: ended.outcome,
-                started_ms: ended.started_ms,
-                ended_ms: ended.ended_ms,
-                places: ended.places.into_iter().filter_map(place).collect(),
-            };
-            Ok(reply.ended.into_iter().map(ended).collect())
+            Ok(reply.ended.into_iter().map(Into::into).collect())
         })
     }
 

@@ -9,8 +9,7 @@ use terrane_types::{GroupId, RegionId, ServerId};
 
 use super::timed;
 use crate::api::admin::past::{
-    ClusterLoad, EventInfo, EventList, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery, LoadRow,
-    TableLoad,
+    ClusterLoad, EventInfo, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad,
 };
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -61,11 +60,7 @@ impl Masters {
         Box::pin(async move {
             let request = v1::LoadHistoryRequest { hello: self.hello(), ..v1::LoadHistoryRequest::default() };
             let reply: v1::LoadHistoryReply = ask!(self, Kind::Read, timeout, load_history, request)?;
-            let minute = |minute: v1::LoadMinute| {
-                let v1::LoadMinute { minute_ms, reads, writes, bytes } = minute;
-                LoadMinute { minute_ms, reads, writes, bytes }
-            };
-            let minutes = reply.minutes.into_iter().map(minute).collect();
+            let minutes = reply.minutes.into_iter().map(Into::into).collect();
             Ok(ClusterLoad { known_from_ms: known(reply.known_from_ms), minutes })
         })
     }
@@ -83,7 +78,7 @@ impl Masters {
         Box::pin(async move {
             let request = v1::ClusterRequest { hello: self.hello() };
             let reply: v1::ListFailoversReply = ask!(self, Kind::Read, timeout, list_failovers, request)?;
-            let failovers = reply.failovers.into_iter().map(failover).collect();
+            let failovers = reply.failovers.into_iter().map(Into::into).collect();
             Ok(FailoverList { known_from_ms: known(reply.known_from_ms), failovers })
         })
     }
@@ -96,16 +91,4 @@ fn known(ms: u64) -> Option<u64> {
 fn event(event: v1::EventInfo) -> EventInfo {
     let v1::EventInfo { number, time_ms, kind, what, reason, places } = event;
     EventInfo { number, time_ms, kind, what, reason, places: places.into_iter().filter_map(place).collect() }
-}
-
-fn failover(failover: v1::FailoverInfo) -> FailoverInfo {
-    FailoverInfo {
-        time_ms: failover.time_ms,
-        group: GroupId(failover.group),
-        regions: failover.regions,
-        from: ServerId(failover.from_server),
-        to: Some(ServerId(failover.to_server)).filter(|server| server.0 != 0),
-        reason: failover.reason,
-        blackout_ms: failover.blackout_ms,
-    }
 }

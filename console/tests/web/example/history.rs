@@ -227,12 +227,12 @@ pub fn slow(query: &SlowQuery) -> SlowRequests {
 }
 
 pub fn failovers() -> Failovers {
-    let failover = |ago_s: u64, group, from, to, reason: &str, blackout_ms| Failover {
+    let failover = |ago_s: u64, group: u32, from, to: Option<u64>, reason: &str, blackout_ms| Failover {
         time_ms: NOW_MS - ago_s * 1_000,
-        group,
+        group: GroupId(group.into()),
         regions: 130 + group,
-        from_server: Some(from),
-        to_server: to,
+        from: ServerId(from),
+        to: to.map(ServerId),
         reason: reason.to_owned(),
         blackout_ms,
     };
@@ -245,7 +245,7 @@ pub fn failovers() -> Failovers {
     for at in 0..20 {
         failovers.push(failover(
             100_000 + at * 90,
-            at % 8 + 1,
+            u32::try_from(at % 8 + 1).expect("at most 8"),
             1,
             Some(2),
             "server 1 was drained by an operator",
