@@ -129,9 +129,7 @@ pub use api::admin::info::{
     ServerInfo, TableInfo,
 };
 pub use api::admin::maintenance::Maintained;
-pub use api::admin::past::{
-    ClusterLoad, EventInfo, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad,
-};
+pub use api::admin::past::{ClusterLoad, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad};
 pub use api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
 pub use api::admin::spec::{TableChange, TableSpec};
 /// The version of this build, and the protocol versions that it speaks.
@@ -181,7 +179,7 @@ pub use terrane_types::{
     TableSchema, Tail, ValueType, escape, unescape,
 };
 
-pub use terrane_types::admin::{EndedProcedure, Failover, LoadMinute};
+pub use terrane_types::admin::{EndedProcedure, EventInfo, EventKind, Failover, LoadMinute};
 pub use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
 
 /// The derives refer to this path.

@@ -26,13 +26,13 @@ pub use cluster::{Group, GroupDetail, Load, Master, Member, Overview, Region, Re
 pub use failure::{Failure, Status};
 pub use heat::{Advice, AdviceKind, Heat, HeatQuery, HeatRow, Hotspot, Measure};
 pub use history::{
-    Bucket, Event, EventKind, EventQuery, Failovers, Procedure, STAGES, SlowQuery, SlowRequest, SlowRequests, Stage,
+    Bucket, Event, EventQuery, Failovers, Procedure, STAGES, SlowQuery, SlowRequest, SlowRequests, Stage,
 };
 pub use key::{Bound, Key};
 pub use rows::{Cell, Row, RowPage, RowQuery};
 pub use setting::{Setting, SettingChange};
 pub use table::{Attribute, Family, KeyPart, Table, TableDetail};
-pub use terrane_types::admin::{Failover, LoadMinute};
+pub use terrane_types::admin::{EventKind, Failover, LoadMinute};
 pub use terrane_types::{Issue, IssueKind, Place, Severity};
 
 /// The future of an answer. Boxed, so that a source is an object.

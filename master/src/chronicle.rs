@@ -13,7 +13,7 @@ use terrane_types::{Error, GroupId, KeyRange, ServerId, TableId, TableName};
 use crate::catalog::Catalog;
 use crate::catalog::moves::MoveId;
 use crate::context::{MasterContext, Past, Subject};
-use crate::events::{EVENTS_MAX, Event};
+use crate::events::EVENTS_MAX;
 use crate::inventory::Election;
 use crate::liveness::Moment;
 use crate::load_history::{HeatRequest, LoadHistory, MINUTES, RegionRates};
@@ -195,15 +195,9 @@ pub fn events(context: &MasterContext, request: &v1::ListEventsRequest) -> v1::L
     let past = context.past.lock();
     let newest = past.events.newest(request.before, usize::try_from(limit).unwrap_or(EVENTS_MAX));
     v1::ListEventsReply {
-        events: newest.into_iter().map(event).collect(),
+        events: newest.into_iter().map(Into::into).collect(),
         known_from_ms: past.events.since_ms().unwrap_or(0),
     }
-}
-
-fn event(event: Event) -> v1::EventInfo {
-    let Event { number, time_ms, kind, what, reason, places } = event;
-    let places = places.into_iter().map(Into::into).collect();
-    v1::EventInfo { number, time_ms, kind: kind.to_owned(), what, reason, places }
 }
 
 /// Answers failovers.

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use terrane_types::admin::Failover;
+use terrane_types::admin::{EventInfo, EventKind, Failover};
 use terrane_types::states::DrainState::{self, Drained, Draining};
 use terrane_types::states::ServerState;
 use terrane_types::{GroupId, KeyDeclaration, Place, RegionDescriptor, RegionId, ServerId, TableId, escape};
@@ -33,23 +33,6 @@ use crate::observed::Observations;
 pub const EVENTS_MAX: usize = 2_000;
 /// The most failovers that are kept.
 pub const FAILOVERS_MAX: usize = 1_000;
-
-/// Something that happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Numbers events in their order.
-    pub number: u64,
-    /// In milliseconds since 1970.
-    pub time_ms: u64,
-    /// `split`, `merge`, `move`, `election`, `handover`, `failover`, `server`, `master`, `drain` or `table`.
-    pub kind: &'static str,
-    /// What happened.
-    pub what: String,
-    /// Why; empty if it is not known.
-    pub reason: String,
-    /// What it happened to.
-    pub places: Vec<Place>,
-}
 
 /// A region at a look.
 #[derive(Debug)]
@@ -88,7 +71,7 @@ struct Ordered {
 pub struct Events {
     since_ms: Option<u64>,
     next: u64,
-    events: VecDeque<Event>,
+    events: VecDeque<EventInfo>,
     failovers: VecDeque<Failover>,
     before: Option<Before>,
     /// The newest table of each name with the version of its schema, at the last look at tables.
@@ -114,24 +97,24 @@ impl Events {
         *self = Self { since_ms: Some(wall_ms), ..Self::default() };
         self.note(
             wall_ms,
-            "master",
+            EventKind::Master,
             format!("the master at {address} leads"),
             format!("elected in term {term}"),
             Vec::new(),
         );
     }
 
-    fn note(&mut self, time_ms: u64, kind: &'static str, what: String, reason: String, places: Vec<Place>) {
+    fn note(&mut self, time_ms: u64, kind: EventKind, what: String, reason: String, places: Vec<Place>) {
         self.next += 1;
-        self.events.push_back(Event { number: self.next, time_ms, kind, what, reason, places });
+        self.events.push_back(EventInfo { number: self.next, time_ms, kind, what, reason, places });
         while self.events.len() > EVENTS_MAX {
             self.events.pop_front();
         }
     }
 
     /// The events before a number (0: all), newest first.
-    pub fn newest(&self, before: u64, limit: usize) -> Vec<Event> {
-        let wanted = |event: &&Event| before == 0 || event.number < before;
+    pub fn newest(&self, before: u64, limit: usize) -> Vec<EventInfo> {
+        let wanted = |event: &&EventInfo| before == 0 || event.number < before;
         self.events.iter().rev().filter(wanted).take(limit).cloned().collect()
     }
 
@@ -208,7 +191,7 @@ impl Events {
                 while self.failovers.len() > FAILOVERS_MAX {
                     self.failovers.pop_front();
                 }
-                self.note(at.1, "failover", what, reason, places);
+                self.note(at.1, EventKind::Failover, what, reason, places);
                 continue;
             }
             let followed = |order: &Ordered| order.to == to && at.0.since(order.at) < FOLLOWED_WITHIN;
@@ -216,12 +199,12 @@ impl Events {
             let draining = catalog.servers().drain(from).is_some();
             let restarted = self.has_restarted(observed, from, at.1);
             let (kind, reason) = match (state, ordered) {
-                (ServerState::Stopped, _) => ("handover", format!("server {from} stopped")),
-                (_, Some(why)) => ("handover", why),
-                (_, None) if draining => ("handover", format!("server {from} is drained")),
-                (_, None) if restarted => ("election", format!("server {from} was started again")),
+                (ServerState::Stopped, _) => (EventKind::Handover, format!("server {from} stopped")),
+                (_, Some(why)) => (EventKind::Handover, why),
+                (_, None) if draining => (EventKind::Handover, format!("server {from} is drained")),
+                (_, None) if restarted => (EventKind::Election, format!("server {from} was started again")),
                 (_, None) => {
-                    ("election", format!("server {from} gave up the leadership, or lost it; it still reports"))
+                    (EventKind::Election, format!("server {from} gave up the leadership, or lost it; it still reports"))
                 }
             };
             let forgets = terrane_env::planted!("an election loses its reason");
@@ -298,7 +281,7 @@ impl Events {
             let (parent_id, one, other) = (parent.id(), left.id(), right.id());
             let what = format!("region {parent_id} of {table} split into {one} and {other} at {}", shown(at));
             let places = vec![Place::Table(table.to_owned()), Place::Region(one), Place::Region(other)];
-            self.note(wall_ms, "split", what, shape("it", &[parent]), places);
+            self.note(wall_ms, EventKind::Split, what, shape("it", &[parent]), places);
         }
         for (at, right) in before.iter().filter(|(at, _)| !present.contains_key(*at)) {
             let left = before.range::<Bytes, _>(..*at).next_back();
@@ -307,7 +290,7 @@ impl Events {
             let (one, other, into) = (left.id(), right.id(), merged.id());
             let what = format!("regions {one} and {other} of {table} merged into {into} at {}", shown(at));
             let places = vec![Place::Table(table.to_owned()), Place::Region(into)];
-            self.note(wall_ms, "merge", what, shape("they", &[left, right]), places);
+            self.note(wall_ms, EventKind::Merge, what, shape("they", &[left, right]), places);
         }
         for (at, new) in present {
             let is_same = |old: &&&RegionThen| old.descriptor.range == new.descriptor.range && old.id() != new.id();
@@ -316,7 +299,7 @@ impl Events {
             let what =
                 format!("region {other} of {table} took the place of {one}: it split, and its parts merged again");
             let places = vec![Place::Table(table.to_owned()), Place::Region(other)];
-            self.note(wall_ms, "merge", what, shape("it", &[old]), places);
+            self.note(wall_ms, EventKind::Merge, what, shape("it", &[old]), places);
         }
     }
 
@@ -344,7 +327,7 @@ impl Events {
             };
             let places = [Place::Table(table), Place::Region(*region)].into_iter();
             let places = places.chain(group.map(Place::Group)).chain([Place::Group(*to)]);
-            self.note(wall_ms, "move", what, reason, places.collect());
+            self.note(wall_ms, EventKind::Move, what, reason, places.collect());
         }
         for RegionThen { descriptor: new, .. } in present.regions.values() {
             let Some(old) = before.regions.get(&new.region).filter(|old| old.descriptor.group != new.group) else {
@@ -356,7 +339,13 @@ impl Events {
             let (region, from, to, table) = (new.region, old.descriptor.group, new.group, name(&new.table));
             let what = format!("region {region} of {table} moved from group {from} to group {to}");
             let places = vec![Place::Table(table), Place::Region(region), Place::Group(from), Place::Group(to)];
-            self.note(wall_ms, "move", what, "its new leader reports it; no move is recorded".to_owned(), places);
+            self.note(
+                wall_ms,
+                EventKind::Move,
+                what,
+                "its new leader reports it; no move is recorded".to_owned(),
+                places,
+            );
         }
     }
 
@@ -380,7 +369,7 @@ impl Events {
         let Some(before) = self.tables.replace(present.clone()) else { return };
         let mut note = |name: &str, what: &str, exists: bool| {
             let places = if exists { vec![Place::Table(name.to_owned())] } else { Vec::new() };
-            self.note(wall_ms, "table", format!("table {name} {what}"), String::new(), places);
+            self.note(wall_ms, EventKind::Table, format!("table {name} {what}"), String::new(), places);
         };
         for (name, (table, version)) in &present {
             match before.get(name) {
@@ -438,13 +427,13 @@ impl Events {
             if before.servers.contains_key(server) {
                 self.joining.remove(server);
             }
-            self.note(wall_ms, "server", what, reason.to_owned(), vec![Place::Server(*server)]);
+            self.note(wall_ms, EventKind::Server, what, reason.to_owned(), vec![Place::Server(*server)]);
         }
         self.restarted_ms.retain(|server, _| present.servers.contains_key(server));
         self.joining.retain(|server| present.servers.contains_key(server));
         for server in before.servers.keys().filter(|server| !present.servers.contains_key(server)) {
             let reason = "decommissioned by an administrator".to_owned();
-            self.note(wall_ms, "server", format!("server {server} left the cluster"), reason, Vec::new());
+            self.note(wall_ms, EventKind::Server, format!("server {server} left the cluster"), reason, Vec::new());
         }
         for (server, state) in &present.drains {
             let (what, reason) = match (before.drains.get(server).copied(), *state) {
@@ -455,7 +444,7 @@ impl Events {
                 _ => continue,
             };
             let places = vec![Place::Server(*server)];
-            self.note(wall_ms, "drain", format!("server {server} {what}"), reason.to_owned(), places);
+            self.note(wall_ms, EventKind::Drain, format!("server {server} {what}"), reason.to_owned(), places);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What masters tell administrators, as plain data: the same from the master to the client, `--json` and the pages.
 
+use crate::named::named;
 use crate::{GroupId, Place, ServerId};
 
 /// A change of a table, a group, a server or the masters that has ended.
@@ -64,4 +65,53 @@ pub struct LoadMinute {
     pub writes: u64,
     /// Bytes of both.
     pub bytes: u64,
+}
+
+named! {
+    /// The kinds of events.
+    EventKind, else Other {
+        /// A region became two.
+        Split = "split",
+        /// Two regions became one.
+        Merge = "merge",
+        /// A region moved to another group.
+        Move = "move",
+        /// A group elected a leader after it lost one, or without a known reason.
+        Election = "election",
+        /// A leadership was handed over by order.
+        Handover = "handover",
+        /// A server stopped answering and its groups elected others.
+        Failover = "failover",
+        /// A server joined, left, returned or changed state.
+        Server = "server",
+        /// The drain of a server began, progressed or ended.
+        Drain = "drain",
+        /// The master changed.
+        Master = "master",
+        /// The members of a group changed.
+        Replication = "replication",
+        /// A table was created, altered, truncated or dropped.
+        Table = "table",
+        /// A setting was changed.
+        Setting = "setting",
+        /// Something else worth knowing.
+        Other = "other",
+    }
+}
+
+/// Something that happened in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventInfo {
+    /// Its place in the order in which the master saw events.
+    pub number: u64,
+    /// When the master saw it, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// What kind of event it is.
+    pub kind: EventKind,
+    /// What happened.
+    pub what: String,
+    /// Why; empty: not known.
+    pub reason: String,
+    /// What it happened to.
+    pub places: Vec<Place>,
 }

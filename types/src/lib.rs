@@ -50,6 +50,7 @@ pub mod fuzzing;
 
 mod attribute;
 mod binary;
+mod named;
 mod region_counts;
 mod suggestion;
 

@@ -1,47 +1,8 @@
 //! The states of servers, masters, groups, regions and tables, each with one name: on the wire, in `--json` and on the pages.
 
-/// Declares a set of states with their names. `$unknown` is what a name of a later build counts as.
-macro_rules! states {
-    ($(#[$about:meta])* $state:ident, else $unknown:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-        pub enum $state {
-            $(
-                $(#[$doc])*
-                #[cfg_attr(feature = "serde", serde(rename = $name))]
-                $variant,
-            )*
-        }
+use crate::named::named;
 
-        impl $state {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// Its name.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
-            /// The state of this name; of one that only later builds know, the nearest.
-            #[must_use]
-            pub fn named(name: &str) -> Self {
-                Self::ALL.iter().copied().find(|state| state.name() == name).unwrap_or(Self::$unknown)
-            }
-        }
-
-        impl std::fmt::Display for $state {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.name())
-            }
-        }
-    };
-}
-
-states! {
+named! {
     /// The state of a region server, as a master sees it.
     ServerState, else Silent {
         /// It has reported recently, and answers at its address.
@@ -55,7 +16,7 @@ states! {
     }
 }
 
-states! {
+named! {
     /// How far the drain of a region server is.
     DrainState, else Draining {
         /// It still has replicas.
@@ -65,7 +26,7 @@ states! {
     }
 }
 
-states! {
+named! {
     /// The state of a master, as another one sees it.
     MasterState, else Follower {
         /// It leads.
@@ -79,7 +40,7 @@ states! {
     }
 }
 
-states! {
+named! {
     /// The state of a log group.
     GroupState, else Partial {
         /// Its members are creating their replicas.
@@ -93,7 +54,7 @@ states! {
     }
 }
 
-states! {
+named! {
     /// The state of a region.
     RegionState, else Open {
         /// Its table is being created.
@@ -107,7 +68,7 @@ states! {
     }
 }
 
-states! {
+named! {
     /// The state of a table.
     TableState, else Altering {
         /// Its regions are being created in their groups.
@@ -123,7 +84,7 @@ states! {
     }
 }
 
-states! {
+named! {
     /// How far the move of a region to another group is.
     MoveStage, else Copying {
         /// Its files are copied.

@@ -25,18 +25,7 @@ pub(super) async fn events_of(client: &Client, place: &Place) -> Result<Vec<Even
 }
 
 fn event(event: &EventInfo) -> Event {
-    let kind = match event.kind.as_str() {
-        "split" => EventKind::Split,
-        "merge" => EventKind::Merge,
-        "move" => EventKind::Move,
-        "election" => EventKind::Election,
-        "handover" => EventKind::Handover,
-        "failover" => EventKind::Failover,
-        "server" | "drain" => EventKind::Server,
-        "master" => EventKind::Master,
-        "table" => EventKind::Table,
-        _ => EventKind::Other,
-    };
+    let kind = if event.kind == EventKind::Drain { EventKind::Server } else { event.kind };
     Event {
         time_ms: event.time_ms,
         kind,

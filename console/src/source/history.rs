@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use terrane_types::Place;
-use terrane_types::admin::Failover;
+use terrane_types::admin::{EventKind, Failover};
 
 use super::key::Key;
 
@@ -32,36 +32,6 @@ pub struct Event {
     pub duration_ms: Option<u64>,
     /// What it happened to.
     pub places: Vec<Place>,
-}
-
-/// The kinds of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventKind {
-    /// A region became two.
-    Split,
-    /// Two regions became one.
-    Merge,
-    /// A region moved to another group.
-    Move,
-    /// A group elected a leader after it lost one, or without a known reason.
-    Election,
-    /// A leadership was handed over by order.
-    Handover,
-    /// A server stopped answering and its groups elected others.
-    Failover,
-    /// A server joined, left, returned or changed state.
-    Server,
-    /// The master changed.
-    Master,
-    /// The members of a group changed.
-    Replication,
-    /// A table was created, altered, truncated or dropped.
-    Table,
-    /// A setting was changed.
-    Setting,
-    /// Something else worth knowing.
-    Other,
 }
 
 /// A multi-step change that the master drives.
@@ -176,43 +146,6 @@ pub struct Bucket {
     pub up_to_ms: Option<u64>,
     /// How many blackouts are in it.
     pub count: u64,
-}
-
-impl EventKind {
-    /// All kinds, in the order in which a page offers them.
-    pub const ALL: [EventKind; 12] = [
-        EventKind::Split,
-        EventKind::Merge,
-        EventKind::Move,
-        EventKind::Election,
-        EventKind::Handover,
-        EventKind::Failover,
-        EventKind::Server,
-        EventKind::Master,
-        EventKind::Replication,
-        EventKind::Table,
-        EventKind::Setting,
-        EventKind::Other,
-    ];
-
-    /// Its name in the API.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            EventKind::Split => "split",
-            EventKind::Merge => "merge",
-            EventKind::Move => "move",
-            EventKind::Election => "election",
-            EventKind::Handover => "handover",
-            EventKind::Failover => "failover",
-            EventKind::Server => "server",
-            EventKind::Master => "master",
-            EventKind::Replication => "replication",
-            EventKind::Table => "table",
-            EventKind::Setting => "setting",
-            EventKind::Other => "other",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ impl Scene {
     /// The events since the last call, oldest first.
     fn news(&mut self) -> Vec<String> {
         self.look();
-        let line = |event: &Event| match &event.reason[..] {
+        let line = |event: &EventInfo| match &event.reason[..] {
             "" => format!("{}: {}", event.kind, event.what),
             reason => format!("{}: {}; {reason}", event.kind, event.what),
         };

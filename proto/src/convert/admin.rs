@@ -1,6 +1,6 @@
 //! What masters tell administrators.
 
-use terrane_types::admin::{EndedProcedure, Failover, LoadMinute};
+use terrane_types::admin::{EndedProcedure, EventInfo, EventKind, Failover, LoadMinute};
 use terrane_types::{GroupId, ServerId};
 
 use super::health::place;
@@ -43,5 +43,21 @@ impl From<v1::LoadMinute> for LoadMinute {
     fn from(minute: v1::LoadMinute) -> Self {
         let v1::LoadMinute { minute_ms, reads, writes, bytes } = minute;
         Self { minute_ms, reads, writes, bytes }
+    }
+}
+
+impl From<EventInfo> for v1::EventInfo {
+    fn from(event: EventInfo) -> Self {
+        let EventInfo { number, time_ms, kind, what, reason, places } = event;
+        let places = places.into_iter().map(Into::into).collect();
+        Self { number, time_ms, kind: kind.name().to_owned(), what, reason, places }
+    }
+}
+
+impl From<v1::EventInfo> for EventInfo {
+    fn from(event: v1::EventInfo) -> Self {
+        let v1::EventInfo { number, time_ms, kind, what, reason, places } = event;
+        let places = places.into_iter().filter_map(place).collect();
+        Self { number, time_ms, kind: EventKind::named(&kind), what, reason, places }
     }
 }

@@ -44,7 +44,7 @@ fn event(info: &EventInfo) -> Event {
         Place::Table(name) => Some(name.clone()),
         _ => None,
     });
-    let (kind, what, reason) = (info.kind.clone(), info.what.clone(), info.reason.clone());
+    let (kind, what, reason) = (info.kind.name().to_owned(), info.what.clone(), info.reason.clone());
     Event { number: info.number, kind, what, reason, tables: tables.collect() }
 }
 

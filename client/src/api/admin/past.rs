@@ -1,7 +1,7 @@
 //! What the leading master has seen since it began to lead: loads, events and failovers.
 
 use bytes::Bytes;
-use terrane_types::admin::{Failover, LoadMinute};
+use terrane_types::admin::{EventInfo, Failover, LoadMinute};
 use terrane_types::{GroupId, KeyRange, Place, RegionId, ServerId};
 
 use super::Admin;
@@ -85,24 +85,6 @@ pub struct ClusterLoad {
     pub known_from_ms: Option<u64>,
     /// The finished minutes of the last 24 hours that the master has watched, oldest first.
     pub minutes: Vec<LoadMinute>,
-}
-
-/// Something that happened in the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EventInfo {
-    /// Its place in the order in which the master saw events.
-    pub number: u64,
-    /// When the master saw it, in milliseconds since 1970.
-    pub time_ms: u64,
-    /// `split`, `merge`, `move`, `election`, `handover`, `failover`, `server`, `drain`, `master` or `table`.
-    pub kind: String,
-    /// What happened.
-    pub what: String,
-    /// Why; empty: not known.
-    pub reason: String,
-    /// What it happened to.
-    pub places: Vec<Place>,
 }
 
 /// The latest events.

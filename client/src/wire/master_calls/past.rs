@@ -3,14 +3,11 @@
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use terrane_proto::convert::health::place;
 use terrane_proto::v1;
 use terrane_types::{GroupId, RegionId, ServerId};
 
 use super::timed;
-use crate::api::admin::past::{
-    ClusterLoad, EventInfo, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad,
-};
+use crate::api::admin::past::{ClusterLoad, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad};
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
 
@@ -69,7 +66,7 @@ impl Masters {
         Box::pin(async move {
             let request = v1::ListEventsRequest { hello: self.hello(), before, limit };
             let reply: v1::ListEventsReply = ask!(self, Kind::Read, timeout, list_events, request)?;
-            let events = reply.events.into_iter().map(event).collect();
+            let events = reply.events.into_iter().map(Into::into).collect();
             Ok(EventList { known_from_ms: known(reply.known_from_ms), events })
         })
     }
@@ -86,9 +83,4 @@ impl Masters {
 
 fn known(ms: u64) -> Option<u64> {
     Some(ms).filter(|ms| *ms != 0)
-}
-
-fn event(event: v1::EventInfo) -> EventInfo {
-    let v1::EventInfo { number, time_ms, kind, what, reason, places } = event;
-    EventInfo { number, time_ms, kind, what, reason, places: places.into_iter().filter_map(place).collect() }
 }
