@@ -51,7 +51,7 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
             view.waits = state.waits;
         }
         let reporter = format!("the master at {address} reports");
-        let reported = |own| Issue::from(own).reported(&reporter, Place::Master(address.clone()));
+        let reported = |own: v1::HealthIssue| Issue::from(own).reported(&reporter, Place::Master(address.clone()));
         view.issues.extend(state.issues.into_iter().map(reported));
         view.masters.push(v1::MasterInfo {
             address: address.clone(),
