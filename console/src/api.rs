@@ -170,8 +170,8 @@ async fn events(State(shown): Asked, RawQuery(query): RawQuery) -> Response {
     answer(async {
         let query = Query::parse(query.as_deref(), &["kind", "before", "limit"])?;
         // A drain is an event of its server.
-        let shown = EventKind::ALL.iter().filter(|kind| **kind != EventKind::Drain);
-        let kinds: Vec<(&str, EventKind)> = shown.map(|kind| (kind.name(), *kind)).collect();
+        let listed = EventKind::ALL.iter().filter(|kind| **kind != EventKind::Drain);
+        let kinds: Vec<(&str, EventKind)> = listed.map(|kind| (kind.name(), *kind)).collect();
         let query = EventQuery {
             kind: query.choice("kind", &kinds)?,
             before_ms: query.parsed("before")?,

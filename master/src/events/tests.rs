@@ -231,7 +231,7 @@ fn the_ring_keeps_the_newest_events_and_pages_through_them() {
     let mut events = Events::default();
     events.lead(1, "m:1", 1);
     for number in 0..EVENTS_MAX as u64 + 5 {
-        events.note(number, "table", format!("event {number}"), String::new(), Vec::new());
+        events.note(number, EventKind::Table, format!("event {number}"), String::new(), Vec::new());
     }
     assert_eq!(events.events.len(), EVENTS_MAX);
     let newest = events.newest(0, 2);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use terrane_types::admin::{EventInfo, Failover, LoadMinute};
-use terrane_types::{GroupId, KeyRange, Place, RegionId, ServerId};
+use terrane_types::{KeyRange, RegionId};
 
 use super::Admin;
 use crate::error::Error;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use terrane_proto::v1;
-use terrane_types::{GroupId, RegionId, ServerId};
+use terrane_types::RegionId;
 
 use super::timed;
 use crate::api::admin::past::{ClusterLoad, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad};
