@@ -18,7 +18,6 @@ mod formats;
 mod hbase_ports;
 mod hot_keys;
 mod input;
-mod issues;
 mod logging;
 mod node;
 mod output;

@@ -120,9 +120,8 @@ pub mod trace {
 pub use api::admin::Admin;
 pub use api::admin::diagnostics::{HotRows, LogFilter};
 pub use api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, EndedProcedure, GroupRecovery,
-    GroupSurvivor, LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange,
-    ServerChanged,
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
+    LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 pub use api::admin::hot::{HotRegion, HotRow};
 pub use api::admin::info::{
@@ -130,10 +129,7 @@ pub use api::admin::info::{
     ServerInfo, TableInfo,
 };
 pub use api::admin::maintenance::Maintained;
-pub use api::admin::past::{
-    ClusterLoad, EventInfo, EventList, EventPlace, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery,
-    LoadRow, TableLoad,
-};
+pub use api::admin::past::{ClusterLoad, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad};
 pub use api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
 pub use api::admin::spec::{TableChange, TableSpec};
 /// The version of this build, and the protocol versions that it speaks.
@@ -178,9 +174,13 @@ pub use write::row_mutation::RowMutation;
 pub use terrane_filter::{Filter, FilterError, FilterTemplate, IntoFilter};
 pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, CellValue, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
-    FamilyStorage, IntoSpan, Invalid, KeyDeclaration, KeyRange, KeySpan, LATEST, NamespaceName, RegionDescriptor,
-    RegionId, Returns, ServerId, TableId, TableName, TableRow, TableSchema, Tail, ValueType, escape, unescape,
+    FamilyStorage, GroupId, IntoSpan, Invalid, Issue, IssueKind, KeyDeclaration, KeyRange, KeySpan, LATEST,
+    NamespaceName, Place, RegionDescriptor, RegionId, Returns, ServerId, Severity, TableId, TableName, TableRow,
+    TableSchema, Tail, ValueType, escape, unescape,
 };
+
+pub use terrane_types::admin::{EndedProcedure, EventInfo, EventKind, Failover, LoadMinute};
+pub use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
 
 /// The derives refer to this path.
 #[doc(hidden)]

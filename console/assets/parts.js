@@ -27,6 +27,7 @@ export function placeLink(place) {
   if ('table' in place) return tableLink(place.table);
   if ('region' in place) return regionLink(place.region);
   if ('group' in place) return groupLink(place.group);
+  if ('master' in place) return h('span', null, `master ${place.master}`);
   if ('setting' in place) return link(`/settings#${encodeURIComponent(place.setting)}`, place.setting);
   return link(`/regions?server=${place.server}`, `server ${place.server}`);
 }

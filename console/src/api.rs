@@ -169,7 +169,9 @@ async fn group(State(shown): Asked, id: Named, RawQuery(query): RawQuery) -> Res
 async fn events(State(shown): Asked, RawQuery(query): RawQuery) -> Response {
     answer(async {
         let query = Query::parse(query.as_deref(), &["kind", "before", "limit"])?;
-        let kinds: Vec<(&str, EventKind)> = EventKind::ALL.iter().map(|kind| (kind.name(), *kind)).collect();
+        // A drain is an event of its server.
+        let listed = EventKind::ALL.iter().filter(|kind| **kind != EventKind::Drain);
+        let kinds: Vec<(&str, EventKind)> = listed.map(|kind| (kind.name(), *kind)).collect();
         let query = EventQuery {
             kind: query.choice("kind", &kinds)?,
             before_ms: query.parsed("before")?,

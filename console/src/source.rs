@@ -16,28 +16,24 @@ mod failure;
 mod heat;
 mod history;
 mod key;
-mod place;
 mod rows;
 mod setting;
 mod table;
 
 use std::pin::Pin;
 
-pub use cluster::{
-    Group, GroupDetail, Load, LoadMinute, Master, Member, Overview, Problem, Region, RegionDetail, RegionSelection,
-    Server, Severity,
-};
+pub use cluster::{Group, GroupDetail, Load, Master, Member, Overview, Region, RegionDetail, RegionSelection, Server};
 pub use failure::{Failure, Status};
 pub use heat::{Advice, AdviceKind, Heat, HeatQuery, HeatRow, Hotspot, Measure};
 pub use history::{
-    Bucket, Event, EventKind, EventQuery, Failover, Failovers, Procedure, STAGES, SlowQuery, SlowRequest, SlowRequests,
-    Stage,
+    Bucket, Event, EventQuery, Failovers, Procedure, STAGES, SlowQuery, SlowRequest, SlowRequests, Stage,
 };
 pub use key::{Bound, Key};
-pub use place::Place;
 pub use rows::{Cell, Row, RowPage, RowQuery};
 pub use setting::{Setting, SettingChange};
 pub use table::{Attribute, Family, KeyPart, Table, TableDetail};
+pub use terrane_types::admin::{EventKind, Failover, LoadMinute};
+pub use terrane_types::{Issue, IssueKind, Place, Severity};
 
 /// The future of an answer. Boxed, so that a source is an object.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send + 'a>>;

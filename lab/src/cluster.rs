@@ -300,6 +300,14 @@ impl Cluster {
         text.lines().map(|line| serde_json::from_str(line).context("a line is JSON")).collect()
     }
 
+    /// The health issue of this kind, as status says it.
+    pub fn issue(&self, kind: &str) -> anyhow::Result<String> {
+        let issues = self.json(&["status"])?["issues"].take();
+        let found = issues.as_array().context("issues")?.iter().find(|issue| issue["kind"] == kind);
+        let what = found.and_then(|issue| issue["what"].as_str());
+        what.map(str::to_owned).with_context(|| issues.to_string())
+    }
+
     /// Starts a load.
     pub fn load(&self, arguments: &[&str]) -> anyhow::Result<Load> {
         Load::start(&mut self.command(&[arguments, &["--json"]].concat()))
@@ -312,7 +320,7 @@ impl Cluster {
     pub fn wait_until_well_within(&self, limit: Duration) -> anyhow::Result<()> {
         eventually_within(limit, "status finds nothing wrong", || {
             let status = self.json(&["status", "--timeout", "2s"])?;
-            ensure!(status["healthy"] == true && status["live"] == status["servers"], "{}", status["troubles"]);
+            ensure!(status["healthy"] == true && status["live"] == status["servers"], "{}", status["issues"]);
             Ok(())
         })
     }

@@ -33,6 +33,7 @@ pub(crate) mod tests;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use terrane_types::states::DrainState;
 use terrane_types::versions::FEATURE_LEVEL_OLDEST;
 use terrane_types::{
     ClusterId, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
@@ -151,13 +152,10 @@ impl Catalog {
         self.ids.leadership(term)
     }
 
-    /// How far the drain of a server is, in one word; empty if it is not drained.
-    pub fn drain_state(&self, server: ServerId) -> &'static str {
-        match (self.servers.drain(server), self.groups.replicas_on(server)) {
-            (None, _) => "",
-            (Some(_), 0) => "drained",
-            (Some(_), _) => "draining",
-        }
+    /// How far the drain of a server is; `None` if it is not drained.
+    pub fn drain_state(&self, server: ServerId) -> Option<DrainState> {
+        self.servers.drain(server)?;
+        Some(if self.groups.replicas_on(server) == 0 { DrainState::Drained } else { DrainState::Draining })
     }
 
     /// Whether a replica's id was handed out by this catalog.

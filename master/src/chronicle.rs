@@ -13,7 +13,7 @@ use terrane_types::{Error, GroupId, KeyRange, ServerId, TableId, TableName};
 use crate::catalog::Catalog;
 use crate::catalog::moves::MoveId;
 use crate::context::{MasterContext, Past, Subject};
-use crate::events::{EVENTS_MAX, Event, Failover, Place};
+use crate::events::EVENTS_MAX;
 use crate::inventory::Election;
 use crate::liveness::Moment;
 use crate::load_history::{HeatRequest, LoadHistory, MINUTES, RegionRates};
@@ -83,19 +83,7 @@ pub fn catalog_changed(context: &MasterContext, intents: fn(&Catalog) -> Vec<Sub
 /// Answers the procedures that have ended, newest first.
 pub fn ended_procedures(context: &MasterContext) -> Vec<v1::EndedProcedure> {
     let past = context.past.lock();
-    let ended = past.procedures.newest().cloned().map(|ended| v1::EndedProcedure {
-        id: ended.id,
-        kind: ended.kind,
-        subject: ended.subject,
-        owner: ended.owner,
-        reason: ended.reason,
-        failed: ended.failed,
-        outcome: ended.outcome,
-        started_ms: ended.started_ms,
-        ended_ms: ended.ended_ms,
-        places: ended.places.into_iter().map(place).collect(),
-    });
-    ended.collect()
+    past.procedures.newest().cloned().map(Into::into).collect()
 }
 
 /// Other servers lead groups than before.
@@ -207,26 +195,9 @@ pub fn events(context: &MasterContext, request: &v1::ListEventsRequest) -> v1::L
     let past = context.past.lock();
     let newest = past.events.newest(request.before, usize::try_from(limit).unwrap_or(EVENTS_MAX));
     v1::ListEventsReply {
-        events: newest.into_iter().map(event).collect(),
+        events: newest.into_iter().map(Into::into).collect(),
         known_from_ms: past.events.since_ms().unwrap_or(0),
     }
-}
-
-fn event(event: Event) -> v1::EventInfo {
-    let Event { number, time_ms, kind, what, reason, places } = event;
-    let places = places.into_iter().map(place).collect();
-    v1::EventInfo { number, time_ms, kind: kind.to_owned(), what, reason, places }
-}
-
-fn place(place: Place) -> v1::EventPlace {
-    use v1::event_place::Place as Wire;
-    let place = match place {
-        Place::Server(server) => Wire::Server(server.0),
-        Place::Table(name) => Wire::Table(name),
-        Place::Region(region) => Wire::Region(region.0),
-        Place::Group(group) => Wire::Group(group.0),
-    };
-    v1::EventPlace { place: Some(place) }
 }
 
 /// Answers failovers.
@@ -237,23 +208,11 @@ pub fn failovers(context: &MasterContext) -> v1::ListFailoversReply {
             let past = context.past.lock();
             let failovers = past.events.failovers(catalog, observed, now, wall_ms);
             v1::ListFailoversReply {
-                failovers: failovers.into_iter().map(failover).collect(),
+                failovers: failovers.into_iter().map(Into::into).collect(),
                 known_from_ms: past.events.since_ms().unwrap_or(0),
             }
         })
     })
-}
-
-fn failover(failover: Failover) -> v1::FailoverInfo {
-    v1::FailoverInfo {
-        time_ms: failover.time_ms,
-        group: failover.group.0,
-        regions: u32::try_from(failover.regions).unwrap_or(u32::MAX),
-        from_server: failover.from.0,
-        to_server: failover.to.map_or(0, |server| server.0),
-        reason: failover.reason,
-        blackout_ms: failover.blackout_ms,
-    }
 }
 
 #[cfg(test)]

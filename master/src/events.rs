@@ -17,68 +17,22 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use terrane_types::{GroupId, KeyDeclaration, RegionDescriptor, RegionId, ServerId, TableId, escape};
+use terrane_types::admin::{EventInfo, EventKind, Failover};
+use terrane_types::states::DrainState::{self, Drained, Draining};
+use terrane_types::states::ServerState;
+use terrane_types::{GroupId, KeyDeclaration, Place, RegionDescriptor, RegionId, ServerId, TableId, escape};
 
 use crate::catalog::Catalog;
 use crate::catalog::moves::{EndedMove, MoveEnd, MoveId, RegionMove};
 use crate::catalog::tables::TableState;
 use crate::inventory::Election;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::Observations;
 
 /// The most events that are kept.
 pub const EVENTS_MAX: usize = 2_000;
 /// The most failovers that are kept.
 pub const FAILOVERS_MAX: usize = 1_000;
-
-/// What an event is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A region server.
-    Server(ServerId),
-    /// A table, by name.
-    Table(String),
-    /// A region.
-    Region(RegionId),
-    /// A log group.
-    Group(GroupId),
-}
-
-/// Something that happened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Numbers events in their order.
-    pub number: u64,
-    /// In milliseconds since 1970.
-    pub time_ms: u64,
-    /// `split`, `merge`, `move`, `election`, `handover`, `failover`, `server`, `master`, `drain` or `table`.
-    pub kind: &'static str,
-    /// What happened.
-    pub what: String,
-    /// Why; empty if it is not known.
-    pub reason: String,
-    /// What it happened to.
-    pub places: Vec<Place>,
-}
-
-/// A group that lost its leader with the leader's server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failover {
-    /// When the former leader was last heard of, in milliseconds since 1970.
-    pub time_ms: u64,
-    /// The group.
-    pub group: GroupId,
-    /// Its regions.
-    pub regions: usize,
-    /// The server that led.
-    pub from: ServerId,
-    /// The server that leads now.
-    pub to: Option<ServerId>,
-    /// Why, as text.
-    pub reason: String,
-    /// From the last report of the former leader to the first one of the next; `None` while there is none.
-    pub blackout_ms: Option<u64>,
-}
 
 /// A region at a look.
 #[derive(Debug)]
@@ -101,7 +55,7 @@ struct Before {
     boots: BTreeMap<ServerId, u64>,
     /// Why servers cannot be reached.
     unreachable: BTreeMap<ServerId, String>,
-    drains: BTreeMap<ServerId, &'static str>,
+    drains: BTreeMap<ServerId, Option<DrainState>>,
 }
 
 /// An order to hand over a leadership.
@@ -117,7 +71,7 @@ struct Ordered {
 pub struct Events {
     since_ms: Option<u64>,
     next: u64,
-    events: VecDeque<Event>,
+    events: VecDeque<EventInfo>,
     failovers: VecDeque<Failover>,
     before: Option<Before>,
     /// The newest table of each name with the version of its schema, at the last look at tables.
@@ -143,24 +97,24 @@ impl Events {
         *self = Self { since_ms: Some(wall_ms), ..Self::default() };
         self.note(
             wall_ms,
-            "master",
+            EventKind::Master,
             format!("the master at {address} leads"),
             format!("elected in term {term}"),
             Vec::new(),
         );
     }
 
-    fn note(&mut self, time_ms: u64, kind: &'static str, what: String, reason: String, places: Vec<Place>) {
+    fn note(&mut self, time_ms: u64, kind: EventKind, what: String, reason: String, places: Vec<Place>) {
         self.next += 1;
-        self.events.push_back(Event { number: self.next, time_ms, kind, what, reason, places });
+        self.events.push_back(EventInfo { number: self.next, time_ms, kind, what, reason, places });
         while self.events.len() > EVENTS_MAX {
             self.events.pop_front();
         }
     }
 
     /// The events before a number (0: all), newest first.
-    pub fn newest(&self, before: u64, limit: usize) -> Vec<Event> {
-        let wanted = |event: &&Event| before == 0 || event.number < before;
+    pub fn newest(&self, before: u64, limit: usize) -> Vec<EventInfo> {
+        let wanted = |event: &&EventInfo| before == 0 || event.number < before;
         self.events.iter().rev().filter(wanted).take(limit).cloned().collect()
     }
 
@@ -191,10 +145,11 @@ impl Events {
     ) -> Option<Failover> {
         let from = seen.from?;
         let quiet = u64::try_from(observed.liveness.quiet_for(from, at.0).as_millis()).unwrap_or(u64::MAX);
+        let regions = catalog.regions().iter().filter(|entry| entry.descriptor.group == seen.group);
         Some(Failover {
             time_ms: at.1.saturating_sub(quiet),
             group: seen.group,
-            regions: catalog.regions().iter().filter(|entry| entry.descriptor.group == seen.group).count(),
+            regions: u32::try_from(regions.count()).unwrap_or(u32::MAX),
             from,
             to: Some(seen.to),
             reason: format!("server {from} no longer answered"),
@@ -236,7 +191,7 @@ impl Events {
                 while self.failovers.len() > FAILOVERS_MAX {
                     self.failovers.pop_front();
                 }
-                self.note(at.1, "failover", what, reason, places);
+                self.note(at.1, EventKind::Failover, what, reason, places);
                 continue;
             }
             let followed = |order: &Ordered| order.to == to && at.0.since(order.at) < FOLLOWED_WITHIN;
@@ -244,12 +199,12 @@ impl Events {
             let draining = catalog.servers().drain(from).is_some();
             let restarted = self.has_restarted(observed, from, at.1);
             let (kind, reason) = match (state, ordered) {
-                (ServerState::Stopped, _) => ("handover", format!("server {from} stopped")),
-                (_, Some(why)) => ("handover", why),
-                (_, None) if draining => ("handover", format!("server {from} is drained")),
-                (_, None) if restarted => ("election", format!("server {from} was started again")),
+                (ServerState::Stopped, _) => (EventKind::Handover, format!("server {from} stopped")),
+                (_, Some(why)) => (EventKind::Handover, why),
+                (_, None) if draining => (EventKind::Handover, format!("server {from} is drained")),
+                (_, None) if restarted => (EventKind::Election, format!("server {from} was started again")),
                 (_, None) => {
-                    ("election", format!("server {from} gave up the leadership, or lost it; it still reports"))
+                    (EventKind::Election, format!("server {from} gave up the leadership, or lost it; it still reports"))
                 }
             };
             let forgets = terrane_env::planted!("an election loses its reason");
@@ -326,7 +281,7 @@ impl Events {
             let (parent_id, one, other) = (parent.id(), left.id(), right.id());
             let what = format!("region {parent_id} of {table} split into {one} and {other} at {}", shown(at));
             let places = vec![Place::Table(table.to_owned()), Place::Region(one), Place::Region(other)];
-            self.note(wall_ms, "split", what, shape("it", &[parent]), places);
+            self.note(wall_ms, EventKind::Split, what, shape("it", &[parent]), places);
         }
         for (at, right) in before.iter().filter(|(at, _)| !present.contains_key(*at)) {
             let left = before.range::<Bytes, _>(..*at).next_back();
@@ -335,7 +290,7 @@ impl Events {
             let (one, other, into) = (left.id(), right.id(), merged.id());
             let what = format!("regions {one} and {other} of {table} merged into {into} at {}", shown(at));
             let places = vec![Place::Table(table.to_owned()), Place::Region(into)];
-            self.note(wall_ms, "merge", what, shape("they", &[left, right]), places);
+            self.note(wall_ms, EventKind::Merge, what, shape("they", &[left, right]), places);
         }
         for (at, new) in present {
             let is_same = |old: &&&RegionThen| old.descriptor.range == new.descriptor.range && old.id() != new.id();
@@ -344,7 +299,7 @@ impl Events {
             let what =
                 format!("region {other} of {table} took the place of {one}: it split, and its parts merged again");
             let places = vec![Place::Table(table.to_owned()), Place::Region(other)];
-            self.note(wall_ms, "merge", what, shape("it", &[old]), places);
+            self.note(wall_ms, EventKind::Merge, what, shape("it", &[old]), places);
         }
     }
 
@@ -372,7 +327,7 @@ impl Events {
             };
             let places = [Place::Table(table), Place::Region(*region)].into_iter();
             let places = places.chain(group.map(Place::Group)).chain([Place::Group(*to)]);
-            self.note(wall_ms, "move", what, reason, places.collect());
+            self.note(wall_ms, EventKind::Move, what, reason, places.collect());
         }
         for RegionThen { descriptor: new, .. } in present.regions.values() {
             let Some(old) = before.regions.get(&new.region).filter(|old| old.descriptor.group != new.group) else {
@@ -384,7 +339,13 @@ impl Events {
             let (region, from, to, table) = (new.region, old.descriptor.group, new.group, name(&new.table));
             let what = format!("region {region} of {table} moved from group {from} to group {to}");
             let places = vec![Place::Table(table), Place::Region(region), Place::Group(from), Place::Group(to)];
-            self.note(wall_ms, "move", what, "its new leader reports it; no move is recorded".to_owned(), places);
+            self.note(
+                wall_ms,
+                EventKind::Move,
+                what,
+                "its new leader reports it; no move is recorded".to_owned(),
+                places,
+            );
         }
     }
 
@@ -408,7 +369,7 @@ impl Events {
         let Some(before) = self.tables.replace(present.clone()) else { return };
         let mut note = |name: &str, what: &str, exists: bool| {
             let places = if exists { vec![Place::Table(name.to_owned())] } else { Vec::new() };
-            self.note(wall_ms, "table", format!("table {name} {what}"), String::new(), places);
+            self.note(wall_ms, EventKind::Table, format!("table {name} {what}"), String::new(), places);
         };
         for (name, (table, version)) in &present {
             match before.get(name) {
@@ -466,24 +427,24 @@ impl Events {
             if before.servers.contains_key(server) {
                 self.joining.remove(server);
             }
-            self.note(wall_ms, "server", what, reason.to_owned(), vec![Place::Server(*server)]);
+            self.note(wall_ms, EventKind::Server, what, reason.to_owned(), vec![Place::Server(*server)]);
         }
         self.restarted_ms.retain(|server, _| present.servers.contains_key(server));
         self.joining.retain(|server| present.servers.contains_key(server));
         for server in before.servers.keys().filter(|server| !present.servers.contains_key(server)) {
             let reason = "decommissioned by an administrator".to_owned();
-            self.note(wall_ms, "server", format!("server {server} left the cluster"), reason, Vec::new());
+            self.note(wall_ms, EventKind::Server, format!("server {server} left the cluster"), reason, Vec::new());
         }
         for (server, state) in &present.drains {
             let (what, reason) = match (before.drains.get(server).copied(), *state) {
-                (Some(""), "draining") => ("is being drained", "asked by an administrator"),
-                (Some(""), "drained") => ("is drained", "asked by an administrator; it has no replicas"),
-                (Some("draining"), "drained") => ("is drained", "its last replica is on another server"),
-                (Some("draining" | "drained"), "") => ("is no longer drained", "asked by an administrator"),
+                (Some(None), Some(Draining)) => ("is being drained", "asked by an administrator"),
+                (Some(None), Some(Drained)) => ("is drained", "asked by an administrator; it has no replicas"),
+                (Some(Some(Draining)), Some(Drained)) => ("is drained", "its last replica is on another server"),
+                (Some(Some(_)), None) => ("is no longer drained", "asked by an administrator"),
                 _ => continue,
             };
             let places = vec![Place::Server(*server)];
-            self.note(wall_ms, "drain", format!("server {server} {what}"), reason.to_owned(), places);
+            self.note(wall_ms, EventKind::Drain, format!("server {server} {what}"), reason.to_owned(), places);
         }
     }
 }

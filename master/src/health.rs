@@ -8,8 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use terrane_metrics::{Issue, IssueKind, ResourceUse, ResourceWatch};
+use terrane_metrics::{ResourceUse, ResourceWatch};
 use terrane_proto::v1;
+use terrane_types::{Issue, IssueKind};
 
 use crate::liveness::Moment;
 
@@ -23,8 +24,6 @@ const FULL_BYTES: u64 = 64 << 20;
 const STANDS_AFTER: Duration = Duration::from_secs(120);
 /// Findings that are listed; the check itself shows all of them.
 const FINDINGS_LISTED_MAX: usize = 4;
-/// Findings that are health issues anyway, with more about them.
-const SAID_OTHERWISE: [&str; 5] = ["server", "copies", "damage", "majority", "leader"];
 
 /// Free bytes and size of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,11 +108,8 @@ pub fn disk_issue(directory: &Path, DiskSize { free, size }: DiskSize) -> Option
     } else {
         return None;
     };
-    Some(kind.issue(format!(
-        "the disk of {} is {word}: {} MiB are free; free some space, or this master ends when it cannot write",
-        directory.display(),
-        free >> 20
-    )))
+    let what = format!("the disk of {} is {word}: {} MiB are free", directory.display(), free >> 20);
+    Some(kind.issue(what).then("free some space, or this master ends when it cannot write"))
 }
 
 /// The findings of the check, and since when they stand.
@@ -137,9 +133,10 @@ impl StandingFindings {
     }
 }
 
-/// The health issues of standing findings, without those that are issues anyway.
+/// The health issues of standing findings, without those that are issues of other kinds, with more about them.
 pub fn finding_issues(standing: &[v1::CheckFinding]) -> Vec<Issue> {
-    let others = || standing.iter().filter(|finding| !SAID_OTHERWISE.contains(&finding.kind.as_str()));
+    let is_known = |finding: &&v1::CheckFinding| IssueKind::ALL.iter().any(|kind| kind.about().finding == finding.kind);
+    let others = || standing.iter().filter(|finding| !is_known(finding));
     let stands = format!("for over {} s `terrane admin check` has found", STANDS_AFTER.as_secs());
     let issue = |what: String| IssueKind::Check.issue(format!("{stands} {what}"));
     let listed = others().take(FINDINGS_LISTED_MAX).map(|finding| issue(format!("that {}", finding.what)));

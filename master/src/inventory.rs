@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terrane_metrics::Issue;
 use terrane_proto::v1;
 use terrane_raft::RECOVERY_TERMS;
-use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
+use terrane_types::states::RegionState;
+use terrane_types::{GroupId, Issue, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 /// One server's report.
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,7 @@ pub struct RegionSeen {
     /// Its size.
     pub bytes: u64,
     /// Its state.
-    pub state: String,
+    pub state: RegionState,
     /// The term in which the reporter leads the region's group.
     pub term: u64,
     /// What is requested of it, per second.
@@ -196,7 +196,7 @@ pub struct RegionView {
     /// Its size.
     pub bytes: u64,
     /// Its state.
-    pub state: String,
+    pub state: RegionState,
     /// What is requested of it, per second.
     pub load: v1::RegionLoad,
     /// What decides whether it merges with a neighbour; not known while it changes.
@@ -418,7 +418,7 @@ mod tests {
             RegionSeen {
                 descriptor,
                 bytes: number(bytes),
-                state: "open".into(),
+                state: RegionState::Open,
                 term,
                 load,
                 shape: None,

@@ -2,21 +2,19 @@
 
 use std::time::Duration;
 
-use terrane_metrics::{Issue, IssueKind};
-use terrane_types::{GroupId, ServerId};
+use terrane_types::states::{RegionState, ServerState};
+use terrane_types::{GroupId, Issue, IssueKind, Place, ServerId};
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
 use crate::fleet::world::{Condition, condition};
 use crate::fleet::{copies, recovery};
 use crate::inventory::ServerLoad;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::Observations;
 
 /// A log above this share of its limit that is held back is a health issue.
 const LOG_ISSUE_PERCENT: u64 = 50;
-/// The state of a region that exceeds its size and cannot be split.
-pub const UNSPLITTABLE: &str = "unsplittable";
 
 /// What to do with the issues that servers report of themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +45,10 @@ pub fn health_issues(
 ) -> Vec<Issue> {
     let mut issues = Vec::new();
     let lost = recovery::without_majority(catalog, observed, now);
-    let advice = |(group, live): &(GroupId, _)| IssueKind::LostMajority.issue(recovery::advice(catalog, *group, live));
-    issues.extend(lost.iter().map(advice));
+    let issue = |(group, live): &(GroupId, _)| {
+        Some(recovery::lost_majority(catalog, *group, catalog.groups().get(*group)?, live))
+    };
+    issues.extend(lost.iter().filter_map(issue));
     for (server, known) in catalog.servers().iter() {
         let condition = condition(catalog, &observed.liveness, server, now, replace_after);
         let countdown = countdown(condition, catalog.groups().replicas_on(server));
@@ -58,15 +58,15 @@ pub fn health_issues(
     for group in leaderless.iter().filter(|group| lost.iter().all(|(lost, _)| lost != *group)) {
         let cause = catalog.groups().get(*group).and_then(|entry| slow_voters(observed, entry)).unwrap_or_default();
         let what = format!("group {group} has no leader: its regions are unavailable until one is elected{cause}");
-        issues.push(IssueKind::Leaderless.issue(what));
+        issues.push(IssueKind::Leaderless.issue(what).at(Place::Group(*group)));
     }
     issues.extend(copies::issues(&copies::short(catalog, observed, now), catalog.replication()));
     for region in catalog.regions().iter().map(|entry| &entry.descriptor) {
         let view = observed.inventory.region(region.group, region.region);
-        if let Some(view) = view.filter(|view| view.state == UNSPLITTABLE) {
+        if let Some(view) = view.filter(|view| view.state == RegionState::Unsplittable) {
             let (region, bytes) = (region.region, view.bytes);
             let what = format!("region {region} exceeds its size ({bytes} bytes) but has no row to split at");
-            issues.push(IssueKind::Unsplittable.issue(what));
+            issues.push(IssueKind::Unsplittable.issue(what).at(Place::Region(region)));
         }
     }
     issues
@@ -76,7 +76,7 @@ pub fn health_issues(
 fn slow_voters(observed: &Observations, entry: &GroupEntry) -> Option<String> {
     let says_so = |server: &&ServerId| {
         let load = observed.inventory.load(**server);
-        load.is_some_and(|load| load.issues.iter().any(|issue| issue.what.starts_with(terrane_raft::SLOW_SYNCS)))
+        load.is_some_and(|load| load.issues.iter().any(|issue| issue.kind == IssueKind::DiskSlow))
     };
     let slow: Vec<String> = entry.members.values().filter(says_so).map(ToString::to_string).collect();
     let decides = 2 * slow.len() >= entry.members.len() && !slow.is_empty();
@@ -103,26 +103,27 @@ struct At<'a> {
 
 fn server_issues(observed: &Observations, of: &At<'_>, now: Moment, reported: Reported, issues: &mut Vec<Issue>) {
     let At { server, address, countdown } = *of;
-    let mut add =
-        |kind: IssueKind, what: String| issues.push(kind.issue(format!("server {server} ({address}) {what}")));
+    let place = Place::Server(server);
+    let mut add = |kind: IssueKind, what: String, next: &str| {
+        let issue = kind.issue(format!("server {server} ({address}) {what}")).at(place.clone()).then(next);
+        issues.push(issue);
+    };
     let state = observed.liveness.state(server);
     match state {
         ServerState::Silent if terrane_env::planted!("a silent server is not reported") => {}
         ServerState::Silent if observed.liveness.is_missed(server, now) => {
             let quiet = observed.liveness.quiet_for(server, now).as_secs();
-            add(IssueKind::ServerSilent, format!("has not reported for {quiet} s{countdown}"));
+            add(IssueKind::ServerSilent, format!("has not reported for {quiet} s{countdown}"), "");
         }
         ServerState::Unreachable => {
             let why = observed.liveness.unreachable_because(server).unwrap_or("it does not answer there");
             // A server that cannot be reached often has no replicas, which is no news.
             let countdown = if countdown.starts_with(';') { countdown } else { "" };
-            let what = format!(
-                "reports and cannot be reached at that address: {why}; start it with --advertise HOST:PORT that leads to it, or open \
-                 the way to it{countdown}"
-            );
-            add(IssueKind::ServerUnreachable, what);
+            let next =
+                format!("start it with --advertise HOST:PORT that leads to it, or open the way to it{countdown}");
+            add(IssueKind::ServerUnreachable, format!("reports and cannot be reached at that address: {why}"), &next);
         }
-        ServerState::Stopped => add(IssueKind::ServerStopped, format!("was stopped{countdown}")),
+        ServerState::Stopped => add(IssueKind::ServerStopped, format!("was stopped{countdown}"), ""),
         ServerState::Silent | ServerState::Live => {}
     }
     // What a stopped server complained of ended with it.
@@ -132,18 +133,19 @@ fn server_issues(observed: &Observations, of: &At<'_>, now: Moment, reported: Re
     if let Some(off_ms) = observed.liveness.clock_issue(server) {
         let direction = if off_ms < 0 { "behind" } else { "ahead of" };
         let what = format!("has a clock {} ms {direction} the master's: correct the wrong one", off_ms.abs());
-        add(IssueKind::ClockWrong, what);
+        add(IssueKind::ClockWrong, what, "");
     }
     let Some(load) = observed.inventory.load(server) else { return };
     if let Some(held) = log_issue(load) {
-        add(IssueKind::LogHeld, held);
+        add(IssueKind::LogHeld, held, "");
     }
     if reported == Reported::LeftOut {
         return;
     }
     // Of a silent server it may be why, and it is no news.
     let says = if observed.liveness.is_missed(server, now) { "reported before that" } else { "reports" };
-    load.issues.iter().for_each(|issue| add(issue.kind, format!("{says}: {}", issue.what)));
+    let reporter = format!("server {server} ({address}) {says}");
+    issues.extend(load.issues.iter().map(|issue| issue.clone().reported(&reporter, place.clone())));
 }
 
 fn log_issue(load: &ServerLoad) -> Option<String> {
@@ -180,7 +182,7 @@ pub mod tests {
             regions: vec![RegionSeen {
                 descriptor,
                 bytes: 100,
-                state: UNSPLITTABLE.into(),
+                state: RegionState::Unsplittable,
                 term: 3,
                 load: v1::RegionLoad::default(),
                 shape: None,
@@ -195,7 +197,7 @@ pub mod tests {
         let catalog = full();
         let leaderless = leaderless(&catalog, observed, now);
         let found = health_issues(&catalog, observed, &leaderless, now, Duration::from_secs(300), Reported::Included);
-        found.into_iter().map(|issue| issue.what).collect()
+        found.iter().map(Issue::text).collect()
     }
 
     #[test]
@@ -244,19 +246,19 @@ pub mod tests {
     #[test]
     fn a_group_whose_votes_wait_for_slow_disks_says_so() {
         let mut observed = observed();
-        let report = |issue: &str| Report {
+        let report = |issue: Issue| Report {
             server: ServerId(1),
             groups: vec![GroupSeen { group: GroupId(1), term: 4, leader: None, applied: 9, ..GroupSeen::default() }],
             regions: Vec::new(),
-            load: ServerLoad { issues: vec![IssueKind::DiskSlow.issue(issue)], ..ServerLoad::default() },
+            load: ServerLoad { issues: vec![issue], ..ServerLoad::default() },
         };
-        observed.inventory.absorb(report(&format!("{} 350 ms or more: writes wait", terrane_raft::SLOW_SYNCS)));
+        observed.inventory.absorb(report(IssueKind::DiskSlow.issue("every sync takes 350 ms or more")));
         let of_group = |observed: &Observations| {
             let of_group = |what: &String| what.starts_with("group 1 has no leader");
             issues(observed, Moment(2_000)).into_iter().find(of_group).unwrap()
         };
         assert!(of_group(&observed).ends_with("slow syncs of the log on servers 1"), "{}", of_group(&observed));
-        observed.inventory.absorb(report("a file is damaged"));
+        observed.inventory.absorb(report(IssueKind::Damage.issue("a file is damaged")));
         assert!(of_group(&observed).ends_with("until one is elected"), "{}", of_group(&observed));
     }
 

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use terrane_types::ServerId;
+use terrane_types::states::ServerState;
 
 /// A clock that is off by more than this is a health issue.
 pub const CLOCK_OFF_MAX: Duration = Duration::from_millis(500);
@@ -21,34 +22,6 @@ pub const CLOCK_OFF_MAX: Duration = Duration::from_millis(500);
 const FAILING_MAX: Duration = Duration::from_secs(3);
 /// When a server that did not answer is called again.
 const CALL_AGAIN_AFTER: Duration = Duration::from_millis(500);
-
-/// The state of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ServerState {
-    /// It has reported recently, and answers at its address.
-    Live,
-    /// It has not reported for some time, or not since this master started.
-    Silent,
-    /// It has announced its stop.
-    Stopped,
-    /// It has reported recently, and does not answer at its address.
-    Unreachable,
-}
-
-impl ServerState {
-    /// All states.
-    pub const ALL: [Self; 4] = [Self::Live, Self::Silent, Self::Stopped, Self::Unreachable];
-
-    /// Its name in output; scripts rely on it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::Silent => "silent",
-            Self::Stopped => "stopped",
-            Self::Unreachable => "unreachable",
-        }
-    }
-}
 
 /// A time on the master's monotonic clock, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

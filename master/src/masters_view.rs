@@ -1,16 +1,12 @@
 //! The masters in `status`: which one leads, how far the others are behind, and what is wrong with them.
 
 use futures::future::join_all;
-use terrane_metrics::{Issue, IssueKind};
 use terrane_proto::v1;
+use terrane_types::states::MasterState;
+use terrane_types::{Issue, IssueKind, Place};
 
 use crate::context::MasterContext;
 use crate::peer_calls::state;
-
-/// The state of the master that leads.
-pub const LEADER: &str = "leader";
-/// The state of a master that does not answer.
-pub const UNREACHABLE: &str = "unreachable";
 
 /// The masters, as seen from one of them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,8 +39,9 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
     let mut view = MastersView::default();
     for (address, state) in addresses.iter().zip(states) {
         let Some(state) = state else {
-            view.issues.push(IssueKind::MasterUnreachable.issue(format!("the master at {address} does not answer")));
-            let (address, state) = (address.clone(), UNREACHABLE.to_owned());
+            let silent = IssueKind::MasterUnreachable.issue(format!("the master at {address} does not answer"));
+            view.issues.push(silent.at(Place::Master(address.clone())));
+            let (address, state) = (address.clone(), MasterState::Unreachable.name().to_owned());
             view.masters.push(v1::MasterInfo { address, state, ..v1::MasterInfo::default() });
             continue;
         };
@@ -53,16 +50,17 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
         if leads {
             view.waits = state.waits;
         }
-        let own = terrane_metrics::issue::paired(state.troubles, &state.trouble_kinds);
-        let named = |Issue { kind, what }: Issue| kind.issue(format!("the master at {address} reports: {what}"));
-        view.issues.extend(own.into_iter().map(named));
+        let reporter = format!("the master at {address} reports");
+        let reported = |own: v1::HealthIssue| Issue::from(own).reported(&reporter, Place::Master(address.clone()));
+        view.issues.extend(state.issues.into_iter().map(reported));
         view.masters.push(v1::MasterInfo {
             address: address.clone(),
             state: match (leads, state.is_learner) {
-                (true, _) => LEADER,
-                (false, true) => "joining",
-                (false, false) => "follower",
+                (true, _) => MasterState::Leader,
+                (false, true) => MasterState::Joining,
+                (false, false) => MasterState::Follower,
             }
+            .name()
             .to_owned(),
             term: state.term,
             applied: state.applied,
@@ -113,7 +111,8 @@ mod tests {
         let view = view(&addresses(), vec![answered(true, 3, 9, 9), answered(true, 4, 10, 10), None]);
         assert_eq!(shown(&view), [("follower", 1), ("leader", 0), ("unreachable", 0)]);
         assert_eq!(view.waits, ["of term 4"]);
-        assert_eq!(view.issues, [IssueKind::MasterUnreachable.issue("the master at c:1 does not answer")]);
+        let silent = IssueKind::MasterUnreachable.issue("the master at c:1 does not answer");
+        assert_eq!(view.issues, [silent.at(Place::Master("c:1".to_owned()))]);
     }
 
     #[test]
@@ -124,13 +123,12 @@ mod tests {
 
     #[test]
     fn what_a_master_reports_of_itself_is_an_issue() {
-        let kinds = vec![IssueKind::DiskFull.name().to_owned()];
         let full = v1::MasterStateReply {
-            troubles: vec!["the disk of /m is full".to_owned()],
-            trouble_kinds: kinds,
+            issues: vec![IssueKind::DiskFull.issue("the disk of /m is full").into()],
             ..answered(false, 3, 9, 9).unwrap()
         };
         let view = view(&addresses(), vec![answered(true, 3, 9, 9), Some(full), answered(false, 3, 9, 9)]);
-        assert_eq!(view.issues, [IssueKind::DiskFull.issue("the master at b:1 reports: the disk of /m is full")]);
+        let full = IssueKind::DiskFull.issue("the master at b:1 reports: the disk of /m is full");
+        assert_eq!(view.issues, [full.at(Place::Master("b:1".to_owned()))]);
     }
 }

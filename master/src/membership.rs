@@ -9,13 +9,14 @@ use terrane_proto::convert::server_address;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::{v1, versions as wire};
 use terrane_raft::is_lost;
+use terrane_types::states::{RegionState, ServerState};
 use terrane_types::{Error, GroupId, Invalid, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 use crate::catalog::servers::Registration;
 use crate::catalog::{Catalog, CatalogEdit, Outcome};
 use crate::context::MasterContext;
 use crate::inventory::{Absorbed, GroupSeen, RegionSeen, Report, ServerLoad};
-use crate::liveness::{Replaced, ServerState};
+use crate::liveness::Replaced;
 use crate::observed::now;
 use crate::{chronicle, page_keys, versions};
 
@@ -463,7 +464,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
         Ok(RegionSeen {
             descriptor: descriptor.try_into()?,
             bytes: seen.bytes,
-            state: seen.state,
+            state: RegionState::named(&seen.state),
             term: seen.group_term,
             load: seen.load.unwrap_or_default(),
             shape: seen.shape,
@@ -481,7 +482,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             memtable_bytes: request.memtable_bytes,
             store_bytes: request.store_bytes,
             disk_free_bytes: request.disk_free_bytes,
-            issues: terrane_metrics::issue::paired(request.troubles, &request.trouble_kinds),
+            issues: request.issues.into_iter().map(Into::into).collect(),
             orphans: request.orphans,
             hbase: request.hbase,
             boot: request.boot,

@@ -15,6 +15,7 @@ use terrane_env::budget::{Budgets, Usage};
 use terrane_metrics::list::master as list;
 use terrane_metrics::{IssueCounts, ResourceUse, Resources};
 use terrane_proto::versions::BUILD;
+use terrane_types::states::ServerState;
 use terrane_types::versions::Levels;
 
 use crate::context::MasterContext;
@@ -22,7 +23,6 @@ use crate::fleet::check;
 use crate::health::{DiskSize, Seen};
 use crate::issues::leaderless;
 use crate::journal::GroupHost;
-use crate::liveness::ServerState;
 use crate::observed::now;
 
 type Level = Gauge<u64, AtomicU64>;
@@ -137,7 +137,7 @@ impl Metrics {
             context.observed.with(|observed| {
                 for state in ServerState::ALL {
                     let in_state =
-                        catalog.servers().iter().filter(|(server, _)| observed.liveness.state(*server) == state);
+                        catalog.servers().iter().filter(|(server, _)| observed.liveness.state(*server) == *state);
                     self.servers.get_or_create(&State { state: state.name() }).set(in_state.count() as u64);
                 }
                 self.tables.set(catalog.tables().len() as u64);

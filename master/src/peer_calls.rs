@@ -83,7 +83,6 @@ fn present(context: &MasterContext) -> Vec<Seat> {
 pub fn state(context: &MasterContext) -> v1::MasterStateReply {
     let status = context.journal.group_status();
     let leads = context.leadership.holds();
-    let own = context.health.own();
     v1::MasterStateReply {
         leads,
         term: status.term,
@@ -96,8 +95,7 @@ pub fn state(context: &MasterContext) -> v1::MasterStateReply {
         leader: context.journal.leader_address().unwrap_or_default(),
         hbase: context.hbase.clone(),
         resources: context.budgets.usage().into_iter().map(resource_usage).collect(),
-        trouble_kinds: own.iter().map(|issue| issue.kind.name().to_owned()).collect(),
-        troubles: own.into_iter().map(|issue| issue.what).collect(),
+        issues: context.health.own().into_iter().map(Into::into).collect(),
     }
 }
 

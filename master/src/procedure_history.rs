@@ -11,13 +11,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use terrane_proto::v1;
-use terrane_types::{ReplicaId, ServerId};
+use terrane_types::admin::EndedProcedure;
+use terrane_types::{Place, ReplicaId, ServerId};
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupState;
 use crate::catalog::moves::MoveEnd;
 use crate::catalog::tables::TableState;
-use crate::events::Place;
 use crate::subject::Subject;
 
 /// The most ended procedures that are kept.
@@ -67,36 +67,11 @@ struct Outcome {
     text: String,
 }
 
-/// A procedure that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Its id, as while it ran. Only drains of one server share theirs, and changes of the masters.
-    pub id: String,
-    /// `create table`, `move region` and so on.
-    pub kind: String,
-    /// What it worked on.
-    pub subject: String,
-    /// The master that drove it.
-    pub owner: String,
-    /// Why it was begun; empty: an administrator's call.
-    pub reason: String,
-    /// Whether it did not reach its aim.
-    pub failed: bool,
-    /// `done`, or what happened instead.
-    pub outcome: String,
-    /// When it began, in milliseconds since 1970.
-    pub started_ms: u64,
-    /// When it ended.
-    pub ended_ms: u64,
-    /// What it changed.
-    pub places: Vec<Place>,
-}
-
 /// The procedures that a leading master has seen end.
 #[derive(Debug, Default)]
 pub struct ProcedureHistory {
     under_way: BTreeMap<Work, Begun>,
-    ended: VecDeque<Ended>,
+    ended: VecDeque<EndedProcedure>,
 }
 
 impl ProcedureHistory {
@@ -137,7 +112,8 @@ impl ProcedureHistory {
         let Begun { info, places, started_ms, .. } = begun;
         let v1::ProcedureInfo { id, kind, subject, owner, reason, .. } = info;
         let Outcome { failed, text: outcome } = outcome;
-        let ended = Ended { id, kind, subject, owner, reason, failed, outcome, started_ms, ended_ms: wall_ms, places };
+        let ended_ms = wall_ms;
+        let ended = EndedProcedure { id, kind, subject, owner, reason, failed, outcome, started_ms, ended_ms, places };
         self.ended.push_back(ended);
         while self.ended.len() > ENDED_MAX {
             self.ended.pop_front();
@@ -145,7 +121,7 @@ impl ProcedureHistory {
     }
 
     /// Those that have ended, newest first.
-    pub fn newest(&self) -> impl Iterator<Item = &Ended> {
+    pub fn newest(&self) -> impl Iterator<Item = &EndedProcedure> {
         self.ended.iter().rev()
     }
 }
@@ -259,7 +235,7 @@ mod tests {
                     };
                     history.look(&catalog, crate::procedures::intents(&catalog), stamp * 1_000, describe);
                     for ended in history.ended.drain(..) {
-                        let Ended { kind, failed, outcome, started_ms, ended_ms, places, .. } = ended;
+                        let EndedProcedure { kind, failed, outcome, started_ms, ended_ms, places, .. } = ended;
                         let how = if failed { "failed" } else { "ended" };
                         let took = (ended_ms - started_ms) / 1_000;
                         writeln!(out, "{kind} {how} after {took} s: {outcome} {places:?}")

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrane_metrics::IssueKind;
 use terrane_proto::v1;
-use terrane_types::{Error, GroupId, NamespaceName, RegionDescriptor, ServerId, TableId, TableName};
+use terrane_types::states::{self, DrainState, RegionState, ServerState};
+use terrane_types::{Error, GroupId, IssueKind, NamespaceName, RegionDescriptor, ServerId, TableId, TableName};
 
 use self::groups::group_info;
 use crate::catalog::Catalog;
@@ -22,7 +22,6 @@ use crate::fleet::intents::resolve;
 use crate::fleet::world::{Condition, condition};
 use crate::fleet::{self, check, planner, restart};
 use crate::issues::{Reported, health_issues, leaderless};
-use crate::liveness::ServerState;
 use crate::masters_view::MastersView;
 use crate::meta::{MetaBlock, MetaScan};
 use crate::observed::{Observations, now};
@@ -157,7 +156,6 @@ impl Views {
             issues.extend(of_masters);
             issues.extend(obstacles.into_iter().map(|what| IssueKind::Placement.issue(what)));
             issues.extend(self.context.health.standing());
-            let trouble_kinds = issues.iter().map(|issue| issue.kind.name().to_owned()).collect();
             let waiting = waiting_for(catalog, observed).into_iter().chain(waits);
             v1::StatusReply {
                 cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),
@@ -167,8 +165,7 @@ impl Views {
                 regions: count(catalog.regions().len()),
                 groups: count(catalog.groups().len()),
                 groups_without_leader: count(leaderless.len()),
-                troubles: issues.into_iter().map(|issue| issue.what).collect(),
-                trouble_kinds,
+                issues: issues.into_iter().map(Into::into).collect(),
                 waiting_for: waiting.collect::<Vec<_>>().join("; "),
                 catalog_index,
                 masters,
@@ -212,9 +209,11 @@ fn table(catalog: &Catalog, observed: &Observations, entry: &TableEntry) -> v1::
     v1::TableReply {
         schema: Some((&entry.schema).into()),
         state: match entry.state {
-            TableState::Enabled if entry.schema.disabled => "disabled".to_owned(),
-            state => state.name().to_owned(),
-        },
+            TableState::Enabled if entry.schema.disabled => states::TableState::Disabled,
+            state => state.shown(),
+        }
+        .name()
+        .to_owned(),
         regions: count(catalog.regions().count(entry.schema.table)),
         bytes: regions().map(|region| region_bytes(observed, region)).sum(),
     }
@@ -291,16 +290,16 @@ fn server_info(
         log_bytes: load.log_bytes,
         log_limit: load.log_limit,
         log_held_by: load.log_held_by,
-        troubles: match state {
+        issues: match state {
             ServerState::Stopped => Vec::new(),
-            _ => load.issues.into_iter().map(|issue| issue.what).collect(),
+            _ => load.issues.into_iter().map(Into::into).collect(),
         },
         memtable_bytes: load.memtable_bytes,
         store_bytes: load.store_bytes,
         disk_free_bytes: load.disk_free_bytes,
         resources: load.resources,
         zone: known.zone.clone(),
-        drain: catalog.drain_state(server).to_owned(),
+        drain: catalog.drain_state(server).map_or("", DrainState::name).to_owned(),
         replaced_in_ms: None,
         versions: None,
         since_report_ms: u64::try_from(observed.liveness.quiet_for(server, now()).as_millis()).unwrap_or(u64::MAX),
@@ -314,16 +313,16 @@ fn region_info(catalog: &Catalog, observed: &Observations, entry: &RegionEntry) 
     let members = catalog.groups().get(region.group).into_iter().flat_map(|group| group.members.values().copied());
     let view = observed.inventory.region(region.group, region.region);
     let state = match table.map(|table| table.state) {
-        Some(TableState::Creating) => "creating".to_owned(),
-        Some(TableState::Dropping) => "dropping".to_owned(),
-        _ => view.map_or_else(|| "open".to_owned(), |view| view.state.clone()),
+        Some(TableState::Creating) => RegionState::Creating,
+        Some(TableState::Dropping) => RegionState::Dropping,
+        _ => view.map_or(RegionState::Open, |view| view.state),
     };
     v1::RegionInfo {
         descriptor: Some(region.into()),
         table: table.map_or_else(String::new, |table| table.schema.name.to_string()),
         leader: observed.leader(region.group).map_or_else(String::new, address),
         bytes: view.map_or(0, |view| view.bytes),
-        state,
+        state: state.name().to_owned(),
         servers: members.map(address).collect(),
         load: view.map(|view| view.load),
     }
@@ -339,10 +338,7 @@ mod tests {
     fn lists_show_leaders_and_their_reports() {
         let (catalog, observed) = (full(), observed());
         let region = region_info(&catalog, &observed, catalog.regions().iter().next().unwrap());
-        assert_eq!(
-            (region.leader.as_str(), region.bytes, region.state.as_str()),
-            ("a:1", 100, crate::issues::UNSPLITTABLE)
-        );
+        assert_eq!((region.leader.as_str(), region.bytes, region.state.as_str()), ("a:1", 100, "unsplittable"));
         let servers = servers(&catalog, &observed, Duration::from_secs(300));
         let shown =
             |info: &v1::ServerInfo| (info.server, info.state.clone(), info.leaders, info.replicas, info.regions);
@@ -363,9 +359,9 @@ mod tests {
     #[test]
     fn the_last_complaint_of_a_stopped_server_is_not_listed() {
         let mut observed = observed();
-        let said = |observed: &Observations| servers(&full(), observed, Duration::from_secs(300))[0].troubles.clone();
-        assert_eq!(said(&observed), ["a file is damaged"]);
+        let said = |observed: &Observations| servers(&full(), observed, Duration::from_secs(300))[0].issues.clone();
+        assert_eq!(said(&observed)[0].what, "a file is damaged");
         observed.liveness.stopped(ServerId(1));
-        assert_eq!(said(&observed), Vec::<String>::new());
+        assert!(said(&observed).is_empty());
     }
 }

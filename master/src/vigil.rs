@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use terrane_env::fs;
 use terrane_env::task::run_io;
-use terrane_metrics::{Issue, IssueKind, ResourceUse};
+use terrane_metrics::ResourceUse;
 use terrane_raft::GroupStatus;
+use terrane_types::{Issue, IssueKind};
 
 use crate::context::MasterContext;
 use crate::fleet::copies::{self, Behind};
@@ -79,8 +80,8 @@ fn own_issues(context: &MasterContext, host: &GroupHost, disk: Option<Issue>) ->
 /// What is wrong with this master's replica of group 0.
 fn replica_issue(status: &GroupStatus) -> Option<Issue> {
     if let Some(why) = &status.failed {
-        let what = format!("its replica of the catalog stopped permanently: {why}; restart this master");
-        return Some(IssueKind::ReplicaFailed.issue(what));
+        let failed = IssueKind::ReplicaFailed.issue(format!("its replica of the catalog stopped permanently: {why}"));
+        return Some(failed.then("restart this master"));
     }
     let why = status.stuck.as_ref()?;
     Some(IssueKind::ReplicaStuck.issue(format!("its replica of the catalog is behind: {why}")))

@@ -3,7 +3,7 @@
 //! A metric is described once, in [`list`]: its name, type, unit, labels, what it means, and what to do when it moves.
 //! Registration takes a [`Description`], so a metric without one cannot be exposed, and `docs/metrics.md` is generated
 //! from the same list ([`page::render`]). The dashboard and the alert rules under `deploy/` are tested against it. So are the kinds of
-//! health issues ([`issue`]).
+//! health issues ([`terrane_types::IssueKind`]).
 //!
 //! Invariants: names are complete here (no prefix is added elsewhere), and labels have few values: a kind of operation, a
 //! resource, or a table, of which at most [`TABLES_MAX`] are named.
@@ -11,7 +11,6 @@
 mod build_info;
 mod description;
 mod histogram;
-pub mod issue;
 mod issue_counts;
 pub mod list;
 pub mod page;
@@ -21,7 +20,6 @@ mod resources;
 pub use build_info::register_build;
 pub use description::{Description, Kind, Unit};
 pub use histogram::{Histogram, Histograms};
-pub use issue::{Issue, IssueKind, Severity};
 pub use issue_counts::IssueCounts;
 pub use resource_watch::ResourceWatch;
 pub use resources::{ResourceUse, Resources};

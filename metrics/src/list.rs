@@ -63,6 +63,12 @@ pub fn all() -> impl Iterator<Item = &'static Description> {
     parts().into_iter().flat_map(|part| part.metrics.iter().copied())
 }
 
+/// The metric of this name.
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Description> {
+    all().find(|metric| metric.name == name)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::issue::IssueKind;
-use crate::list::parts;
+use terrane_types::IssueKind;
+
+use crate::list::{self, parts};
 use crate::{Kind, OTHER_TABLES, TABLES_MAX};
 
 /// The page.
@@ -60,7 +61,8 @@ Some alerts are no health issues, because they judge rates over time, which only
     );
     for kind in IssueKind::ALL {
         let about = kind.about();
-        let metrics: Vec<String> = about.metrics.iter().map(|metric| format!("`{}`", metric.samples()[0])).collect();
+        let metrics: Vec<String> =
+            about.metrics.iter().filter_map(|name| Some(format!("`{}`", list::named(name)?.samples()[0]))).collect();
         let check = if about.finding.is_empty() { "" } else { about.finding };
         writeln!(
             page,

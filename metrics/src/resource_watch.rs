@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use terrane_types::{Issue, IssueKind};
+
 use crate::ResourceUse;
-use crate::issue::{Issue, IssueKind};
 
 /// Rejections are counted over this time.
 const WINDOW_MS: u64 = 10_000;

@@ -2,6 +2,9 @@
 //!
 //! `TryFrom` is for incoming messages, which may be invalid; `From` is for outgoing ones, which cannot be.
 
+mod admin;
+pub mod health;
+
 use bytes::Bytes;
 use terrane_types::cell::Cells;
 use terrane_types::schema::Foreign;

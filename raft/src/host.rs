@@ -11,11 +11,10 @@ use openraft::errors::{InitializeError, RaftError};
 use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
 use terrane_env::budget::Budget;
-use terrane_metrics::{Issue, IssueKind};
 use terrane_proto::hello::Identity;
 use terrane_proto::v1;
 use terrane_types::versions::FEATURE_LEVEL_OLDEST;
-use terrane_types::{GroupId, ReplicaId, ServerId};
+use terrane_types::{GroupId, Issue, IssueKind, ReplicaId, ServerId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -474,9 +473,10 @@ impl Host {
     }
 
     fn log_trouble(&self) -> Option<Issue> {
-        let slow = self.abstentions.about(abstain::LOG_DISK).or_else(|| self.log.sync_times().slowness());
-        let slow = slow.map(|what| IssueKind::DiskSlow.issue(what));
-        slow.or_else(|| self.log.spill_trouble().map(|what| IssueKind::LogCopying.issue(what)))
+        let stalled = self.abstentions.about(abstain::LOG_DISK).map(|what| IssueKind::DiskSlow.issue(what));
+        stalled
+            .or_else(|| self.log.sync_times().slowness())
+            .or_else(|| self.log.spill_trouble().map(|what| IssueKind::LogCopying.issue(what)))
     }
 
     /// What this host counts.

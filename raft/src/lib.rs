@@ -84,7 +84,6 @@ pub use members::MemberProgress;
 pub use metrics::{Metrics, Timing};
 pub use peer::PeerService;
 pub use recovery::{Inspection, Recovery};
-pub use stall::SLOW_SYNCS;
 pub use state_machine::{
     AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Packing, Prepared, Progress, Proposal, StagedCopy,
     StateCopy, StateMachine,

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use terrane_env::sync::atomic::{AtomicU64, Ordering};
 use terrane_metrics::Histogram;
+use terrane_types::{Issue, IssueKind};
 
 use crate::abstention::{Abstention, Weight};
 
@@ -25,9 +26,6 @@ const SLOW_AFTER: Duration = Duration::from_millis(250);
 const ALL_SLOW_AFTER: Duration = Duration::from_millis(200);
 /// After a stall, syncs must have been quick for so long.
 const QUICK_FOR: Duration = Duration::from_secs(10);
-
-/// How a sentence about a disk begins whose syncs all take long.
-pub const SLOW_SYNCS: &str = "every sync of the log takes";
 
 /// When the writer of the log began to write and sync, and when it last was slow. All in nanoseconds of the monotonic clock.
 #[derive(Default)]
@@ -77,16 +75,14 @@ impl SyncTimes {
         Duration::from_nanos(self.longest_ns.load(Ordering::Relaxed)).max(self.taking(now_ns))
     }
 
-    /// What is wrong with a disk whose syncs all take long, for people: a sentence without its full stop.
-    pub(crate) fn slowness(&self) -> Option<String> {
+    /// The health issue of a disk whose syncs all take long.
+    pub(crate) fn slowness(&self) -> Option<Issue> {
         let least = Duration::from_nanos(self.least_ns.load(Ordering::Relaxed));
         // Tens of milliseconds: the sentence does not change with every sync.
         let ms = least.as_millis() / 10 * 10;
         (least > ALL_SLOW_AFTER).then(|| {
-            format!(
-                "{SLOW_SYNCS} {ms} ms or more: writes wait for it, and so do elections; give the log a faster disk, \
-                 or free this one of other load"
-            )
+            let what = format!("every sync of the log takes {ms} ms or more: writes wait for it, and so do elections");
+            IssueKind::DiskSlow.issue(what).then("give the log a faster disk, or free this one of other load")
         })
     }
 
@@ -155,7 +151,10 @@ mod tests {
                         syncs.end(now_ns + (number + 1) * ns);
                     }
                 }
-                "slow" => writeln!(out, "{}", syncs.slowness().unwrap_or_else(|| "nothing".to_owned())).unwrap(),
+                "slow" => {
+                    writeln!(out, "{}", syncs.slowness().map_or_else(|| "nothing".to_owned(), |slow| slow.text()))
+                        .unwrap()
+                }
                 "recent" => writeln!(out, "{} ms", syncs.recent(now_ns).as_millis()).unwrap(),
                 "begin" => syncs.begin(now_ns),
                 "end" => syncs.end(now_ns),

@@ -2,8 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terrane_metrics::Issue;
-use terrane_types::{GroupId, ReplicaId, ServerId};
+use terrane_types::{GroupId, Issue, ReplicaId, ServerId};
 
 /// The status of a group as its local replica sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -28,9 +28,8 @@ use std::time::Duration;
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use terrane_engine::Engine;
-use terrane_metrics::IssueKind;
 use terrane_raft::BoxFuture;
-use terrane_types::{Error, GroupId, RegionId};
+use terrane_types::{Error, GroupId, IssueKind, Place, RegionId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +44,7 @@ use self::tick::TICK_INTERVAL;
 use crate::addresses::Addresses;
 use crate::admission::Admission;
 use crate::disk_free::DiskFree;
-use crate::health::{HealthIssues, compaction_topic, flush_topic};
+use crate::health::HealthIssues;
 use crate::metrics::Metrics;
 use crate::proposal::GroupHost;
 use crate::region_ids::RegionIdStock;
@@ -225,7 +224,12 @@ impl Background {
                 let region = key.1;
                 self.metrics.flushes.inc();
                 self.note_damage(region, &result);
-                let succeeded = self.report_outcome(IssueKind::Flush, &flush_topic(region), &result);
+                let succeeded = self.report_outcome(
+                    IssueKind::Flush,
+                    Place::Region(region),
+                    &format!("flush of region {region}"),
+                    &result,
+                );
                 in_flight.flushing.end(&key);
                 in_flight.flushes.finish(key, succeeded, now);
                 if succeeded {
@@ -235,7 +239,12 @@ impl Background {
                 }
             }
             Finished::Record(group, result) => {
-                let succeeded = self.report_outcome(IssueKind::Flush, &format!("record of group {group}"), &result);
+                let succeeded = self.report_outcome(
+                    IssueKind::Flush,
+                    Place::Group(group),
+                    &format!("record of group {group}"),
+                    &result,
+                );
                 in_flight.records.finish(group, succeeded, now);
             }
             Finished::Split(region, result) => {
@@ -260,7 +269,12 @@ impl Background {
             }
             Finished::Compaction(region, result) => {
                 self.note_damage(region, &result);
-                let succeeded = self.report_outcome(IssueKind::Compaction, &compaction_topic(region), &result);
+                let succeeded = self.report_outcome(
+                    IssueKind::Compaction,
+                    Place::Region(region),
+                    &format!("compaction of region {region}"),
+                    &result,
+                );
                 in_flight.compactions.finish(region, succeeded, now);
                 self.signals.note_compaction();
             }
@@ -282,16 +296,22 @@ impl Background {
     }
 
     /// Opens or closes the health issue of a job on the disk; true if the job succeeded.
-    fn report_outcome(&self, kind: IssueKind, job: &str, result: &Result<(), terrane_engine::Error>) -> bool {
+    fn report_outcome(
+        &self,
+        kind: IssueKind,
+        place: Place,
+        job: &str,
+        result: &Result<(), terrane_engine::Error>,
+    ) -> bool {
         match result {
             Ok(()) => {
-                if self.health.clear(job) {
+                if self.health.clear(kind, Some(place)) {
                     tracing::info!("the {job} succeeded after failures");
                 }
                 true
             }
             Err(error) => {
-                if self.health.set(kind, job, format!("the {job} failed: {error}")) {
+                if self.health.set(kind.issue(format!("the {job} failed: {error}")).at(place)) {
                     tracing::error!("the {job} failed and will be retried: {error}");
                 }
                 false

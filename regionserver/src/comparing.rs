@@ -17,16 +17,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_metrics::IssueKind;
 use terrane_proto::v1;
 use terrane_raft::MemberProgress;
-use terrane_types::{GroupId, RegionId};
+use terrane_types::{GroupId, Issue, IssueKind, Place, RegionId};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::digesting::Digesting;
 use self::judge::{Answers, Verdict, confirmed, judge};
-use crate::health::{HealthIssues, comparison_topic};
+use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::metrics::Metrics;
 use crate::moves::peers::{CALL_TIMEOUT, Peers, answer};
@@ -125,7 +124,7 @@ impl Comparer {
         match verdict {
             Verdict::Equal(digest) => {
                 self.metrics.comparisons.inc();
-                self.health.clear(&comparison_topic(hosted.region));
+                self.health.clear(IssueKind::ReplicasDiffer, Some(Place::Region(hosted.region)));
                 self.end(asked, &members, (digest, false)).await;
             }
             Verdict::Odd { expected, odd } => {
@@ -137,8 +136,9 @@ impl Comparer {
             Verdict::Divided => {
                 self.metrics.comparisons.inc();
                 self.metrics.comparisons_differing.inc();
-                let sentence = divided(hosted, &members, &answers);
-                if self.health.set(IssueKind::ReplicasDiffer, &comparison_topic(hosted.region), sentence.clone()) {
+                let issue = divided(hosted, &members, &answers);
+                let sentence = issue.text();
+                if self.health.set(issue) {
                     tracing::error!("{sentence}");
                 }
             }
@@ -242,21 +242,24 @@ impl Comparer {
 }
 
 /// The health issue of a region whose replicas differ without a majority.
-fn divided(hosted: &HostedRegion, members: &[MemberProgress], answers: &Answers) -> String {
+fn divided(hosted: &HostedRegion, members: &[MemberProgress], answers: &Answers) -> Issue {
     let holds = |member: &MemberProgress| {
         let digest = answers.get(&member.replica).copied().flatten()?;
         Some(format!("server {} holds {digest}", member.server))
     };
     let each: Vec<String> = members.iter().filter_map(holds).collect();
-    format!(
-        "the replicas of region {} of table {} differ, and no majority agrees: {}; nothing is replaced, because none is known to be right: \
-         reads show what the leader of group {} holds, so compare the table with its source or a backup, and drain the other servers in \
-         turn once the leader is right",
+    let what = format!(
+        "the replicas of region {} of table {} differ, and no majority agrees: {}",
         hosted.region,
         hosted.state().schema.name,
-        each.join(", "),
+        each.join(", ")
+    );
+    let next = format!(
+        "nothing is replaced, because none is known to be right: reads show what the leader of group {} holds, so compare the table with \
+         its source or a backup, and drain the other servers in turn once the leader is right",
         hosted.group
-    )
+    );
+    IssueKind::ReplicasDiffer.issue(what).at(Place::Region(hosted.region)).then(next)
 }
 
 /// A digest in the wire's form.

@@ -3,26 +3,25 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
-use terrane_metrics::{Issue, IssueKind};
-use terrane_types::RegionId;
+use terrane_types::{Issue, IssueKind, Place, RegionId};
 
-/// Open issues by topic, one sentence each.
+/// Open issues: one of each kind for each place.
 #[derive(Default)]
 pub struct HealthIssues {
-    open: Mutex<BTreeMap<String, Issue>>,
+    open: Mutex<BTreeMap<(IssueKind, Option<Place>), Issue>>,
     /// Why the leading master cannot call this server. The master says so itself, so that it is no issue of the list.
     unreachable: Mutex<Option<String>>,
 }
 
 impl HealthIssues {
     /// Opens or updates an issue. Returns true if it is new, so that the caller logs it once.
-    pub fn set(&self, kind: IssueKind, topic: &str, sentence: String) -> bool {
-        self.open.lock().insert(topic.to_owned(), kind.issue(sentence)).is_none()
+    pub fn set(&self, issue: Issue) -> bool {
+        self.open.lock().insert((issue.kind, issue.place.clone()), issue).is_none()
     }
 
-    /// Closes an issue. Returns true if it was open.
-    pub fn clear(&self, topic: &str) -> bool {
-        self.open.lock().remove(topic).is_some()
+    /// Closes the issue of this kind for this place. Returns true if it was open.
+    pub fn clear(&self, kind: IssueKind, place: Option<Place>) -> bool {
+        self.open.lock().remove(&(kind, place)).is_some()
     }
 
     /// The leading master cannot call this server. Returns true if that is new.
@@ -42,22 +41,25 @@ impl HealthIssues {
 
     /// Closes the issues of regions that are no longer here: nothing would resolve them.
     pub fn retain_regions(&self, is_here: impl Fn(RegionId) -> bool) {
-        let concerns_gone = |topic: &str| {
-            let region = topic.rsplit_once(REGION_OF_TOPIC).and_then(|(_, id)| id.parse().ok());
-            region.is_some_and(|id| !is_here(RegionId(id)))
-        };
-        self.open.lock().retain(|topic, _| !concerns_gone(topic));
+        self.retain(|_, region| is_here(region));
     }
 
     /// Closes the issues of comparisons of regions that another server leads.
     pub fn retain_comparisons(&self, is_led: impl Fn(RegionId) -> bool) {
-        let region_of = |topic: &str| topic.strip_prefix(COMPARISON)?.strip_prefix(REGION_OF_TOPIC)?.parse().ok();
-        self.open.lock().retain(|topic, _| region_of(topic).is_none_or(|id| is_led(RegionId(id))));
+        self.retain(|kind, region| kind != IssueKind::ReplicasDiffer || is_led(region));
     }
 
-    /// The sentence of an open issue.
-    pub fn get(&self, topic: &str) -> Option<String> {
-        self.open.lock().get(topic).map(|issue| issue.what.clone())
+    /// Keeps the issues of these regions, and all that are about none.
+    fn retain(&self, stays: impl Fn(IssueKind, RegionId) -> bool) {
+        self.open.lock().retain(|(kind, place), _| match place {
+            Some(Place::Region(region)) => stays(*kind, *region),
+            _ => true,
+        });
+    }
+
+    /// The open issue of this kind for this place.
+    pub fn get(&self, kind: IssueKind, place: Place) -> Option<Issue> {
+        self.open.lock().get(&(kind, Some(place))).cloned()
     }
 
     /// All open issues.
@@ -66,51 +68,33 @@ impl HealthIssues {
     }
 }
 
-/// Ends the topic of every issue of a region, before its id.
-const REGION_OF_TOPIC: &str = " of region ";
-
-/// Begins the topic of a comparison.
-const COMPARISON: &str = "comparison";
-
-/// The topic of replicas of a region that differ.
-pub fn comparison_topic(region: RegionId) -> String {
-    format!("{COMPARISON}{REGION_OF_TOPIC}{region}")
-}
-
-/// The topic of failed flushes of a region.
-pub fn flush_topic(region: RegionId) -> String {
-    format!("flush{REGION_OF_TOPIC}{region}")
-}
-
-/// The topic of failed compactions of a region.
-pub fn compaction_topic(region: RegionId) -> String {
-    format!("compaction{REGION_OF_TOPIC}{region}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn issue(kind: IssueKind, region: u64) -> Issue {
+        kind.issue("it fails").at(Place::Region(RegionId(region)))
+    }
+
     #[test]
     fn issues_of_regions_that_are_gone_are_closed() {
-        let issues = HealthIssues::default();
-        for topic in [flush_topic(RegionId(1)), flush_topic(RegionId(2)), compaction_topic(RegionId(1))] {
-            issues.set(IssueKind::Flush, &topic, topic.clone());
+        let (issues, full) = (HealthIssues::default(), IssueKind::DiskFull.issue("the disk is full"));
+        for issue in [issue(IssueKind::Flush, 1), issue(IssueKind::Flush, 2), issue(IssueKind::Compaction, 1)] {
+            issues.set(issue);
         }
-        issues.set(IssueKind::DiskFull, "disk", "the disk is full".to_owned());
+        issues.set(full.clone());
         issues.retain_regions(|region| region == RegionId(2));
-        let left = [IssueKind::DiskFull.issue("the disk is full"), IssueKind::Flush.issue("flush of region 2")];
-        assert_eq!(issues.all(), left);
+        assert_eq!(issues.all(), [full, issue(IssueKind::Flush, 2)]);
     }
 
     #[test]
     fn issues_of_comparisons_are_closed_where_another_server_leads() {
         let issues = HealthIssues::default();
-        for topic in [comparison_topic(RegionId(1)), comparison_topic(RegionId(2)), flush_topic(RegionId(1))] {
-            issues.set(IssueKind::Other, &topic, topic.clone());
+        let [one, two] = [1, 2].map(|region| issue(IssueKind::ReplicasDiffer, region));
+        for issue in [one, two.clone(), issue(IssueKind::Flush, 1)] {
+            issues.set(issue);
         }
         issues.retain_comparisons(|region| region == RegionId(2));
-        let left = ["comparison of region 2", "flush of region 1"].map(|what| IssueKind::Other.issue(what));
-        assert_eq!(issues.all(), left);
+        assert_eq!(issues.all(), [issue(IssueKind::Flush, 1), two]);
     }
 }

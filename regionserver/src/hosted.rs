@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use terrane_engine::{Patience, RowRead};
-use terrane_types::{Error, GroupId, Invalid, Onward, Projection, RegionDescriptor, RegionEpoch, RegionId, ServerId};
+use terrane_types::{
+    Error, GroupId, Invalid, Issue, IssueKind, Onward, Place, Projection, RegionDescriptor, RegionEpoch, RegionId,
+    ServerId,
+};
 use tokio::sync::Notify;
 
 use crate::error_mapping::engine_error;
@@ -175,9 +178,10 @@ impl HostedRegion {
         is_news
     }
 
-    /// Why the load of the region cannot be spread, if so.
-    pub fn hot_spot(&self) -> Option<String> {
-        self.hot_spot.lock().clone()
+    /// The health issue of a region whose load cannot be spread.
+    pub fn hot_row(&self) -> Option<Issue> {
+        let why = self.hot_spot.lock().clone()?;
+        Some(IssueKind::HotRow.issue(why).at(Place::Region(self.region)))
     }
 
     /// Whether a split, merge or move of the region is under way.
@@ -212,9 +216,11 @@ impl HostedRegion {
         self.damage.is_any()
     }
 
-    /// The damage of the region, one sentence each.
-    pub fn damages(&self) -> Vec<String> {
-        self.damage.sentences(&format!("region {} of table {}", self.region, self.state().schema.name))
+    /// The health issues of its damage, one for each place in its files.
+    pub fn damages(&self) -> Vec<Issue> {
+        let sentences = self.damage.sentences(&format!("region {} of table {}", self.region, self.state().schema.name));
+        let issue = |what| IssueKind::Damage.issue(what).at(Place::Region(self.region));
+        sentences.into_iter().map(issue).collect()
     }
 
     /// Records whether the active memtables are over the flush size. Returns true when they have just crossed it.

@@ -2,9 +2,9 @@
 //! are in `health`.
 
 use parking_lot::Mutex;
-use terrane_metrics::{Issue, IssueKind, ResourceUse, ResourceWatch};
+use terrane_metrics::{ResourceUse, ResourceWatch};
 use terrane_raft::{GroupStatus, LogStatus, MemberProgress};
-use terrane_types::{GroupId, ReplicaId};
+use terrane_types::{GroupId, Issue, IssueKind, Place, ReplicaId};
 
 /// Writes that are held back harder than this, in thousandths...
 const PRESSURE_MIN: u32 = 500;
@@ -26,8 +26,9 @@ impl Lasting {
         if pressure <= PRESSURE_MIN {
             *since = None;
         } else if now_ms.saturating_sub(*since.get_or_insert(now_ms)) >= PRESSED_FOR_MS {
-            let what = "holds writes back because flushes or compactions lag behind; look at its disk, add servers, or write less";
-            issues.push(IssueKind::WritesHeldBack.issue(what));
+            let pressed =
+                IssueKind::WritesHeldBack.issue("holds writes back because flushes or compactions lag behind");
+            issues.push(pressed.then("look at its disk, add servers, or write less"));
         }
         issues
     }
@@ -36,26 +37,22 @@ impl Lasting {
 /// The health issue of a replica that stopped: its group has one member less until the server is restarted.
 pub fn stopped_replica(status: &GroupStatus) -> Option<Issue> {
     let why = status.failed.as_ref()?;
-    Some(IssueKind::ReplicaFailed.issue(format!(
-        "replica {} of group {} stopped permanently: {why}; restart this server, which says what to do if that does not help",
-        status.replica, status.group
-    )))
+    let failed = format!("replica {} of group {} stopped permanently: {why}", status.replica, status.group);
+    let next = "restart this server, which says what to do if that does not help";
+    Some(IssueKind::ReplicaFailed.issue(failed).at(Place::Group(status.group)).then(next))
 }
 
 /// The health issue of a replica that applies nothing: its group has one member less that could serve.
 pub fn stuck_replica(status: &GroupStatus) -> Option<Issue> {
     let why = status.stuck.as_ref()?;
-    Some(
-        IssueKind::ReplicaStuck.issue(format!("replica {} of group {} is behind: {why}", status.replica, status.group)),
-    )
+    let stuck = format!("replica {} of group {} is behind: {why}", status.replica, status.group);
+    Some(IssueKind::ReplicaStuck.issue(stuck).at(Place::Group(status.group)))
 }
 
 /// The health issue of a replica whose log is damaged. The master replaces it.
 pub fn damaged_log(status: &GroupStatus, what: &str) -> Issue {
-    IssueKind::Damage.issue(format!(
-        "replica {} of group {} is damaged: {what}; it is replaced by a copy of the group",
-        status.replica, status.group
-    ))
+    let damaged = format!("replica {} of group {} is damaged: {what}", status.replica, status.group);
+    IssueKind::Damage.issue(damaged).at(Place::Group(status.group)).then("it is replaced by a copy of the group")
 }
 
 /// The members that answer and get no copy all the same. Those that do not answer are servers that are away, which is another
@@ -64,10 +61,9 @@ pub fn failing_copies(status: &GroupStatus, members: &[MemberProgress]) -> Vec<I
     let answers = |replica| members.iter().any(|member| member.replica == replica && member.alive);
     let failing = status.copies_failing.iter().filter(|(replica, _)| answers(*replica));
     let issue = |(replica, why): &(ReplicaId, String)| {
-        IssueKind::CopyFails.issue(format!(
-            "replica {replica} of group {} needs a copy of the group and does not get one: {why}",
-            status.group
-        ))
+        let group = status.group;
+        let what = format!("replica {replica} of group {group} needs a copy of the group and does not get one: {why}");
+        IssueKind::CopyFails.issue(what).at(Place::Group(group))
     };
     failing.map(issue).collect()
 }
@@ -75,9 +71,10 @@ pub fn failing_copies(status: &GroupStatus, members: &[MemberProgress]) -> Vec<I
 /// The health issues of the shared log.
 pub fn log_issues(log: &LogStatus) -> Vec<Issue> {
     let refused = |(group, held_by): &(GroupId, String)| {
-        IssueKind::LogFull.issue(format!(
+        let what = format!(
             "group {group} rejects writes on this server because its share of the log is full; held by {held_by}"
-        ))
+        );
+        IssueKind::LogFull.issue(what).at(Place::Group(*group))
     };
     log.refusing.iter().map(refused).chain(log.trouble.clone()).collect()
 }

@@ -12,14 +12,14 @@ use std::time::Duration;
 use async_stream::stream;
 use futures::{Stream, StreamExt};
 use terrane_engine::Engine;
-use terrane_types::{Error, RegionId, TableId};
+use terrane_types::{Error, IssueKind, Place, RegionId, TableId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::background::flush_policy::FLUSHES_MAX;
 use crate::error_mapping::stopping;
 use crate::group::machine::GroupMachine;
-use crate::health::{HealthIssues, compaction_topic};
+use crate::health::HealthIssues;
 use crate::hosted::HostedRegion;
 use crate::replicas::Replicas;
 use crate::signals::Signals;
@@ -179,12 +179,12 @@ impl Maintenance {
 
     /// Why the request no longer waits for a region's compaction, once that has failed for a while.
     fn given_up(&self, region: RegionId, failing: &mut Option<Instant>) -> Option<String> {
-        let Some(failure) = self.health.get(&compaction_topic(region)) else {
+        let Some(failure) = self.health.get(IssueKind::Compaction, Place::Region(region)) else {
             *failing = None;
             return None;
         };
         let since = *failing.get_or_insert_with(Instant::now);
-        (since.elapsed() >= GIVE_UP_AFTER).then_some(failure)
+        (since.elapsed() >= GIVE_UP_AFTER).then(|| failure.text())
     }
 }
 

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use terrane_engine::{Engine, FamilyReadCounts};
 use terrane_env::budget::{Budgets, Unit, Usage};
-use terrane_metrics::{IssueKind, ResourceUse};
+use terrane_metrics::ResourceUse;
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{error, hello, leadership, v1, versions};
 use terrane_raft::{Abstention, StateMachine as _, Weight};
-use terrane_types::{Error, FamilyName, GroupId, ServerId, TableId};
+use terrane_types::states::RegionState;
+use terrane_types::{Error, FamilyName, GroupId, IssueKind, ServerId, TableId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -340,14 +341,13 @@ impl Reporter {
             for hosted in &hosted {
                 hosted.held_snapshots.expire(terrane_env::time::now_ns());
                 hosted.comparison.expire(terrane_env::time::now_ns());
-                damages.extend(hosted.damages().into_iter().map(|what| IssueKind::Damage.issue(what)));
+                damages.extend(hosted.damages());
                 hosted.let_views_go(None, terrane_env::time::now_ns());
                 kept_views += i64::from(hosted.keeps_views());
             }
             if status.is_leader {
                 led += 1;
-                let hot = hosted.iter().filter_map(|hosted| hosted.hot_spot());
-                damages.extend(hot.map(|what| IssueKind::HotRow.issue(what)));
+                damages.extend(hosted.iter().filter_map(|hosted| hosted.hot_row()));
                 regions.extend(hosted.iter().map(|hosted| region_report(hosted, status.term)));
             }
         }
@@ -373,8 +373,6 @@ impl Reporter {
         let now_ms = terrane_env::time::now_ns() / 1_000_000;
         issues.extend(self.lasting.look(now_ms, &usages, self.admission.pressure()));
         self.metrics.issues.publish(issues.iter().map(|issue| issue.kind));
-        let trouble_kinds = issues.iter().map(|issue| issue.kind.name().to_owned()).collect();
-        let troubles = issues.into_iter().map(|issue| issue.what).collect();
         v1::ReportRequest {
             hello: Some(versions::at_level(
                 hello::ours(Some(self.identity.cluster), ServerId(0), self.identity.server, self.identity.boot),
@@ -389,8 +387,7 @@ impl Reporter {
             log_bytes: log.bytes,
             log_limit: log.limit,
             log_held_by: log.held_by.unwrap_or_default(),
-            troubles,
-            trouble_kinds,
+            issues: issues.into_iter().map(Into::into).collect(),
             memtable_bytes: self.admission.memtable_bytes(),
             stopping,
             clock_ms: self.host.wall_ms(),
@@ -524,11 +521,11 @@ fn compared(is_leader: bool, hosted: &[Arc<HostedRegion>]) -> (u32, u64) {
 
 fn region_report(hosted: &HostedRegion, term: u64) -> v1::RegionReport {
     let load = hosted.load.average();
-    let state = if hosted.is_stuck() { "unsplittable" } else { "open" };
+    let state = if hosted.is_stuck() { RegionState::Unsplittable } else { RegionState::Open };
     v1::RegionReport {
         descriptor: Some(v1::RegionDescriptor::from(&hosted.state().descriptor)),
         bytes: hosted.engine.size_bytes(),
-        state: state.to_owned(),
+        state: state.name().to_owned(),
         group_term: term,
         load: Some(v1::RegionLoad { rows_read: load.rows_read, rows_written: load.rows_written, bytes: load.bytes }),
         shape: region_shape(hosted),

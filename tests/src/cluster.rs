@@ -17,6 +17,7 @@ use terrane_env::time::WallClock;
 use terrane_master::{Master, MasterConfig};
 use terrane_oracle::numbers;
 use terrane_regionserver::{BackendKind, RegionServer, ServerConfig, ShapeLimits};
+use terrane_types::states::ServerState;
 
 use crate::eventually::eventually;
 use crate::log_lines;
@@ -218,7 +219,7 @@ impl Cluster {
         let admin = self.client().await?.admin();
         let is_live = async || {
             let servers = admin.servers().await?;
-            let is_live = servers.iter().any(|server| server.address == address && server.state == "live");
+            let is_live = servers.iter().any(|server| server.address == address && server.state == ServerState::Live);
             ensure!(is_live, "{servers:?}");
             Ok(())
         };

@@ -13,6 +13,7 @@
 
 #![warn(missing_docs)]
 
+pub mod admin;
 pub mod byte_reader;
 pub mod cell;
 pub mod cell_value;
@@ -20,6 +21,7 @@ pub mod columns;
 pub mod condition;
 pub mod error;
 pub mod escape;
+pub mod health;
 pub mod ids;
 pub mod inspection;
 pub mod invalid;
@@ -29,12 +31,14 @@ pub mod limits;
 pub mod mutation;
 pub mod name;
 pub mod onward;
+pub mod place;
 pub mod projection;
 pub mod range;
 pub mod row;
 pub mod row_key;
 pub mod rows;
 pub mod schema;
+pub mod states;
 pub mod table_row;
 pub mod value_type;
 pub mod versions;
@@ -46,6 +50,7 @@ pub mod fuzzing;
 
 mod attribute;
 mod binary;
+mod named;
 mod region_counts;
 mod suggestion;
 
@@ -60,6 +65,7 @@ pub use columns::{Columns, QualifierRange};
 pub use condition::{ColumnTest, Condition, Test};
 pub use error::Error;
 pub use escape::{escape, escape_family, unescape};
+pub use health::{Issue, IssueKind, Severity};
 pub use ids::{ClusterId, GroupId, MoveId, RegionEpoch, RegionId, ReplicaId, ServerId, TableId};
 pub use inspection::Inspection;
 pub use invalid::Invalid;
@@ -68,6 +74,7 @@ pub use keycodec::{Bucket, Desc, Tail};
 pub use mutation::{ReadModifyWrite, ReadModifyWriteKind, Returns, RowOutcome};
 pub use name::{FamilyName, NamespaceName, TableName};
 pub use onward::Onward;
+pub use place::Place;
 pub use projection::Projection;
 pub use range::KeyRange;
 pub use region_counts::RegionCounts;

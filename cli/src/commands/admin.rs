@@ -193,31 +193,9 @@ impl Work {
     }
 }
 
-/// A server in the format of the grammar.
-#[derive(Serialize)]
-pub(super) struct ServerLine<'a> {
-    server: u64,
-    address: &'a str,
-    state: &'a str,
-    leaders: u32,
-    replicas: u32,
-    regions: u32,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    zone: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    drain: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replaced_in_seconds: Option<u64>,
-    memtable_bytes: u64,
-    log_bytes: u64,
-    /// `null`: its build does not say.
-    store_bytes: Option<u64>,
-    disk_free_bytes: Option<u64>,
-}
-
 /// The state of a server with its drain, and when its replicas are replaced.
 fn state_text(server: &ServerInfo) -> String {
-    let drain = if server.drain.is_empty() { String::new() } else { format!(", {}", server.drain) };
+    let drain = server.drain.map(|drain| format!(", {drain}")).unwrap_or_default();
     let replaced = match server.replaced_in.map(|left| left.as_secs()) {
         None => String::new(),
         Some(0) => ", being replaced".to_owned(),
@@ -233,7 +211,7 @@ fn known_bytes(bytes: Option<u64>) -> String {
 
 pub fn print_servers(output: &mut Output, servers: &[ServerInfo]) -> Result<(), Failure> {
     if output.is_json() {
-        return servers.iter().try_for_each(|server| output.object(&server_line(server)));
+        return servers.iter().try_for_each(|server| output.object(server));
     }
     let rows = servers.iter().map(|server| {
         vec![
@@ -264,24 +242,6 @@ pub fn print_servers(output: &mut Output, servers: &[ServerInfo]) -> Result<(), 
         "disk free",
     ];
     output.table(&heading, rows.collect())
-}
-
-pub(super) fn server_line(server: &ServerInfo) -> ServerLine<'_> {
-    ServerLine {
-        server: server.server.0,
-        address: &server.address,
-        state: &server.state,
-        leaders: server.leaders,
-        replicas: server.replicas,
-        regions: server.regions,
-        zone: &server.zone,
-        drain: &server.drain,
-        replaced_in_seconds: server.replaced_in.map(|left| left.as_secs()),
-        memtable_bytes: server.memtable_bytes,
-        log_bytes: server.log_bytes,
-        store_bytes: server.store_bytes,
-        disk_free_bytes: server.disk_free_bytes,
-    }
 }
 
 /// A region in the format of the grammar, which has no load.
@@ -318,7 +278,7 @@ impl<'a> RegionLine<'a> {
             group: descriptor.group.0,
             leader: &region.leader,
             bytes: region.bytes,
-            state: &region.state,
+            state: region.state.name(),
         }
     }
 }
@@ -350,40 +310,9 @@ fn print_regions(output: &mut Output, regions: &[RegionInfo], keys: &Keys) -> Re
     output.table(&heading, rows.collect())
 }
 
-#[derive(Serialize)]
-struct GroupLine<'a> {
-    group: u64,
-    leader: Option<u64>,
-    term: u64,
-    members: Vec<&'a str>,
-    replicas: &'a [u64],
-    regions: u32,
-    applied: u64,
-    state: &'a str,
-    compared_regions: u32,
-    compared_ms: u64,
-}
-
-impl<'a> From<&'a GroupInfo> for GroupLine<'a> {
-    fn from(group: &'a GroupInfo) -> GroupLine<'a> {
-        GroupLine {
-            group: group.group.0,
-            leader: group.leader.map(|server| server.0),
-            term: group.term,
-            members: group.members.iter().map(|(_, address)| address.as_str()).collect(),
-            replicas: &group.replicas,
-            regions: group.regions,
-            applied: group.applied,
-            state: &group.state,
-            compared_regions: group.compared_regions,
-            compared_ms: group.compared_ms,
-        }
-    }
-}
-
 fn print_groups(output: &mut Output, groups: &[GroupInfo]) -> Result<(), Failure> {
     if output.is_json() {
-        return groups.iter().try_for_each(|group| output.object(&GroupLine::from(group)));
+        return groups.iter().try_for_each(|group| output.object(group));
     }
     let now_ms = terrane_env::time::wall_ms();
     let rows = groups.iter().map(|group| {
@@ -396,7 +325,7 @@ fn print_groups(output: &mut Output, groups: &[GroupInfo]) -> Result<(), Failure
             others.map(|(_, address)| address.as_str()).collect::<Vec<_>>().join(" "),
             group.regions.to_string(),
             group.applied.to_string(),
-            group.state.clone(),
+            group.state.to_string(),
             comparisons::of_group(group, now_ms),
         ]
     });
@@ -444,7 +373,7 @@ fn print_changed(output: &mut Output, regions: &[RegionDescriptor], keys: &Keys)
 mod tests {
     use std::time::Duration;
 
-    use terrane_client::{KeyRange, RegionLoad, ServerId, TableId};
+    use terrane_client::{KeyRange, RegionLoad, RegionState, ServerId, ServerState, TableId};
     use terrane_types::{GroupId, RegionEpoch};
 
     use super::*;
@@ -463,7 +392,7 @@ mod tests {
             table: "t".to_owned(),
             leader: "127.0.0.1:7701".to_owned(),
             bytes: 123,
-            state: "open".to_owned(),
+            state: RegionState::Open,
             servers: Vec::new(),
             load: RegionLoad { rows_read: 5, rows_written: 6, bytes: 700 },
         };
@@ -495,7 +424,7 @@ mod tests {
             server: ServerId(1),
             address: "127.0.0.1:7700".to_owned(),
             console: String::new(),
-            state: "live".to_owned(),
+            state: ServerState::Live,
             leaders: 4,
             replicas: 12,
             regions: 9,
@@ -508,13 +437,13 @@ mod tests {
             disk_free_bytes: None,
             since_report: Duration::ZERO,
             zone: String::new(),
-            drain: String::new(),
+            drain: None,
             replaced_in: None,
-            troubles: Vec::new(),
+            issues: Vec::new(),
             resources: Vec::new(),
             versions: None,
         };
-        let line = serde_json::to_string(&server_line(&info)).expect("JSON");
+        let line = serde_json::to_string(&info).expect("JSON");
         let expected = concat!(
             r#"{"server":1,"address":"127.0.0.1:7700","state":"live","leaders":4,"replicas":12,"regions":9,"#,
             r#""memtable_bytes":0,"log_bytes":0,"store_bytes":5,"disk_free_bytes":null}"#

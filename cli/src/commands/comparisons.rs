@@ -35,8 +35,7 @@ fn since(at_ms: u64, now_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use terrane_client::ServerId;
-    use terrane_client::types::GroupId;
+    use terrane_client::{GroupId, GroupState, ServerId};
 
     use super::*;
 
@@ -50,7 +49,7 @@ mod tests {
             replicas: vec![1, 2, 3],
             regions,
             applied: 1,
-            state: "active".to_owned(),
+            state: GroupState::Open,
             compared_regions,
             compared_ms,
         }

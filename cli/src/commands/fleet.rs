@@ -24,24 +24,6 @@ const LOOK_AT_MOVE_EVERY: Duration = Duration::from_millis(100);
 /// How often a server that is about to stop is looked at.
 const RESTART_CHECK_EVERY: Duration = Duration::from_secs(1);
 
-#[derive(Serialize)]
-struct ProcedureLine<'a> {
-    id: &'a str,
-    kind: &'a str,
-    subject: &'a str,
-    owner: &'a str,
-    state: &'a str,
-    reason: &'a str,
-    steps: u32,
-    steps_done: u32,
-    since_seconds: u64,
-    waits_for: &'a str,
-    cancellable: bool,
-    bytes: u64,
-    copied_bytes: u64,
-    detail: &'a str,
-}
-
 pub async fn procedures(connection: &Connection) -> Result<(), Failure> {
     let procedures = connect(connection).await?.admin().procedures().await.during("list the procedures")?;
     let mut output = Output::new(connection.json);
@@ -49,24 +31,11 @@ pub async fn procedures(connection: &Connection) -> Result<(), Failure> {
     output.flush()
 }
 
-#[derive(Serialize)]
-struct EndedLine<'a> {
-    id: &'a str,
-    kind: &'a str,
-    subject: &'a str,
-    owner: &'a str,
-    reason: &'a str,
-    failed: bool,
-    outcome: &'a str,
-    started_ms: u64,
-    ended_ms: u64,
-}
-
 pub async fn ended_procedures(connection: &Connection) -> Result<(), Failure> {
     let ended = connect(connection).await?.admin().ended_procedures().await.during("list the ended procedures")?;
     let mut output = Output::new(connection.json);
     if output.is_json() {
-        ended.iter().try_for_each(|ended| output.object(&ended_line(ended)))?;
+        ended.iter().try_for_each(|ended| output.object(ended))?;
     } else if ended.is_empty() {
         output.line("no procedure has ended since the leading master leads")?;
     } else {
@@ -75,20 +44,6 @@ pub async fn ended_procedures(connection: &Connection) -> Result<(), Failure> {
         output.table(&["id", "kind", "subject", "ended", "took", "reason", "outcome"], rows)?;
     }
     output.flush()
-}
-
-fn ended_line(ended: &EndedProcedure) -> EndedLine<'_> {
-    EndedLine {
-        id: &ended.id,
-        kind: &ended.kind,
-        subject: &ended.subject,
-        owner: &ended.owner,
-        reason: &ended.reason,
-        failed: ended.failed,
-        outcome: &ended.outcome,
-        started_ms: ended.started_ms,
-        ended_ms: ended.ended_ms,
-    }
 }
 
 fn ended_row(ended: &EndedProcedure, now_ms: u64) -> Vec<String> {
@@ -106,7 +61,7 @@ fn ended_row(ended: &EndedProcedure, now_ms: u64) -> Vec<String> {
 
 fn print_procedures(output: &mut Output, procedures: &[ProcedureInfo]) -> Result<(), Failure> {
     if output.is_json() {
-        return procedures.iter().try_for_each(|procedure| output.object(&procedure_line(procedure)));
+        return procedures.iter().try_for_each(|procedure| output.object(procedure));
     }
     if procedures.is_empty() {
         return output.line("no unfinished procedures");
@@ -140,25 +95,6 @@ fn since_text(since: Duration) -> String {
     match since.as_secs() {
         seconds if seconds < 60 => format!("{seconds} s"),
         seconds => format!("{} min {} s", seconds / 60, seconds % 60),
-    }
-}
-
-fn procedure_line(procedure: &ProcedureInfo) -> ProcedureLine<'_> {
-    ProcedureLine {
-        id: &procedure.id,
-        kind: &procedure.kind,
-        subject: &procedure.subject,
-        owner: &procedure.owner,
-        state: &procedure.state,
-        reason: &procedure.reason,
-        steps: procedure.steps,
-        steps_done: procedure.steps_done,
-        since_seconds: procedure.since.as_secs(),
-        waits_for: &procedure.waits_for,
-        cancellable: procedure.cancellable,
-        bytes: procedure.bytes,
-        copied_bytes: procedure.copied_bytes,
-        detail: &procedure.detail,
     }
 }
 
@@ -215,7 +151,7 @@ async fn until_drained(admin: &Admin, server: u64, replicas: u32) -> Result<u32,
             return Err(Failure::new(format!("server {server} is no longer part of the cluster")));
         };
         let (left, all) = (now.replicas, replicas.max(now.replicas));
-        if now.drain.is_empty() {
+        if now.drain.is_none() {
             return Err(Failure::new(format!("the drain of server {server} was ended with {left} replicas left")));
         }
         if left == 0 {
@@ -351,37 +287,6 @@ pub async fn restart_check(
     Err(Failure::new(format!("stopping server {} now would make data unavailable", unsafe_ids.join(" or "))))
 }
 
-#[derive(Serialize)]
-struct BalanceLine<'a> {
-    on: bool,
-    steps: Vec<StepLine<'a>>,
-    servers: Vec<ShareLine<'a>>,
-    obstacles: &'a [String],
-}
-
-#[derive(Serialize)]
-struct StepLine<'a> {
-    group: u64,
-    action: &'a str,
-    reason: &'a str,
-}
-
-#[derive(Serialize)]
-struct ShareLine<'a> {
-    server: u64,
-    address: &'a str,
-    leaders: u32,
-    replicas: u32,
-    leaders_after: u32,
-    replicas_after: u32,
-    regions: u32,
-    regions_after: u32,
-    bytes: u64,
-    bytes_after: u64,
-    load: u64,
-    load_after: u64,
-}
-
 pub async fn balance(mode: Option<BalanceWord>, dry_run: bool, connection: &Connection) -> Result<(), Failure> {
     let mode = match (mode, dry_run) {
         (_, true) => BalanceMode::DryRun,
@@ -392,37 +297,11 @@ pub async fn balance(mode: Option<BalanceWord>, dry_run: bool, connection: &Conn
     let plan = connect(connection).await?.admin().balance(mode).await.during("balance the cluster")?;
     let mut output = Output::new(connection.json);
     if output.is_json() {
-        output.object(&balance_line(&plan))?;
+        output.object(&plan)?;
     } else {
         print_plan(&mut output, &plan, mode)?;
     }
     output.flush()
-}
-
-fn balance_line(plan: &BalancePlan) -> BalanceLine<'_> {
-    let steps = plan.steps.iter();
-    let shares = plan.shares.iter();
-    BalanceLine {
-        on: plan.on,
-        steps: steps.map(|step| StepLine { group: step.group.0, action: &step.action, reason: &step.reason }).collect(),
-        servers: shares
-            .map(|share| ShareLine {
-                server: share.server.0,
-                address: &share.address,
-                leaders: share.leaders,
-                replicas: share.replicas,
-                leaders_after: share.leaders_after,
-                replicas_after: share.replicas_after,
-                regions: share.regions,
-                regions_after: share.regions_after,
-                bytes: share.bytes,
-                bytes_after: share.bytes_after,
-                load: share.load,
-                load_after: share.load_after,
-            })
-            .collect(),
-        obstacles: &plan.obstacles,
-    }
 }
 
 fn print_plan(output: &mut Output, plan: &BalancePlan, mode: BalanceMode) -> Result<(), Failure> {
@@ -471,12 +350,6 @@ pub async fn replication(replicas: u32, connection: &Connection) -> Result<(), F
     said(connection, &text, &ReplicationLine { before, replication: replicas })
 }
 
-#[derive(Serialize)]
-struct FindingLine<'a> {
-    kind: &'a str,
-    what: &'a str,
-}
-
 pub async fn check(connection: &Connection) -> Result<(), Failure> {
     let client = connect(connection).await?;
     let check = client.admin().check().await.during("check the cluster")?;
@@ -484,7 +357,7 @@ pub async fn check(connection: &Connection) -> Result<(), Failure> {
     let mut output = Output::new(connection.json);
     for finding in &check.findings {
         if output.is_json() {
-            output.object(&FindingLine { kind: &finding.kind, what: &finding.what })?;
+            output.object(finding)?;
         } else {
             output.line(&format!("{}: {}", finding.kind, finding.what))?;
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use terrane_client::{Admin, MasterInfo, MastersChange};
+use terrane_types::states::MasterState;
 
 use super::connect;
 use crate::args::client::Connection;
@@ -20,26 +21,16 @@ const PROCEDURE: &str = "masters";
 
 #[derive(Serialize)]
 struct ChangeLine<'a> {
-    before: &'a [String],
-    add: &'a [String],
-    remove: &'a [String],
+    #[serde(flatten)]
+    change: &'a MastersChange,
     changed: bool,
-}
-
-#[derive(Serialize)]
-pub(super) struct MasterLine {
-    address: String,
-    state: String,
-    term: u64,
-    applied: u64,
-    lag: u64,
 }
 
 pub async fn list(connection: &Connection) -> Result<(), Failure> {
     let status = connect(connection).await?.admin().status().await.during("list the masters")?;
     let mut output = Output::new(connection.json);
     if output.is_json() {
-        status.masters.iter().try_for_each(|master| output.object(&master_line(master)))?;
+        status.masters.iter().try_for_each(|master| output.object(master))?;
     } else {
         print_masters(&mut output, &status.masters)?;
     }
@@ -70,8 +61,7 @@ pub async fn set(masters: &[String], yes: bool, connection: &Connection) -> Resu
 
 fn said(mut output: Output, described: &MastersChange, changed: bool, text: &str) -> Result<(), Failure> {
     if output.is_json() {
-        let MastersChange { before, add, remove, .. } = described;
-        output.object(&ChangeLine { before, add, remove, changed })?;
+        output.object(&ChangeLine { change: described, changed })?;
     } else {
         output.line(text)?;
     }
@@ -102,19 +92,14 @@ async fn until_changed(admin: &Admin, masters: &[String]) -> Result<bool, Failur
     Ok(now == wanted)
 }
 
-pub(super) fn master_line(master: &MasterInfo) -> MasterLine {
-    let MasterInfo { address, state, term, applied, lag, .. } = master.clone();
-    MasterLine { address, state, term, applied, lag }
-}
-
 pub(super) fn print_masters(output: &mut Output, masters: &[MasterInfo]) -> Result<(), Failure> {
-    let number = |master: &MasterInfo, number: u64| match master.state.as_str() {
-        "unreachable" => "-".to_owned(),
+    let number = |master: &MasterInfo, number: u64| match master.state {
+        MasterState::Unreachable => "-".to_owned(),
         _ => number.to_string(),
     };
     let row = |master: &MasterInfo| {
         let (term, lag) = (number(master, master.term), number(master, master.lag));
-        vec![master.address.clone(), master.state.clone(), term, lag]
+        vec![master.address.clone(), master.state.to_string(), term, lag]
     };
     output.table(&["master", "state", "term", "lag"], masters.iter().map(row).collect())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use terrane_client::{Admin, GroupRecovery};
 use terrane_types::GroupId;
+use terrane_types::states::GroupState;
 
 use super::connect;
 use crate::args::client::Connection;
@@ -15,37 +16,12 @@ use crate::question::{ask, asks};
 
 /// How often the recovery is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// The state of a group without a live majority.
-const NO_MAJORITY: &str = "no majority";
 
 #[derive(Serialize)]
 struct RecoveryLine<'a> {
-    group: u64,
-    survivor: u64,
-    survivors: Vec<SurvivorLine<'a>>,
-    lost: Vec<LostLine<'a>>,
-    losses: &'a [String],
+    #[serde(flatten)]
+    described: &'a GroupRecovery,
     recovered: bool,
-}
-
-#[derive(Serialize)]
-struct SurvivorLine<'a> {
-    replica: u64,
-    server: u64,
-    address: &'a str,
-    last_term: u64,
-    last_index: u64,
-    committed: u64,
-    applied: u64,
-}
-
-#[derive(Serialize)]
-struct LostLine<'a> {
-    replica: u64,
-    server: u64,
-    address: &'a str,
-    quiet_seconds: u64,
-    why: &'a str,
 }
 
 pub async fn run(group: u64, yes: bool, connection: &Connection) -> Result<(), Failure> {
@@ -62,7 +38,7 @@ pub async fn run(group: u64, yes: bool, connection: &Connection) -> Result<(), F
         until_recovered(&admin, group).await?;
     }
     if output.is_json() {
-        output.object(&recovery_line(&described, confirmed))?;
+        output.object(&RecoveryLine { described: &described, recovered: confirmed })?;
     } else if confirmed {
         output.line(&format!("group {group} serves again, from one replica; repair makes the others"))?;
     } else {
@@ -76,7 +52,7 @@ pub async fn run_all(yes: bool, connection: &Connection) -> Result<(), Failure> 
     let admin = connect(connection).await?.admin();
     let groups = admin.groups().await.during("list the groups")?;
     let mut described = Vec::new();
-    for group in groups.iter().filter(|group| group.state == NO_MAJORITY).map(|group| group.group) {
+    for group in groups.iter().filter(|group| group.state == GroupState::NoMajority).map(|group| group.group) {
         described.push(admin.describe_recovery(group).await.during(format!("recover group {group}"))?);
     }
     let mut output = Output::new(connection.json);
@@ -94,7 +70,7 @@ pub async fn run_all(yes: bool, connection: &Connection) -> Result<(), Failure> 
         }
     }
     if output.is_json() {
-        described.iter().try_for_each(|described| output.object(&recovery_line(described, confirmed)))?;
+        described.iter().try_for_each(|described| output.object(&RecoveryLine { described, recovered: confirmed }))?;
     } else {
         output.line(&match (described.len(), confirmed) {
             (0, _) => "every group has its majority".to_owned(),
@@ -158,31 +134,4 @@ fn print(output: &mut Output, described: &GroupRecovery) -> Result<(), Failure> 
     described.losses.iter().try_for_each(|loss| output.line(&format!("- {loss}")))?;
     output.line("The lost servers must not return with their directories: empty them first.")?;
     output.line("")
-}
-
-fn recovery_line(described: &GroupRecovery, recovered: bool) -> RecoveryLine<'_> {
-    let survivors = described.survivors.iter().map(|found| SurvivorLine {
-        replica: found.replica.0,
-        server: found.server.0,
-        address: &found.address,
-        last_term: found.last_term,
-        last_index: found.last_index,
-        committed: found.committed,
-        applied: found.applied,
-    });
-    let lost = described.lost.iter().map(|member| LostLine {
-        replica: member.replica.0,
-        server: member.server.0,
-        address: &member.address,
-        quiet_seconds: member.quiet_for.as_secs(),
-        why: &member.why,
-    });
-    RecoveryLine {
-        group: described.group.0,
-        survivor: described.survivor.0,
-        survivors: survivors.collect(),
-        lost: lost.collect(),
-        losses: &described.losses,
-        recovered,
-    }
 }

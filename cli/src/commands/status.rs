@@ -1,16 +1,16 @@
 //! `status`: an overview of the cluster and its health issues.
 
 use serde::Serialize;
-use terrane_client::{ClusterStatus, ProcessVersions, ResourceUsage, ServerInfo};
-use terrane_metrics::Issue;
+use terrane_client::{ClusterStatus, MasterInfo, ProcessVersions, ResourceUsage, ServerInfo};
+use terrane_types::states::ServerState;
+use terrane_types::{Issue, Place};
 
-use super::admin::{ServerLine, print_servers, server_line};
-use super::masters::{MasterLine, master_line, print_masters};
+use super::admin::print_servers;
+use super::masters::print_masters;
 use super::version::{VersionsLine, range};
 use super::{comparisons, connect};
 use crate::args::client::Status;
 use crate::failure::{During, Failure};
-use crate::issues::health_issues;
 use crate::output::{Output, bytes_rounded};
 
 pub async fn run(args: Status) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub async fn run(args: Status) -> Result<(), Failure> {
         print(&mut output, &status, compared.as_deref(), args.resources)?;
     }
     output.flush()?;
-    match health_issues(&status).len() {
+    match status.health_issues().len() {
         0 => Ok(()),
         _ if !args.check => Ok(()),
         1 => Err(Failure::new("the cluster has a health issue")),
@@ -48,20 +48,22 @@ struct StatusLine<'a> {
     waiting_for: String,
     troubles: Vec<String>,
     issues: Vec<IssueLine>,
-    resources: Vec<ResourceLine>,
-    masters: Vec<MasterLine>,
+    resources: Vec<ResourceLine<'a>>,
+    masters: &'a [MasterInfo],
     feature_level: u32,
     level_waits_for: Vec<String>,
     processes: Vec<ProcessLine>,
-    region_servers: Vec<ServerLine<'a>>,
+    region_servers: &'a [ServerInfo],
 }
 
-/// A health issue.
+/// A health issue. The sentence ends with what to do where the issue itself says it.
 #[derive(Serialize)]
 struct IssueLine {
     kind: &'static str,
     severity: &'static str,
     what: String,
+    place: Option<Place>,
+    next: String,
 }
 
 /// The versions of a process, which has not said them if they are missing.
@@ -74,26 +76,25 @@ struct ProcessLine {
 }
 
 #[derive(Serialize)]
-struct ResourceLine {
+struct ResourceLine<'a> {
     /// One of these two.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    master: Option<String>,
-    name: String,
-    used: u64,
-    peak: u64,
-    limit: u64,
-    refused: u64,
+    master: Option<&'a str>,
+    #[serde(flatten)]
+    usage: &'a ResourceUsage,
 }
 
 impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
     fn from(status: &'a ClusterStatus) -> StatusLine<'a> {
-        let issues = health_issues(status);
-        let line = |Issue { kind, what }: &Issue| IssueLine {
-            kind: kind.name(),
-            severity: kind.about().severity.label(),
-            what: what.clone(),
+        let issues = status.health_issues();
+        let line = |issue: &Issue| IssueLine {
+            kind: issue.kind.name(),
+            severity: issue.severity.label(),
+            what: issue.text(),
+            place: issue.place.clone(),
+            next: issue.action(),
         };
         StatusLine {
             cluster: status.cluster.to_string(),
@@ -106,14 +107,14 @@ impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
             groups: status.groups,
             groups_without_leader: status.groups_without_leader,
             waiting_for: status.waiting_for.clone(),
-            troubles: issues.iter().map(|issue| issue.what.clone()).collect(),
+            troubles: issues.iter().map(Issue::text).collect(),
             issues: issues.iter().map(line).collect(),
             resources: resource_lines(status).collect(),
-            masters: status.masters.iter().map(master_line).collect(),
+            masters: &status.masters,
             feature_level: status.feature_level,
             level_waits_for: status.level_waits_for.clone(),
             processes: processes(status).map(process_line).collect(),
-            region_servers: status.servers.iter().map(server_line).collect(),
+            region_servers: &status.servers,
         }
     }
 }
@@ -176,20 +177,12 @@ fn resources(status: &ClusterStatus) -> impl Iterator<Item = (Result<u64, &str>,
     of_masters.chain(of_servers)
 }
 
-fn resource_lines(status: &ClusterStatus) -> impl Iterator<Item = ResourceLine> {
-    resources(status).map(|(process, of)| ResourceLine {
-        server: process.ok(),
-        master: process.err().map(str::to_owned),
-        name: of.name.clone(),
-        used: of.used,
-        peak: of.peak,
-        limit: of.limit,
-        refused: of.refused,
-    })
+fn resource_lines(status: &ClusterStatus) -> impl Iterator<Item = ResourceLine<'_>> {
+    resources(status).map(|(process, usage)| ResourceLine { server: process.ok(), master: process.err(), usage })
 }
 
 fn is_live(server: &ServerInfo) -> bool {
-    server.state == "live"
+    server.state == ServerState::Live
 }
 
 /// Whether a resource is listed without --resources: it is more than half full, or rejected requests.
@@ -243,12 +236,12 @@ fn print(
     print_servers(output, &status.servers)?;
     output.line("")?;
     print_resources(output, status, all_resources)?;
-    let issues = health_issues(status);
+    let issues = status.health_issues();
     if issues.is_empty() {
         return output.line("healthy: no issues");
     }
     output.line("health issues:")?;
-    issues.iter().try_for_each(|issue| output.line(&format!("- {}", issue.what)))
+    issues.iter().try_for_each(|issue| output.line(&format!("- {}", issue.text())))
 }
 
 #[cfg(test)]
@@ -256,16 +249,16 @@ mod tests {
     use std::time::Duration;
 
     use terrane_client::{ClusterId, ServerId};
-    use terrane_metrics::IssueKind;
 
     use super::*;
+    use terrane_types::IssueKind;
 
-    fn server(state: &str) -> ServerInfo {
+    fn server(state: ServerState) -> ServerInfo {
         ServerInfo {
             server: ServerId(2),
             address: "h:1".to_owned(),
             console: String::new(),
-            state: state.to_owned(),
+            state,
             leaders: 0,
             replicas: 0,
             regions: 0,
@@ -278,9 +271,9 @@ mod tests {
             disk_free_bytes: None,
             since_report: Duration::from_secs(7),
             zone: String::new(),
-            drain: String::new(),
+            drain: None,
             replaced_in: None,
-            troubles: Vec::new(),
+            issues: Vec::new(),
             resources: Vec::new(),
             versions: None,
         }
@@ -295,8 +288,7 @@ mod tests {
             regions: 0,
             groups: 12,
             groups_without_leader: 0,
-            troubles: Vec::new(),
-            trouble_kinds: Vec::new(),
+            issues: Vec::new(),
             waiting_for: String::new(),
             catalog_index: 0,
             masters: Vec::new(),
@@ -307,21 +299,24 @@ mod tests {
 
     #[test]
     fn a_live_cluster_has_no_issues() {
-        assert_eq!(health_issues(&status(vec![server("live")])), Vec::<Issue>::new());
+        assert_eq!(status(vec![server(ServerState::Live)]).health_issues(), Vec::<Issue>::new());
     }
 
     #[test]
     fn issues_come_from_the_master() {
-        let mut bad = status(vec![server("silent"), server("live")]);
+        let mut bad = status(vec![server(ServerState::Silent), server(ServerState::Live)]);
         bad.waiting_for = "waiting for 1 more region server".to_owned();
-        bad.troubles = vec!["server 2 (h:1) is silent for 7 s".to_owned()];
-        bad.trouble_kinds = vec!["server_silent".to_owned()];
-        let expected = [
-            IssueKind::Waiting.issue("waiting for 1 more region server"),
-            IssueKind::ServerSilent.issue("server 2 (h:1) is silent for 7 s"),
-        ];
-        assert_eq!(health_issues(&bad), expected);
+        let silent = IssueKind::ServerSilent.issue("server 2 (h:1) is silent for 7 s").at(Place::Server(ServerId(2)));
+        bad.issues = vec![silent.clone()];
+        let waiting = IssueKind::Waiting.issue("waiting for 1 more region server");
+        assert_eq!(bad.health_issues(), [waiting, silent]);
         let line = StatusLine::from(&bad);
+        let issue = serde_json::to_string(&line.issues[1]).expect("JSON");
+        let expected = concat!(
+            r#"{"kind":"server_silent","severity":"warning","what":"server 2 (h:1) is silent for 7 s","place":{"server":2},"#,
+            r#""next":"Start it again; if it does not come back, its replicas are replaced after the grace time."}"#
+        );
+        assert_eq!(issue, expected);
         assert_eq!((line.healthy, line.servers, line.live, line.region_servers.len()), (false, 2, 1, 2));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use terrane_client::{Client, Error, FamilySchema, TableChange, TableInfo, TableSpec};
+use terrane_types::states::TableState;
 use terrane_types::{NamespaceName, TableName, escape, parse_duration_ms};
 
 use super::{connect, no_table};
@@ -182,7 +183,7 @@ async fn list(namespace: Option<NamespaceName>, connection: Connection) -> Resul
             families.join(","),
             table.regions.to_string(),
             bytes_rounded(table.bytes),
-            table.state.clone(),
+            table.state.to_string(),
         ]
     });
     output.table(&["name", "families", "regions", "size", "state"], rows.collect())?;
@@ -192,7 +193,7 @@ async fn list(namespace: Option<NamespaceName>, connection: Connection) -> Resul
 #[derive(Serialize)]
 struct TableLine {
     name: String,
-    state: String,
+    state: TableState,
     regions: u32,
     bytes: u64,
     schema_version: u64,
@@ -211,7 +212,7 @@ impl From<&TableInfo> for TableLine {
     fn from(info: &TableInfo) -> TableLine {
         TableLine {
             name: info.schema.name.to_string(),
-            state: info.state.clone(),
+            state: info.state,
             regions: info.regions,
             bytes: info.bytes,
             schema_version: info.schema.version,
@@ -305,7 +306,7 @@ mod tests {
             "meta.owner=me",
         ])
         .expect("a table");
-        let info = TableInfo { schema: spec.schema.clone(), state: "enabled".to_owned(), regions: 3, bytes: 0 };
+        let info = TableInfo { schema: spec.schema.clone(), state: TableState::Enabled, regions: 3, bytes: 0 };
         let line = serde_json::to_string(&TableLine::from(&info)).expect("JSON");
         for part in [
             r#""name":"n:t""#,

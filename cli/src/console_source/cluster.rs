@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use terrane_client::{Client, ClusterStatus, GroupInfo, RegionInfo, RegionLoad, TableInfo};
 use terrane_console::source::{
-    Failure, Group, GroupDetail, HeatQuery, Load, LoadMinute, Master, Measure, Member, Overview, Place, Problem,
-    Region, RegionDetail, RegionSelection, Server, Severity,
+    Failure, Group, GroupDetail, HeatQuery, Load, Master, Measure, Member, Overview, Place, Region, RegionDetail,
+    RegionSelection, Server,
 };
-use terrane_metrics::Issue;
-use terrane_types::KeyDeclaration;
+use terrane_types::health::sentence;
+use terrane_types::states::{DrainState, MasterState, RegionState, ServerState};
+use terrane_types::{GroupId, Issue, KeyDeclaration, RegionId};
 
-use super::refusal::{refused, sentence};
+use super::refusal::refused;
 use super::{heat, keys, past};
-use crate::issues::health_issues;
 
 /// Adds a region's load to a sum.
 #[allow(clippy::cast_precision_loss, reason = "rates for people")]
@@ -34,16 +34,10 @@ pub(super) async fn overview(client: &Client, seen_from: &str) -> Result<Overvie
     // The rest says more about a cluster that works, and its absence must not hide what is wrong.
     let regions = admin.regions(None).await.unwrap_or_default();
     let history = admin.cluster_load().await.map(|load| load.minutes).unwrap_or_default();
-    let minute = |known: &terrane_client::LoadMinute| LoadMinute {
-        minute_ms: known.minute_ms,
-        reads: known.reads,
-        writes: known.writes,
-        bytes: known.bytes,
-    };
     let master = |master: &terrane_client::MasterInfo| Master {
         address: master.address.clone(),
-        leader: master.state == "leader",
-        reachable: Some(master.state != "unreachable"),
+        leader: master.state == MasterState::Leader,
+        reachable: Some(master.state != MasterState::Unreachable),
     };
     Ok(Overview {
         cluster: status.cluster.to_string(),
@@ -57,20 +51,20 @@ pub(super) async fn overview(client: &Client, seen_from: &str) -> Result<Overvie
         groups: u64::from(status.groups),
         bytes: regions.iter().map(|region| region.bytes).sum(),
         load: sum(regions.iter()),
-        history: history.iter().map(minute).collect(),
+        history,
         problems: problems(&status),
     })
 }
 
 fn server(known: &terrane_client::ServerInfo, regions: &[RegionInfo]) -> Server {
-    let state = if known.drain.is_empty() || known.state != "live" { &known.state } else { &known.drain };
+    let drain = known.drain.filter(|_| known.state == ServerState::Live);
     Server {
         id: known.server.0,
         address: known.address.clone(),
         console: Some(known.console.clone()).filter(|console| !console.is_empty()),
         zone: Some(known.zone.clone()).filter(|zone| !zone.is_empty()),
-        state: state.clone(),
-        healthy: known.state == "live",
+        state: drain.map_or(known.state.name(), DrainState::name).to_owned(),
+        healthy: known.state == ServerState::Live,
         leaders: u64::from(known.leaders),
         replicas: u64::from(known.replicas),
         regions: u64::from(known.regions),
@@ -80,37 +74,12 @@ fn server(known: &terrane_client::ServerInfo, regions: &[RegionInfo]) -> Server 
     }
 }
 
-/// The health issues that `terrane status` shows, worst first.
-fn problems(status: &ClusterStatus) -> Vec<Problem> {
-    let mut problems: Vec<Problem> = health_issues(status).iter().map(problem).collect();
+/// The health issues that `terrane status` shows, worst first, in sentences.
+fn problems(status: &ClusterStatus) -> Vec<Issue> {
+    let shown = |issue: Issue| Issue { what: sentence(&issue.what), next: issue.action(), ..issue };
+    let mut problems: Vec<Issue> = status.health_issues().into_iter().map(shown).collect();
     problems.sort_by_key(|problem| problem.severity);
     problems
-}
-
-fn problem(Issue { kind, what: issue }: &Issue) -> Problem {
-    let about = kind.about();
-    let (what, next) = match issue.split_once("; ") {
-        Some((what, next)) if next.starts_with("replaced in ") => {
-            (what, format!("start it again; if it does not come back, its replicas are {next}"))
-        }
-        Some((what, next)) => (what, next.to_owned()),
-        None => (issue.as_str(), about.action.to_owned()),
-    };
-    let severity = match about.severity {
-        terrane_metrics::Severity::Critical => Severity::Critical,
-        terrane_metrics::Severity::Warning => Severity::Warning,
-        terrane_metrics::Severity::Note => Severity::Note,
-    };
-    let number = |word: &str| -> Option<u64> {
-        let rest = issue.split_once(&format!("{word} "))?.1;
-        let digits = rest.split(|letter: char| !letter.is_ascii_digit()).next()?;
-        digits.parse().ok()
-    };
-    let place = number("region")
-        .map(Place::Region)
-        .or(number("group").map(Place::Group))
-        .or(number("server").map(Place::Server));
-    Problem { severity, what: sentence(what), next: sentence(&next), place }
 }
 
 /// The declared keys of all tables, by name.
@@ -148,8 +117,8 @@ fn region_shown(known: &RegionInfo, key: Option<&KeyDeclaration>, servers: &BTre
         group: known.descriptor.group.0,
         leader: servers.get(&known.leader).copied(),
         leader_address: Some(known.leader.clone()).filter(|leader| !leader.is_empty()),
-        state: known.state.clone(),
-        healthy: known.state == "open" && !known.leader.is_empty(),
+        state: known.state.name().to_owned(),
+        healthy: known.state == RegionState::Open && !known.leader.is_empty(),
         bytes: known.bytes,
         load,
     }
@@ -187,7 +156,7 @@ pub(super) async fn region(client: &Client, id: u64) -> Result<RegionDetail, Fai
         members: group.members,
         facts: vec![("group".to_owned(), region.group.to_string()), ("epoch".to_owned(), region.epoch.to_string())],
         history,
-        events: past::events_of(client, &Place::Region(id)).await?,
+        events: past::events_of(client, &Place::Region(RegionId(id))).await?,
         advice: hot.filter_map(|hot| hot.advice).collect(),
         region,
     })
@@ -225,7 +194,7 @@ fn group_shown(known: &GroupInfo, regions: &[RegionInfo]) -> Group {
         members: members.map(member).collect(),
         regions: u64::from(known.regions),
         bytes: own().map(|region| region.bytes).sum(),
-        state: if known.leader.is_some() { known.state.clone() } else { "no leader".to_owned() },
+        state: known.leader.map_or("no leader", |_| known.state.name()).to_owned(),
         healthy: known.leader.is_some(),
         load: sum(own()),
     }
@@ -239,34 +208,6 @@ pub(super) async fn group(client: &Client, id: u64) -> Result<GroupDetail, Failu
         group: group_of(client, id).await?,
         facts: vec![("applied index".to_owned(), applied.to_string())],
         regions: regions(client, &selection).await?,
-        events: past::events_of(client, &Place::Group(id)).await?,
+        events: past::events_of(client, &Place::Group(GroupId(id))).await?,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use terrane_metrics::IssueKind;
-
-    use super::*;
-
-    #[test]
-    fn a_health_issue_is_a_sentence_with_what_to_do() {
-        let full = problem(&IssueKind::LogFull.issue("group 3 rejects writes on this server; add a disk"));
-        assert_eq!(
-            (full.severity, full.next.as_str(), full.place),
-            (Severity::Critical, "Add a disk.", Some(Place::Group(3)))
-        );
-        let silent = problem(&IssueKind::ServerSilent.issue("server 2 (h:1) is silent for 7 s"));
-        assert_eq!((silent.what.as_str(), silent.place), ("Server 2 (h:1) is silent for 7 s.", Some(Place::Server(2))));
-        assert!(silent.next.starts_with("Start it again"), "{}", silent.next);
-        assert_eq!(problem(&IssueKind::Waiting.issue("waiting for 1 more region server")).severity, Severity::Note);
-    }
-
-    #[test]
-    fn every_kind_of_issue_is_a_problem_that_says_what_to_do() {
-        for kind in IssueKind::ALL {
-            let shown = problem(&kind.issue("something is wrong"));
-            assert!(!shown.next.is_empty() && shown.next.ends_with('.'), "{kind:?}: {}", shown.next);
-        }
-    }
 }

@@ -8,6 +8,7 @@ use terrane_client::{
     Client, HotRegion, HotRow, KeyRange, LoadMeasure, LoadQuery, RegionInfo, RegionLoad, TableLoad, TableSchema,
 };
 use terrane_console::source::{Failure, Heat, HeatQuery, HeatRow, Hotspot, LoadMinute, Measure, Region};
+use terrane_types::states::RegionState;
 
 use super::advice::{self, RangeLoad, Situation, SplitAt};
 use super::refusal::refused;
@@ -146,7 +147,7 @@ impl Map<'_> {
                 share,
                 per_second,
                 region,
-                splittable: known.is_some_and(|known| known.state == "open"),
+                splittable: known.is_some_and(|known| known.state == RegionState::Open),
                 split: sampled.and_then(|sampled| self.split_at(sampled)),
                 is_one_row: sampled.is_some_and(|sampled| self.is_one_row(sampled)),
                 grows: sampled.is_some_and(|sampled| sampled.grows),

@@ -1,9 +1,8 @@
 //! Row keys as the console shows and takes them.
 
 use terrane_console::source::{Bound, Failure, Key};
+use terrane_types::health::sentence;
 use terrane_types::{Invalid, KeyDeclaration, KeyRange, escape, unescape};
-
-use super::refusal::sentence;
 
 /// A key or a bound, by its parts as far as it has them.
 pub(super) fn shown(key: Option<&KeyDeclaration>, bytes: &[u8]) -> Key {

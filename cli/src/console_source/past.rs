@@ -1,6 +1,6 @@
 //! Events, procedures and failovers.
 
-use terrane_client::{Client, EndedProcedure, EventInfo, EventPlace, FailoverInfo, ProcedureInfo};
+use terrane_client::{Client, EndedProcedure, EventInfo, ProcedureInfo};
 use terrane_console::source::{Bucket, Event, EventKind, EventQuery, Failover, Failovers, Failure, Place, Procedure};
 
 use super::refusal::refused;
@@ -25,35 +25,14 @@ pub(super) async fn events_of(client: &Client, place: &Place) -> Result<Vec<Even
 }
 
 fn event(event: &EventInfo) -> Event {
-    let kind = match event.kind.as_str() {
-        "split" => EventKind::Split,
-        "merge" => EventKind::Merge,
-        "move" => EventKind::Move,
-        "election" => EventKind::Election,
-        "handover" => EventKind::Handover,
-        "failover" => EventKind::Failover,
-        "server" | "drain" => EventKind::Server,
-        "master" => EventKind::Master,
-        "table" => EventKind::Table,
-        _ => EventKind::Other,
-    };
+    let kind = if event.kind == EventKind::Drain { EventKind::Server } else { event.kind };
     Event {
         time_ms: event.time_ms,
         kind,
         what: event.what.clone(),
         reason: event.reason.clone(),
         duration_ms: None,
-        places: event.places.iter().filter_map(place).collect(),
-    }
-}
-
-fn place(place: &EventPlace) -> Option<Place> {
-    match place {
-        EventPlace::Server(server) => Some(Place::Server(server.0)),
-        EventPlace::Table(name) => Some(Place::Table(name.clone())),
-        EventPlace::Region(region) => Some(Place::Region(region.0)),
-        EventPlace::Group(group) => Some(Place::Group(group.0)),
-        _ => None,
+        places: event.places.clone(),
     }
 }
 
@@ -92,7 +71,7 @@ fn ended_procedure(ended: &EndedProcedure) -> Procedure {
         started_ms: Some(ended.started_ms),
         ended_ms: Some(ended.ended_ms),
         reason: reason(&ended.kind, &ended.reason),
-        places: ended.places.iter().filter_map(place).collect(),
+        places: ended.places.clone(),
     }
 }
 
@@ -115,16 +94,16 @@ fn procedure(known: &ProcedureInfo, now_ms: u64) -> Procedure {
 
 pub(super) async fn failovers(client: &Client) -> Result<Failovers, Failure> {
     let listed = client.admin().failovers().await.map_err(refused)?;
-    Ok(summary(listed.known_from_ms, &listed.failovers))
+    Ok(summary(listed.known_from_ms, listed.failovers))
 }
 
-fn summary(known_from_ms: Option<u64>, listed: &[FailoverInfo]) -> Failovers {
+fn summary(known_from_ms: Option<u64>, listed: Vec<Failover>) -> Failovers {
     let mut lasted: Vec<u64> = listed.iter().filter_map(|failover| failover.blackout_ms).collect();
     lasted.sort_unstable();
     let rank = |percent: usize| lasted.get((lasted.len() * percent).div_ceil(100).saturating_sub(1)).copied();
     Failovers {
         known_from_ms,
-        failovers: listed.iter().map(failover).collect(),
+        failovers: listed,
         histogram: histogram(&lasted),
         p50_ms: rank(50),
         p99_ms: rank(99),
@@ -142,18 +121,6 @@ fn histogram(lasted: &[u64]) -> Vec<Bucket> {
         Bucket { up_to_ms, count }
     };
     bounds.map(bucket).collect()
-}
-
-fn failover(known: &FailoverInfo) -> Failover {
-    Failover {
-        time_ms: known.time_ms,
-        group: known.group.0,
-        regions: u64::from(known.regions),
-        from_server: Some(known.from.0),
-        to_server: known.to.map(|server| server.0),
-        reason: known.reason.clone(),
-        blackout_ms: known.blackout_ms,
-    }
 }
 
 #[cfg(test)]

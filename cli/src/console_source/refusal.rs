@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use terrane_client::Error;
 use terrane_console::source::Failure;
+use terrane_types::health::sentence;
 
 /// What the cluster refused, or why it could not answer.
 pub(super) fn refused(error: Error) -> Failure {
@@ -21,13 +22,4 @@ pub(super) fn refused(error: Error) -> Failure {
 pub(super) fn late(waited: Duration) -> Failure {
     let what = format!("The cluster did not answer within {} s.", waited.as_secs());
     Failure::unavailable(what, "Try again; `terrane status` shows what is wrong with the cluster.")
-}
-
-/// A message as a sentence.
-pub(super) fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
-    let rest = letters.as_str();
-    let stop = if text.ends_with(['.', '?', '!']) || text.is_empty() { "" } else { "." };
-    format!("{first}{rest}{stop}")
 }

@@ -5,8 +5,9 @@
 
 use terrane_client::{BalanceMode, Client, LogFilter};
 use terrane_console::source::{Failure, Setting, SettingChange};
+use terrane_types::health::sentence;
 
-use super::refusal::{refused, sentence};
+use super::refusal::refused;
 use crate::config::UsedSetting;
 use crate::config::list::variable;
 

@@ -67,7 +67,7 @@ fn micros(time: Duration) -> u64 {
 /// The stage that took most of the time, as text.
 fn cause(slow: &terrane_client::SlowRequest) -> String {
     if !slow.failure.is_empty() {
-        return super::refusal::sentence(&format!("it failed: {}", slow.failure));
+        return terrane_types::health::sentence(&format!("it failed: {}", slow.failure));
     }
     let Some(longest) = slow.stages.iter().max_by_key(|stage| stage.took) else {
         return "The server does not say where the time went.".to_owned();

@@ -277,8 +277,11 @@ fn a_group_without_a_majority_is_recovered_once_it_is_confirmed() {
     let described = client.json(&recover);
     assert_eq!((&described["recovered"], described["lost"].as_array().map(Vec::len)), (&false.into(), Some(2)));
     eventually(COMMAND_MAX, "the loss is shown", || {
-        let status = client.json(&["status"])["troubles"].to_string();
-        if status.contains(&format!("terrane admin recover-group {group}")) { Ok(()) } else { Err(status) }
+        let issues = client.json(&["status"])["issues"].clone();
+        let of_group = |issue: &serde_json::Value| {
+            issue["kind"] == "lost_majority" && issue["place"]["group"].to_string() == group
+        };
+        if issues.as_array().expect("a list").iter().any(of_group) { Ok(()) } else { Err(issues.to_string()) }
     });
     assert!(client.succeed(&[&recover[..], &["--yes"]].concat()).contains("serves again"));
     assert_eq!(client.json(&["get", "t", "r"])["cells"][0]["value"], "v");

@@ -19,6 +19,8 @@ pub(crate) mod diagnostics;
 pub(crate) mod fleet;
 pub(crate) mod hot;
 pub(crate) mod info;
+#[cfg(feature = "serde")]
+mod json;
 pub(crate) mod maintenance;
 pub(crate) mod past;
 pub(crate) mod slow;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use terrane_proto::convert::GroupLocation;
 use terrane_proto::{hello, v1};
+use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
 use terrane_types::{ClusterId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
 
 use crate::api::admin::info::{
@@ -249,8 +250,7 @@ impl Masters {
                 regions: reply.regions,
                 groups: reply.groups,
                 groups_without_leader: reply.groups_without_leader,
-                troubles: reply.troubles,
-                trouble_kinds: reply.trouble_kinds,
+                issues: reply.issues.into_iter().map(Into::into).collect(),
                 waiting_for: reply.waiting_for,
                 catalog_index: reply.catalog_index,
                 masters: reply.masters.into_iter().map(master_info).collect(),
@@ -300,7 +300,7 @@ fn request_id() -> Bytes {
 fn table_info(reply: v1::TableReply) -> Result<TableInfo, Error> {
     let schema = reply.schema.ok_or_else(|| Error::internal("the master described a table without a schema"))?;
     let schema = TableSchema::try_from(schema)?;
-    Ok(TableInfo { schema, state: reply.state, regions: reply.regions, bytes: reply.bytes })
+    Ok(TableInfo { schema, state: TableState::named(&reply.state), regions: reply.regions, bytes: reply.bytes })
 }
 
 fn server_info(info: v1::ServerInfo) -> ServerInfo {
@@ -308,7 +308,7 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
         server: ServerId(info.server),
         address: info.address,
         console: info.console,
-        state: info.state,
+        state: ServerState::named(&info.state),
         leaders: info.leaders,
         replicas: info.replicas,
         regions: info.regions,
@@ -321,9 +321,9 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
         disk_free_bytes: info.disk_free_bytes,
         since_report: Duration::from_millis(info.since_report_ms),
         zone: info.zone,
-        drain: info.drain,
+        drain: Some(info.drain).filter(|drain| !drain.is_empty()).map(|drain| DrainState::named(&drain)),
         replaced_in: info.replaced_in_ms.map(Duration::from_millis),
-        troubles: info.troubles,
+        issues: info.issues.into_iter().map(Into::into).collect(),
         resources: info.resources.into_iter().map(resource_usage).collect(),
         versions: info.versions.map(process_versions),
     }
@@ -335,6 +335,7 @@ fn master_info(info: v1::MasterInfo) -> MasterInfo {
         rpc: address,
         zookeeper: Some(zookeeper).filter(|zookeeper| !zookeeper.is_empty()),
     });
+    let state = MasterState::named(&state);
     let (versions, resources) = (versions.map(process_versions), resources.into_iter().map(resource_usage).collect());
     MasterInfo { address, state, term, applied, lag, hbase, versions, resources }
 }
@@ -365,7 +366,7 @@ fn group_info(info: v1::GroupInfo) -> GroupInfo {
         replicas: info.replicas,
         regions: info.regions,
         applied: info.applied,
-        state: info.state,
+        state: GroupState::named(&info.state),
         compared_regions: info.compared_regions,
         compared_ms: info.compared_ms,
     }
@@ -379,7 +380,7 @@ fn region_info(info: v1::RegionInfo) -> Result<RegionInfo, Error> {
         table: info.table,
         leader: info.leader,
         bytes: info.bytes,
-        state: info.state,
+        state: RegionState::named(&info.state),
         servers: info.servers,
         load: info
             .load

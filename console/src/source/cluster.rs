@@ -1,11 +1,12 @@
 //! The cluster: overview, servers, regions and log groups.
 
 use serde::{Deserialize, Serialize};
+use terrane_types::Issue;
+use terrane_types::admin::LoadMinute;
 
 use super::heat::Advice;
 use super::history::Event;
 use super::key::Key;
-use super::place::Place;
 
 /// The state of the cluster at a glance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,8 +35,9 @@ pub struct Overview {
     pub load: Load,
     /// The load of the last hour or more, a point per minute, oldest first; minutes that are not known are missing.
     pub history: Vec<LoadMinute>,
-    /// What is wrong, worst first; empty when all is well.
-    pub problems: Vec<Problem>,
+    /// What is wrong, worst first, with what and what to do as sentences, a command in them between backquotes; empty when
+    /// all is well.
+    pub problems: Vec<Issue>,
 }
 
 /// A master.
@@ -87,44 +89,6 @@ pub struct Load {
     pub writes_per_second: f64,
     /// Bytes read and written.
     pub bytes_per_second: f64,
-}
-
-/// The load within one minute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct LoadMinute {
-    /// The start of the minute.
-    pub minute_ms: u64,
-    /// Rows read within it.
-    pub reads: u64,
-    /// Rows written within it.
-    pub writes: u64,
-    /// Bytes read and written within it.
-    pub bytes: u64,
-}
-
-/// Something that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
-    /// How bad it is.
-    pub severity: Severity,
-    /// What is wrong, as a sentence.
-    pub what: String,
-    /// What to do, as a sentence; a command in it stands between backquotes.
-    pub next: String,
-    /// What it is about, to link there.
-    pub place: Option<Place>,
-}
-
-/// How bad a problem is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Requests fail, or data is at risk: act now.
-    Critical,
-    /// Works, with less margin than it should have: act today.
-    Warning,
-    /// Worth knowing.
-    Note,
 }
 
 /// Which regions to list.

@@ -1,9 +1,10 @@
 //! What happened: events, procedures, slow requests and failovers.
 
 use serde::{Deserialize, Serialize};
+use terrane_types::Place;
+use terrane_types::admin::{EventKind, Failover};
 
 use super::key::Key;
-use super::place::Place;
 
 /// Which events.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,36 +32,6 @@ pub struct Event {
     pub duration_ms: Option<u64>,
     /// What it happened to.
     pub places: Vec<Place>,
-}
-
-/// The kinds of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EventKind {
-    /// A region became two.
-    Split,
-    /// Two regions became one.
-    Merge,
-    /// A region moved to another group.
-    Move,
-    /// A group elected a leader after it lost one, or without a known reason.
-    Election,
-    /// A leadership was handed over by order.
-    Handover,
-    /// A server stopped answering and its groups elected others.
-    Failover,
-    /// A server joined, left, returned or changed state.
-    Server,
-    /// The master changed.
-    Master,
-    /// The members of a group changed.
-    Replication,
-    /// A table was created, altered, truncated or dropped.
-    Table,
-    /// A setting was changed.
-    Setting,
-    /// Something else worth knowing.
-    Other,
 }
 
 /// A multi-step change that the master drives.
@@ -168,25 +139,6 @@ pub struct Failovers {
     pub max_ms: Option<u64>,
 }
 
-/// A group that got another leader after it lost one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failover {
-    /// When the group was without a leader first.
-    pub time_ms: u64,
-    /// The group.
-    pub group: u64,
-    /// How many regions it has.
-    pub regions: u64,
-    /// The server that led before, if it is known.
-    pub from_server: Option<u64>,
-    /// The server that leads now, if one does.
-    pub to_server: Option<u64>,
-    /// Why: `server 2 was killed`, `disk stalled for 1.2 s`, `drained by an operator`.
-    pub reason: String,
-    /// How long the group answered no writes; `None` while that lasts.
-    pub blackout_ms: Option<u64>,
-}
-
 /// A bucket of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
@@ -196,50 +148,18 @@ pub struct Bucket {
     pub count: u64,
 }
 
-impl EventKind {
-    /// All kinds, in the order in which a page offers them.
-    pub const ALL: [EventKind; 12] = [
-        EventKind::Split,
-        EventKind::Merge,
-        EventKind::Move,
-        EventKind::Election,
-        EventKind::Handover,
-        EventKind::Failover,
-        EventKind::Server,
-        EventKind::Master,
-        EventKind::Replication,
-        EventKind::Table,
-        EventKind::Setting,
-        EventKind::Other,
-    ];
-
-    /// Its name in the API.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            EventKind::Split => "split",
-            EventKind::Merge => "merge",
-            EventKind::Move => "move",
-            EventKind::Election => "election",
-            EventKind::Handover => "handover",
-            EventKind::Failover => "failover",
-            EventKind::Server => "server",
-            EventKind::Master => "master",
-            EventKind::Replication => "replication",
-            EventKind::Table => "table",
-            EventKind::Setting => "setting",
-            EventKind::Other => "other",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use terrane_types::IssueKind;
+
     use super::*;
 
     #[test]
     fn kinds_have_the_names_of_their_json() {
         for kind in EventKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+        for kind in IssueKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
     }

@@ -44,13 +44,7 @@ pub fn run(bench: &Bench) -> anyhow::Result<Verdict> {
     let flags = ["bench", "load", "--table", "t", "--rows", "900000", "--value-bytes", "1000", "--timeout", "60s"];
     let (summary, well, errors) = cluster.load(&flags)?.finish()?;
     ensure!(well && summary["rows"] == 900_000, "the other servers do not continue: {summary} {errors}");
-    let trouble = eventually("status names the full server", || {
-        let status = cluster.json(&["status"])?;
-        let troubles = status["troubles"].as_array().context("troubles")?;
-        let about_disk =
-            troubles.iter().filter_map(|trouble| trouble.as_str()).find(|trouble| trouble.contains("disk"));
-        about_disk.map(str::to_owned).with_context(|| format!("{troubles:?}"))
-    })?;
+    let trouble = eventually("status names the full server", || cluster.issue("disk_full"))?;
     let full = &mut cluster.servers[0];
     ensure!(!full.has_ended(), "the full server ended: {}", full.messages());
     full.kill();

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terrane_types::{GroupId, ReplicaId, ServerId};
+use terrane_types::{GroupId, ReplicaId, ServerId, states};
 
 use super::Refusal;
 use super::changes::MemberChange;
@@ -23,13 +23,18 @@ pub enum GroupState {
 }
 
 impl GroupState {
+    /// As it is shown while it has its majority.
+    pub const fn shown(self) -> states::GroupState {
+        match self {
+            Self::Creating => states::GroupState::Creating,
+            Self::Partial => states::GroupState::Partial,
+            Self::Open => states::GroupState::Open,
+        }
+    }
+
     /// Its name in output.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Creating => "creating",
-            Self::Partial => "partial",
-            Self::Open => "open",
-        }
+        self.shown().name()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terrane_types::{NamespaceName, TableId, TableSchema};
+use terrane_types::{NamespaceName, TableId, TableSchema, states};
 
 use super::codec::{DecodeError, Reader, Writer};
 
@@ -23,14 +23,19 @@ pub enum TableState {
 }
 
 impl TableState {
+    /// As it is shown while the schema does not disable the table.
+    pub const fn shown(self) -> states::TableState {
+        match self {
+            Self::Creating => states::TableState::Creating,
+            Self::Enabled => states::TableState::Enabled,
+            Self::Altering => states::TableState::Altering,
+            Self::Dropping => states::TableState::Dropping,
+        }
+    }
+
     /// Its name in output.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Creating => "creating",
-            Self::Enabled => "enabled",
-            Self::Altering => "altering",
-            Self::Dropping => "dropping",
-        }
+        self.shown().name()
     }
 
     /// Whether a table in this state may enter `next`. A drop may follow any state, and nothing takes it back.

@@ -1,6 +1,7 @@
 //! Tests of which reports count as load.
 
 use terrane_proto::v1;
+use terrane_types::states::RegionState;
 use terrane_types::{GroupId, RegionDescriptor, ServerId};
 
 use super::*;
@@ -42,7 +43,7 @@ impl Scene {
         let led = |descriptor: RegionDescriptor| RegionSeen {
             descriptor,
             bytes: 0,
-            state: "open".to_owned(),
+            state: RegionState::Open,
             term,
             load: v1::RegionLoad { rows_read: 0, rows_written: 70, bytes: 0 },
             shape: None,

@@ -1,6 +1,7 @@
 //! How servers and masters stand, and the balancer.
 
 use terrane_proto::v1;
+use terrane_types::states::MasterState;
 use terrane_types::{Error, ServerId};
 use tokio::time::Instant;
 
@@ -87,7 +88,7 @@ impl Edge {
     pub async fn masters(&self) -> Vec<Master> {
         let seen = masters_view::look(&self.context).await.masters.into_iter();
         let master = |seen: v1::MasterInfo| {
-            let leads = seen.state == masters_view::LEADER;
+            let leads = seen.state == MasterState::Leader.name();
             seen.hbase.map(|hbase| Master { address: hbase.address, start_code: hbase.start_code, leads })
         };
         seen.filter_map(master).collect()

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use terrane_proto::v1;
+use terrane_types::states::RegionState;
 
 use super::*;
 use crate::catalog::scripts::{self, Line};
@@ -96,7 +97,7 @@ impl Scene {
     /// The events since the last call, oldest first.
     fn news(&mut self) -> Vec<String> {
         self.look();
-        let line = |event: &Event| match &event.reason[..] {
+        let line = |event: &EventInfo| match &event.reason[..] {
             "" => format!("{}: {}", event.kind, event.what),
             reason => format!("{}: {}; {reason}", event.kind, event.what),
         };
@@ -153,7 +154,7 @@ fn region_seen(descriptor: RegionDescriptor, term: u64, mib: u64) -> RegionSeen 
     RegionSeen {
         descriptor,
         bytes: mib << 20,
-        state: "open".to_owned(),
+        state: RegionState::Open,
         term,
         load,
         shape: None,
@@ -230,7 +231,7 @@ fn the_ring_keeps_the_newest_events_and_pages_through_them() {
     let mut events = Events::default();
     events.lead(1, "m:1", 1);
     for number in 0..EVENTS_MAX as u64 + 5 {
-        events.note(number, "table", format!("event {number}"), String::new(), Vec::new());
+        events.note(number, EventKind::Table, format!("event {number}"), String::new(), Vec::new());
     }
     assert_eq!(events.events.len(), EVENTS_MAX);
     let newest = events.newest(0, 2);

@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 
 use terrane_proto::v1;
+use terrane_types::states::ServerState;
 use terrane_types::{GroupId, ServerId};
 
 use super::recovery;
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::tables::TableState;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::Observations;
 
 /// Most findings that are returned; further ones are counted.
@@ -157,7 +158,7 @@ fn group_leader(
         return;
     }
     if let Some(live) = recovery::lacks_majority(observed, group, entry, now) {
-        findings.add("majority", recovery::advice(catalog, group, &live));
+        findings.add("majority", recovery::lost_majority(catalog, group, entry, &live).text());
     } else if observed.leader(group).is_none() {
         findings.add("leader", format!("group {group} has no leader"));
     }

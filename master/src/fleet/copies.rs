@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use terrane_metrics::{Issue, IssueKind};
-use terrane_types::{GroupId, ReplicaId, ServerId};
+use terrane_types::states::ServerState;
+use terrane_types::{GroupId, Issue, IssueKind, Place, ReplicaId, ServerId};
 
 use super::planner::named;
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::Observations;
 
 /// A copy that lacks entries for so long is an issue: by then it should have caught up.
@@ -59,7 +59,11 @@ pub fn issues(short: &BTreeMap<usize, Vec<GroupId>>, wanted: u32) -> Vec<Issue> 
             (IssueKind::FewCopies, "missing ones are made again once a server can take them")
         };
         let have_verb = if groups.len() == 1 { "has" } else { "have" };
-        kind.issue(format!("{} {have_verb} {have} of {wanted} copies; {next}", named(groups)))
+        let issue = kind.issue(format!("{} {have_verb} {have} of {wanted} copies", named(groups))).then(next);
+        match groups[..] {
+            [group] => issue.at(Place::Group(group)),
+            _ => issue,
+        }
     };
     short.iter().map(issue).collect()
 }
@@ -88,12 +92,14 @@ impl Behind {
                 behind.insert((group, *replica));
                 if now.since(*self.0.entry((group, *replica)).or_insert(now)) >= BEHIND_FOR {
                     let newest = view.members.iter().map(|member| member.matched).max().unwrap_or(0);
-                    issues.push(IssueKind::CopyBehind.issue(format!(
+                    let behind = IssueKind::CopyBehind.issue(format!(
                         "replica {replica} of group {group} on server {server} has been behind its leader for {} s: it has applied {} of \
-                         {newest} entries; look at the disk and the network of that server",
+                         {newest} entries",
                         BEHIND_FOR.as_secs(),
                         member.reached()
-                    )));
+                    ));
+                    let next = "look at the disk and the network of that server";
+                    issues.push(behind.at(Place::Group(group)).then(next));
                 }
             }
         }

@@ -10,13 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use terrane_proto::v1;
-use terrane_types::{Error, GroupId, Invalid, ReplicaId, ServerId};
+use terrane_types::states::ServerState;
+use terrane_types::{Error, GroupId, Invalid, Issue, IssueKind, Place, ReplicaId, ServerId};
 
 use crate::catalog::changes::ChangeState;
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::context::MasterContext;
-use crate::liveness::{Moment, ServerState};
+use crate::liveness::Moment;
 use crate::observed::{Observations, now};
 
 /// A member that answered.
@@ -74,9 +75,8 @@ fn has(observed: &Observations, server: ServerId, group: GroupId, now: Moment) -
     }
 }
 
-/// What to do about a group without a majority, for people.
-pub fn advice(catalog: &Catalog, group: GroupId, live: &BTreeSet<ServerId>) -> String {
-    let Some(entry) = catalog.groups().get(group) else { return String::new() };
+/// The health issue of a group without a majority.
+pub fn lost_majority(catalog: &Catalog, group: GroupId, entry: &GroupEntry, live: &BTreeSet<ServerId>) -> Issue {
     let away = entry.members.values().filter(|server| !live.contains(server));
     let away: Vec<String> = away.map(|server| format!("{server} ({})", catalog.servers().address(*server))).collect();
     let rescue = if live.is_empty() {
@@ -84,12 +84,12 @@ pub fn advice(catalog: &Catalog, group: GroupId, live: &BTreeSet<ServerId>) -> S
     } else {
         format!("; if they do not return, `terrane admin recover-group {group}` shows what is left")
     };
-    format!(
-        "group {group} has lost its majority, and its regions are unavailable: {} of {} members live; bring back server {}{rescue}",
-        live.len(),
-        entry.members.len(),
-        away.join(" or ")
-    )
+    let (live, members) = (live.len(), entry.members.len());
+    let what = format!(
+        "group {group} has lost its majority, and its regions are unavailable: {live} of {members} members live"
+    );
+    let next = format!("bring back server {}{rescue}", away.join(" or "));
+    IssueKind::LostMajority.issue(what).at(Place::Group(group)).then(next)
 }
 
 /// Describes the recovery of a group, or begins it.

@@ -4,6 +4,7 @@
 //! replica of and can lead. Everything that cannot work is refused at once, with what would.
 
 use terrane_proto::v1;
+use terrane_types::states::MoveStage;
 use terrane_types::{Error, GroupId, Invalid, RegionDescriptor, RegionId, ServerId};
 use tokio::time::Instant;
 
@@ -176,10 +177,10 @@ pub fn follow(context: &MasterContext, id: MoveId) -> Result<v1::FollowMoveReply
     let waits_for = context.wait(Subject::Move(id));
     context.journal.read(|catalog| {
         if let Some(known) = catalog.moves().get(id) {
-            let state = if progress.frozen { "frozen" } else { "copying" };
+            let state = if progress.frozen { MoveStage::Frozen } else { MoveStage::Copying };
             let undoing = known.cancelled.as_ref().map(|why| format!("it is being undone: {why}"));
             return Ok(v1::FollowMoveReply {
-                state: state.to_owned(),
+                state: state.name().to_owned(),
                 detail: undoing
                     .or_else(|| waits_for.map(|what| format!("waits for {what}")))
                     .unwrap_or(progress.detail),
@@ -191,12 +192,12 @@ pub fn follow(context: &MasterContext, id: MoveId) -> Result<v1::FollowMoveReply
         let ended = catalog.moves().end_of(id).ok_or_else(|| Error::NotFound { what: format!("move {id}") })?;
         Ok(match &ended.end {
             MoveEnd::Moved(region) => v1::FollowMoveReply {
-                state: "moved".to_owned(),
+                state: MoveStage::Moved.name().to_owned(),
                 region: Some(region.into()),
                 ..v1::FollowMoveReply::default()
             },
             MoveEnd::Undone(why) => v1::FollowMoveReply {
-                state: "undone".to_owned(),
+                state: MoveStage::Undone.name().to_owned(),
                 detail: why.clone(),
                 ..v1::FollowMoveReply::default()
             },

@@ -11,9 +11,10 @@
 use std::time::Duration;
 
 use terrane_types::ServerId;
+use terrane_types::states::ServerState;
 
 use crate::catalog::Catalog;
-use crate::liveness::{Liveness, Moment, ServerState};
+use crate::liveness::{Liveness, Moment};
 
 /// The servers to remove now.
 pub fn find(catalog: &Catalog, liveness: &Liveness, now: Moment, replace_after: Duration) -> Vec<ServerId> {

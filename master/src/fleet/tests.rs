@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use terrane_types::states::RegionState;
 use terrane_types::{ClusterId, ReplicaId, ServerId};
 
 use super::*;
@@ -61,7 +62,7 @@ impl Scene {
             RegionSeen {
                 descriptor,
                 bytes: 1,
-                state: "open".into(),
+                state: RegionState::Open,
                 term,
                 load: Default::default(),
                 shape: None,

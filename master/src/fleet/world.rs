@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use terrane_types::states::ServerState;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::{GroupEntry, GroupState};
-use crate::liveness::{Liveness, Moment, ServerState};
+use crate::liveness::{Liveness, Moment};
 use crate::observed::Observations;
 
 /// A server that became live this short a time ago gets no leaderships yet: it may be about to fail again.

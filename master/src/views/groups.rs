@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use terrane_proto::v1;
 use terrane_types::GroupId;
+use terrane_types::states::GroupState;
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
@@ -28,10 +29,12 @@ pub fn group_info(
         applied: view.map_or(0, |view| view.applied),
         replicas: entry.members.keys().map(|replica| replica.0).collect(),
         state: if recovery::lacks_majority(observed, group, entry, now).is_some() {
-            "no majority".to_owned()
+            GroupState::NoMajority
         } else {
-            entry.state.name().to_owned()
-        },
+            entry.state.shown()
+        }
+        .name()
+        .to_owned(),
         compared_regions,
         compared_ms,
     }

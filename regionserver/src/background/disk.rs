@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use terrane_env::fs;
 use terrane_env::task::run_io;
-use terrane_metrics::IssueKind;
 use terrane_raft::{Abstention, Weight};
+use terrane_types::IssueKind;
 use tokio::time::Instant;
 
 use super::disk_space::Assessment;
@@ -14,10 +14,8 @@ use super::{Background, Finished, InFlight};
 /// How often the disk's free space is read.
 pub(super) const DISK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Topics of health issues; the first one also names the reason why this server abstains from leading.
+/// Names the reason why this server abstains from leading.
 const DISK: &str = "disk";
-const LOW: &str = "disk space";
-const COMPACTIONS: &str = "disk space for compactions";
 
 impl Background {
     /// Reads the disk's free space when it is due.
@@ -49,13 +47,15 @@ impl Background {
         };
         let reason = full.or_else(|| self.host.log_lacks_space());
         match &reason {
-            Some(reason) if self.health.set(IssueKind::DiskFull, DISK, reason.clone()) => tracing::error!("{reason}"),
-            None if self.health.clear(DISK) => tracing::info!("the disk has free space again; writes resume"),
+            Some(reason) if self.health.set(IssueKind::DiskFull.issue(reason.as_str())) => tracing::error!("{reason}"),
+            None if self.health.clear(IssueKind::DiskFull, None) => {
+                tracing::info!("the disk has free space again; writes resume")
+            }
             _ => {}
         }
         match low.filter(|_| reason.is_none()) {
-            Some(low) if self.health.set(IssueKind::DiskLow, LOW, low.clone()) => tracing::warn!("{low}"),
-            None if self.health.clear(LOW) => tracing::info!("the disk is no longer nearly full"),
+            Some(low) if self.health.set(IssueKind::DiskLow.issue(low.as_str())) => tracing::warn!("{low}"),
+            None if self.health.clear(IssueKind::DiskLow, None) => tracing::info!("the disk is no longer nearly full"),
             _ => {}
         }
         self.limit_compactions(available);
@@ -69,7 +69,7 @@ impl Background {
     fn limit_compactions(&self, available: u64) {
         self.engine.set_compaction_headroom(available);
         let Some(needed) = self.engine.compaction_waits_for() else {
-            if self.health.clear(COMPACTIONS) {
+            if self.health.clear(IssueKind::CompactionSpace, None) {
                 tracing::info!("compactions have disk space again");
             }
             return;
@@ -80,7 +80,7 @@ impl Background {
             needed.div_ceil(1 << 20),
             available >> 20
         );
-        if self.health.set(IssueKind::CompactionSpace, COMPACTIONS, sentence.clone()) {
+        if self.health.set(IssueKind::CompactionSpace.issue(sentence.as_str())) {
             tracing::warn!("{sentence}");
         }
         // Whether it fits now shows at the next search.

@@ -95,8 +95,8 @@ async fn a_full_disk_rejects_writes_and_is_reported_while_reads_continue() {
     bench.client().await.put(&region, rows(0..10)).await.unwrap();
     bench.settings.disk_reserve = Some(u64::MAX / 2);
     restart(&mut bench, 2).await;
-    let full = bench.report(|report| !report.troubles.is_empty()).await;
-    assert!(full.troubles[0].contains("is full"), "{:?}", full.troubles);
+    let full = bench.report(|report| !report.issues.is_empty()).await;
+    assert_eq!(full.issues[0].kind, "disk_full", "{:?}", full.issues);
     let mut client = bench.client().await;
     let refused = client.put(&region, rows(10..11)).await.unwrap_err();
     assert!(matches!(&refused, Error::Unavailable { message, .. } if message.contains("is full")), "{refused}");

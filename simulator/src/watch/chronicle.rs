@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_client::{Client, Error, EventInfo, EventPlace, LoadQuery, Put, RegionInfo, Table, TableInfo, TableSpec};
+use terrane_client::{Client, Error, EventInfo, LoadQuery, Place, Put, RegionInfo, Table, TableInfo, TableSpec};
 use terrane_oracle::events::{Boundaries, Event};
 use terrane_oracle::load_history::{Known, Look, judge};
 use terrane_types::{RegionId, escape};
@@ -41,10 +41,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 fn event(info: &EventInfo) -> Event {
     let tables = info.places.iter().filter_map(|place| match place {
-        EventPlace::Table(name) => Some(name.clone()),
+        Place::Table(name) => Some(name.clone()),
         _ => None,
     });
-    let (kind, what, reason) = (info.kind.clone(), info.what.clone(), info.reason.clone());
+    let (kind, what, reason) = (info.kind.name().to_owned(), info.what.clone(), info.reason.clone());
     Event { number: info.number, kind, what, reason, tables: tables.collect() }
 }
 

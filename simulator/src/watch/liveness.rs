@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{
-    Client, ClusterStatus, Delete, Error, Get, GroupInfo, RegionInfo, ServerChange, ServerInfo, Table, TableInfo,
+    Client, ClusterStatus, Delete, Error, Get, GroupInfo, Issue, IssueKind, RegionInfo, ServerChange, ServerInfo,
+    Table, TableInfo,
 };
 use terrane_types::GroupId;
 use terrane_types::limits::ROW_BYTES_MAX;
+use terrane_types::states::ServerState;
 
 use super::{chronicle, ended, masters_change, now, returned};
 use crate::context::Context;
@@ -34,17 +36,16 @@ const EQUAL_WITHIN: Duration = Duration::from_secs(20);
 /// A replica on a slow disk that is still catching up then has applied something within this.
 const STANDSTILL_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Troubles that are no fault of the cluster.
-const LEGAL: [&str; 5] = [
-    "has no row to split at",
-    "hands over its leaderships until syncs",
-    "every sync of the log takes",
+/// Issues that are no fault of the cluster.
+const LEGAL: [IssueKind; 4] = [
+    IssueKind::Unsplittable,
+    IssueKind::DiskSlow,
     // The limits of a run may be small, and its clients many.
-    "rejects requests: ",
-    "nearly up for ",
+    IssueKind::Rejections,
+    IssueKind::ResourceNearLimit,
 ];
 /// What is legal while a server is away for good: its replicas have to be replaced, for which there may be too few servers.
-const LEGAL_WITHOUT_A_SERVER: [&str; 2] = ["start another server", " copies; "];
+const LEGAL_WITHOUT_A_SERVER: [IssueKind; 3] = [IssueKind::Placement, IssueKind::LastCopy, IssueKind::FewCopies];
 
 /// Waits until all is well, and checks that all works.
 pub async fn until_well(context: Context) -> Result<(), Error> {
@@ -89,7 +90,7 @@ fn with_syncs(within: Duration, syncs: u32, context: &Context) -> Duration {
 
 /// Ends the drains whose end the operator could not order.
 async fn undrain(client: &Client, status: &ClusterStatus) -> Option<String> {
-    let drained = status.servers.iter().find(|server| !server.drain.is_empty())?;
+    let drained = status.servers.iter().find(|server| server.drain.is_some())?;
     // If that fails, the next look tries again.
     client.admin().change_server(&drained.address, ServerChange::Undrain).await.ok();
     Some(drained.address.clone())
@@ -100,15 +101,14 @@ pub fn complaint(status: &ClusterStatus, context: &Context) -> Option<String> {
     let servers = context.plan.servers;
     // A server whose disk is damaged for good stays away.
     let lost = context.state.degraded().map(address);
-    let is_away = |server: &&ServerInfo| server.state != "live" && lost.as_deref() != Some(&server.address);
+    let is_away = |server: &&ServerInfo| server.state != ServerState::Live && lost.as_deref() != Some(&server.address);
     let away: Vec<&str> = status.servers.iter().filter(is_away).map(|server| server.address.as_str()).collect();
-    let is_legal = |trouble: &&String| {
-        LEGAL.iter().any(|legal| trouble.contains(legal))
-            || lost.as_ref().is_some_and(|lost| {
-                trouble.contains(lost.as_str()) || LEGAL_WITHOUT_A_SERVER.iter().any(|legal| trouble.contains(legal))
-            })
+    let is_legal = |issue: &&Issue| {
+        // An issue that the lost server has reported names its address.
+        let is_of = |lost: &String| issue.what.contains(lost) || LEGAL_WITHOUT_A_SERVER.contains(&issue.kind);
+        LEGAL.contains(&issue.kind) || lost.as_ref().is_some_and(is_of)
     };
-    let troubles: Vec<&String> = status.troubles.iter().filter(|trouble| !is_legal(trouble)).collect();
+    let issues: Vec<&Issue> = status.issues.iter().filter(|issue| !is_legal(issue)).collect();
     if status.servers.len() < servers || !away.is_empty() {
         return Some(format!("{} of {servers} servers are known, not live: {away:?}", status.servers.len()));
     }
@@ -116,13 +116,13 @@ pub fn complaint(status: &ClusterStatus, context: &Context) -> Option<String> {
         let seen = |server: &ServerInfo| format!("{} {} for {:?}", server.address, server.state, server.since_report);
         let servers: Vec<String> = status.servers.iter().map(seen).collect();
         let groups = status.groups_without_leader;
-        return Some(format!("{groups} groups have no leader, of servers {servers:?}; {:?}", status.troubles));
+        return Some(format!("{groups} groups have no leader, of servers {servers:?}; {:?}", status.issues));
     }
     // Without that server the master waits for it.
     if !status.waiting_for.is_empty() && lost.is_none() {
         return Some(format!("the master waits for {}", status.waiting_for));
     }
-    (!troubles.is_empty()).then(|| format!("the status says {troubles:?}"))
+    (!issues.is_empty()).then(|| format!("the status says {issues:?}"))
 }
 
 /// Reads and writes in every region, then compares the replicas.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use terrane_client::{Admin, Error, GroupInfo};
+use terrane_types::states::ServerState;
 use terrane_types::{GroupId, ServerId};
 
 use super::{liveness, new_table, now};
@@ -75,8 +76,12 @@ pub async fn recover(context: Context, lost: [&'static str; LOST]) -> Result<(),
 /// The groups without a leader that is up; `None`: the masters have not noticed yet that the servers are lost.
 async fn leaderless(admin: &Admin, lost: &[String; LOST]) -> Result<Option<Vec<GroupId>>, Error> {
     let status = admin.status().await?;
-    let live: BTreeMap<ServerId, String> =
-        status.servers.into_iter().filter(|one| one.state == "live").map(|one| (one.server, one.address)).collect();
+    let live: BTreeMap<ServerId, String> = status
+        .servers
+        .into_iter()
+        .filter(|one| one.state == ServerState::Live)
+        .map(|one| (one.server, one.address))
+        .collect();
     if live.values().any(|address| lost.contains(address)) {
         return Ok(None);
     }

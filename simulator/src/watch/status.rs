@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use terrane_client::{Client, ClusterStatus, Error, RegionInfo};
+use terrane_client::{Client, ClusterStatus, Error, IssueKind, Place, RegionInfo};
+use terrane_types::states::{RegionState, ServerState};
 
 use super::{Host, Watch, chronicle, now};
 use crate::context::Context;
@@ -24,10 +25,8 @@ const PATIENCE: Duration = Duration::from_millis(800);
 const NAMED_WITHIN: Duration = Duration::from_millis(6 * REPORT_EVERY.as_millis() as u64 + 500 + 500);
 /// A master that has run for this long has missed the reports of such a server. It counts from when it has read its files.
 const MASTER_KNOWS_WITHIN: Duration = Duration::from_secs(6);
-/// What is in trouble where no master leads.
-const NO_LEADER: &str = "no master leads";
 /// States of regions of a table that does not have all of them.
-const PARTIAL: [&str; 2] = ["creating", "dropping"];
+const PARTIAL: [RegionState; 2] = [RegionState::Creating, RegionState::Dropping];
 
 /// Asks until the faults are over.
 pub async fn look_on(context: Context) -> Result<(), Error> {
@@ -48,7 +47,7 @@ async fn look(client: &Client, context: &Context) {
     let began = now();
     let away = context.watch.away();
     // A master that knows no leader says so, and that what it shows may be outdated.
-    let is_led = |status: &ClusterStatus| !status.troubles.iter().any(|trouble| trouble.starts_with(NO_LEADER));
+    let is_led = |status: &ClusterStatus| status.issues.iter().all(|issue| issue.kind != IssueKind::NoLeadingMaster);
     if let Some(status) = client.admin().status().await.ok().filter(is_led) {
         let still = context.watch.away();
         for away in away.into_iter().filter(|away| still.contains(away)) {
@@ -94,15 +93,15 @@ impl Watch {
                 .state
                 .fail(Failure { what: format!("{host} {why} since {since:.3}: {what}"), about: vec![address.clone()] });
         };
-        if server.state == "live" {
+        if server.state == ServerState::Live {
             fail("the master says that it is live".to_owned());
         }
         self.count(if *why == DOWN { "down and not live" } else { "cut off and not live" });
         // A master that started lately has not missed it for long enough.
         if self.leads_since(context).is_some_and(|since| since + MASTER_KNOWS_WITHIN <= now()) {
             self.count(if *why == DOWN { "down and named" } else { "cut off and named" });
-            if !status.troubles.iter().any(|trouble| trouble.contains(&address)) {
-                fail(format!("the troubles in the status do not name it: {:?}", status.troubles));
+            if !status.issues.iter().any(|issue| issue.place == Some(Place::Server(server.server))) {
+                fail(format!("the issues in the status do not name it: {:?}", status.issues));
             }
         }
     }
@@ -115,7 +114,7 @@ impl Watch {
 
     pub(super) fn check_map(&self, regions: &[RegionInfo], context: &Context) {
         let descriptors: Vec<_> = regions.iter().map(|region| region.descriptor.clone()).collect();
-        let is_partial = |region: &&RegionInfo| PARTIAL.contains(&region.state.as_str());
+        let is_partial = |region: &&RegionInfo| PARTIAL.contains(&region.state);
         let partial: BTreeSet<_> = regions.iter().filter(is_partial).map(|region| region.descriptor.region).collect();
         if let Err(wrong) = self.inner.map.borrow_mut().look(&descriptors, &partial) {
             let about = vec![format!("region {}", wrong.region), format!("region={}", wrong.region)];

@@ -9,6 +9,7 @@ use std::time::Duration;
 use terrane_client::{Admin, Client, Error, ServerChange, ServerInfo};
 use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{error, hello, v1, versions};
+use terrane_types::states::ServerState;
 use terrane_types::versions::Levels;
 use terrane_types::{ClusterId, ServerId};
 use tonic::transport::Channel;
@@ -87,7 +88,7 @@ impl Strangers {
         }
         let known = self.server(ServerId(known.server)).await?;
         let Some(known) = known else { return Err(format!("{place} was removed although it may come back")) };
-        if known.state == "live" {
+        if known.state == ServerState::Live {
             return Err(format!("{place} counts as live although it fails at every start"));
         }
         // A new leader waits for all servers from when it leads.
@@ -135,9 +136,11 @@ impl Strangers {
             let began = now();
             loop {
                 let known = self.server(server).await?.ok_or_else(|| format!("server {server} was removed"))?;
-                match known.state.as_str() {
-                    "live" => return Err(format!("server {server} counts as live, and {nowhere} does not lead to it")),
-                    "unreachable" => break,
+                match known.state {
+                    ServerState::Live => {
+                        return Err(format!("server {server} counts as live, and {nowhere} does not lead to it"));
+                    }
+                    ServerState::Unreachable => break,
                     state if now() > began + NOTICED_WITHIN => {
                         return Err(format!("server {server} reports and is {state}; {nowhere} does not lead to it"));
                     }

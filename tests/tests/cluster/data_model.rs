@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use terrane_client::{Client, Delete, Get, KeyRange, Put, RowMutation, Scan, Table, TableSpec};
 use terrane_regionserver::BackendKind;
 use terrane_tests::cluster::Cluster;
+use terrane_types::states::TableState;
 
 use crate::{all_rows, keys, range, with_engine};
 
@@ -55,7 +56,7 @@ async fn make_table(client: &Client) -> Result<Table> {
     let spec =
         TableSpec::new("cells")?.family("a", &[("versions", "3")])?.family("b", &[])?.split_at(b"g").split_at(b"p");
     let made = client.admin().create_table(spec).await?;
-    assert_eq!((made.state.as_str(), made.regions), ("enabled", 3));
+    assert_eq!((made.state, made.regions), (TableState::Enabled, 3));
     // Usable by every client once `create` returns.
     let table = client.table("cells").await?;
     assert_eq!(table.count(KeyRange::all()).await?, 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use anyhow::{Context, Result, ensure};
-use terrane_client::{Client, Consistency, Get, Put, Scan, Table, TableSpec};
+use terrane_client::{Client, Consistency, Get, IssueKind, Put, Scan, Table, TableSpec};
 use terrane_proto::v1;
 use terrane_tests::cluster::Cluster;
 use terrane_tests::eventually::eventually;
@@ -58,8 +58,8 @@ async fn one_clock_a_day_ahead_expires_no_row() -> Result<()> {
     rewrite(&client, "t").await?;
     check_rows(&table, &rows, "rewritten while the clock is wrong").await?;
     eventually("the server with the wrong clock leads nothing and says why", SOON, async || {
-        let troubles = client.admin().status().await?.troubles;
-        ensure!(troubles.iter().any(|trouble| trouble.contains("it leads nothing until")), "{troubles:?}");
+        let issues = client.admin().status().await?.issues;
+        ensure!(issues.iter().any(|issue| issue.kind == IssueKind::ClockWrong), "{issues:?}");
         ensure!(cluster.number(wrong, "terrane_groups_led") == 0.0, "it leads");
         Ok(())
     })
@@ -67,8 +67,8 @@ async fn one_clock_a_day_ahead_expires_no_row() -> Result<()> {
 
     cluster.clock(wrong).set_skew_ms(0);
     eventually("the trouble is over", SOON, async || {
-        let troubles = client.admin().status().await?.troubles;
-        ensure!(!troubles.iter().any(|trouble| trouble.contains("clock")), "{troubles:?}");
+        let issues = client.admin().status().await?.issues;
+        ensure!(issues.iter().all(|issue| issue.kind != IssueKind::ClockWrong), "{issues:?}");
         Ok(())
     })
     .await?;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use terrane_client::{
-    Admin, BalanceMode, Client, Delete, Error, Get, KeyRange, RegionDescriptor, RegionId, Scan, TableChange, TableSpec,
+    Admin, BalanceMode, Client, Delete, Error, Get, IssueKind, KeyRange, RegionDescriptor, RegionId, Scan, TableChange,
+    TableSpec,
 };
 use terrane_regionserver::{BackendKind, ShapeLimits};
 use terrane_tests::cluster::{Cluster, Settings};
@@ -272,9 +273,9 @@ async fn a_single_hot_row_is_named_and_not_split() -> Result<()> {
         }
     });
     eventually("status names the row", SOON, async || {
-        let troubles = admin.status().await?.troubles;
-        let named = troubles.iter().any(|what| what.contains(&row_key(7)) && what.contains("would not spread it"));
-        ensure!(named, "{troubles:?}");
+        let issues = admin.status().await?.issues;
+        let named = issues.iter().any(|issue| issue.kind == IssueKind::HotRow && issue.what.contains(&row_key(7)));
+        ensure!(named, "{issues:?}");
         Ok(())
     })
     .await?;

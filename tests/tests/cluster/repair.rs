@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use terrane_client::{Admin, Client, Get, GroupInfo, Put, Scan, ServerChange, ServerInfo, Table, TableSpec};
+use terrane_client::{
+    Admin, Client, Get, GroupInfo, Issue, IssueKind, Place, Put, Scan, ServerChange, ServerInfo, Table, TableSpec,
+};
 use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
+use terrane_types::states::{DrainState, GroupState, ServerState};
 
 use crate::{SOON, all_rows, keys};
 
@@ -106,8 +109,13 @@ async fn the_replicas_of_a_lost_server_are_replaced_and_it_is_welcomed_back() ->
     let check = admin.restart_check(None).await?;
     ensure!(check.iter().any(|verdict| !verdict.obstacles.is_empty()), "no other server may stop: {check:?}");
     eventually("the countdown is shown", SOON, async || {
-        let troubles = admin.status().await?.troubles;
-        ensure!(troubles.iter().any(|trouble| trouble.contains("replaced")), "{troubles:?}");
+        let status = admin.status().await?;
+        let away = status.servers.iter().find(|server| server.address == lost).context("the lost server")?;
+        let silent = |issue: &Issue| {
+            matches!(issue.kind, IssueKind::ServerSilent | IssueKind::ServerStopped)
+                && issue.place == Some(Place::Server(away.server))
+        };
+        ensure!(away.replaced_in.is_some() && status.issues.iter().any(silent), "{:?}", status.issues);
         Ok(())
     })
     .await?;
@@ -151,7 +159,7 @@ async fn a_server_joins_another_is_drained_and_removed() -> Result<()> {
     admin.change_server(&first, ServerChange::Drain).await?;
     settled(&admin, "the server is drained", |servers| {
         let drained = find(servers, &first)?;
-        ensure!((drained.replicas, drained.drain.as_str()) == (0, "drained"), "{drained:?}");
+        ensure!((drained.replicas, drained.drain) == (0, Some(DrainState::Drained)), "{drained:?}");
         Ok(())
     })
     .await?;
@@ -181,10 +189,10 @@ async fn a_server_at_a_wrong_address_holds_up_nobody_and_is_told() -> Result<()>
     let deadline = tokio::time::Instant::now() + SOON;
     loop {
         let servers = admin.servers().await?;
-        let state = servers.iter().find(|server| server.address == NOWHERE).map(|server| server.state.clone());
+        let state = servers.iter().find(|server| server.address == NOWHERE).map(|server| server.state);
         let ready = cluster.server(wrong).expect("it runs").ready();
         let is_told = ready.as_ref().is_err_and(|why| why.contains("cannot reach this server"));
-        if state.as_deref() == Some("unreachable") && is_told {
+        if state == Some(ServerState::Unreachable) && is_told {
             break;
         }
         ensure!(tokio::time::Instant::now() < deadline, "it is {state:?}, and says {ready:?}");
@@ -193,10 +201,11 @@ async fn a_server_at_a_wrong_address_holds_up_nobody_and_is_told() -> Result<()>
     let table = table(&client).await?;
     let writer = Writer::start(table.clone());
     let groups = admin.groups().await?;
-    ensure!(groups.iter().all(|group| group.state == "open"), "a group waits for it: {groups:?}");
-    let issues = admin.status().await?.troubles;
-    let says = |part: &str| issues.iter().any(|issue| issue.contains(NOWHERE) && issue.contains(part));
-    ensure!(says("nothing answers there") && says("--advertise"), "{issues:?}");
+    ensure!(groups.iter().all(|group| group.state == GroupState::Open), "a group waits for it: {groups:?}");
+    let issues = admin.status().await?.issues;
+    let unreachable = issues.iter().find(|issue| issue.kind == IssueKind::ServerUnreachable);
+    let says = unreachable.context("it is an issue")?.text();
+    ensure!([NOWHERE, "nothing answers there", "--advertise"].iter().all(|part| says.contains(part)), "{says}");
     writer.finish(&table).await
 }
 
@@ -231,16 +240,13 @@ async fn one_copy_grows_to_three_and_back() -> Result<()> {
 /// The groups without a majority, as every list says.
 async fn without_majority(admin: &Admin) -> Result<Vec<GroupInfo>> {
     let groups = admin.groups().await?;
-    let lost: Vec<GroupInfo> = groups.into_iter().filter(|group| group.state == "no majority").collect();
+    let lost: Vec<GroupInfo> = groups.into_iter().filter(|group| group.state == GroupState::NoMajority).collect();
     ensure!(!lost.is_empty(), "no group has lost its majority");
     for id in lost.iter().map(|group| group.group) {
-        let named = format!("group {id} has lost its majority");
-        let (troubles, findings) = (admin.status().await?.troubles, admin.check().await?.findings);
-        ensure!(troubles.iter().any(|trouble| trouble.starts_with(&named)), "{troubles:?}");
-        ensure!(
-            findings.iter().any(|found| found.kind == "majority" && found.what.starts_with(&named)),
-            "{findings:?}"
-        );
+        let (issues, findings) = (admin.status().await?.issues, admin.check().await?.findings);
+        let of_group = |issue: &&Issue| issue.kind == IssueKind::LostMajority && issue.place == Some(Place::Group(id));
+        let says = issues.iter().find(of_group).with_context(|| format!("{issues:?}"))?.text();
+        ensure!(findings.iter().any(|found| found.kind == "majority" && found.what == says), "{findings:?}");
     }
     Ok(lost)
 }

@@ -12,6 +12,7 @@ use terrane_proto::{PACKED_FORMAT, hello, v1};
 use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
 use terrane_types::ServerId;
+use terrane_types::states::TableState;
 
 use crate::{NEVER_SPLIT, SOON, all_rows, plain_table, text_of};
 
@@ -41,7 +42,7 @@ async fn all_versions(table: &Table, family: &str) -> Result<Vec<Vec<i64>>> {
 
 async fn alter(client: &Client, table: &str, change: TableChange) -> Result<()> {
     let altered = client.admin().alter_table(table, change).await?;
-    ensure!(altered.state == "enabled", "{}", altered.state);
+    ensure!(altered.state == TableState::Enabled, "{}", altered.state);
     Ok(())
 }
 
@@ -310,14 +311,14 @@ async fn an_alter_continues_when_its_groups_have_leaders_again() -> Result<()> {
     let hasty = client.admin().with_timeout(Duration::from_millis(500));
     let waiting = hasty.alter_table("t", TableChange::new().family("f", &[("versions", "1")])).await;
     ensure!(waiting.is_err(), "no group has a quorum");
-    assert_eq!(client.admin().describe_table("t").await?.state, "altering");
+    assert_eq!(client.admin().describe_table("t").await?.state, TableState::Altering);
     // The intent is in the catalog.
     cluster.stop_master().await;
     cluster.start_master().await?;
     cluster.start_all().await?;
     eventually("the end of the alter", SOON, async || {
         let described = client.admin().describe_table("t").await?;
-        ensure!(described.state == "enabled" && described.schema.version == 2, "{described:?}");
+        ensure!(described.state == TableState::Enabled && described.schema.version == 2, "{described:?}");
         Ok(())
     })
     .await?;

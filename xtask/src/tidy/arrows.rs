@@ -31,7 +31,7 @@ const ARROWS: &[(&str, May)] = &[
     ("terrane-proto", May::Only(&["terrane-types"])),
     ("terrane-env", May::Only(&[])),
     ("terrane-engine", May::Only(&["terrane-types", "terrane-env"])),
-    ("terrane-metrics", May::Only(&[])),
+    ("terrane-metrics", May::Only(&["terrane-types"])),
     ("terrane-raft", May::Only(&["terrane-metrics", "terrane-proto", "terrane-types", "terrane-env"])),
     (
         "terrane-regionserver",

@@ -4,6 +4,7 @@
 //! same.
 
 use futures::future::join_all;
+use terrane_types::states::ServerState;
 
 use super::Admin;
 use super::hot::HotRegion;
@@ -41,7 +42,7 @@ impl Admin {
     /// [`Error`] when no master lists the servers. Servers that do not answer are in the result.
     pub async fn slow_requests(&self, limit: usize) -> Result<SlowRequests, Error> {
         let servers = self.servers().await?;
-        let live: Vec<_> = servers.iter().filter(|server| server.state == "live").collect();
+        let live: Vec<_> = servers.iter().filter(|server| server.state == ServerState::Live).collect();
         let most = u32::try_from(limit).unwrap_or(u32::MAX);
         let calls = live
             .iter()
@@ -84,7 +85,7 @@ impl Admin {
             None => None,
         };
         let servers = self.servers().await?;
-        let live: Vec<_> = servers.iter().filter(|server| server.state == "live").collect();
+        let live: Vec<_> = servers.iter().filter(|server| server.state == ServerState::Live).collect();
         let most = u32::try_from(rows_max).unwrap_or(u32::MAX);
         let masters = &self.core.router.masters;
         let calls =
@@ -110,7 +111,7 @@ impl Admin {
     pub async fn log_filters(&self, address: Option<&str>, filter: Option<&str>) -> Result<Vec<LogFilter>, Error> {
         let masters = self.status().await?.masters;
         let masters = masters.into_iter().map(|master| (master.address, "master"));
-        let servers = self.servers().await?.into_iter().filter(|server| server.state == "live");
+        let servers = self.servers().await?.into_iter().filter(|server| server.state == ServerState::Live);
         let all = masters.chain(servers.map(|server| (server.address, "server")));
         let asked: Vec<_> = all.filter(|(found, _)| address.is_none_or(|address| address == found)).collect();
         if let (true, Some(address)) = (asked.is_empty(), address) {

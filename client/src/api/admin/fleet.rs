@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use terrane_types::admin::EndedProcedure;
 use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 use super::Admin;
-use super::past::EventPlace;
+#[cfg(feature = "serde")]
+use super::json;
 use crate::error::Error;
 
 /// What an administrator intends for a server.
@@ -50,6 +52,7 @@ pub enum BalanceMode {
 
 /// A plan of moves.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BalancePlan {
     /// Whether the cluster balances without being asked.
@@ -57,6 +60,7 @@ pub struct BalancePlan {
     /// The steps, in their order.
     pub steps: Vec<BalanceStep>,
     /// What each server has, and will have.
+    #[cfg_attr(feature = "serde", serde(rename = "servers"))]
     pub shares: Vec<BalanceShare>,
     /// What keeps replicas from being placed, as sentences.
     pub obstacles: Vec<String>,
@@ -64,6 +68,7 @@ pub struct BalancePlan {
 
 /// A step of a plan.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BalanceStep {
     /// The group that it is about.
@@ -76,6 +81,7 @@ pub struct BalanceStep {
 
 /// What a server has before and after a plan.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BalanceShare {
     /// The server.
@@ -90,22 +96,23 @@ pub struct BalanceShare {
     pub leaders_after: u32,
     /// Its replicas after the plan.
     pub replicas_after: u32,
-    /// Regions of the groups that it leads, their bytes, and the rows and KiB per second that they are asked for.
+    /// Regions of the groups that it leads.
     pub regions: u32,
-    /// See [`BalanceShare::regions`].
-    pub bytes: u64,
-    /// See [`BalanceShare::regions`].
-    pub load: u64,
-    /// The regions after the plan.
+    /// Those after the plan.
     pub regions_after: u32,
-    /// Their bytes.
+    /// Bytes of those regions.
+    pub bytes: u64,
+    /// Those after the plan.
     pub bytes_after: u64,
-    /// Their load.
+    /// Rows and KiB per second that those regions are asked for.
+    pub load: u64,
+    /// Those after the plan.
     pub load_after: u64,
 }
 
 /// An unfinished change of a table, a group or a server.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ProcedureInfo {
     /// Names it in [`Admin::cancel`].
@@ -125,6 +132,7 @@ pub struct ProcedureInfo {
     /// The steps that are done.
     pub steps_done: u32,
     /// How long ago it began, or since when its owner knows it.
+    #[cfg_attr(feature = "serde", serde(rename = "since_seconds", serialize_with = "json::seconds"))]
     pub since: Duration,
     /// What it waits for; empty: nothing.
     pub waits_for: String,
@@ -136,32 +144,6 @@ pub struct ProcedureInfo {
     pub copied_bytes: u64,
     /// What it does now; empty: not known.
     pub detail: String,
-}
-
-/// A change of a table, a group, a server or the masters that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EndedProcedure {
-    /// Its id while it ran. Only drains of one server share theirs, and changes of the masters.
-    pub id: String,
-    /// `create table`, `replace replica`, `drain server` and so on.
-    pub kind: String,
-    /// What it worked on.
-    pub subject: String,
-    /// The address of the master that drove it.
-    pub owner: String,
-    /// Why it was begun; empty: by an administrator's call.
-    pub reason: String,
-    /// Whether it did not reach its aim.
-    pub failed: bool,
-    /// `done`, or what happened instead.
-    pub outcome: String,
-    /// When it began, or since when its owner knew it, in milliseconds since 1970.
-    pub started_ms: u64,
-    /// When it ended.
-    pub ended_ms: u64,
-    /// What it changed.
-    pub places: Vec<EventPlace>,
 }
 
 /// A move of a region that has begun.
@@ -234,6 +216,7 @@ pub struct ClusterCheck {
 
 /// Something that is wrong.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CheckFinding {
     /// What it is about: `map`, `regions`, `leader`, `majority`, `members`, `replicas`, `group` or `server`.
@@ -244,11 +227,13 @@ pub struct CheckFinding {
 
 /// What is left of a group whose majority is lost, and what its recovery means.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct GroupRecovery {
     /// The group.
     pub group: GroupId,
     /// The version of its members.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub version: u64,
     /// The replica that it is recovered from: the one with the longest log.
     pub survivor: ReplicaId,
@@ -259,11 +244,13 @@ pub struct GroupRecovery {
     /// What may be lost, as sentences.
     pub losses: Vec<String>,
     /// Whether the recovery has begun.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub begun: bool,
 }
 
 /// A member that answers.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct GroupSurvivor {
     /// The replica.
@@ -284,6 +271,7 @@ pub struct GroupSurvivor {
 
 /// A member that does not answer.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LostMember {
     /// The replica.
@@ -293,6 +281,7 @@ pub struct LostMember {
     /// The server's address.
     pub address: String,
     /// The time since the server's last report, or since the master began to lead.
+    #[cfg_attr(feature = "serde", serde(rename = "quiet_seconds", serialize_with = "json::seconds"))]
     pub quiet_for: Duration,
     /// What asking it gave.
     pub why: String,
@@ -300,9 +289,11 @@ pub struct LostMember {
 
 /// A change of the set of masters.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MastersChange {
     /// The version of the set that it is described for.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub version: u64,
     /// The addresses of the present masters.
     pub before: Vec<String>,

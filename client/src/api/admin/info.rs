@@ -3,15 +3,19 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use terrane_types::{ClusterId, GroupId, RegionDescriptor, ServerId, TableSchema};
+use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
+use terrane_types::{ClusterId, GroupId, Issue, IssueKind, RegionDescriptor, ServerId, TableSchema};
+
+#[cfg(feature = "serde")]
+use super::json;
 
 /// A table, as the master describes it.
 #[derive(Clone, Debug)]
 pub struct TableInfo {
     /// Its schema.
     pub schema: TableSchema,
-    /// `enabled`, or the change in progress.
-    pub state: String,
+    /// Whether it is in use, or the change in progress.
+    pub state: TableState,
     /// The number of its regions.
     pub regions: u32,
     /// Its approximate size in bytes.
@@ -20,48 +24,67 @@ pub struct TableInfo {
 
 /// A region server, as the master describes it.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ServerInfo {
     /// Its id.
     pub server: ServerId,
     /// The address for clients and peers.
     pub address: String,
-    /// The address of its console.
-    pub console: String,
-    /// `live`, `silent`, `stopped`, or `unreachable`: it reports, and its address does not lead to it.
-    pub state: String,
+    /// Whether it reports and answers.
+    pub state: ServerState,
     /// Groups it leads.
     pub leaders: u32,
     /// Replicas it hosts.
     pub replicas: u32,
     /// Regions it hosts: those of the groups it leads.
     pub regions: u32,
-    /// The storage engine of its data directory.
-    pub engine: String,
-    /// Bytes in its log.
-    pub log_bytes: u64,
-    /// The limit of its log in bytes.
-    pub log_limit: u64,
-    /// What keeps its log from being truncated; empty: nothing.
-    pub log_held_by: String,
+    /// Its zone label; empty: none.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "String::is_empty"))]
+    pub zone: String,
+    /// How far its drain is; `None`: it is not drained.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub drain: Option<DrainState>,
+    /// When its replicas are replaced, if it is not live and has any.
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            rename = "replaced_in_seconds",
+            serialize_with = "json::seconds_left",
+            skip_serializing_if = "Option::is_none"
+        )
+    )]
+    pub replaced_in: Option<Duration>,
     /// Bytes in its memtables.
     pub memtable_bytes: u64,
+    /// Bytes in its log.
+    pub log_bytes: u64,
     /// Bytes of its store files; `None`: its build does not say, or it has not reported to this master.
     pub store_bytes: Option<u64>,
     /// Free bytes of the disk of its data directory; `None`: likewise.
     pub disk_free_bytes: Option<u64>,
+    /// The address of its console.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub console: String,
+    /// The storage engine of its data directory.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub engine: String,
+    /// The limit of its log in bytes.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub log_limit: u64,
+    /// What keeps its log from being truncated; empty: nothing.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub log_held_by: String,
     /// How long ago it last reported.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub since_report: Duration,
-    /// Its zone label; empty: none.
-    pub zone: String,
-    /// `draining`, `drained`, or empty.
-    pub drain: String,
-    /// When its replicas are replaced, if it is not live and has any.
-    pub replaced_in: Option<Duration>,
-    /// Its health issues, as sentences.
-    pub troubles: Vec<String>,
+    /// Its health issues.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub issues: Vec<Issue>,
     /// Its limited resources and their use.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub resources: Vec<ResourceUsage>,
     /// Its versions; `None`: it has not reported them to this master.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub versions: Option<ProcessVersions>,
 }
 
@@ -82,11 +105,13 @@ pub struct ProcessVersions {
 
 /// A limited resource of a server: memory, streams, queues. `docs/design/bounds.md` explains each.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ResourceUsage {
     /// Its name, as in the metric `terrane_server_resource_used`.
     pub name: String,
     /// Whether the numbers are bytes; otherwise they are counts.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub is_bytes: bool,
     /// The amount in use.
     pub used: u64,
@@ -100,6 +125,7 @@ pub struct ResourceUsage {
 
 /// A log group, as the master describes it.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GroupInfo {
     /// Its id.
     pub group: GroupId,
@@ -108,6 +134,7 @@ pub struct GroupInfo {
     /// The term of that leader.
     pub term: u64,
     /// The servers and addresses of its members.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::addresses"))]
     pub members: Vec<(ServerId, String)>,
     /// The replica ids of its members.
     pub replicas: Vec<u64>,
@@ -116,7 +143,7 @@ pub struct GroupInfo {
     /// The log index up to which it has applied.
     pub applied: u64,
     /// Its state.
-    pub state: String,
+    pub state: GroupState,
     /// The regions whose replicas were compared and found equal, as its leader knows.
     pub compared_regions: u32,
     /// When the longest ago of these was, in milliseconds since 1970; 0: none.
@@ -134,8 +161,8 @@ pub struct RegionInfo {
     pub leader: String,
     /// Its approximate size in bytes.
     pub bytes: u64,
-    /// `open`, or the change in progress.
-    pub state: String,
+    /// Whether it serves, or the change in progress.
+    pub state: RegionState,
     /// The addresses of all servers with a replica of it.
     pub servers: Vec<String>,
     /// What is requested of it.
@@ -170,10 +197,8 @@ pub struct ClusterStatus {
     pub groups: u32,
     /// Groups without a leader: their regions can be neither read (except stale) nor written.
     pub groups_without_leader: u32,
-    /// Health issues, as sentences.
-    pub troubles: Vec<String>,
-    /// The kinds of `troubles`, in their order: `docs/metrics.md` lists them. A master of an earlier build does not name them.
-    pub trouble_kinds: Vec<String>,
+    /// Health issues; `docs/metrics.md` lists their kinds. [`ClusterStatus::health_issues`] adds what the cluster waits for.
+    pub issues: Vec<Issue>,
     /// What the cluster waits for before tables can be created; empty: nothing.
     pub waiting_for: String,
     /// The log index up to which the catalog has applied.
@@ -186,14 +211,25 @@ pub struct ClusterStatus {
     pub level_waits_for: Vec<String>,
 }
 
+impl ClusterStatus {
+    /// All health issues: what new tables and procedures wait for, then the issues of servers, groups and regions.
+    #[must_use]
+    pub fn health_issues(&self) -> Vec<Issue> {
+        let waiting = Some(&self.waiting_for).filter(|waiting| !waiting.is_empty());
+        let waiting = waiting.map(|what| IssueKind::Waiting.issue(what.as_str()));
+        waiting.into_iter().chain(self.issues.iter().cloned()).collect()
+    }
+}
+
 /// A master, as the master that answered sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MasterInfo {
     /// Its address.
     pub address: String,
-    /// `leader`, `follower` or `unreachable`.
-    pub state: String,
+    /// Whether it leads, follows or does not answer.
+    pub state: MasterState,
     /// The newest term it knows.
     pub term: u64,
     /// The log index up to which its catalog has applied.
@@ -201,10 +237,13 @@ pub struct MasterInfo {
     /// The committed entries that it has not applied yet.
     pub lag: u64,
     /// Where it serves HBase's clients; `None`: nowhere, or it does not answer.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub hbase: Option<HbaseAddresses>,
     /// Its versions; `None`: it does not answer, or does not say.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub versions: Option<ProcessVersions>,
     /// How much of its limited resources is in use; none: it does not answer, or does not say.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub resources: Vec<ResourceUsage>,
 }
 

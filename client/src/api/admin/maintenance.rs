@@ -5,6 +5,7 @@
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use terrane_types::states::ServerState;
 use tokio::sync::mpsc;
 
 use super::Admin;
@@ -64,7 +65,7 @@ impl Admin {
         let members: Vec<String> =
             self.regions(Some(name)).await?.into_iter().flat_map(|region| region.servers).collect();
         let (live, away): (Vec<_>, Vec<_>) =
-            self.servers().await?.into_iter().partition(|server| server.state == "live");
+            self.servers().await?.into_iter().partition(|server| server.state == ServerState::Live);
         let failures = away.iter().filter(|server| members.contains(&server.address)).map(|server| {
             format!("server {} at {} is {}: its replicas are skipped", server.server, server.address, server.state)
         });

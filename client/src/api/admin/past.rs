@@ -1,7 +1,8 @@
 //! What the leading master has seen since it began to lead: loads, events and failovers.
 
 use bytes::Bytes;
-use terrane_types::{GroupId, KeyRange, RegionId, ServerId};
+use terrane_types::admin::{EventInfo, Failover, LoadMinute};
+use terrane_types::{KeyRange, RegionId};
 
 use super::Admin;
 use crate::error::Error;
@@ -76,20 +77,6 @@ pub struct LoadRow {
     pub counts: Vec<u64>,
 }
 
-/// One minute of the whole cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LoadMinute {
-    /// When it began.
-    pub minute_ms: u64,
-    /// Rows read in it.
-    pub reads: u64,
-    /// Rows written in it.
-    pub writes: u64,
-    /// Bytes of both.
-    pub bytes: u64,
-}
-
 /// The load of the whole cluster per minute.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -98,38 +85,6 @@ pub struct ClusterLoad {
     pub known_from_ms: Option<u64>,
     /// The finished minutes of the last 24 hours that the master has watched, oldest first.
     pub minutes: Vec<LoadMinute>,
-}
-
-/// What an event is about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EventPlace {
-    /// A server.
-    Server(ServerId),
-    /// A table, by name.
-    Table(String),
-    /// A region.
-    Region(RegionId),
-    /// A log group.
-    Group(GroupId),
-}
-
-/// Something that happened in the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct EventInfo {
-    /// Its place in the order in which the master saw events.
-    pub number: u64,
-    /// When the master saw it, in milliseconds since 1970.
-    pub time_ms: u64,
-    /// `split`, `merge`, `move`, `election`, `handover`, `failover`, `server`, `drain`, `master` or `table`.
-    pub kind: String,
-    /// What happened.
-    pub what: String,
-    /// Why; empty: not known.
-    pub reason: String,
-    /// What it happened to.
-    pub places: Vec<EventPlace>,
 }
 
 /// The latest events.
@@ -142,27 +97,6 @@ pub struct EventList {
     pub events: Vec<EventInfo>,
 }
 
-/// A group that lost its leader with the leader's server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FailoverInfo {
-    /// When the former leader was last heard of, in milliseconds since 1970.
-    pub time_ms: u64,
-    /// The group.
-    pub group: GroupId,
-    /// Its regions.
-    pub regions: u32,
-    /// The server that led.
-    pub from: ServerId,
-    /// The server that led next; `None`: there is none yet.
-    pub to: Option<ServerId>,
-    /// Why, as text.
-    pub reason: String,
-    /// From the last report of the former leader to the first of the next, in milliseconds: at most two report intervals
-    /// longer than the group was without a leader. `None` while it lasts.
-    pub blackout_ms: Option<u64>,
-}
-
 /// The latest failovers.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -170,7 +104,7 @@ pub struct FailoverList {
     /// Since when the master has watched.
     pub known_from_ms: Option<u64>,
     /// Those that last, then the newest first.
-    pub failovers: Vec<FailoverInfo>,
+    pub failovers: Vec<Failover>,
 }
 
 impl Admin {

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use terrane_proto::v1;
+use terrane_types::admin::EndedProcedure;
+use terrane_types::states::MoveStage;
 use terrane_types::{GroupId, RegionId, ReplicaId, ServerId};
 
-use super::past::event_place;
 use super::timed;
 use crate::api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, EndedProcedure, GroupRecovery,
-    GroupSurvivor, LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange,
-    ServerChanged,
+    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
+    LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
 };
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
@@ -56,11 +56,15 @@ impl Masters {
             let request = v1::FollowMoveRequest { hello: self.hello(), r#move: id };
             let reply: v1::FollowMoveReply = ask!(self, Kind::Read, timeout, follow_move, request)?;
             let v1::FollowMoveReply { state, detail, copied_bytes, bytes, region } = reply;
-            Ok(match (state.as_str(), region) {
-                ("moved", Some(region)) => MoveState::Moved(region.try_into()?),
-                ("moved", None) => return Err(Error::internal("the master answered a move without its region")),
-                ("undone", _) => MoveState::Undone { why: detail },
-                (state, _) => MoveState::UnderWay { detail, is_frozen: state == "frozen", bytes, copied_bytes },
+            Ok(match (MoveStage::named(&state), region) {
+                (MoveStage::Moved, Some(region)) => MoveState::Moved(region.try_into()?),
+                (MoveStage::Moved, None) => {
+                    return Err(Error::internal("the master answered a move without its region"));
+                }
+                (MoveStage::Undone, _) => MoveState::Undone { why: detail },
+                (stage, _) => {
+                    MoveState::UnderWay { detail, is_frozen: stage == MoveStage::Frozen, bytes, copied_bytes }
+                }
             })
         })
     }
@@ -119,19 +123,7 @@ impl Masters {
         Box::pin(async move {
             let request = v1::ListProceduresRequest { hello: self.hello(), ended: true };
             let reply: v1::ListProceduresReply = ask!(self, Kind::Read, timeout, list_procedures, request)?;
-            let ended = |ended: v1::EndedProcedure| EndedProcedure {
-                id: ended.id,
-                kind: ended.kind,
-                subject: ended.subject,
-                owner: ended.owner,
-                reason: ended.reason,
-                failed: ended.failed,
-                outcome: ended.outcome,
-                started_ms: ended.started_ms,
-                ended_ms: ended.ended_ms,
-                places: ended.places.into_iter().filter_map(event_place).collect(),
-            };
-            Ok(reply.ended.into_iter().map(ended).collect())
+            Ok(reply.ended.into_iter().map(Into::into).collect())
         })
     }
 

@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use terrane_proto::v1;
-use terrane_types::{GroupId, RegionId, ServerId};
+use terrane_types::RegionId;
 
 use super::timed;
-use crate::api::admin::past::{
-    ClusterLoad, EventInfo, EventList, EventPlace, FailoverInfo, FailoverList, LoadMeasure, LoadMinute, LoadQuery,
-    LoadRow, TableLoad,
-};
+use crate::api::admin::past::{ClusterLoad, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad};
 use crate::error::Error;
 use crate::wire::masters::{Kind, Masters};
 
@@ -60,11 +57,7 @@ impl Masters {
         Box::pin(async move {
             let request = v1::LoadHistoryRequest { hello: self.hello(), ..v1::LoadHistoryRequest::default() };
             let reply: v1::LoadHistoryReply = ask!(self, Kind::Read, timeout, load_history, request)?;
-            let minute = |minute: v1::LoadMinute| {
-                let v1::LoadMinute { minute_ms, reads, writes, bytes } = minute;
-                LoadMinute { minute_ms, reads, writes, bytes }
-            };
-            let minutes = reply.minutes.into_iter().map(minute).collect();
+            let minutes = reply.minutes.into_iter().map(Into::into).collect();
             Ok(ClusterLoad { known_from_ms: known(reply.known_from_ms), minutes })
         })
     }
@@ -73,7 +66,7 @@ impl Masters {
         Box::pin(async move {
             let request = v1::ListEventsRequest { hello: self.hello(), before, limit };
             let reply: v1::ListEventsReply = ask!(self, Kind::Read, timeout, list_events, request)?;
-            let events = reply.events.into_iter().map(event).collect();
+            let events = reply.events.into_iter().map(Into::into).collect();
             Ok(EventList { known_from_ms: known(reply.known_from_ms), events })
         })
     }
@@ -82,7 +75,7 @@ impl Masters {
         Box::pin(async move {
             let request = v1::ClusterRequest { hello: self.hello() };
             let reply: v1::ListFailoversReply = ask!(self, Kind::Read, timeout, list_failovers, request)?;
-            let failovers = reply.failovers.into_iter().map(failover).collect();
+            let failovers = reply.failovers.into_iter().map(Into::into).collect();
             Ok(FailoverList { known_from_ms: known(reply.known_from_ms), failovers })
         })
     }
@@ -90,32 +83,4 @@ impl Masters {
 
 fn known(ms: u64) -> Option<u64> {
     Some(ms).filter(|ms| *ms != 0)
-}
-
-fn event(event: v1::EventInfo) -> EventInfo {
-    let v1::EventInfo { number, time_ms, kind, what, reason, places } = event;
-    EventInfo { number, time_ms, kind, what, reason, places: places.into_iter().filter_map(event_place).collect() }
-}
-
-/// What something is about; `None` for a kind of place that this build does not know.
-pub(super) fn event_place(place: v1::EventPlace) -> Option<EventPlace> {
-    use v1::event_place::Place;
-    Some(match place.place? {
-        Place::Server(server) => EventPlace::Server(ServerId(server)),
-        Place::Table(name) => EventPlace::Table(name),
-        Place::Region(region) => EventPlace::Region(RegionId(region)),
-        Place::Group(group) => EventPlace::Group(GroupId(group)),
-    })
-}
-
-fn failover(failover: v1::FailoverInfo) -> FailoverInfo {
-    FailoverInfo {
-        time_ms: failover.time_ms,
-        group: GroupId(failover.group),
-        regions: failover.regions,
-        from: ServerId(failover.from_server),
-        to: Some(ServerId(failover.to_server)).filter(|server| server.0 != 0),
-        reason: failover.reason,
-        blackout_ms: failover.blackout_ms,
-    }
 }

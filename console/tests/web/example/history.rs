@@ -4,6 +4,7 @@ use terrane_console::source::{
     Bucket, Event, EventKind, EventQuery, Failover, Failovers, Key, Place, Procedure, SlowQuery, SlowRequest,
     SlowRequests, Stage,
 };
+use terrane_types::{GroupId, RegionId, ServerId};
 
 use super::places::user_key;
 use super::{NOW_MS, noise};
@@ -28,7 +29,7 @@ fn all() -> Vec<Event> {
             "region 30 splits at user=6145833",
             "41 % of the table's writes, limit 25 %",
             None,
-            &[Place::Region(30), Place::Table("actions".to_owned())],
+            &[Place::Region(RegionId(30)), Place::Table("actions".to_owned())],
         ),
         event(
             39,
@@ -36,10 +37,17 @@ fn all() -> Vec<Event> {
             "group 2 is led by server 1",
             "server 3 is silent",
             Some(640),
-            &[Place::Group(2), Place::Server(3)],
+            &[Place::Group(GroupId(2)), Place::Server(ServerId(3))],
         ),
-        event(40, Election, "group 5 elected server 4 in term 12", "server 3 is silent", Some(412), &[Place::Group(5)]),
-        event(41, Server, "server 3 is silent", "no report for 3 s", None, &[Place::Server(3)]),
+        event(
+            40,
+            Election,
+            "group 5 elected server 4 in term 12",
+            "server 3 is silent",
+            Some(412),
+            &[Place::Group(GroupId(5))],
+        ),
+        event(41, Server, "server 3 is silent", "no report for 3 s", None, &[Place::Server(ServerId(3))]),
         event(
             1_860,
             Setting,
@@ -54,9 +62,16 @@ fn all() -> Vec<Event> {
             "region 17 moved from group 4 to group 2",
             "server 4 had 12 % more requests than the others",
             Some(1_900),
-            &[Place::Region(17), Place::Group(2)],
+            &[Place::Region(RegionId(17)), Place::Group(GroupId(2))],
         ),
-        event(9_000, Merge, "regions 8 and 9 became region 8", "together 12 MiB", Some(320), &[Place::Region(8)]),
+        event(
+            9_000,
+            Merge,
+            "regions 8 and 9 became region 8",
+            "together 12 MiB",
+            Some(320),
+            &[Place::Region(RegionId(8))],
+        ),
         event(
             70_000,
             Table,
@@ -74,7 +89,7 @@ fn all() -> Vec<Event> {
             &format!("region {region} split into {region} and {}", region + 1),
             "300 MiB, limit 256 MiB",
             Some(180 + noise(at, 4)),
-            &[Place::Region(region)],
+            &[Place::Region(RegionId(region))],
         ));
     }
     events
@@ -112,7 +127,7 @@ pub fn procedures() -> Vec<Procedure> {
             12,
             None,
             "41 % of the table's writes",
-            Place::Region(30),
+            Place::Region(RegionId(30)),
         ),
         procedure(
             "members-2-1",
@@ -121,9 +136,17 @@ pub fn procedures() -> Vec<Procedure> {
             38,
             None,
             "server 3 is silent",
-            Place::Group(2),
+            Place::Group(GroupId(2)),
         ),
-        procedure("move-217", "move region 17 to group 2", "done", 5_402, Some(2), "balance", Place::Region(17)),
+        procedure(
+            "move-217",
+            "move region 17 to group 2",
+            "done",
+            5_402,
+            Some(2),
+            "balance",
+            Place::Region(RegionId(17)),
+        ),
         procedure(
             "drain-4",
             "drain server 4",
@@ -131,7 +154,7 @@ pub fn procedures() -> Vec<Procedure> {
             8_000,
             Some(60),
             "asked by an operator",
-            Place::Server(4),
+            Place::Server(ServerId(4)),
         ),
     ]
 }
@@ -204,12 +227,12 @@ pub fn slow(query: &SlowQuery) -> SlowRequests {
 }
 
 pub fn failovers() -> Failovers {
-    let failover = |ago_s: u64, group, from, to, reason: &str, blackout_ms| Failover {
+    let failover = |ago_s: u64, group: u32, from, to: Option<u64>, reason: &str, blackout_ms| Failover {
         time_ms: NOW_MS - ago_s * 1_000,
-        group,
+        group: GroupId(group.into()),
         regions: 130 + group,
-        from_server: Some(from),
-        to_server: to,
+        from: ServerId(from),
+        to: to.map(ServerId),
         reason: reason.to_owned(),
         blackout_ms,
     };
@@ -222,7 +245,7 @@ pub fn failovers() -> Failovers {
     for at in 0..20 {
         failovers.push(failover(
             100_000 + at * 90,
-            at % 8 + 1,
+            u32::try_from(at % 8 + 1).expect("at most 8"),
             1,
             Some(2),
             "server 1 was drained by an operator",

@@ -1,9 +1,10 @@
 //! Servers, tables, regions and groups of the invented cluster.
 
 use terrane_console::source::{
-    Attribute, Failure, Family, Group, GroupDetail, Key, KeyPart, Load, Master, Member, Overview, Place, Problem,
-    Region, RegionDetail, RegionSelection, Server, Severity, Table, TableDetail,
+    Attribute, Failure, Family, Group, GroupDetail, Issue, IssueKind, Key, KeyPart, Load, Master, Member, Overview,
+    Place, Region, RegionDetail, RegionSelection, Server, Severity, Table, TableDetail,
 };
+use terrane_types::{GroupId, RegionId, ServerId};
 
 use super::history::events_about;
 use super::load::history;
@@ -52,26 +53,30 @@ pub fn overview() -> Overview {
         load: Load { reads_per_second: 18_412.0, writes_per_second: 7_209.5, bytes_per_second: 9_120_400.0 },
         history: history(1),
         problems: vec![
-            Problem {
-                severity: Severity::Critical,
-                what: "Server 3 has been silent for 41 s; 6 groups have two of three members.".to_owned(),
-                next: "Start it again, or wait: its replicas are replaced after 5 min. `terrane admin replication` shows the progress.".to_owned(),
-                place: Some(Place::Server(3)),
-            },
-            Problem {
-                severity: Severity::Warning,
-                what: "Region 30 of actions takes 41 % of the table's writes.".to_owned(),
-                next: "The heat map names the hottest keys and what to do.".to_owned(),
-                place: Some(Place::Region(30)),
-            },
-            Problem {
-                severity: Severity::Note,
-                what: "The compaction rate is limited to 64 MiB/s.".to_owned(),
-                next: "Set it back to its default when the disks are idle.".to_owned(),
-                place: Some(Place::Setting("server.compaction_rate".to_owned())),
-            },
+            problem(
+                (IssueKind::ServerSilent, Severity::Critical),
+                "Server 3 has been silent for 41 s; 6 groups have two of three members.",
+                "Start it again, or wait: its replicas are replaced after 5 min. `terrane admin replication` shows the progress.",
+                Place::Server(ServerId(3)),
+            ),
+            problem(
+                (IssueKind::HotRow, Severity::Warning),
+                "Region 30 of actions takes 41 % of the table's writes.",
+                "The heat map names the hottest keys and what to do.",
+                Place::Region(RegionId(30)),
+            ),
+            problem(
+                (IssueKind::Other, Severity::Note),
+                "The compaction rate is limited to 64 MiB/s.",
+                "Set it back to its default when the disks are idle.",
+                Place::Setting("server.compaction_rate".to_owned()),
+            ),
         ],
     }
+}
+
+fn problem((kind, severity): (IssueKind, Severity), what: &str, next: &str, place: Place) -> Issue {
+    Issue { severity, ..kind.issue(what).at(place).then(next) }
 }
 
 fn server(id: u64) -> Server {
@@ -244,7 +249,7 @@ pub fn region(id: u64) -> Result<RegionDetail, Failure> {
             fact("Durable point", "log index 88,120,441"),
         ],
         history: history(id),
-        events: events_about(&Place::Region(30)),
+        events: events_about(&Place::Region(RegionId(30))),
         advice: super::load::heat(&terrane_console::source::HeatQuery {
             table: region.table.clone(),
             measure: terrane_console::source::Measure::Writes,
@@ -299,6 +304,6 @@ pub fn group(id: u64) -> Result<GroupDetail, Failure> {
             ("Log kept".to_owned(), "96 MiB".to_owned()),
         ],
         regions: regions(&RegionSelection { group: Some(id), ..RegionSelection::default() })?,
-        events: events_about(&Place::Group(2)),
+        events: events_about(&Place::Group(GroupId(2))),
     })
 }

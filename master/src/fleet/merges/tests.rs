@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use terrane_types::states::RegionState;
 use terrane_types::{GroupId, ServerId};
 
 use super::*;
@@ -80,7 +81,7 @@ impl Scene {
                 RegionSeen {
                     descriptor,
                     bytes,
-                    state: "open".into(),
+                    state: RegionState::Open,
                     term: 1,
                     load,
                     shape: Some(shape),

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use terrane_proto::OUTDATED;
+use terrane_types::IssueKind;
 
 use super::*;
 
@@ -289,7 +290,7 @@ async fn a_minority_changes_nothing_and_says_what_it_knows() {
     let list = v1::ListTablesRequest { hello: masters.hello(0), ..v1::ListTablesRequest::default() };
     assert_eq!(redirected(&refusal(masters.client(leader).list_tables(list)).await), None);
     let status = masters.status(leader).await;
-    assert!(status.troubles.iter().any(|what| what.contains("no master leads")), "{:?}", status.troubles);
+    assert!(status.issues.iter().any(|issue| issue.kind == IssueKind::NoLeadingMaster.name()), "{:?}", status.issues);
     masters.end().await;
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use terrane_client::{Admin, Client, Error, Put, Table};
 use terrane_oracle::families::Families;
+use terrane_types::states::TableState;
 
 use super::attributes::{Alter, settings_of};
 use super::{Ended, GROUPS, KEPT, Shared, other, row, spec};
@@ -56,7 +57,7 @@ pub async fn settle(who: &str, client: &Client, shared: &Shared) -> Result<(), E
     let admin = client.admin();
     loop {
         let described = patiently(async || admin.describe_table(TABLE).await).await?;
-        if described.state == "enabled" {
+        if described.state == TableState::Enabled {
             let verdict = shared.settings.borrow().shown(&settings_of(&described.schema));
             shared.judge(who, b"the table's", verdict);
             return Ok(());

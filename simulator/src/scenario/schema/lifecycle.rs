@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use terrane_client::{Admin, Client, Error, Get, Put, RegionInfo, Scan, Table, TableSpec};
+use terrane_types::states::TableState;
 
 use super::{Ended, NUMBER, Shared};
 use crate::scenario::play::{PATIENCE, below, open_table, passed, passes, patiently, pause};
@@ -272,9 +273,9 @@ pub async fn use_abandoned(who: &str, client: &Client, name: &str, shared: &Shar
     let admin = client.admin();
     loop {
         match patiently(async || admin.describe_table(name).await).await {
-            Ok(described) if described.state == "enabled" => break,
+            Ok(described) if described.state == TableState::Enabled => break,
             // Its owner did not come to enable it.
-            Ok(described) if described.state == "disabled" => {
+            Ok(described) if described.state == TableState::Disabled => {
                 patiently(async || admin.enable_table(name).await).await?;
             }
             Ok(_) => tokio::time::sleep(POLL_EVERY).await,
