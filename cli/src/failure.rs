@@ -46,7 +46,7 @@ impl Failure {
     }
 
     /// The row is not there.
-    pub fn nothing_there(what: impl Into<String>) -> Failure {
+    pub fn not_found(what: impl Into<String>) -> Failure {
         Failure { exit: Exit::NothingThere, what: what.into(), advice: None }
     }
 

@@ -39,7 +39,7 @@ impl Progress {
     }
 
     /// Progress through work whose size is only known as it proceeds; the caller supplies the message.
-    pub fn over_work(label: &str) -> Progress {
+    pub fn with_unknown_total(label: &str) -> Progress {
         Progress::new(label, "{prefix} {bar:24} {percent:>3}%  {msg}  eta {eta}", Some(0))
     }
 

@@ -57,7 +57,7 @@ pub async fn run(args: Shell) -> Result<(), Failure> {
     }
     if !args.execute.is_empty() {
         for (number, line) in (1..).zip(&args.execute) {
-            if session.script_line(number, line).await? == After::Exit {
+            if session.script_line(number, line).await? == LineOutcome::Exit {
                 break;
             }
         }
@@ -65,7 +65,7 @@ pub async fn run(args: Shell) -> Result<(), Failure> {
     }
     for number in 1.. {
         let Some(line) = next_line().await? else { break };
-        if session.script_line(number, &line).await? == After::Exit {
+        if session.script_line(number, &line).await? == LineOutcome::Exit {
             break;
         }
     }
@@ -89,7 +89,7 @@ fn unreadable(error: std::io::Error) -> Failure {
 
 /// Whether the session goes on after a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum After {
+enum LineOutcome {
     Continue,
     Exit,
 }
@@ -121,11 +121,11 @@ impl Session {
     }
 
     /// Runs a line of a script. A failure ends the script, unless the session keeps going.
-    async fn script_line(&mut self, number: u64, line: &str) -> Result<After, Failure> {
+    async fn script_line(&mut self, number: u64, line: &str) -> Result<LineOutcome, Failure> {
         match self.line(line).await {
             Err(failure) if self.keep_going => {
                 failure.in_shell().during(format!("line {number}")).print();
-                Ok(After::Continue)
+                Ok(LineOutcome::Continue)
             }
             Err(failure) => Err(failure.in_shell().during(format!("line {number}"))),
             done => done,
@@ -141,38 +141,38 @@ impl Session {
     }
 
     /// Runs one line.
-    async fn line(&mut self, line: &str) -> Result<After, Failure> {
+    async fn line(&mut self, line: &str) -> Result<LineOutcome, Failure> {
         let line = line.trim().trim_end_matches(';').trim_end();
         if line.is_empty() || line.starts_with('#') {
-            return Ok(After::Continue);
+            return Ok(LineOutcome::Continue);
         }
         let started = Instant::now();
         let done = self.dispatch(line).await;
         if let Err(failure) = &done {
             self.failed = Some(failure.exit);
         }
-        if self.timing && matches!(done, Ok(After::Continue)) {
+        if self.timing && matches!(done, Ok(LineOutcome::Continue)) {
             eprintln!("took {}", duration_text(started.elapsed()));
         }
         done
     }
 
-    async fn dispatch(&mut self, line: &str) -> Result<After, Failure> {
+    async fn dispatch(&mut self, line: &str) -> Result<LineOutcome, Failure> {
         let words = words::split(line).map_err(|invalid| Failure::usage(invalid.to_string()));
         if let Ok(words) = &words {
             match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["exit" | "quit"] => return Ok(After::Exit),
-                ["help"] => return help::overview().map(|()| After::Continue),
-                ["help", ref of @ ..] => return help::of(of).map(|()| After::Continue),
+                ["exit" | "quit"] => return Ok(LineOutcome::Exit),
+                ["help"] => return help::overview().map(|()| LineOutcome::Continue),
+                ["help", ref of @ ..] => return help::of(of).map(|()| LineOutcome::Continue),
                 ["format"] => return said(&format!("format {}", name_of(self.format))),
                 ["format", format] => {
                     self.format = ShellFormat::from_str(format, true)
                         .map_err(|_| Failure::usage(format!("{format:?} is not a format; it is table, row or json")))?;
-                    return Ok(After::Continue);
+                    return Ok(LineOutcome::Continue);
                 }
                 ["timing", switch @ ("on" | "off")] => {
                     self.timing = switch == "on";
-                    return Ok(After::Continue);
+                    return Ok(LineOutcome::Continue);
                 }
                 ["timing", ..] => return Err(Failure::usage("timing is `timing on` or `timing off`")),
                 _ => {}
@@ -194,12 +194,12 @@ impl Session {
                     return interrupted();
                 }
             }
-            done = &mut acting => return done.map(|()| After::Continue),
+            done = &mut acting => return done.map(|()| LineOutcome::Continue),
         }
         tokio::select! {
             biased;
             () = shutdown_signal() => interrupted(),
-            done = acting => done.map(|()| After::Continue),
+            done = acting => done.map(|()| LineOutcome::Continue),
         }
     }
 
@@ -370,9 +370,9 @@ fn name_of(format: ShellFormat) -> &'static str {
     }
 }
 
-fn said(line: &str) -> Result<After, Failure> {
+fn said(line: &str) -> Result<LineOutcome, Failure> {
     let mut output = Output::new(false);
     output.line(line)?;
     output.flush()?;
-    Ok(After::Continue)
+    Ok(LineOutcome::Continue)
 }

@@ -43,7 +43,7 @@ impl Weather {
     /// Weather of this many stations, at least one.
     pub fn new(seed: u64, stations: u32) -> Weather {
         let mut random = Random::new(seed);
-        let stations = (0..stations.max(1)).map(|number| Station::invent(number, &mut random)).collect();
+        let stations = (0..stations.max(1)).map(|number| Station::random(number, &mut random)).collect();
         Weather { random, stations, hour: 0, next: 0 }
     }
 
@@ -70,7 +70,7 @@ impl Iterator for Weather {
 }
 
 impl Station {
-    fn invent(number: u32, random: &mut Random) -> Station {
+    fn random(number: u32, random: &mut Random) -> Station {
         let latitude = signed(random.below(140_000)) - 70_000;
         Station {
             usaf: 10_010 + number * 10,

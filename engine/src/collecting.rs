@@ -64,7 +64,7 @@ impl Older {
 }
 
 /// The rules of the family, and which of them the collectors have.
-struct RulesAtHand {
+struct CurrentRules {
     family: FamilyRecord,
     place: usize,
     oldest_snapshot: u64,
@@ -76,7 +76,7 @@ pub(crate) struct Collecting {
     merge: MergingCursor,
     /// Older cells belong to an earlier family of the same name.
     since: u64,
-    rules: RulesAtHand,
+    rules: CurrentRules,
     older: Older,
     /// For rows with everything older present, and for the others.
     whole: Collector,
@@ -109,7 +109,7 @@ impl Collecting {
         part_bytes: usize,
     ) -> Self {
         let collector = |covers_older| Collector::new(&family.rules, oldest_snapshot, log_time_ms, covers_older);
-        let rules = RulesAtHand { family: family.clone(), place: 0, oldest_snapshot, log_time_ms };
+        let rules = CurrentRules { family: family.clone(), place: 0, oldest_snapshot, log_time_ms };
         Self {
             merge,
             since: family.since,
@@ -144,7 +144,7 @@ impl Collecting {
     pub(crate) fn next(&mut self, mut keep: impl FnMut(Cell<'_>)) -> Result<(), Error> {
         if !self.mid_row {
             self.enter_row();
-            if self.keep_lone(&mut keep)? {
+            if self.keep_single(&mut keep)? {
                 return Ok(());
             }
         }
@@ -183,7 +183,7 @@ impl Collecting {
     /// Takes the rules of the next row, where they differ by row.
     fn enter_row(&mut self) {
         let Self { merge, since, rules, whole, part, .. } = self;
-        let RulesAtHand { family, place, oldest_snapshot, log_time_ms } = rules;
+        let CurrentRules { family, place, oldest_snapshot, log_time_ms } = rules;
         if family.beyond.is_empty() {
             return;
         }
@@ -194,8 +194,8 @@ impl Collecting {
     }
 
     /// Judges a row of a single cell from where it lies; `false` where the next row is not such a row.
-    fn keep_lone(&mut self, keep: &mut impl FnMut(Cell<'_>)) -> Result<bool, Error> {
-        let Some(cell) = self.merge.lone().filter(|cell| cell.sequence >= self.since) else { return Ok(false) };
+    fn keep_single(&mut self, keep: &mut impl FnMut(Cell<'_>)) -> Result<bool, Error> {
+        let Some(cell) = self.merge.single().filter(|cell| cell.sequence >= self.since) else { return Ok(false) };
         self.cells_seen += 1;
         self.bytes_seen += cell.weight();
         let collector = if self.older.may_hold(cell.row) { &mut self.part } else { &mut self.whole };
@@ -205,7 +205,7 @@ impl Collecting {
             Some(Fate::Mask) => keep(cell.masked()),
             Some(Fate::Drop) | None => {}
         }
-        self.merge.skip_lone()?;
+        self.merge.skip_single()?;
         Ok(true)
     }
 

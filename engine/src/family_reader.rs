@@ -103,7 +103,7 @@ impl FamilyReader {
     }
 
     /// Whether the only cell of a row is shown.
-    pub(crate) fn shows_lone(&mut self, cell: &Cell<'_>, asked: Option<&Columns>, stats: &mut ReadStats) -> bool {
+    pub(crate) fn shows_single(&mut self, cell: &Cell<'_>, asked: Option<&Columns>, stats: &mut ReadStats) -> bool {
         self.enter(cell.row);
         if cell.sequence < self.since {
             return false;

@@ -335,8 +335,8 @@ impl Cursor for LevelCursor {
         self.current.as_ref()?.row()
     }
 
-    fn lone(&self) -> Option<Cell<'_>> {
-        self.current.as_ref()?.lone()
+    fn single(&self) -> Option<Cell<'_>> {
+        self.current.as_ref()?.single()
     }
 
     fn skip(&mut self) -> Result<(), Error> {

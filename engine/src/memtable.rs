@@ -32,9 +32,9 @@
 mod active;
 mod cursor;
 mod filter;
+mod idle_detector;
 mod merge;
 mod run;
-mod stillness;
 mod view;
 
 use std::fmt;
@@ -47,10 +47,10 @@ use terrane_types::CellKind;
 
 use self::active::Active;
 use self::cursor::MemtableCursor;
+use self::idle_detector::IdleDetector;
 use self::merge::Dropping;
 pub(crate) use self::merge::{Limits, Retention};
 use self::run::SortedRun;
-use self::stillness::Stillness;
 use self::view::{CurrentView, Due, View, sizes};
 use crate::Error;
 use crate::cells::{Cell, Cells};
@@ -84,7 +84,7 @@ pub(crate) struct Memtable {
     /// Whether there was a read since the last idle merge.
     is_read: AtomicBool,
     /// What the calls of [`Memtable::look`] have found.
-    stillness: Mutex<Stillness>,
+    idle_detector: Mutex<IdleDetector>,
     /// Whether the buffer was still at the last of them, and a copy is due.
     is_still: AtomicBool,
     /// The sequence number since which the family keeps one version and no deleted cells; [`NEVER`] when it does not.
@@ -121,7 +121,7 @@ impl Memtable {
             merging: Mutex::new(()),
             was_read: AtomicBool::new(false),
             is_read: AtomicBool::new(false),
-            stillness: Mutex::new(Stillness::default()),
+            idle_detector: Mutex::new(IdleDetector::default()),
             is_still: AtomicBool::new(false),
             one_version_since: AtomicU64::new(NEVER),
             retention,
@@ -211,7 +211,7 @@ impl Memtable {
     pub(crate) fn look(&self, room: u64) -> u64 {
         let view = self.view.load_full();
         let (copied, is_stale) = (view.copied_bytes(), view.has_stale_copy());
-        let is_still = self.stillness.lock().look(view.active.inserts(), is_stale);
+        let is_still = self.idle_detector.lock().look(view.active.inserts(), is_stale);
         let bytes = view.active.bytes();
         let is_due = is_still && copied == 0 && bytes > 0 && bytes <= room;
         self.is_still.store(is_due, Ordering::Relaxed);

@@ -199,13 +199,13 @@ impl MergingCursor {
 
     /// The only cell of the next row, where all sources together have a single one and that is known without further
     /// reading.
-    pub(crate) fn lone(&self) -> Option<Cell<'_>> {
+    pub(crate) fn single(&self) -> Option<Cell<'_>> {
         if self.wide.is_some() {
             // In the middle of a row, cursors are past what their lanes hold.
             return None;
         }
         let (&first, rest) = self.order.split_first()?;
-        let cell = self.cursors[first].lone()?;
+        let cell = self.cursors[first].single()?;
         rest.first().is_none_or(|&second| self.cursors[second].row() != Some(cell.row)).then_some(cell)
     }
 
@@ -245,8 +245,8 @@ impl MergingCursor {
         Ok(())
     }
 
-    /// Moves past a row with a [lone](MergingCursor::lone) cell.
-    pub(crate) fn skip_lone(&mut self) -> Result<(), Error> {
+    /// Moves past a row with a [single](MergingCursor::single) cell.
+    pub(crate) fn skip_single(&mut self) -> Result<(), Error> {
         let Some(&first) = self.order.first() else { return Ok(()) };
         self.cursors[first].skip()?;
         self.reorder(1);
@@ -368,7 +368,11 @@ mod tests {
             let mut merge = MergingCursor::new(cursors.collect(), false);
             let mut gathered = Cells::default();
             while !merge.take(Sought::ALL, 500, &mut gathered).unwrap() {
-                assert!(merge.lone().is_none() && merge.first().is_none(), "{} cells of the row given", gathered.len());
+                assert!(
+                    merge.single().is_none() && merge.first().is_none(),
+                    "{} cells of the row given",
+                    gathered.len()
+                );
                 gathered.clear();
             }
             assert_eq!(merge.row(), Some(&b"b"[..]));

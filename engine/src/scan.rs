@@ -18,7 +18,7 @@ use bytes::Bytes;
 use terrane_types::rows::{begin_row, end_row};
 use terrane_types::{CellRef, FamilyName, KeyRange, Projection};
 
-use self::row::RowAtHand;
+use self::row::CurrentRow;
 pub(crate) use self::walk::FIRST_PART_BYTES;
 use crate::Error;
 use crate::cell_window::CellWindow;
@@ -134,7 +134,7 @@ pub struct RowScanner {
     next_row: Vec<u8>,
     /// Whether `row` is current: it was begun and not all of it was returned.
     within: bool,
-    at_hand: RowAtHand,
+    at_hand: CurrentRow,
     /// Where the current row continues: family and visible cell. `None`: something visible must be found first.
     at: Option<(usize, usize)>,
     /// A buffer for cells that are put aside.
@@ -164,7 +164,7 @@ impl Region {
             column_cells: 0,
         });
         let families = families.collect();
-        let at_hand = RowAtHand::new(CellWindow::of(&spec.projection), self.part_bytes());
+        let at_hand = CurrentRow::new(CellWindow::of(&spec.projection), self.part_bytes());
         RowScanner {
             families,
             bounds,
@@ -241,9 +241,9 @@ impl RowScanner {
                 terrane_types::cell::pack(block, cell);
                 end_row(block, start);
             };
-            let shown = match self.show_lone(&mut show)? {
+            let shown = match self.show_single(&mut show)? {
                 None => self.show_first(&mut show)?.then_some(true),
-                lone => lone,
+                single => single,
             };
             match shown {
                 Some(true) => return Ok(Step::Row),
@@ -390,23 +390,23 @@ impl RowScanner {
     /// Shows the next row from where it lies, if it belongs to the only family, has a single cell, and that is known
     /// without further reading: most rows of a table with one column, which need no gathering. Returns whether it is
     /// shown, or `None` where the row must be gathered.
-    fn show_lone(&mut self, show: &mut impl FnMut(&[u8], CellRef<'_>)) -> Result<Option<bool>, Error> {
+    fn show_single(&mut self, show: &mut impl FnMut(&[u8], CellRef<'_>)) -> Result<Option<bool>, Error> {
         let [FamilyScan { reader, store, merge: Some(merge), .. }] = self.families.as_mut_slice() else {
             return Ok(None);
         };
         if self.from_cell.is_some() || self.bounds.is_empty() {
             return Ok(None);
         }
-        let Some(cell) = merge.lone() else { return Ok(None) };
+        let Some(cell) = merge.single() else { return Ok(None) };
         let name = store.name.as_bytes();
         let mut window = CellWindow::of(&self.projection);
-        let shown = reader.shows_lone(&cell, self.projection.columns(name), &mut self.stats) && window.admits();
+        let shown = reader.shows_single(&cell, self.projection.columns(name), &mut self.stats) && window.admits();
         if shown {
             show(cell.row, window.shown(cell.packed(name)));
         }
         self.next_row.clear();
         self.next_row.extend_from_slice(cell.row);
-        let moved = merge.skip_lone();
+        let moved = merge.skip_single();
         std::mem::swap(&mut self.row, &mut self.next_row);
         if moved.is_err() {
             // The row is done all the same. An error that lasts comes with the next one.

@@ -118,13 +118,13 @@ pub(crate) trait Cursor: Send {
 
     /// The only cell of the current row, where the row has a single one and that is known without further reading. Such
     /// a row can be shown from where it lies.
-    fn lone(&self) -> Option<Cell<'_>> {
+    fn single(&self) -> Option<Cell<'_>> {
         None
     }
 
     /// The first cell, in store order, of the current row, where it is known without further reading.
     fn first(&self) -> Option<Cell<'_>> {
-        self.lone()
+        self.single()
     }
 
     /// Moves to the next row, from anywhere in the current one.

@@ -92,7 +92,7 @@ impl PinnedBudget {
     }
 
     /// Returns bytes that were taken.
-    pub(crate) fn give_back(&self, bytes: u64) {
+    pub(crate) fn release_bytes(&self, bytes: u64) {
         self.left.fetch_add(bytes, Ordering::Relaxed);
     }
 }

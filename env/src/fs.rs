@@ -39,7 +39,7 @@ pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,
     sync_dir, total_space,
 };
-pub use presence::{Gone, Presence};
+pub use presence::{DirectoryLost, Presence};
 #[cfg(not(feature = "sim"))]
 use real as os;
 #[cfg(feature = "sim")]

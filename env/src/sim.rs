@@ -27,7 +27,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use clocks::{VmClock, now_ns, stood_still, suspended_ns, wall_ms};
+pub(crate) use clocks::{VmClock, now_ns, paused_for, suspended_ns, wall_ms};
 pub use clocks::{clock_error_ms, set_clock, start_clocks, stop_clocks, suspend, suspend_host, was_suspended};
 pub(crate) use disks::{Delay, HostDisk, WriteTurn};
 pub use disks::{

@@ -140,7 +140,7 @@ pub const fn seen_of(age: Duration) -> Duration {
 /// How much of the last `age` of simulated time the clocks of this host have seen: not the time for which they stood still.
 #[cfg(feature = "sim")]
 pub fn seen_of(age: Duration) -> Duration {
-    age.saturating_sub(crate::sim::stood_still(age))
+    age.saturating_sub(crate::sim::paused_for(age))
 }
 
 /// Detects that the machine was suspended, which no lease may survive.
@@ -161,7 +161,7 @@ impl ClockWatch {
     /// Starts watching from now.
     pub fn new() -> ClockWatch {
         // The smallest of several upper bounds: one reading may be wide if the thread was preempted inside it.
-        let apart_ns = (0..4).map(|_| clocks_apart().most_ns).min().unwrap_or(0);
+        let apart_ns = (0..4).map(|_| suspended_offset().most_ns).min().unwrap_or(0);
         ClockWatch { apart_ns, vm: VmClock::open() }
     }
 
@@ -169,10 +169,10 @@ impl ClockWatch {
     /// was disrupted.
     pub fn moved_apart(&mut self) -> bool {
         let was_disrupted = self.vm.was_disrupted();
-        self.compare(&clocks_apart()) || was_disrupted
+        self.compare(&suspended_offset()) || was_disrupted
     }
 
-    fn compare(&mut self, apart: &Apart) -> bool {
+    fn compare(&mut self, apart: &SuspendedOffset) -> bool {
         if !apart.known {
             return true;
         }
@@ -192,29 +192,29 @@ impl Default for ClockWatch {
 }
 
 /// How far the clock that counts suspended time is ahead: a range, because two clocks cannot be read at the same moment.
-struct Apart {
+struct SuspendedOffset {
     least_ns: u64,
     most_ns: u64,
     known: bool,
 }
 
 #[cfg(all(not(feature = "sim"), any(target_os = "linux", target_os = "android")))]
-fn clocks_apart() -> Apart {
+fn suspended_offset() -> SuspendedOffset {
     let before = now_ns();
     let counting = nanoseconds(rustix::time::clock_gettime(rustix::time::ClockId::Boottime));
     let after = now_ns();
-    Apart { least_ns: counting.saturating_sub(after), most_ns: counting.saturating_sub(before), known: true }
+    SuspendedOffset { least_ns: counting.saturating_sub(after), most_ns: counting.saturating_sub(before), known: true }
 }
 
 #[cfg(all(not(feature = "sim"), not(any(target_os = "linux", target_os = "android"))))]
-fn clocks_apart() -> Apart {
-    Apart { least_ns: 0, most_ns: 0, known: false }
+fn suspended_offset() -> SuspendedOffset {
+    SuspendedOffset { least_ns: 0, most_ns: 0, known: false }
 }
 
 #[cfg(feature = "sim")]
-fn clocks_apart() -> Apart {
+fn suspended_offset() -> SuspendedOffset {
     let apart = crate::sim::suspended_ns();
-    Apart { least_ns: apart, most_ns: apart, known: true }
+    SuspendedOffset { least_ns: apart, most_ns: apart, known: true }
 }
 
 #[cfg(test)]
@@ -230,8 +230,8 @@ mod tests {
         }
     }
 
-    fn apart(least_ns: u64, most_ns: u64) -> Apart {
-        Apart { least_ns, most_ns, known: true }
+    fn apart(least_ns: u64, most_ns: u64) -> SuspendedOffset {
+        SuspendedOffset { least_ns, most_ns, known: true }
     }
 
     #[test]
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn unknown_clocks_always_report() {
         let mut watch = ClockWatch { apart_ns: 0, vm: VmClock::open() };
-        assert!(watch.compare(&Apart { least_ns: 0, most_ns: 0, known: false }));
+        assert!(watch.compare(&SuspendedOffset { least_ns: 0, most_ns: 0, known: false }));
     }
 
     #[cfg(not(feature = "sim"))]

@@ -43,7 +43,7 @@ use crate::exception::{DO_NOT_RETRY, Exception, UNKNOWN_PROTOCOL, UNKNOWN_SERVIC
 use crate::frame::Call;
 use crate::place::Place;
 use crate::regions::{RegionCalls, discovery};
-use crate::serve::{Begun, Calls, Client, Front, Limits, Outcome, Outgoing, Ticket};
+use crate::serve::{CallStart, Calls, Client, Front, Limits, Outcome, Outgoing, Ticket};
 
 /// How long a scanner waits for its next call, unless another time is configured. HBase has the same default.
 pub const SCANNER_LEASE_DEFAULT: Duration = Duration::from_secs(60);
@@ -129,16 +129,16 @@ impl Calls for DataCalls {
         .boxed()
     }
 
-    fn begin(&self, call: Call, ticket: Ticket) -> Begun {
+    fn begin(&self, call: Call, ticket: Ticket) -> CallStart {
         if !matches!(call.method.as_str(), "Get" | "Mutate") {
-            return Begun::NeedsTask(call, ticket);
+            return CallStart::NeedsTask(call, ticket);
         }
         match self.request(&call) {
             Ok((request, finish)) => {
                 self.requests.add(request, ticket, finish);
-                Begun::Started
+                CallStart::Started
             }
-            Err(refused) => Begun::Answered(ticket.answer(Err(refused))),
+            Err(refused) => CallStart::Answered(ticket.answer(Err(refused))),
         }
     }
 
@@ -151,11 +151,11 @@ impl Calls for DataCalls {
             match self.finish(finish, answer) {
                 Ok(Finished::Answer(answer)) => ready.push(ticket.answer(Ok(answer))),
                 Err(refused) => ready.push(ticket.answer(Err(refused))),
-                Ok(Finished::Again(again)) => {
+                Ok(Finished::ReadBack(read_back)) => {
                     let calls = self.clone();
                     // A retry that was applied before is rare, and the answer needs a read.
                     terrane_env::task::spawn_named("hbase call", async move {
-                        let outcome = calls.read_again(again).await;
+                        let outcome = calls.read_again(read_back).await;
                         ticket.send(outcome).await;
                     });
                 }

@@ -41,7 +41,7 @@ use terrane_types::{Columns, Invalid, KeyRange};
 
 pub(crate) use self::evaluator::{Evaluator, StoreLimits, parts_of};
 pub(crate) use self::pattern::Pattern;
-use self::position::{At, Position};
+use self::position::{CellCoordinates, Position};
 pub(crate) use self::value_test::ValueTest;
 use crate::cell_block::KeyValue;
 
@@ -112,7 +112,7 @@ trait CellFilter: Send + Sync {
     }
 
     /// After [`Code::Seek`] for the cell at this position: where to continue, if that is known.
-    fn hint(&mut self, _at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, _at: CellCoordinates<'_>) -> Option<Position> {
         None
     }
 

@@ -83,8 +83,8 @@ pub trait Calls: Send + Sync + 'static {
     fn carry_out(self: Arc<Self>, call: Call) -> BoxFuture<'static, Outcome>;
 
     /// Begins a call that needs no task of its own. What it asks for starts with [`Calls::start`].
-    fn begin(&self, call: Call, ticket: Ticket) -> Begun {
-        Begun::NeedsTask(call, ticket)
+    fn begin(&self, call: Call, ticket: Ticket) -> CallStart {
+        CallStart::NeedsTask(call, ticket)
     }
 
     /// Starts what was begun. Waits while as much is under way as may be.
@@ -100,7 +100,7 @@ pub trait Calls: Send + Sync + 'static {
 }
 
 /// What became of a call that was to begin.
-pub enum Begun {
+pub enum CallStart {
     /// Its answer comes out of [`Calls::poll_answers`].
     Started,
     /// It is answered.
@@ -300,12 +300,12 @@ impl Link {
         let is_small = bytes <= BEGUN_BYTES_MAX;
         let begun = match self.compression {
             None if is_small => calls.begin(call, ticket),
-            _ => Begun::NeedsTask(call, ticket),
+            _ => CallStart::NeedsTask(call, ticket),
         };
         let (call, ticket) = match begun {
-            Begun::Started => return true,
-            Begun::Answered(frame) => return self.send(frame).await,
-            Begun::NeedsTask(call, ticket) => (call, ticket),
+            CallStart::Started => return true,
+            CallStart::Answered(frame) => return self.send(frame).await,
+            CallStart::NeedsTask(call, ticket) => (call, ticket),
         };
         let compressed = self.compression.map(|compression| (compression, self.decompressed.clone()));
         let Client { intake, connection, .. } = self.client.clone();

@@ -154,7 +154,7 @@ struct WorkLine<'a> {
 
 impl Work {
     fn begin(label: &str) -> Self {
-        Self { progress: Progress::over_work(label), started: Instant::now() }
+        Self { progress: Progress::with_unknown_total(label), started: Instant::now() }
     }
 
     fn update(&mut self, now: &Maintained) {

@@ -12,7 +12,7 @@ use super::{dev, role};
 use crate::args::config::{Check, Config, ConfigRole, List};
 use crate::args::roles::{Dev, Master, Server};
 use crate::args::values::addresses;
-use crate::config::file::{Examined, Given, Section, examine};
+use crate::config::file::{Examined, FileValue, Section, examine};
 use crate::config::list::{self, Role, Unset};
 use crate::config::ports::is_wildcard;
 use crate::config::{Mistakes, Sources, read};
@@ -200,7 +200,7 @@ fn with_own_address(role: Role, mut section: Section) -> Section {
     let values = &mut section.values;
     let listens_everywhere = values.get("listen").is_some_and(|listen| is_wildcard(&listen.text));
     if listens_everywhere && !values.contains_key("advertise") {
-        values.insert("advertise".to_owned(), Given { text: NAMED_AT_THE_START.to_owned(), line: 0 });
+        values.insert("advertise".to_owned(), FileValue { text: NAMED_AT_THE_START.to_owned(), line: 0 });
     }
     // A list of masters names the own address, too.
     let is_named = values.get("advertise").is_some_and(|advertise| advertise.text != NAMED_AT_THE_START)
@@ -209,7 +209,7 @@ fn with_own_address(role: Role, mut section: Section) -> Section {
         && !is_named
         && let Some(own) = values.get("peers").and_then(|peers| peers.text.split(',').next().map(str::to_owned))
     {
-        values.insert("advertise".to_owned(), Given { text: own, line: 0 });
+        values.insert("advertise".to_owned(), FileValue { text: own, line: 0 });
     }
     section
 }

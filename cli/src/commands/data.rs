@@ -116,7 +116,7 @@ pub async fn counter(args: args::Get) -> Result<(), Failure> {
     let found = found.during(format!("get from table {}", args.table))?;
     let Some(value) = found.as_ref().and_then(|found| found.value(family, &qualifier)) else {
         let what = format!("row {} of table {} has no counter {column}", args.row, args.table);
-        return Err(Failure::nothing_there(what));
+        return Err(Failure::not_found(what));
     };
     let Ok(value) = <[u8; 8]>::try_from(value) else {
         return Err(Failure::new(format!("column {column} holds {} bytes; a counter has 8", value.len())));

@@ -144,7 +144,7 @@ pub async fn drain(server: &str, no_wait: bool, connection: &Connection) -> Resu
 
 /// Shows the drain's progress until the server has neither replicas nor leaderships. The drain continues without us.
 async fn until_drained(admin: &Admin, server: u64, replicas: u32) -> Result<u32, Failure> {
-    let mut progress = Progress::over_work(&format!("draining server {server}"));
+    let mut progress = Progress::with_unknown_total(&format!("draining server {server}"));
     loop {
         let servers = admin.servers().await.during("look at the drain")?;
         let Some(now) = servers.iter().find(|info| info.server.0 == server) else {
@@ -207,7 +207,7 @@ pub async fn move_region(region: u64, server: &str, connection: &Connection) -> 
 
 /// Shows the progress of a move until it has ended. The move continues without us.
 async fn until_moved(admin: &Admin, id: u64, region: u64) -> Result<RegionDescriptor, Failure> {
-    let mut progress = Progress::over_work(&format!("moving region {region}"));
+    let mut progress = Progress::with_unknown_total(&format!("moving region {region}"));
     loop {
         match admin.follow_move(id).await.during(format!("look at move-{id}"))? {
             MoveState::Moved(region) => {

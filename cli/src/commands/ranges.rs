@@ -235,7 +235,7 @@ pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
     };
     let Some(figure) = figure else {
         let what = format!("table {} has no value of {column} in this range", args.table);
-        return Err(Failure::nothing_there(what));
+        return Err(Failure::not_found(what));
     };
     let mut output = Output::new(args.connection.json);
     if output.is_json() {

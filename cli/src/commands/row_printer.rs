@@ -35,7 +35,7 @@ pub fn print_one(
     row: Option<RowData>,
     absent: impl Fn() -> String,
 ) -> Result<(), Failure> {
-    let Some(row) = row else { return Err(Failure::nothing_there(absent())) };
+    let Some(row) = row else { return Err(Failure::not_found(absent())) };
     let mut printer = RowPrinter::new(json, text);
     printer.row(&row)?;
     printer.end(None)
@@ -78,14 +78,14 @@ impl RowPrinter {
     /// Prints the remaining rows, then the token line if `token` is given; `Some(None)` means that nothing follows.
     pub fn end(mut self, token: Option<Option<PageToken>>) -> Result<(), Failure> {
         #[derive(Serialize)]
-        struct After {
+        struct NextPageLine {
             after: Option<String>,
         }
         if !self.cells.is_empty() {
             self.print_cells()?;
         }
         if let Some(token) = token {
-            self.output.object(&After { after: token.map(|token| token.to_string()) })?;
+            self.output.object(&NextPageLine { after: token.map(|token| token.to_string()) })?;
         }
         self.output.flush()?;
         if !self.output.is_json() {

@@ -186,13 +186,13 @@ fn is_live(server: &ServerInfo) -> bool {
 }
 
 /// Whether a resource is listed without --resources: it is more than half full, or rejected requests.
-fn stands_out(usage: &ResourceUsage) -> bool {
+fn is_notable(usage: &ResourceUsage) -> bool {
     usage.refused > 0 || usage.used > usage.limit / 2
 }
 
 fn print_resources(output: &mut Output, status: &ClusterStatus, all: bool) -> Result<(), Failure> {
     let rows: Vec<Vec<String>> = resources(status)
-        .filter(|(_, usage)| all || stands_out(usage))
+        .filter(|(_, usage)| all || is_notable(usage))
         .map(|(process, usage)| {
             let amount = |number: u64| if usage.is_bytes { bytes_rounded(number) } else { number.to_string() };
             vec![

@@ -24,7 +24,7 @@ pub struct Mistake {
 
 /// A value of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct FileValue {
     /// As it would be written after a flag.
     pub text: String,
     /// Counted from 1.
@@ -35,7 +35,7 @@ pub struct Given {
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     /// The values that can be read.
-    pub values: BTreeMap<String, Given>,
+    pub values: BTreeMap<String, FileValue>,
     /// The settings whose values cannot: a mistake says why.
     pub wrong: BTreeSet<String>,
 }
@@ -79,7 +79,9 @@ pub fn examine(text: &str, roles: &[Role]) -> Examined {
         for (key, value) in table {
             let (name, span) = (key.get_ref().to_string(), key.span());
             match checked(role, &name, value) {
-                Ok(given) => _ = section.values.insert(name, Given { text: given, line: line_of(text, span.start) }),
+                Ok(given) => {
+                    _ = section.values.insert(name, FileValue { text: given, line: line_of(text, span.start) })
+                }
                 Err(message) => {
                     section.wrong.insert(name);
                     add(span, message);

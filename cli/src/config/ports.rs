@@ -7,7 +7,7 @@ use crate::args::values::address_parts;
 
 /// Who can connect to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum Exposure {
     Loopback,
     Network,
     /// Every address of the machine; others cannot connect to it by this name.
@@ -15,20 +15,20 @@ enum Reach {
 }
 
 /// The address of a setting, which was checked when it was read.
-fn reach(address: &str) -> Reach {
-    let Ok((host, _)) = address_parts(address) else { return Reach::Network };
+fn exposure(address: &str) -> Exposure {
+    let Ok((host, _)) = address_parts(address) else { return Exposure::Network };
     match host.parse::<IpAddr>() {
-        Ok(ip) if ip.is_loopback() => Reach::Loopback,
-        Ok(ip) if ip.is_unspecified() => Reach::Wildcard,
-        Ok(_) => Reach::Network,
-        Err(_) if host == "localhost" => Reach::Loopback,
-        Err(_) => Reach::Network,
+        Ok(ip) if ip.is_loopback() => Exposure::Loopback,
+        Ok(ip) if ip.is_unspecified() => Exposure::Wildcard,
+        Ok(_) => Exposure::Network,
+        Err(_) if host == "localhost" => Exposure::Loopback,
+        Err(_) => Exposure::Network,
     }
 }
 
 /// Whether an address is every address of the machine.
 pub fn is_wildcard(address: &str) -> bool {
-    reach(address) == Reach::Wildcard
+    exposure(address) == Exposure::Wildcard
 }
 
 /// A setting and the address that it names.
@@ -62,7 +62,8 @@ pub fn check_exposure(
         }
         check_connectable(settings, advertise_key, [advertise]);
     }
-    let exposed: Vec<&Named<'_>> = ports.iter().filter(|(_, address)| reach(address) != Reach::Loopback).collect();
+    let exposed: Vec<&Named<'_>> =
+        ports.iter().filter(|(_, address)| exposure(address) != Exposure::Loopback).collect();
     let Some((key, _)) = exposed.first() else { return };
     let shown = exposed.iter().map(|(_, address)| *address).collect::<Vec<_>>().join(" and ");
     if insecure {

@@ -14,7 +14,7 @@ use terrane_env::task;
 
 use super::completion::{Completion, complete};
 use super::names::Names;
-use super::{After, Session};
+use super::{LineOutcome, Session};
 use crate::failure::Failure;
 
 const PROMPT: &str = "terrane> ";
@@ -69,8 +69,8 @@ pub async fn run(session: &mut Session) -> Result<(), Failure> {
             editor.add_history_entry(line.as_str()).map_err(failed)?;
         }
         match session.line(&line).await {
-            Ok(After::Continue) => {}
-            Ok(After::Exit) => break,
+            Ok(LineOutcome::Continue) => {}
+            Ok(LineOutcome::Exit) => break,
             Err(failure) => failure.in_shell().print(),
         }
     }

@@ -175,7 +175,7 @@ fn action(verb: &str, rest: &str) -> Result<Action, Invalid> {
     let usage = || VERBS.iter().find(|(known, _)| *known == verb).map_or("", |(_, usage)| usage);
     let named = |invalid: Invalid| Invalid::new(format!("{invalid}; for example: {}", usage()));
     let values = arguments(rest).map_err(named)?;
-    let mut given = Given { values: values.into() };
+    let mut given = RemainingArguments { values: values.into() };
     let action = build(verb, &mut given).map_err(named)?;
     match given.values.pop_front() {
         None => Ok(action),
@@ -183,7 +183,7 @@ fn action(verb: &str, rest: &str) -> Result<Action, Invalid> {
     }
 }
 
-fn build(verb: &str, given: &mut Given) -> Result<Action, Invalid> {
+fn build(verb: &str, given: &mut RemainingArguments) -> Result<Action, Invalid> {
     let run = |words: &[&str]| Ok(Action::Run(words.iter().map(|word| (*word).to_owned()).collect()));
     match verb {
         "create" => create(given),
@@ -293,11 +293,11 @@ fn column_of(column: &str) -> String {
 }
 
 /// The arguments that are left.
-struct Given {
+struct RemainingArguments {
     values: std::collections::VecDeque<Value>,
 }
 
-impl Given {
+impl RemainingArguments {
     fn next(&mut self, what: &str) -> Result<String, Invalid> {
         let value = self.values.pop_front().ok_or_else(|| Invalid::new(format!("the {what} is missing")))?;
         value.text().map(str::to_owned).map_err(|invalid| Invalid::new(format!("{what}: {invalid}")))
@@ -374,7 +374,7 @@ impl Words {
     }
 }
 
-fn get(given: &mut Given) -> Result<Action, Invalid> {
+fn get(given: &mut RemainingArguments) -> Result<Action, Invalid> {
     let (table, row) = (given.next("table")?, given.next("row")?);
     let mut words = Words::new(&["get"], table);
     words.places.push(row);
@@ -397,7 +397,7 @@ fn get(given: &mut Given) -> Result<Action, Invalid> {
     Ok(words.run())
 }
 
-fn scan(given: &mut Given) -> Result<Action, Invalid> {
+fn scan(given: &mut RemainingArguments) -> Result<Action, Invalid> {
     let mut words = Words::new(&["scan"], given.next("table")?);
     for (name, value) in given.hash()? {
         match name.as_str() {
@@ -441,7 +441,7 @@ fn filter_of(text: &str) -> Result<String, Invalid> {
     }
 }
 
-fn create(given: &mut Given) -> Result<Action, Invalid> {
+fn create(given: &mut RemainingArguments) -> Result<Action, Invalid> {
     let table = given.next("table")?;
     let mut words = vec!["table".to_owned(), "create".to_owned(), table];
     let mut families = 0;
@@ -479,7 +479,7 @@ fn create(given: &mut Given) -> Result<Action, Invalid> {
     Ok(Action::Run(words))
 }
 
-fn alter(given: &mut Given) -> Result<Action, Invalid> {
+fn alter(given: &mut RemainingArguments) -> Result<Action, Invalid> {
     let table = given.next("table")?;
     let (mut families, mut drop, mut set) = (Vec::new(), Vec::new(), Vec::new());
     while let Some(value) = given.values.pop_front() {

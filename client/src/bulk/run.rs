@@ -200,7 +200,7 @@ impl<'a> Sending<'a> {
         let asking = if self.time.get() == 0 { Some(self.time.asking.lock().await) } else { None };
         let request = |_| bulk::part(&self.run, number, rows, self.time.get());
         let reply = router.attempt_write(target, place, self.ticket(), progress, request).await?;
-        let there = bulk::parts_there(reply)?;
+        let there = bulk::received_parts(reply)?;
         if there.parts > 0 && !self.time.learn(there.timestamp_ms) {
             // An answer was lost that named another time, under which the leader has begun this run.
             self.run = terrane_env::rand::bytes::<16>();

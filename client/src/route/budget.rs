@@ -83,7 +83,7 @@ impl Bucket {
     }
 
     /// A request was sent.
-    pub(crate) fn earn(&self) {
+    pub(crate) fn deposit(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -119,9 +119,9 @@ mod tests {
     fn the_saved_retries_are_spent_and_then_a_share_of_the_requests() {
         let bucket = Bucket::new(RetryBudget::default().saved_max(50));
         assert_eq!(spend_all(&bucket, Duration::ZERO), 50);
-        (0..100).for_each(|_| bucket.earn());
+        (0..100).for_each(|_| bucket.deposit());
         assert_eq!(spend_all(&bucket, Duration::ZERO), 20);
-        (0..1_000_000).for_each(|_| bucket.earn());
+        (0..1_000_000).for_each(|_| bucket.deposit());
         assert_eq!(spend_all(&bucket, Duration::ZERO), 50, "no more than the bucket holds");
     }
 

@@ -35,7 +35,7 @@ pub(crate) enum Position<'a> {
 }
 
 /// A member of a group that a call has tried without success.
-pub(crate) type Tried = (GroupId, ServerId);
+pub(crate) type Member = (GroupId, ServerId);
 
 /// The location cache.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ struct Known {
 }
 
 impl Known {
-    fn undenied(&self) -> Option<&RegionDescriptor> {
+    fn not_denied(&self) -> Option<&RegionDescriptor> {
         (!self.is_denied).then_some(&self.region)
     }
 }
@@ -82,7 +82,7 @@ impl Group {
 impl Locator {
     /// The region that is meant; `None`: a gap.
     pub(crate) fn find(&self, table: TableId, position: Position<'_>) -> Option<&RegionDescriptor> {
-        self.known(table, position)?.undenied()
+        self.known(table, position)?.not_denied()
     }
 
     /// The region that is meant, or was until a server denied it.
@@ -112,7 +112,7 @@ impl Locator {
     pub(crate) fn learn_region(&mut self, region: RegionDescriptor) -> bool {
         let overlapping = self.overlapping(region.table, &region.range);
         let regions = self.tables.entry(region.table).or_default();
-        let is_newer = |known: &Known| known.undenied().is_some_and(|known| known.epoch > region.epoch);
+        let is_newer = |known: &Known| known.not_denied().is_some_and(|known| known.epoch > region.epoch);
         if overlapping.iter().any(|start| regions.get(start).is_some_and(is_newer)) {
             return false;
         }
@@ -199,7 +199,7 @@ impl Locator {
     }
 
     /// The servers that denied the region that is meant, although it may be there: they are tried after the others.
-    pub(crate) fn deniers(&self, table: TableId, position: Position<'_>) -> Vec<Tried> {
+    pub(crate) fn deniers(&self, table: TableId, position: Position<'_>) -> Vec<Member> {
         let known = self.known(table, position).into_iter();
         known.flat_map(|known| known.deniers.iter().map(|denier| (known.region.group, *denier))).collect()
     }
@@ -278,7 +278,7 @@ impl Locator {
     }
 
     /// The member to try next: the leader, else one that was not `tried` yet. `None`: all were tried.
-    pub(crate) fn candidate(&self, id: GroupId, tried: &[Tried]) -> Option<(ServerId, &str)> {
+    pub(crate) fn candidate(&self, id: GroupId, tried: &[Member]) -> Option<(ServerId, &str)> {
         let group = self.groups.get(&id)?;
         let leader = group.leader.filter(|leader| group.members.contains_key(leader));
         let others = group.members.keys().copied().filter(|server| group.silent != Some(*server));
@@ -292,7 +292,7 @@ impl Locator {
 
     /// The member to try next with a request that any member may answer: a follower that was not `tried` yet, chosen by
     /// `spread`, else the leader. `None`: all were tried.
-    pub(crate) fn any_member(&self, id: GroupId, tried: &[Tried], spread: u64) -> Option<(ServerId, &str)> {
+    pub(crate) fn any_member(&self, id: GroupId, tried: &[Member], spread: u64) -> Option<(ServerId, &str)> {
         let group = self.groups.get(&id)?;
         let is_open = |server: &ServerId| !tried.contains(&(id, *server));
         let aside = |server: &ServerId| group.leader == Some(*server) || group.silent == Some(*server);

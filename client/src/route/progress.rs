@@ -10,7 +10,7 @@ use crate::deadline::after;
 use crate::error::Error;
 use crate::route::lanes::Load;
 use crate::route::leader_search::Scout;
-use crate::route::locator::Tried;
+use crate::route::locator::Member;
 use crate::route::retry::Risk;
 use crate::wire::failure::Failure;
 
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
     /// How often all members of a group were tried and none led.
     pub(crate) rounds: u32,
     /// Members of groups that were tried without success since the last news.
-    pub(crate) tried: Vec<Tried>,
+    pub(crate) tried: Vec<Member>,
     /// Held while this call is one of the scouts that look for a leader.
     pub(crate) scout: Option<Scout>,
     /// The call's span, if its trace is recorded: what servers do for it are parts of that.
@@ -85,7 +85,7 @@ impl Progress {
         self.tries += 1;
         self.hops += u32::from(failure.is_hop());
         self.rounds += u32::from(matches!(failure, Failure::Leaderless));
-        self.saw(&failure);
+        self.record_failure(&failure);
         if !failure.is_about_map() {
             self.masters = None;
         }
@@ -96,12 +96,12 @@ impl Progress {
     }
 
     /// How often this call has failed in this way. Hops and other failures are counted apart: each kind backs off by itself.
-    pub(crate) const fn tries_like(&self, failure: &Failure) -> u32 {
+    pub(crate) const fn tries_of_kind(&self, failure: &Failure) -> u32 {
         if failure.is_hop() { self.hops } else { self.tries - self.hops }
     }
 
     /// Records whether a write may have been applied although it failed.
-    pub(crate) fn saw(&mut self, failure: &Failure) {
+    pub(crate) fn record_failure(&mut self, failure: &Failure) {
         self.uncertain |= self.risk.write && failure.is_uncertain();
     }
 

@@ -72,7 +72,7 @@ const ROUND_WAIT: Duration = Duration::from_millis(25);
 /// The longest wait that a server may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// Decides what follows a failure. `tries` counts the tries that failed in this way, this one included (`Progress::tries_like`);
+/// Decides what follows a failure. `tries` counts the tries that failed in this way, this one included (`Progress::tries_of_kind`);
 /// `jitter` is a random number. An operation whose record a server has dropped gets a new number, unless an earlier try may
 /// have been applied (`applied_maybe`): then its outcome is unknown.
 pub(crate) fn decide(failure: &Failure, risk: Risk, applied_maybe: bool, tries: u32, jitter: u64) -> RetryAction {

@@ -34,7 +34,7 @@ mod recovery;
 
 pub(crate) use exchange::RowRead;
 pub(crate) use places::Place;
-use recovery::Guesses;
+use recovery::UnansweredLookups;
 
 pub(crate) use crate::route::locator::Position;
 
@@ -51,7 +51,7 @@ pub(crate) struct Router {
     lanes: Lanes,
     hedging: Option<Hedging>,
     /// Held during a look-up at a master, so that a thousand callers that need the map look it up once.
-    lookup: tokio::sync::Mutex<Guesses>,
+    lookup: tokio::sync::Mutex<UnansweredLookups>,
     /// Look-ups so far: tells those who waited for `lookup` that another caller has finished one.
     lookups_done: AtomicU64,
     retries: Bucket,
@@ -179,7 +179,7 @@ impl Router {
     /// Counts a request, which earns a share of a retry.
     fn sent(&self) {
         self.counting.requests.add();
-        self.retries.earn();
+        self.retries.deposit();
     }
 
     fn lookups_done(&self) -> u64 {

@@ -16,7 +16,7 @@ pub(crate) struct LoadRow {
 
 /// What the leader has of a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PartsThere {
+pub(crate) struct ReceivedParts {
     pub(crate) parts: u32,
     /// The time of cells without one.
     pub(crate) timestamp_ms: u64,
@@ -45,9 +45,9 @@ pub(crate) fn part(run: &[u8; 16], part: u32, rows: &[LoadRow], timestamp_ms: u6
 }
 
 /// The reply to a part.
-pub(crate) fn parts_there(reply: Reply) -> Result<PartsThere, Failure> {
+pub(crate) fn received_parts(reply: Reply) -> Result<ReceivedParts, Failure> {
     match reply.0 {
-        reply::Body::BulkPart(v1::BulkPartReply { parts, timestamp_ms }) => Ok(PartsThere { parts, timestamp_ms }),
+        reply::Body::BulkPart(v1::BulkPartReply { parts, timestamp_ms }) => Ok(ReceivedParts { parts, timestamp_ms }),
         _ => Err(broken_reply("the reply to a part of a bulk load is of another kind")),
     }
 }

@@ -38,18 +38,18 @@ const SOON_BACK: Duration = Duration::from_secs(2);
 /// How long a server may take to answer a ping: learnt over all sessions with it.
 #[derive(Debug)]
 pub(crate) struct PingTimeout {
-    state: Mutex<Learnt>,
+    state: Mutex<LearnedTimeout>,
 }
 
 #[derive(Debug)]
-struct Learnt {
+struct LearnedTimeout {
     ping_timeout: Duration,
     suspected: Option<Instant>,
 }
 
 impl Default for PingTimeout {
     fn default() -> Self {
-        Self { state: Mutex::new(Learnt { ping_timeout: PING_TIMEOUT_MIN, suspected: None }) }
+        Self { state: Mutex::new(LearnedTimeout { ping_timeout: PING_TIMEOUT_MIN, suspected: None }) }
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Activity {
 
 impl Activity {
     /// A message arrived.
-    pub(crate) fn hear(&self) {
+    pub(crate) fn record_message(&self) {
         self.arrived.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -133,7 +133,7 @@ pub(crate) async fn watch(activity: &Activity, ping_timeout: &PingTimeout, chann
             Some(took) = pings.next() => {
                 if let Some(took) = took {
                     ping_timeout.answered(took);
-                    activity.hear();
+                    activity.record_message();
                 }
                 continue;
             }

@@ -71,7 +71,7 @@ struct Answer<T> {
 }
 
 /// How one try failed.
-enum Tried {
+enum Failed {
     /// The answer is final.
     Final(Error),
     /// This master cannot answer, but the one at the address, if any, can; nothing happened.
@@ -160,9 +160,9 @@ impl Masters {
         loop {
             let (last, wait) = match self.round(kind, deadline, &ask, &arrived).await {
                 Ok(answer) => return Ok(answer),
-                Err(Tried::Final(error) | Tried::Next(error @ Error::NotAMaster { .. }, _)) => return Err(error),
-                Err(Tried::Next(error, _)) => (error, round_wait),
-                Err(Tried::Later(error, wait)) => (error, wait.max(ROUND_WAIT_MIN)),
+                Err(Failed::Final(error) | Failed::Next(error @ Error::NotAMaster { .. }, _)) => return Err(error),
+                Err(Failed::Next(error, _)) => (error, round_wait),
+                Err(Failed::Later(error, wait)) => (error, wait.max(ROUND_WAIT_MIN)),
             };
             round_wait = (round_wait * 2).min(ROUND_WAIT_MAX);
             if Instant::now() + wait >= deadline {
@@ -174,7 +174,7 @@ impl Masters {
 
     /// One try at each master, until one answers: one after another, and a read goes to the next also while the one before
     /// is silent. Sets `arrived` when a change may have reached a master that did not answer, or one that continues with it.
-    async fn round<T, F, R>(&self, kind: Kind, deadline: Instant, ask: &F, arrived: &AtomicBool) -> Result<T, Tried>
+    async fn round<T, F, R>(&self, kind: Kind, deadline: Instant, ask: &F, arrived: &AtomicBool) -> Result<T, Failed>
     where
         F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
@@ -197,20 +197,20 @@ impl Masters {
             match answer {
                 Some(Ok(Answer { value, is_outdated: false })) => return Ok(value),
                 Some(Ok(Answer { value, .. })) => outdated = Some(value),
-                Some(Err(Tried::Next(error, leader))) => {
+                Some(Err(Failed::Next(error, leader))) => {
                     if let Some(leader) = leader.and_then(|address| self.place_of(&address))
                         && !tried.contains(&leader)
                     {
                         order.retain(|index| *index != leader);
                         order.push_front(leader);
                     }
-                    last = more_telling(last, error);
+                    last = more_informative(last, error);
                 }
                 // Another master may know more, unless it is the leader's wait for something.
-                Some(Err(Tried::Later(error, _))) if kind == Kind::Read => last = more_telling(last, error),
+                Some(Err(Failed::Later(error, _))) if kind == Kind::Read => last = more_informative(last, error),
                 Some(Err(decided)) => return Err(decided),
                 None => {
-                    let failed = || Tried::Next(last.expect("there is at least one master"), None);
+                    let failed = || Failed::Next(last.expect("there is at least one master"), None);
                     return outdated.ok_or_else(failed);
                 }
             }
@@ -225,7 +225,7 @@ impl Masters {
         deadline: Instant,
         ask: &F,
         arrived: &AtomicBool,
-    ) -> Result<Answer<T>, Tried>
+    ) -> Result<Answer<T>, Failed>
     where
         F: Fn(MasterClient<Channel>, Duration) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
@@ -281,33 +281,33 @@ fn continues(status: &Status) -> bool {
     matches!(error::from_status(status), Wire::InProgress { .. })
 }
 
-fn judge(kind: Kind, address: &str, status: &Status) -> Tried {
+fn judge(kind: Kind, address: &str, status: &Status) -> Failed {
     if let Some(found) = not_a_master(status) {
-        return Tried::Next(Error::NotAMaster { address: address.to_owned(), found: found.to_owned() }, None);
+        return Failed::Next(Error::NotAMaster { address: address.to_owned(), found: found.to_owned() }, None);
     }
     if status.details().is_empty() && !is_answer(status) {
         return match kind {
-            Kind::Change if !never_connected(status) => Tried::Final(Error::Uncertain {
+            Kind::Change if !never_connected(status) => Failed::Final(Error::Uncertain {
                 cause: format!("the connection to the master at {address} broke: {}", status.message()),
             }),
-            _ => Tried::Next(unreachable_at(address, status.message()), None),
+            _ => Failed::Next(unreachable_at(address, status.message()), None),
         };
     }
     match error::from_status(status) {
         Wire::NotLeader { group: GroupId::MASTER, address: leader, .. } => {
-            Tried::Next(not_leader(address, leader.as_deref()), leader)
+            Failed::Next(not_leader(address, leader.as_deref()), leader)
         }
         // Of a group whose leader the master could not reach: that one is no master.
         Wire::NotLeader { group, .. } => {
             let message = format!("the master has not reached the leader of group {group} yet");
-            Tried::Later(Error::Unavailable { message, retry_after: GROUP_RETRY }, GROUP_RETRY)
+            Failed::Later(Error::Unavailable { message, retry_after: GROUP_RETRY }, GROUP_RETRY)
         }
         Wire::Unavailable { message, retry_after } | Wire::InProgress { message, retry_after } => {
-            Tried::Later(Error::Unavailable { message, retry_after }, retry_after)
+            Failed::Later(Error::Unavailable { message, retry_after }, retry_after)
         }
-        error @ Wire::Busy { retry_after } => Tried::Later(error.into(), retry_after),
-        error @ Wire::LogFull { retry_after, .. } => Tried::Later(error.into(), retry_after),
-        error => Tried::Final(error.into()),
+        error @ Wire::Busy { retry_after } => Failed::Later(error.into(), retry_after),
+        error @ Wire::LogFull { retry_after, .. } => Failed::Later(error.into(), retry_after),
+        error => Failed::Final(error.into()),
     }
 }
 
@@ -330,11 +330,11 @@ fn is_answer(status: &Status) -> bool {
     matches!(status.code(), InvalidArgument | OutOfRange | PermissionDenied | Unauthenticated | Unimplemented)
 }
 
-fn silent(kind: Kind, address: &str) -> Tried {
+fn silent(kind: Kind, address: &str) -> Failed {
     match kind {
-        Kind::Read | Kind::Once => Tried::Next(unreachable_at(address, "no answer in time"), None),
+        Kind::Read | Kind::Once => Failed::Next(unreachable_at(address, "no answer in time"), None),
         Kind::Change => {
-            Tried::Final(Error::Uncertain { cause: format!("the master at {address} did not answer in time") })
+            Failed::Final(Error::Uncertain { cause: format!("the master at {address} did not answer in time") })
         }
     }
 }
@@ -346,7 +346,7 @@ fn client(address: &str) -> Result<MasterClient<Channel>, terrane_env::net::Inva
 }
 
 /// What a master said is worth more to the caller than that another one is gone.
-fn more_telling(last: Option<Error>, error: Error) -> Option<Error> {
+fn more_informative(last: Option<Error>, error: Error) -> Option<Error> {
     match last {
         Some(last) if matches!(error, Error::Unreachable { .. }) => Some(last),
         _ => Some(error),
@@ -395,17 +395,17 @@ mod tests {
     #[test]
     fn a_change_that_may_have_arrived_is_uncertain_and_a_read_continues() {
         let broken = Status::unavailable("connection reset");
-        assert!(matches!(judge(Kind::Change, "a", &broken), Tried::Final(Error::Uncertain { .. })));
-        assert!(matches!(judge(Kind::Read, "a", &broken), Tried::Next(Error::Unreachable { .. }, None)));
-        assert!(matches!(silent(Kind::Change, "a"), Tried::Final(Error::Uncertain { .. })));
-        assert!(matches!(judge(Kind::Once, "a", &broken), Tried::Next(Error::Unreachable { .. }, None)));
+        assert!(matches!(judge(Kind::Change, "a", &broken), Failed::Final(Error::Uncertain { .. })));
+        assert!(matches!(judge(Kind::Read, "a", &broken), Failed::Next(Error::Unreachable { .. }, None)));
+        assert!(matches!(silent(Kind::Change, "a"), Failed::Final(Error::Uncertain { .. })));
+        assert!(matches!(judge(Kind::Once, "a", &broken), Failed::Next(Error::Unreachable { .. }, None)));
         assert!(is_lost(&broken));
     }
 
     #[test]
     fn the_port_of_another_process_is_named() {
         let found = |message: &str| match judge(Kind::Change, "a:1", &Status::unimplemented(message)) {
-            Tried::Next(error @ Error::NotAMaster { .. }, None) => error.to_string(),
+            Failed::Next(error @ Error::NotAMaster { .. }, None) => error.to_string(),
             _ => panic!("not the next master: {message}"),
         };
         assert!(found("").contains("a:1 is not a master: it is a region server"), "{}", found(""));
@@ -465,7 +465,7 @@ mod tests {
         let address = Some("server:1".into());
         let refusal = Wire::NotLeader { group, term: 4, leader: Some(ServerId(2)), address, members: Vec::new() };
         let tried = judge(Kind::Once, "a:1", &error::status(&refusal));
-        assert!(matches!(tried, Tried::Later(Error::Unavailable { .. }, _)));
+        assert!(matches!(tried, Failed::Later(Error::Unavailable { .. }, _)));
     }
 
     #[tokio::test]
@@ -490,11 +490,11 @@ mod tests {
     fn what_a_master_says_is_taken_at_its_word() {
         let status = |error: Wire| error::status(&error);
         let waits = Wire::Unavailable { message: "waiting for servers".into(), retry_after: Duration::from_millis(9) };
-        assert!(matches!(judge(Kind::Change, "a", &status(waits)), Tried::Later(_, wait) if wait.as_millis() == 9));
+        assert!(matches!(judge(Kind::Change, "a", &status(waits)), Failed::Later(_, wait) if wait.as_millis() == 9));
         let altering = Wire::InProgress { message: "still altering".into(), retry_after: Duration::from_millis(9) };
         assert!(continues(&status(altering.clone())));
-        assert!(matches!(judge(Kind::Once, "a", &status(altering)), Tried::Later(_, wait) if wait.as_millis() == 9));
+        assert!(matches!(judge(Kind::Once, "a", &status(altering)), Failed::Later(_, wait) if wait.as_millis() == 9));
         let exists = Wire::AlreadyExists { what: "table t".into() };
-        assert!(matches!(judge(Kind::Change, "a", &status(exists)), Tried::Final(Error::AlreadyExists { .. })));
+        assert!(matches!(judge(Kind::Change, "a", &status(exists)), Failed::Final(Error::AlreadyExists { .. })));
     }
 }

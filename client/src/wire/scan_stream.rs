@@ -57,7 +57,7 @@ async fn while_alive<T>(
         biased;
         answer = timeout_at(until, answer) => {
             let answer = answer.map_err(|_| Failure::Lost(late.to_owned()))?;
-            session.hear();
+            session.record_message();
             Ok(answer)
         }
         () = session.ended() => {

@@ -151,16 +151,16 @@ impl Session {
         }
     }
 
-    /// Another stream expects answers of the server until this is dropped. The stream reports what arrives with [`hear`].
+    /// Another stream expects answers of the server until this is dropped. The stream reports what arrives with [`record_message`].
     ///
-    /// [`hear`]: Session::hear
+    /// [`record_message`]: Session::record_message
     pub(crate) fn awaits(&self) -> Expecting<'_> {
         self.shared.activity.awaits()
     }
 
     /// A message of the server arrived on another stream.
-    pub(crate) fn hear(&self) {
-        self.shared.activity.hear();
+    pub(crate) fn record_message(&self) {
+        self.shared.activity.record_message();
     }
 
     /// Cluster time on the server, in milliseconds since 1970: the time in its hello plus what has passed since it arrived. Never
@@ -204,7 +204,7 @@ impl Session {
         loop {
             match timeout_at(limit, acquired.as_mut()).await {
                 Ok(Ok(permit)) => return Ok(Permit(permit)),
-                Ok(Err(_closed)) => return Err(self.shared.why_broken()),
+                Ok(Err(_closed)) => return Err(self.shared.broken_reason()),
                 Err(_) if self.cluster_time_ms().is_none() => {
                     return Err(Failure::NotSent(format!("{} did not answer the hello in time", self.address)));
                 }
@@ -330,7 +330,7 @@ impl Shared {
         true
     }
 
-    fn why_broken(&self) -> Failure {
+    fn broken_reason(&self) -> Failure {
         match &self.state.lock().phase {
             Phase::Broken { why, .. } => not_sent(why),
             Phase::Opening | Phase::Open => Failure::NotSent("the session is closing".to_owned()),
@@ -476,7 +476,7 @@ async fn open(
 async fn read(shared: &Shared, mut replies: tonic::Streaming<v1::SessionReply>, address: &str) -> Failure {
     loop {
         let message = replies.message().await;
-        shared.activity.hear();
+        shared.activity.record_message();
         match message {
             Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Batch(batch)) })) => shared.complete(batch),
             Ok(Some(v1::SessionReply { body: Some(session_reply::Body::Refused(detail)) })) => {

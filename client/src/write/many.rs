@@ -13,7 +13,7 @@ use crate::write::first_try::FirstTry;
 use crate::write::outcome::MutationOutcome;
 
 /// The rows of a call that writes many, and how far each has come.
-pub(crate) struct Many {
+pub(crate) struct RowBatch {
     /// The numbers of all rows. Rows that needed another number have it under the same identity.
     ticket: Ticket,
     rows: Vec<RowWrite>,
@@ -33,7 +33,7 @@ struct State {
     renumbered: BTreeMap<usize, Ticket>,
 }
 
-impl Many {
+impl RowBatch {
     pub(crate) fn new(operations: &Operations, mut rows: Vec<RowWrite>) -> Self {
         let ticket = operations.take(rows.len() as u64);
         number_in_row_order(&mut rows, ticket.first());

@@ -18,7 +18,7 @@ use crate::route::router::{Attempt, Missed, Place, Position, Router};
 use crate::route::target::Target;
 use crate::wire::failure::Failure;
 use crate::wire::mutate::RowWrite;
-use crate::write::many::{Many, Outcomes};
+use crate::write::many::{Outcomes, RowBatch};
 
 /// Bytes of rows in one request; a larger row travels alone.
 const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -27,7 +27,7 @@ const WRITE_ROWS_MAX: usize = 4096;
 
 /// Writes many rows, each by itself.
 pub(crate) async fn send_many(router: &Router, target: &Target, rows: Vec<RowWrite>, timeout: Duration) -> Outcomes {
-    let many = Many::new(&router.operations, rows);
+    let many = RowBatch::new(&router.operations, rows);
     let call = match router.observer.begin(CallKind::WriteMany, target, many.len()) {
         Ok(call) => call,
         Err(closed) => {
@@ -51,7 +51,7 @@ pub(crate) async fn send_many(router: &Router, target: &Target, rows: Vec<RowWri
 
 /// The rows that are not written yet, and those that were given up.
 struct Scatter<'a> {
-    many: &'a Many,
+    many: &'a RowBatch,
     pending: Vec<usize>,
     given_up: Vec<(usize, Error)>,
     /// The row of the gravest failure of the last round.
@@ -180,13 +180,13 @@ impl Scatter<'_> {
                     self.given_up.push((index, failure.into_error(progress.risk.write)));
                     continue;
                 }
-                progress.saw(&failure);
+                progress.record_failure(&failure);
                 again.push(index);
                 // All rows of one request fail alike: their failures say the same about the map.
                 if let Some(place) = place.as_ref().filter(|_| !std::mem::replace(&mut learnt, true)) {
                     router.learn(target, place, &failure, progress);
                 }
-                if gravest.as_ref().is_none_or(|(_, known)| gravity(&failure) > gravity(known)) {
+                if gravest.as_ref().is_none_or(|(_, known)| severity(&failure) > severity(known)) {
                     gravest = Some((index, failure));
                 }
             }
@@ -197,7 +197,7 @@ impl Scatter<'_> {
     }
 }
 
-fn chunk_len(many: &Many, rest: &[usize]) -> usize {
+fn chunk_len(many: &RowBatch, rest: &[usize]) -> usize {
     let mut bytes = 0;
     let rows_max = terrane_env::limit!("rows in a request", WRITE_ROWS_MAX, 1..=8);
     let fits = rest.iter().take(rows_max).take_while(|index| {
@@ -208,7 +208,7 @@ fn chunk_len(many: &Many, rest: &[usize]) -> usize {
 }
 
 /// The call recovers from the gravest of several failures; it has learnt from the others already.
-fn gravity(failure: &Failure) -> u8 {
+fn severity(failure: &Failure) -> u8 {
     match failure {
         Failure::NoPlace => 3,
         Failure::Refused(Wire::NotFound { .. }) => 2,

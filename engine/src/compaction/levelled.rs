@@ -243,7 +243,7 @@ fn tidy(tree: &Tree, policy: &Policy, busy: &Busy<'_>, kept: &Kept) -> Option<(P
     if let Some(plan) = dense {
         return Some((plan, SCORE_DELETES));
     }
-    if let Some(found) = tidy_deepest(tree, policy, busy).filter(|_| !kept.holds(LEVEL_MAX, LEVEL_MAX)) {
+    if let Some(found) = rewrite_deepest(tree, policy, busy).filter(|_| !kept.holds(LEVEL_MAX, LEVEL_MAX)) {
         return Some(found);
     }
     let straddling = (0..=LEVEL_MAX)
@@ -253,7 +253,7 @@ fn tidy(tree: &Tree, policy: &Policy, busy: &Busy<'_>, kept: &Kept) -> Option<(P
 }
 
 /// Nothing older lies below the deepest level, so a rewrite in place collects everything there is to collect.
-pub(super) fn tidy_deepest(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Option<(Plan, u64)> {
+pub(super) fn rewrite_deepest(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Option<(Plan, u64)> {
     let deletes = in_place(tree, busy, LEVEL_MAX, Reason::Deletes, |file| {
         // Once no snapshot is below the file's last cell, and then never again: tombstones that stay are there to stay.
         let is_collectable = file.max_sequence <= policy.oldest_snapshot && file.collected_sequence < file.max_sequence;

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use super::levelled::tidy_deepest;
+use super::levelled::rewrite_deepest;
 use super::selection::{Busy, Selection};
 use super::tiering::similar_run;
 use super::{FileSummary, PERMILLE, Plan, Policy, Reason, Tree};
@@ -116,7 +116,7 @@ pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &Busy<'_>, ttl: Duration)
         return (selection.rewrite(Reason::WindowClosed), SCORE_CLOSED);
     }
     let highest = groups.iter().map(Group::len).max().map_or(0, score);
-    tidy_deepest(tree, policy, busy).unwrap_or((Plan::Idle, highest.min(PERMILLE - 1)))
+    rewrite_deepest(tree, policy, busy).unwrap_or((Plan::Idle, highest.min(PERMILLE - 1)))
 }
 
 fn join_similar(

@@ -87,7 +87,7 @@ impl Engine {
         let mut made = Vec::with_capacity(files.len());
         let linked = async {
             for file in &files {
-                made.push((file.family.clone(), take_in(lsm, region, file, point.sequence).await?));
+                made.push((file.family.clone(), link_verified(lsm, region, file, point.sequence).await?));
             }
             self.backend.sync(true).await
         };
@@ -139,7 +139,7 @@ enum Outcome {
 }
 
 /// Verifies a file and gives it a second name in the engine's directory.
-async fn take_in(lsm: &LsmBackend, region: &Region, file: &IngestFile, sequence: u64) -> Result<FileRef, Error> {
+async fn link_verified(lsm: &LsmBackend, region: &Region, file: &IngestFile, sequence: u64) -> Result<FileRef, Error> {
     let refused = |why: &str| Error::NotIngested { file: file.path.clone(), why: why.to_owned() };
     let origin = file.path.file_name().and_then(|name| id_of(name.to_str()?));
     let Some(origin) = origin else { return Err(refused("its name is not that of a store file")) };

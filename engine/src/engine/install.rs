@@ -21,14 +21,14 @@ use crate::region::Region;
 
 /// Verified files of a copy in the engine's directory, by their numbers here. Those that no manifest record names when this is
 /// dropped are removed.
-pub(super) struct TakenIn {
+pub(super) struct LinkedFiles {
     engine: Arc<Engine>,
     files: BTreeMap<u64, Arc<dyn FileSource>>,
     /// The numbers here by those of the source.
     numbers: BTreeMap<u64, u64>,
 }
 
-impl TakenIn {
+impl LinkedFiles {
     pub(super) fn len(&self) -> usize {
         self.files.len()
     }
@@ -66,7 +66,7 @@ impl TakenIn {
     }
 }
 
-impl Drop for TakenIn {
+impl Drop for LinkedFiles {
     fn drop(&mut self) {
         // The next clean-up removes them.
         self.files.keys().for_each(|id| self.engine.backend.release(*id));
@@ -76,7 +76,7 @@ impl Drop for TakenIn {
 /// A copy whose files are verified and in the engine's directory. Dropped without being installed, it leaves nothing behind.
 pub struct StagedGroup {
     record: GroupRecord,
-    taken: TakenIn,
+    taken: LinkedFiles,
 }
 
 impl std::fmt::Debug for StagedGroup {
@@ -111,7 +111,7 @@ impl Engine {
 
     async fn stage_here(self: &Arc<Self>, mut record: GroupRecord, dir: &Path) -> Result<StagedGroup, Error> {
         self.can_install(record.group)?;
-        let taken = self.take_in(&mut record.regions, dir, None).await?;
+        let taken = self.link_copy(&mut record.regions, dir, None).await?;
         Ok(StagedGroup { record, taken })
     }
 
@@ -180,15 +180,15 @@ impl Engine {
 
     /// Takes in the files of regions, and changes their records to the numbers that the files have here.
     /// Files that `former` has are not read again.
-    pub(super) async fn take_in(
+    pub(super) async fn link_copy(
         self: &Arc<Self>,
         regions: &mut [RegionRecord],
         dir: &Path,
-        former: Option<TakenIn>,
-    ) -> Result<TakenIn, Error> {
-        let new = || TakenIn { engine: Arc::clone(self), files: BTreeMap::new(), numbers: BTreeMap::new() };
+        former: Option<LinkedFiles>,
+    ) -> Result<LinkedFiles, Error> {
+        let new = || LinkedFiles { engine: Arc::clone(self), files: BTreeMap::new(), numbers: BTreeMap::new() };
         let mut taken = former.unwrap_or_else(new);
-        match self.take_in_files(regions, &mut taken, dir).await {
+        match self.link_files(regions, &mut taken, dir).await {
             Ok(()) => Ok(taken),
             Err(error) => {
                 drop(taken);
@@ -198,7 +198,7 @@ impl Engine {
         }
     }
 
-    async fn take_in_files(&self, regions: &mut [RegionRecord], taken: &mut TakenIn, dir: &Path) -> Result<(), Error> {
+    async fn link_files(&self, regions: &mut [RegionRecord], taken: &mut LinkedFiles, dir: &Path) -> Result<(), Error> {
         let mut named = BTreeSet::new();
         for region in regions {
             for (family, files) in &mut region.files {

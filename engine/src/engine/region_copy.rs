@@ -13,7 +13,7 @@ use terrane_env::task;
 use terrane_types::{GroupId, MoveId, RegionId, TableId};
 
 use super::group_copy::CopiedFile;
-use super::install::TakenIn;
+use super::install::LinkedFiles;
 use super::{BoxFuture, Engine};
 use crate::Error;
 use crate::file_directory::Claim;
@@ -98,7 +98,7 @@ impl RegionCopy {
 /// A copy whose files are verified and in the engine's directory. Dropped without being adopted, it leaves nothing behind.
 pub struct StagedRegion {
     record: RegionRecord,
-    taken: TakenIn,
+    taken: LinkedFiles,
     /// Sequence numbers at which the files have everything, beside the last one.
     views: Vec<u64>,
 }
@@ -177,7 +177,7 @@ impl Engine {
             let mut regions = [contents.0];
             engine.can_install(regions[0].point.group)?;
             let former = former.map(|former| former.taken);
-            let taken = engine.take_in(&mut regions, &dir, former).await?;
+            let taken = engine.link_copy(&mut regions, &dir, former).await?;
             let [record] = regions;
             Ok(StagedRegion { record, taken, views: Vec::new() })
         }))

@@ -225,9 +225,9 @@ impl Cursor for MemtableCursor {
         }
     }
 
-    fn lone(&self) -> Option<Cell<'_>> {
+    fn single(&self) -> Option<Cell<'_>> {
         let first = *self.heap.first().filter(|_| self.wide.is_none())?;
-        self.lanes.lone(first).filter(|_| !self.is_shared())
+        self.lanes.single(first).filter(|_| !self.is_shared())
     }
 
     fn first(&self) -> Option<Cell<'_>> {

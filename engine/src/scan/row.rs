@@ -22,7 +22,7 @@ use crate::sought::Sought;
 use crate::source::{Reading, RowKey};
 
 /// What the parts of a row share.
-pub(super) struct RowAtHand {
+pub(super) struct CurrentRow {
     /// Cells that remain to be left out, and to be shown.
     window: CellWindow,
     /// Families that were gathered: the others wait until these have no more.
@@ -39,7 +39,7 @@ pub(super) struct RowAtHand {
     pub(super) is_passed: bool,
 }
 
-impl RowAtHand {
+impl CurrentRow {
     pub(super) fn new(window: CellWindow, part_bytes: usize) -> Self {
         Self { window, reached: 0, resumed: None, given: None, part_bytes, open: None, is_passed: false }
     }
@@ -76,7 +76,7 @@ impl RowScanner {
             (family.decided, family.more, family.begun) = (0, false, false);
             (family.beyond, family.column_cells) = (None, column_cells);
         }
-        self.at_hand = RowAtHand::new(CellWindow::of(&self.projection), part_bytes);
+        self.at_hand = CurrentRow::new(CellWindow::of(&self.projection), part_bytes);
         if let Some(from_cell) = self.from_cell.clone() {
             // With a window of cells, those of the earlier parts must be counted.
             if !self.projection.limits_cells() {

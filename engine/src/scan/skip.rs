@@ -120,7 +120,7 @@ impl RowScanner {
         if self.within {
             first = self.next_part()?;
         } else {
-            if let Some(shown) = self.show_lone(&mut show_one)? {
+            if let Some(shown) = self.show_single(&mut show_one)? {
                 return Ok(Some(shown));
             }
             if !self.begin_row(patience, self.part_bytes)? {

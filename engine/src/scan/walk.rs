@@ -67,7 +67,7 @@ impl RowScanner {
             }
         }
         loop {
-            if self.hand_on(first, each)? || self.is_gathered() {
+            if self.emit(first, each)? || self.is_gathered() {
                 return Ok(self.leave_walked());
             }
             if let Some(position) = self.place_behind(first) {
@@ -95,7 +95,7 @@ impl RowScanner {
             if !self.bounds.is_empty() {
                 self.open(patience)?;
             }
-            match self.show_lone(&mut show)? {
+            match self.show_single(&mut show)? {
                 Some(true) => return Ok(Some(Step::Row)),
                 Some(false) if self.has_hidden(seen_before) => return Ok(Some(Step::Hidden)),
                 Some(false) => {}
@@ -105,7 +105,7 @@ impl RowScanner {
     }
 
     /// Hands on what was gathered of the families from `first` on; returns whether that is enough of the row.
-    fn hand_on(&mut self, first: usize, each: &mut impl FnMut(&[u8], CellRef<'_>) -> Onward) -> Result<bool, Error> {
+    fn emit(&mut self, first: usize, each: &mut impl FnMut(&[u8], CellRef<'_>) -> Onward) -> Result<bool, Error> {
         let shape = CellWindow::of(&self.projection);
         // Cells that are counted are not passed over unseen.
         let counts = self.projection.limits_cells();

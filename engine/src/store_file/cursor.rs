@@ -40,7 +40,7 @@ impl ForwardCursor {
         self.at_row = found && (self.end.is_empty() || self.walk.at_row() < self.end.as_slice());
     }
 
-    fn came_to(&mut self, next: Next) {
+    fn arrive_at(&mut self, next: Next) {
         match next {
             Next::SameRow => self.at_row = true,
             Next::NewRow => self.arrive(true),
@@ -54,8 +54,8 @@ impl Cursor for ForwardCursor {
         self.at_row.then(|| self.walk.at_row())
     }
 
-    fn lone(&self) -> Option<Cell<'_>> {
-        if self.at_row { self.walk.lone() } else { None }
+    fn single(&self) -> Option<Cell<'_>> {
+        if self.at_row { self.walk.single() } else { None }
     }
 
     fn first(&self) -> Option<Cell<'_>> {
@@ -83,7 +83,7 @@ impl Cursor for ForwardCursor {
         let mut wanted = Wanted::new(sought);
         match self.walk.gather(&self.file, &mut wanted, self.reading, bytes_max, out) {
             Ok(next) => {
-                self.came_to(next);
+                self.arrive_at(next);
                 Ok(next != Next::SameRow)
             }
             Err(error) => {
@@ -99,7 +99,7 @@ impl Cursor for ForwardCursor {
         }
         self.at_row = false;
         let next = self.walk.seek_column(&self.file, qualifier, self.reading)?;
-        self.came_to(next);
+        self.arrive_at(next);
         Ok(())
     }
 

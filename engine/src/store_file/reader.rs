@@ -55,7 +55,7 @@ pub(crate) struct StoreFile {
 impl Drop for StoreFile {
     fn drop(&mut self) {
         self.shared.descriptors.close(self.id);
-        self.shared.pinned.give_back(self.pinned_bytes() as u64);
+        self.shared.pinned.release_bytes(self.pinned_bytes() as u64);
     }
 }
 
@@ -282,7 +282,7 @@ impl StoreFile {
         let bytes = index.memory_bytes() as u64;
         // Of two concurrent readers, the second returns its share.
         if self.shared.pinned.take(bytes) && place.set(Arc::clone(index)).is_err() {
-            self.shared.pinned.give_back(bytes);
+            self.shared.pinned.release_bytes(bytes);
         }
     }
 

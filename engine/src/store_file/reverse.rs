@@ -76,7 +76,7 @@ impl ReverseCursor {
         };
         if worth {
             let end = if bounds.end.is_empty() { Place::after(&last_row) } else { Place::row(&bounds.end) };
-            cursor.go_before(end)?;
+            cursor.seek_before(end)?;
         }
         Ok(cursor)
     }
@@ -90,7 +90,7 @@ impl ReverseCursor {
     }
 
     /// Moves to the last cell before `place`, which is not after the current cell.
-    fn go_before(&mut self, place: Place<'_>) -> Result<(), Error> {
+    fn seek_before(&mut self, place: Place<'_>) -> Result<(), Error> {
         self.at_row = false;
         if !self.is_in_block(place) {
             let top = self.file.top();
@@ -226,7 +226,7 @@ impl ReverseCursor {
     /// part, after which nothing of the row is left.
     fn gather(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if self.walk.is_some() {
-            return self.go_on(sought, bytes_max, out);
+            return self.append_rest(sought, bytes_max, out);
         }
         // The parts of the row in later blocks, the last block first.
         let mut later: Vec<(Arc<DataBlock>, Vec<Slot>)> = Vec::new();
@@ -247,7 +247,7 @@ impl ReverseCursor {
             // Columns are searched for from the row's beginning, instead of reading all of it.
             if !sought.is_all() || later_bytes >= bytes_max.min(GATHERED_BYTES_MAX) {
                 self.walk = Some(self.walk_of_row()?);
-                return self.go_on(sought, bytes_max, out);
+                return self.append_rest(sought, bytes_max, out);
             }
             later.push((block, std::mem::take(&mut self.slots)));
             if !self.previous_block()? {
@@ -285,7 +285,7 @@ impl ReverseCursor {
     }
 
     /// Appends what follows of a row that is walked forward.
-    fn go_on(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn append_rest(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Some(walk) = &mut self.walk else { return Ok(true) };
         let mut wanted = Wanted::new(sought);
         if walk.gather(&self.file, &mut wanted, self.reading, bytes_max, out)? == Next::SameRow {
@@ -300,7 +300,7 @@ impl ReverseCursor {
     fn leave_row(&mut self) -> Result<(), Error> {
         self.walk = None;
         let row = self.row_at_hand();
-        self.go_before(Place::row(&row))
+        self.seek_before(Place::row(&row))
     }
 
     fn row_at_hand(&self) -> Vec<u8> {
@@ -318,7 +318,7 @@ impl Cursor for ReverseCursor {
         self.slots.last().filter(|_| self.at_row).map(|slot| self.slot_row(slot))
     }
 
-    fn lone(&self) -> Option<Cell<'_>> {
+    fn single(&self) -> Option<Cell<'_>> {
         let [.., above, last] = self.slots.as_slice() else { return None };
         let block = self.block.as_ref().filter(|_| self.at_row)?;
         let row = self.slot_row(last);
@@ -352,7 +352,7 @@ impl Cursor for ReverseCursor {
         let row = self.row_at_hand();
         while start == 0 {
             if self.low == 0 && self.begins_before() {
-                return self.go_before(Place::row(&row));
+                return self.seek_before(Place::row(&row));
             }
             self.slots.clear();
             self.find_row()?;
@@ -403,6 +403,6 @@ impl Cursor for ReverseCursor {
             return Ok(());
         }
         self.walk = None;
-        self.go_before(Place::after(row))
+        self.seek_before(Place::after(row))
     }
 }

@@ -119,7 +119,7 @@ impl Walk {
     }
 
     /// The current cell, where the block shows that it is the last of its row.
-    pub(super) fn lone(&self) -> Option<Cell<'_>> {
+    pub(super) fn single(&self) -> Option<Cell<'_>> {
         let block = self.block.as_ref()?;
         self.decoder.row_ends(block).then(|| self.decoder.cell(block))
     }

@@ -56,7 +56,7 @@ mod operation;
 mod tests;
 mod tree;
 
-use chance::Chance;
+use chance::SplitMix64;
 use names::NodeId;
 use operation::{Detail, Operation, Operations, Turn};
 use tree::{Open, Tree};
@@ -162,7 +162,7 @@ impl MemoryDisk {
     /// The disk after a power cut now, or at the planned crash: another disk, without limits or planned faults, counting from
     /// zero. This one does not change.
     pub fn crash(&self, tear: Tear) -> MemoryDisk {
-        let mut chance = Chance::new(if let Tear::Random(seed) = tear { seed } else { 0 });
+        let mut chance = SplitMix64::new(if let Tear::Random(seed) = tear { seed } else { 0 });
         let state = self.state();
         let tree = state.tree.after_crash(tear, &mut chance);
         let after = State { tree, operations: state.operations.restarted(), lie: None };
@@ -440,7 +440,7 @@ impl MemoryFile {
                 Turn::Happens | Turn::InFlight => tree.write_at(self.node, bytes, offset),
                 Turn::Fails(Fault::ShortWrite) => {
                     // The same write always tears at the same byte, and different writes at different ones.
-                    let part = Chance::new(offset ^ bytes.len() as u64).below(bytes.len());
+                    let part = SplitMix64::new(offset ^ bytes.len() as u64).below(bytes.len());
                     tree.write_at(self.node, &bytes[..part], offset).and(Err(Fault::ShortWrite.into()))
                 }
                 Turn::Fails(fault) => Err(fault.into()),

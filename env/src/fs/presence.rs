@@ -32,7 +32,7 @@ pub struct Presence {
     .directory.display(),
     .what
 )]
-pub struct Gone {
+pub struct DirectoryLost {
     directory: PathBuf,
     what: String,
 }
@@ -68,7 +68,7 @@ impl Presence {
     }
 
     /// Looks once, also at a file that must exist, whichever it is: the one that `newest` names.
-    pub async fn check(&self, newest: impl Fn() -> Option<PathBuf>) -> Result<(), Gone> {
+    pub async fn check(&self, newest: impl Fn() -> Option<PathBuf>) -> Result<(), DirectoryLost> {
         for (path, node) in &self.known {
             match self.disk.node(path).await {
                 Ok(now) if now == *node => {}
@@ -91,7 +91,7 @@ impl Presence {
     }
 
     /// Looks every few seconds. Returns once the directory is gone: then the process must end at once and acknowledge nothing more.
-    pub async fn until_gone(self, newest: impl Fn() -> Option<PathBuf> + Clone + Send + 'static) -> Gone {
+    pub async fn until_gone(self, newest: impl Fn() -> Option<PathBuf> + Clone + Send + 'static) -> DirectoryLost {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let (presence, newest) = (self.clone(), newest.clone());
@@ -101,8 +101,8 @@ impl Presence {
         }
     }
 
-    fn gone(&self, what: String) -> Gone {
-        Gone { directory: self.directory.clone(), what }
+    fn gone(&self, what: String) -> DirectoryLost {
+        DirectoryLost { directory: self.directory.clone(), what }
     }
 }
 

@@ -178,7 +178,7 @@ impl Intake {
     pub fn answer(&self, bytes: u64) -> Option<Share> {
         let share = self.answers.budget.try_take(bytes);
         if share.is_none() {
-            self.answers.relieve();
+            self.answers.close_unread();
         }
         share
     }
@@ -194,7 +194,7 @@ impl Intake {
     pub fn grow_answer(&self, share: &mut Share, more: u64) -> bool {
         let grown = share.grow(more);
         if !grown {
-            self.answers.relieve();
+            self.answers.close_unread();
         }
         grown
     }
@@ -203,7 +203,7 @@ impl Intake {
     pub fn answers_are_full(&self) -> bool {
         let full = self.answers.budget.used() >= self.answers.budget.limit();
         if full {
-            self.answers.relieve();
+            self.answers.close_unread();
         }
         full
     }
@@ -219,7 +219,7 @@ impl Intake {
         let may = of_connection <= most || (used == 0 && connection.answers() == 0);
         if !may {
             self.answers.budget.count_refusal();
-            self.answers.relieve();
+            self.answers.close_unread();
         }
         may
     }
@@ -318,7 +318,7 @@ impl Intake {
 
 impl Answers {
     /// Closes the connections that do not read their answers.
-    fn relieve(&self) {
+    fn close_unread(&self) {
         let mut readers = self.readers.lock();
         let now = Instant::now();
         if readers.relieved_at.is_some_and(|relieved_at| now.duration_since(relieved_at) < RELIEF_EVERY) {

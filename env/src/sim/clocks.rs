@@ -121,7 +121,7 @@ pub fn start_clocks(host: &'static str, now: Duration) {
 }
 
 /// For how much of the last `age` the clocks of the calling host stood still.
-pub(crate) fn stood_still(age: Duration) -> Duration {
+pub(crate) fn paused_for(age: Duration) -> Duration {
     with_clock(|clock| {
         let since = clock.seen.saturating_sub(age);
         let overlap = |(from, to): &(Duration, Option<Duration>)| {

@@ -3,7 +3,7 @@
 //! The actions of a batch, of all its regions, are started together, so a batch takes as long as its
 //! slowest part and not as long as all of them. As in HBase, reads and writes of one batch have no order among them; writes of
 //! a region have theirs, but for puts and deletes of one row that no increment or append stands between: those are made together
-//! ([`Together`]).
+//! ([`CombinedMutations`]).
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use super::gets::{Gets, rows_found};
 use super::joined::join;
 use super::mutation::{Prepared, gives_times, prepare, row_of};
 use super::nonces::Nonces;
-use super::outcome::{Came, RegionResult, row_outcome};
+use super::outcome::{ActionOutcome, RegionResult, row_outcome};
 use super::region::Region;
 use super::requests::Counted;
 use super::{DataCalls, reading};
@@ -38,7 +38,7 @@ const WRITE_BYTES_MAX: usize = BATCH_BYTES_MAX / 4;
 const ROUND_BYTES_MAX: usize = BATCH_BYTES_MAX;
 
 /// Which actions the answer to a request is about.
-enum About {
+enum RequestActions {
     /// A read of rows: the region's place among the results, and the place of each row's action in it.
     Read { region: usize, places: Vec<usize>, exists_only: bool, read: Read },
     /// A write of rows.
@@ -63,16 +63,16 @@ struct Written {
     /// It may be tried again.
     repeatable: bool,
     /// What to read, if it turns out to have been applied before.
-    again: Option<Box<Again>>,
+    read_back: Option<Box<ReadBack>>,
 }
 
 /// The columns of an increment or append, and where to read them.
-struct Again {
+struct ReadBack {
     region: Region,
     columns: Vec<(FamilyName, Bytes)>,
 }
 
-impl Again {
+impl ReadBack {
     /// The read that becomes the answer to the action at this place of this region.
     fn read(self, region: usize, at: usize, row: Bytes) -> (usize, usize, Region, GetRequest) {
         (region, at, self.region, reading::columns(row, self.columns))
@@ -100,9 +100,9 @@ fn check_one_row(
 
 impl Written {
     fn of(at: usize, region: &Region, prepared: &mut Prepared) -> Self {
-        let columns = std::mem::take(&mut prepared.again);
-        let again = (!columns.is_empty()).then(|| Box::new(Again { region: region.clone(), columns }));
-        Self { at, row: prepared.row.row.clone(), also: Vec::new(), repeatable: prepared.repeatable, again }
+        let columns = std::mem::take(&mut prepared.read_back);
+        let read_back = (!columns.is_empty()).then(|| Box::new(ReadBack { region: region.clone(), columns }));
+        Self { at, row: prepared.row.row.clone(), also: Vec::new(), repeatable: prepared.repeatable, read_back }
     }
 }
 
@@ -111,7 +111,7 @@ impl Written {
 struct Round {
     requests: Vec<Request>,
     /// With the epoch that the request's region had.
-    about: Vec<(About, RegionEpoch)>,
+    about: Vec<(RequestActions, RegionEpoch)>,
     /// Bytes of the writes.
     bytes: usize,
 }
@@ -165,7 +165,7 @@ impl Batch<'_> {
     }
 
     /// Adds a request; starts the round and waits for it once it is full.
-    async fn add(&mut self, request: Request, about: About, bytes: usize) {
+    async fn add(&mut self, request: Request, about: RequestActions, bytes: usize) {
         self.round.about.push((about, request.header.epoch));
         self.round.requests.push(request);
         self.round.bytes += bytes;
@@ -187,16 +187,18 @@ impl Batch<'_> {
         calls.requests.carry_out(requests, take).await;
     }
 
-    fn take(&mut self, about: About, epoch: RegionEpoch, (answer, held): Counted) {
+    fn take(&mut self, about: RequestActions, epoch: RegionEpoch, (answer, held): Counted) {
         let requests = &self.calls.requests;
         match about {
-            About::Read { region, places, .. } if self.answer_bytes > BATCH_ANSWER_BYTES_MAX && held.is_some() => {
+            RequestActions::Read { region, places, .. }
+                if self.answer_bytes > BATCH_ANSWER_BYTES_MAX && held.is_some() =>
+            {
                 for at in places {
                     let full = self.full();
                     self.results[region].came[at] = Some(Err(full));
                 }
             }
-            About::Read { region, places, exists_only, read } => {
+            RequestActions::Read { region, places, exists_only, read } => {
                 self.held.extend(held);
                 let answered = match (answer, read) {
                     (Err(Error::Invalid(_)), Read::Several(of, rows)) => {
@@ -216,19 +218,19 @@ impl Batch<'_> {
                     Ok(found) => {
                         for (at, (row, cells)) in places.into_iter().zip(found) {
                             came[at] = Some(Ok(match cells {
-                                found if exists_only => Came::Exists(found.is_some()),
-                                Some(packed) => Came::Cells { row, packed },
-                                None => Came::Done,
+                                found if exists_only => ActionOutcome::Exists(found.is_some()),
+                                Some(packed) => ActionOutcome::Cells { row, packed },
+                                None => ActionOutcome::Done,
                             }));
                         }
                     }
                 }
             }
-            About::Write { region, rows } => {
+            RequestActions::Write { region, rows } => {
                 self.held.extend(held);
                 self.take_written(region, rows, epoch, answer);
             }
-            About::Atomic { region, row } => {
+            RequestActions::Atomic { region, row } => {
                 self.held.extend(held);
                 let outcome = requests.mutated(epoch, answer, row.repeatable);
                 let result = &mut self.results[region];
@@ -236,12 +238,13 @@ impl Batch<'_> {
                     Err(refused) => result.refused = Some(refused),
                     Ok(outcome) => {
                         result.processed = Some(outcome.as_ref().is_none_or(|outcome| !outcome.condition_failed));
-                        result.came.iter_mut().for_each(|came| *came = Some(Ok(Came::Done)));
-                        match (outcome, row.again) {
+                        result.came.iter_mut().for_each(|came| *came = Some(Ok(ActionOutcome::Done)));
+                        match (outcome, row.read_back) {
                             (Some(RowOutcome { cells, .. }), _) if !cells.is_empty() => {
-                                result.came[0] = Some(Ok(Came::Cells { row: row.row, packed: cells.into_bytes() }));
+                                result.came[0] =
+                                    Some(Ok(ActionOutcome::Cells { row: row.row, packed: cells.into_bytes() }));
                             }
-                            (None, Some(again)) => self.later.push(again.read(region, 0, row.row)),
+                            (None, Some(read_back)) => self.later.push(read_back.read(region, 0, row.row)),
                             _ => {}
                         }
                     }
@@ -266,15 +269,15 @@ impl Batch<'_> {
         for (row, place) in rows.into_iter().zip(0u32..) {
             let outcome = row_outcome(&mut mutated, place, row.repeatable);
             for at in &row.also {
-                came[*at] = Some(outcome.as_ref().map_or_else(|e| Err(e.clone()), |_| Ok(Came::Done)));
+                came[*at] = Some(outcome.as_ref().map_or_else(|e| Err(e.clone()), |_| Ok(ActionOutcome::Done)));
             }
             match outcome {
-                Ok(None) => match row.again {
-                    Some(again) => self.later.push(again.read(region, row.at, row.row)),
-                    None => came[row.at] = Some(Ok(Came::Done)),
+                Ok(None) => match row.read_back {
+                    Some(read_back) => self.later.push(read_back.read(region, row.at, row.row)),
+                    None => came[row.at] = Some(Ok(ActionOutcome::Done)),
                 },
                 Ok(Some(RowOutcome { cells, .. })) => {
-                    came[row.at] = Some(Ok(Came::Cells { row: row.row, packed: cells.into_bytes() }));
+                    came[row.at] = Some(Ok(ActionOutcome::Cells { row: row.row, packed: cells.into_bytes() }));
                 }
                 Err(refused) => came[row.at] = Some(Err(refused)),
             }
@@ -306,7 +309,7 @@ impl Batch<'_> {
             }
             let one = read.rows.first().cloned().unwrap_or_default();
             let (exists_only, read_one) = (read.exists_only, Read::One(one));
-            let about = About::Read { region: place, places: vec![at], exists_only, read: read_one };
+            let about = RequestActions::Read { region: place, places: vec![at], exists_only, read: read_one };
             self.add(region.read(read), about, 0).await;
         }
         self.send().await;
@@ -346,7 +349,7 @@ impl Batch<'_> {
         let bytes = prepared.row.memory_bytes();
         let row = Written::of(0, region, &mut prepared);
         let mutation = Mutation { rows: vec![prepared.row], ..Mutation::default() };
-        self.add(region.write(mutation, prepared.exact), About::Atomic { region: at, row }, bytes).await;
+        self.add(region.write(mutation, prepared.exact), RequestActions::Atomic { region: at, row }, bytes).await;
     }
 
     /// Actions that succeed or fail each for itself. Mutations keep their order.
@@ -357,7 +360,7 @@ impl Batch<'_> {
         self.results.push(RegionResult { indices, came, ..RegionResult::default() });
         let mut part = Part::default();
         let mut gets: Option<Gets> = None;
-        let mut together = Together::of(region, &action.action, taken);
+        let mut together = CombinedMutations::of(region, &action.action, taken);
         for ((one, cells), at) in action.action.into_iter().zip(taken).zip(0..) {
             let refused = match (one.mutation, one.get) {
                 (Some(mutation), None) => match prepare(region, &mutation, cells, RowRequest::default(), self.nonces) {
@@ -367,7 +370,7 @@ impl Batch<'_> {
                             Some(together) if changes && together.bytes < WRITE_BYTES_MAX => together.add(at, prepared),
                             Some(together) if !together.rows.is_empty() => {
                                 let before = std::mem::take(together);
-                                self.add_together(region, place, &mut part, before).await;
+                                self.add_combined(region, place, &mut part, before).await;
                                 // What a delete leaves open is known once it has been made.
                                 self.add_part(region, place, std::mem::take(&mut part)).await;
                                 match changes {
@@ -402,7 +405,7 @@ impl Batch<'_> {
             self.results[place].came[at] = Some(Err(refused));
         }
         if let Some(together) = together {
-            self.add_together(region, place, &mut part, together).await;
+            self.add_combined(region, place, &mut part, together).await;
         }
         self.add_part(region, place, part).await;
         self.add_gets(region, place, gets).await;
@@ -429,7 +432,7 @@ impl Batch<'_> {
     }
 
     /// Adds rows whose mutations become one each.
-    async fn add_together(&mut self, region: &Region, place: usize, part: &mut Part, together: Together) {
+    async fn add_combined(&mut self, region: &Region, place: usize, part: &mut Part, together: CombinedMutations) {
         // A row that is judged by what is stored of it is the only one with its key.
         self.add_part(region, place, std::mem::take(part)).await;
         for (ats, mut prepared) in together.rows {
@@ -452,7 +455,7 @@ impl Batch<'_> {
             Ok([row]) => Read::One(row),
             Err(rows) => Read::Several(Box::new((region.clone(), *get)), rows),
         };
-        let about = About::Read { region: place, places, exists_only, read: about };
+        let about = RequestActions::Read { region: place, places, exists_only, read: about };
         self.add(region.read(read), about, 0).await;
     }
 
@@ -462,21 +465,21 @@ impl Batch<'_> {
         }
         let Part { rows, about, exact, bytes } = part;
         let mutation = Mutation { rows, ..Mutation::default() };
-        self.add(region.write(mutation, exact), About::Write { region: place, rows: about }, bytes).await;
+        self.add(region.write(mutation, exact), RequestActions::Write { region: place, rows: about }, bytes).await;
     }
 }
 
 /// Puts and deletes of a batch that has both, or in which some of them are judged by what is stored: those of one row are made together, as in HBase, where
 /// all see the row as it was before, and are judged by their timestamps.
 #[derive(Default)]
-struct Together {
+struct CombinedMutations {
     /// The places of a row's actions, and what they are.
     rows: Vec<(Vec<usize>, Vec<Prepared>)>,
     by_key: HashMap<Bytes, usize>,
     bytes: usize,
 }
 
-impl Together {
+impl CombinedMutations {
     /// Of a batch with deletes, or with puts that are judged by their timestamps. Of other puts those that come later count, as
     /// they are.
     fn of(region: &Region, actions: &[proto::Action], taken: &[Vec<KeyValue<'_>>]) -> Option<Self> {

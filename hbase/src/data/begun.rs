@@ -5,7 +5,7 @@ use terrane_regionserver::edge::{Answer as Answered, Mutation, Request};
 use terrane_types::Error;
 
 use super::condition::{check_same_row, condition};
-use super::finish::{Again, Finish, Mutating};
+use super::finish::{Finish, Mutating, ReadBack};
 use super::mutation::{Prepared, prepare, row_of, take_cells};
 use super::outcome::row_outcome;
 use super::{DataCalls, reading};
@@ -20,7 +20,7 @@ use crate::serve::{Answer, Outcome};
 pub(super) enum Finished {
     Answer(Answer),
     /// To be read first.
-    Again(Again),
+    ReadBack(ReadBack),
 }
 
 impl DataCalls {
@@ -35,7 +35,7 @@ impl DataCalls {
         let (answer, _held) = self.requests.one(request).await;
         match self.finish(finish, answer)? {
             Finished::Answer(answer) => Ok(answer),
-            Finished::Again(again) => self.read_again(again).await,
+            Finished::ReadBack(read_back) => self.read_again(read_back).await,
         }
     }
 
@@ -64,12 +64,12 @@ impl DataCalls {
         let condition = asked.map(|tests| condition(&region, tests)).transpose()?.unwrap_or_default();
         let nonces = self.requests.nonces(request.nonce_group);
         let prepared = prepare(&region, &request.mutation, &cells, condition, nonces)?;
-        let Prepared { row: received, exact, repeatable, again: columns, .. } = prepared;
+        let Prepared { row: received, exact, repeatable, read_back: columns, .. } = prepared;
         let row = received.row.clone();
         let mutation = Mutation { rows: vec![received], ..Mutation::default() };
         let (write, epoch) = (region.write(mutation, exact), region.descriptor.epoch);
-        let again = (!columns.is_empty()).then(|| Again { region, row: row.clone(), columns, says_processed });
-        Ok((write, Finish::Mutate(Box::new(Mutating { epoch, row, says_processed, repeatable, again }))))
+        let read_back = (!columns.is_empty()).then(|| ReadBack { region, row: row.clone(), columns, says_processed });
+        Ok((write, Finish::Mutate(Box::new(Mutating { epoch, row, says_processed, repeatable, read_back }))))
     }
 
     /// What a call's answer is, given that of its request.
@@ -82,9 +82,9 @@ impl DataCalls {
                 Ok(Finished::Answer(Answer::with_cells(&proto::GetResponse { result: Some(result) }, cells)))
             }
             Finish::Mutate(mutating) => {
-                let Mutating { epoch, row, says_processed, repeatable, again } = *mutating;
+                let Mutating { epoch, row, says_processed, repeatable, read_back } = *mutating;
                 let mut mutated = self.requests.mutated(epoch, answer, repeatable)?;
-                let (result, holds) = match (row_outcome(&mut mutated, 0, repeatable)?, again) {
+                let (result, holds) = match (row_outcome(&mut mutated, 0, repeatable)?, read_back) {
                     (Some(outcome), _) => {
                         let result = results::of_cells(self.opened.codec, &row, &outcome.cells, &mut cells)?;
                         // Increments and appends alone are answered with what they return, be it nothing.
@@ -92,7 +92,7 @@ impl DataCalls {
                         (shown.then_some(result), !outcome.condition_failed)
                     }
                     (None, None) => ((!says_processed).then(|| results::empty(self.opened.codec)), true),
-                    (None, Some(again)) => return Ok(Finished::Again(again)),
+                    (None, Some(read_back)) => return Ok(Finished::ReadBack(read_back)),
                 };
                 Ok(Finished::Answer(mutated_answer(result, says_processed.then_some(holds), cells)))
             }
@@ -100,8 +100,8 @@ impl DataCalls {
     }
 
     /// The answer to a mutation that was applied before: what its columns hold.
-    pub(super) async fn read_again(&self, again: Again) -> Outcome {
-        let Again { region, row, columns, says_processed } = again;
+    pub(super) async fn read_again(&self, read_back: ReadBack) -> Outcome {
+        let ReadBack { region, row, columns, says_processed } = read_back;
         let (answer, _held) = self.requests.one(region.read(reading::columns(row, columns))).await;
         let rows = self.requests.rows(region.descriptor.epoch, answer)?;
         let mut cells = Vec::new();

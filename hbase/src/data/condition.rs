@@ -32,7 +32,7 @@ pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result
                        condition; use them in a read, or in a condition on one column";
             return Err(Exception::bad_request(why));
         }
-        return Ok(judged(reads, reads_first, How::Filter(Box::new(Mutex::new(evaluator)))));
+        return Ok(judged(reads, reads_first, ConditionTest::Filter(Box::new(Mutex::new(evaluator)))));
     }
     let (Some(family), Some(comparator)) = (&condition.family, &condition.comparator) else {
         return Err(Exception::bad_request("the condition names no family or no comparator"));
@@ -51,7 +51,7 @@ pub(super) fn condition(region: &Region, condition: &proto::Condition) -> Result
     }
     let (time_min, time_max) = bounds(condition.time_range.as_ref());
     let reads = Projection { time_min, time_max, ..Projection::all() }.with_column(family, qualifier);
-    Ok(judged(reads.checked().map_err(bad)?, false, How::Value(test)))
+    Ok(judged(reads.checked().map_err(bad)?, false, ConditionTest::Value(test)))
 }
 
 /// Checks that a condition is about the row that is changed under it.
@@ -72,7 +72,7 @@ fn following() -> Extras {
     Extras { follows_condition: true, ..Extras::default() }
 }
 
-fn judged(reads: Projection, reads_first: bool, how: How) -> RowRequest {
+fn judged(reads: Projection, reads_first: bool, how: ConditionTest) -> RowRequest {
     let condition = Arc::new(Judged { reads, reads_first, how });
     RowRequest { extras: Extras { condition: Some(condition), ..following() }, ..RowRequest::default() }
 }
@@ -101,10 +101,10 @@ fn newest(column: &ColumnTest, operator: CompareType, given: Bytes) -> Condition
 struct Judged {
     reads: Projection,
     reads_first: bool,
-    how: How,
+    how: ConditionTest,
 }
 
-enum How {
+enum ConditionTest {
     /// The newest version within the times of the condition.
     Value(ValueTest),
     /// Some cell of the row passes. Each judgement takes a copy.
@@ -129,17 +129,17 @@ impl RowCondition for Judged {
     fn judge(&self, row: &[u8], cells: &[u8]) -> Result<Option<i64>, Invalid> {
         let first = |cells: &[u8]| Cells::new(cells).next().map(|cell: CellRef<'_>| cell.timestamp);
         match &self.how {
-            How::Value(test) => {
+            ConditionTest::Value(test) => {
                 let cell = Cells::new(cells).next();
                 let holds = test.holds(cell.as_ref().map(|cell| cell.value))?;
                 Ok(holds.then(|| first(cells).unwrap_or(i64::MIN)))
             }
-            How::Filter(_) if cells.is_empty() => Ok(None),
-            How::Filter(_) if cells.len() > JUDGED_BYTES_MAX => Err(Invalid::new(format!(
+            ConditionTest::Filter(_) if cells.is_empty() => Ok(None),
+            ConditionTest::Filter(_) if cells.len() > JUDGED_BYTES_MAX => Err(Invalid::new(format!(
                 "the row has more than {JUDGED_BYTES_MAX} bytes of cells, more than the filter of a condition judges; name \
                  one column instead"
             ))),
-            How::Filter(evaluator) => {
+            ConditionTest::Filter(evaluator) => {
                 let mut judge = evaluator.lock().copy();
                 let mut block = Vec::with_capacity(row.len() + cells.len() + 16);
                 let start = begin_row(&mut block, row);
@@ -163,7 +163,11 @@ mod tests {
 
     fn judged_by(filter: &proto::Filter) -> Judged {
         let evaluator = Evaluator::new(Some(filter), 1, crate::filter::StoreLimits::default()).unwrap();
-        Judged { reads: Projection::all(), reads_first: false, how: How::Filter(Box::new(Mutex::new(evaluator))) }
+        Judged {
+            reads: Projection::all(),
+            reads_first: false,
+            how: ConditionTest::Filter(Box::new(Mutex::new(evaluator))),
+        }
     }
 
     fn cells(value: &[u8]) -> Vec<u8> {

@@ -19,11 +19,11 @@ pub(super) struct Mutating {
     pub says_processed: bool,
     /// It may be tried again.
     pub repeatable: bool,
-    pub again: Option<Again>,
+    pub read_back: Option<ReadBack>,
 }
 
 /// The columns of an increment or append, which are read if it turns out to have been applied before.
-pub(super) struct Again {
+pub(super) struct ReadBack {
     pub region: Region,
     pub row: Bytes,
     pub columns: Vec<(FamilyName, Bytes)>,

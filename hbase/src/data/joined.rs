@@ -39,12 +39,12 @@ pub(super) fn join(region: &Region, rows: Vec<Prepared>, request: RowRequest) ->
                 parts.take_merges(*asked)?;
             }
         }
-        joined.again.extend(one.again);
+        joined.read_back.extend(one.read_back);
         joined.repeatable &= one.repeatable || one.row.operation != 0;
         joined.row.operation = if joined.row.operation == 0 { one.row.operation } else { joined.row.operation };
     }
-    joined.again.sort();
-    joined.again.dedup();
+    joined.read_back.sort();
+    joined.read_back.dedup();
     all.extras.by_timestamp.sort();
     all.extras.by_timestamp.dedup();
     joined.row.cells = Ok(parts.into_request(&mut all, &region.schema).into());

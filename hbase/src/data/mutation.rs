@@ -29,7 +29,7 @@ pub(super) struct Prepared {
     /// It reads more of its row than newest versions, so that no other change of the row goes into its request.
     pub alone: bool,
     /// The columns to read for the caller, if it turns out to have been applied before.
-    pub again: Vec<(FamilyName, Bytes)>,
+    pub read_back: Vec<(FamilyName, Bytes)>,
 }
 
 /// One cell of a mutation, wherever it came from.
@@ -333,9 +333,9 @@ fn merge(
         return Err(Exception::bad_request("the mutation has no cells"));
     }
     let column = |merge: &ReadModifyWrite| (merge.family.clone(), merge.qualifier.clone());
-    let mut again: Vec<_> = if returns { read_modify_writes.iter().map(column).collect() } else { Vec::new() };
-    again.sort();
-    again.dedup();
+    let mut read_back: Vec<_> = if returns { read_modify_writes.iter().map(column).collect() } else { Vec::new() };
+    read_back.sort();
+    read_back.dedup();
     let merge_times = is_limited(mutation.time_range.as_ref()).then(|| bounds(mutation.time_range.as_ref()));
     if first_times.iter().all(|&time| time == LATEST) {
         first_times.clear();
@@ -346,13 +346,13 @@ fn merge(
         Extras { merge_times, first_times, places, returns_merged: true, makes_versions: true, ..request.extras };
     let returns = if returns { Returns::New } else { Returns::Nothing };
     let request = RowRequest { read_modify_writes, returns, ttl_ms, extras, ..request };
-    Ok(Prepared { again, ..prepared(received(row, Vec::new(), request, false), false) })
+    Ok(Prepared { read_back, ..prepared(received(row, Vec::new(), request, false), false) })
 }
 
 pub(super) fn prepared(row: ReceivedRow, repeatable: bool) -> Prepared {
     let reads = |request: &RowRequest| reads_whole(&request.extras);
     let alone = row.request.as_ref().is_ok_and(|request| request.as_deref().is_some_and(reads));
-    Prepared { row, exact: false, repeatable, alone, again: Vec::new() }
+    Prepared { row, exact: false, repeatable, alone, read_back: Vec::new() }
 }
 
 /// Whether more of a row is read than newest versions.

@@ -23,7 +23,7 @@ pub(super) fn row_outcome(mutated: &mut Mutated, row: u32, repeatable: bool) -> 
 }
 
 /// What one action of a batch came to.
-pub(super) enum Came {
+pub(super) enum ActionOutcome {
     /// It was done, and has nothing to show.
     Done,
     /// Whether there is such a row.
@@ -36,7 +36,7 @@ pub(super) enum Came {
 #[derive(Default)]
 pub(super) struct RegionResult {
     pub indices: Vec<Option<u32>>,
-    pub came: Vec<Option<Result<Came, Exception>>>,
+    pub came: Vec<Option<Result<ActionOutcome, Exception>>>,
     pub refused: Option<Exception>,
     pub processed: Option<bool>,
 }
@@ -56,9 +56,9 @@ impl RegionResult {
         for (index, came) in self.indices.into_iter().zip(self.came) {
             let missing = || Err(exception(&Error::Uncertain { not_tried: true }, true));
             let encoded = came.unwrap_or_else(missing).and_then(|came| match came {
-                Came::Done => Ok(results::empty(codec)),
-                Came::Exists(exists) => Ok(results::exists(exists)),
-                Came::Cells { row, packed } => results::of_cells(codec, &row, Cells::new(&packed), cells),
+                ActionOutcome::Done => Ok(results::empty(codec)),
+                ActionOutcome::Exists(exists) => Ok(results::exists(exists)),
+                ActionOutcome::Cells { row, packed } => results::of_cells(codec, &row, Cells::new(&packed), cells),
             });
             result.result_or_exception.push(match encoded {
                 Ok(result) => proto::ResultOrException { index, result: Some(result), exception: None },

@@ -27,7 +27,7 @@ pub(super) fn get(region: &Region, get: proto::Get) -> Result<GetRequest, Except
     let times = Times { all: get.time_range.as_ref(), of_families: &get.cf_time_range };
     let projection = projection(region, &get.column, get.max_versions(), times)?;
     let exists_only = get.existence_only();
-    let judging = Judging {
+    let judging = EvaluatorInputs {
         filter: get.filter.as_ref(),
         limits: StoreLimits { limit: get.store_limit, offset: get.store_offset() },
         defers: get.load_column_families_on_demand.unwrap_or(true),
@@ -57,7 +57,7 @@ pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanReques
     if projection.raw && projection.families.iter().any(|(_, columns)| !columns.is_whole_family()) {
         return Err(Exception::bad_request("Cannot specify any column for a raw scan"));
     }
-    let judging = Judging {
+    let judging = EvaluatorInputs {
         filter: scan.filter.as_ref(),
         limits: StoreLimits { limit: scan.store_limit, offset: scan.store_offset() },
         defers: scan.load_column_families_on_demand.unwrap_or(true),
@@ -86,7 +86,7 @@ pub(super) fn scan(region: &Region, scan: &proto::Scan) -> Result<Arc<ScanReques
 }
 
 /// What of a read needs an evaluator.
-struct Judging<'a> {
+struct EvaluatorInputs<'a> {
     filter: Option<&'a proto::Filter>,
     limits: StoreLimits,
     /// Families that the filter does not need are read for rows that pass.
@@ -94,7 +94,7 @@ struct Judging<'a> {
     reverse: bool,
 }
 
-impl Judging<'_> {
+impl EvaluatorInputs<'_> {
     fn evaluator(self, region: &Region, projection: &Projection) -> Result<Option<Evaluator>, Exception> {
         if self.filter.is_none() && self.limits == StoreLimits::default() {
             return Ok(None);
@@ -117,7 +117,8 @@ pub(super) fn judged_row(
     times: Option<&proto::TimeRange>,
 ) -> Result<(Projection, bool, Evaluator), Exception> {
     let projection = projection(region, &[], 1, Times { all: times, of_families: &[] })?;
-    let judging = Judging { filter: Some(filter), limits: StoreLimits::default(), defers: true, reverse: false };
+    let judging =
+        EvaluatorInputs { filter: Some(filter), limits: StoreLimits::default(), defers: true, reverse: false };
     let evaluator = judging.evaluator(region, &projection)?;
     let evaluator = evaluator.ok_or_else(|| Exception::bad_request("the condition has no filter"))?;
     let mut named = projection.clone();

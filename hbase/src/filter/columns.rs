@@ -6,7 +6,7 @@ use bytes::Bytes;
 use terrane_types::{Columns, Invalid, QualifierRange};
 
 use super::compare::Test;
-use super::{At, CellFilter, Code, Position, Shown};
+use super::{CellCoordinates, CellFilter, Code, Position, Shown};
 use crate::cell_block::KeyValue;
 
 /// `KeyOnlyFilter`: cells without their values, or with the lengths of the values.
@@ -172,7 +172,7 @@ impl CellFilter for ColumnPrefixes {
         }
     }
 
-    fn hint(&mut self, at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, at: CellCoordinates<'_>) -> Option<Position> {
         self.next.as_ref().map(|next| Position::column(at, next))
     }
 
@@ -224,7 +224,7 @@ impl CellFilter for ColumnRange {
         })
     }
 
-    fn hint(&mut self, at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, at: CellCoordinates<'_>) -> Option<Position> {
         Some(Position::column(at, self.least.as_deref().unwrap_or_default()))
     }
 
@@ -315,7 +315,7 @@ impl CellFilter for ColumnPagination {
         Ok(code)
     }
 
-    fn hint(&mut self, at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, at: CellCoordinates<'_>) -> Option<Position> {
         self.from.as_ref().map(|from| Position::column(at, from))
     }
 }
@@ -349,7 +349,7 @@ impl CellFilter for Timestamps {
         })
     }
 
-    fn hint(&mut self, at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, at: CellCoordinates<'_>) -> Option<Position> {
         if !self.hints {
             return None;
         }

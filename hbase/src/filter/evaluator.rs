@@ -21,7 +21,7 @@ use terrane_types::{Columns, Invalid, KeyRange, Onward};
 use super::decode::decode;
 use super::row_progress::{RowProgress, pack_shown};
 use super::rows::Everything;
-use super::{At, CellFilter, Code, Kept, Position, Shown};
+use super::{CellCoordinates, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
 use crate::proto;
 
@@ -239,7 +239,7 @@ impl Evaluator {
             let family = store[0].family;
             let sought = self.progress.sought.iter().find(|(sought, _)| sought == family);
             let is_past = sought.is_some_and(|(_, place)| {
-                store.iter().all(|cell| self.is_ahead(place, At::of(&KeyValue { row, cell: *cell })))
+                store.iter().all(|cell| self.is_ahead(place, CellCoordinates::of(&KeyValue { row, cell: *cell })))
             });
             !is_past && !self.progress.ended.iter().any(|ended| ended == family)
         };
@@ -248,7 +248,7 @@ impl Evaluator {
     }
 
     /// Whether a family that continues at this place passes over this cell.
-    pub(super) fn is_ahead(&self, place: &Position, at: At<'_>) -> bool {
+    pub(super) fn is_ahead(&self, place: &Position, at: CellCoordinates<'_>) -> bool {
         if self.reverse { *at.row > place.row[..] } else { place.seen_from(at).is_gt() }
     }
 
@@ -284,7 +284,7 @@ impl Evaluator {
         let (mut column, mut versions, mut column_done, mut included) = (None, 0, false, 0_u32);
         for &cell in store {
             let cell = KeyValue { row, cell };
-            if place.as_ref().is_some_and(|place| self.is_ahead(place, At::of(&cell))) {
+            if place.as_ref().is_some_and(|place| self.is_ahead(place, CellCoordinates::of(&cell))) {
                 continue;
             }
             place = None;
@@ -320,9 +320,9 @@ impl Evaluator {
             match code {
                 Code::NextRow => break,
                 Code::Seek => {
-                    let hint = self.filter.hint(At::of(&cell));
+                    let hint = self.filter.hint(CellCoordinates::of(&cell));
                     // A reader that goes down stays in the row only to take the next cell.
-                    place = hint.filter(|place| self.is_ahead(place, At::of(&cell)));
+                    place = hint.filter(|place| self.is_ahead(place, CellCoordinates::of(&cell)));
                 }
                 _ => {}
             }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use terrane_types::{Columns, Invalid, KeyRange};
 
-use super::{At, CellFilter, Code, Kept, Position, Shown};
+use super::{CellCoordinates, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
 
 /// `MUST_PASS_ALL`. The first filter that leaves out a cell has the last word about it: those behind it are not asked.
@@ -65,7 +65,7 @@ impl CellFilter for All {
         Ok(joined)
     }
 
-    fn hint(&mut self, at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, at: CellCoordinates<'_>) -> Option<Position> {
         let filter = &mut self.filters[self.hinting?];
         if filter.is_over() { None } else { filter.hint(at) }
     }
@@ -185,7 +185,7 @@ impl One {
 
 impl Part {
     /// The answer about a cell that lies before the place where the filter wanted to continue.
-    fn earlier(&mut self, at: At<'_>, reverse: bool) -> Option<Code> {
+    fn earlier(&mut self, at: CellCoordinates<'_>, reverse: bool) -> Option<Code> {
         let answer = self.answer.as_ref()?;
         let same_family = answer.family == at.family;
         match answer.code {
@@ -196,7 +196,12 @@ impl Part {
             Code::NextRow => same_family.then_some(Code::NextRow),
             Code::Seek => {
                 let (family, qualifier) = (&answer.family[..], &answer.qualifier[..]);
-                let hint = self.filter.hint(At { row: at.row, family, qualifier, timestamp: answer.timestamp })?;
+                let hint = self.filter.hint(CellCoordinates {
+                    row: at.row,
+                    family,
+                    qualifier,
+                    timestamp: answer.timestamp,
+                })?;
                 let ahead = hint.seen_from(at).is_gt();
                 (ahead != reverse).then_some(Code::Seek)
             }
@@ -258,7 +263,7 @@ impl CellFilter for One {
             if part.filter.is_over() {
                 continue;
             }
-            let at = At::of(cell);
+            let at = CellCoordinates::of(cell);
             let code = match part.earlier(at, self.reverse) {
                 Some(code) => code,
                 None => part.filter.cell(cell)?,
@@ -275,7 +280,7 @@ impl CellFilter for One {
         Ok(joined.unwrap_or(Code::Skip))
     }
 
-    fn hint(&mut self, at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, at: CellCoordinates<'_>) -> Option<Position> {
         let mut nearest: Option<Position> = None;
         for Part { filter, .. } in &mut self.parts {
             if filter.is_over() {

@@ -9,14 +9,14 @@ use crate::cell_block::KeyValue;
 
 /// The place of a cell.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct At<'a> {
+pub(super) struct CellCoordinates<'a> {
     pub row: &'a [u8],
     pub family: &'a [u8],
     pub qualifier: &'a [u8],
     pub timestamp: i64,
 }
 
-impl<'a> At<'a> {
+impl<'a> CellCoordinates<'a> {
     pub const fn of(cell: &KeyValue<'a>) -> Self {
         let KeyValue { row, cell } = *cell;
         Self { row, family: cell.family, qualifier: cell.qualifier, timestamp: cell.timestamp }
@@ -48,7 +48,7 @@ impl Position {
     }
 
     /// Before a column of the same row and family.
-    pub fn column(at: At<'_>, qualifier: &[u8]) -> Self {
+    pub fn column(at: CellCoordinates<'_>, qualifier: &[u8]) -> Self {
         Self {
             row: at.row.to_vec(),
             family: at.family.to_vec(),
@@ -58,17 +58,17 @@ impl Position {
     }
 
     /// Before the version of the same column with this timestamp.
-    pub fn version(at: At<'_>, timestamp: i64) -> Self {
+    pub fn version(at: CellCoordinates<'_>, timestamp: i64) -> Self {
         Self { version: Version::At(Reverse(timestamp)), ..Self::column(at, at.qualifier) }
     }
 
     /// Behind the column.
-    pub fn behind_column(at: At<'_>) -> Self {
+    pub fn behind_column(at: CellCoordinates<'_>) -> Self {
         Self { version: Version::Last, ..Self::column(at, at.qualifier) }
     }
 
     /// Where a reader continues that is at a cell of the same row before this place.
-    pub fn onward(&self, at: At<'_>) -> Onward {
+    pub fn onward(&self, at: CellCoordinates<'_>) -> Onward {
         if self.family != at.family {
             return Onward::Family;
         }
@@ -82,7 +82,7 @@ impl Position {
     }
 
     /// Where this place is, seen from a cell: never [`Ordering::Equal`].
-    pub fn seen_from(&self, at: At<'_>) -> Ordering {
+    pub fn seen_from(&self, at: CellCoordinates<'_>) -> Ordering {
         let column = (&self.row[..], &self.family[..], &self.qualifier[..]).cmp(&(at.row, at.family, at.qualifier));
         column.then_with(|| match self.version {
             Version::First => Ordering::Less,

@@ -8,7 +8,7 @@ use super::{Position, Shown};
 #[derive(Clone, Default)]
 pub(super) struct RowProgress {
     /// The filter was asked about the row, and whether it passes over it.
-    pub begun: Option<Begun>,
+    pub begun: Option<RowDecision>,
     /// The family whose cells are being read.
     pub family: Option<FamilyProgress>,
     /// Families that have cells here, and the rows in which they continue, if not in the next one.
@@ -18,7 +18,7 @@ pub(super) struct RowProgress {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(super) enum RowDecision {
     Taken,
     /// The filter passes over the row. It still hears of the cells.
     Skipped,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use terrane_types::{Invalid, KeyRange};
 
-use super::{At, CellFilter, Code, Position};
+use super::{CellCoordinates, CellFilter, Code, Position};
 use crate::cell_block::KeyValue;
 
 /// A key with fixed and open bytes. A longer row matches by its beginning, and a shorter one if its bytes do.
@@ -79,7 +79,7 @@ impl CellFilter for Fuzzy {
         Ok(Code::Seek)
     }
 
-    fn hint(&mut self, at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, at: CellCoordinates<'_>) -> Option<Position> {
         let rows = self.keys.iter().filter_map(|key| key.next(at.row, self.reverse));
         let next = if self.reverse { rows.max() } else { rows.min() };
         self.over |= next.is_none();
@@ -179,7 +179,7 @@ impl CellFilter for RowRanges {
         Ok(self.code)
     }
 
-    fn hint(&mut self, _at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, _at: CellCoordinates<'_>) -> Option<Position> {
         self.next.as_ref().map(|next| Position::row(next.to_vec()))
     }
 

@@ -5,7 +5,7 @@ use terrane_types::range::prefix_end;
 use terrane_types::{Columns, Invalid, KeyRange};
 
 use super::compare::{Comparator, Operator, Test};
-use super::{At, CellFilter, Code, Kept, Position, Shown};
+use super::{CellCoordinates, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
 
 /// `PageFilter`: this many rows, counted where the reader would return them.
@@ -457,7 +457,7 @@ impl CellFilter for Wrapper {
         self.inner.cell(cell)
     }
 
-    fn hint(&mut self, at: At<'_>) -> Option<Position> {
+    fn hint(&mut self, at: CellCoordinates<'_>) -> Option<Position> {
         self.inner.hint(at)
     }
 

@@ -28,7 +28,7 @@ use crate::scope::connect;
 use crate::trace_export;
 use calls::Shared;
 use measure::{Plan, measure};
-use report::{OfOperation, Parameters, Report, Second, Summary};
+use report::{OperationReport, Parameters, Report, Second, Summary};
 use spec::Spec;
 
 /// A backlog of more than this share of all calls means that the cluster did not keep up.
@@ -67,8 +67,9 @@ pub async fn run(args: BenchRun) -> Result<(), Failure> {
 
     let summary = Summary::new(&spec.name(), &measured, plan.rate);
     let by_operation = operations.iter().zip(&measured.calls.by_operation);
-    let by_operation: Vec<OfOperation> =
-        by_operation.map(|(operation, interval)| OfOperation::new(*operation, interval, measured.elapsed)).collect();
+    let by_operation: Vec<OperationReport> = by_operation
+        .map(|(operation, interval)| OperationReport::new(*operation, interval, measured.elapsed))
+        .collect();
     let mut output = Output::new(json);
     if output.is_json() {
         output.object(&summary)?;

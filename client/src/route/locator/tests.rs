@@ -95,8 +95,8 @@ fn looked_up<'a>(rows: &str, out: &mut String, find: impl Fn(&[u8]) -> Option<&'
     writeln!(out, "{}", found.collect::<Vec<_>>().join(", ")).unwrap();
 }
 
-fn in_order<'a>(group: GroupId, next: impl Fn(&[Tried]) -> Option<(ServerId, &'a str)>) -> String {
-    let mut tried: Vec<Tried> = Vec::new();
+fn in_order<'a>(group: GroupId, next: impl Fn(&[Member]) -> Option<(ServerId, &'a str)>) -> String {
+    let mut tried: Vec<Member> = Vec::new();
     let mut order = Vec::new();
     while let Some((server, address)) = next(&tried) {
         tried.push((group, server));

@@ -8,7 +8,7 @@ use terrane_types::{GroupId, RegionDescriptor, ServerId};
 use super::{Attempt, Missed, Router};
 use crate::consistency::Consistency;
 use crate::error::Error;
-use crate::route::locator::{Locator, Position, Tried};
+use crate::route::locator::{Locator, Member, Position};
 use crate::route::progress::Progress;
 use crate::route::target::Target;
 use crate::wire::failure::Failure;
@@ -31,7 +31,7 @@ impl Router {
     }
 
     /// Where to send the next request about `position`; [`Failure::NoPlace`] when the cache does not know.
-    pub(crate) fn place(&self, target: &Target, position: Position<'_>, tried: &[Tried]) -> Result<Place, Failure> {
+    pub(crate) fn place(&self, target: &Target, position: Position<'_>, tried: &[Member]) -> Result<Place, Failure> {
         self.place_by(target, position, tried, Locator::candidate)
     }
 
@@ -40,7 +40,7 @@ impl Router {
         &self,
         target: &Target,
         position: Position<'_>,
-        tried: &[Tried],
+        tried: &[Member],
         spread: u64,
     ) -> Result<Place, Failure> {
         self.place_by(target, position, tried, |locator, group, tried| locator.any_member(group, tried, spread))
@@ -64,8 +64,8 @@ impl Router {
         &self,
         target: &Target,
         position: Position<'_>,
-        tried: &[Tried],
-        choose: impl for<'a> Fn(&'a Locator, GroupId, &[Tried]) -> Option<(ServerId, &'a str)>,
+        tried: &[Member],
+        choose: impl for<'a> Fn(&'a Locator, GroupId, &[Member]) -> Option<(ServerId, &'a str)>,
     ) -> Result<Place, Failure> {
         if terrane_env::buggify!("the map is looked up for no reason", 16) {
             return Err(Failure::NoPlace);
@@ -91,8 +91,8 @@ impl Router {
     fn place_around(
         &self,
         region: RegionDescriptor,
-        tried: &[Tried],
-        choose: impl for<'a> Fn(&'a Locator, GroupId, &[Tried]) -> Option<(ServerId, &'a str)>,
+        tried: &[Member],
+        choose: impl for<'a> Fn(&'a Locator, GroupId, &[Member]) -> Option<(ServerId, &'a str)>,
     ) -> Result<Place, Failure> {
         let mut passed = tried.to_vec();
         loop {
@@ -112,7 +112,7 @@ impl Router {
     }
 
     /// Whether the leader of a group is known, takes requests, and has not refused this call since the last news.
-    pub(super) fn knows_leader(&self, group: GroupId, tried: &[Tried]) -> bool {
+    pub(super) fn knows_leader(&self, group: GroupId, tried: &[Member]) -> bool {
         let locator = self.locator.read();
         locator.leader_at(group).is_some_and(|(server, address)| {
             !tried.contains(&(group, server)) && self.sessions.ready(server, address).is_some()
@@ -131,7 +131,7 @@ impl Router {
     }
 
     /// Whether the cache knows where to try without a master; a denied region counts, too.
-    pub(super) fn can_guess(&self, target: &Target, position: Position<'_>) -> bool {
+    pub(super) fn has_cached_place(&self, target: &Target, position: Position<'_>) -> bool {
         let locator = self.locator.read();
         locator.last_known(target.table, position).is_some_and(|region| locator.knows_members(region.group))
     }

@@ -33,12 +33,12 @@ const GUESSES_FORGOTTEN: Duration = Duration::from_secs(15);
 
 /// Look-ups of denied regions, of all calls, that no master answered in time.
 #[derive(Debug, Default)]
-pub(super) struct Guesses {
+pub(super) struct UnansweredLookups {
     in_a_row: u32,
     last: Option<Instant>,
 }
 
-impl Guesses {
+impl UnansweredLookups {
     /// How long the next one may take.
     fn lookup(&self) -> Duration {
         let is_recent = self.last.is_some_and(|last| last.elapsed() < GUESSES_FORGOTTEN);
@@ -69,7 +69,7 @@ impl Router {
         }
         progress.failed(failure.clone());
         let jitter = terrane_env::rand::u64();
-        let action = decide(&failure, progress.risk, applied_maybe, progress.tries_like(&failure), jitter);
+        let action = decide(&failure, progress.risk, applied_maybe, progress.tries_of_kind(&failure), jitter);
         if action == RetryAction::GiveUp {
             return Err(progress.with_doubt(failure.into_error(progress.risk.write)));
         }
@@ -147,7 +147,7 @@ impl Router {
 
     /// Whether a failed row of a call over many is given up now.
     pub(crate) fn gives_up(failure: &Failure, applied_maybe: bool, progress: &Progress) -> bool {
-        decide(failure, progress.risk, applied_maybe, progress.tries_like(failure).max(1), 0) == RetryAction::GiveUp
+        decide(failure, progress.risk, applied_maybe, progress.tries_of_kind(failure).max(1), 0) == RetryAction::GiveUp
     }
 
     /// Updates the location cache with what a failure says about the map.
@@ -208,19 +208,19 @@ impl Router {
             Position::Before(end) => (end, true),
         };
         let left = progress.deadline().saturating_duration_since(Instant::now());
-        let can_guess = self.can_guess(target, position);
+        let has_cached_place = self.has_cached_place(target, position);
         let brief = if self.knows(target, position) { KNOWN_LOOKUP } else { guesses.lookup() };
-        let left = if can_guess { left.min(brief) } else { left };
+        let left = if has_cached_place { left.min(brief) } else { left };
         // Masters start with the region that holds `key`: the one before a bound is the second if a region starts there.
         let regions_min = if reverse { 2 } else { 1 };
         let regions_max = terrane_env::limit!("regions in a look-up", LOCATE_REGIONS, 1..=3).max(regions_min);
         match self.masters.locate(target.table, key, reverse, regions_max, left).await {
             Ok(map) => {
-                *guesses = Guesses::default();
+                *guesses = UnansweredLookups::default();
                 self.learn_map(target, map);
             }
             Err(error @ (Error::Unreachable { .. } | Error::Unavailable { .. } | Error::Timeout { .. }))
-                if can_guess =>
+                if has_cached_place =>
             {
                 tracing::debug!(%error, "no master answers; the known servers are tried again");
                 guesses.made();

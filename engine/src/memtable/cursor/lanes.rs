@@ -211,7 +211,7 @@ impl Lanes {
 
     /// The cell of the current row of a lane, if it is the only one.
     #[inline]
-    pub(super) fn lone(&self, lane: usize) -> Option<Cell<'_>> {
+    pub(super) fn single(&self, lane: usize) -> Option<Cell<'_>> {
         match &self.lanes[lane].part {
             Part::Run(run, left) => {
                 let run: &SortedRun = &self.view.runs[*run];

@@ -4,13 +4,13 @@
 
 /// SplitMix64: small, and good enough to choose among outcomes.
 #[derive(Debug)]
-pub(super) struct Chance {
+pub(super) struct SplitMix64 {
     state: u64,
 }
 
-impl Chance {
-    pub(super) fn new(seed: u64) -> Chance {
-        Chance { state: seed }
+impl SplitMix64 {
+    pub(super) fn new(seed: u64) -> SplitMix64 {
+        SplitMix64 { state: seed }
     }
 
     fn next(&mut self) -> u64 {

@@ -3,7 +3,7 @@
 //! Invariant: replaying the changes that no failed sync has dropped over the durable bytes gives what a sync makes durable.
 
 use super::Tear;
-use super::chance::Chance;
+use super::chance::SplitMix64;
 
 /// The bytes of one file.
 #[derive(Debug, Default)]
@@ -148,7 +148,7 @@ impl Content {
     }
 
     /// The content after a crash, if a name still leads to the file.
-    pub(super) fn after_crash(&self, tear: Tear, chance: &mut Chance) -> Extent {
+    pub(super) fn after_crash(&self, tear: Tear, chance: &mut SplitMix64) -> Extent {
         let mut bytes = self.durable.clone();
         match tear {
             Tear::Lost => {}
@@ -161,7 +161,7 @@ impl Content {
         bytes
     }
 
-    fn cut_short(&self, bytes: &mut Extent, chance: &mut Chance) {
+    fn cut_short(&self, bytes: &mut Extent, chance: &mut SplitMix64) {
         let whole = chance.below(self.unsynced.len() + 1);
         for unsynced in &self.unsynced[..whole] {
             unsynced.change.apply(bytes);
@@ -171,7 +171,7 @@ impl Content {
         }
     }
 
-    fn scatter(&self, bytes: &mut Extent, chance: &mut Chance) {
+    fn scatter(&self, bytes: &mut Extent, chance: &mut SplitMix64) {
         for unsynced in &self.unsynced {
             match chance.below(4) {
                 0 | 1 => unsynced.change.apply(bytes),
@@ -184,7 +184,7 @@ impl Content {
 
 /// A torn change: a prefix of a write, in half of the cases with the length of the whole write, because the length is
 /// metadata and may be durable before the bytes. A change of length cannot tear, so it is lost.
-fn tear_one(change: &Change, extent: &mut Extent, chance: &mut Chance) {
+fn tear_one(change: &Change, extent: &mut Extent, chance: &mut SplitMix64) {
     let Change::Write { offset, bytes } = change else { return };
     let kept = chance.below(bytes.len());
     extent.write(*offset, &bytes[..kept]);

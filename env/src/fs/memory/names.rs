@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Tear;
-use super::chance::Chance;
+use super::chance::SplitMix64;
 
 /// Number of a file or a directory.
 pub(super) type NodeId = u64;
@@ -173,7 +173,7 @@ impl Directories {
     }
 
     /// The directories after a crash, each with its names, as far as the root reaches them.
-    pub(super) fn after_crash(&self, tear: Tear, chance: &mut Chance) -> BTreeMap<NodeId, Names> {
+    pub(super) fn after_crash(&self, tear: Tear, chance: &mut SplitMix64) -> BTreeMap<NodeId, Names> {
         let mut directories = self.durable.clone();
         let survives: Vec<bool> = match tear {
             Tear::Lost => vec![false; self.unsynced.len()],
@@ -198,7 +198,7 @@ impl Directories {
     }
 
     /// As with a journal: the changes of each directory up to some moment.
-    fn cut_per_directory(&self, chance: &mut Chance) -> Vec<bool> {
+    fn cut_per_directory(&self, chance: &mut SplitMix64) -> Vec<bool> {
         let mut left: BTreeMap<NodeId, usize> = BTreeMap::new();
         for place in self.unsynced.iter().flat_map(Change::places) {
             *left.entry(place.directory).or_default() += 1;
@@ -224,7 +224,7 @@ impl Directories {
     }
 
     /// As with a log per file: every name on its own.
-    fn toss_per_name(&self, chance: &mut Chance) -> Vec<bool> {
+    fn toss_per_name(&self, chance: &mut SplitMix64) -> Vec<bool> {
         let eighths = 1 + chance.below(7);
         let mut lost: BTreeSet<&Place> = BTreeSet::new();
         let mut survives = Vec::with_capacity(self.unsynced.len());

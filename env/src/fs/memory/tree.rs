@@ -9,7 +9,7 @@ use std::path::{Component, Path};
 use rustix::io::Errno;
 
 use super::Tear;
-use super::chance::Chance;
+use super::chance::SplitMix64;
 use super::content::Content;
 use super::names::{Change, Directories, Names, NodeId, Place, ROOT};
 
@@ -59,7 +59,7 @@ impl Tree {
     }
 
     /// The file system after a crash now.
-    pub(super) fn after_crash(&self, tear: Tear, chance: &mut Chance) -> Tree {
+    pub(super) fn after_crash(&self, tear: Tear, chance: &mut SplitMix64) -> Tree {
         let directories = self.directories.after_crash(tear, chance);
         let mut files: BTreeMap<NodeId, FileNode> = BTreeMap::new();
         for node in directories.values().flat_map(Names::values).filter(|node| !directories.contains_key(node)) {

@@ -14,8 +14,8 @@ use terrane_types::{Invalid, Onward};
 
 use super::Evaluator;
 use crate::cell_block::KeyValue;
-use crate::filter::row_progress::{Begun, FamilyProgress, RowProgress, pack_shown};
-use crate::filter::{At, Code, Position, Shown};
+use crate::filter::row_progress::{FamilyProgress, RowDecision, RowProgress, pack_shown};
+use crate::filter::{CellCoordinates, Code, Position, Shown};
 
 /// What becomes of a cell.
 enum Judged {
@@ -51,7 +51,7 @@ impl Evaluator {
         match judged? {
             Judged::LeftOut(onward) => Ok(onward),
             Judged::Kept(onward) => {
-                if self.row.begun == Some(Begun::Taken) {
+                if self.row.begun == Some(RowDecision::Taken) {
                     self.row.kept += 1;
                     let shown = self.filter.shown(Shown::Whole, cell.cell.value.len());
                     pack_shown(out, cell.cell, shown);
@@ -72,7 +72,7 @@ impl Evaluator {
             return false;
         };
         if !self.looks_at_cells() {
-            let shown = begun == Begun::Taken && !self.filter.drops_row();
+            let shown = begun == RowDecision::Taken && !self.filter.drops_row();
             self.filter.reset();
             self.progress.over |= self.filter.is_over();
             return shown;
@@ -81,12 +81,12 @@ impl Evaluator {
             self.progress.target = if self.reverse { targets.into_iter().max() } else { targets.into_iter().min() };
         }
         let shown = match begun {
-            Begun::Over => false,
-            Begun::Skipped => {
+            RowDecision::Over => false,
+            RowDecision::Skipped => {
                 self.filter.reset();
                 false
             }
-            Begun::Taken => {
+            RowDecision::Taken => {
                 // A row that is empty is not counted.
                 let shown = kept > 0 && !self.filter.drops_row();
                 self.filter.reset();
@@ -102,11 +102,11 @@ impl Evaluator {
         let begun = match self.row.begun {
             Some(begun) => begun,
             None if self.is_done() => return Ok(Onward::Row),
-            None if self.filter.skips_row(row)? => Begun::Skipped,
-            None => Begun::Taken,
+            None if self.filter.skips_row(row)? => RowDecision::Skipped,
+            None => RowDecision::Taken,
         };
         self.row.begun = Some(begun);
-        if begun != Begun::Taken {
+        if begun != RowDecision::Taken {
             return Ok(Onward::Row);
         }
         pack(out, cell);
@@ -140,8 +140,8 @@ impl Evaluator {
         if family.is_done {
             return Ok(Judged::LeftOut(Onward::Family));
         }
-        if let Some(place) = family.place.as_ref().filter(|place| self.is_ahead(place, At::of(cell))) {
-            return Ok(Judged::LeftOut(self.onward_to(place, At::of(cell))));
+        if let Some(place) = family.place.as_ref().filter(|place| self.is_ahead(place, CellCoordinates::of(cell))) {
+            return Ok(Judged::LeftOut(self.onward_to(place, CellCoordinates::of(cell))));
         }
         family.place = None;
         if !family.is_here {
@@ -151,12 +151,12 @@ impl Evaluator {
         }
         let begun = match self.row.begun {
             Some(begun) => begun,
-            None if !self.filter.skips_row(cell.row)? => Begun::Taken,
-            None if self.filter.is_over() => Begun::Over,
-            None => Begun::Skipped,
+            None if !self.filter.skips_row(cell.row)? => RowDecision::Taken,
+            None if self.filter.is_over() => RowDecision::Over,
+            None => RowDecision::Skipped,
         };
         self.row.begun = Some(begun);
-        if begun == Begun::Over {
+        if begun == RowDecision::Over {
             return Ok(Judged::LeftOut(Onward::Row));
         }
         if family.column.as_deref() != Some(cell.cell.qualifier) {
@@ -204,10 +204,10 @@ impl Evaluator {
                 Onward::Family
             }
             Code::Seek => {
-                let hint = self.filter.hint(At::of(cell));
+                let hint = self.filter.hint(CellCoordinates::of(cell));
                 // A reader that goes down stays in the row only to take the next cell.
-                family.place = hint.filter(|place| self.is_ahead(place, At::of(cell)));
-                family.place.as_ref().map_or(Onward::Cell, |place| self.onward_to(place, At::of(cell)))
+                family.place = hint.filter(|place| self.is_ahead(place, CellCoordinates::of(cell)));
+                family.place.as_ref().map_or(Onward::Cell, |place| self.onward_to(place, CellCoordinates::of(cell)))
             }
             _ if family.column_done => Onward::Column,
             _ => Onward::Cell,
@@ -216,7 +216,7 @@ impl Evaluator {
     }
 
     /// Where the reader continues that is at a cell and goes to a place ahead.
-    fn onward_to(&self, place: &Position, at: At<'_>) -> Onward {
+    fn onward_to(&self, place: &Position, at: CellCoordinates<'_>) -> Onward {
         if self.reverse || place.row != at.row {
             return Onward::Family;
         }

@@ -13,6 +13,7 @@ pub struct Section {
 /// One limit.
 pub struct Limit {
     /// Its constant, with the module that names its file.
+    #[allow(dead_code, reason = "a test compares it with the constants of the files")]
     pub constant: &'static str,
     pub value: Value,
     /// What it bounds.

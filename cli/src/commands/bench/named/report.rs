@@ -39,7 +39,7 @@ pub struct Report {
     pub ended_ms: u64,
     pub parameters: Parameters,
     pub summary: Summary,
-    pub operations: Vec<OfOperation>,
+    pub operations: Vec<OperationReport>,
     pub seconds: Vec<Second>,
 }
 
@@ -99,7 +99,7 @@ pub struct Open {
 
 /// The calls of one operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct OfOperation {
+pub struct OperationReport {
     pub name: String,
     pub operations: u64,
     pub errors: u64,
@@ -195,7 +195,7 @@ impl Summary {
     }
 
     /// The summary as lines of text.
-    pub fn text(&self, operations: &[OfOperation]) -> Vec<String> {
+    pub fn text(&self, operations: &[OperationReport]) -> Vec<String> {
         let us = |us: u64| format!("{} µs", grouped(us));
         let mut lines = Vec::new();
         if operations.len() > 1 {
@@ -241,9 +241,9 @@ impl Summary {
     }
 }
 
-impl OfOperation {
-    pub fn new(operation: Operation, interval: &Interval, elapsed: Duration) -> OfOperation {
-        OfOperation {
+impl OperationReport {
+    pub fn new(operation: Operation, interval: &Interval, elapsed: Duration) -> OperationReport {
+        OperationReport {
             name: operation.name().to_owned(),
             operations: interval.operations,
             errors: interval.errors,
@@ -262,7 +262,7 @@ impl Report {
     pub fn new(
         parameters: Parameters,
         summary: Summary,
-        operations: Vec<OfOperation>,
+        operations: Vec<OperationReport>,
         seconds: Vec<Second>,
         ended_ms: u64,
     ) -> Report {
@@ -364,7 +364,7 @@ pub mod tests {
             batch: 100,
             seed: 1,
         };
-        let operations = vec![OfOperation::new(Operation::Read, &interval, Duration::from_secs(1))];
+        let operations = vec![OperationReport::new(Operation::Read, &interval, Duration::from_secs(1))];
         Report::new(parameters, summary, operations, seconds.iter().enumerate().map(second).collect(), 1)
     }
 

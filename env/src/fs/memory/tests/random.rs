@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::super::chance::Chance;
+use super::super::chance::SplitMix64;
 use super::MemoryDisk;
 use crate::fs::{Disk, Tear};
 
@@ -31,13 +31,13 @@ async fn shape(memory: &MemoryDisk) -> Shape {
     shape
 }
 
-fn path(chance: &mut Chance) -> PathBuf {
+fn path(chance: &mut SplitMix64) -> PathBuf {
     let directory = Path::new(DIRECTORIES[chance.below(DIRECTORIES.len())]);
     directory.join(["a", "b", "c", "f", "g"][chance.below(5)])
 }
 
 /// One operation; a refusal is as good as any other outcome.
-async fn step(disk: &Disk, chance: &mut Chance) {
+async fn step(disk: &Disk, chance: &mut SplitMix64) {
     let (one, other) = (path(chance), path(chance));
     let result = match chance.below(12) {
         0 => disk.create_dir_all(&one).await,
@@ -70,7 +70,7 @@ async fn sync_everything(disk: &Disk, shape: &Shape) {
 async fn a_crash_that_keeps_all_changes_nothing() {
     for seed in 0..RUNS {
         let memory = MemoryDisk::new();
-        let mut chance = Chance::new(seed);
+        let mut chance = SplitMix64::new(seed);
         for _ in 0..STEPS {
             step(&Disk::from(&memory), &mut chance).await;
             assert_eq!(
@@ -88,7 +88,7 @@ async fn what_is_synced_survives_every_crash_whatever_was_done_before() {
     for seed in 0..RUNS {
         let memory = MemoryDisk::new();
         let disk = Disk::from(&memory);
-        let mut chance = Chance::new(seed);
+        let mut chance = SplitMix64::new(seed);
         for round in 0..3 {
             for _ in 0..STEPS / 3 {
                 step(&disk, &mut chance).await;
@@ -107,7 +107,7 @@ async fn what_is_synced_survives_every_crash_whatever_was_done_before() {
 async fn a_disk_that_came_back_is_whole_and_takes_the_next_crash() {
     for seed in 0..RUNS {
         let mut memory = MemoryDisk::new();
-        let mut chance = Chance::new(seed);
+        let mut chance = SplitMix64::new(seed);
         for life in 0..4 {
             memory.crash_at(chance.below(STEPS * 2) as u64);
             for _ in 0..STEPS {

@@ -8,7 +8,7 @@
 const LOOKS_MAX: u32 = 32;
 
 #[derive(Debug)]
-pub(super) struct Stillness {
+pub(super) struct IdleDetector {
     /// Inserts into the buffer at the last look; `None` before the first.
     inserts: Option<u64>,
     /// Looks since then that found no further one.
@@ -17,13 +17,13 @@ pub(super) struct Stillness {
     wanted: u32,
 }
 
-impl Default for Stillness {
+impl Default for IdleDetector {
     fn default() -> Self {
         Self { inserts: None, looks: 0, wanted: 1 }
     }
 }
 
-impl Stillness {
+impl IdleDetector {
     /// Notes the inserts into the buffer so far, and whether a copy of it became stale since the last look. Returns whether
     /// the buffer has been still for long enough.
     pub(super) fn look(&mut self, inserts: u64, lost_copy: bool) -> bool {
@@ -47,19 +47,19 @@ mod tests {
 
     #[test]
     fn a_buffer_is_still_at_the_second_look_and_later_after_copies_that_were_lost() {
-        let mut stillness = Stillness::default();
-        assert!(!stillness.look(5, false), "nothing is known before the first look");
-        assert!(stillness.look(5, false));
-        assert!(!stillness.look(6, true));
-        let waits = |stillness: &mut Stillness| (1..).find(|_| stillness.look(6, false)).unwrap();
-        assert_eq!(waits(&mut stillness), 2);
+        let mut idle_detector = IdleDetector::default();
+        assert!(!idle_detector.look(5, false), "nothing is known before the first look");
+        assert!(idle_detector.look(5, false));
+        assert!(!idle_detector.look(6, true));
+        let waits = |idle_detector: &mut IdleDetector| (1..).find(|_| idle_detector.look(6, false)).unwrap();
+        assert_eq!(waits(&mut idle_detector), 2);
         for _ in 0..10 {
-            stillness.look(6, true);
+            idle_detector.look(6, true);
         }
-        stillness.look(7, false);
-        stillness.look(6, false);
-        assert_eq!(waits(&mut stillness), LOOKS_MAX);
-        stillness.look(7, false);
-        assert!(stillness.look(7, false), "a long time without writes is a new beginning");
+        idle_detector.look(7, false);
+        idle_detector.look(6, false);
+        assert_eq!(waits(&mut idle_detector), LOOKS_MAX);
+        idle_detector.look(7, false);
+        assert!(idle_detector.look(7, false), "a long time without writes is a new beginning");
     }
 }
