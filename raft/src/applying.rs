@@ -35,6 +35,9 @@ const COPY_EVERY: Duration = Duration::from_secs(2);
 /// member learns with one that an entry is committed, and tells with the next that it has applied it.
 pub(crate) const LAG_MAX: Duration = Duration::from_millis(500);
 
+/// A member that lacks at most this many entries, in its log or in what it has applied, catches up within a round trip or two.
+pub(crate) const CAUGHT_UP_ENTRIES: u64 = 256;
+
 /// An entry that a replica had and had not applied yet, and since when that has been known.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lag(Option<(u64, Instant)>);

@@ -35,12 +35,12 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
 
     /// The group's id.
     pub fn id(&self) -> GroupId {
-        self.replica.spec.group
+        self.replica.view.group()
     }
 
     /// The group and its local replica, as created.
     pub fn spec(&self) -> GroupSpec {
-        self.replica.spec.clone()
+        self.replica.view.spec().clone()
     }
 
     /// Proposes something and waits for its answer.
@@ -72,7 +72,7 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// # Errors
     /// [`ProposeError::NotLeader`] if another replica leads or none does; [`ProposeError::Busy`] if it takes too long.
     pub async fn read_barrier(&self) -> Result<ReadPoint, ProposeError> {
-        self.replica.read_barrier().await
+        self.replica.reads.read_barrier().await
     }
 
     /// As [`Group::read_barrier`], but always by a quorum round: it does not rely on clocks.
@@ -80,7 +80,7 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// # Errors
     /// As [`Group::read_barrier`].
     pub async fn strict_read_barrier(&self) -> Result<ReadPoint, ProposeError> {
-        self.replica.read_by_round().await
+        self.replica.reads.read_by_round().await
     }
 
     /// A point at which a read may be answered from what is applied here, whichever replica leads, and the time up to which
@@ -89,16 +89,16 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// # Errors
     /// [`ProposeError::NotReady`] until the replica knows a time since the start.
     pub fn stale_point(&self) -> Result<StalePoint, ProposeError> {
-        self.replica.stale_point()
+        self.replica.stale_reads.stale_point()
     }
 
     /// The time by which cells expire for a read here: the wall clock as far as the members' clocks confirm it, and at least
     /// `stamp`, the log time of what is read.
     pub fn time_ms(&self, stamp: u64) -> u64 {
         if terrane_env::planted!("a read expires by one clock") {
-            return self.replica.clocks.wall_ms();
+            return self.replica.time.wall_ms();
         }
-        self.replica.time_ms().map_or(stamp, |time| time.max(stamp))
+        self.replica.time.now_ms().map_or(stamp, |time| time.max(stamp))
     }
 
     /// How the group stands, as seen from here.
@@ -109,7 +109,7 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// Whether this replica has applied what it had applied before its last restart. Until then its state machine may be ahead
     /// of the index that it applies: for example, a region that is about to leave the group has left the disk already.
     pub fn has_replayed(&self) -> bool {
-        self.replica.has_replayed()
+        self.replica.applying.has_replayed()
     }
 
     /// Whether files of a copy that this replica has not installed may be in its [`StateMachine::incoming_dir`].
@@ -121,7 +121,7 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
 
     /// Whether this replica leads, also while its first entry is not applied yet.
     pub fn leads(&self) -> bool {
-        self.replica.leads()
+        self.replica.view.leads()
     }
 
     /// Waits until the status satisfies `condition`; `None` if `timeout` passes first.
@@ -135,12 +135,12 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
 
     /// The first entry that the log here still has, or will have.
     pub fn first_index(&self) -> u64 {
-        self.replica.log.purged().map_or(0, |mark| mark.log_id.index + 1)
+        self.replica.view.log().purged().map_or(0, |mark| mark.log_id.index + 1)
     }
 
     /// The members and how far they have got, as this leader sees them; empty if this replica does not lead.
     pub fn members(&self) -> Vec<MemberProgress> {
-        self.replica.members()
+        self.replica.members.progress()
     }
 
     /// Adds a member that does not vote. Idempotent. Leader only.
@@ -148,7 +148,7 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// # Errors
     /// [`MembersError`]; repeating the step is safe.
     pub async fn add_learner(&self, replica: ReplicaId, server: ServerId) -> Result<(), MembersError> {
-        self.replica.add_learner(replica, server).await
+        self.replica.members.add_learner(replica, server).await
     }
 
     /// Makes a learner a voter, once it has caught up, and removes a member, in one change. Idempotent. Leader only; the
@@ -161,7 +161,7 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
         promote: Option<ReplicaId>,
         remove: Option<ReplicaId>,
     ) -> Result<(), MembersError> {
-        self.replica.change_voters(promote, remove).await
+        self.replica.members.change_voters(promote, remove).await
     }
 
     /// Makes exactly these members the voters, in one joint change, once the learners among them have caught up; the other
@@ -170,7 +170,7 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// # Errors
     /// [`MembersError`]; repeating the step is safe.
     pub async fn set_voters(&self, voters: BTreeSet<ReplicaId>) -> Result<(), MembersError> {
-        self.replica.set_voters(voters).await
+        self.replica.members.set_voters(voters).await
     }
 
     /// Makes this replica the only member of a group whose majority is lost for good, and waits until it leads. What only the
@@ -185,7 +185,7 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// Sets or clears (`None`) the reason why this replica should not lead, while others of its server may. It takes effect
     /// within a moment, as [`Host::set_abstains`](crate::Host::set_abstains) does for a server.
     pub fn set_abstains(&self, reason: Option<Abstention>) {
-        *self.replica.own_abstention.lock() = reason;
+        self.replica.leadership.set_abstains(reason);
     }
 
     /// What the local replica has, for the choice of the one that survives a lost majority.
@@ -200,6 +200,6 @@ impl<P: Proposal, A: Send + Sync + 'static> Group<P, A> {
     /// # Errors
     /// [`MembersError::Later`] if `to` cannot take over now, or another voter should. Nothing has changed then.
     pub async fn transfer_leader(&self, to: ReplicaId) -> Result<(), MembersError> {
-        self.replica.transfer_by_order(to).await
+        self.replica.leadership.transfer_by_order(to).await
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{InitializeError, RaftError};
 use openraft::{Config, SnapshotPolicy};
 use parking_lot::Mutex;
@@ -18,31 +17,23 @@ use terrane_types::versions::LEVEL_UNRECORDED;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use crate::abstain;
-use crate::abstention::{Abstention, Abstentions};
+use crate::abstention::Abstention;
 use crate::adapter::{Adapter, Raft, Standing};
-use crate::announcing::Announcer;
-use crate::applying::{Members, Watch};
 use crate::clock::Clocks;
-use crate::completeness::{Heard, Leading, Moments};
 use crate::copies::COPIES_AT_ONCE;
-use crate::copies::progress::Sending;
-use crate::copies::receiving::Incoming;
 use crate::copies::share::Copies;
 use crate::copies::turns::Turns;
 use crate::erased::Machine;
-use crate::handover::Handovers;
-use crate::lagging::{FailingCopies, Refused};
-use crate::lease::LeaseClock;
+use crate::group_view::GroupView;
 use crate::log::{GroupLog, SharedLog, spill};
-use crate::network::Network;
-use crate::peer::{Headroom, PeerService, Peers, Receiver};
+use crate::network::{Connections, Network};
+use crate::peer::service::{PeerService, Receiver};
+use crate::peer::{Headroom, Peers};
 use crate::proposer::Proposer;
 use crate::registry::Registry;
-use crate::replica::Replica;
-use crate::rounds::Rounds;
+use crate::replica::{Replica, ReplicaParts, Shared};
 use crate::submission::Queue;
 use crate::types::{Member, scope, spawn, until_stopped};
 use crate::{BoxFuture, Error, GroupSpec, HostConfig, LogStatus, Metrics, OpenError};
@@ -62,20 +53,11 @@ pub struct Host {
     config: HostConfig,
     raft_config: Arc<Config>,
     open_machine: Box<OpenMachine>,
-    log: Arc<SharedLog>,
+    shared: Shared,
     peers: Arc<Peers>,
     groups: Arc<Registry>,
     /// Bytes of peers' requests in progress.
     headroom: Arc<Headroom>,
-    clock: Arc<LeaseClock>,
-    abstentions: Arc<Abstentions>,
-    clocks: Arc<Clocks>,
-    /// The feature level of the cluster, as far as it is known.
-    level: Arc<AtomicU32>,
-    /// What copies that are sent share.
-    copies: Arc<Copies>,
-    /// How many copies may be received.
-    incoming_turns: Arc<Turns>,
     stop: watch::Sender<bool>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Groups are created one at a time: checking whether one exists and recording it must not interleave.
@@ -100,7 +82,6 @@ impl Host {
         let host = Host {
             raft_config,
             open_machine,
-            log,
             peers: Arc::new(Peers::new(
                 identity,
                 config.advertised.clone(),
@@ -108,30 +89,34 @@ impl Host {
                 clocks.clone(),
                 config.metrics.clone(),
             )),
+            shared: Shared {
+                log,
+                lease_clock: Arc::default(),
+                clocks,
+                abstentions: Arc::default(),
+                copies: Copies::new(),
+                incoming_turns: Turns::new(COPIES_AT_ONCE),
+                level: Arc::new(AtomicU32::new(LEVEL_UNRECORDED)),
+            },
             groups: Arc::new(Registry::new()),
             headroom: Headroom::new(),
-            clock: Arc::default(),
-            abstentions: Arc::default(),
-            clocks,
-            level: Arc::new(AtomicU32::new(LEVEL_UNRECORDED)),
-            copies: Copies::new(),
-            incoming_turns: Turns::new(COPIES_AT_ONCE),
             stop: watch::channel(false).0,
             tasks: Mutex::default(),
             creating: tokio::sync::Mutex::new(()),
             config,
         };
-        for recorded in host.log.groups() {
+        let (log, abstentions) = (host.shared.log.clone(), host.shared.abstentions.clone());
+        for recorded in log.groups() {
             let group = recorded.group();
             host.start(recorded, true).await.map_err(|what| OpenError::Group { group, what })?;
             tokio::time::sleep(START_PAUSE).await;
         }
         host.watch_presence().await;
-        host.keep_until_stopped(purge::run(host.groups.clone(), host.log.clone(), host.peers.clone()));
-        host.keep_until_stopped(spill::run(host.log.clone()));
-        host.keep_until_stopped(retry_allocations(host.log.clone()));
-        host.keep_until_stopped(abstain::run(host.groups.clone(), host.abstentions.clone(), host.log.clone()));
-        let (groups, peers, clocks) = (host.groups.clone(), host.peers.clone(), host.clocks.clone());
+        host.keep_until_stopped(purge::run(host.groups.clone(), log.clone(), host.peers.clone()));
+        host.keep_until_stopped(spill::run(log.clone()));
+        host.keep_until_stopped(retry_allocations(log.clone()));
+        host.keep_until_stopped(abstain::run(host.groups.clone(), abstentions, log));
+        let (groups, peers, clocks) = (host.groups.clone(), host.peers.clone(), host.shared.clocks.clone());
         host.keep_until_stopped(probe::run(groups, peers, clocks, host.config.server));
         Ok(host)
     }
@@ -142,7 +127,7 @@ impl Host {
         if let Err(error) = presence.add(&self.config.dir).await {
             tracing::warn!(%error, "cannot watch {}", self.config.dir.display());
         }
-        let log = self.log.clone();
+        let log = self.shared.log.clone();
         self.keep_until_stopped(async move {
             let gone = presence.until_gone(move || Some(log.newest_file())).await;
             terrane_env::task::abort_process(&gone.to_string());
@@ -177,10 +162,10 @@ impl Host {
             return Err(Error::Stopped);
         }
         let replica = match self.groups.get(spec.group) {
-            Some(replica) if replica.spec == spec => replica,
+            Some(replica) if *replica.view.spec() == spec => replica,
             Some(_) => return Err(Error::Exists { group: spec.group }),
             None => {
-                let log = self.log.create(spec).await.ok_or(Error::Stopped)?;
+                let log = self.shared.log.create(spec).await.ok_or(Error::Stopped)?;
                 self.start(log, false).await.map_err(|what| Error::Invalid { what })?
             }
         };
@@ -191,7 +176,7 @@ impl Host {
     pub(crate) async fn join_group(&self, spec: GroupSpec) -> Result<(), Error> {
         match self.groups.get(spec.group) {
             // Its members may have changed since it joined.
-            Some(local) if local.spec.replica == spec.replica => Ok(()),
+            Some(local) if local.view.replica() == spec.replica => Ok(()),
             _ => self.create_group(spec, false).await,
         }
     }
@@ -202,108 +187,52 @@ impl Host {
         if *self.stop.borrow() {
             return Err(Error::Stopped);
         }
-        let Some(local) = self.groups.get(group).filter(|local| local.spec.replica == replica) else { return Ok(()) };
+        let Some(local) = self.groups.get(group).filter(|local| local.view.replica() == replica) else { return Ok(()) };
         self.groups.remove(group);
-        local.stop.send_replace(true);
-        // Nothing may follow the removal in the log. An error means that it has stopped already.
-        local.raft.shutdown().await.ok();
+        // Nothing may follow the removal in the log.
+        local.stop().await;
         // A request for the replica may be on its way to it: nothing may arrive in a directory that nothing names any more.
         local.incoming.close().await;
-        self.log.remove(&local.log).await.ok_or(Error::Stopped)
+        self.shared.log.remove(local.view.log()).await.ok_or(Error::Stopped)
     }
 
     async fn start(&self, log: Arc<GroupLog>, restarted: bool) -> Result<Arc<Replica>, String> {
-        let spec = log.spec().clone();
-        let machine = (self.open_machine)(&spec);
+        let machine = (self.open_machine)(log.spec());
         let standing = Arc::new(Standing::new(log.purged()));
         let found_to = log.ends().1.map_or(0, |last| last.index);
-        let metrics = self.config.metrics.clone();
-        let adapter =
-            Adapter::new(machine.clone(), standing.clone(), log.clone(), self.log.store(&log), metrics.clone());
-        let failing_copies = Arc::new(FailingCopies::default());
-        let refused_by = Arc::new(Refused::default());
-        let applied = Arc::new(Members::default());
-        let leading = Arc::new(Leading::default());
-        let sending = Arc::new(Sending::default());
-        let handovers = Arc::new(Mutex::new(Handovers::default()));
-        let network = Network {
-            machine: machine.clone(),
-            copies: self.copies.clone(),
-            sending: sending.clone(),
-            handovers: handovers.clone(),
+        let network = Arc::new(Network {
             peers: self.peers.clone(),
-            group: spec.group,
-            failing_copies: failing_copies.clone(),
-            refused_by: refused_by.clone(),
-            applied: applied.clone(),
-            leading: leading.clone(),
-        };
-        let mut config = Config::clone(&self.raft_config);
-        // Until its membership is known, which only the log tells: it may have grown since the group was created.
-        config.enable_elect = !restarted;
-        let raft = Raft::new(spec.replica, Arc::new(config), network, self.log.store(&log), adapter);
-        // The caller may be a request handler, which has no seed in the simulator.
-        let raft = scope(terrane_env::rand::u64(), raft).await.map_err(|error| error.to_string())?;
+            group: log.group(),
+            machine: machine.clone(),
+            followers: Arc::default(),
+            handovers: Arc::default(),
+            leading: Arc::default(),
+            copies: self.shared.copies.clone(),
+        });
+        let raft = self.open_raft(&log, standing.clone(), network.clone(), restarted).await?;
+        let recovered_term = self.config.recovered.get(&log.group()).copied().unwrap_or(0);
+        let (shared_log, followers) = (self.shared.log.clone(), network.followers.clone());
+        let view = GroupView::new(raft.metrics(), standing, log, shared_log, followers, recovered_term);
         // A group of one has made no promise to another member, and need not wait for a timeout either.
-        let alone = {
-            let metrics = raft.metrics();
-            let metrics = metrics.borrow_watched();
-            let mut voters = metrics.membership_config.voter_ids().peekable();
-            if voters.peek().is_some() { voters.all(|voter| voter == spec.replica) } else { spec.members.len() == 1 }
-        };
-        let recovered_term = self.config.recovered.get(&spec.group).copied().unwrap_or(0);
+        let alone = view.is_alone(&view.metrics());
         let bound = restarted && !alone;
         let stuck_after = u64::try_from(self.config.stuck_after.as_millis()).unwrap_or(u64::MAX);
-        let stuck_after =
-            Duration::from_millis(terrane_env::limit!("milliseconds without applying", stuck_after, 2_000..=5_000));
-        let promised = Duration::from_millis(if bound { self.config.election_max_ms } else { 0 });
-        let (queue, inbox) = Queue::new();
-        let replica = Arc::new(Replica {
-            metrics: raft.metrics(),
+        let stuck_after = terrane_env::limit!("milliseconds without applying", stuck_after, 2_000..=5_000);
+        let parts = ReplicaParts {
+            view: Arc::new(view),
             raft,
             machine: machine.clone(),
-            standing,
-            log,
-            shared_log: self.log.clone(),
-            queue,
-            failing_copies,
-            applied,
-            pace: Mutex::default(),
-            apply_watch: Mutex::new(Watch::new(stuck_after)),
-            copies: self.copies.clone(),
-            sending,
-            incoming: Incoming::new(machine.clone(), self.incoming_turns.clone(), found_to),
-            refused_by,
-            failure_logged: AtomicBool::new(false),
-            held_by: Mutex::default(),
-            votes_from: Instant::now() + promised,
-            clock: self.clock.clone(),
-            rounds: Rounds::default(),
-            heard: Heard::default(),
-            moments: Moments::default(),
-            released: AtomicU64::new(0),
+            handovers: network.handovers.clone(),
             found_to,
-            silence: Mutex::default(),
-            announcer: Mutex::new(Announcer::new(terrane_env::time::now_ns())),
-            recovered_term: AtomicU64::new(recovered_term),
-            transferred: AtomicU64::new(0),
-            handovers,
-            abstentions: self.abstentions.clone(),
-            own_abstention: Mutex::default(),
-            campaigns: Mutex::default(),
-            leader_heard: Mutex::new(Instant::now()),
-            clocks: self.clocks.clone(),
-            clock_off: AtomicI64::new(0),
-            time_bounds: Mutex::default(),
-            stop: watch::channel(false).0,
-            servers: Mutex::new((None, Arc::from([]))),
-            level: self.level.clone(),
-            spec,
-        });
-        let weak = Arc::downgrade(&replica);
-        leading.set(move || weak.upgrade()?.leading_bound());
-        self.keep(Proposer::new(replica.clone(), machine, inbox, metrics).run());
-        let is_lost = replica.is_lost();
+            promised: Duration::from_millis(if bound { self.config.election_max_ms } else { 0 }),
+            stuck_after: Duration::from_millis(stuck_after),
+        };
+        let (queue, inbox) = Queue::new();
+        let replica = Arc::new(Replica::new(&self.shared, parts, queue));
+        let announces = Arc::downgrade(&replica.stale_reads);
+        network.leading.set(move || announces.upgrade()?.leading_bound());
+        self.keep(Proposer::new(replica.clone(), machine, inbox, self.config.metrics.clone()).run());
+        let is_lost = replica.view.is_lost();
         if restarted && alone && !is_lost {
             replica.raft.runtime_config().elect(true);
         }
@@ -311,11 +240,29 @@ impl Host {
             replica.warn_of_loss();
         } else if bound {
             self.keep(stand_later(replica.clone()));
-        } else if alone && replica.log.first_index().is_some() {
+        } else if alone && replica.view.log().first_index().is_some() {
             replica.raft.trigger().elect(false).await.map_err(|error| error.to_string())?;
         }
         self.groups.add(replica.clone());
         Ok(replica)
+    }
+
+    async fn open_raft(
+        &self,
+        log: &Arc<GroupLog>,
+        standing: Arc<Standing>,
+        network: Arc<Network>,
+        restarted: bool,
+    ) -> Result<Raft, String> {
+        let store = || self.shared.log.store(log);
+        let machine = network.machine.clone();
+        let adapter = Adapter::new(machine, standing, log.clone(), store(), self.config.metrics.clone());
+        let mut config = Config::clone(&self.raft_config);
+        // Until its membership is known, which only the log tells: it may have grown since the group was created.
+        config.enable_elect = !restarted;
+        let raft = Raft::new(log.spec().replica, Arc::new(config), Connections(network), store(), adapter);
+        // The caller may be a request handler, which has no seed in the simulator.
+        scope(terrane_env::rand::u64(), raft).await.map_err(|error| error.to_string())
     }
 
     /// Files in the log's directory that the log does not know, with their lengths. One that is being made may be among them.
@@ -323,18 +270,18 @@ impl Host {
     /// # Errors
     /// If the directory cannot be read.
     pub async fn unnamed_files(&self) -> std::io::Result<Vec<(PathBuf, u64)>> {
-        self.log.unnamed_files().await
+        self.shared.log.unnamed_files().await
     }
 
     /// The groups whose replica was removed, also before the start. What their state machines have left is the caller's to
     /// remove; [`Host::forget_removed`] ends that.
     pub fn removed_groups(&self) -> Vec<GroupId> {
-        self.log.removed()
+        self.shared.log.removed()
     }
 
     /// Nothing is left of the removed replica of a group.
     pub fn forget_removed(&self, group: GroupId) {
-        self.log.forget(group);
+        self.shared.log.forget(group);
     }
 
     /// Tells the local replica that its group was recovered after it had lost its majority, and has reached this term. If the
@@ -359,22 +306,22 @@ impl Host {
     /// over its leaderships and does not stand for election; [`Weight`](crate::Weight) defines the exceptions. Returns at
     /// once; [`Host::until_handed_over`] waits for the effect.
     pub fn set_abstains(&self, about: &'static str, reason: Option<Abstention>) {
-        self.abstentions.set(about, reason);
+        self.shared.abstentions.set(about, reason);
     }
 
     /// The weightiest reason why this server should lead nothing at present.
     pub fn abstains(&self) -> Option<Abstention> {
-        self.abstentions.weightiest()
+        self.shared.abstentions.weightiest()
     }
 
     /// What is wrong with this server's clock, for people: a sentence without its full stop.
     pub fn clock_trouble(&self) -> Option<String> {
         let groups = self.groups.all();
-        if let Some(off) = groups.iter().find_map(|replica| replica.clock_reason()) {
+        if let Some(off) = groups.iter().find_map(|replica| replica.time.reason()) {
             return Some(off);
         }
-        let alone = groups.iter().any(|replica| replica.servers().len() == 1);
-        let jump = self.clocks.jumped_ms().filter(|_| alone)?;
+        let alone = groups.iter().any(|replica| replica.view.servers().len() == 1);
+        let jump = self.shared.clocks.jumped_ms().filter(|_| alone)?;
         let direction = if jump < 0 { "back" } else { "ahead" };
         let jump = jump.unsigned_abs();
         Some(format!(
@@ -385,14 +332,14 @@ impl Host {
     /// The median time of all known servers; this server's own while it knows too few others.
     pub fn time_ms(&self) -> u64 {
         let groups = self.groups.all();
-        let servers: BTreeSet<_> = groups.iter().flat_map(|replica| replica.servers().to_vec()).collect();
-        let bounds = self.clocks.bounds(&servers.into_iter().collect::<Vec<_>>());
-        bounds.map_or_else(|| self.clocks.wall_ms(), |bounds| self.clocks.within(bounds))
+        let servers: BTreeSet<_> = groups.iter().flat_map(|replica| replica.view.servers().to_vec()).collect();
+        let bounds = self.shared.clocks.bounds(&servers.into_iter().collect::<Vec<_>>());
+        bounds.map_or_else(|| self.shared.clocks.wall_ms(), |bounds| self.shared.clocks.within(bounds))
     }
 
     /// This server's wall clock, right or wrong.
     pub fn wall_ms(&self) -> u64 {
-        self.clocks.wall_ms()
+        self.shared.clocks.wall_ms()
     }
 
     /// Waits until every group that this server leads now has another known leader, or until `within` has passed. Returns the
@@ -402,11 +349,11 @@ impl Host {
             .groups
             .all()
             .into_iter()
-            .filter(|group| group.leads() && !group.is_alone(&group.metrics.borrow_watched()));
+            .filter(|group| group.view.leads() && !group.view.is_alone(&group.view.metrics()));
         let waits = led.map(|group| async move {
-            let own = group.spec.replica;
+            let own = group.view.replica();
             let elsewhere = |status: &crate::GroupStatus| status.leader.is_some_and(|(leader, _)| leader != own);
-            group.wait_for(elsewhere, within).await.is_none().then_some(group.spec.group)
+            group.wait_for(elsewhere, within).await.is_none().then_some(group.view.group())
         });
         futures::future::join_all(waits).await.into_iter().flatten().collect()
     }
@@ -424,8 +371,8 @@ impl Host {
             groups: self.groups.clone(),
             addresses: self.config.addresses.clone(),
             headroom: self.headroom.clone(),
-            clocks: self.clocks.clone(),
-            abstentions: self.abstentions.clone(),
+            clocks: self.shared.clocks.clone(),
+            abstentions: self.shared.abstentions.clone(),
             metrics: self.config.metrics.clone(),
             stopped: self.stop.subscribe(),
         };
@@ -437,12 +384,12 @@ impl Host {
     /// Refuses entries with operations from other leaders, for this reason: the rest of the disk is reserved for work that
     /// frees space. `None` accepts them again. Proposals here are the caller's to refuse: it knows which ones free space.
     pub fn set_disk_reserved(&self, reason: Option<String>) {
-        self.log.set_reserved(reason);
+        self.shared.log.set_reserved(reason);
     }
 
     /// Why the log has no disk space for its next segment, while that is so. It then refuses entries by itself.
     pub fn log_lacks_space(&self) -> Option<String> {
-        self.log.lacks_space()
+        self.shared.log.lacks_space()
     }
 
     /// The limits on the memory that peers cause this process to use.
@@ -452,16 +399,16 @@ impl Host {
 
     /// The status of the shared log.
     pub fn log_status(&self) -> LogStatus {
-        let totals = self.log.totals();
-        let full = self.log.full();
-        let pressed = full || totals.held_files > 0 || !self.log.holders().is_empty();
-        let holder = |(group, refusal)| Some((group, self.groups.get(group)?.log_holder(&refusal)));
+        let totals = self.shared.log.totals();
+        let full = self.shared.log.full();
+        let pressed = full || totals.held_files > 0 || !self.shared.log.holders().is_empty();
+        let holder = |(group, refusal)| Some((group, self.groups.get(group)?.retention.refusal(&refusal)));
         LogStatus {
             bytes: totals.all_bytes(),
-            limit: self.log.limit_bytes(),
+            limit: self.shared.log.limit_bytes(),
             full,
-            refusing: self.log.refusals().into_iter().filter_map(holder).collect(),
-            held_by: if pressed { self.log.held_by() } else { None },
+            refusing: self.shared.log.refusals().into_iter().filter_map(holder).collect(),
+            held_by: if pressed { self.shared.log.held_by() } else { None },
             trouble: self.log_trouble(),
             held_files: totals.held_files,
             held_bytes: totals.held_bytes,
@@ -473,9 +420,9 @@ impl Host {
     }
 
     fn log_trouble(&self) -> Option<Issue> {
-        let slow = self.abstentions.about(abstain::LOG_DISK).or_else(|| self.log.sync_times().slowness());
+        let slow = self.shared.abstentions.about(abstain::LOG_DISK).or_else(|| self.shared.log.sync_times().slowness());
         let slow = slow.map(|what| IssueKind::DiskSlow.issue(what));
-        slow.or_else(|| self.log.spill_trouble().map(|what| IssueKind::LogCopying.issue(what)))
+        slow.or_else(|| self.shared.log.spill_trouble().map(|what| IssueKind::LogCopying.issue(what)))
     }
 
     /// What this host counts.
@@ -485,7 +432,7 @@ impl Host {
 
     /// Tells the host the feature level of the cluster: what only builds of a level read is not written below it.
     pub fn note_level(&self, level: u32) {
-        self.level.fetch_max(level, Ordering::Relaxed);
+        self.shared.level.fetch_max(level, Ordering::Relaxed);
     }
 
     /// Shows the present state of groups and log in the metrics of the configuration.
@@ -493,26 +440,28 @@ impl Host {
         let groups: Vec<_> = self.groups.all().iter().map(|replica| replica.status()).collect();
         self.config.metrics.publish(&groups, &self.log_status());
         let peers: BTreeSet<_> = groups.iter().flat_map(|group| group.members.values().copied()).collect();
-        let error_ms = self.clocks.error_ms(&peers.into_iter().collect::<Vec<_>>()).or_else(|| self.clocks.jumped_ms());
+        let error_ms = self
+            .shared
+            .clocks
+            .error_ms(&peers.into_iter().collect::<Vec<_>>())
+            .or_else(|| self.shared.clocks.jumped_ms());
         self.config.metrics.set_clock_error(error_ms.unwrap_or(0));
     }
 
     /// Stops all groups and waits until everything queued for the log is synced.
     pub async fn shutdown(&self) {
-        self.log.stop_waiting();
+        self.shared.log.stop_waiting();
         let _creating = self.creating.lock().await;
         self.stop.send_replace(true);
         for replica in self.groups.all() {
-            replica.stop.send_replace(true);
-            // An error means that it has stopped already.
-            replica.raft.shutdown().await.ok();
+            replica.stop().await;
         }
         self.peers.close();
         let tasks = std::mem::take(&mut *self.tasks.lock());
         for task in tasks {
             task.await.ok();
         }
-        self.log.close().await;
+        self.shared.log.close().await;
     }
 }
 
@@ -527,7 +476,7 @@ async fn retry_allocations(log: Arc<SharedLog>) {
 /// Starts the first election of a new group, unless it has had one.
 async fn initialize(replica: &Replica) -> Result<(), Error> {
     let members: BTreeMap<_, _> =
-        replica.spec.members.iter().map(|(id, server)| (*id, Member { server: *server })).collect();
+        replica.view.spec().members.iter().map(|(id, server)| (*id, Member { server: *server })).collect();
     match replica.raft.initialize(members).await {
         Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
         Err(RaftError::APIError(error)) => Err(Error::Invalid { what: error.to_string() }),
@@ -537,11 +486,11 @@ async fn initialize(replica: &Replica) -> Result<(), Error> {
 
 /// Allows a restarted replica to stand for election once no leader can count on its old promise any more.
 async fn stand_later(replica: Arc<Replica>) {
-    let mut stopped = replica.stop.subscribe();
+    let mut stopped = replica.stopped();
     tokio::select! {
         biased;
         () = until_stopped(&mut stopped) => {}
-        () = tokio::time::sleep_until(replica.votes_from) => drop(replica.reconsider()),
+        () = replica.election.until_free() => drop(replica.leadership.reconsider()),
     }
 }
 

@@ -20,6 +20,7 @@ mod abstention;
 mod adapter;
 mod addresses;
 mod announcing;
+mod apply_watch;
 mod applying;
 mod campaign;
 mod clock;
@@ -27,17 +28,22 @@ mod codec;
 mod completeness;
 mod config;
 mod copies;
+mod election;
 mod entry;
 mod erased;
 mod error;
+mod followers;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod group;
 mod group_host;
+mod group_time;
+mod group_view;
 mod handover;
 mod host;
 mod lagging;
+mod leadership;
 mod lease;
 mod lineage;
 mod log;
@@ -54,6 +60,7 @@ mod recovery;
 mod registry;
 mod release;
 mod replica;
+mod retention;
 mod rounds;
 mod runtime;
 #[cfg(test)]
@@ -63,6 +70,7 @@ mod stall;
 mod state_machine;
 mod status;
 mod submission;
+mod successor;
 mod types;
 
 /// The formats of a log and of what its peers send each other.
@@ -82,7 +90,7 @@ pub use log::interleavings;
 pub use log::{LoggedGroup, check_log};
 pub use members::MemberProgress;
 pub use metrics::{Metrics, Timing};
-pub use peer::PeerService;
+pub use peer::service::PeerService;
 pub use recovery::{Inspection, Recovery};
 pub use stall::SLOW_SYNCS;
 pub use state_machine::{

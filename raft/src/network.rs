@@ -23,12 +23,12 @@ use tokio::time::Instant;
 use crate::adapter::StateAt;
 use crate::applying::Members;
 use crate::completeness::Leading;
-use crate::copies::progress::Sending;
 use crate::copies::sending::{NotSent, Target};
 use crate::copies::share::Copies;
 use crate::erased::Machine;
+use crate::followers::Followers;
 use crate::handover::{DECLINED, Handovers};
-use crate::lagging::{DAMAGED_ENTRY, FailingCopies, LOG_FULL, Refused};
+use crate::lagging::{DAMAGED_ENTRY, LOG_FULL};
 use crate::peer::{Call, Lane, Link, Message, Peers};
 use crate::runtime::VOTE_MAX;
 use crate::types::{LogId, Member, Types, Vote};
@@ -40,67 +40,50 @@ const APPENDS_IN_FLIGHT_MAX: usize = 16;
 /// whose disk is busy would be sent the same entries again and again.
 const APPEND_DEADLINE: Duration = Duration::from_secs(2);
 
-/// Creates the connections of one group.
+/// What the connections of one group share.
 pub(crate) struct Network {
     pub(crate) peers: Arc<Peers>,
     pub(crate) group: GroupId,
-    pub(crate) failing_copies: Arc<FailingCopies>,
-    pub(crate) refused_by: Arc<Refused>,
-    /// What the members have applied.
-    pub(crate) applied: Arc<Members>,
-    pub(crate) leading: Arc<Leading>,
     pub(crate) machine: Arc<dyn Machine>,
-    pub(crate) copies: Arc<Copies>,
-    pub(crate) sending: Arc<Sending>,
+    pub(crate) followers: Arc<Followers>,
     pub(crate) handovers: Arc<Mutex<Handovers>>,
+    pub(crate) leading: Arc<Leading>,
+    /// What all copies share that this process sends.
+    pub(crate) copies: Arc<Copies>,
 }
+
+/// Creates the connections of one group.
+pub(crate) struct Connections(pub(crate) Arc<Network>);
 
 /// The connection to one member.
 pub(crate) struct Connection {
+    network: Arc<Network>,
     appends: Link,
     votes: Link,
     server: ServerId,
-    peers: Arc<Peers>,
+    replica: ReplicaId,
     /// Whether appends through this connection are heartbeats.
     heartbeats: bool,
     /// A copy through this connection, which openraft opens for the copy, was not sent.
     copy_failed: bool,
-    group: GroupId,
-    replica: ReplicaId,
-    failing_copies: Arc<FailingCopies>,
-    refused_by: Arc<Refused>,
-    applied: Arc<Members>,
-    leading: Arc<Leading>,
-    machine: Arc<dyn Machine>,
-    copies: Arc<Copies>,
-    sending: Arc<Sending>,
-    handovers: Arc<Mutex<Handovers>>,
 }
 
-impl Network {
+impl Connections {
     fn connection(&self, replica: ReplicaId, member: &Member, heartbeats: bool) -> Connection {
+        let network = self.0.clone();
         Connection {
-            appends: self.peers.link(member.server, Lane::Appends),
-            votes: self.peers.link(member.server, Lane::Votes),
+            appends: network.peers.link(member.server, Lane::Appends),
+            votes: network.peers.link(member.server, Lane::Votes),
+            network,
             server: member.server,
-            peers: self.peers.clone(),
+            replica,
             heartbeats,
             copy_failed: false,
-            group: self.group,
-            replica,
-            failing_copies: self.failing_copies.clone(),
-            refused_by: self.refused_by.clone(),
-            applied: self.applied.clone(),
-            leading: self.leading.clone(),
-            machine: self.machine.clone(),
-            copies: self.copies.clone(),
-            sending: self.sending.clone(),
-            handovers: self.handovers.clone(),
         }
     }
 }
 
-impl RaftNetworkFactory<Types> for Network {
+impl RaftNetworkFactory<Types> for Connections {
     type Network = Connection;
 
     async fn new_client(&mut self, replica: ReplicaId, member: &Member) -> Connection {
@@ -124,15 +107,15 @@ type Replied = Option<oneshot::Receiver<Message>>;
 impl Connection {
     /// Queues a call. Calls reach the peer in order.
     fn send(&self, link: &Link, message: Message, within: Duration) -> Replied {
-        link.call(Call { group: self.group, replica: self.replica, message, deadline: Instant::now() + within })
+        link.call(Call { group: self.network.group, replica: self.replica, message, deadline: Instant::now() + within })
     }
 
     fn note_refusal(&self, why: &str) {
         if why.contains(LOG_FULL) {
-            self.refused_by.note(self.replica, why);
+            self.network.followers.refused_by.note(self.replica, why);
         }
         if why.contains(DAMAGED_ENTRY) {
-            self.machine.note_damage(&format!("member {} refuses it: {why}", self.replica));
+            self.network.machine.note_damage(&format!("member {} refuses it: {why}", self.replica));
         }
     }
 
@@ -213,10 +196,11 @@ impl NetStreamAppend<Types> for Connection {
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
             let appending = Appending { vote: request.vote, prev, last };
             // Heartbeats are frequent enough to carry the bounds.
-            let bound = if connection.heartbeats { connection.leading.bound() } else { None };
+            let bound = if connection.heartbeats { connection.network.leading.bound() } else { None };
             let replied = connection.send(link, Message::Append(request, bound), within);
             async move {
-                let appended = appending.answered(replied, connection.replica, &connection.applied).await;
+                let appended =
+                    appending.answered(replied, connection.replica, &connection.network.followers.applied).await;
                 terrane_env::buggify_pause!("a leader hears late of an answer").await;
                 if let Err(RPCError::Unreachable(error)) = &appended {
                     connection.note_refusal(&error.to_string());
@@ -264,7 +248,7 @@ impl NetTransferLeader<Types> for Connection {
         if let Err(error) = &asked
             && error.to_string().contains(DECLINED)
         {
-            self.handovers.lock().declined(self.replica, Instant::now());
+            self.network.handovers.lock().declined(self.replica, Instant::now());
         }
         match asked? {
             Message::Transferred(reply) => Ok(reply),
@@ -281,7 +265,7 @@ impl NetBackoff<Types> for Connection {
             return Some(Backoff::new(pauses));
         }
         // Otherwise as configured.
-        let refused = self.refused_by.by().contains(&self.replica);
+        let refused = self.network.followers.refused_by.by().contains(&self.replica);
         refused.then(|| Backoff::new(std::iter::repeat(REFUSED_PAUSE)))
     }
 }
@@ -297,20 +281,20 @@ impl NetSnapshot<Types> for Connection {
         _: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         let target = Target {
-            group: self.group,
+            group: self.network.group,
             replica: self.replica,
             // Opened with the first copy: most members never need one.
-            link: &self.peers.link(self.server, Lane::Copies),
-            machine: self.machine.as_ref(),
-            copies: &self.copies,
-            sending: &self.sending,
+            link: &self.network.peers.link(self.server, Lane::Copies),
+            machine: self.network.machine.as_ref(),
+            copies: &self.network.copies,
+            sending: &self.network.followers.sending,
         };
         tokio::select! {
             biased;
             closed = cancel => Err(StreamingError::Closed(closed)),
             sent = target.send(vote, snapshot.snapshot.mark) => match sent {
                 Ok(vote) => {
-                    self.failing_copies.succeeded(self.replica);
+                    self.network.followers.failing_copies.succeeded(self.replica);
                     Ok(SnapshotResponse::new(vote))
                 }
                 Err(NotSent::NoTurn) => {
@@ -319,8 +303,8 @@ impl NetSnapshot<Types> for Connection {
                 }
                 Err(NotSent::Failed(what)) => {
                     self.copy_failed = true;
-                    if self.failing_copies.failed(self.replica, &what) {
-                        tracing::info!(group = %self.group, replica = %self.replica, what, "a copy was not sent; trying again");
+                    if self.network.followers.failing_copies.failed(self.replica, &what) {
+                        tracing::info!(group = %self.network.group, replica = %self.replica, what, "a copy was not sent; trying again");
                     }
                     Err(Unreachable::<Types>::from_string(what).into())
                 }

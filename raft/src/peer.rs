@@ -8,7 +8,7 @@ pub(crate) mod frame;
 pub(crate) mod fuzzing;
 mod headroom;
 mod link;
-mod service;
+pub(crate) mod service;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,6 @@ pub(crate) use self::frame::Message;
 pub(crate) use self::headroom::Headroom;
 use self::link::Route;
 pub(crate) use self::link::{Call, Link};
-pub use self::service::PeerService;
-pub(crate) use self::service::Receiver;
 use crate::AddressBook;
 use crate::metrics::Metrics;
 

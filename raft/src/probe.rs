@@ -37,7 +37,7 @@ pub(crate) async fn run(groups: Arc<Registry>, peers: Arc<Peers>, clocks: Arc<Cl
             () = tokio::time::sleep_until(next) => {}
         }
         next = Instant::now() + PROBE_INTERVAL;
-        let members: BTreeSet<_> = groups.all().iter().flat_map(|replica| replica.servers().to_vec()).collect();
+        let members: BTreeSet<_> = groups.all().iter().flat_map(|replica| replica.view.servers().to_vec()).collect();
         for server in members.into_iter().filter(|server| *server != own) {
             if asked.insert(server) {
                 questions.push(ask(peers.clone(), clocks.clone(), server));

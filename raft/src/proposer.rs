@@ -18,7 +18,6 @@ mod backlog;
 mod flight;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -69,7 +68,7 @@ impl Proposer {
     }
 
     pub(crate) async fn run(mut self) {
-        let mut stopped = self.replica.stop.subscribe();
+        let mut stopped = self.replica.stopped();
         loop {
             tokio::select! {
                 biased;
@@ -94,7 +93,7 @@ impl Proposer {
             // This end holds a sender too, so the channel is never closed.
             Some(landed) = self.landed.recv() => self.backlog.landed(landed, Instant::now()),
             changed = self.leadership.changed() => return changed.is_ok(),
-            () = self.replica.standing.term_applied.notified() => {}
+            () = self.replica.view.standing().term_applied.notified() => {}
             () = self.inbox.hint.notified() => self.backlog.hint = true,
             count = self.inbox.proposals.recv_many(&mut taken, capacity), if capacity > 0 => {
                 if count == 0 {
@@ -112,7 +111,7 @@ impl Proposer {
     }
 
     fn look_whether_it_serves(&mut self) {
-        let serves = self.backlog.leads().filter(|term| self.replica.standing.applied_term() == *term);
+        let serves = self.backlog.leads().filter(|term| self.replica.view.standing().applied_term() == *term);
         if serves.is_some() && serves != self.serves {
             self.machine.began_to_serve();
         }
@@ -122,10 +121,10 @@ impl Proposer {
     fn look_at_leadership(&mut self) {
         let leads = {
             let now = self.leadership.borrow_and_update();
-            (now.state == ServerState::Leader && !self.replica.is_lost()).then(|| now.vote.leader_id.term)
+            (now.state == ServerState::Leader && !self.replica.view.is_lost()).then(|| now.vote.leader_id.term)
         };
         if let Some(term) = leads {
-            let spec = &self.replica.spec;
+            let spec = self.replica.view.spec();
             terrane_env::witness!("the leader of a group's term", [spec.group.0, term], spec.replica.0);
         }
         if leads.is_some() && leads != self.backlog.leads() {
@@ -157,20 +156,20 @@ impl Proposer {
         if self.backlog.take_back() {
             self.machine.came_back();
         }
-        if self.replica.is_stuck() {
-            return self.backlog.fail_waiting(&self.replica.not_leader());
+        if self.replica.view.is_stuck() {
+            return self.backlog.fail_waiting(&self.replica.view.not_leader());
         }
         let now = Instant::now();
         let Some(term) = self.backlog.leads() else {
-            if self.backlog.turn_away(self.replica.awaits_successor(), now) {
-                let error = self.replica.not_leader();
+            if self.backlog.turn_away(self.replica.view.awaits_successor(), now) {
+                let error = self.replica.view.not_leader();
                 self.backlog.fail_waiting(&error);
             }
             return;
         };
-        let is_behind = self.replica.standing.applied_term() != term
+        let is_behind = self.replica.view.standing().applied_term() != term
             && !terrane_env::planted!("a new leader decides before it has caught up");
-        if is_behind || self.replica.time_ms().is_none() {
+        if is_behind || self.replica.time.now_ms().is_none() {
             return self.backlog.wait_to_be_ready(now);
         }
         self.backlog.give_up_if_unsure_for_long(now);
@@ -187,12 +186,12 @@ impl Proposer {
     fn header_inputs(&self) -> HeaderInputs {
         let replica = &self.replica;
         HeaderInputs {
-            sequence: replica.standing.sequence(),
+            sequence: replica.view.standing().sequence(),
             // Only as far as the members' clocks confirm this server's clock: a stamp cannot be taken back.
-            time: replica.look_at_clocks().map_or(0, |bounds| replica.clocks.within(bounds)),
-            floor: replica.clocks.floor_ms(&replica.servers()),
-            released: replica.least_released(),
-            checked: replica.level.load(Ordering::Relaxed) >= LEVEL_OF_CHECKSUMS,
+            time: replica.time.confirmed_ms().unwrap_or(0),
+            floor: replica.time.floor_ms(),
+            released: replica.retention.least_released(),
+            checked: replica.level() >= LEVEL_OF_CHECKSUMS,
         }
     }
 

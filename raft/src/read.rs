@@ -20,7 +20,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{LinearizableReadError, RaftError};
 use openraft::{ReadPolicy, ServerState};
 use openraft_rt::Instant as _;
@@ -28,9 +27,10 @@ use terrane_env::time::seen_of;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::lease::LeaseView;
-use crate::replica::Replica;
-use crate::rounds::Joined;
+use crate::adapter::Raft;
+use crate::group_view::GroupView;
+use crate::lease::{LeaseClock, LeaseView};
+use crate::rounds::{Joined, Rounds};
 use crate::types::{LeaseInstant, Types, spawn};
 use crate::{ProposeError, ReadPoint};
 
@@ -40,7 +40,19 @@ const ROUND_DEADLINE: Duration = Duration::from_secs(2);
 /// How often a read that waits for a round looks whether the round can end at all.
 const STUCK_LOOK: Duration = Duration::from_millis(100);
 
-impl Replica {
+/// Linearizable reads of a group.
+pub(crate) struct Reads {
+    view: Arc<GroupView>,
+    raft: Raft,
+    clock: Arc<LeaseClock>,
+    rounds: Rounds,
+}
+
+impl Reads {
+    pub(crate) fn new(view: Arc<GroupView>, raft: Raft, clock: Arc<LeaseClock>) -> Reads {
+        Reads { view, raft, clock, rounds: Rounds::default() }
+    }
+
     /// A point for a linearizable read: under the lease if it holds, otherwise by a quorum round.
     pub(crate) async fn read_barrier(self: &Arc<Self>) -> Result<ReadPoint, ProposeError> {
         match self.read_under_lease() {
@@ -51,29 +63,29 @@ impl Replica {
 
     /// A point for a linearizable read, by a quorum round that begins after this call.
     pub(crate) async fn read_by_round(self: &Arc<Self>) -> Result<ReadPoint, ProposeError> {
-        if self.is_stuck() || self.is_lost() {
-            return Err(self.not_leader());
+        if self.view.is_stuck() || self.view.is_lost() {
+            return Err(self.view.not_leader());
         }
         let (reader, answer) = oneshot::channel();
         match self.rounds.join(reader) {
             Joined::Full => return Err(ProposeError::Busy),
             Joined::Waits => {}
             Joined::Starts => {
-                let replica = self.clone();
-                spawn(async move { replica.run_rounds().await });
+                let reads = self.clone();
+                spawn(async move { reads.run_rounds().await });
             }
         }
         // The rounds end without an answer only when the host goes away.
         tokio::select! {
             biased;
             answer = answer => answer.unwrap_or(Err(ProposeError::Stopped)),
-            () = self.until_stuck() => Err(self.not_leader()),
+            () = self.until_stuck() => Err(self.view.not_leader()),
         }
     }
 
-    /// Returns when this replica is stuck ([`Replica::is_stuck`]), or is told that its group went on without it.
+    /// Returns when this replica is stuck ([`GroupView::is_stuck`]), or is told that its group went on without it.
     async fn until_stuck(&self) {
-        while !self.is_stuck() && !self.is_lost() {
+        while !self.view.is_stuck() && !self.view.is_lost() {
             tokio::time::sleep(STUCK_LOOK).await;
         }
     }
@@ -87,20 +99,20 @@ impl Replica {
     /// has answered last. Without others to ask: `None`.
     pub(crate) fn lease(&self) -> Option<(ReadPoint, Option<LeaseInstant>)> {
         let (term, asked, alone) = {
-            let metrics = self.metrics.borrow_watched();
-            if metrics.state != ServerState::Leader || self.is_lost() {
+            let metrics = self.view.metrics();
+            if metrics.state != ServerState::Leader || self.view.is_lost() {
                 return None;
             }
             let asked = metrics.last_quorum_acked.map(|asked| asked.into_inner());
-            (metrics.current_term, asked, self.is_alone(&metrics))
+            (metrics.current_term, asked, self.view.is_alone(&metrics))
         };
         let never_ends = terrane_env::planted!("a lease never ends");
         let age = |asked: LeaseInstant| if never_ends { Duration::ZERO } else { seen_of(asked.elapsed()) };
         let age = asked.map(age);
         let suspended_since = asked.is_some_and(|asked| self.clock.not_before().is_some_and(|moment| asked <= moment));
         // Term before index: see `Standing::reached`.
-        let applied_term = self.standing.applied_term();
-        let voted_term = self.log.voted_term();
+        let applied_term = self.view.standing().applied_term();
+        let voted_term = self.view.log().voted_term();
         let point = self.applied_point(term);
         let view = LeaseView {
             term,
@@ -110,7 +122,7 @@ impl Replica {
             applied_term,
             voted_term,
             // Last: a transfer that is ordered after this look cannot have elected its successor yet.
-            transferred_term: self.transferred_term(),
+            transferred_term: self.view.transferred_term(),
         };
         let unasked = terrane_env::planted!("a leader reads without a quorum");
         let asked = asked.filter(|_| !alone);
@@ -119,7 +131,8 @@ impl Replica {
 
     /// What is applied now, as the leader of `term`.
     fn applied_point(&self, term: u64) -> ReadPoint {
-        ReadPoint { term, index: self.standing.applied_index(), stamp: self.standing.stamp() }
+        let standing = self.view.standing();
+        ReadPoint { term, index: standing.applied_index(), stamp: standing.stamp() }
     }
 
     async fn run_rounds(self: Arc<Self>) {
@@ -142,7 +155,7 @@ impl Replica {
                     tokio::time::sleep(ROUND_RETRY).await;
                     continue;
                 }
-                Err(RaftError::APIError(_)) => return Err(self.not_leader()),
+                Err(RaftError::APIError(_)) => return Err(self.view.not_leader()),
             };
             let term = linearizer.read_log_id().committed_leader_id().term;
             let left = deadline.saturating_duration_since(Instant::now());
@@ -157,7 +170,7 @@ impl Replica {
     /// A leader that is new, briefly lost its quorum or hands over refuses, but may succeed in a moment. Any other refusal
     /// means that another replica leads, or none.
     fn worth_retrying(&self, error: &LinearizableReadError<Types>) -> bool {
-        let leads = self.metrics.borrow_watched().state == ServerState::Leader || self.awaits_successor();
+        let leads = self.view.metrics().state == ServerState::Leader || self.view.awaits_successor();
         match error {
             LinearizableReadError::ForwardToLeader(_) => leads,
             LinearizableReadError::QuorumNotEnough(_) => false,

@@ -12,17 +12,14 @@
 //! with the answer to the registration, which a restarted replica has before it stands, or to a report.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use openraft::ServerState;
-use openraft::async_runtime::watch::WatchReceiver;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse};
 use openraft_rt::Instant as _;
 use terrane_types::{ReplicaId, ServerId};
 
 use crate::MembersError;
-use crate::lineage::is_lost;
 use crate::replica::Replica;
 use crate::types::{Entry, Member, Membership, Payload, Vote, log_id, term_of};
 
@@ -71,11 +68,11 @@ impl Replica {
     pub(crate) fn inspect(&self) -> Inspection {
         let has_leader = self.hears_a_quorum();
         let status = self.status();
-        let last = self.log.ends().1.map_or((0, 0), |last| (term_of(&last), last.index));
-        let configured = self.metrics.borrow_watched().membership_config.membership().get_joint_config().clone();
-        let created = || vec![self.spec.members.keys().copied().collect()];
+        let last = self.view.log().ends().1.map_or((0, 0), |last| (term_of(&last), last.index));
+        let configured = self.view.metrics().membership_config.membership().get_joint_config().clone();
+        let created = || vec![self.view.spec().members.keys().copied().collect()];
         Inspection {
-            replica: self.spec.replica,
+            replica: self.view.replica(),
             term: status.term,
             last,
             committed: status.committed,
@@ -89,7 +86,7 @@ impl Replica {
 
     /// Makes this replica the only member of its group. Idempotent.
     pub(crate) async fn recover_alone(&self, order: &Recovery) -> Result<(), MembersError> {
-        if !self.is_alone(&self.metrics.borrow_watched()) {
+        if !self.view.is_alone(&self.view.metrics()) {
             self.check_recovery(order)?;
             self.leave_others(order).await?;
             terrane_env::buggify_pause!("a survivor is alone and has not elected itself").await;
@@ -99,41 +96,27 @@ impl Replica {
         }
         self.raft.trigger().elect(false).await.map_err(|_| MembersError::Stopped)?;
         let elected = self.wait_for(|status| status.is_leader, ELECTED_WITHIN).await;
-        let what = || format!("replica {} has not elected itself yet", self.spec.replica);
+        let what = || format!("replica {} has not elected itself yet", self.view.replica());
         elected.map(drop).ok_or_else(|| MembersError::Later { what: what() })
     }
 
     /// A master says that the group was recovered, and has come to this term since. If the recovery has lost this replica, it
     /// stands for no election from now on, hears no other lost one, and no longer counts as leader.
     pub(crate) fn note_recovered(&self, term: u64) {
-        let was_lost = self.is_lost();
-        self.recovered_term.fetch_max(term, Ordering::SeqCst);
-        if self.is_lost() && !was_lost {
+        if self.view.note_recovered(term) {
             self.warn_of_loss();
-            self.reconsider();
+            self.leadership.reconsider();
         }
     }
 
     pub(crate) fn warn_of_loss(&self) {
-        let (group, replica, term) = (self.spec.group, self.spec.replica, self.recovered_term());
+        let (group, replica, term) = (self.view.group(), self.view.replica(), self.view.recovered_term());
         tracing::warn!(%group, %replica, term, "the group was recovered without this replica, which takes part no more");
-    }
-
-    /// The newest term of the group after a recovery that a master has named; 0: none.
-    pub(crate) fn recovered_term(&self) -> u64 {
-        self.recovered_term.load(Ordering::SeqCst)
-    }
-
-    /// Whether a recovery of the group has lost this replica, as far as a master has said. One that has never voted for a leader
-    /// has just joined.
-    pub(crate) fn is_lost(&self) -> bool {
-        let voted = self.log.voted_term();
-        voted > 0 && is_lost(voted, self.recovered_term())
     }
 
     fn check_recovery(&self, order: &Recovery) -> Result<(), MembersError> {
         let found = self.inspect();
-        let group = self.spec.group;
+        let group = self.view.group();
         if found.has_leader {
             let what = format!("group {group} has a leader; replace its members instead of recovering it");
             return Err(MembersError::Refused { what });
@@ -147,9 +130,9 @@ impl Replica {
 
     /// Appends the configuration with this replica alone, as a leader of a later term would.
     async fn leave_others(&self, order: &Recovery) -> Result<(), MembersError> {
-        let (own, group) = (self.spec.replica, self.spec.group);
-        let term = self.metrics.borrow_watched().current_term.max(order.above_term) + 1;
-        let last = self.log.ends().1;
+        let (own, group) = (self.view.replica(), self.view.group());
+        let term = self.view.metrics().current_term.max(order.above_term) + 1;
+        let last = self.view.log().ends().1;
         let members = BTreeMap::from([(own, Member { server: self.own_server() })]);
         let membership = Membership::new(vec![BTreeSet::from([own])], members)
             .map_err(|error| MembersError::Refused { what: error.to_string() })?;
@@ -169,16 +152,16 @@ impl Replica {
     /// Whether the group has a leader with a quorum, as far as this replica can know: a majority answered it, or a leader was
     /// heard, which a leader without a majority stops soon.
     fn hears_a_quorum(&self) -> bool {
-        let metrics = self.metrics.borrow_watched();
+        let metrics = self.view.metrics();
         if metrics.state == ServerState::Leader {
             let answered = metrics.last_quorum_acked.map(|at| at.into_inner().elapsed());
             return answered.is_some_and(|ago| ago < LEADER_GONE_AFTER);
         }
-        self.leader_heard.lock().elapsed() < LEADER_GONE_AFTER
+        self.election.leaderless() < LEADER_GONE_AFTER
     }
 
     fn own_server(&self) -> ServerId {
-        let metrics = self.metrics.borrow_watched();
-        self.server_of(&metrics, self.spec.replica).unwrap_or_default()
+        let metrics = self.view.metrics();
+        self.view.server_of(&metrics, self.view.replica()).unwrap_or_default()
     }
 }

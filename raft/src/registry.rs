@@ -30,7 +30,7 @@ impl Registry {
     }
 
     pub(crate) fn add(&self, replica: Arc<Replica>) {
-        self.replicas.lock().insert(replica.spec.group, replica);
+        self.replicas.lock().insert(replica.view.group(), replica);
         self.added.send_modify(|added| *added += 1);
     }
 

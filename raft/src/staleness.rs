@@ -25,21 +25,45 @@
 //! A replica that lags by more than a heartbeat learns nothing from bounds until it has caught up with the one it waits for;
 //! meanwhile it has the times of the entries it applies.
 
+use std::sync::Arc;
+
 use openraft_rt::Instant as _;
 
 use crate::ProposeError;
-use crate::completeness::{Bound, complete_until};
-use crate::replica::Replica;
+use crate::completeness::{Bound, Heard, Moments, complete_until};
+use crate::group_time::GroupTime;
+use crate::group_view::GroupView;
+use crate::read::Reads;
 use crate::status::StalePoint;
 use crate::types::LeaseInstant;
 
-impl Replica {
+/// Reads of what a replica has applied.
+pub(crate) struct StaleReads {
+    view: Arc<GroupView>,
+    time: Arc<GroupTime>,
+    reads: Arc<Reads>,
+    /// The bounds received from leaders.
+    heard: Heard,
+    /// The times of late, while this replica leads.
+    moments: Moments,
+}
+
+impl StaleReads {
+    pub(crate) fn new(view: Arc<GroupView>, time: Arc<GroupTime>, reads: Arc<Reads>) -> StaleReads {
+        StaleReads { view, time, reads, heard: Heard::default(), moments: Moments::default() }
+    }
+
+    /// A leader announces a bound.
+    pub(crate) fn note_bound(&self, bound: Bound) {
+        self.heard.note(bound, self.view.standing().applied_index());
+    }
+
     /// The bound that this replica may announce, if it leads under its lease.
     pub(crate) fn leading_bound(&self) -> Option<Bound> {
         // Read the time before the index: what was acknowledged by that time is applied when the index is read.
-        let present_ms = self.clocks.floor_ms(&self.servers());
+        let present_ms = self.time.floor_ms();
         self.moments.note(LeaseInstant::now(), present_ms);
-        let (point, asked) = self.lease()?;
+        let (point, asked) = self.reads.lease()?;
         let asked = asked.filter(|_| !terrane_env::planted!("a stale read is complete up to the present"));
         // A clock that was set back since counts.
         let time_ms = asked.map_or(Some(present_ms), |asked| self.moments.time_ms(asked))?.min(present_ms);
@@ -51,16 +75,17 @@ impl Replica {
         if let Some(bound) = self.leading_bound() {
             // The bound still holds, less the margin, once this replica no longer leads.
             self.heard.note(bound, bound.index);
-            let stamp = self.standing.stamp();
+            let stamp = self.view.standing().stamp();
             return Ok(StalePoint { index: bound.index, stamp, as_of_ms: bound.time_ms });
         }
         // Read all three before any data: the data is then of this index or later.
-        let packed_at = self.standing.packed_at();
-        let stamp = self.standing.stamp();
-        let index = self.standing.applied_index();
-        let own_clock = terrane_env::planted!("a follower claims its own clock").then(|| self.clocks.wall_ms());
+        let standing = self.view.standing();
+        let packed_at = standing.packed_at();
+        let stamp = standing.stamp();
+        let index = standing.applied_index();
+        let own_clock = terrane_env::planted!("a follower claims its own clock").then(|| self.time.wall_ms());
         let proven = own_clock.or_else(|| self.heard.proven_ms(index));
-        let complete = complete_until(proven, packed_at, self.clocks.wall_ms());
+        let complete = complete_until(proven, packed_at, self.time.wall_ms());
         complete.map(|as_of_ms| StalePoint { index, stamp, as_of_ms }).ok_or(ProposeError::NotReady)
     }
 }

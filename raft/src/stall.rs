@@ -3,7 +3,7 @@
 //! A leader whose own syncs hang can still commit through the others, but its votes, its appends as a follower and everything
 //! that waits for a sync of its own hang, and a disk that hangs often fails next. So such a server hands its leaderships over
 //! and says so. From then on its consensus core waits for the sync of its own vote for the successor, and cannot tell that it
-//! no longer leads; so its groups refuse proposals and reads by themselves ([`Replica::is_stuck`](crate::replica::Replica)), and
+//! no longer leads; so its groups refuse proposals and reads by themselves ([`GroupView::is_stuck`](crate::group_view::GroupView::is_stuck)), and
 //! callers turn to the others at once. The reason is soft: where all members share one slow disk, one of them leads all the
 //! same, and a leadership that was handed to this server stays here for a while ([`crate::handover`]).
 //!

@@ -6,9 +6,11 @@ use std::time::Duration;
 use terrane_types::ReplicaId;
 use tokio::time::Instant;
 
-use super::{Attempts, Candidate, choose, may_stand, unfit};
+use super::Attempts;
 use crate::abstention::Weight;
+use crate::leadership::may_stand;
 use crate::script::{Line, check, or_dash};
+use crate::successor::{Candidate, choose, unfit};
 
 fn weight(line: &Line<'_>) -> Option<Weight> {
     match (line.has("soft"), line.has("firm")) {

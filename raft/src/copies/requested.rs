@@ -7,74 +7,97 @@
 use std::sync::Arc;
 
 use openraft::ServerState;
-use openraft::async_runtime::watch::WatchReceiver;
 use terrane_types::ReplicaId;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::sending::{NotSent, Target};
+use super::share::Copies;
+use crate::erased::Machine;
+use crate::group_view::GroupView;
 use crate::log::Mark;
 use crate::peer::{Lane, Peers};
-use crate::replica::Replica;
 use crate::types::{Vote, spawn, until_stopped};
 
-impl Replica {
+/// Sends the copies that members of one group ask for.
+pub(crate) struct RequestedCopies {
+    view: Arc<GroupView>,
+    machine: Arc<dyn Machine>,
+    /// What all copies share that this process sends.
+    copies: Arc<Copies>,
+    /// The replica stops.
+    stopped: watch::Receiver<bool>,
+}
+
+impl RequestedCopies {
+    pub(crate) fn new(
+        view: Arc<GroupView>,
+        machine: Arc<dyn Machine>,
+        copies: Arc<Copies>,
+        stopped: watch::Receiver<bool>,
+    ) -> RequestedCopies {
+        RequestedCopies { view, machine, copies, stopped }
+    }
+
     /// Sends copies to the members that ask for one, if this replica leads. Returns at once.
-    pub(crate) fn send_asked_copies(self: &Arc<Replica>, peers: &Arc<Peers>) {
+    pub(crate) fn send(self: &Arc<Self>, peers: &Arc<Peers>) {
         let vote = {
-            let metrics = self.metrics.borrow_watched();
+            let metrics = self.view.metrics();
             if metrics.state != ServerState::Leader || !self.machine.can_be_copied() {
                 return;
             }
             metrics.vote
         };
-        let under_way = self.sending.progress();
-        for (to, covers) in self.applied.due(Instant::now()) {
+        let (standing, followers) = (self.view.standing(), self.view.followers());
+        let under_way = followers.sending.progress();
+        for (to, covers) in followers.applied.due(Instant::now()) {
             if under_way.contains_key(&to) {
                 continue;
             }
             let durable = self.machine.durable().index;
-            let mark = self.standing.mark_at_most(durable).filter(|mark| mark.log_id.index >= covers);
+            let mark = standing.mark_at_most(durable).filter(|mark| mark.log_id.index >= covers);
             let Some(mark) = mark else {
                 // Once that is in files, there is a copy.
-                self.machine.relieve(covers.min(self.standing.applied_index()));
+                self.machine.relieve(covers.min(standing.applied_index()));
                 continue;
             };
-            self.applied.tried(to, Instant::now());
-            let (replica, peers) = (self.clone(), peers.clone());
+            followers.applied.tried(to, Instant::now());
+            let (asked, peers) = (self.clone(), peers.clone());
             spawn(async move {
-                let mut stopped = replica.stop.subscribe();
+                let mut stopped = asked.stopped.clone();
                 tokio::select! {
                     biased;
                     () = until_stopped(&mut stopped) => {}
-                    () = replica.send_asked_copy(&peers, to, vote, mark) => {}
+                    () = asked.send_to(&peers, to, vote, mark) => {}
                 }
             });
         }
     }
 
-    async fn send_asked_copy(&self, peers: &Peers, to: ReplicaId, vote: Vote, mark: Mark) {
-        let Some(server) = self.server_of(&self.metrics.borrow_watched(), to) else { return };
-        let (group, index) = (self.spec.group, mark.log_id.index);
+    async fn send_to(&self, peers: &Peers, to: ReplicaId, vote: Vote, mark: Mark) {
+        let Some(server) = self.view.server_of(&self.view.metrics(), to) else { return };
+        let (group, index) = (self.view.group(), mark.log_id.index);
+        let followers = self.view.followers();
         let target = Target {
             group,
             replica: to,
             link: &peers.link(server, Lane::Copies),
             machine: self.machine.as_ref(),
             copies: &self.copies,
-            sending: &self.sending,
+            sending: &followers.sending,
         };
         match target.send(vote, mark).await {
             Ok(_) => {
-                self.failing_copies.succeeded(to);
+                followers.failing_copies.succeeded(to);
                 tracing::info!(%group, replica = %to, index, "sent a copy to a member that could not apply an entry");
             }
             Err(NotSent::NoTurn) => {}
             Err(NotSent::Failed(what)) => {
-                if self.failing_copies.failed(to, &what) {
+                if followers.failing_copies.failed(to, &what) {
                     tracing::info!(%group, replica = %to, what, "a copy was not sent; trying again");
                 }
             }
         }
-        self.applied.tried(to, Instant::now());
+        followers.applied.tried(to, Instant::now());
     }
 }

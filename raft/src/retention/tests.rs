@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Step, may_offer, next_step, not_needed, why_nothing_works};
+use super::{Step, may_offer, next_step, not_needed};
 use crate::script::{Line, check, or_dash};
 
 /// - `state [durable=I] [matched=I] [applied=I]`: how far this replica's files, all members' logs and applying have come.
@@ -45,13 +45,5 @@ fn start() -> impl FnMut(&str, &mut String) {
 
 #[test]
 fn scripts() {
-    check("purge", start);
-}
-
-#[test]
-fn a_process_ends_only_when_no_group_works() {
-    let failed = || Some("damaged".to_owned());
-    assert_eq!(why_nothing_works(vec![]), None);
-    assert_eq!(why_nothing_works(vec![failed(), None]), None);
-    assert_eq!(why_nothing_works(vec![failed(), failed()]), failed());
+    check("retention", start);
 }
