@@ -46,7 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use super::Node;
+use crate::node::Node;
 
 mod chance;
 mod content;
