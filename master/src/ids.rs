@@ -198,7 +198,7 @@ mod tests {
         let mut out = Writer::default();
         ids.encode(&mut out);
         ids.encode_moves(&mut out);
-        let bytes = out.into_bytes();
+        let bytes = out.finish();
         let mut from = Reader::new(&bytes);
         let mut read = Ids::decode(&mut from).unwrap();
         read.decode_moves(&mut from).unwrap();

@@ -14,6 +14,7 @@
 #![warn(missing_docs)]
 
 pub mod byte_reader;
+pub mod byte_writer;
 pub mod cell;
 pub mod cell_value;
 pub mod columns;
@@ -54,6 +55,7 @@ extern crate self as terrane_types;
 
 pub use attribute::{parse_duration_ms, parse_size};
 pub use byte_reader::{ByteReader, ByteSource, Malformed};
+pub use byte_writer::ByteWriter;
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};
 pub use cell_value::CellValue;
 pub use columns::{Columns, QualifierRange};
