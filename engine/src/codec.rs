@@ -1,37 +1,7 @@
 //! Plain little-endian writing and checked reading of the engine's on-disk data.
 
 use terrane_types::ByteReader;
-
-/// Appends fields to a buffer.
-#[derive(Default)]
-pub(crate) struct Writer(pub(crate) Vec<u8>);
-
-impl Writer {
-    pub(crate) fn u8(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
-    pub(crate) fn u16(&mut self, value: u16) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(crate) fn u32(&mut self, value: u32) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(crate) fn u64(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(crate) fn i64(&mut self, value: i64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub(crate) fn bytes(&mut self, value: &[u8]) {
-        self.u32(u32::try_from(value.len()).expect("nothing that the engine keeps in one field reaches 4 GiB"));
-        self.0.extend_from_slice(value);
-    }
-}
+pub(crate) use terrane_types::ByteWriter as Writer;
 
 /// Reads fields from bytes that passed their checksum; a field that does not fit nevertheless reads as `None`.
 pub(crate) struct Reader<'a>(ByteReader<&'a [u8]>);

@@ -18,9 +18,6 @@ use std::path::{Path, PathBuf};
 
 mod disk;
 mod file;
-#[cfg(any(test, feature = "memory-disk"))]
-mod memory;
-mod node;
 mod occupied;
 mod presence;
 #[cfg(not(feature = "sim"))]
@@ -29,11 +26,11 @@ mod real;
 mod simulated;
 mod stream;
 
+#[cfg(any(test, feature = "memory-disk"))]
+pub use crate::memory_disk::{Crashed, Fault, Lie, MemoryDisk, Tear};
+pub use crate::node::Node;
 pub use disk::{Disk, UNFINISHED};
 pub use file::File;
-#[cfg(any(test, feature = "memory-disk"))]
-pub use memory::{Crashed, Fault, Lie, MemoryDisk, Tear};
-pub use node::Node;
 pub use occupied::{Occupant, Occupied, check_occupant};
 pub use os::{
     DirLock, create_dir_all, exists, file_len, free_space, hard_link, list, read, remove_dir_all, remove_file, rename,

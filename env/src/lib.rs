@@ -27,7 +27,10 @@ pub mod fs;
 #[cfg(feature = "interleave")]
 pub mod interleave;
 pub mod log_control;
+#[cfg(any(test, feature = "memory-disk"))]
+mod memory_disk;
 pub mod net;
+mod node;
 mod points;
 pub mod rand;
 #[cfg(feature = "sim")]

@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(ids.region_move().0, (2 << 48) + 1);
         let mut out = Writer::default();
         ids.encode(&mut out);
-        let bytes = out.into_bytes();
+        let bytes = out.finish();
         let mut from = Reader::new(&bytes);
         assert_eq!(Ids::decode(&mut from).unwrap(), ids);
         from.finish().unwrap();

@@ -1,6 +1,6 @@
 //! Copies of a group's state, for members that lack entries which the log no longer has.
 //!
-//! openraft asks the leader to send a snapshot, or a member that cannot apply what it has asks for one ([`asked`]). The
+//! openraft asks the leader to send a snapshot, or a member that cannot apply what it has asks for one ([`requested`]). The
 //! leader then takes a copy of its state machine ([`sending`]): files that do not change while the copy lives. It offers them to the member, which answers what it has already; it sends the rest part
 //! by part, and at last orders the member to install. The member ([`receiving`]) keeps whole files whatever happens to the
 //! leader or itself, verifies everything before it changes anything, and hands the copy to openraft, which purges its log up
@@ -13,9 +13,9 @@
 //! ([`BYTES_PER_SECOND`]), and for each copy one part of a file in memory and the list of its files ([`FILES_MAX`]). A copy
 //! that has no turn is refused and offered again; the leader takes it at the moment of each offer.
 
-mod asked;
 pub(crate) mod progress;
 pub(crate) mod receiving;
+pub(crate) mod requested;
 pub(crate) mod sending;
 pub(crate) mod share;
 pub(crate) mod turns;

@@ -11,17 +11,28 @@
 //! - A step is refused if the voters after it could not form a quorum of members that answer now.
 //! - Members are on distinct servers.
 
+pub(crate) mod apply_watch;
+pub(crate) mod applying;
+pub(crate) mod followers;
+pub(crate) mod lagging;
+pub(crate) mod lineage;
+pub(crate) mod pace;
+pub(crate) mod recovery;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::ChangeMembers;
-use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ClientWriteError, RaftError};
+use parking_lot::Mutex;
 use terrane_types::{ReplicaId, ServerId};
 use tokio::time::Instant;
 
 use crate::MembersError;
-use crate::replica::Replica;
+use crate::groups::group_view::{GroupView, matched};
+use crate::members::pace::Pace;
+use crate::proposals::adapter::Raft;
 use crate::types::{Member, Metrics, Types};
 
 /// How long a learner may take to get the last entries before it becomes a voter.
@@ -71,25 +82,40 @@ fn later(what: String) -> MembersError {
     MembersError::Later { what }
 }
 
-impl Replica {
+/// The members of a group and their changes, for its leader.
+pub(crate) struct MemberChanges {
+    view: Arc<GroupView>,
+    raft: Raft,
+    /// What this replica had applied, and when, while it leads.
+    pace: Mutex<Pace>,
+}
+
+impl MemberChanges {
+    pub(crate) fn new(view: Arc<GroupView>, raft: Raft) -> MemberChanges {
+        MemberChanges { view, raft, pace: Mutex::default() }
+    }
+
     /// The members, as this leader sees them; empty if this replica does not lead.
-    pub(crate) fn members(&self) -> Vec<MemberProgress> {
-        let metrics = self.metrics.borrow_watched();
-        let Some(replication) = metrics.replication.as_ref() else { return Vec::new() };
+    pub(crate) fn progress(&self) -> Vec<MemberProgress> {
+        let metrics = self.view.metrics();
+        if metrics.replication.is_none() {
+            return Vec::new();
+        }
         let voters = voters_ahead(&metrics);
-        let copies = self.sending.progress();
-        let expected = self.pace.lock().expected(metrics.current_term, self.standing.applied_index(), Instant::now());
+        let copies = self.view.followers().sending.progress();
+        let expected =
+            self.pace.lock().expected(metrics.current_term, self.view.standing().applied_index(), Instant::now());
         let member = |(replica, member): (&ReplicaId, &Member)| {
             let copy = copies.get(replica).copied().unwrap_or_default();
-            let applied = self.reached(&metrics, *replica);
+            let applied = self.view.reached(&metrics, *replica);
             MemberProgress {
                 replica: *replica,
                 server: member.server,
                 voter: voters.contains(replica),
-                matched: replication.get(replica).copied().flatten().map_or(0, |id| id.index),
+                matched: matched(&metrics, *replica),
                 applied,
                 lags: applied < expected,
-                alive: self.is_up(&metrics, *replica),
+                alive: self.view.is_up(&metrics, *replica),
                 copy_bytes: copy.bytes,
                 copied_bytes: copy.sent,
             }
@@ -97,18 +123,13 @@ impl Replica {
         metrics.membership_config.nodes().map(member).collect()
     }
 
-    /// This replica, or one that answered recently.
-    fn is_up(&self, metrics: &Metrics, replica: ReplicaId) -> bool {
-        replica == self.spec.replica || self.is_alive(metrics, replica)
-    }
-
     /// Adds a member that does not vote.
     pub(crate) async fn add_learner(&self, replica: ReplicaId, server: ServerId) -> Result<(), MembersError> {
         {
-            let metrics = self.metrics.borrow_watched();
+            let metrics = self.view.metrics();
             let known: BTreeMap<_, _> = metrics.membership_config.nodes().collect();
             match known.get(&replica) {
-                Some(member) if member.server == server && self.leads() => return Ok(()),
+                Some(member) if member.server == server && self.view.leads() => return Ok(()),
                 Some(member) if member.server != server => {
                     return Err(refused(format!("replica {replica} is on server {} already", member.server)));
                 }
@@ -116,8 +137,8 @@ impl Replica {
             }
             // A server that discarded its replica gets another one, which takes the place of the first.
             let on_server = known.iter().filter(|(_, member)| member.server == server);
-            if let Some((other, _)) = on_server.into_iter().find(|(other, _)| self.is_up(&metrics, ***other)) {
-                let group = self.spec.group;
+            if let Some((other, _)) = on_server.into_iter().find(|(other, _)| self.view.is_up(&metrics, ***other)) {
+                let group = self.view.group();
                 return Err(refused(format!("group {group} has replica {other} on server {server} already")));
             }
         }
@@ -132,7 +153,7 @@ impl Replica {
         remove: Option<ReplicaId>,
     ) -> Result<(), MembersError> {
         let change = {
-            let metrics = self.metrics.borrow_watched();
+            let metrics = self.view.metrics();
             self.change(&metrics, promote, remove)?
         };
         let Some(change) = change else { return self.check_confirmed() };
@@ -140,7 +161,7 @@ impl Replica {
             Some(learner) => {
                 self.until_caught_up(learner).await?;
                 // The voters may have changed meanwhile.
-                let metrics = self.metrics.borrow_watched();
+                let metrics = self.view.metrics();
                 self.change(&metrics, promote, remove)?
             }
             None => Some(change),
@@ -154,13 +175,13 @@ impl Replica {
     /// Makes exactly these members the voters, in one joint change: learners among them vote, other voters leave.
     pub(crate) async fn set_voters(&self, wanted: BTreeSet<ReplicaId>) -> Result<(), MembersError> {
         let learners: BTreeSet<ReplicaId> = {
-            let metrics = self.metrics.borrow_watched();
-            if !self.leads() {
+            let metrics = self.view.metrics();
+            if !self.view.leads() {
                 return Err(MembersError::NotLeader);
             }
             let members: BTreeSet<ReplicaId> = metrics.membership_config.nodes().map(|(replica, _)| *replica).collect();
             if let Some(unknown) = wanted.iter().find(|replica| !members.contains(replica)) {
-                return Err(refused(format!("replica {unknown} is not a member of group {}", self.spec.group)));
+                return Err(refused(format!("replica {unknown} is not a member of group {}", self.view.group())));
             }
             let voters = voters_ahead(&metrics);
             if wanted == voters && !is_joint(&metrics) {
@@ -176,7 +197,7 @@ impl Replica {
             self.until_caught_up(learner).await?;
         }
         // One that has caught up may have gone since.
-        self.check_quorum(&self.metrics.borrow_watched(), &wanted, &BTreeSet::new())?;
+        self.check_quorum(&self.view.metrics(), &wanted, &BTreeSet::new())?;
         terrane_env::buggify_pause!("a change of all voters waits after its checks").await;
         let changed = self.raft.change_membership(ChangeMembers::ReplaceAllVoters(wanted), false);
         self.committed(changed).await
@@ -184,23 +205,24 @@ impl Replica {
 
     /// Refuses voters without this leader.
     fn check_stays(&self, wanted: &BTreeSet<ReplicaId>) -> Result<(), MembersError> {
-        if wanted.contains(&self.spec.replica) {
+        if wanted.contains(&self.view.replica()) {
             return Ok(());
         }
         Err(later(format!(
             "replica {} leads group {}; hand the leadership over first",
-            self.spec.replica, self.spec.group
+            self.view.replica(),
+            self.view.group()
         )))
     }
 
     /// The members are as wanted here. A leader that comes next may not have heard of it.
     fn check_confirmed(&self) -> Result<(), MembersError> {
-        let metrics = self.metrics.borrow_watched();
+        let metrics = self.view.metrics();
         let changed = metrics.membership_config.log_id().as_ref().map(|id| id.index);
         if changed <= metrics.local_committed.as_ref().map(|id| id.index) {
             return Ok(());
         }
-        Err(later(format!("no quorum of group {} has confirmed the change yet", self.spec.group)))
+        Err(later(format!("no quorum of group {} has confirmed the change yet", self.view.group())))
     }
 
     /// What to order from openraft; `None` if the members are as wanted.
@@ -210,12 +232,12 @@ impl Replica {
         promote: Option<ReplicaId>,
         remove: Option<ReplicaId>,
     ) -> Result<Option<ChangeMembers<ReplicaId, Member>>, MembersError> {
-        if !self.leads() {
+        if !self.view.leads() {
             return Err(MembersError::NotLeader);
         }
         let members: BTreeSet<ReplicaId> = metrics.membership_config.nodes().map(|(replica, _)| *replica).collect();
         if let Some(unknown) = promote.filter(|replica| !members.contains(replica)) {
-            return Err(refused(format!("replica {unknown} is not a member of group {}", self.spec.group)));
+            return Err(refused(format!("replica {unknown} is not a member of group {}", self.view.group())));
         }
         let voters = voters_ahead(metrics);
         let mut wanted = voters.clone();
@@ -237,7 +259,7 @@ impl Replica {
         wanted: &BTreeSet<ReplicaId>,
         promoted: &BTreeSet<ReplicaId>,
     ) -> Result<(), MembersError> {
-        let up = |replica: &&ReplicaId| promoted.contains(replica) || self.is_up(metrics, **replica);
+        let up = |replica: &&ReplicaId| promoted.contains(replica) || self.view.is_up(metrics, **replica);
         let up = wanted.iter().filter(up).count();
         if up > wanted.len() / 2 {
             return Ok(());
@@ -245,21 +267,21 @@ impl Replica {
         Err(refused(format!(
             "only {up} of the {} voters that group {} would have answer; bring servers back first",
             wanted.len(),
-            self.spec.group
+            self.view.group()
         )))
     }
 
     /// Waits until a learner has applied everything that is committed now.
     async fn until_caught_up(&self, learner: ReplicaId) -> Result<(), MembersError> {
-        let committed = self.metrics.borrow_watched().local_committed.map_or(0, |id| id.index);
+        let committed = self.view.committed();
         let deadline = Instant::now() + CATCH_UP_MAX;
         loop {
             let applied = {
-                let metrics = self.metrics.borrow_watched();
+                let metrics = self.view.metrics();
                 if metrics.replication.is_none() {
                     return Err(MembersError::NotLeader);
                 }
-                self.reached(&metrics, learner)
+                self.view.reached(&metrics, learner)
             };
             if applied >= committed {
                 return Ok(());
@@ -282,7 +304,7 @@ impl Replica {
             Ok(Err(RaftError::Fatal(_))) => Err(MembersError::Stopped),
             Ok(Err(RaftError::APIError(ClientWriteError::ForwardToLeader(_)))) => Err(MembersError::NotLeader),
             Ok(Err(RaftError::APIError(error))) => Err(later(error.to_string())),
-            Err(_) => Err(later(format!("no quorum of group {} has confirmed the change yet", self.spec.group))),
+            Err(_) => Err(later(format!("no quorum of group {} has confirmed the change yet", self.view.group()))),
         }
     }
 }

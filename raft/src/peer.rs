@@ -3,12 +3,14 @@
 //! There are three lanes, so that a heartbeat never waits behind a megabyte of entries, nor entries behind a copy. The calling
 //! server opens them and sends requests; replies return on the same stream, in the order in which they become ready.
 
+pub(crate) mod addresses;
 pub(crate) mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod headroom;
 mod link;
-mod service;
+pub(crate) mod network;
+pub(crate) mod service;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +21,12 @@ use terrane_proto::hello::Identity;
 use terrane_proto::v1;
 use terrane_types::ServerId;
 
-use crate::clock::Clocks;
+use crate::time::clock::Clocks;
 
 pub(crate) use self::frame::Message;
 pub(crate) use self::headroom::Headroom;
 use self::link::Route;
 pub(crate) use self::link::{Call, Link};
-pub use self::service::PeerService;
-pub(crate) use self::service::Receiver;
 use crate::AddressBook;
 use crate::metrics::Metrics;
 

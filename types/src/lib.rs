@@ -15,6 +15,7 @@
 
 pub mod admin;
 pub mod byte_reader;
+pub mod byte_writer;
 pub mod cell;
 pub mod cell_value;
 pub mod columns;
@@ -59,6 +60,7 @@ extern crate self as terrane_types;
 
 pub use attribute::{parse_duration_ms, parse_size};
 pub use byte_reader::{ByteReader, ByteSource, Malformed};
+pub use byte_writer::ByteWriter;
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};
 pub use cell_value::CellValue;
 pub use columns::{Columns, QualifierRange};

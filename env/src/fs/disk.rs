@@ -7,10 +7,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-#[cfg(any(test, feature = "memory-disk"))]
-use super::memory::MemoryDisk;
 use super::os;
 use super::{File, Node};
+#[cfg(any(test, feature = "memory-disk"))]
+use crate::memory_disk::MemoryDisk;
 
 /// Suffix of the name under which [`Disk::write_durable`] prepares a file. A leftover file was never completed.
 pub const UNFINISHED: &str = "unfinished";

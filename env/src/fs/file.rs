@@ -5,9 +5,9 @@
 
 use std::io;
 
-#[cfg(any(test, feature = "memory-disk"))]
-use super::memory::MemoryFile;
 use super::os;
+#[cfg(any(test, feature = "memory-disk"))]
+use crate::memory_disk::MemoryFile;
 
 /// An open file, read and written at positions. Shared use is safe: there is no cursor.
 #[derive(Debug)]

@@ -8,8 +8,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::memory::{MemoryDisk, MemoryFile};
 use super::{LockError, Node};
+use crate::memory_disk::{MemoryDisk, MemoryFile};
 use crate::sim::{Delay, HostDisk, WriteTurn};
 
 /// An open file, read and written at positions.

@@ -14,7 +14,7 @@ use rand::RngCore;
 use rand::rngs::StdRng;
 
 use super::{HostId, State, rng_of, with_state};
-use crate::fs::{Fault, MemoryDisk, Tear};
+use crate::memory_disk::{Fault, MemoryDisk, Tear};
 
 /// The unit in which disks address.
 const SECTOR_BYTES: u64 = 512;

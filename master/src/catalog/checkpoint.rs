@@ -66,7 +66,7 @@ impl Checkpoint {
         out.u64(self.applied);
         out.u64(self.stamp);
         self.catalog.encode(&mut out);
-        let mut bytes = out.into_bytes();
+        let mut bytes = out.finish();
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
         bytes

@@ -4,6 +4,7 @@
 //! reader returns slices of its input, and lists grow as their elements are read.
 
 use bytes::Bytes;
+pub use terrane_types::ByteWriter as Writer;
 use terrane_types::{ByteReader, Invalid, Malformed};
 
 /// Version of the layout of edits and outcomes.
@@ -39,61 +40,6 @@ pub enum DecodeError {
 impl From<Invalid> for DecodeError {
     fn from(invalid: Invalid) -> Self {
         Self::Rule(invalid.what)
-    }
-}
-
-/// Appends fields.
-#[derive(Default)]
-pub struct Writer {
-    bytes: Vec<u8>,
-}
-
-impl Writer {
-    pub fn u8(&mut self, value: u8) {
-        self.bytes.push(value);
-    }
-
-    pub fn u16(&mut self, value: u16) {
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub fn u32(&mut self, value: u32) {
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub fn u64(&mut self, value: u64) {
-        self.bytes.extend_from_slice(&value.to_le_bytes());
-    }
-
-    pub fn raw(&mut self, value: &[u8]) {
-        self.bytes.extend_from_slice(value);
-    }
-
-    pub fn bytes(&mut self, value: &[u8]) {
-        self.u32(u32::try_from(value.len()).expect("a field of the catalog is far smaller than 4 GiB"));
-        self.raw(value);
-    }
-
-    pub fn text(&mut self, value: &str) {
-        self.bytes(value.as_bytes());
-    }
-
-    /// A tag, then numbers.
-    pub fn tagged(&mut self, tag: u8, numbers: &[u64]) {
-        self.u8(tag);
-        numbers.iter().for_each(|number| self.u64(*number));
-    }
-
-    /// A count, then each element.
-    pub fn list<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut each: impl FnMut(&mut Self, T)) {
-        self.u32(u32::try_from(items.len()).expect("a list of the catalog has far fewer than 2^32 elements"));
-        for item in items {
-            each(self, item);
-        }
-    }
-
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
     }
 }
 

@@ -173,7 +173,7 @@ impl CatalogEdit {
         let mut out = Writer::default();
         out.u8(EDIT_VERSION);
         self.encode_body(&mut out);
-        out.into_bytes()
+        out.finish()
     }
 
     fn encode_body(&self, out: &mut Writer) {

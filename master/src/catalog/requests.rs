@@ -93,7 +93,7 @@ mod tests {
         assert_eq!((requests.get(id(1)), requests.get(id(2))), (None, Some(TableId(2))));
         let mut out = Writer::default();
         requests.encode(&mut out);
-        assert_eq!(Requests::decode(&mut Reader::new(&out.into_bytes())), Ok(requests));
+        assert_eq!(Requests::decode(&mut Reader::new(&out.finish())), Ok(requests));
     }
 
     #[test]

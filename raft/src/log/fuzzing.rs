@@ -19,8 +19,8 @@ use super::place::HELD;
 use super::record::{self, FRAME_BYTES, Mark, Record};
 use super::recover::Recovery;
 use crate::codec::Malformed;
-use crate::entry::{self, Packer, Sequence, format_at};
 use crate::fuzzing::draw;
+use crate::proposals::entry::{self, Packer, Sequence, format_at};
 use crate::types::{Entry, Packed, Payload, StoredMembership, Vote, log_id};
 
 /// A record with its checksum.

@@ -1,21 +1,18 @@
 //! The answering end of links: checks the hello, passes requests to the groups and sends their replies when they are ready.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 use openraft::EntryPayload;
-use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::RaftError;
 use openraft::raft::{AppendEntriesResponse, VoteResponse};
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, Invalid, ReplicaId, ServerId};
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -23,17 +20,17 @@ use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
 use super::headroom::{Headroom, Taken};
 use crate::AddressBook;
-use crate::abstention::Abstentions;
-use crate::clock::Clocks;
 use crate::copies::receiving::Offered;
-use crate::entry;
-use crate::handover::DECLINED;
-use crate::lagging::{DAMAGED_ENTRY, LOG_FULL};
-use crate::lineage;
-use crate::log::Role;
+use crate::groups::registry::Registry;
+use crate::groups::replica::Replica;
+use crate::leadership::abstention::Abstentions;
+use crate::leadership::handover::DECLINED;
+use crate::log::{Role, SharedLog};
+use crate::members::lagging::{DAMAGED_ENTRY, LOG_FULL};
+use crate::members::lineage;
 use crate::metrics::Metrics;
-use crate::registry::Registry;
-use crate::replica::Replica;
+use crate::proposals::entry;
+use crate::time::clock::Clocks;
 use crate::types::{Entry, Types, Vote, spawn, until_stopped};
 
 /// How long the first message of a stream may take.
@@ -248,49 +245,51 @@ async fn handle(groups: Arc<Registry>, frame: Frame, taken: Taken) -> Frame {
 }
 
 async fn find(groups: &Registry, group: GroupId, replica: ReplicaId) -> Option<Arc<Replica>> {
-    let found = groups.get(group).filter(|local| local.spec.replica == replica);
+    let found = groups.get(group).filter(|local| local.view.replica() == replica);
     if found.is_some() {
         return found;
     }
     let appears = groups.wait_for(group);
     let found = tokio::time::timeout(UNKNOWN_GROUP_WAIT, appears).await.ok().flatten()?;
-    (found.spec.replica == replica).then_some(found)
+    (found.view.replica() == replica).then_some(found)
 }
 
 async fn ask(local: &Replica, message: Message) -> Message {
     if let Some(term) = sent_in(&message)
-        && lineage::is_lost(term, local.log.voted_term().max(local.recovered_term()))
+        && lineage::is_lost(term, local.view.log().voted_term().max(local.view.recovered_term()))
     {
         return Message::Failed("the group was recovered without this member".to_owned());
     }
     match message {
         Message::Append(request, bound) => {
-            *local.leader_heard.lock() = Instant::now();
+            local.election.note_leader();
             if let Some(bound) = bound {
-                local.heard.note(bound, local.standing.applied_index());
+                local.stale_reads.note_bound(bound);
             }
-            if let Some(reason) = local.refuses(&request.entries) {
+            if let Some(reason) = refuses(local.view.shared_log(), &request.entries) {
                 return Message::Failed(reason);
             }
             // Heartbeats are always accepted; they may carry what allows purging.
             if !request.entries.is_empty()
-                && let Some(refusal) = local.shared_log.refusal(local.spec.group, Role::Follower)
+                && let Some(refusal) = local.view.shared_log().refusal(local.view.group(), Role::Follower)
             {
-                return Message::Failed(format!("{LOG_FULL}, held by {}", local.log_holder(&refusal)));
+                return Message::Failed(format!("{LOG_FULL}, held by {}", local.retention.refusal(&refusal)));
             }
             if let Some(what) = damaged(&request.entries) {
                 return Message::Failed(what);
             }
-            answered(local.raft.append_entries(request).await, |reply| Message::Appended(reply, local.applying()))
+            answered(local.raft.append_entries(request).await, |reply| {
+                Message::Appended(reply, local.applying.report())
+            })
         }
         Message::Vote(request) | Message::PreVote(request)
-            if !request.leadership_transfer && Instant::now() < local.votes_from =>
+            if !request.leadership_transfer && local.election.is_bound() =>
         {
             Message::Failed("this replica has just started and may still be bound by a promise to a leader".to_owned())
         }
         Message::Released(index) => {
-            local.released.fetch_max(index, Ordering::Relaxed);
-            Message::Appended(AppendEntriesResponse::Success, local.applying())
+            local.retention.note_released(index);
+            Message::Appended(AppendEntriesResponse::Success, local.applying.report())
         }
         Message::Vote(request) if terrane_env::buggify!("a vote is refused for no reason", 8) => {
             Message::Failed(format!("this replica does not vote at the moment, asked for {}", request.vote))
@@ -300,36 +299,38 @@ async fn ask(local: &Replica, message: Message) -> Message {
             answered(local.raft.vote(request).await, |reply| Message::Voted(cast(wanted, reply)))
         }
         Message::PreVote(request) => answered(local.raft.pre_vote(request).await, Message::Voted),
-        Message::Transfer(request) if *request.to_node_id() == local.spec.replica && local.declines().is_some() => {
-            let reason = local.declines().map(|abstention| abstention.reason).unwrap_or_default();
+        Message::Transfer(request)
+            if *request.to_node_id() == local.view.replica() && local.leadership.declines().is_some() =>
+        {
+            let reason = local.leadership.declines().map(|abstention| abstention.reason).unwrap_or_default();
             Message::Failed(format!("{DECLINED}: {reason}"))
         }
         Message::Transfer(request) => {
-            if *request.to_node_id() == local.spec.replica {
-                local.handovers.lock().given(Instant::now());
+            if *request.to_node_id() == local.view.replica() {
+                local.leadership.note_handover();
             }
             match local.raft.handle_transfer_leader(request).await {
                 Ok(reply) => Message::Transferred(reply),
                 Err(error) => Message::Failed(error.to_string()),
             }
         }
-        Message::Offer(offer) if offer.vote.leader_id.term < local.log.voted_term() => {
+        Message::Offer(offer) if offer.vote.leader_id.term < local.view.log().voted_term() => {
             Message::Failed("a leader of an earlier term offers a copy".to_owned())
         }
         Message::Offer(offer) => {
-            *local.leader_heard.lock() = Instant::now();
+            local.election.note_leader();
             match local.incoming.offered(offer).await {
                 Ok(Offered::Held(held)) => Message::Held(held),
-                Ok(Offered::Installed) => Message::Installed(local.metrics.borrow_watched().vote),
+                Ok(Offered::Installed) => Message::Installed(local.view.metrics().vote),
                 Err(what) => Message::Failed(what),
             }
         }
         Message::Part(part) => {
-            *local.leader_heard.lock() = Instant::now();
+            local.election.note_leader();
             local.incoming.part(part).await.map_or_else(Message::Failed, |()| Message::Taken)
         }
         Message::Install { offer, vote } => {
-            let installed = local.incoming.install(&local.raft, local.spec.replica, offer, vote).await;
+            let installed = local.incoming.install(&local.raft, local.view.replica(), offer, vote).await;
             installed.map_or_else(Message::Failed, Message::Installed)
         }
         Message::Clock => Message::Failed("a request about a server that was sent to a replica".to_owned()),
@@ -377,17 +378,15 @@ fn cast(wanted: Vote, mut reply: VoteResponse<Types>) -> VoteResponse<Types> {
     reply
 }
 
-impl Replica {
-    /// Why the disk does not permit these entries, if it does not. Entries without operations need next to no space, and carry
-    /// what a full log needs to be purged.
-    fn refuses(&self, entries: &[Entry]) -> Option<String> {
-        let reason = self.shared_log.space_refusal()?;
-        let is_empty = |logged: &Entry| match &logged.payload {
-            EntryPayload::Normal(packed) => entry::carries_nothing(&packed.0),
-            EntryPayload::Blank | EntryPayload::Membership(_) => true,
-        };
-        (!entries.iter().all(is_empty)).then_some(reason)
-    }
+/// Why the log's disk does not permit these entries, if it does not. Entries without operations need next to no space, and
+/// carry what a full log needs to be purged.
+fn refuses(log: &SharedLog, entries: &[Entry]) -> Option<String> {
+    let reason = log.space_refusal()?;
+    let is_empty = |logged: &Entry| match &logged.payload {
+        EntryPayload::Normal(packed) => entry::carries_nothing(&packed.0),
+        EntryPayload::Blank | EntryPayload::Membership(_) => true,
+    };
+    (!entries.iter().all(is_empty)).then_some(reason)
 }
 
 fn answered<T>(outcome: Result<T, RaftError<Types>>, reply: impl FnOnce(T) -> Message) -> Message {
@@ -399,7 +398,7 @@ mod tests {
     use super::*;
     use terrane_types::versions::FEATURE_LEVEL;
 
-    use crate::entry::{Header, Packer as EntryPacker, format_at};
+    use crate::proposals::entry::{Header, Packer as EntryPacker, format_at};
     use crate::types::{Packed, log_id};
 
     fn entry(index: u64) -> Entry {

@@ -6,8 +6,9 @@
 
 use std::path::Path;
 
+use terrane_lab::builds::cargo;
+
 use super::finding::Finding;
-use crate::processes::cargo;
 
 /// What Cargo says of a lock file that it would change.
 const STALE: &str = "because --locked was passed";
