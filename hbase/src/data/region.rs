@@ -24,12 +24,12 @@ impl Region {
         let is_numbered = mutation.rows.iter().any(|row| row.operation != 0);
         let client = if is_numbered { NONCE_CLIENT } else { ClientId::default() };
         let header = Header { exact_schema: exact, client, ..self.header() };
-        Request { header, body: Body::Mutate(mutation), messages: false }
+        Request { header, body: Body::Mutate(mutation) }
     }
 
     /// A read of rows of this region by key.
     pub fn read(&self, get: GetRequest) -> Request {
-        Request { header: self.header(), body: Body::Get(get), messages: false }
+        Request { header: self.header(), body: Body::Get(get) }
     }
 
     pub fn header(&self) -> Header {

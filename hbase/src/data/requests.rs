@@ -62,8 +62,8 @@ const ROOM_RETRY: Duration = Duration::from_millis(100);
 /// A connection's session.
 pub(super) struct Requests {
     edge: Arc<Edge>,
-    session: Session,
-    answers: Mutex<mpsc::Receiver<Outgoing>>,
+    session: Session<u64>,
+    answers: Mutex<mpsc::Receiver<Outgoing<u64>>>,
     awaited: Mutex<Awaited>,
     places: Arc<HbasePlaces>,
     client: Client,
@@ -260,7 +260,7 @@ impl Requests {
         repeatable: bool,
     ) -> Result<Mutated, Exception> {
         match answer {
-            Ok(Answer::Mutated { mutated, .. }) => Ok(mutated),
+            Ok(Answer::Mutated(mutated)) => Ok(mutated),
             other => Err(self.unexpected(epoch, other, repeatable)),
         }
     }
@@ -286,7 +286,7 @@ impl Requests {
         if holds_view {
             header.consistency = Consistency::Stale;
         }
-        let request = Request { header, body: Body::Scan(Box::new((scan, cursor))), messages: false };
+        let request = Request { header, body: Body::Scan(Box::new((scan, cursor))) };
         match self.one(request).await {
             (Ok(Answer::Block { block, .. }), held) => Ok((block, held)),
             (other, _) => Err(self.unexpected(region.descriptor.epoch, other, true)),

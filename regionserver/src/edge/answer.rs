@@ -11,20 +11,15 @@ use crate::reply::Applied;
 
 /// The answer to a request of a session.
 pub enum Answer {
-    Mutated {
-        mutated: Mutated,
-        messages: bool,
-    },
+    Mutated(Mutated),
     /// Packed rows.
     Rows {
         rows: Vec<u8>,
-        messages: bool,
         as_of_ms: u64,
     },
     Block {
         block: Box<Block>,
         reverse: bool,
-        messages: bool,
         as_of_ms: u64,
     },
     /// The parts of a run that are here.
@@ -61,9 +56,7 @@ impl Answer {
     /// About what it takes in memory.
     pub fn bytes(&self) -> usize {
         match self {
-            Self::Mutated { mutated, .. } => {
-                mutated.results.iter().map(|(_, outcome)| outcome.cells.as_bytes().len()).sum()
-            }
+            Self::Mutated(mutated) => mutated.results.iter().map(|(_, outcome)| outcome.cells.as_bytes().len()).sum(),
             Self::Rows { rows, .. } => rows.len(),
             Self::Block { block, .. } => block.rows.len(),
             Self::PartsHere(_) | Self::Committed(_) | Self::Sealed(_) | Self::Opened(_) => 0,

@@ -44,8 +44,6 @@ pub struct Header {
 pub struct Request {
     pub header: Header,
     pub body: Body,
-    /// The caller wants cells as messages: passed through to the answer.
-    pub messages: bool,
 }
 
 /// What a request is for.

@@ -49,8 +49,8 @@ const GETS_PER_SCAN: u32 = 16;
 const READS_BEGUN_MAX: usize = 32;
 
 /// An answer on its way out; its units are returned when it is dropped.
-pub struct Outgoing {
-    pub id: u64,
+pub struct Outgoing<K> {
+    pub key: K,
     pub answer: Result<Answer, Error>,
     slot: Slot,
 }
@@ -105,57 +105,56 @@ impl Waiting {
     }
 }
 
-impl Outgoing {
+impl<K> Outgoing<K> {
     /// Returns the units; yields the answer and the schema version that is news to the client.
-    pub fn take(self) -> (u64, Result<Answer, Error>, u64) {
+    pub fn take(self) -> (K, Result<Answer, Error>, u64) {
         let schema_news = self.slot.schema_news;
         // From here on the transport counts it, as soon as it is encoded.
         drop(self.slot);
-        (self.id, self.answer, schema_news)
+        (self.key, self.answer, schema_news)
     }
 }
 
-/// One client's stream.
-pub struct Session {
+/// One client's stream. Its translator knows each request by a key, which comes back with the answer.
+pub struct Session<K> {
     edge: Arc<Edge>,
     waiting: Arc<Waiting>,
-    answers: mpsc::Sender<Outgoing>,
+    answers: mpsc::Sender<Outgoing<K>>,
     units: Arc<Semaphore>,
-    writes: Writes,
+    writes: Writes<K>,
 }
 
 /// The writes of one stream, in the order they came. Under pressure they wait a little before they are proposed; later ones
 /// queue up after them, so that no write passes an earlier one of its stream.
-struct Writes {
+struct Writes<K> {
     edge: Arc<Edge>,
-    answers: mpsc::Sender<Outgoing>,
-    queue: mpsc::Sender<Queued>,
+    answers: mpsc::Sender<Outgoing<K>>,
+    queue: mpsc::Sender<Queued<K>>,
     /// Writes in the queue, not proposed yet. Only this stream adds to it.
     queued: Arc<AtomicUsize>,
 }
 
 /// A write that waits.
-struct Queued {
+struct Queued<K> {
     arrived: Instant,
     due: Instant,
-    write: Write,
+    write: Write<K>,
     /// Its share of the bytes that may wait.
     _share: Share,
 }
 
-struct Write {
-    id: u64,
+struct Write<K> {
+    key: K,
     header: Header,
     mutation: Mutation,
-    messages: bool,
     slot: Slot,
     arrived_ns: u64,
 }
 
-impl Writes {
+impl<K: Send + 'static> Writes<K> {
     /// Each write holds a unit, so a queue of `units` is never full.
-    fn open(edge: Arc<Edge>, answers: mpsc::Sender<Outgoing>, units: usize) -> Self {
-        let (queue, mut waiting) = mpsc::channel::<Queued>(units);
+    fn open(edge: Arc<Edge>, answers: mpsc::Sender<Outgoing<K>>, units: usize) -> Self {
+        let (queue, mut waiting) = mpsc::channel::<Queued<K>>(units);
         let queued = Arc::new(AtomicUsize::new(0));
         let writes = Self { edge, answers, queue, queued };
         let (edge, answers, queued) = (writes.edge.clone(), writes.answers.clone(), writes.queued.clone());
@@ -169,7 +168,7 @@ impl Writes {
                     propose(&edge, &answers, write);
                 } else {
                     // Its caller has given up: working on it would take time from those that wait after it.
-                    send(&answers, write.id, Err(Error::DeadlineExceeded), write.slot);
+                    send(&answers, write.key, Err(Error::DeadlineExceeded), write.slot);
                 }
                 // Only now: a write that finds none queued is proposed at once.
                 queued.fetch_sub(1, Ordering::Release);
@@ -178,7 +177,7 @@ impl Writes {
         writes
     }
 
-    fn take(&self, write: Write) {
+    fn take(&self, write: Write<K>) {
         let delay = self.edge.admission.delay();
         let admission = &self.edge.admission;
         let waits = delay.is_some() || terrane_env::buggify!("a write waits for no reason");
@@ -188,42 +187,41 @@ impl Writes {
         }
         let share = match admission.queue(write.mutation.bytes()) {
             Ok(share) => share,
-            Err(busy) => return send(&self.answers, write.id, Err(busy), write.slot),
+            Err(busy) => return send(&self.answers, write.key, Err(busy), write.slot),
         };
         self.queued.fetch_add(1, Ordering::Relaxed);
         let arrived = Instant::now();
         let queued = Queued { arrived, due: arrived + delay.unwrap_or_default(), write, _share: share };
         if let Err(refused) = self.queue.try_send(queued) {
-            let Write { id, slot, .. } = refused.into_inner().write;
+            let Write { key, slot, .. } = refused.into_inner().write;
             self.queued.fetch_sub(1, Ordering::Relaxed);
             tracing::error!("a session's queue of writes is full, which its units should prevent");
-            send(&self.answers, id, Err(Error::Busy { retry_after: QUEUE_RETRY }), slot);
+            send(&self.answers, key, Err(Error::Busy { retry_after: QUEUE_RETRY }), slot);
         }
     }
 }
 
-fn propose(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing>, write: Write) {
-    let Write { id, header, mutation, messages, slot, arrived_ns } = write;
+fn propose<K: Send + 'static>(edge: &Arc<Edge>, answers: &mpsc::Sender<Outgoing<K>>, write: Write<K>) {
+    let Write { key, header, mutation, slot, arrived_ns } = write;
     let answers = answers.clone();
     edge.mutate(&header, mutation, arrived_ns, move |outcome| {
-        let answer = outcome.map(|mutated| Answer::Mutated { mutated, messages });
-        send(&answers, id, answer, slot);
+        send(&answers, key, outcome.map(Answer::Mutated), slot);
     });
 }
 
 /// A read that waits for its group's read point.
-struct Read {
-    id: u64,
+struct Read<K> {
+    key: K,
     request: Request,
     slot: Slot,
 }
 
 /// The reads of a batch, by what they can share a read point with.
-type Reads = BTreeMap<(GroupId, Consistency), (Group, Vec<Read>)>;
+type Reads<K> = BTreeMap<(GroupId, Consistency), (Group, Vec<Read<K>>)>;
 
-impl Session {
+impl<K: Send + 'static> Session<K> {
     /// Opens a session; its answers come out of the receiver.
-    pub fn open(edge: Arc<Edge>) -> (Self, mpsc::Receiver<Outgoing>) {
+    pub fn open(edge: Arc<Edge>) -> (Self, mpsc::Receiver<Outgoing<K>>) {
         let units = usize::try_from(UNITS_MAX).expect("a small number");
         let (answers, receiver) = mpsc::channel(units);
         let writes = Writes::open(edge.clone(), answers.clone(), units);
@@ -232,35 +230,35 @@ impl Session {
     }
 
     /// Starts every request of a batch. Waits only when the client has too much in flight.
-    pub async fn start(&self, batch: Vec<(u64, Result<Request, Error>)>) {
+    pub async fn start(&self, batch: Vec<(K, Result<Request, Error>)>) {
         let (arrived, arrived_ns) = (Instant::now(), now_ns());
         let mut reads = Reads::new();
         // A batch of many requests names few tables: news of one are given once.
         let mut told = None;
-        for (id, request) in batch {
+        for (key, request) in batch {
             let units = self.acquire_units(request.as_ref().ok(), &mut reads, (arrived, arrived_ns)).await;
             let header = request.as_ref().ok().map(|request| request.header);
             let header = header.filter(|header| told.replace(header.table) != Some(header.table));
             let schema_news = header.map_or(0, |header| self.edge.schema_news(&header));
             let slot = Slot { _units: units, waiting: Some((self.waiting.clone(), 0)), share: None, schema_news };
             match request {
-                Err(error) => self.answer(id, Err(error), slot),
+                Err(error) => self.answer(key, Err(error), slot),
                 Ok(request) if arrived.elapsed() > request.header.deadline => {
-                    self.answer(id, Err(Error::DeadlineExceeded), slot);
+                    self.answer(key, Err(Error::DeadlineExceeded), slot);
                 }
-                Ok(Request { header, body: Body::Mutate(mutation), messages }) => {
-                    self.writes.take(Write { id, header, mutation, messages, slot, arrived_ns })
+                Ok(Request { header, body: Body::Mutate(mutation) }) => {
+                    self.writes.take(Write { key, header, mutation, slot, arrived_ns })
                 }
-                Ok(Request { header, body: Body::Bulk(bulk), .. }) => self.start_bulk(id, header, *bulk, slot),
+                Ok(Request { header, body: Body::Bulk(bulk) }) => self.start_bulk(key, header, *bulk, slot),
                 Ok(Request { body: Body::SealPage(page), .. }) => {
                     let (binding, positions) = *page;
-                    self.answer(id, self.edge.page_seal.seal(&binding, &positions).map(Answer::Sealed), slot);
+                    self.answer(key, self.edge.page_seal.seal(&binding, &positions).map(Answer::Sealed), slot);
                 }
                 Ok(Request { body: Body::OpenPage(page), .. }) => {
                     let (binding, token) = *page;
-                    self.answer(id, self.edge.page_seal.open(&binding, token).map(Answer::Opened), slot);
+                    self.answer(key, self.edge.page_seal.open(&binding, token).map(Answer::Opened), slot);
                 }
-                Ok(request) => self.collect(Read { id, request, slot }, &mut reads),
+                Ok(request) => self.collect(Read { key, request, slot }, &mut reads),
             }
         }
         self.start_reads(&mut reads, (arrived, arrived_ns));
@@ -272,7 +270,7 @@ impl Session {
     async fn acquire_units(
         &self,
         request: Option<&Request>,
-        reads: &mut Reads,
+        reads: &mut Reads<K>,
         arrived: (Instant, u64),
     ) -> OwnedSemaphorePermit {
         let units = weight(request);
@@ -283,7 +281,7 @@ impl Session {
         self.units.clone().acquire_many_owned(units).await.expect("the semaphore is never closed")
     }
 
-    fn collect(&self, read: Read, reads: &mut Reads) {
+    fn collect(&self, read: Read<K>, reads: &mut Reads<K>) {
         match self.edge.find(&read.request.header) {
             Ok((hosted, group)) => {
                 let key = (hosted.group, self.edge.consistency(&hosted, read.request.header.consistency));
@@ -291,12 +289,12 @@ impl Session {
             }
             Err(error) => {
                 self.edge.metrics.refused.inc();
-                self.answer(read.id, Err(error), read.slot);
+                self.answer(read.key, Err(error), read.slot);
             }
         }
     }
 
-    fn start_reads(&self, reads: &mut Reads, arrived: (Instant, u64)) {
+    fn start_reads(&self, reads: &mut Reads<K>, arrived: (Instant, u64)) {
         let count: usize = reads.values().map(|(_, reads)| reads.len()).sum();
         for ((_, consistency), (group, reads)) in std::mem::take(reads) {
             let (edge, answers, waiting) = (self.edge.clone(), self.answers.clone(), self.waiting.clone());
@@ -316,19 +314,19 @@ impl Session {
     }
 
     /// Parts of bulk loads wait for their pace, and commits for other servers. They hold up nothing else.
-    fn start_bulk(&self, id: u64, header: Header, bulk: Bulk, slot: Slot) {
+    fn start_bulk(&self, key: K, header: Header, bulk: Bulk, slot: Slot) {
         let (edge, answers) = (self.edge.clone(), self.answers.clone());
         self.edge.tasks.spawn(async move {
             let mut watch = Watch::bulk(&edge, &header, now_ns());
             watch.begins(&edge, 0);
             let answer = edge.bulk(&header, bulk).await;
             watch.ended(&edge, answer.as_ref().err());
-            finish(&edge, &answers, id, answer, slot);
+            finish(&edge, &answers, key, answer, slot);
         });
     }
 
-    fn answer(&self, id: u64, answer: Result<Answer, Error>, slot: Slot) {
-        send(&self.answers, id, answer, slot);
+    fn answer(&self, key: K, answer: Result<Answer, Error>, slot: Slot) {
+        send(&self.answers, key, answer, slot);
     }
 }
 
@@ -344,12 +342,12 @@ fn weight(request: Option<&Request>) -> u32 {
 
 /// Takes one read point for all reads of a group, then runs each of them. What memory can answer comes first, including
 /// scans for a few rows; the rest, longer scans and what needs the disk, runs concurrently.
-async fn run_reads(
+async fn run_reads<K>(
     edge: &Arc<Edge>,
     group: &Group,
     consistency: Consistency,
-    reads: Vec<Read>,
-    (answers, waiting): (&mpsc::Sender<Outgoing>, &Waiting),
+    reads: Vec<Read<K>>,
+    (answers, waiting): (&mpsc::Sender<Outgoing<K>>, &Waiting),
     (arrived, arrived_ns): (Instant, u64),
 ) {
     // The most patient read decides how long to wait; the others are answered that late at worst.
@@ -360,8 +358,8 @@ async fn run_reads(
     let time = match point {
         Ok(time) => time,
         Err(error) => {
-            for Read { id, slot, .. } in reads {
-                finish(edge, answers, id, Err(error.clone()), slot);
+            for Read { key, slot, .. } in reads {
+                finish(edge, answers, key, Err(error.clone()), slot);
             }
             return;
         }
@@ -369,11 +367,11 @@ async fn run_reads(
     terrane_env::buggify_pause!("a read waits after its read point").await;
     let mut rest = Vec::new();
     let mut since_yield = 0;
-    for Read { id, request, slot } in reads {
+    for Read { key, request, slot } in reads {
         waiting.ease().await;
         since_yield += if matches!(request.body, Body::Scan(_)) { GETS_PER_SCAN } else { 1 };
         if edge.intake.answers_are_full() {
-            finish(edge, answers, id, Err(Error::Busy { retry_after: ROOM_RETRY }), slot);
+            finish(edge, answers, key, Err(Error::Busy { retry_after: ROOM_RETRY }), slot);
             continue;
         }
         let mut watch = watch(edge, &request, arrived_ns);
@@ -381,8 +379,8 @@ async fn run_reads(
             watch.begins(edge, read_point_ns);
         }
         match begin_read(edge, request, time) {
-            Begun::Done(answer) => finish_watched(edge, answers, id, answer, (slot, watch)),
-            Begun::Rest(read) => rest.push((id, read, (slot, watch))),
+            Begun::Done(answer) => finish_watched(edge, answers, key, answer, (slot, watch)),
+            Begun::Rest(read) => rest.push((key, read, (slot, watch))),
         }
         if since_yield >= terrane_env::limit!("gets between two yields", GETS_PER_YIELD, 1..=4) {
             since_yield = 0;
@@ -397,18 +395,18 @@ async fn run_reads(
         }
         if under_way.len() < terrane_env::limit!("reads of a batch at once", READS_AT_ONCE, 1..=2)
             && !waiting.is_full()
-            && let Some((id, read, end)) = rest.next()
+            && let Some((key, read, end)) = rest.next()
         {
-            under_way.push(async move { (id, end_read(edge, read, time).await, end) });
+            under_way.push(async move { (key, end_read(edge, read, time).await, end) });
             continue;
         }
-        let Some((id, answer, end)) = under_way.next().await else {
+        let Some((key, answer, end)) = under_way.next().await else {
             match rest.len() {
                 0 => return,
                 _ => continue,
             }
         };
-        finish_watched(edge, answers, id, answer, end);
+        finish_watched(edge, answers, key, answer, end);
     }
 }
 
@@ -420,17 +418,17 @@ fn watch(edge: &Edge, request: &Request, arrived_ns: u64) -> Option<Watch> {
     }
 }
 
-fn finish_watched(
+fn finish_watched<K>(
     edge: &Edge,
-    answers: &mpsc::Sender<Outgoing>,
-    id: u64,
+    answers: &mpsc::Sender<Outgoing<K>>,
+    key: K,
     answer: Result<Answer, Error>,
     (slot, watch): (Slot, Option<Watch>),
 ) {
     if let Some(watch) = watch {
         watch.ended(edge, answer.as_ref().err());
     }
-    finish(edge, answers, id, answer, slot);
+    finish(edge, answers, key, answer, slot);
 }
 
 /// How far a read gets without waiting.
@@ -440,24 +438,24 @@ enum Begun {
 }
 
 enum Unfinished {
-    Get { rest: Box<DiskGet>, messages: bool },
-    Scan { rest: Box<scan::Unfinished>, reverse: bool, messages: bool },
+    Get(Box<DiskGet>),
+    Scan { rest: Box<scan::Unfinished>, reverse: bool },
 }
 
 fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
-    let Request { header, body, messages } = request;
+    let Request { header, body } = request;
     match body {
         Body::Get(get) => match edge.get(&header, &get, time.now_ms) {
-            Ok(Got::Rows(rows)) => Begun::Done(Ok(Answer::Rows { rows, messages, as_of_ms: time.as_of_ms })),
-            Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get { rest, messages }),
+            Ok(Got::Rows(rows)) => Begun::Done(Ok(Answer::Rows { rows, as_of_ms: time.as_of_ms })),
+            Ok(Got::NeedsDisk(rest)) => Begun::Rest(Unfinished::Get(rest)),
             Err(error) => Begun::Done(Err(error)),
         },
         Body::Scan(scan) => {
             let (scan, cursor) = *scan;
             let (reverse, as_of_ms) = (scan.reverse, time.as_of_ms);
             match edge.begin_scan(&header, &scan, cursor, time.now_ms) {
-                Ok(scan::Begun::Done(block)) => Begun::Done(Ok(Answer::Block { block, reverse, messages, as_of_ms })),
-                Ok(scan::Begun::Rest(rest)) => Begun::Rest(Unfinished::Scan { rest, reverse, messages }),
+                Ok(scan::Begun::Done(block)) => Begun::Done(Ok(Answer::Block { block, reverse, as_of_ms })),
+                Ok(scan::Begun::Rest(rest)) => Begun::Rest(Unfinished::Scan { rest, reverse }),
                 Err(error) => Begun::Done(Err(error)),
             }
         }
@@ -470,33 +468,31 @@ fn begin_read(edge: &Edge, request: Request, time: ReadTime) -> Begun {
 async fn end_read(edge: &Edge, read: Unfinished, time: ReadTime) -> Result<Answer, Error> {
     let as_of_ms = time.as_of_ms;
     match read {
-        Unfinished::Get { rest, messages } => {
-            Ok(Answer::Rows { rows: rest.finish(&edge.intake).await?, messages, as_of_ms })
-        }
-        Unfinished::Scan { rest, reverse, messages } => {
+        Unfinished::Get(rest) => Ok(Answer::Rows { rows: rest.finish(&edge.intake).await?, as_of_ms }),
+        Unfinished::Scan { rest, reverse } => {
             let block = edge.end_scan(*rest).await?;
-            Ok(Answer::Block { block: Box::new(block), reverse, messages, as_of_ms })
+            Ok(Answer::Block { block: Box::new(block), reverse, as_of_ms })
         }
     }
 }
 
-fn finish(edge: &Edge, answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, mut slot: Slot) {
+fn finish<K>(edge: &Edge, answers: &mpsc::Sender<Outgoing<K>>, key: K, answer: Result<Answer, Error>, mut slot: Slot) {
     match &answer {
         Ok(answer) => slot.share = Some(edge.intake.count_answer(answer.bytes() as u64)),
         Err(_) => {
             edge.metrics.refused.inc();
         }
     }
-    send(answers, id, answer, slot);
+    send(answers, key, answer, slot);
 }
 
 /// Every answer in the queue holds at least one unit, so the queue is never full. A client that went away gets nothing.
-fn send(answers: &mpsc::Sender<Outgoing>, id: u64, answer: Result<Answer, Error>, mut slot: Slot) {
+fn send<K>(answers: &mpsc::Sender<Outgoing<K>>, key: K, answer: Result<Answer, Error>, mut slot: Slot) {
     if let (Ok(answer), Some((waiting, bytes))) = (&answer, &mut slot.waiting) {
         *bytes = answer.bytes();
         waiting.bytes.fetch_add(*bytes, Ordering::AcqRel);
     }
-    if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(Outgoing { id, answer, slot }) {
+    if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(Outgoing { key, answer, slot }) {
         tracing::error!("a session's queue of answers is full, which its units should prevent");
     }
 }
@@ -512,7 +508,7 @@ mod tests {
         let free = Arc::new(Semaphore::new(2));
         let (answers, mut queue) = mpsc::channel(2);
         let waiting = Arc::<Waiting>::default();
-        let answer = |bytes| Answer::Rows { rows: vec![0; bytes], messages: false, as_of_ms: 0 };
+        let answer = |bytes| Answer::Rows { rows: vec![0; bytes], as_of_ms: 0 };
         for bytes in [WAITING_BYTES_MAX, 1] {
             assert!(waiting.ease().now_or_never().is_some(), "as much as may wait is not too much");
             let units = free.clone().try_acquire_owned().unwrap();

@@ -24,37 +24,43 @@ use crate::region::write::ReceivedRow;
 use crate::resume_token::{Position, ResumeToken};
 use crate::window::UnderWay;
 
+/// What the answer to a request of a stream needs.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestKey {
+    pub id: u64,
+    /// The caller wants cells as messages.
+    pub messages: bool,
+}
+
 /// A request of a stream.
-pub fn request(request: v1::Request) -> (u64, Result<Request, Error>) {
-    let v1::Request { id, header: mut wire, body } = request;
+pub fn request(request: v1::Request) -> (RequestKey, Result<Request, Error>) {
+    let v1::Request { id, header, body } = request;
+    let messages = match &body {
+        Some(v1::request::Body::Mutate(body)) => has_messages(body),
+        Some(v1::request::Body::Get(body)) => wants_messages(body.cells_as),
+        Some(v1::request::Body::Scan(body)) => wants_messages(body.cells_as),
+        _ => false,
+    };
+    (RequestKey { id, messages }, typed(header, body))
+}
+
+fn typed(mut wire: Option<v1::RequestHeader>, body: Option<v1::request::Body>) -> Result<Request, Error> {
     let waits_for = take_under_way(&mut wire);
-    let decoded = header(wire).and_then(|header| {
-        let (body, messages) = match body {
-            Some(v1::request::Body::Mutate(body)) => {
-                let messages = has_messages(&body);
-                (Body::Mutate(mutate(body, waits_for)?), messages)
-            }
-            Some(v1::request::Body::Get(body)) => {
-                let messages = wants_messages(body.cells_as);
-                (Body::Get(get(body)?), messages)
-            }
-            Some(v1::request::Body::Scan(body)) => {
-                let messages = wants_messages(body.cells_as);
-                (Body::Scan(Box::new(scan(*body)?)), messages)
-            }
-            Some(v1::request::Body::BulkPart(body)) => (Body::Bulk(Box::new(Bulk::Part(bulk_part(*body)?))), false),
-            Some(v1::request::Body::BulkCommit(body)) => {
-                let commit = bulk_commit(*body, &header)?;
-                let waits_for = waits_for.map(under_way).transpose()?;
-                (Body::Bulk(Box::new(Bulk::Commit(commit, waits_for))), false)
-            }
-            Some(v1::request::Body::SealPage(body)) => (Body::SealPage(Box::new(seal_page(*body)?)), false),
-            Some(v1::request::Body::OpenPage(body)) => (Body::OpenPage(Box::new(open_page(*body)?)), false),
-            None => return Err(invalid("the request has no body this server knows")),
-        };
-        Ok(Request { header, body, messages })
-    });
-    (id, decoded)
+    let header = header(wire)?;
+    let body = match body {
+        Some(v1::request::Body::Mutate(body)) => Body::Mutate(mutate(body, waits_for)?),
+        Some(v1::request::Body::Get(body)) => Body::Get(get(body)?),
+        Some(v1::request::Body::Scan(body)) => Body::Scan(Box::new(scan(*body)?)),
+        Some(v1::request::Body::BulkPart(body)) => Body::Bulk(Box::new(Bulk::Part(bulk_part(*body)?))),
+        Some(v1::request::Body::BulkCommit(body)) => {
+            let commit = bulk_commit(*body, &header)?;
+            Body::Bulk(Box::new(Bulk::Commit(commit, waits_for.map(under_way).transpose()?)))
+        }
+        Some(v1::request::Body::SealPage(body)) => Body::SealPage(Box::new(seal_page(*body)?)),
+        Some(v1::request::Body::OpenPage(body)) => Body::OpenPage(Box::new(open_page(*body)?)),
+        None => return Err(invalid("the request has no body this server knows")),
+    };
+    Ok(Request { header, body })
 }
 
 /// The header of every data request.

@@ -4,27 +4,27 @@ use bytes::Bytes;
 use terrane_proto::{convert, error, mutation, v1};
 use terrane_types::Error;
 
+use super::decode::RequestKey;
 use crate::edge::{Answer, Committed, Mutated, PartsHere, RowFailure};
 use crate::page_token::Position;
 use crate::region::aggregate::Totals;
 use crate::region::scan::Block;
 
 /// An answer of a stream; `schema_version` is what the caller does not know of the table yet, or 0.
-pub fn reply(id: u64, answer: Result<Answer, Error>, schema_version: u64) -> v1::Reply {
-    let body = match answer.and_then(body) {
+pub fn reply(key: RequestKey, answer: Result<Answer, Error>, schema_version: u64) -> v1::Reply {
+    let RequestKey { id, messages } = key;
+    let body = match answer.and_then(|answer| body(answer, messages)) {
         Ok(body) => body,
         Err(refused) => v1::reply::Body::Error(Box::new(error::detail(&refused))),
     };
     v1::Reply { id, body: Some(body), schema_version }
 }
 
-fn body(answer: Answer) -> Result<v1::reply::Body, Error> {
+fn body(answer: Answer, messages: bool) -> Result<v1::reply::Body, Error> {
     Ok(match answer {
-        Answer::Mutated { mutated, messages } => v1::reply::Body::Mutate(mutate(mutated, messages)),
-        Answer::Rows { rows, messages, as_of_ms } => {
-            v1::reply::Body::Get(v1::GetReply { as_of_ms, ..get(rows, messages)? })
-        }
-        Answer::Block { block, reverse, messages, as_of_ms } => {
+        Answer::Mutated(mutated) => v1::reply::Body::Mutate(mutate(mutated, messages)),
+        Answer::Rows { rows, as_of_ms } => v1::reply::Body::Get(v1::GetReply { as_of_ms, ..get(rows, messages)? }),
+        Answer::Block { block, reverse, as_of_ms } => {
             v1::reply::Body::Scan(Box::new(v1::ScanBlock { as_of_ms, ..scan(*block, reverse, messages)? }))
         }
         Answer::PartsHere(PartsHere { parts, timestamp_ms }) => {

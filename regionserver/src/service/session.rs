@@ -11,6 +11,7 @@ use terrane_types::{Error, Invalid};
 use tokio::sync::oneshot;
 use tonic::{Status, Streaming};
 
+use super::decode::RequestKey;
 use super::{decode, encode};
 use crate::edge::{Edge, Outgoing, Session};
 
@@ -84,7 +85,7 @@ async fn greet(
 
 /// Reads requests until the client or the server ends the stream, or a message cannot be read: then it says why.
 async fn read(
-    session: Session,
+    session: Session<RequestKey>,
     mut requests: Streaming<v1::SessionRequest>,
     ended: tokio_util::sync::CancellationToken,
 ) -> Option<Status> {
@@ -115,12 +116,12 @@ async fn read(
 
 /// The next answers, as many as a message should hold. The others keep their shares of the server's budget until their turn: a
 /// client that does not read leaves them waiting here.
-fn next_batch(waiting: &mut impl Iterator<Item = Outgoing>) -> Option<v1::ReplyBatch> {
+fn next_batch(waiting: &mut impl Iterator<Item = Outgoing<RequestKey>>) -> Option<v1::ReplyBatch> {
     let (mut replies, mut bytes) = (Vec::new(), 0);
     while bytes < BATCH_BYTES_WANTED {
         let Some(outgoing) = waiting.next() else { break };
-        let (id, answer, schema_version) = outgoing.take();
-        let reply = encode::reply(id, answer, schema_version);
+        let (key, answer, schema_version) = outgoing.take();
+        let reply = encode::reply(key, answer, schema_version);
         bytes += encode::reply_bytes(&reply);
         replies.push(reply);
     }
