@@ -113,6 +113,7 @@ impl KeyValue<'_> {
         ) else {
             return Err(Invalid::new(format!("HBase's protocol has no room for {cell}: it has more than 2 GiB")));
         };
+        let begin = out.len();
         out.reserve(4 + total as usize);
         out.extend_from_slice(&total.to_be_bytes());
         out.extend_from_slice(&key.to_be_bytes());
@@ -129,6 +130,8 @@ impl KeyValue<'_> {
             out.extend_from_slice(&tags_length.to_be_bytes());
             out.extend_from_slice(tags);
         }
+        let written = out.len() - begin;
+        assert_eq!(written, 4 + total as usize, "a cell is not as long as it says: its reader would lose the next one");
         Ok(())
     }
 

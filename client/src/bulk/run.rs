@@ -86,6 +86,7 @@ async fn load_pieces(
     time: &LoadTime,
     progress: &mut Progress,
 ) -> Result<BTreeSet<RegionId>, Error> {
+    debug_assert!(rows.is_sorted_by(|one, next| one.row <= next.row), "a run that is not sorted is cut at wrong rows");
     let mut regions = BTreeSet::new();
     let first = Piece { rows: 0..rows.len(), numbers: vec![Arc::new(router.operations.take(1))], tried: None };
     let mut pieces = vec![first];
@@ -114,6 +115,8 @@ struct Piece {
 impl Piece {
     /// The rows before `at` and those from there on.
     fn cut(self, at: usize) -> [Self; 2] {
+        let Range { start, end } = self.rows;
+        assert!(start < at && at < end, "a piece of the rows from {start} to {end} is cut at {at}");
         let half = |rows: Range<usize>| {
             let mut numbers = self.numbers.clone();
             numbers.push(Arc::new(self.numbers[0].another(1)));

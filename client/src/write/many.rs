@@ -37,6 +37,7 @@ impl Many {
     pub(crate) fn new(operations: &Operations, mut rows: Vec<RowWrite>) -> Self {
         let ticket = operations.take(rows.len() as u64);
         number_in_row_order(&mut rows, ticket.first());
+        debug_assert!(rows.iter().all(|row| row.operation != 0), "a row without a number may be applied twice");
         let state = State {
             first_try: vec![FirstTry::now(0); rows.len()],
             applied_maybe: vec![false; rows.len()],

@@ -192,6 +192,7 @@ impl Scatter<'_> {
             }
         }
         again.sort_unstable();
+        assert!(again.is_sorted_by(|one, next| one < next), "a row is to be sent twice in one round");
         self.pending = again;
         gravest
     }

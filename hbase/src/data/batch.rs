@@ -180,6 +180,7 @@ impl Batch<'_> {
     /// Carries the round out.
     async fn send(&mut self) {
         let Round { requests, about, .. } = std::mem::take(&mut self.round);
+        assert_eq!(requests.len(), about.len(), "answers of a batch would go to the actions of other requests");
         let mut about: Vec<_> = about.into_iter().map(Some).collect();
         let calls = self.calls;
         let take = |at: usize, answer| {
@@ -188,6 +189,7 @@ impl Batch<'_> {
             }
         };
         calls.requests.carry_out(requests, take).await;
+        assert!(about.iter().all(Option::is_none), "a request of a batch ended without an answer to its actions");
     }
 
     fn take(&mut self, about: About, epoch: RegionEpoch, (answer, held): Counted) {
@@ -211,6 +213,7 @@ impl Batch<'_> {
                 let found = answered.and_then(|(rows, answer)| {
                     self.answer_bytes += answer.len();
                     let found = rows_found(&rows, &answer).map_err(|bad| Exception::bad_request(&bad.what))?;
+                    assert_eq!(found.len(), places.len(), "a get of a batch would be answered with another one's row");
                     Ok(rows.into_iter().zip(found))
                 });
                 let came = &mut self.results[region].came;

@@ -125,7 +125,8 @@ impl Scanners {
         if !self.all.take_room(scanner.bytes, now) {
             return busy(format!("the open scanners of this server take {BYTES_MAX} bytes; try again later"));
         }
-        self.open.lock().insert(id, scanner);
+        let replaced = self.open.lock().insert(id, scanner);
+        assert!(replaced.is_none(), "two scanners have the number {id}: a client would read the rows of another scan");
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use terrane_types::RegionId;
 
 const SEQUENCE_BITS: u32 = 48;
 const REGIONS: u64 = (1 << 15) - 1;
+const _: () = assert!(REGIONS < 1 << (63 - SEQUENCE_BITS), "clients take a read point below zero for none");
 
 /// The sequence number at which a client wants to read a region on, if its read point belongs to that region or one of which it
 /// continues the numbers.

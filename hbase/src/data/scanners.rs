@@ -254,6 +254,7 @@ impl DataCalls {
             all.filtered += block.rows_filtered;
             let part = Part { batch: scanner.batch, continues: block.row_continues, joins };
             self.add(&mut all, &block.rows, part)?;
+            assert!(all.rows <= rows, "{} rows were read for an answer of at most {rows}", all.rows);
             all.held = Some(self.requests.build(all.bytes));
             if (block.done && !limit_reached) || block.ended {
                 (all.exhausted, all.over) = (true, block.ended);

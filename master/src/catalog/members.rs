@@ -31,7 +31,10 @@ impl Catalog {
         let state = if plan.add.is_some() { ChangeState::Joining } else { ChangeState::Promoting };
         let add = plan.add.map(|server| (self.ids.replica(), server));
         let change = MemberChange { add, remove: plan.remove, reason: plan.reason, state, since_ms: stamp };
-        self.groups.at_version_mut(plan.group, plan.version)?.change = Some(change);
+        let entry = self.groups.at_version_mut(plan.group, plan.version)?;
+        let is_new = add.is_none_or(|(replica, _)| !entry.members.contains_key(&replica));
+        assert!(is_new, "the id of a replica of group {} was handed out twice", plan.group);
+        entry.change = Some(change);
         Ok(Outcome::Done)
     }
 

@@ -162,6 +162,7 @@ impl Regions {
         }
         for claim in &news {
             let mut claim = claim.clone();
+            assert!(self.get(claim.region).is_none(), "the map would have region {} twice", claim.region);
             if terrane_env::planted!("the map gives daughters the epoch of their parent") {
                 claim.epoch = RegionEpoch(claim.epoch.0 - 1);
             }
