@@ -1,5 +1,13 @@
 //! Whether the local replica should lead, and how it gives a leadership away; `abstain.rs` has the rules.
 
+pub(crate) mod abstain;
+pub(crate) mod abstention;
+pub(crate) mod campaign;
+pub(crate) mod election;
+pub(crate) mod handover;
+pub(crate) mod stall;
+pub(crate) mod successor;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,14 +18,14 @@ use terrane_types::ReplicaId;
 use tokio::time::Instant;
 
 use crate::MembersError;
-use crate::abstention::{Abstention, Abstentions, Weight};
-use crate::adapter::Raft;
-use crate::apply_watch::ApplyWatch;
-use crate::election::Election;
-use crate::group_time::GroupTime;
-use crate::group_view::{GroupView, matched};
-use crate::handover::Handovers;
-use crate::successor::{Candidate, choose, unfit};
+use crate::groups::group_view::{GroupView, matched};
+use crate::leadership::abstention::{Abstention, Abstentions, Weight};
+use crate::leadership::election::Election;
+use crate::leadership::handover::Handovers;
+use crate::leadership::successor::{Candidate, choose, unfit};
+use crate::members::apply_watch::ApplyWatch;
+use crate::proposals::adapter::Raft;
+use crate::time::group_time::GroupTime;
 use crate::types::{Vote, log_id};
 
 /// How long an order to openraft may take before the task continues without it.

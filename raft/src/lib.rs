@@ -15,85 +15,50 @@
 //!
 //! Left out on purpose: the state of a replica (the state machine's) and the placement of groups (the master's).
 
-mod abstain;
-mod abstention;
-mod adapter;
-mod addresses;
-mod announcing;
-mod apply_watch;
-mod applying;
-mod campaign;
-mod clock;
 mod codec;
-mod completeness;
 mod config;
 mod copies;
-mod election;
-mod entry;
-mod erased;
 mod error;
-mod followers;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
-mod group;
-mod group_host;
-mod group_time;
-mod group_view;
-mod handover;
-mod host;
-mod lagging;
+mod groups;
 mod leadership;
-mod lease;
-mod lineage;
 mod log;
 mod members;
 mod metrics;
-mod network;
-mod pace;
 mod peer;
-mod probe;
-mod proposer;
-mod purge;
-mod read;
-mod recovery;
-mod registry;
-mod release;
-mod replica;
+mod proposals;
+mod reads;
 mod retention;
-mod rounds;
 mod runtime;
 #[cfg(test)]
 mod script;
-mod staleness;
-mod stall;
-mod state_machine;
 mod status;
-mod submission;
-mod successor;
+mod time;
 mod types;
 
 /// The formats of a log and of what its peers send each other.
 pub const FORMATS: &[terrane_types::versions::FormatVersions] =
-    &[log::SEGMENT_VERSIONS, log::HELD_VERSIONS, entry::VERSIONS, peer::frame::VERSIONS];
+    &[log::SEGMENT_VERSIONS, log::HELD_VERSIONS, proposals::entry::VERSIONS, peer::frame::VERSIONS];
 
-pub use abstention::{Abstention, Weight};
-pub use addresses::AddressBook;
 pub use config::{GroupSpec, HostConfig, LogConfig};
 pub use error::{Error, MembersError, OpenError, ProposeError};
-pub use group::Group;
-pub use group_host::GroupHost;
-pub use host::Host;
-pub use lineage::{RECOVERY_TERMS, is_lost};
+pub use groups::group::Group;
+pub use groups::group_host::GroupHost;
+pub use groups::host::Host;
+pub use leadership::abstention::{Abstention, Weight};
+pub use leadership::stall::SLOW_SYNCS;
 #[cfg(feature = "interleave")]
 pub use log::interleavings;
 pub use log::{LoggedGroup, check_log};
 pub use members::MemberProgress;
+pub use members::lineage::{RECOVERY_TERMS, is_lost};
+pub use members::recovery::{Inspection, Recovery};
 pub use metrics::{Metrics, Timing};
+pub use peer::addresses::AddressBook;
 pub use peer::service::PeerService;
-pub use recovery::{Inspection, Recovery};
-pub use stall::SLOW_SYNCS;
-pub use state_machine::{
+pub use proposals::state_machine::{
     AppliedEntry, BoxFuture, CopiedFile, Durable, Factory, Packing, Prepared, Progress, Proposal, StagedCopy,
     StateCopy, StateMachine,
 };

@@ -11,7 +11,7 @@
 //! 2. The term of an entry is never below its predecessor's (`memory::State::push`; recovery: `memory::GroupLog::replay`).
 //! 3. A vote never regresses (`memory::GroupLog::set_vote`; recovery: `memory::GroupLog::replay`).
 //! 4. Purging never regresses, covers only what a snapshot covered, and nothing purged is truncated
-//!    (`memory::GroupLog::purge`, `memory::GroupLog::truncate_after`). What may be covered is decided in `purge.rs`: only what
+//!    (`memory::GroupLog::purge`, `memory::GroupLog::truncate_after`). What may be covered is decided in `retention.rs`: only what
 //!    is in synced files here and in the log of every member.
 //! 5. Nothing is reported before it is synced, and the synced position never regresses (`writer::Writer::sync`,
 //!    `writer::Writer::report`). What was reported is found again by recovery, or recovery refuses to open.
@@ -75,7 +75,7 @@ pub(crate) use self::record::{Mark, put_mark, read_mark};
 use self::shared::{Change, Done, Item, Shared, Totals};
 pub(crate) use self::shares::{GroupUse, Refusal, Role};
 use self::writer::Writer;
-use crate::stall::SyncTimes;
+use crate::leadership::stall::SyncTimes;
 use crate::{GroupSpec, LogConfig, OpenError};
 
 const SEGMENTS_PER_LIMIT: u64 = LogConfig::SEGMENTS_PER_LIMIT;

@@ -11,6 +11,14 @@
 //! - A step is refused if the voters after it could not form a quorum of members that answer now.
 //! - Members are on distinct servers.
 
+pub(crate) mod apply_watch;
+pub(crate) mod applying;
+pub(crate) mod followers;
+pub(crate) mod lagging;
+pub(crate) mod lineage;
+pub(crate) mod pace;
+pub(crate) mod recovery;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +30,9 @@ use terrane_types::{ReplicaId, ServerId};
 use tokio::time::Instant;
 
 use crate::MembersError;
-use crate::adapter::Raft;
-use crate::group_view::{GroupView, matched};
-use crate::pace::Pace;
+use crate::groups::group_view::{GroupView, matched};
+use crate::members::pace::Pace;
+use crate::proposals::adapter::Raft;
 use crate::types::{Member, Metrics, Types};
 
 /// How long a learner may take to get the last entries before it becomes a voter.

@@ -3,11 +3,13 @@
 //! There are three lanes, so that a heartbeat never waits behind a megabyte of entries, nor entries behind a copy. The calling
 //! server opens them and sends requests; replies return on the same stream, in the order in which they become ready.
 
+pub(crate) mod addresses;
 pub(crate) mod frame;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod headroom;
 mod link;
+pub(crate) mod network;
 pub(crate) mod service;
 
 use std::collections::BTreeMap;
@@ -19,7 +21,7 @@ use terrane_proto::hello::Identity;
 use terrane_proto::v1;
 use terrane_types::ServerId;
 
-use crate::clock::Clocks;
+use crate::time::clock::Clocks;
 
 pub(crate) use self::frame::Message;
 pub(crate) use self::headroom::Headroom;

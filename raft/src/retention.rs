@@ -7,6 +7,10 @@
 //! An idle leader writes an entry without operations when it has released more than its last entry said (`announcing.rs`),
 //! so that the followers of an idle group can purge too.
 
+pub(crate) mod announcing;
+pub(crate) mod purge;
+pub(crate) mod release;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,13 +21,13 @@ use parking_lot::Mutex;
 use terrane_types::{ReplicaId, ServerId};
 use tokio::time::Instant;
 
-use crate::adapter::Raft;
-use crate::announcing::Announcer;
-use crate::erased::Machine;
-use crate::group_view::{GroupView, matched};
+use crate::groups::group_view::{GroupView, matched};
 use crate::log::{GroupUse, Refusal, Role};
 use crate::peer::{Call, Lane, Message, Peers};
-use crate::release::{MemberLog, Pressure, Silence, is_lost, released};
+use crate::proposals::adapter::Raft;
+use crate::proposals::erased::Machine;
+use crate::retention::announcing::Announcer;
+use crate::retention::release::{MemberLog, Pressure, Silence, is_lost, released};
 use crate::types::Metrics;
 
 type Replied = tokio::sync::oneshot::Receiver<Message>;

@@ -14,7 +14,7 @@ use terrane_types::{ReplicaId, ServerId};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::erased::Answers;
+use crate::proposals::erased::Answers;
 use crate::runtime::Patient;
 
 /// The type configuration of all groups.

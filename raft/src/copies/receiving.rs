@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use super::turns::{Turn, Turns};
 use super::{Offer, Part, STEP_DEADLINE};
-use crate::adapter::{Raft, StateAt};
-use crate::erased::Machine;
 use crate::log::Mark;
+use crate::proposals::adapter::{Raft, StateAt};
+use crate::proposals::erased::Machine;
 use crate::types::{Types, Vote, spawn};
 use crate::{BoxFuture, CopiedFile, StagedCopy};
 
@@ -318,7 +318,7 @@ async fn remove(dir: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::Sequence;
+    use crate::proposals::entry::Sequence;
     use crate::types::{StoredMembership, log_id};
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Copies that members ask for because they cannot apply an entry that they have ([`crate::applying`]).
+//! Copies that members ask for because they cannot apply an entry that they have ([`crate::members::applying`]).
 //!
 //! openraft sends a copy to a member that lacks entries of the log, and this member does not. So the leader sends one of its own
 //! accord, over the same lane and under the same bounds, as of a moment that covers the entry. The member's log goes on after
@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use super::sending::{NotSent, Target};
 use super::share::Copies;
-use crate::erased::Machine;
-use crate::group_view::GroupView;
+use crate::groups::group_view::GroupView;
 use crate::log::Mark;
 use crate::peer::{Lane, Peers};
+use crate::proposals::erased::Machine;
 use crate::types::{Vote, spawn, until_stopped};
 
 /// Sends the copies that members of one group ask for.

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::progress::{Progress, Sending};
 use super::share::Copies;
 use super::{Offer, PART_BYTES, Part, STEP_DEADLINE};
-use crate::erased::Machine;
 use crate::log::Mark;
 use crate::peer::{Call, Link, Message};
+use crate::proposals::erased::Machine;
 use crate::types::Vote;
 use crate::{CopiedFile, StateCopy};
 

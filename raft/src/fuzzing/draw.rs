@@ -6,8 +6,8 @@ use terrane_types::fuzzing::Dice;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use crate::GroupSpec;
-use crate::entry::{Header, Sequence};
 use crate::log::Mark;
+use crate::proposals::entry::{Header, Sequence};
 use crate::types::{LogId, Member, Membership, Packed, Payload, StoredMembership, Vote, log_id};
 
 /// The index of an entry: another one can follow it.

@@ -18,8 +18,8 @@ use super::place::HELD;
 use super::record::{self, FRAME_BYTES, Mark, Record};
 use super::recover::Recovery;
 use crate::codec::Malformed;
-use crate::entry::{FORMAT_CHECKED, Packer, Sequence, unpack};
 use crate::fuzzing::draw;
+use crate::proposals::entry::{FORMAT_CHECKED, Packer, Sequence, unpack};
 use crate::types::{Entry, Packed, Payload, StoredMembership, Vote, log_id};
 
 /// A record with its checksum.
@@ -322,7 +322,7 @@ fn record_limits() -> Vec<Vec<u8>> {
     vec![checked(GROUP, &Record::Entry(Entry { log_id: log_id(u64::MAX, u64::MAX - 1), payload }))]
 }
 
-fn packed(header: crate::entry::Header, operations: &[Bytes], checked: bool) -> Vec<u8> {
+fn packed(header: crate::proposals::entry::Header, operations: &[Bytes], checked: bool) -> Vec<u8> {
     let mut packer = Packer::new(header, 0, checked);
     for operation in operations {
         packer.push(|out| {

@@ -15,7 +15,7 @@ use super::memory::{Appended, GroupLog, Source};
 use super::place::Place;
 use super::record::Mark;
 use super::shared::{Change, Done, Item, Shared};
-use crate::entry::Sequence;
+use crate::proposals::entry::Sequence;
 use crate::types::{Entry, Payload, StoredMembership, log_id, term_of};
 use crate::{GroupSpec, LogConfig};
 

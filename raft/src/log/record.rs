@@ -17,7 +17,7 @@ use crate::codec::{
     Malformed, ReadRaft as _, Reader, malformed, put_entry, put_length, put_log_id, put_option, put_stored_membership,
     put_u64, put_vote,
 };
-use crate::entry::Sequence;
+use crate::proposals::entry::Sequence;
 use crate::types::{Entry, LogId, Payload, StoredMembership, Vote};
 
 /// Bytes before a record's body.

@@ -14,7 +14,7 @@ use super::memory::{Appended, GroupLog, payload_bytes};
 use super::record::Mark;
 use super::shares::{self, Refusals};
 use crate::LogConfig;
-use crate::stall::SyncTimes;
+use crate::leadership::stall::SyncTimes;
 use crate::types::{Entry, Types, Vote};
 
 /// Bytes queued for the writer; beyond that, appends wait.

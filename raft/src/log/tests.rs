@@ -18,7 +18,7 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 use super::batch::{ALIGNMENT, BatchHeader, Found};
 use super::record::Mark;
 use super::{GroupLog, SharedLog, store::Store};
-use crate::entry::Sequence;
+use crate::proposals::entry::Sequence;
 use crate::types::{Entry, Packed, StoredMembership, Types, Vote, log_id};
 use crate::{GroupSpec, LogConfig, OpenError};
 

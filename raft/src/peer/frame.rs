@@ -21,14 +21,14 @@ use terrane_types::versions::FormatVersions;
 use terrane_types::{GroupId, ReplicaId};
 
 use crate::CopiedFile;
-use crate::applying::Applying;
 use crate::codec::{
     Malformed, ReadRaft as _, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id,
     put_option, put_u64, put_vote,
 };
-use crate::completeness::Bound;
 use crate::copies::{FILES_MAX, Offer, Part};
 use crate::log::{payload_bytes, put_mark, read_mark};
+use crate::members::applying::Applying;
+use crate::reads::completeness::Bound;
 use crate::types::{Types, Vote};
 
 /// Bytes of a frame in one part. A message of another group never waits for more than this.

@@ -9,10 +9,10 @@ use terrane_types::{GroupId, ReplicaId};
 
 use super::frame::{Frame, Message, Packer, Unpacker};
 use crate::CopiedFile;
-use crate::applying::Applying;
-use crate::completeness::Bound;
 use crate::copies::{Offer, Part};
 use crate::fuzzing::draw;
+use crate::members::applying::Applying;
+use crate::reads::completeness::Bound;
 use crate::types::{Entry, Packed, Payload, Types, log_id};
 
 /// The messages of one stream, each after its 32-bit length.

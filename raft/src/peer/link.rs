@@ -23,8 +23,8 @@ use tonic::Streaming;
 use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
 use crate::AddressBook;
-use crate::clock::{Clocks, elapsed_ms};
 use crate::metrics::Metrics;
+use crate::time::clock::{Clocks, elapsed_ms};
 use crate::types::{spawn, until_stopped};
 
 /// Calls that may be queued; more fail at once.

@@ -20,17 +20,17 @@ use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
 use super::headroom::{Headroom, Taken};
 use crate::AddressBook;
-use crate::abstention::Abstentions;
-use crate::clock::Clocks;
 use crate::copies::receiving::Offered;
-use crate::entry;
-use crate::handover::DECLINED;
-use crate::lagging::{DAMAGED_ENTRY, LOG_FULL};
-use crate::lineage;
+use crate::groups::registry::Registry;
+use crate::groups::replica::Replica;
+use crate::leadership::abstention::Abstentions;
+use crate::leadership::handover::DECLINED;
 use crate::log::{Role, SharedLog};
+use crate::members::lagging::{DAMAGED_ENTRY, LOG_FULL};
+use crate::members::lineage;
 use crate::metrics::Metrics;
-use crate::registry::Registry;
-use crate::replica::Replica;
+use crate::proposals::entry;
+use crate::time::clock::Clocks;
 use crate::types::{Entry, Types, Vote, spawn, until_stopped};
 
 /// How long the first message of a stream may take.
@@ -401,7 +401,7 @@ fn answered<T>(outcome: Result<T, RaftError<Types>>, reply: impl FnOnce(T) -> Me
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Header, Packer as EntryPacker};
+    use crate::proposals::entry::{Header, Packer as EntryPacker};
     use crate::types::{Packed, log_id};
 
     fn entry(index: u64, checked: bool) -> Entry {

@@ -9,10 +9,10 @@ use terrane_types::{GroupId, ReplicaId};
 
 use super::GroupLog;
 use crate::GroupSpec;
-use crate::entry::Sequence;
 use crate::log::files::Files;
 use crate::log::place::{HELD, Place};
 use crate::log::record::{Mark, Record};
+use crate::proposals::entry::Sequence;
 use crate::script::{Line, check, or_dash};
 use crate::types::{Entry, Payload, StoredMembership, Vote, log_id};
 
