@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use terrane_metrics::{Issue, IssueKind, ResourceUse, ResourceWatch};
 use terrane_proto::v1;
 
-use crate::liveness::Moment;
+use crate::servers::liveness::Moment;
 
 /// Below this share of the disk, and this many bytes, a master's disk is nearly full...
 const LOW_PERCENT: u64 = 10;

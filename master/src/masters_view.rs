@@ -5,7 +5,7 @@ use terrane_metrics::{Issue, IssueKind};
 use terrane_proto::v1;
 
 use crate::context::MasterContext;
-use crate::peer_calls::state;
+use crate::masters::peer_calls::state;
 
 /// The state of the master that leads.
 pub const LEADER: &str = "leader";

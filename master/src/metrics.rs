@@ -22,8 +22,8 @@ use crate::fleet::check;
 use crate::health::{DiskSize, Seen};
 use crate::issues::leaderless;
 use crate::journal::GroupHost;
-use crate::liveness::ServerState;
-use crate::observed::now;
+use crate::servers::liveness::ServerState;
+use crate::servers::observed::now;
 
 type Level = Gauge<u64, AtomicU64>;
 

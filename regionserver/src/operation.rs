@@ -30,7 +30,7 @@
 //! Format 1 had neither the flags of a Write nor results; it is still read. The rows of a Write are read one by one and
 //! share the entry's buffer.
 //!
-//! What is proposed to a group are values ([`crate::proposal`]); these bytes come into being when the leader packs them.
+//! What is proposed to a group are values ([`crate::group::proposal`]); these bytes come into being when the leader packs them.
 
 mod compare;
 mod load;

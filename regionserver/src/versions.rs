@@ -17,8 +17,8 @@ use terrane_types::versions::{
 };
 use tokio::sync::watch;
 
-use crate::identity::Identity;
 use crate::masters::REPORT_INTERVAL;
+use crate::server::identity::Identity;
 use crate::{group, operation};
 
 /// The formats of a server itself.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use terrane_types::ServerId;
 
 use crate::catalog::Catalog;
-use crate::liveness::{Liveness, Moment, ServerState};
+use crate::servers::liveness::{Liveness, Moment, ServerState};
 
 /// The servers to remove now.
 pub fn find(catalog: &Catalog, liveness: &Liveness, now: Moment, replace_after: Duration) -> Vec<ServerId> {

@@ -7,7 +7,7 @@ use terrane_types::{KeyRange, RegionDescriptor};
 use crate::region::aggregate::{Aggregate, Totals};
 use crate::region::filter::Lookup;
 use crate::region::latest::{Latest, PrefixProgress};
-use crate::resume_token::{Position, ResumeToken};
+use crate::region::resume_token::{Position, ResumeToken};
 
 /// The size of a block if the caller does not choose one, and the maximum.
 pub const BLOCK_BYTES_DEFAULT: usize = 256 << 10;
