@@ -7,9 +7,9 @@ use terrane_raft::LoggedGroup;
 use terrane_types::{GroupId, Inspection};
 
 use crate::catalog::checkpoint::{self, Checkpoint, CheckpointError};
-use crate::identity::{self, Identity};
 use crate::machine::INCOMING;
-use crate::rebuild;
+use crate::masters::rebuild;
+use crate::server::identity::{self, Identity};
 
 const CATALOG: &str = "catalog";
 const LOG: &str = "log";

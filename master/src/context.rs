@@ -13,19 +13,19 @@ use tokio::sync::Notify;
 
 use crate::catalog::moves::MoveId;
 use crate::catalog::tables::{TableEntry, TableState};
-use crate::events::Events;
 use crate::fleet::loads::LoadAverages;
 use crate::fleet::surplus::Surplus;
 use crate::health::Health;
+use crate::history::events::Events;
+use crate::history::load_history::LoadHistory;
+use crate::history::procedure_history::ProcedureHistory;
 use crate::journal::Journal;
 use crate::leadership::Leadership;
-use crate::liveness::Moment;
-use crate::load_history::LoadHistory;
-use crate::observed::{Observed, now};
 use crate::orders::Orders;
-use crate::procedure_history::ProcedureHistory;
 use crate::procedures::region_move::MoveProgress;
-pub use crate::subject::Subject;
+pub use crate::procedures::subject::Subject;
+use crate::servers::liveness::Moment;
+use crate::servers::observed::{Observed, now};
 use crate::versions::Versions;
 
 /// Unfinished changes of tables that are accepted; also the most procedures of one kind.

@@ -21,9 +21,9 @@ pub use self::standing::{Balance, Master, Server};
 pub use crate::catalog::namespaces::Properties;
 use crate::catalog::tables::TableState;
 use crate::context::MasterContext;
-use crate::membership::Membership;
-use crate::regions::RegionCalls;
+use crate::servers::membership::Membership;
 use crate::tables::TableCalls;
+use crate::tables::regions::RegionCalls;
 
 /// The master's calls for another protocol.
 pub struct Edge {

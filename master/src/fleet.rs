@@ -44,10 +44,10 @@ use self::world::World;
 use crate::catalog::CatalogEdit;
 use crate::catalog::changes::ChangePlan;
 use crate::catalog::moves::MovePlan;
-use crate::chronicle;
 use crate::context::MasterContext;
-use crate::liveness::Moment;
-use crate::observed::now;
+use crate::history::chronicle;
+use crate::servers::liveness::Moment;
+use crate::servers::observed::now;
 
 /// How often the loop looks. Grace times pass without any event.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

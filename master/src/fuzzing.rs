@@ -17,8 +17,8 @@ use crate::catalog::page_keys::Secret;
 use crate::catalog::requests::RequestId;
 use crate::catalog::servers::Registration;
 use crate::catalog::{Bootstrap, Catalog, CatalogEdit, NewTable};
-use crate::identity::{Founder, Identity};
-use crate::seats::Seat;
+use crate::masters::seats::Seat;
+use crate::server::identity::{Founder, Identity};
 
 /// The formats of this crate.
 pub const FORMATS: &[Format] = &[EDIT, CHECKPOINT, CHECKPOINT_BODY, FILE];

@@ -12,7 +12,7 @@ use terrane_metrics::{ResourceUse, ResourceWatch};
 use terrane_proto::v1;
 use terrane_types::{Issue, IssueKind};
 
-use crate::liveness::Moment;
+use crate::servers::liveness::Moment;
 
 /// Below this share of the disk, and this many bytes, a master's disk is nearly full...
 const LOW_PERCENT: u64 = 10;

@@ -9,9 +9,9 @@ use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
 use crate::fleet::world::{Condition, condition};
 use crate::fleet::{copies, recovery};
-use crate::inventory::ServerLoad;
-use crate::liveness::Moment;
-use crate::observed::Observations;
+use crate::servers::inventory::ServerLoad;
+use crate::servers::liveness::Moment;
+use crate::servers::observed::Observations;
 
 /// A log above this share of its limit that is held back is a health issue.
 const LOG_ISSUE_PERCENT: u64 = 50;
@@ -161,8 +161,8 @@ pub mod tests {
 
     use super::*;
     use crate::catalog::tests::full;
-    use crate::inventory::{GroupSeen, Inventory, RegionSeen, Report};
-    use crate::liveness::Liveness;
+    use crate::servers::inventory::{GroupSeen, Inventory, RegionSeen, Report};
+    use crate::servers::liveness::Liveness;
 
     /// Server 1 of the full catalog leads its group in term 3 and reports its first region as unsplittable.
     pub fn observed() -> Observations {

@@ -15,58 +15,33 @@
 //!
 //! This crate knows nothing about cells, storage or region logs. Master and region server share only `terrane_proto`.
 
-mod audit;
 mod backoff;
-mod callbacks;
 mod catalog;
 mod check;
-mod chronicle;
-mod config;
 mod context;
-mod deadline;
-mod diagnostics;
 pub mod edge;
-mod enrolment;
-mod events;
 mod fleet;
-mod founding;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;
-mod identity;
+mod history;
 mod ids;
-mod inventory;
 mod issues;
-mod joining;
 mod journal;
-mod late;
 mod leadership;
-mod leading;
-mod liveness;
-mod load_history;
 mod machine;
+mod masters;
 mod masters_view;
-mod membership;
 mod meta;
 mod metrics;
-mod observed;
 mod orders;
 mod page_keys;
-mod peer_calls;
-mod peers;
 mod planner;
-mod procedure_history;
 mod procedures;
-mod rebuild;
-mod regions;
-mod replacing;
-mod schemas;
-mod seats;
 mod server;
+mod servers;
 mod service;
-mod start_error;
-mod subject;
 mod tables;
 mod versions;
 mod views;
@@ -74,10 +49,10 @@ mod vigil;
 
 pub use catalog::checkpoint::CheckpointError;
 pub use check::{check, is_data_directory};
-pub use config::{HbaseAddresses, MasterConfig};
-pub use founding::FoundingError;
-pub use identity::IdentityError;
-pub use rebuild::{Rebuild, Rebuilt, rebuild};
+pub use masters::founding::FoundingError;
+pub use masters::rebuild::{Rebuild, Rebuilt, rebuild};
 pub use server::Master;
-pub use start_error::StartError;
+pub use server::config::{HbaseAddresses, MasterConfig};
+pub use server::identity::IdentityError;
+pub use server::start_error::StartError;
 pub use versions::formats;

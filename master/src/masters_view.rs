@@ -6,7 +6,7 @@ use terrane_types::states::MasterState;
 use terrane_types::{Issue, IssueKind, Place};
 
 use crate::context::MasterContext;
-use crate::peer_calls::state;
+use crate::masters::peer_calls::state;
 
 /// The masters, as seen from one of them.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -11,7 +11,7 @@ use terrane_types::{CellRef, KeyRange, PackedCells, Projection, RegionId, Server
 
 use crate::catalog::Catalog;
 use crate::catalog::regions::RegionEntry;
-use crate::observed::Observations;
+use crate::servers::observed::Observations;
 
 /// The only family.
 pub const FAMILY: &str = "info";

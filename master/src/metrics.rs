@@ -23,7 +23,7 @@ use crate::fleet::check;
 use crate::health::{DiskSize, Seen};
 use crate::issues::leaderless;
 use crate::journal::GroupHost;
-use crate::observed::now;
+use crate::servers::observed::now;
 
 type Level = Gauge<u64, AtomicU64>;
 

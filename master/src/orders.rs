@@ -28,10 +28,10 @@ use tonic::{Request, Response, Status};
 
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::moves::MoveId;
-use crate::inventory::MemberSeen;
 use crate::journal::Journal;
-use crate::liveness::NoAnswer;
-use crate::observed::Observed;
+use crate::servers::inventory::MemberSeen;
+use crate::servers::liveness::NoAnswer;
+use crate::servers::observed::Observed;
 
 /// Timeout of one call; a change of tables waits for a quorum to sync.
 const CALL_TIME_MAX: Duration = Duration::from_secs(5);

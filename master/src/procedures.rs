@@ -23,6 +23,7 @@ pub mod member_change;
 mod move_region;
 pub mod region_move;
 mod rollout;
+pub(crate) mod subject;
 mod turns;
 
 #[cfg(test)]

@@ -3,6 +3,10 @@
 //! The port serves before the catalog is open: the masters of a new cluster found it by asking each other, and their
 //! group elects a leader through it.
 
+pub(crate) mod config;
+pub(crate) mod identity;
+pub(crate) mod start_error;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,31 +25,31 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-use crate::callbacks;
 use crate::catalog::checkpoint::Checkpoint;
 use crate::catalog::{Bootstrap, Catalog};
-use crate::config::MasterConfig;
 use crate::context::{FleetSettings, MasterContext};
-use crate::diagnostics::DiagnosticsService;
 use crate::edge::Edge;
-use crate::enrolment::enrol;
-use crate::identity::Identity;
-use crate::joining::Joining;
 use crate::journal::{Group, GroupHost, Journal};
-use crate::late::Late;
-use crate::leading;
+use crate::leadership::late::Late;
+use crate::leadership::leading;
 use crate::machine::{CatalogMachine, MasterFactory};
-use crate::membership::Membership;
+use crate::masters::enrolment::enrol;
+use crate::masters::joining::Joining;
+use crate::masters::peer_calls::PeerCalls;
+use crate::masters::peers::Peers;
+use crate::masters::rebuild;
+use crate::masters::replacing;
+use crate::masters::seats::place_of;
 use crate::metrics::Metrics;
-use crate::observed::Observed;
 use crate::orders::Orders;
-use crate::peer_calls::PeerCalls;
-use crate::peers::Peers;
-use crate::rebuild;
-use crate::replacing;
-use crate::seats::place_of;
+use crate::server::config::MasterConfig;
+use crate::server::identity::Identity;
+use crate::server::start_error::StartError;
+use crate::servers::callbacks;
+use crate::servers::membership::Membership;
+use crate::servers::observed::Observed;
 use crate::service::MasterService;
-use crate::start_error::StartError;
+use crate::service::diagnostics::DiagnosticsService;
 use crate::versions::Versions;
 use crate::vigil;
 

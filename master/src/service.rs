@@ -6,6 +6,9 @@
 //! `status`) are answered from the catalog as it is, with the header [`OUTDATED`]: region servers correct outdated
 //! locations. That something is missing is never said without the leader, and the other look-ups are refused.
 
+pub(crate) mod audit;
+pub(crate) mod deadline;
+pub(crate) mod diagnostics;
 mod scans;
 
 use std::future::Future;
@@ -20,20 +23,19 @@ use terrane_types::{Error, FamilyName, Invalid, NamespaceName, RegionId, TableNa
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
-use crate::audit::Audit;
 use crate::catalog::moves::MoveId;
 use crate::catalog::namespaces::Properties;
 use crate::catalog::requests::RequestId;
-use crate::chronicle;
 use crate::context::MasterContext;
-use crate::deadline;
 use crate::fleet::{intents, listing, masters, recovery, region_moves};
+use crate::history::chronicle;
 use crate::masters_view;
-use crate::membership::Membership;
 use crate::metrics::Metrics;
-use crate::regions::RegionCalls;
-use crate::schemas::{FamilyChange, TableChange};
+use crate::servers::membership::Membership;
+use crate::service::audit::Audit;
 use crate::tables::TableCalls;
+use crate::tables::regions::RegionCalls;
+use crate::tables::schemas::{FamilyChange, TableChange};
 use crate::views::Views;
 
 use self::scans::{meta_block, meta_scan};

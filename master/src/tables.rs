@@ -3,6 +3,9 @@
 //! Waiting only serves the caller: if it gives up, the journaled intent is completed all the same
 //! (`crate::procedures`).
 
+pub(crate) mod regions;
+pub(crate) mod schemas;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +18,9 @@ use crate::catalog::requests::RequestId;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::catalog::{Catalog, CatalogEdit, NewTable, Outcome};
 use crate::context::MasterContext;
-use crate::observed::Observations;
 use crate::planner::{Candidate, place_regions};
-use crate::schemas::{TableChange, altered, modified, new_table};
+use crate::servers::observed::Observations;
+use crate::tables::schemas::{TableChange, altered, modified, new_table};
 
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How long a new table waits for groups that are being created, while there are others.

@@ -24,8 +24,8 @@ use crate::fleet::{self, check, planner, restart};
 use crate::issues::{Reported, health_issues, leaderless};
 use crate::masters_view::MastersView;
 use crate::meta::{MetaBlock, MetaScan};
-use crate::observed::{Observations, now};
-use crate::schemas;
+use crate::servers::observed::{Observations, now};
+use crate::tables::schemas;
 use crate::tables::waiting_for;
 
 /// Default and largest number of regions in the reply to a lookup.
@@ -351,7 +351,7 @@ mod tests {
             GroupId(1),
             entry,
             &catalog.regions().per_group(),
-            crate::liveness::Moment(2_000),
+            crate::servers::liveness::Moment(2_000),
         );
         assert_eq!((group.applied, group.regions, group.location.unwrap().term), (9, 4, 3));
     }

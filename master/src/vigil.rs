@@ -18,7 +18,7 @@ use crate::health::{DiskSize, Seen, StandingFindings, disk_issue, finding_issues
 use crate::issues::{Reported, health_issues, leaderless};
 use crate::journal::GroupHost;
 use crate::masters_view;
-use crate::observed::now;
+use crate::servers::observed::now;
 use crate::tables::waiting_for;
 
 /// How often it looks. The check reads the whole map.

@@ -10,14 +10,19 @@
 
 mod compact;
 mod disk;
+pub(crate) mod disk_free;
 mod disk_space;
 mod flush;
 pub mod flush_policy;
+pub(crate) mod hot;
 mod jobs;
 mod load_split;
+pub(crate) mod maintenance;
 mod merge;
 mod merge_runs;
 mod record;
+pub(crate) mod shape_limits;
+pub(crate) mod signals;
 mod split;
 mod tick;
 
@@ -41,16 +46,16 @@ use self::load_split::Watch;
 use self::merge::MERGE_INTERVAL;
 use self::merge_runs::RunMerges;
 use self::tick::TICK_INTERVAL;
-use crate::addresses::Addresses;
-use crate::admission::Admission;
-use crate::disk_free::DiskFree;
+use crate::background::disk_free::DiskFree;
+use crate::background::shape_limits::ShapeLimits;
+use crate::background::signals::Signals;
+use crate::edge::admission::Admission;
+use crate::group::proposal::GroupHost;
 use crate::health::HealthIssues;
+use crate::masters::addresses::Addresses;
+use crate::masters::region_ids::RegionIdStock;
 use crate::metrics::Metrics;
-use crate::proposal::GroupHost;
-use crate::region_ids::RegionIdStock;
 use crate::replicas::Replicas;
-use crate::shape_limits::ShapeLimits;
-use crate::signals::Signals;
 
 /// How often sizes are checked while there are writes.
 const TURN: Duration = Duration::from_millis(100);

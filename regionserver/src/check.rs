@@ -8,8 +8,8 @@ use terrane_env::fs;
 use terrane_raft::LoggedGroup;
 use terrane_types::{GroupId, Inspection};
 
-use crate::addresses;
-use crate::identity::{self, Identity};
+use crate::masters::addresses;
+use crate::server::identity::{self, Identity};
 
 const ENGINE: &str = "engine";
 const LOG: &str = "log";

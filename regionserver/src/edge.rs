@@ -12,11 +12,16 @@
 //! never stops for one of them. Reads take a read point of the group first (many reads may share one), and only then look
 //! at region, epoch and state: what was checked before the read point could be older than it.
 
+pub(crate) mod admission;
 mod answer;
 mod bulk;
 mod confirmation;
+pub(crate) mod consistency;
+pub(crate) mod error_mapping;
+pub(crate) mod page_token;
 mod request;
 mod session;
+pub(crate) mod slow;
 mod watch;
 
 use std::sync::Arc;
@@ -35,22 +40,23 @@ use self::confirmation::{Grounds, is_by_schema};
 pub use self::request::{Body, Bulk, DEADLINE_DEFAULT, Header, Mutation, Request};
 pub use self::session::{Outgoing, Session, UNITS_MAX};
 pub use self::watch::Watch;
-use crate::addresses::Addresses;
-use crate::admission::{Admission, Admitted};
-pub use crate::consistency::{Consistency, ReadTime};
-use crate::error_mapping::{not_leader, propose_error, removed_error, require_leader, stopping};
+use crate::edge::admission::{Admission, Admitted};
+pub use crate::edge::consistency::{Consistency, ReadTime};
+use crate::edge::error_mapping::{not_leader, propose_error, removed_error, require_leader, stopping};
+use crate::edge::page_token::PageSeal;
+pub use crate::edge::page_token::{Binding as PageBinding, Position as PagePosition};
+use crate::edge::slow::SlowRequests;
 use crate::evaluate::Columns;
 use crate::evaluate::prefetch::Prefetch;
-use crate::hosted::HostedRegion;
+pub use crate::group::proposal::{Extras, RowCondition, RowRequest};
+use crate::group::proposal::{Group, GroupHost, Proposal, Write};
+use crate::group::reply::{Applied, Reply};
 use crate::loads::commit::Loads;
 pub use crate::loads::commit::{Commit, Committed};
 pub use crate::loads::runs::{Part, PartsHere};
+use crate::masters::addresses::Addresses;
 use crate::metrics::Metrics;
 use crate::operation::{Settle, WriteHeader};
-use crate::page_token::PageSeal;
-pub use crate::page_token::{Binding as PageBinding, Position as PagePosition};
-pub use crate::proposal::{Extras, RowCondition, RowRequest};
-use crate::proposal::{Group, GroupHost, Proposal, Write};
 pub use crate::region::aggregate::Aggregate;
 pub use crate::region::filter::{Lookup, RowJudge};
 pub use crate::region::latest::{Cut, Latest, PrefixProgress};
@@ -59,8 +65,7 @@ pub use crate::region::scan::{Begun, Block, Cursor, ScanRequest, Unfinished};
 pub use crate::region::write::ReceivedRow;
 use crate::region::{read, scan, write};
 use crate::replicas::Replicas;
-use crate::reply::{Applied, Reply};
-use crate::slow::SlowRequests;
+use crate::replicas::hosted::HostedRegion;
 pub use crate::window::{ClientId, NONCE_CLIENT, UnderWay, nonce_number};
 pub use terrane_engine::Snapshot;
 

@@ -39,9 +39,9 @@ use self::in_flight::InFlight;
 use self::needs::{Needs, Part};
 use self::overlay::{Look, Overlay};
 use self::packer::Packer;
+use crate::group::proposal::{CheckedRow, EvaluationId, RowRequest, Write};
+use crate::group::reply::Reply;
 use crate::operation::{LoggedRow, ResultKind, RowResult, WriteEncoder};
-use crate::proposal::{CheckedRow, EvaluationId, RowRequest, Write};
-use crate::reply::Reply;
 use crate::window::{Kept, Known, NO_CLIENT, Window};
 
 /// What the rows of one write may make the leader read. Nothing else bounds it: a condition is small, the cells that it

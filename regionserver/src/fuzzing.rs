@@ -9,7 +9,7 @@ mod tokens;
 
 use terrane_types::fuzzing::Format;
 
-use crate::page_token::fuzzing as page_token;
+use crate::edge::page_token::fuzzing as page_token;
 use crate::service::fuzzing as service;
 
 /// The formats of this crate.

@@ -12,72 +12,42 @@
 //!
 //! Not in this crate: where regions live (the master decides), what a row key means, how cells are stored (the engine).
 
-mod addresses;
-mod admission;
-mod apply_gate;
 mod background;
 mod bringing;
 mod check;
-mod comparing;
-mod config;
-mod consistency;
-mod description;
-mod disk_free;
 pub mod edge;
-mod error_mapping;
 mod evaluate;
 mod fetching;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod group;
-mod hbase_places;
 mod health;
-mod hosted;
-mod hot;
-mod identity;
 mod issues;
-mod joining;
-mod leadership;
 mod loads;
-mod maintenance;
 mod masters;
-mod membership;
-mod mending;
 mod metrics;
 mod moves;
 mod operation;
-mod orphans;
-mod page_token;
-mod proposal;
 mod ranked_lock;
 mod record;
 mod region;
-mod region_ids;
-mod region_orders;
 mod replicas;
-mod reply;
-mod report;
-mod resume_token;
 mod server;
 mod service;
-mod shape_limits;
-mod signals;
-mod slow;
-mod start_error;
 mod versions;
 mod views;
 mod window;
 
+pub use background::shape_limits::ShapeLimits;
 pub use check::{check, is_data_directory};
-pub use config::ServerConfig;
 pub use group::machine::digest::GroupDigest;
-pub use hbase_places::{HbaseMaster, HbasePlace, HbasePlaces};
-pub use identity::IdentityError;
 pub use masters::RegisterError;
-pub use region_orders::{LedRegion, RegionOrders};
+pub use masters::hbase_places::{HbaseMaster, HbasePlace, HbasePlaces};
+pub use region::orders::{LedRegion, RegionOrders};
+pub use server::config::ServerConfig;
+pub use server::identity::IdentityError;
+pub use server::start_error::StartError;
 pub use server::{FlushProgress, RegionServer};
-pub use shape_limits::ShapeLimits;
-pub use start_error::StartError;
 pub use terrane_engine::BackendKind;
 pub use versions::formats;

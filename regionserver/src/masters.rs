@@ -3,6 +3,14 @@
 //! The server begins with the configured masters. A master that does not lead names the leader, and the answer to the
 //! registration names all masters, so one address is enough to find the others.
 
+pub(crate) mod addresses;
+pub(crate) mod description;
+pub(crate) mod hbase_places;
+pub(crate) mod joining;
+pub(crate) mod leadership;
+pub(crate) mod region_ids;
+pub(crate) mod report;
+
 use std::time::Duration;
 
 use terrane_proto::v1::master_client::MasterClient;
@@ -12,8 +20,8 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use crate::page_token::PageKey;
-use crate::region_ids::STOCK_IDS;
+use crate::edge::page_token::PageKey;
+use crate::masters::region_ids::STOCK_IDS;
 
 /// Deadline of one call, and the pause before the next master is called.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(2);

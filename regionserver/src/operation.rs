@@ -29,7 +29,7 @@
 //!
 //! The rows of a Write are read one by one and share the entry's buffer.
 //!
-//! What is proposed to a group are values ([`crate::proposal`]); these bytes come into being when the leader packs them.
+//! What is proposed to a group are values ([`crate::group::proposal`]); these bytes come into being when the leader packs them.
 
 mod compare;
 mod load;

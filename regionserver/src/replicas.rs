@@ -1,6 +1,12 @@
 //! The replicas of this server: the state machine of each of its groups, and their regions by id. The edge looks up here
 //! which region a request names.
 
+pub(crate) mod comparing;
+pub(crate) mod hosted;
+pub(crate) mod membership;
+pub(crate) mod mending;
+pub(crate) mod orphans;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -8,7 +14,7 @@ use parking_lot::RwLock;
 use terrane_types::{Error, GroupId, RegionDescriptor, RegionEpoch, RegionId, TableId};
 
 use crate::group::machine::GroupMachine;
-use crate::hosted::{HostedRegion, HostedRegions};
+use crate::replicas::hosted::{HostedRegion, HostedRegions};
 
 /// The state machines of a server, and the regions that they keep.
 #[derive(Default)]

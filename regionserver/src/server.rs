@@ -10,7 +10,10 @@
 //! background work, flush every region, end the sessions, close the log and the engine, and only then stop serving peers,
 //! which may still be answered until the end.
 
+pub(crate) mod config;
+pub(crate) mod identity;
 mod parts;
+pub(crate) mod start_error;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -35,37 +38,37 @@ use tonic::Request;
 use tonic::service::interceptor::InterceptedService;
 
 use self::parts::Parts;
-use crate::addresses::{self, Addresses};
-use crate::admission::Admission;
 use crate::background::flush_policy::FLUSHES_MAX;
-use crate::comparing::digesting::Digesting;
-use crate::config::ServerConfig;
-use crate::description::Description;
+use crate::background::signals::Signals;
 use crate::edge::Edge;
+use crate::edge::admission::Admission;
+use crate::edge::page_token::PageSeal;
 use crate::group::machine::GroupMachine;
 use crate::group::machine::digest::GroupDigest;
-use crate::hbase_places::HbasePlaces;
+use crate::group::proposal::GroupHost;
 use crate::health::HealthIssues;
-use crate::identity::Identity;
-use crate::joining;
-use crate::leadership::NewestLeadership;
 use crate::loads::files::LoadFiles;
 use crate::masters::Masters;
-use crate::membership::{self, Membership};
-use crate::mending::Mending;
+use crate::masters::addresses::{self, Addresses};
+use crate::masters::description::Description;
+use crate::masters::hbase_places::HbasePlaces;
+use crate::masters::joining;
+use crate::masters::leadership::NewestLeadership;
+use crate::masters::region_ids::RegionIdStock;
 use crate::metrics::Metrics;
 use crate::moves::arrivals::Arrivals;
 use crate::moves::peers::Peers;
-use crate::page_token::PageSeal;
-use crate::proposal::GroupHost;
-use crate::region_ids::RegionIdStock;
-use crate::region_orders::RegionOrders;
+use crate::region::orders::RegionOrders;
 use crate::replicas::Replicas;
+use crate::replicas::comparing::digesting::Digesting;
+use crate::replicas::membership::{self, Membership};
+use crate::replicas::mending::Mending;
+use crate::server::config::ServerConfig;
+use crate::server::identity::Identity;
+use crate::server::start_error::StartError;
 use crate::service::admin::AdminService;
 use crate::service::data::DataService;
 use crate::service::diagnostics::DiagnosticsService;
-use crate::signals::Signals;
-use crate::start_error::StartError;
 use crate::views::Views;
 
 /// How long the handover of leaderships may take when the server stops.

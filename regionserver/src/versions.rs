@@ -13,7 +13,7 @@ use terrane_proto::{v1, versions};
 use terrane_types::versions::{FormatVersions, Levels};
 use tokio::sync::watch;
 
-use crate::identity::Identity;
+use crate::server::identity::Identity;
 use crate::{group, operation};
 
 /// The formats of a server itself.

@@ -20,8 +20,8 @@ use terrane_types::{GroupId, RegionId, ServerId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::group::proposal::GroupHost;
 use crate::moves::peers::{Peers, answer};
-use crate::proposal::GroupHost;
 use crate::replicas::Replicas;
 
 /// Between two looks at what is being read.

@@ -1,6 +1,6 @@
 //! The log groups: their replicas, the servers of these, and the planned leaders.
 //!
-//! The present leader of a group is known from reports and kept in memory (`crate::inventory`). The planned leader
+//! The present leader of a group is known from reports and kept in memory (`crate::servers::inventory`). The planned leader
 //! starts the first election and is the first server to ask.
 
 use std::collections::{BTreeMap, BTreeSet};

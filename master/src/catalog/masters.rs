@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use super::codec::{DecodeError, Reader, Writer, flag};
 use super::edit::tag;
 use super::{Catalog, Outcome, Refusal};
-use crate::seats::{Seat, check_count};
+use crate::masters::seats::{Seat, check_count};
 
 /// A change of the set to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The registered servers: their ids, their addresses, and what is intended for them.
 //!
-//! Liveness is not part of the catalog: it changes by the second and never enters the log (`crate::liveness`).
+//! Liveness is not part of the catalog: it changes by the second and never enters the log (`crate::servers::liveness`).
 
 use std::collections::BTreeMap;
 

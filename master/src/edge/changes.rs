@@ -12,7 +12,7 @@ use crate::catalog::moves::{MoveEnd, MoveId};
 use crate::catalog::namespaces::Properties;
 use crate::catalog::requests::RequestId;
 use crate::fleet::{intents, region_moves};
-use crate::schemas::TableChange;
+use crate::tables::schemas::TableChange;
 
 /// How long a caller waits before it repeats a change that another master continues.
 const REPEAT_AFTER: Duration = Duration::from_millis(50);
@@ -113,7 +113,7 @@ impl Edge {
             let table = table.ok_or_else(|| Error::NotFound { what: format!("table {name}") })?;
             let servers = self.context.journal.read(|catalog| {
                 let known = catalog.servers().iter().map(|(server, _)| server);
-                let live = |observed: &mut crate::observed::Observations| {
+                let live = |observed: &mut crate::servers::observed::Observations| {
                     known.filter(|server| observed.liveness.is_live(*server)).collect::<Vec<_>>()
                 };
                 self.context.observed.with(live)

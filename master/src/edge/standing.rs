@@ -9,7 +9,7 @@ use super::{Edge, HbaseServer, Order};
 use crate::catalog::Catalog;
 use crate::fleet::intents;
 use crate::masters_view;
-use crate::observed::now;
+use crate::servers::observed::now;
 
 /// A server that serves HBase's clients, or did before it died.
 #[derive(Clone, Debug)]

@@ -13,8 +13,8 @@ use super::recovery;
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::tables::TableState;
-use crate::liveness::Moment;
-use crate::observed::Observations;
+use crate::servers::liveness::Moment;
+use crate::servers::observed::Observations;
 
 /// Most findings that are returned; further ones are counted.
 const FINDINGS_MAX: usize = 1_000;

@@ -12,8 +12,8 @@ use terrane_types::{GroupId, Issue, IssueKind, Place, ReplicaId, ServerId};
 use super::planner::named;
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
-use crate::liveness::Moment;
-use crate::observed::Observations;
+use crate::servers::liveness::Moment;
+use crate::servers::observed::Observations;
 
 /// A copy that lacks entries for so long is an issue: by then it should have caught up.
 const BEHIND_FOR: Duration = Duration::from_secs(60);
@@ -83,7 +83,7 @@ impl Behind {
                 continue;
             };
             for (replica, server) in &entry.members {
-                let lags = |member: &&crate::inventory::MemberSeen| !view.is_caught_up(member);
+                let lags = |member: &&crate::servers::inventory::MemberSeen| !view.is_caught_up(member);
                 let Some(member) = view.member(*replica).filter(lags) else { continue };
                 // That of a server that is away is no news.
                 if !observed.liveness.is_live(*server) {

@@ -14,7 +14,7 @@ use super::world::{Condition, condition};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::context::MasterContext;
 use crate::masters_view;
-use crate::observed::now;
+use crate::servers::observed::now;
 
 /// Why the level of a process is not known.
 const SILENT_SERVER: &str = "has not reported to the leading master";

@@ -14,10 +14,10 @@ use crate::catalog::servers::Drain;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::context::{MasterContext, Subject};
 use crate::fleet::surplus::Retiring;
-use crate::observed::{Observations, now};
-use crate::procedure_history::Work;
+use crate::history::procedure_history::Work;
+use crate::masters::seats::Seat;
 use crate::procedures::{intents, masters_change, member_change};
-use crate::seats::Seat;
+use crate::servers::observed::{Observations, now};
 
 /// All unfinished procedures: those of groups, tables, members and regions, then drains.
 pub fn procedures(context: &MasterContext) -> Vec<v1::ProcedureInfo> {

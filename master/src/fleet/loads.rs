@@ -7,7 +7,7 @@ use terrane_proto::v1;
 use terrane_types::RegionId;
 
 use crate::catalog::Catalog;
-use crate::observed::Observations;
+use crate::servers::observed::Observations;
 
 /// The weight of one look in the average; there are two looks per second.
 const WEIGHT: f64 = 0.05;

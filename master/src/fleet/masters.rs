@@ -9,7 +9,7 @@ use terrane_types::{Error, Invalid};
 use crate::catalog::masters::{MasterSet, MastersEdit, MastersPlan};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::context::MasterContext;
-use crate::seats::{Seat, check_count, free_places, numbered, place_of};
+use crate::masters::seats::{Seat, check_count, free_places, numbered, place_of};
 
 fn invalid(what: String) -> Error {
     Error::Invalid(Invalid::new(what))

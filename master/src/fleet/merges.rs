@@ -11,7 +11,7 @@ use super::shares;
 use super::spread::{RegionStep, Spread};
 use crate::catalog::Catalog;
 use crate::catalog::moves::MoveEnd;
-use crate::observed::Observations;
+use crate::servers::observed::Observations;
 
 /// Together they have at most this share of `region_size`, in percent: the default of region servers.
 const SIZE_PERCENT: u64 = 25;

@@ -17,8 +17,8 @@ use crate::catalog::changes::ChangeState;
 use crate::catalog::groups::GroupEntry;
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::context::MasterContext;
-use crate::liveness::Moment;
-use crate::observed::{Observations, now};
+use crate::servers::liveness::Moment;
+use crate::servers::observed::{Observations, now};
 
 /// A member that answered.
 #[derive(Clone, Debug, PartialEq)]

@@ -216,7 +216,7 @@ pub async fn bring_together(
         Some(id) => id,
         None => {
             let bytes = |region: &RegionDescriptor| {
-                let seen = |observed: &mut crate::observed::Observations| {
+                let seen = |observed: &mut crate::servers::observed::Observations| {
                     observed.inventory.region(region.group, region.region).map_or(0, |view| view.bytes)
                 };
                 context.observed.with(seen)

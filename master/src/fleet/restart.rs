@@ -4,7 +4,7 @@ use terrane_types::{GroupId, ServerId};
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
-use crate::observed::Observations;
+use crate::servers::observed::Observations;
 
 /// What speaks against stopping a server, one sentence per group; empty: nothing.
 pub fn obstacles(catalog: &Catalog, observed: &Observations, server: ServerId) -> Vec<String> {

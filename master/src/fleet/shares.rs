@@ -8,7 +8,7 @@ use super::world::{Condition, World};
 use crate::catalog::Catalog;
 use crate::catalog::regions::RegionEntry;
 use crate::catalog::tables::TableState;
-use crate::observed::Observations;
+use crate::servers::observed::Observations;
 
 /// A region that was split, merged or created so short a time ago is not moved yet: its size and load are not known.
 const FRESH_MS: u64 = 10_000;

@@ -15,8 +15,8 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupState;
-use crate::liveness::Moment;
-use crate::observed::Observations;
+use crate::servers::liveness::Moment;
+use crate::servers::observed::Observations;
 
 /// A new group is planned with other servers if one of its servers has not been live for so long.
 const ABANDON_AFTER: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ use terrane_types::ServerId;
 use terrane_types::states::ServerState;
 
 use crate::catalog::Catalog;
-use crate::liveness::{Liveness, Moment};
+use crate::servers::liveness::{Liveness, Moment};
 
 /// The servers to remove now.
 pub fn find(catalog: &Catalog, liveness: &Liveness, now: Moment, replace_after: Duration) -> Vec<ServerId> {

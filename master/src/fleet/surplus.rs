@@ -23,8 +23,8 @@ use super::world::World;
 use crate::catalog::Catalog;
 use crate::catalog::groups::{GroupEntry, GroupState};
 use crate::catalog::tables::TableState;
-use crate::liveness::Moment;
-use crate::observed::Observations;
+use crate::servers::liveness::Moment;
+use crate::servers::observed::Observations;
 
 /// Moves out of a surplus group at a time: what clients ask for goes first.
 const MOVES_MAX: usize = 2;

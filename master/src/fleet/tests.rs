@@ -12,10 +12,10 @@ use crate::catalog::groups::GroupEntry;
 use crate::catalog::rebuilt::Found;
 use crate::catalog::scripts::{self, Line, number};
 use crate::catalog::{Bootstrap, Catalog};
-use crate::config::SURPLUS_AFTER_DEFAULT;
-use crate::inventory::{GroupSeen, Inventory, MemberSeen, RegionSeen, Report};
-use crate::liveness::{Liveness, Moment, NoAnswer};
-use crate::observed::Observations;
+use crate::server::config::SURPLUS_AFTER_DEFAULT;
+use crate::servers::inventory::{GroupSeen, Inventory, MemberSeen, RegionSeen, Report};
+use crate::servers::liveness::{Liveness, Moment, NoAnswer};
+use crate::servers::observed::Observations;
 
 struct Scene {
     catalog: Catalog,
@@ -73,7 +73,7 @@ impl Scene {
             let first = "engine/incoming/9/1".to_owned();
             terrane_proto::v1::OrphanFiles { files: 2, bytes: number(bytes), first }
         });
-        let load = crate::inventory::ServerLoad { orphans, ..Default::default() };
+        let load = crate::servers::inventory::ServerLoad { orphans, ..Default::default() };
         let report = Report { server, groups: groups.collect(), regions: regions.collect(), load };
         let deposed = self.observed.inventory.absorb(report).deposed;
         deposed.iter().for_each(|server| self.observed.liveness.deposed(*server, self.now));

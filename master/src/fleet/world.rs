@@ -11,8 +11,8 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use crate::catalog::Catalog;
 use crate::catalog::groups::{GroupEntry, GroupState};
-use crate::liveness::{Liveness, Moment};
-use crate::observed::Observations;
+use crate::servers::liveness::{Liveness, Moment};
+use crate::servers::observed::Observations;
 
 /// A server that became live this short a time ago gets no leaderships yet: it may be about to fail again.
 const SETTLED_AFTER: Duration = Duration::from_secs(5);

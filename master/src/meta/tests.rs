@@ -6,8 +6,8 @@ use terrane_types::{GroupId, PackedRows, ServerId};
 
 use super::*;
 use crate::catalog::tests::full;
-use crate::inventory::Inventory;
-use crate::liveness::{Liveness, Moment};
+use crate::servers::inventory::Inventory;
+use crate::servers::liveness::{Liveness, Moment};
 
 fn observed() -> Observations {
     let mut liveness = Liveness::new(Duration::from_secs(3), Moment(0));

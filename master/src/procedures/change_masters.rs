@@ -11,7 +11,7 @@ use crate::backoff::Backoff;
 use crate::catalog::CatalogEdit;
 use crate::catalog::masters::MastersEdit;
 use crate::context::{MasterContext, Subject};
-use crate::seats::Seat;
+use crate::masters::seats::Seat;
 
 /// What one run of a change remembers.
 #[derive(Default)]

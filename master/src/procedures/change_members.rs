@@ -11,9 +11,9 @@ use crate::backoff::Backoff;
 use crate::catalog::CatalogEdit;
 use crate::catalog::changes::MemberChange;
 use crate::catalog::groups::GroupEntry;
-use crate::chronicle;
 use crate::context::{MasterContext, Subject};
-use crate::observed::now;
+use crate::history::chronicle;
+use crate::servers::observed::now;
 
 /// Drives the journaled change of a group's members to its end.
 pub async fn perform(context: &MasterContext, group: GroupId) -> Result<(), Error> {

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use terrane_raft::MemberProgress;
 
 use crate::catalog::masters::{MasterSet, MastersChange};
-use crate::seats::{Seat, place_of};
+use crate::masters::seats::{Seat, place_of};
 
 /// What is known of the masters' group and the new processes.
 pub struct Known<'a> {

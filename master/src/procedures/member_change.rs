@@ -30,8 +30,8 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use crate::catalog::changes::{ChangeReason, ChangeState, MemberChange};
 use crate::catalog::groups::GroupEntry;
-use crate::inventory::{GroupView, MemberSeen};
-use crate::liveness::Moment;
+use crate::servers::inventory::{GroupView, MemberSeen};
+use crate::servers::liveness::Moment;
 
 /// How long a target that does not report is waited for before the change is undone and another server chosen.
 const TARGET_PATIENCE: Duration = Duration::from_secs(10);

@@ -9,10 +9,10 @@ use super::region_move::{MoveAnswer, MoveProgress, Next, landing, next};
 use crate::backoff::Backoff;
 use crate::catalog::CatalogEdit;
 use crate::catalog::moves::{MoveEnd, MoveId, MoveReason, RegionMove};
-use crate::chronicle;
 use crate::context::{MasterContext, Subject};
-use crate::liveness::Moment;
-use crate::observed::now;
+use crate::history::chronicle;
+use crate::servers::liveness::Moment;
+use crate::servers::observed::now;
 
 /// Between two orders of a move that makes progress.
 const ORDER_EVERY: Duration = Duration::from_millis(100);

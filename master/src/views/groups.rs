@@ -9,8 +9,8 @@ use terrane_types::states::GroupState;
 use crate::catalog::Catalog;
 use crate::catalog::groups::GroupEntry;
 use crate::fleet::recovery;
-use crate::liveness::Moment;
-use crate::observed::Observations;
+use crate::servers::liveness::Moment;
+use crate::servers::observed::Observations;
 
 /// What is known of a group.
 pub fn group_info(

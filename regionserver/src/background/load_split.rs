@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use super::split::SPLITS_MAX;
 use super::{Background, Finished, InFlight};
-use crate::error_mapping::stopping;
-use crate::hosted::HostedRegion;
+use crate::background::shape_limits::ShapeLimits;
+use crate::edge::error_mapping::stopping;
 use crate::region::boundary::boundary;
 use crate::region::load_boundary::{Choice, choose_unasked};
 use crate::region::split;
-use crate::shape_limits::ShapeLimits;
+use crate::replicas::hosted::HostedRegion;
 
 /// Turns until a region whose load could not be spread is looked at again.
 const RECHECK_TURNS: u32 = 30;

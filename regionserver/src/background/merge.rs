@@ -11,10 +11,10 @@ use terrane_types::{GroupId, KeyRange, RegionId, SplitPolicy, TableId};
 use tokio::time::Instant;
 
 use super::{Background, Finished, InFlight};
-use crate::error_mapping::stopping;
-use crate::hosted::HostedRegion;
+use crate::background::shape_limits::ShapeLimits;
+use crate::edge::error_mapping::stopping;
 use crate::region::merge;
-use crate::shape_limits::ShapeLimits;
+use crate::replicas::hosted::HostedRegion;
 
 /// How often regions to merge are looked for.
 pub(super) const MERGE_INTERVAL: Duration = Duration::from_secs(5);

@@ -4,9 +4,9 @@ use terrane_types::SplitPolicy;
 use tokio::time::Instant;
 
 use super::{Background, Finished, InFlight};
-use crate::error_mapping::stopping;
-use crate::hosted::HostedRegion;
+use crate::edge::error_mapping::stopping;
 use crate::region::split;
+use crate::replicas::hosted::HostedRegion;
 
 /// Splits in flight at once, by size or load: each freezes a memtable, and their manifest records are written one after another.
 pub(super) const SPLITS_MAX: usize = 4;

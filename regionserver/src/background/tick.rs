@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Background, Finished, InFlight};
-use crate::proposal::Proposal;
+use crate::group::proposal::Proposal;
 use tokio::time::Instant;
 
 /// How often quiet groups with cells that expire write an empty entry.

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use terrane_types::{Error, RowOutcome};
 
+use crate::edge::page_token::Position;
+use crate::group::reply::Applied;
 use crate::loads::commit::Committed;
 use crate::loads::runs::PartsHere;
-use crate::page_token::Position;
 use crate::region::scan::Block;
-use crate::reply::Applied;
 
 /// The answer to a request of a session.
 pub enum Answer {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use terrane_types::Error;
 
 use super::{Answer, Bulk, Edge, Header};
+use crate::group::proposal::Proposal;
 use crate::operation::Settle;
-use crate::proposal::Proposal;
 
 impl Edge {
     /// Takes a part of a run, or commits it.

@@ -11,9 +11,9 @@ use std::time::Duration;
 use terrane_types::{Error, RegionId};
 
 use super::{BEHIND_RETRY, Edge, Header, Mutated};
-use crate::consistency::Consistency;
-use crate::hosted::HostedRegion;
-use crate::proposal::Group;
+use crate::edge::consistency::Consistency;
+use crate::group::proposal::Group;
+use crate::replicas::hosted::HostedRegion;
 
 /// What a refusal was decided by.
 pub(super) struct Grounds {

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use terrane_env::trace::TraceContext;
 use terrane_types::{RegionEpoch, RegionId, TableId};
 
-use crate::consistency::Consistency;
+use crate::edge::consistency::Consistency;
+use crate::edge::page_token::{Binding, Position};
 use crate::loads::commit::Commit;
 use crate::loads::runs::Part;
-use crate::page_token::{Binding, Position};
 use crate::region::read::GetRequest;
 use crate::region::scan::{Cursor, ScanRequest};
 use crate::region::write::ReceivedRow;

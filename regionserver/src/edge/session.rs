@@ -25,8 +25,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 use super::{Answer, Body, Bulk, Edge, Header, Mutation, Request, Watch};
-use crate::consistency::{Consistency, ReadTime};
-use crate::proposal::Group;
+use crate::edge::consistency::{Consistency, ReadTime};
+use crate::group::proposal::Group;
 use crate::region::read::{DiskGet, Got, ROOM_RETRY};
 use crate::region::scan;
 

@@ -12,11 +12,11 @@ use terrane_raft::Timing;
 use terrane_types::{Error, RegionId, TableId};
 
 use super::{Edge, Header};
+use crate::edge::slow::{SlowRequest, Stages};
 use crate::metrics::Operation;
 use crate::region::read::GetRequest;
 use crate::region::scan::ScanRequest;
 use crate::region::write::ReceivedRow;
-use crate::slow::{SlowRequest, Stages};
 
 /// What a request names.
 enum Keys {

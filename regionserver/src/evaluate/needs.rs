@@ -10,7 +10,7 @@ use terrane_types::{CellKind, CellRef, Condition, FamilyName, Projection, ReadMo
 
 use super::Columns;
 use super::overlay::Column;
-use crate::proposal::{CheckedRow, RowRequest};
+use crate::group::proposal::{CheckedRow, RowRequest};
 
 /// What a row needs.
 pub struct Needs {
@@ -18,7 +18,7 @@ pub struct Needs {
     pub columns: BTreeSet<Column>,
     /// What is to be returned takes more than newest versions: all of this has to be read.
     pub whole: Option<Projection>,
-    /// What a [`RowCondition`](crate::proposal::RowCondition) judges.
+    /// What a [`RowCondition`](crate::group::proposal::RowCondition) judges.
     judged: Option<Projection>,
     /// The first cell of the row, which it judges with that.
     first: Option<Projection>,

@@ -14,8 +14,8 @@ use super::needs::Part;
 use super::overlay::Look;
 use super::row::{Evaluated, Row};
 use super::{Answer, Evaluator, Item, Target, logged, stamp_of};
+use crate::group::proposal::Write;
 use crate::operation::{LoggedRow, ResultKind, RowResult, WriteEncoder};
-use crate::proposal::Write;
 use crate::window::{Known, NO_CLIENT, NONCE_CLIENT};
 
 /// Bytes that one write may take in the log once it is evaluated. Together with the largest entry before it, it still fits

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::needs::{self, Needs, Part};
 use super::{Columns, stamp_ms};
-use crate::proposal::Write;
+use crate::group::proposal::Write;
 
 /// Rows recorded.
 const ROWS: usize = 16 << 10;

@@ -11,8 +11,8 @@ use terrane_types::{
 
 use super::needs::{is_judged, tested};
 use super::overlay::{Column, Newest, Version, is_expired, rules_of};
+use crate::group::proposal::{CheckedRow, RowRequest};
 use crate::operation::{ResultKind, RowResult};
-use crate::proposal::{CheckedRow, RowRequest};
 
 /// Bytes of the reason why a row is refused, which may contain long keys. Well below the largest result that the window
 /// keeps.

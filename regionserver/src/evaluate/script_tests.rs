@@ -25,8 +25,8 @@ use terrane_types::{
 
 use super::tests::{Applied, schema};
 use super::*;
+use crate::group::proposal::RowCondition;
 use crate::operation::{Operation, WriteHeader};
-use crate::proposal::RowCondition;
 use crate::window::{NONCE_CLIENT, Window};
 
 const CLIENT: [u8; 16] = [3; 16];

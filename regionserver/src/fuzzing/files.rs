@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use terrane_types::fuzzing::{Damage, Format, again, no_limits, round_trip};
 use terrane_types::{ClusterId, ServerId};
 
-use crate::addresses;
-use crate::identity::Identity;
+use crate::masters::addresses;
+use crate::server::identity::Identity;
 
 /// The `server` file.
 pub const SERVER: Format = Format {

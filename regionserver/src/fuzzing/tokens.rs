@@ -7,7 +7,7 @@ use terrane_types::limits::{NAME_CHARS_MAX, QUALIFIER_BYTES_MAX, ROW_BYTES_MAX};
 
 use crate::region::aggregate::{Number, Totals};
 use crate::region::latest::PrefixProgress;
-use crate::resume_token::{CellAt, Position, ResumeToken};
+use crate::region::resume_token::{CellAt, Position, ResumeToken};
 
 /// A token, in the direction that it names.
 pub const RESUME: Format = Format {

@@ -35,16 +35,16 @@ use terrane_types::{GroupId, RegionDescriptor, RegionId, TableSchema};
 use self::regions::set_attributes;
 use super::region_state::RegionState;
 use super::state::GroupState;
+use crate::background::signals::Signals;
 use crate::bringing::Bringing;
 use crate::evaluate::Evaluator;
-use crate::hosted::{HostedRegion, HostedRegions};
+use crate::group::proposal::Proposal;
+use crate::group::reply::Reply;
 use crate::loads::files::LoadFiles;
 use crate::metrics::Metrics;
 use crate::moves::arrivals::Arrivals;
-use crate::proposal::Proposal;
 use crate::ranked_lock::RankedMutex;
-use crate::reply::Reply;
-use crate::signals::Signals;
+use crate::replicas::hosted::{HostedRegion, HostedRegions};
 use crate::window::Window;
 
 /// Expired cells are looked for once per this fraction of their time to live.

@@ -10,9 +10,9 @@ use terrane_types::cell::Cells;
 use terrane_types::versions::FormatVersions;
 use terrane_types::{KeyRange, RegionDescriptor, RegionEpoch, TableSchema};
 
+use crate::group::reply::Reply;
 use crate::operation::{Destination, WriteHeader, put_descriptor, read_descriptor, read_schema};
 use crate::record::{Malformed, Reader, put_long};
-use crate::reply::Reply;
 
 /// The layout of a region's part of a durable point.
 const FORMAT: u8 = 1;

@@ -26,10 +26,10 @@ use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, 
 use self::moves::Moves;
 pub use self::moves::{Arrival, Arriving};
 use super::region_state::RegionState;
+use crate::group::reply::Reply;
 use crate::operation::{ChangeTables, Merge, Split, WriteHeader, read_schema};
 use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
 use crate::region::boundary::check_boundary;
-use crate::reply::Reply;
 
 /// The layout of the group's part of a durable point.
 const FORMAT: u8 = 1;

@@ -22,14 +22,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::files::{LoadFiles, LogRange, Staged};
 use super::runs::{Part, PartsHere, RunId, Runs, Sealed};
-use crate::addresses::Addresses;
-use crate::error_mapping::{propose_error, require_leader, stopping};
+use crate::edge::error_mapping::{propose_error, require_leader, stopping};
 use crate::fetching::later;
-use crate::hosted::HostedRegion;
+use crate::group::proposal::{Group, GroupHost, Proposal};
+use crate::masters::addresses::Addresses;
 use crate::moves::peers::{CALL_TIMEOUT, PAUSES, Peers, answer};
 use crate::operation::{Load, StagingId};
-use crate::proposal::{Group, GroupHost, Proposal};
 use crate::replicas::Replicas;
+use crate::replicas::hosted::HostedRegion;
 use crate::window::{ClientId, NO_CLIENT};
 
 /// How long a server fetches before it says how far it has come.

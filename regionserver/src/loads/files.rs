@@ -22,9 +22,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bringing::Awaited;
 use crate::fetching::{Fetching, Holders, RETRY_PAUSE, TAKE_STEP, io_error, later, read_part};
+use crate::group::proposal::GroupHost;
 use crate::moves::peers::Peers;
 use crate::operation::{Load, LoadedFile, StagingId};
-use crate::proposal::GroupHost;
 
 /// Files of a load that was not applied here go when nothing is heard of them for so long.
 const IDLE_MAX: Duration = Duration::from_secs(600);

@@ -23,8 +23,8 @@ use terrane_types::{Error, FamilyName, Invalid, PackedCells, RegionEpoch, Region
 use tokio::time::Instant;
 
 use super::files::LoadFiles;
-use crate::admission::Admission;
-use crate::error_mapping::engine_error;
+use crate::edge::admission::Admission;
+use crate::edge::error_mapping::engine_error;
 use crate::group::region_state::RegionState;
 use crate::metrics::Metrics;
 use crate::operation::{LoadedFile, StagingId};

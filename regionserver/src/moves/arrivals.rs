@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::peers::Peers;
 use crate::bringing::Awaited;
-use crate::error_mapping::engine_error;
+use crate::edge::error_mapping::engine_error;
 use crate::fetching::{Fetching, Holders, RETRY_PAUSE, TAKE_STEP, later, read_part};
+use crate::group::proposal::GroupHost;
 use crate::operation::{Adopt, Source};
-use crate::proposal::GroupHost;
 
 /// Files of a move of which nothing is heard for so long are removed, unless the region was adopted.
 const IDLE_MAX: Duration = Duration::from_secs(600);

@@ -19,12 +19,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::arrivals::{Arrivals, LocalFiles};
 use super::peers::Peers;
-use crate::error_mapping::require_leader;
+use crate::edge::error_mapping::require_leader;
+use crate::group::proposal::{Group, GroupHost};
 use crate::group::state::Arrival;
-use crate::hosted::{ChangeGuard, HostedRegion};
 use crate::operation::{Destination, Source};
-use crate::proposal::{Group, GroupHost};
 use crate::replicas::Replicas;
+use crate::replicas::hosted::{ChangeGuard, HostedRegion};
 
 /// How often frozen regions without a driver are looked for, and files of finished moves...
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -102,7 +102,7 @@ pub struct Departures {
     pub engine: Arc<Engine>,
     pub host: Arc<GroupHost>,
     pub replicas: Arc<Replicas>,
-    pub addresses: Arc<crate::addresses::Addresses>,
+    pub addresses: Arc<crate::masters::addresses::Addresses>,
     pub peers: Arc<Peers>,
     pub arrivals: Arc<Arrivals>,
     pub stop: CancellationToken,

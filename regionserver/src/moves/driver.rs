@@ -14,11 +14,11 @@ use tokio::time::{Instant, timeout_at};
 use super::departures::{Departure, Departures, ELSEWHERE, Stage};
 use super::peers::{CALL_TIMEOUT, Client, PAUSES, answer};
 use super::receiving::FORGOTTEN;
-use crate::error_mapping::propose_error;
-use crate::hosted::ChangeGuard;
+use crate::edge::error_mapping::propose_error;
+use crate::group::proposal::Proposal;
+use crate::group::reply::Reply;
 use crate::operation::{Depart, Destination, Freeze, Unfreeze};
-use crate::proposal::Proposal;
-use crate::reply::Reply;
+use crate::replicas::hosted::ChangeGuard;
 
 /// Rounds of copying before the region is frozen, whatever is left.
 const ROUNDS_MAX: usize = 10;

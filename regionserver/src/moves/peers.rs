@@ -14,7 +14,7 @@ use terrane_types::{Error, GroupId, MoveId, ServerId};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use crate::addresses::Addresses;
+use crate::masters::addresses::Addresses;
 use crate::operation::{Source, StagingId};
 
 /// Deadline of one call. One that fetches files answers earlier with how far it has come.

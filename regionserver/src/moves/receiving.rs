@@ -10,13 +10,13 @@ use terrane_types::{Error, GroupId, MoveId, RegionDescriptor, ServerId};
 use super::arrivals::Staging;
 use super::departures::Departures;
 use super::peers::PAUSES;
-use crate::error_mapping::propose_error;
+use crate::edge::error_mapping::propose_error;
 use crate::fetching::read_part;
 use crate::group::machine::GroupMachine;
+use crate::group::proposal::Proposal;
+use crate::group::reply::Reply;
 use crate::group::state::Arrival;
 use crate::operation::{Adopt, Refuse, Source};
-use crate::proposal::Proposal;
-use crate::reply::Reply;
 
 /// How long a server fetches before it says how far it has come.
 const STAGE_TIME: Duration = Duration::from_millis(500);

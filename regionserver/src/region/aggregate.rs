@@ -135,7 +135,7 @@ impl Totals {
         });
     }
 
-    /// Appends the totals to a resume token; see [`crate::resume_token`] for the layout.
+    /// Appends the totals to a resume token; see [`crate::region::resume_token`] for the layout.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_u64(out, self.rows);
         put_u64(out, self.values);

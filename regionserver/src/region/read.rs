@@ -22,7 +22,7 @@ use terrane_types::{Error, Invalid, Projection};
 
 use super::filter::{Evaluation, Lookup, RowProgress};
 use crate::group::region_state::RegionState;
-use crate::hosted::HostedRegion;
+use crate::replicas::hosted::HostedRegion;
 
 /// Rows looked up on the runtime's thread. The other rows of a longer request are read off it, like those that need the disk.
 const ROWS_AT_ONCE_MAX: usize = 512;

@@ -39,8 +39,8 @@ use self::counting::check_aggregate;
 use super::filter::{Filtering, key_of};
 use super::latest::Cutter;
 use super::read::check_families;
-use crate::hosted::HostedRegion;
-use crate::resume_token::Position;
+use crate::region::resume_token::Position;
+use crate::replicas::hosted::HostedRegion;
 
 /// How long a caller waits that requests a sequence number which this replica has not reached.
 const BEHIND_RETRY: Duration = Duration::from_millis(10);

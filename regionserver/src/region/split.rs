@@ -8,13 +8,13 @@ use terrane_env::task::run_blocking;
 use terrane_types::{Error, Invalid, RegionDescriptor, range};
 
 use super::boundary::{boundary, check_boundary};
-use crate::addresses::Addresses;
-use crate::error_mapping::propose_error;
-use crate::hosted::HostedRegion;
+use crate::edge::error_mapping::propose_error;
+use crate::group::proposal::{Group, Proposal};
+use crate::group::reply::Reply;
+use crate::masters::addresses::Addresses;
+use crate::masters::region_ids::RegionIdStock;
 use crate::operation::Split;
-use crate::proposal::{Group, Proposal};
-use crate::region_ids::RegionIdStock;
-use crate::reply::Reply;
+use crate::replicas::hosted::HostedRegion;
 
 /// How long a caller waits when no region ids are in stock.
 const NO_IDS_RETRY: Duration = Duration::from_millis(500);

@@ -20,10 +20,10 @@ use terrane_types::mutation::checks::{MutationParts, check_atomic, check_batch_b
 use terrane_types::row::check_row;
 use terrane_types::{Error, Invalid, PackedCells, TableSchema};
 
+use crate::group::proposal::{CheckedRow, RowRequest, Write};
 use crate::group::region_state::RegionState;
+use crate::group::reply::Reply;
 use crate::operation::WriteHeader;
-use crate::proposal::{CheckedRow, RowRequest, Write};
-use crate::reply::Reply;
 
 /// How long a caller with a newer schema than this replica's waits: the entry is on its way.
 const SCHEMA_RETRY: Duration = Duration::from_millis(20);

@@ -16,17 +16,17 @@ use terrane_types::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::comparing;
-use crate::comparing::digesting::Digesting;
-use crate::description::Description;
+use crate::background::maintenance::Progress;
 use crate::edge::Edge;
-use crate::error_mapping::{propose_error, stopping};
-use crate::maintenance::Progress;
-use crate::membership::{self, Membership, raft_error};
+use crate::edge::error_mapping::{propose_error, stopping};
+use crate::group::proposal::Proposal;
+use crate::masters::description::Description;
 use crate::moves::departures::Departures;
 use crate::operation::{ChangeTables, ComparisonId, Source, StagingId};
-use crate::proposal::Proposal;
-use crate::region_orders::RegionOrders;
+use crate::region::orders::RegionOrders;
+use crate::replicas::comparing;
+use crate::replicas::comparing::digesting::Digesting;
+use crate::replicas::membership::{self, Membership, raft_error};
 use crate::views::Views;
 
 /// How long the order to start a group's first election waits for its outcome; it is repeated after that.

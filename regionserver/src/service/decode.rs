@@ -11,17 +11,17 @@ use terrane_proto::{PACKED_FORMAT, convert, mutation, v1};
 use terrane_types::limits::{GET_ROWS_MAX, ROW_BYTES_MAX, SCAN_BLOCK_BYTES_DEFAULT, SCAN_BLOCK_BYTES_MAX};
 use terrane_types::{Condition, Error, Invalid, KeyRange, Projection, ReadModifyWrite, RegionEpoch, RegionId, TableId};
 
-use crate::consistency::Consistency;
+use crate::edge::consistency::Consistency;
+use crate::edge::page_token::{self, Binding};
 use crate::edge::{Body, Bulk, Commit, DEADLINE_DEFAULT, Header, Mutation, Part, Request};
-use crate::page_token::{self, Binding};
-use crate::proposal::RowRequest;
+use crate::group::proposal::RowRequest;
 use crate::region::aggregate::Aggregate;
 use crate::region::filter::Lookup;
 use crate::region::latest::{Cut, Latest, PrefixProgress};
 use crate::region::read::GetRequest;
+use crate::region::resume_token::{Position, ResumeToken};
 use crate::region::scan::{Cursor, ScanRequest};
 use crate::region::write::ReceivedRow;
-use crate::resume_token::{Position, ResumeToken};
 use crate::window::UnderWay;
 
 /// What the answer to a request of a stream needs.

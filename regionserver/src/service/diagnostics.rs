@@ -10,11 +10,11 @@ use terrane_proto::{error, hello, v1};
 use terrane_types::{Invalid, TableId};
 use tonic::{Request, Response, Status};
 
+use crate::background::hot::{HotRegion, hot_regions};
 use crate::edge::Edge;
-use crate::hot::{HotRegion, hot_regions};
+use crate::edge::slow::{SlowRequest, Stages};
 use crate::metrics::Operation;
 use crate::region::hot_rows::HotRow;
-use crate::slow::{SlowRequest, Stages};
 
 /// The edge for people's questions.
 pub struct DiagnosticsService {

@@ -5,8 +5,8 @@ use terrane_proto::{convert, error, mutation, v1};
 use terrane_types::Error;
 
 use super::decode::RequestKey;
+use crate::edge::page_token::Position;
 use crate::edge::{Answer, Committed, Mutated, PartsHere, RowFailure};
-use crate::page_token::Position;
 use crate::region::aggregate::Totals;
 use crate::region::scan::Block;
 

@@ -11,9 +11,9 @@ use terrane_types::{
 
 use super::decode;
 use crate::edge::Body;
+use crate::group::proposal::Write;
 use crate::group::region_state::RegionState;
 use crate::operation::{LoggedRow, Operation, WriteEncoder, WriteHeader};
-use crate::proposal::Write;
 use crate::region::write;
 
 /// A request of a session. The rows of a write that pass the checks are written as a log operation and read again.

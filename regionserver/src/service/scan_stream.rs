@@ -19,9 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
 use super::encode;
-use crate::consistency::ReadTime;
+use crate::edge::consistency::ReadTime;
+use crate::edge::error_mapping::stopping;
 use crate::edge::{Edge, Header};
-use crate::error_mapping::stopping;
 use crate::region::read::ROOM_RETRY;
 use crate::region::scan::{Block, Cursor, ScanRequest};
 

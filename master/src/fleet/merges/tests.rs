@@ -10,8 +10,8 @@ use crate::catalog::CatalogEdit;
 use crate::catalog::scripts::{self, Line};
 use crate::fleet::loads::LoadAverages;
 use crate::fleet::world::World;
-use crate::inventory::{GroupSeen, Inventory, MemberSeen, RegionSeen, Report};
-use crate::liveness::{Liveness, Moment};
+use crate::servers::inventory::{GroupSeen, Inventory, MemberSeen, RegionSeen, Report};
+use crate::servers::liveness::{Liveness, Moment};
 
 const NOW_MS: u64 = 10_000_000;
 

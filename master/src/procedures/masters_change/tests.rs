@@ -9,7 +9,7 @@ use super::*;
 use crate::catalog::masters::{MastersEdit, MastersPlan};
 use crate::catalog::scripts::{self, Line};
 use crate::catalog::{Catalog, CatalogEdit, Outcome};
-use crate::seats::{free_places, numbered};
+use crate::masters::seats::{free_places, numbered};
 
 /// How an order ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

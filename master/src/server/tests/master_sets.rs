@@ -185,9 +185,9 @@ async fn a_change_whose_processes_are_gone_can_be_undone() {
     let edit = |edit| crate::catalog::CatalogEdit::Masters(edit);
     let plan = crate::catalog::masters::MastersPlan {
         version,
-        present: vec![crate::seats::Seat { number: 1, address: masters.addresses[0].clone() }],
+        present: vec![crate::masters::seats::Seat { number: 1, address: masters.addresses[0].clone() }],
         add: [(1, 10), (2, 11)]
-            .map(|(index, number)| crate::seats::Seat { number, address: masters.addresses[index].clone() })
+            .map(|(index, number)| crate::masters::seats::Seat { number, address: masters.addresses[index].clone() })
             .into(),
         remove: Vec::new(),
     };
@@ -214,7 +214,7 @@ async fn a_change_whose_processes_are_gone_can_be_undone() {
 #[test]
 fn a_catalog_from_before_a_master_was_added_does_not_refuse_it() {
     use crate::catalog::masters::{MastersEdit, MastersPlan};
-    use crate::seats::Seat;
+    use crate::masters::seats::Seat;
     let seat = |number, address: &str| Seat { number, address: address.to_owned() };
     let (present, add) = (vec![seat(1, "a:1"), seat(2, "b:1"), seat(3, "c:1")], vec![seat(12, "d:1")]);
     let plan = MastersPlan { version: 0, present: present.clone(), add: add.clone(), remove: vec!["a:1".to_owned()] };

@@ -335,7 +335,7 @@ async fn a_master_that_lost_its_directory_takes_its_place_as_another_replica() {
     fs::rename(&directory, &lost).await.unwrap();
     masters.restart(leader).await;
     eventually("the new replica votes", async || {
-        let state = crate::peer_calls::state(&masters.running[leader].as_ref().unwrap().context);
+        let state = crate::masters::peer_calls::state(&masters.running[leader].as_ref().unwrap().context);
         let numbers: Vec<u64> = state.members;
         let is_replaced = !numbers.contains(&(leader as u64 + 1)) && numbers.len() == 3;
         let votes = masters.running[leader].as_ref().unwrap().context.journal.group_status().voters.len() == 3;
@@ -366,8 +366,8 @@ async fn three_masters_begin_with_a_rebuilt_catalog() {
         let edit = crate::catalog::scripts::edit(&crate::catalog::scripts::Line::of(&edit)).unwrap();
         lost.apply(&edit, 1);
     }
-    let made = crate::rebuild::write(&lost, &addresses, directories.path()).await.unwrap();
-    let again = crate::rebuild::write(&lost, &addresses, directories.path()).await;
+    let made = crate::masters::rebuild::write(&lost, &addresses, directories.path()).await.unwrap();
+    let again = crate::masters::rebuild::write(&lost, &addresses, directories.path()).await;
     assert!(again.is_err_and(|what| what.contains("exists")));
     for (index, (_, directory)) in made.iter().enumerate() {
         terrane_env::fs::rename(directory, &directories.path().join(index.to_string())).await.unwrap();

@@ -21,9 +21,9 @@ use terrane_types::{GroupId, PackedCells, RegionId};
 use super::compare::pin_for_comparison;
 use super::moves::refuse_move;
 use super::{GroupMachine, Inner};
-use crate::hosted::HostedRegion;
+use crate::group::reply::Reply;
 use crate::operation::{LoggedWrite, Operation, Settle};
-use crate::reply::Reply;
+use crate::replicas::hosted::HostedRegion;
 
 /// Of a row with this beginning, the simulation changes a cell on one replica.
 const CHANGED_ROW: &[u8] = b"a row that one replica changes";

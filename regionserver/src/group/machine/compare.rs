@@ -13,11 +13,11 @@ use terrane_types::limits::VERSIONS_MAX;
 use terrane_types::{KeyRange, Projection, RegionId};
 
 use super::{GroupMachine, Inner};
-use crate::hosted::HostedRegion;
+use crate::group::reply::Reply;
 use crate::operation::{Compare, ComparisonId};
 use crate::region::cell_digest::RegionDigest;
 use crate::region::comparison::{Digested, Pin, READ_WITHIN};
-use crate::reply::Reply;
+use crate::replicas::hosted::HostedRegion;
 
 /// Pins what a region holds as of an entry.
 pub(super) fn pin_for_comparison(

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::GroupMachine;
 use super::regions::FULL_DISK_RETRY;
+use crate::group::reply::Reply;
 use crate::loads::files::LoadDir;
 use crate::operation::Operation;
-use crate::reply::Reply;
 
 /// Files that are here, for the entry that names them.
 pub(super) enum Brought {

@@ -18,9 +18,9 @@ use tokio::time::Instant;
 use super::files::{Again, Brought};
 use super::regions::FULL_DISK_PATIENCE;
 use super::{GroupMachine, Inner};
-use crate::hosted::HostedRegion;
+use crate::group::reply::Reply;
 use crate::operation::Load;
-use crate::reply::Reply;
+use crate::replicas::hosted::HostedRegion;
 use crate::window::{Known, Window};
 
 /// How a load ends before it begins, or how it goes on.

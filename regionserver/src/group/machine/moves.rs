@@ -13,10 +13,10 @@ use terrane_types::{MoveId, RegionId};
 use super::files::{Again, Brought};
 use super::{GroupMachine, Inner, set_attributes};
 use crate::group::region_state::RegionState;
+use crate::group::reply::Reply;
 use crate::group::state::{Arrival, Arriving};
-use crate::hosted::HostedRegion;
 use crate::operation::{Adopt, Depart, Freeze, Unfreeze};
-use crate::reply::Reply;
+use crate::replicas::hosted::HostedRegion;
 use crate::window::Window;
 
 impl GroupMachine {

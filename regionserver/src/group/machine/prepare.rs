@@ -9,9 +9,9 @@ use terrane_raft::{Packing, Prepared};
 
 use super::GroupMachine;
 use crate::evaluate::{Columns, Numbers, Target};
+use crate::group::proposal::{Proposal, Write};
+use crate::group::reply::Reply;
 use crate::operation::{Split, encode_tick};
-use crate::proposal::{Proposal, Write};
-use crate::reply::Reply;
 
 impl GroupMachine {
     /// Appends the operation that a proposal becomes to the entry that is being packed.

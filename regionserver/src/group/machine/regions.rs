@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::{GroupMachine, Inner};
 use crate::group::region_state::RegionState;
-use crate::hosted::HostedRegion;
+use crate::group::reply::Reply;
 use crate::operation::{ChangeTables, Merge, Split};
 use crate::region::bloom_prefix::row_prefix;
-use crate::reply::Reply;
+use crate::replicas::hosted::HostedRegion;
 use crate::window::Window;
 
 /// How long a split, merge or load waits for space on a full disk before the process ends, to be started again by its supervisor, and

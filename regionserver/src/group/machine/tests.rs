@@ -15,8 +15,8 @@ use super::*;
 use bytes::Bytes;
 use terrane_types::PackedCells;
 
+use crate::group::proposal::{CheckedRow, RowRequest, Write};
 use crate::operation::{ChangeTables, LoggedRow, RowResult, Split, WriteEncoder, WriteHeader};
-use crate::proposal::{CheckedRow, RowRequest, Write};
 
 const GROUP: GroupId = GroupId(2);
 

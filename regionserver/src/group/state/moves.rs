@@ -10,9 +10,9 @@ use std::sync::Arc;
 use terrane_types::{MoveId, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
 
 use super::{GroupState, RegionState, TableChanges};
+use crate::group::reply::Reply;
 use crate::operation::{Depart, Freeze, Unfreeze, put_descriptor, read_descriptor};
 use crate::record::{Malformed, Reader, put_count, put_u64};
-use crate::reply::Reply;
 
 /// The regions that left whose new group is remembered. Clients that missed more ask the master.
 const DEPARTED_MAX: usize = 1024;

@@ -7,7 +7,7 @@ use terrane_types::{KeyRange, RegionDescriptor};
 use crate::region::aggregate::{Aggregate, Totals};
 use crate::region::filter::Lookup;
 use crate::region::latest::{Latest, PrefixProgress};
-use crate::resume_token::{Position, ResumeToken};
+use crate::region::resume_token::{Position, ResumeToken};
 
 /// A scan of one region.
 pub struct ScanRequest {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use terrane_engine::CellPosition;
 
 use super::{Filler, Source, key_of};
-use crate::resume_token::{CellAt, Position};
+use crate::region::resume_token::{CellAt, Position};
 
 impl Filler {
     /// Handles a part of a row. If the row is not sent, its parts are dropped and the scan continues.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::*;
-use crate::comparing::digesting::Digesting;
 use crate::metrics::Metrics;
 use crate::operation::{Compare, ComparisonId};
 use crate::region::comparison::{Digested, READ_WITHIN};
 use crate::replicas::Replicas;
+use crate::replicas::comparing::digesting::Digesting;
 
 const ID: ComparisonId = ComparisonId([9; 16]);
 const REGION: RegionId = RegionId(1);
