@@ -229,12 +229,8 @@ impl Background {
                 let region = key.1;
                 self.metrics.flushes.inc();
                 self.note_damage(region, &result);
-                let succeeded = self.report_outcome(
-                    IssueKind::Flush,
-                    Place::Region(region),
-                    &format!("flush of region {region}"),
-                    &result,
-                );
+                let job = format!("flush of region {region}");
+                let succeeded = self.report_outcome(IssueKind::Flush, Place::Region(region), &job, &result);
                 in_flight.flushing.end(&key);
                 in_flight.flushes.finish(key, succeeded, now);
                 if succeeded {
@@ -244,12 +240,8 @@ impl Background {
                 }
             }
             Finished::Record(group, result) => {
-                let succeeded = self.report_outcome(
-                    IssueKind::Flush,
-                    Place::Group(group),
-                    &format!("record of group {group}"),
-                    &result,
-                );
+                let job = format!("record of group {group}");
+                let succeeded = self.report_outcome(IssueKind::Flush, Place::Group(group), &job, &result);
                 in_flight.records.finish(group, succeeded, now);
             }
             Finished::Split(region, result) => {
@@ -274,12 +266,8 @@ impl Background {
             }
             Finished::Compaction(region, result) => {
                 self.note_damage(region, &result);
-                let succeeded = self.report_outcome(
-                    IssueKind::Compaction,
-                    Place::Region(region),
-                    &format!("compaction of region {region}"),
-                    &result,
-                );
+                let job = format!("compaction of region {region}");
+                let succeeded = self.report_outcome(IssueKind::Compaction, Place::Region(region), &job, &result);
                 in_flight.compactions.finish(region, succeeded, now);
                 self.signals.note_compaction();
             }
