@@ -26,20 +26,18 @@ pub fn cluster() -> anyhow::Result<Cluster> {
     if let Some(masters) = named {
         return Ok(Cluster { masters, _own: None });
     }
-    let own = DevCluster::start(&program()?, &[])
-        .context("terrane dev did not start; start it yourself and pass the example its master's address")?;
+    let program = program()?;
+    let own = DevCluster::start(&program, &[]).with_context(|| {
+        format!(
+            "{} dev did not start; run `cargo build` first, or pass the address of a cluster's master, such as 127.0.0.1:7600",
+            program.display()
+        )
+    })?;
     Ok(Cluster { masters: own.master.clone(), _own: Some(own) })
 }
 
 /// The `terrane` that cargo built: one folder above the examples.
 fn program() -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe().context("finding this program")?;
-    let built = this.ancestors().nth(2).context("an example is in a folder of the build")?.join("terrane");
-    ensure!(
-        built.is_file(),
-        "{} does not exist, so no cluster can be started: run `cargo build` first, or pass the address of a cluster's master, \
-         such as 127.0.0.1:7600",
-        built.display()
-    );
-    Ok(built)
+    Ok(this.ancestors().nth(2).context("an example is in a folder of the build")?.join("terrane"))
 }

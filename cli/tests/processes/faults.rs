@@ -278,9 +278,9 @@ fn a_group_without_a_majority_is_recovered_once_it_is_confirmed() {
     assert_eq!((&described["recovered"], described["lost"].as_array().map(Vec::len)), (&false.into(), Some(2)));
     eventually(COMMAND_MAX, "the loss is shown", || {
         let issues = client.json(&["status"])["issues"].clone();
-        let of_group = |issue: &serde_json::Value| {
-            issue["kind"] == "lost_majority" && issue["place"]["group"].to_string() == group
-        };
+        let number: u64 = group.parse().expect("a group's id");
+        let of_group =
+            |issue: &serde_json::Value| issue["kind"] == "lost_majority" && issue["place"]["group"] == number;
         if issues.as_array().expect("a list").iter().any(of_group) { Ok(()) } else { Err(issues.to_string()) }
     });
     assert!(client.succeed(&[&recover[..], &["--yes"]].concat()).contains("serves again"));
