@@ -24,6 +24,7 @@ pub mod regions;
 pub mod requests;
 pub mod servers;
 pub mod tables;
+mod tag;
 
 #[cfg(test)]
 pub(crate) mod scripts;

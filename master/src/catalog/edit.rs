@@ -18,49 +18,7 @@ use super::regions::{decode_descriptor, encode_descriptor};
 use super::requests::RequestId;
 use super::servers::Registration;
 use super::tables::{decode_schema, encode_schema};
-
-/// The byte that says which edit follows.
-pub(super) mod tag {
-    pub const BOOTSTRAP: u8 = 1;
-    pub const REBUILD: u8 = 2;
-    pub const RAISE_LEVEL: u8 = 3;
-    pub const REQUESTED: u8 = 4;
-    pub const ADD_PAGE_KEY: u8 = 5;
-    pub const SET_REPLICATION: u8 = 6;
-    pub const SET_BALANCING: u8 = 7;
-    pub const ADD_SERVER: u8 = 10;
-    pub const UPDATE_SERVER: u8 = 11;
-    pub const DRAIN_SERVER: u8 = 12;
-    pub const REMOVE_SERVER: u8 = 13;
-    pub const BEGIN_MASTERS: u8 = 14;
-    pub const UNDO_MASTERS: u8 = 15;
-    pub const END_MASTERS: u8 = 16;
-    pub const ADD_GROUPS: u8 = 20;
-    pub const OPEN_GROUP: u8 = 21;
-    pub const SERVE_GROUP: u8 = 22;
-    pub const ABANDON_GROUP: u8 = 23;
-    pub const REMOVE_GROUP: u8 = 24;
-    pub const BEGIN_MEMBERS: u8 = 25;
-    pub const PROMOTE_MEMBER: u8 = 26;
-    pub const UNDO_MEMBERS: u8 = 27;
-    pub const RECOVER_MEMBERS: u8 = 28;
-    pub const END_MEMBERS: u8 = 29;
-    pub const TAKE_REGION_IDS: u8 = 30;
-    pub const INDEX_REGIONS: u8 = 31;
-    pub const BEGIN_MOVE: u8 = 32;
-    pub const CANCEL_MOVE: u8 = 33;
-    pub const END_MOVE: u8 = 34;
-    pub const CREATE_TABLE: u8 = 40;
-    pub const ENABLE_TABLE: u8 = 41;
-    pub const ALTER_TABLE: u8 = 42;
-    pub const FINISH_ALTER: u8 = 43;
-    pub const DROP_TABLE: u8 = 44;
-    pub const TRUNCATE_TABLE: u8 = 45;
-    pub const REMOVE_TABLE: u8 = 46;
-    pub const CREATE_NAMESPACE: u8 = 50;
-    pub const SET_PROPERTIES: u8 = 51;
-    pub const DROP_NAMESPACE: u8 = 52;
-}
+use super::tag;
 
 /// One change of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,7 @@
 use std::collections::BTreeSet;
 
 use super::codec::{DecodeError, Reader, Writer, flag};
-use super::edit::tag;
-use super::{Catalog, Outcome, Refusal};
+use super::{Catalog, Outcome, Refusal, tag};
 use crate::masters::seats::{Seat, check_count};
 
 /// A change of the set to begin.
