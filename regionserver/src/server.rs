@@ -406,6 +406,8 @@ impl RegionServer {
         self.edge.ended.cancel();
         self.edge.sessions.close();
         self.host.shutdown().await;
+        let applying = self.replicas.machines().into_iter().map(|machine| async move { machine.stop_applying().await });
+        tokio::time::timeout(GOODBYE_TIMEOUT, futures::future::join_all(applying)).await.ok();
         tokio::time::timeout(GOODBYE_TIMEOUT, self.edge.sessions.wait()).await.ok();
         self.engine.shutdown().await;
         self.stop_serving.cancel();

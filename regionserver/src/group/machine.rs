@@ -323,6 +323,15 @@ impl GroupMachine {
         Ok(())
     }
 
+    /// Waits for the entry that is being applied, and applies nothing more. openraft does not wait for it when it stops, and the
+    /// next start would open the engine's directory beside it. A restart applies what is left; the log is closed by now, so
+    /// that nothing of it is purged.
+    pub async fn stop_applying(&self) {
+        self.bringing.give_up();
+        let _boundary = self.boundary.lock().await;
+        self.inner.lock().is_removed = true;
+    }
+
     /// Removes everything of the group from this server: its replica has left the group, and nothing is proposed or applied any
     /// more. Reads that have begun end with what they have.
     pub async fn remove(&self) -> Result<(), terrane_engine::Error> {
