@@ -141,6 +141,11 @@ fn unexpected<E: From<Unreachable<Types>>>() -> E {
 
 type AppendResult = Result<StreamAppendResult<Types>, RPCError<Types>>;
 
+/// Whether a vote is for the member that sent something with its own vote of another term.
+fn is_for(vote: &Vote, own: &Vote) -> bool {
+    vote.leader_id.voted_for == own.leader_id.voted_for && vote.leader_id.term > own.leader_id.term
+}
+
 /// An append that was sent.
 struct Appending {
     vote: Vote,
@@ -162,6 +167,11 @@ impl Appending {
             }
             (AppendEntriesResponse::Success, _) => self.acknowledged(members, replica, self.last),
             (AppendEntriesResponse::PartialSuccess(last), _) => self.acknowledged(members, replica, *last),
+            // A leader that abstained has voted for this member in a term that this member does not know of, since it was cut
+            // off and leads an earlier one. openraft takes a vote for itself for its own. Another member names the later leader.
+            (AppendEntriesResponse::HigherVote(vote), _) if is_for(vote, &self.vote) => {
+                return Err(Unreachable::<Types>::from_string("it has voted for this member in a later term").into());
+            }
             (AppendEntriesResponse::Conflict | AppendEntriesResponse::HigherVote(_), _) => {}
         }
         Ok(outcome.into_stream_result(self.prev, self.last))

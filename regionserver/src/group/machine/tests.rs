@@ -211,6 +211,15 @@ async fn a_crash_after_the_group_was_recorded_and_before_the_split_was_loses_not
 }
 
 #[tokio::test]
+async fn nothing_is_applied_once_the_server_has_stopped_applying() {
+    let mut replica = Replica::new().await;
+    replica.create().await;
+    replica.machine.stop_applying().await;
+    assert_eq!(replica.put(1, 1, "a").await, Reply::Unknown);
+    assert_eq!(replica.shown(), "r1[]");
+}
+
+#[tokio::test]
 async fn a_group_that_is_removed_has_nothing_more_to_record() {
     let mut replica = Replica::new().await;
     replica.create().await;
