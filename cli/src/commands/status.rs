@@ -136,10 +136,6 @@ fn process_line((process, address, versions): Process<'_>) -> ProcessLine {
 
 /// The level of the cluster; while builds are mixed, also what each process runs and which hold the next level back.
 fn print_versions(output: &mut Output, status: &ClusterStatus) -> Result<(), Failure> {
-    // A master of an earlier build does not know levels.
-    if status.feature_level == 0 {
-        return Ok(());
-    }
     let said: Vec<&ProcessVersions> = processes(status).filter_map(|(_, _, versions)| versions).collect();
     let is_mixed = said.windows(2).any(|pair| (&pair[0].build, pair[0].level) != (&pair[1].build, pair[1].level));
     output.line(&format!("feature level {}", status.feature_level))?;
@@ -228,11 +224,8 @@ fn print(
     }
     print_versions(output, status)?;
     output.line("")?;
-    // A master of an earlier build does not list them.
-    if !status.masters.is_empty() {
-        print_masters(output, &status.masters)?;
-        output.line("")?;
-    }
+    print_masters(output, &status.masters)?;
+    output.line("")?;
     print_servers(output, &status.servers)?;
     output.line("")?;
     print_resources(output, status, all_resources)?;

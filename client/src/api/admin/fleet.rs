@@ -372,8 +372,7 @@ impl Admin {
         self.masters().procedures(self.timeout).await
     }
 
-    /// The procedures that have ended since the leading master leads, newest first; it keeps the latest 500, in memory. A
-    /// master of an older build answers none.
+    /// The procedures that have ended since the leading master leads, newest first; it keeps the latest 500, in memory.
     ///
     /// # Errors
     /// See [`Error`].

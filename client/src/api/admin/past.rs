@@ -112,7 +112,7 @@ impl Admin {
     /// begins without a history.
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such table; [`Error::Unsupported`] from a master of an older build.
+    /// [`Error::NotFound`] when there is no such table.
     pub async fn table_load(&self, table: &str, query: LoadQuery) -> Result<TableLoad, Error> {
         self.masters().table_load(table.to_owned(), query, self.timeout).await
     }

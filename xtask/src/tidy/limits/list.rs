@@ -12,8 +12,8 @@ pub struct Section {
 
 /// One limit.
 pub struct Limit {
-    /// Its constant, with the module that names its file.
-    #[allow(dead_code, reason = "a test compares it with the constants of the files")]
+    /// Its constant, with the module that names its file: a test compares it with the constants of the files.
+    #[cfg(test)]
     pub constant: &'static str,
     pub value: Value,
     /// What it bounds.
@@ -33,6 +33,7 @@ pub enum Value {
 macro_rules! limit {
     ($file:ident::$constant:ident, Seconds, $what:literal, $beyond:literal) => {
         Limit {
+            #[cfg(test)]
             constant: concat!(stringify!($file), "::", stringify!($constant)),
             value: Value::Seconds($file::$constant.as_secs()),
             what: $what,
@@ -41,6 +42,7 @@ macro_rules! limit {
     };
     ($file:ident::$constant:ident, $unit:ident, $what:literal, $beyond:literal) => {
         Limit {
+            #[cfg(test)]
             constant: concat!(stringify!($file), "::", stringify!($constant)),
             value: Value::$unit($file::$constant as u64),
             what: $what,
