@@ -322,3 +322,22 @@ impl NetSnapshot<Types> for Connection {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::applying::Applying;
+
+    #[tokio::test]
+    async fn a_vote_that_a_leader_never_asked_for_does_not_reach_openraft() {
+        let answered = |vote: Vote| async move {
+            let (sender, replied) = oneshot::channel();
+            let message = Message::Appended(AppendEntriesResponse::HigherVote(vote), Applying::default());
+            sender.send(message).expect("the receiver lives");
+            let appending = Appending { vote: Vote::new(2, ReplicaId(9)), prev: None, last: None };
+            appending.answered(Some(replied), ReplicaId(8), &Members::default()).await
+        };
+        assert!(answered(Vote::new(4, ReplicaId(9))).await.is_err(), "a vote for itself");
+        assert!(answered(Vote::new(3, ReplicaId(8))).await.is_ok(), "the vote of a later leader");
+    }
+}
