@@ -141,9 +141,15 @@ fn unexpected<E: From<Unreachable<Types>>>() -> E {
 
 type AppendResult = Result<StreamAppendResult<Types>, RPCError<Types>>;
 
-/// Whether a vote is for the member that sent something with its own vote of another term.
+/// Whether an answer names a vote for the leader that asked, in a later term than it leads. A leader that resigns votes for another
+/// member ([`crate::leadership`]), which may have been cut off and lead an earlier term. openraft takes a vote for itself for its
+/// own, so it never hears of this one; another member names the later leader.
 fn is_for(vote: &Vote, own: &Vote) -> bool {
     vote.leader_id.voted_for == own.leader_id.voted_for && vote.leader_id.term > own.leader_id.term
+}
+
+fn never_asked_for() -> Unreachable<Types> {
+    Unreachable::from_string("it has voted for this member in a later term, which this member never asked for")
 }
 
 /// An append that was sent.
@@ -167,10 +173,8 @@ impl Appending {
             }
             (AppendEntriesResponse::Success, _) => self.acknowledged(members, replica, self.last),
             (AppendEntriesResponse::PartialSuccess(last), _) => self.acknowledged(members, replica, *last),
-            // A leader that abstained has voted for this member in a term that this member does not know of, since it was cut
-            // off and leads an earlier one. openraft takes a vote for itself for its own. Another member names the later leader.
             (AppendEntriesResponse::HigherVote(vote), _) if is_for(vote, &self.vote) => {
-                return Err(Unreachable::<Types>::from_string("it has voted for this member in a later term").into());
+                return Err(never_asked_for().into());
             }
             (AppendEntriesResponse::Conflict | AppendEntriesResponse::HigherVote(_), _) => {}
         }
@@ -303,6 +307,7 @@ impl NetSnapshot<Types> for Connection {
             biased;
             closed = cancel => Err(StreamingError::Closed(closed)),
             sent = target.send(vote, snapshot.snapshot.mark) => match sent {
+                Ok(answer) if is_for(&answer, &vote) => Err(never_asked_for().into()),
                 Ok(vote) => {
                     self.network.followers.failing_copies.succeeded(self.replica);
                     Ok(SnapshotResponse::new(vote))
