@@ -68,7 +68,7 @@ impl Scenario for Loads {
         Box::pin(read_everything(host, self.shared(context)))
     }
 
-    fn shortfall(&self, context: &Context) -> Option<String> {
+    fn shortfall(&self, _: &Context) -> Option<String> {
         let (loads, reads) = (self.loads.get(), self.reads.get());
         let enough = loads >= LOADS_MIN && reads >= READS_MIN;
         (!enough).then(|| format!("only {loads} loads and {reads} reads of at least {LOADS_MIN} and {READS_MIN}"))
