@@ -41,6 +41,8 @@ pub struct Events {
     /// Whether each boundary is there, by the last event about it.
     boundaries: BTreeMap<(String, String), bool>,
     leaders: BTreeMap<u64, (u64, u64)>,
+    /// How often the leader of each group changed.
+    elections: BTreeMap<u64, usize>,
     groups: BTreeMap<u64, u64>,
     /// What each server, drain and table did last.
     last: BTreeMap<(String, String), String>,
@@ -93,6 +95,12 @@ impl Events {
         self.seen.values().filter(is_about).count()
     }
 
+    /// How often the leader of a group changed.
+    #[must_use]
+    pub fn elections(&self, group: u64) -> usize {
+        self.elections.get(&group).copied().unwrap_or_default()
+    }
+
     fn follow(&mut self, event: &Event) -> Verdict {
         if event.reason.is_empty() && REASONED.contains(&event.kind.as_str()) {
             return Err("it has no reason".to_owned());
@@ -127,6 +135,7 @@ impl Events {
                 let known_term = before.map_or(0, |(_, term)| term);
                 let term = number(10).unwrap_or(known_term);
                 self.leaders.insert(group, (to, term));
+                *self.elections.entry(group).or_default() += 1;
                 match before {
                     Some((leader, _)) if leader != from => Err(format!("server {leader} led")),
                     Some(_) if number(10).is_some_and(|term| term <= known_term) => {
@@ -234,6 +243,15 @@ mod tests {
         assert!(told(&[first, first]).unwrap_err().contains("server 2 led"));
         let same_term = ("election", "server 3 leads group 1 after server 2, in term 2");
         assert!(told(&[first, same_term]).unwrap_err().contains("term 2 had begun"));
+    }
+
+    #[test]
+    fn a_leadership_that_came_back_changed_twice() {
+        let mut events = Events::default();
+        let out = ("handover", "server 2 leads group 1 after server 1, in term 2");
+        let back = ("handover", "server 1 leads group 1 after server 2, in term 3");
+        events.look(1, list(&[out, back])).unwrap();
+        assert_eq!((events.elections(1), events.elections(2)), (2, 0));
     }
 
     #[test]

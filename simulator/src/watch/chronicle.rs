@@ -11,7 +11,7 @@ use futures::future::join_all;
 use terrane_client::{Client, Error, EventInfo, LoadQuery, Place, Put, RegionInfo, Table, TableInfo, TableSpec};
 use terrane_oracle::events::{Boundaries, Event};
 use terrane_oracle::load_history::{Known, Look, judge};
-use terrane_types::{RegionId, escape};
+use terrane_types::{GroupId, RegionId, escape};
 
 use super::now;
 use crate::context::Context;
@@ -134,9 +134,12 @@ pub async fn of_a_known_load(client: &Client, context: &Context) -> Result<(), S
     let before = terrane_env::sim::tally_of(SENT);
     let placed = places(client).await.map_err(failed)?;
     let mut acknowledged = write_for(&table, LASTS / 2).await.map_err(failed)?;
-    let [region] = &placed[..] else { return Err(format!("a new table has {} regions", placed.len())) };
+    let [(region, group, leader)] = &placed[..] else {
+        return Err(format!("a new table has {} regions", placed.len()));
+    };
+    let elections = context.watch.inner.events.borrow().elections(group.0);
     let at = row(BATCH / 2);
-    patiently(async || client.admin().split(region.0, Some(at.as_bytes())).await).await.map_err(failed)?;
+    patiently(async || client.admin().split(*region, Some(at.as_bytes())).await).await.map_err(failed)?;
     acknowledged += write_for(&table, LASTS / 2).await.map_err(failed)?;
     let listed = until_listed(client, context, Some(life), |context| count(context, "split") > 0).await?;
     tokio::time::sleep(COUNTED_WITHIN).await;
@@ -145,7 +148,10 @@ pub async fn of_a_known_load(client: &Client, context: &Context) -> Result<(), S
     let counted = patiently(async || counted(client, TABLE).await).await.map_err(failed)?;
     let ended = until_listed(client, context, None, |_| true).await?;
     let is_one_life = [listed, ended] == [life, life];
-    let stays = regions.iter().all(|region| placed.iter().any(|(_, leader)| *leader == region.leader));
+    // A leadership that was handed over and came back tells nothing of what was written meanwhile.
+    let is_led_by_one = context.watch.inner.events.borrow().elections(group.0) == elections;
+    let stays = is_led_by_one
+        && regions.iter().all(|region| region.leader == *leader && region.descriptor.group == *group);
     // On a slow disk so few batches fit that the last one before the split, which is not counted to the end, is a large part.
     let is_fast = context.plan.slow_disks.1.is_zero();
     let known = Known {
@@ -180,12 +186,13 @@ pub async fn of_a_known_load(client: &Client, context: &Context) -> Result<(), S
     patiently(async || client.admin().drop_table(TABLE).await).await.map_err(failed)
 }
 
-/// The regions of the table, and where their leaders are, once they are known.
-async fn places(client: &Client) -> Result<Vec<(RegionId, String)>, Error> {
+/// The regions of the table, their groups, and where their leaders are, once they are known.
+async fn places(client: &Client) -> Result<Vec<(RegionId, GroupId, String)>, Error> {
     loop {
         let regions = patiently(async || client.admin().regions(Some(TABLE)).await).await?;
         if regions.iter().all(|region| !region.leader.is_empty()) {
-            return Ok(regions.into_iter().map(|region| (region.descriptor.region, region.leader)).collect());
+            let place = |region: RegionInfo| (region.descriptor.region, region.descriptor.group, region.leader);
+            return Ok(regions.into_iter().map(place).collect());
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
