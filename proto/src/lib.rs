@@ -19,6 +19,7 @@ pub mod leadership;
 pub mod mutation;
 pub mod projection;
 mod secrets;
+mod unserved;
 pub mod versions;
 
 pub use terrane_types::limits::MESSAGE_BYTES_MAX;
