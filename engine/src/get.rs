@@ -77,16 +77,9 @@ impl Region {
 
     /// A scan of one row, for a row that is too large to be gathered at once.
     fn scan_row(&self, snapshot: &Snapshot, row: &[u8], read: RowRead<'_>) -> RowScanner {
-        let spec = ScanSpec {
-            range: KeyRange::row(row),
-            reverse: false,
-            projection: read.projection.clone(),
-            now_ms: read.now_ms,
-            from_cell: None,
-            // Blocks of a row this large would evict what others read.
-            fills_cache: false,
-        };
-        self.scan(snapshot.another(), spec)
+        let spec = ScanSpec::new(KeyRange::row(row), read.projection.clone(), read.now_ms);
+        // Blocks of a row this large would evict what others read.
+        self.scan(snapshot.another(), ScanSpec { fills_cache: false, ..spec })
     }
 
     /// The whole row; `None` where a family has more of it than this many bytes, so that it must be read in parts.

@@ -64,6 +64,14 @@ pub struct ScanSpec {
     pub fills_cache: bool,
 }
 
+impl ScanSpec {
+    /// From the first row of a range to the last. What it reads from disk stays in the cache.
+    #[must_use]
+    pub const fn new(range: KeyRange, projection: Projection, now_ms: i64) -> Self {
+        Self { range, reverse: false, projection, now_ms, from_cell: None, fills_cache: true }
+    }
+}
+
 /// The position of a cell within its row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellPosition {

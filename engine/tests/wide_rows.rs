@@ -69,14 +69,8 @@ async fn fill(engine: &std::sync::Arc<Engine>, region: &std::sync::Arc<Region>) 
 fn scan(region: &Region, reverse: bool) -> (Vec<u32>, u64) {
     let (mut from_cell, mut columns, mut seen) = (None::<CellPosition>, Vec::new(), 0);
     loop {
-        let spec = ScanSpec {
-            range: KeyRange::row(b"wide"),
-            reverse,
-            projection: Projection::all(),
-            now_ms: 2_000,
-            from_cell: from_cell.take(),
-            fills_cache: false,
-        };
+        let spec = ScanSpec::new(KeyRange::row(b"wide"), Projection::all(), 2_000);
+        let spec = ScanSpec { reverse, from_cell: from_cell.take(), fills_cache: false, ..spec };
         let mut scanner = region.scan(region.snapshot(), spec);
         let mut block = Vec::new();
         let step = scanner.next(&mut block, 256 << 10, Patience::MayBlock).unwrap();

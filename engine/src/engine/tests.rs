@@ -34,14 +34,7 @@ fn point(region: &Region, index: u64) -> DurablePoint {
 }
 
 fn rows(region: &Arc<Region>) -> Vec<String> {
-    let spec = ScanSpec {
-        range: KeyRange::all(),
-        reverse: false,
-        projection: Projection::all(),
-        now_ms: LATEST - 1,
-        from_cell: None,
-        fills_cache: true,
-    };
+    let spec = ScanSpec::new(KeyRange::all(), Projection::all(), LATEST - 1);
     let mut scanner = region.scan(region.snapshot(), spec);
     let mut block = Vec::new();
     while let Step::Row = scanner.next(&mut block, usize::MAX, Patience::MayBlock).unwrap() {}

@@ -149,14 +149,7 @@ fn number(word: &str) -> usize {
 }
 
 fn spec(range: KeyRange) -> ScanSpec {
-    ScanSpec {
-        range,
-        reverse: false,
-        projection: Projection::all(),
-        now_ms: 1_000,
-        from_cell: None,
-        fills_cache: false,
-    }
+    ScanSpec { fills_cache: false, ..ScanSpec::new(range, Projection::all(), 1_000) }
 }
 
 #[test]

@@ -95,15 +95,8 @@ pub fn compact(engine: &Arc<Engine>, region: &Arc<Region>) {
 }
 
 pub fn scanner(region: &Region, snapshot: Snapshot, reverse: bool) -> RowScanner {
-    let spec = ScanSpec {
-        range: KeyRange::all(),
-        reverse,
-        projection: Projection { versions: 1_000, ..Projection::all() },
-        now_ms: 1_000,
-        from_cell: None,
-        fills_cache: true,
-    };
-    region.scan(snapshot, spec)
+    let projection = Projection { versions: 1_000, ..Projection::all() };
+    region.scan(snapshot, ScanSpec { reverse, ..ScanSpec::new(KeyRange::all(), projection, 1_000) })
 }
 
 /// Everything that a scanner has left, in ascending order.

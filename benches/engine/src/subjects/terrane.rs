@@ -236,14 +236,8 @@ impl Subject for Terrane {
         } else {
             KeyRange::new(Bytes::copy_from_slice(start), Bytes::new())
         };
-        let spec = ScanSpec {
-            range: range.map_err(SubjectError::new)?,
-            reverse,
-            projection: self.projection.clone(),
-            now_ms: self.now_ms,
-            from_cell: None,
-            fills_cache: true,
-        };
+        let range = range.map_err(SubjectError::new)?;
+        let spec = ScanSpec { reverse, ..ScanSpec::new(range, self.projection.clone(), self.now_ms) };
         let mut out = self.out.borrow_mut();
         out.clear();
         let mut scanner = self.region.scan(self.region.snapshot(), spec);

@@ -50,14 +50,7 @@ async fn a_scan_returns_regularly_from_a_range_of_hidden_rows() {
         world.write(region, vec![cell(&row.to_be_bytes(), 5, CellKind::DeleteColumn, "")]);
     }
     put(&mut world, region, b"\x01 the only one", "v");
-    let spec = ScanSpec {
-        range: KeyRange::all(),
-        reverse: false,
-        projection: Projection::all(),
-        now_ms: 500,
-        from_cell: None,
-        fills_cache: true,
-    };
+    let spec = ScanSpec::new(KeyRange::all(), Projection::all(), 500);
     let mut scanner = world.live[&region].scan(world.live[&region].snapshot(), spec);
     let mut block = Vec::new();
     let mut hidden = 0;

@@ -36,14 +36,7 @@ async fn each_place(cells: &[ModelCell], check: impl Fn(&Region)) {
 }
 
 fn spec(projection: &Projection) -> ScanSpec {
-    ScanSpec {
-        range: KeyRange::all(),
-        reverse: false,
-        projection: projection.clone(),
-        now_ms: 100_000,
-        from_cell: None,
-        fills_cache: true,
-    }
+    ScanSpec::new(KeyRange::all(), projection.clone(), 100_000)
 }
 
 fn scanned(region: &Region, projection: &Projection) -> ReadStats {

@@ -40,6 +40,11 @@ pub struct Scan {
 }
 
 impl Scan {
+    pub fn spec(&self) -> ScanSpec {
+        let forward = ScanSpec::new(self.range.clone(), self.projection.clone(), self.now);
+        ScanSpec { reverse: self.reverse, ..forward }
+    }
+
     pub fn begin(
         &self,
         region: &Region,
@@ -47,14 +52,7 @@ impl Scan {
         range: KeyRange,
         from_cell: Option<CellPosition>,
     ) -> RowScanner {
-        let spec = ScanSpec {
-            range,
-            reverse: self.reverse,
-            projection: self.projection.clone(),
-            now_ms: self.now,
-            from_cell,
-            fills_cache: true,
-        };
+        let spec = ScanSpec { range, from_cell, ..self.spec() };
         region.scan(region.snapshot_at(sequence).unwrap(), spec)
     }
 
@@ -64,15 +62,7 @@ impl Scan {
     }
 
     pub fn try_run(&self, region: &Region, snapshot: &Snapshot, bytes_max: usize) -> Result<SeenRows, Error> {
-        let spec = ScanSpec {
-            range: self.range.clone(),
-            reverse: self.reverse,
-            projection: self.projection.clone(),
-            now_ms: self.now,
-            from_cell: None,
-            fills_cache: true,
-        };
-        let mut scanner = region.scan(region.snapshot_at(snapshot.sequence()).unwrap(), spec);
+        let mut scanner = self.begin(region, snapshot.sequence(), self.range.clone(), None);
         let mut rows = SeenRows::new();
         let mut continues = false;
         let mut open = Vec::new();

@@ -17,14 +17,7 @@ pub fn check_skipping(
     expected: &SeenRows,
 ) -> Result<(), Error> {
     let begin = || {
-        let spec = ScanSpec {
-            range: scan.range.clone(),
-            reverse: scan.reverse,
-            projection: scan.projection.clone(),
-            now_ms: scan.now,
-            from_cell: None,
-            fills_cache: snapshot.sequence().is_multiple_of(2),
-        };
+        let spec = ScanSpec { fills_cache: snapshot.sequence().is_multiple_of(2), ..scan.spec() };
         region.scan(region.snapshot_at(snapshot.sequence()).unwrap(), spec)
     };
     let (mut left, mut scanner) = (u64::MAX, begin());

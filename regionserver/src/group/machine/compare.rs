@@ -87,14 +87,9 @@ impl GroupMachine {
 /// Begins to read, after a row or from the first on, what a snapshot shows of a region.
 pub fn scan_pinned(hosted: &HostedRegion, pin: &Pin, after: Option<&[u8]>) -> Option<RowScanner> {
     let start = after.map(|row| [row, &[0]].concat()).unwrap_or_default();
-    let spec = ScanSpec {
-        range: KeyRange { start: start.into(), ..KeyRange::all() },
-        reverse: false,
-        projection: Projection { versions: VERSIONS_MAX, ..Projection::all().with_ttl() },
-        now_ms: pin.now_ms,
-        from_cell: None,
-        fills_cache: false,
-    };
+    let range = KeyRange { start: start.into(), ..KeyRange::all() };
+    let projection = Projection { versions: VERSIONS_MAX, ..Projection::all().with_ttl() };
+    let spec = ScanSpec { fills_cache: false, ..ScanSpec::new(range, projection, pin.now_ms) };
     let snapshot = hosted.engine.snapshot_at(pin.snapshot.sequence()).ok()?;
     Some(hosted.engine.scan(snapshot, spec))
 }

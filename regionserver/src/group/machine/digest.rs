@@ -66,14 +66,8 @@ impl GroupMachine {
         let mut digest = 0;
         let scanners = inner.hosted.values().map(|hosted| {
             digest = crc32c::crc32c_append(digest, &hosted.state().descriptor.encode());
-            let spec = ScanSpec {
-                range: KeyRange::all(),
-                reverse: false,
-                projection: Projection { versions: VERSIONS_MAX, ..Projection::all().with_ttl() },
-                now_ms,
-                from_cell: None,
-                fills_cache: false,
-            };
+            let projection = Projection { versions: VERSIONS_MAX, ..Projection::all().with_ttl() };
+            let spec = ScanSpec { fills_cache: false, ..ScanSpec::new(KeyRange::all(), projection, now_ms) };
             hosted.engine.scan(hosted.engine.snapshot(), spec)
         });
         let scanners: Vec<RowScanner> = scanners.collect();
