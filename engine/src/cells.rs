@@ -337,8 +337,15 @@ fn short(len: usize) -> u16 {
 mod tests {
     use super::*;
 
+    impl<'a> Cell<'a> {
+        /// A put without tags, and the first cell of the first write.
+        pub(crate) fn put(row: &'a [u8], qualifier: &'a [u8], timestamp: i64, value: &'a [u8]) -> Self {
+            Self { row, qualifier, tags: b"", value, timestamp, sequence: 1, position: 0, kind: CellKind::Put }
+        }
+    }
+
     fn cell<'a>(row: &'a [u8], qualifier: &'a [u8], timestamp: i64, sequence: u64, value: &'a [u8]) -> Cell<'a> {
-        Cell { row, qualifier, tags: b"", value, timestamp, sequence, position: 0, kind: CellKind::Put }
+        Cell { sequence, ..Cell::put(row, qualifier, timestamp, value) }
     }
 
     #[test]

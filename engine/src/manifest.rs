@@ -294,6 +294,6 @@ fn is_record(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod script_tests;
+pub(crate) mod script_tests;
 #[cfg(test)]
 mod tests;

@@ -302,22 +302,11 @@ mod tests {
     use crate::row_range::RowRange;
     use crate::sorted_cells::SortedCells;
     use std::sync::Arc;
-    use terrane_types::CellKind;
 
     fn run(rows: &[&[u8]], sequence: u64) -> Arc<SortedCells> {
         let mut cells = Cells::default();
         for row in rows {
-            let cell = Cell {
-                row,
-                qualifier: b"q",
-                tags: b"",
-                value: b"",
-                timestamp: 1,
-                sequence,
-                position: 0,
-                kind: CellKind::Put,
-            };
-            cells.push(cell);
+            cells.push(Cell { sequence, ..Cell::put(row, b"q", 1, b"") });
         }
         Arc::new(SortedCells::new(cells))
     }
@@ -350,9 +339,7 @@ mod tests {
             for &(row, count) in rows {
                 for number in 0..count {
                     let qualifier = (u64::from(number) * 2 + sequence).to_be_bytes();
-                    let (kind, timestamp, position) = (CellKind::Put, 1, 0);
-                    let (tags, value): (&[u8], &[u8]) = (b"", b"value");
-                    cells.push(Cell { row, qualifier: &qualifier, tags, value, timestamp, sequence, position, kind });
+                    cells.push(Cell { sequence, ..Cell::put(row, &qualifier, 1, b"value") });
                 }
             }
             Arc::new(SortedCells::new(cells))
@@ -386,17 +373,7 @@ mod tests {
             for row in [&b"a"[..], b"b"] {
                 for number in (0..200u32).step_by(step) {
                     let qualifier = number.to_be_bytes();
-                    let cell = Cell {
-                        row,
-                        qualifier: &qualifier,
-                        tags: b"",
-                        value: b"value",
-                        timestamp: 1,
-                        sequence,
-                        position: 0,
-                        kind: CellKind::Put,
-                    };
-                    cells.push(cell);
+                    cells.push(Cell { sequence, ..Cell::put(row, &qualifier, 1, b"value") });
                 }
             }
             Arc::new(SortedCells::new(cells))

@@ -122,20 +122,12 @@ pub(super) fn file(id: &str, level: &str, rows: &str, bytes: &str) -> FileRef {
     let &[first, b'-', last] = rows.as_bytes() else { panic!("rows are FIRST-LAST, one letter each: {rows}") };
     let bytes = number(bytes);
     let record = FileRecord {
-        id: number(id),
         level: level.parse().expect("a level"),
         size: bytes,
         bytes,
-        bounds: RowRange::default(),
         first_row: Bytes::copy_from_slice(&[first]),
         last_row: Bytes::copy_from_slice(&[last]),
-        timestamps: (0, 0),
-        sequences: (1, 1),
-        cells: 1,
-        deletes: 0,
-        collected: (0, 0),
-        origin: number(id),
-        ingested_at: 0,
+        ..crate::manifest::script_tests::file(number(id))
     };
     FileRef { record: Arc::new(record), source: Arc::new(Unread { first, last, bytes }) }
 }

@@ -29,9 +29,9 @@ fn number(word: &str) -> u64 {
     word.parse().expect("a number")
 }
 
-fn file(id: &str) -> FileRecord {
+pub(crate) fn file(id: u64) -> FileRecord {
     FileRecord {
-        id: number(id),
+        id,
         level: 0,
         size: 1,
         bytes: 1,
@@ -43,7 +43,7 @@ fn file(id: &str) -> FileRecord {
         cells: 1,
         deletes: 0,
         collected: (0, 0),
-        origin: number(id),
+        origin: id,
         ingested_at: 0,
     }
 }
@@ -56,7 +56,7 @@ fn region(id: &str, index: &str, files: &[&str]) -> RegionRecord {
         range: KeyRange::all(),
         point: DurablePoint { group: GROUP, index: number(index), ..DurablePoint::default() },
         families: Families::new(),
-        files: [(name, files.iter().map(|id| file(id)).collect())].into(),
+        files: [(name, files.iter().map(|id| file(number(id))).collect())].into(),
     }
 }
 

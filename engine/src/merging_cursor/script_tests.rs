@@ -9,8 +9,6 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use terrane_types::CellKind;
-
 use super::MergingCursor;
 use crate::cells::{Cell, Cells};
 use crate::row_range::RowRange;
@@ -32,16 +30,8 @@ fn source(words: &[&str]) -> Arc<SortedCells> {
     for word in words {
         let (place, sequence) = word.split_once('@').expect("ROW/COLUMN@SEQUENCE");
         let (row, qualifier) = place.split_once('/').expect("ROW/COLUMN@SEQUENCE");
-        cells.push(Cell {
-            row: row.as_bytes(),
-            qualifier: qualifier.as_bytes(),
-            tags: b"",
-            value: b"v",
-            timestamp: 1,
-            sequence: sequence.parse().expect("a number"),
-            position: 0,
-            kind: CellKind::Put,
-        });
+        let sequence = sequence.parse().expect("a number");
+        cells.push(Cell { sequence, ..Cell::put(row.as_bytes(), qualifier.as_bytes(), 1, b"v") });
     }
     cells.sort_from(0);
     Arc::new(SortedCells::new(cells))

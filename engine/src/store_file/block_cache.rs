@@ -239,16 +239,7 @@ mod tests {
     fn test_block(bytes: usize) -> CachedBlock {
         let mut cells = crate::cells::Cells::default();
         let value = vec![7; bytes];
-        cells.push(crate::cells::Cell {
-            row: b"r",
-            qualifier: b"q",
-            tags: b"",
-            value: &value,
-            timestamp: 1,
-            sequence: 1,
-            position: 0,
-            kind: terrane_types::CellKind::Put,
-        });
+        cells.push(crate::cells::Cell::put(b"r", b"q", 1, &value));
         let mut payload = Vec::new();
         super::super::data_block::encode(&cells, &mut payload);
         payload.extend_from_slice(&[0; super::super::block::PADDING_BYTES]);

@@ -312,16 +312,7 @@ async fn filters_spare_reads_of_absent_rows_and_columns() {
     let mut cells = Cells::default();
     for row in 0..3000u32 {
         let (row, value) = (format!("row{:05}", row * 2), [7; 100]);
-        cells.push(Cell {
-            row: row.as_bytes(),
-            qualifier: b"q",
-            tags: b"",
-            value: &value,
-            timestamp: 1,
-            sequence: 1,
-            position: 0,
-            kind: CellKind::Put,
-        });
+        cells.push(Cell::put(row.as_bytes(), b"q", 1, &value));
     }
     let file = world.file(1, &cells, storage(Compression::None, Bloom::RowCol, 4096)).await;
     let reading = Reading { fills_cache: false, ..READING };
@@ -357,16 +348,7 @@ async fn one_column_of_a_wide_row_is_found_without_reading_the_row() {
     let mut cells = Cells::default();
     for column in 0..20_000u32 {
         let (qualifier, value) = (column.to_be_bytes(), [column as u8; 50]);
-        cells.push(Cell {
-            row: b"wide",
-            qualifier: &qualifier,
-            tags: b"",
-            value: &value,
-            timestamp: 1,
-            sequence: 1,
-            position: column,
-            kind: CellKind::Put,
-        });
+        cells.push(Cell { position: column, ..Cell::put(b"wide", &qualifier, 1, &value) });
     }
     let file = world.file(1, &cells, storage(Compression::None, Bloom::Row, 4096)).await;
     let reading = Reading { fills_cache: false, ..READING };
@@ -550,19 +532,9 @@ fn fixture_cells() -> Cells {
 /// The cells of the example in `docs/formats/store-file.md`, which is the fixture `store-file-1-example.tbl`.
 fn example_cells() -> Cells {
     let mut cells = Cells::default();
-    let cell = |row, qualifier, timestamp, sequence, value| Cell {
-        row,
-        qualifier,
-        tags: b"",
-        value,
-        timestamp,
-        sequence,
-        position: 0,
-        kind: CellKind::Put,
-    };
-    cells.push(cell(b"aa", b"q", 1000, 7, b"one"));
-    cells.push(Cell { position: 1, ..cell(b"aa", b"r", 1000, 7, b"two") });
-    cells.push(Cell { kind: CellKind::DeleteColumn, ..cell(b"ab", b"r", 1005, 9, b"") });
+    cells.push(Cell { sequence: 7, ..Cell::put(b"aa", b"q", 1000, b"one") });
+    cells.push(Cell { sequence: 7, position: 1, ..Cell::put(b"aa", b"r", 1000, b"two") });
+    cells.push(Cell { sequence: 9, kind: CellKind::DeleteColumn, ..Cell::put(b"ab", b"r", 1005, b"") });
     cells
 }
 

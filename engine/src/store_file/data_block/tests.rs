@@ -25,6 +25,14 @@ fn shown(cells: &Cells) -> Vec<String> {
     cells.iter().map(|cell| format!("{cell:?}")).collect()
 }
 
+fn assert_seek_finds_the_first_not_before(cells: &Cells, block: &DataBlock, place: Place<'_>) {
+    let expected = cells.iter().find(|cell| !place.is_after(cell.row, cell.qualifier));
+    let mut decoder = Decoder::default();
+    let found = decoder.seek(block, place).unwrap() != Next::End;
+    let found = found.then(|| format!("{:?}", decoder.cell(block)));
+    assert_eq!(found, expected.map(|cell| format!("{cell:?}")), "{place:?}");
+}
+
 #[test]
 fn cells_of_every_kind_round_trip() {
     let mut cells = Cells::default();
@@ -56,12 +64,7 @@ fn seeking_finds_the_first_cell_not_before_the_place() {
         for qualifier in 0..15u8 {
             let bytes = [qualifier];
             for qualifier in [Some(&bytes[..]), None] {
-                let place = Place { row: &row, qualifier };
-                let expected = cells.iter().find(|cell| !place.is_after(cell.row, cell.qualifier));
-                let mut decoder = Decoder::default();
-                let found = decoder.seek(&block, place).unwrap() != Next::End;
-                let found = found.then(|| format!("{:?}", decoder.cell(&block)));
-                assert_eq!(found, expected.map(|cell| format!("{cell:?}")), "{place:?}");
+                assert_seek_finds_the_first_not_before(&cells, &block, Place { row: &row, qualifier });
             }
         }
     }
@@ -86,12 +89,7 @@ fn seeking_finds_rows_that_begin_each_other_and_rows_from_outside_of_what_all_be
         places.extend([b"".to_vec(), b"user".to_vec(), b"user0000000".to_vec(), b"userz".to_vec(), b"\xff".to_vec()]);
         for row in &places {
             for qualifier in [Some(&[][..]), Some(&[2][..]), None] {
-                let place = Place { row, qualifier };
-                let expected = cells.iter().find(|cell| !place.is_after(cell.row, cell.qualifier));
-                let mut decoder = Decoder::default();
-                let found = decoder.seek(&block, place).unwrap() != Next::End;
-                let found = found.then(|| format!("{:?}", decoder.cell(&block)));
-                assert_eq!(found, expected.map(|cell| format!("{cell:?}")), "{place:?}");
+                assert_seek_finds_the_first_not_before(&cells, &block, Place { row, qualifier });
             }
         }
     }

@@ -7,7 +7,7 @@ use terrane_engine::{BackendKind, Engine, Error, GroupContents, GroupCopy};
 use terrane_env::fs::{Disk, Tear};
 
 use super::workload::{BACKENDS, Op, Scene, Start, Stretch, files_of, run_all};
-use crate::support::scanning::read_all;
+use crate::support::scanning::{SeenRows, read_all};
 use crate::support::world::{GROUP, World};
 
 const TEARS: [Tear; 4] = [Tear::Lost, Tear::Kept, Tear::Random(1), Tear::Random(2)];
@@ -19,6 +19,11 @@ fn regions(engine: &Engine) -> Vec<(u64, u64)> {
     engine.regions().iter().map(|region| (region.id().0, region.point().index)).collect()
 }
 
+/// The regions of a server and what they hold.
+fn shown(world: &World) -> (Vec<(u64, u64)>, SeenRows) {
+    (regions(world.engine()), read_all(world.engine()))
+}
+
 /// A server that has gone on while the receiver was away: it has split, compacted and written. Everything is flushed.
 async fn source(start: &Start) -> World {
     let mut world = start.world();
@@ -26,6 +31,22 @@ async fn source(start: &Start) -> World {
         [Op::Reopen, Op::Split, Op::Write, Op::Flush, Op::Compact, Op::Write, Op::Delete, Op::RecordGroup, Op::Flush];
     run_all(&mut world, &history).await;
     world
+}
+
+/// A source, what it starts from, and the copy that it sends.
+struct Sent {
+    start: Start,
+    source: World,
+    copy: GroupCopy,
+}
+
+impl Sent {
+    async fn by(backend: BackendKind) -> Self {
+        let start = Start::filled(backend).await;
+        let source = source(&start).await;
+        let copy = source.engine().copy_group(GROUP).await.unwrap();
+        Self { start, source, copy }
+    }
 }
 
 /// A server that missed all that, with the fetched files of the copy.
@@ -63,17 +84,15 @@ async fn install(world: &World, copy: &GroupCopy) -> Result<(), Error> {
 #[tokio::test]
 async fn a_receiver_reads_like_the_source_also_after_a_restart() {
     for backend in BACKENDS {
-        let start = Start::filled(backend).await;
-        let source = source(&start).await;
-        let copy = source.engine().copy_group(GROUP).await.unwrap();
+        let Sent { start, source, copy } = Sent::by(backend).await;
         let mut receiver = receiver(&start, &source, &copy).await;
         install(&receiver, &copy).await.unwrap();
-        let expected = (regions(source.engine()), read_all(source.engine()));
-        assert_eq!((regions(receiver.engine()), read_all(receiver.engine())), expected);
+        let expected = shown(&source);
+        assert_eq!(shown(&receiver), expected);
         assert_eq!(receiver.engine().group_point(GROUP), source.engine().group_point(GROUP));
         receiver.close();
         receiver.try_open().await.unwrap();
-        assert_eq!((regions(receiver.engine()), read_all(receiver.engine())), expected);
+        assert_eq!(shown(&receiver), expected);
         let named: usize = copy.contents().files().len();
         assert_eq!(files_of(&receiver).await.len(), named, "what was there before is gone");
     }
@@ -83,9 +102,7 @@ async fn a_receiver_reads_like_the_source_also_after_a_restart() {
 #[tokio::test]
 async fn a_copy_counts_as_of_the_entry_up_to_which_the_source_had_everything() {
     for backend in BACKENDS {
-        let start = Start::filled(backend).await;
-        let source = source(&start).await;
-        let copy = source.engine().copy_group(GROUP).await.unwrap();
+        let Sent { start, source, copy } = Sent::by(backend).await;
         let later = source.engine().group_point(GROUP).unwrap().index + 5;
         let receiver = receiver(&start, &source, &copy).await;
         let staged = receiver.engine().stage_group(arrived(&copy), Path::new(FETCHED), later).await.unwrap();
@@ -102,7 +119,7 @@ async fn an_older_copy_replaces_what_an_interrupted_installation_left() {
         let start = Start::filled(backend).await;
         let mut source = source(&start).await;
         let older = source.engine().copy_group(GROUP).await.unwrap();
-        let expected = (regions(source.engine()), read_all(source.engine()));
+        let expected = shown(&source);
         run_all(&mut source, &[Op::Write, Op::Flush, Op::RecordGroup]).await;
         let newer = source.engine().copy_group(GROUP).await.unwrap();
         let receiver = receiver(&start, &source, &newer).await;
@@ -111,7 +128,7 @@ async fn an_older_copy_replaces_what_an_interrupted_installation_left() {
         Disk::from(receiver.dir.memory()).remove_dir_all(Path::new(FETCHED)).await.unwrap();
         fetch(&receiver, &source, &older).await;
         install(&receiver, &older).await.unwrap();
-        assert_eq!((regions(receiver.engine()), read_all(receiver.engine())), expected);
+        assert_eq!(shown(&receiver), expected);
     }
 }
 
@@ -119,9 +136,7 @@ async fn an_older_copy_replaces_what_an_interrupted_installation_left() {
 #[tokio::test]
 async fn an_installation_records_no_split_of_a_region_that_it_replaces() {
     for backend in BACKENDS {
-        let start = Start::filled(backend).await;
-        let source = source(&start).await;
-        let copy = source.engine().copy_group(GROUP).await.unwrap();
+        let Sent { start, source, copy } = Sent::by(backend).await;
         let whole = receiver(&start, &source, &copy).await;
         let plain = Stretch::of_entry(&whole, async || install(&whole, &copy).await.unwrap()).await;
         let mut receiver = start.world();
@@ -129,20 +144,18 @@ async fn an_installation_records_no_split_of_a_region_that_it_replaces() {
         fetch(&receiver, &source, &copy).await;
         let after_split = Stretch::of_entry(&receiver, async || install(&receiver, &copy).await.unwrap()).await;
         assert_eq!(after_split.changes().len(), plain.changes().len(), "{backend}: it changes nothing else");
-        let expected = (regions(source.engine()), read_all(source.engine()));
-        assert_eq!((regions(receiver.engine()), read_all(receiver.engine())), expected);
+        let expected = shown(&source);
+        assert_eq!(shown(&receiver), expected);
         receiver.close();
         receiver.try_open().await.unwrap();
-        assert_eq!((regions(receiver.engine()), read_all(receiver.engine())), expected);
+        assert_eq!(shown(&receiver), expected);
     }
 }
 
 #[tokio::test]
 async fn an_interrupted_installation_leaves_the_old_group_or_the_new_one() {
     for backend in BACKENDS {
-        let start = Start::filled(backend).await;
-        let source = source(&start).await;
-        let copy = source.engine().copy_group(GROUP).await.unwrap();
+        let Sent { start, source, copy } = Sent::by(backend).await;
         let whole = receiver(&start, &source, &copy).await;
         let before = regions(whole.engine());
         let stretch = Stretch::of_entry(&whole, async || install(&whole, &copy).await.unwrap()).await;
@@ -162,7 +175,7 @@ async fn an_interrupted_installation_leaves_the_old_group_or_the_new_one() {
                     assert_eq!(regions(again.engine()), before, "{tear:?}: the old regions, whole");
                     install(&again, &copy).await.unwrap();
                 }
-                assert_eq!((regions(again.engine()), read_all(again.engine())), (after.clone(), rows.clone()));
+                assert_eq!(shown(&again), (after.clone(), rows.clone()));
             }
         }
     }
@@ -171,9 +184,7 @@ async fn an_interrupted_installation_leaves_the_old_group_or_the_new_one() {
 #[tokio::test]
 async fn a_refused_installation_changes_nothing_and_can_be_repeated() {
     for backend in BACKENDS {
-        let start = Start::filled(backend).await;
-        let source = source(&start).await;
-        let copy = source.engine().copy_group(GROUP).await.unwrap();
+        let Sent { start, source, copy } = Sent::by(backend).await;
         let whole = receiver(&start, &source, &copy).await;
         let before = regions(whole.engine());
         let stretch = Stretch::of_entry(&whole, async || install(&whole, &copy).await.unwrap()).await;
@@ -196,9 +207,7 @@ async fn a_refused_installation_changes_nothing_and_can_be_repeated() {
 #[tokio::test]
 async fn a_damaged_file_is_not_installed() {
     for backend in BACKENDS {
-        let start = Start::filled(backend).await;
-        let source = source(&start).await;
-        let copy = source.engine().copy_group(GROUP).await.unwrap();
+        let Sent { start, source, copy } = Sent::by(backend).await;
         let world = receiver(&start, &source, &copy).await;
         let before = (regions(world.engine()), files_of(&world).await);
         let file = copy.contents().files()[0];
@@ -220,9 +229,7 @@ async fn a_damaged_file_is_not_installed() {
 
 #[tokio::test]
 async fn a_copy_keeps_its_files_until_it_is_dropped() {
-    let start = Start::filled(BackendKind::Lsm).await;
-    let mut source = source(&start).await;
-    let copy = source.engine().copy_group(GROUP).await.unwrap();
+    let Sent { start, mut source, copy } = Sent::by(BackendKind::Lsm).await;
     let rows = read_all(source.engine());
     run_all(&mut source, &[Op::Write, Op::Flush, Op::Compact]).await;
     let receiver = receiver(&start, &source, &copy).await;
@@ -236,9 +243,7 @@ async fn a_copy_keeps_its_files_until_it_is_dropped() {
 
 #[tokio::test]
 async fn a_staged_copy_that_is_not_installed_leaves_nothing_behind() {
-    let start = Start::filled(BackendKind::Lsm).await;
-    let source = source(&start).await;
-    let copy = source.engine().copy_group(GROUP).await.unwrap();
+    let Sent { start, source, copy } = Sent::by(BackendKind::Lsm).await;
     let mut world = receiver(&start, &source, &copy).await;
     let before = (regions(world.engine()), files_of(&world).await);
     let staged = world.engine().stage_group(arrived(&copy), Path::new(FETCHED), 0).await.unwrap();
@@ -253,7 +258,7 @@ async fn an_interrupted_removal_of_a_group_leaves_it_whole_or_nothing_of_it() {
     for backend in BACKENDS {
         let start = Start::filled(backend).await;
         let untouched = source(&start).await;
-        let before = (regions(untouched.engine()), read_all(untouched.engine()));
+        let before = shown(&untouched);
         let mut whole = source(&start).await;
         let stretch = Stretch::of_entry(&whole, async || whole.engine().remove_group(GROUP).await.unwrap()).await;
         assert!(whole.engine().regions().is_empty() && whole.engine().group_point(GROUP).is_none());
@@ -272,7 +277,7 @@ async fn an_interrupted_removal_of_a_group_leaves_it_whole_or_nothing_of_it() {
                 let mut again = start.world_on(&world.known, memory.crash(tear));
                 again.try_open().await.unwrap();
                 if !again.engine().regions().is_empty() {
-                    assert_eq!((regions(again.engine()), read_all(again.engine())), before, "{tear:?}: all of it");
+                    assert_eq!(shown(&again), before, "{tear:?}: all of it");
                     again.engine().remove_group(GROUP).await.unwrap();
                 }
                 assert!(again.engine().regions().is_empty() && again.engine().group_point(GROUP).is_none());
