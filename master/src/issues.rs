@@ -157,8 +157,6 @@ fn log_issue(load: &ServerLoad) -> Option<String> {
 
 #[cfg(test)]
 pub mod tests {
-    use terrane_proto::v1;
-
     use super::*;
     use crate::catalog::tests::full;
     use crate::servers::inventory::{GroupSeen, Inventory, RegionSeen, Report};
@@ -179,15 +177,7 @@ pub mod tests {
                 applied: 9,
                 ..GroupSeen::default()
             }],
-            regions: vec![RegionSeen {
-                descriptor,
-                bytes: 100,
-                state: RegionState::Unsplittable,
-                term: 3,
-                load: v1::RegionLoad::default(),
-                shape: None,
-                counts: v1::RegionCounts::default(),
-            }],
+            regions: vec![RegionSeen { state: RegionState::Unsplittable, ..RegionSeen::open(descriptor, 100, 3) }],
             load: ServerLoad { issues: vec![IssueKind::Damage.issue("a file is damaged")], ..ServerLoad::default() },
         });
         Observations { liveness, inventory }

@@ -133,7 +133,7 @@ fn gaps(catalog: &Catalog, table: TableId) -> String {
 mod tests {
     use super::*;
     use crate::catalog::CatalogEdit;
-    use crate::catalog::scripts::{self, Line};
+    use crate::catalog::scripts;
     use crate::catalog::tests::descriptor;
 
     /// A cluster with tables `t`, split at `m`, and `ns:u`.
@@ -150,8 +150,7 @@ mod tests {
             "create-table ns:u",
             "enable-table t2",
         ] {
-            let edit = scripts::edit(&Line::of(edit)).expect("an edit");
-            assert!(!matches!(catalog.apply(&edit, 1), Outcome::Refused(_)), "{edit:?}");
+            scripts::must_apply(&mut catalog, edit);
         }
         catalog
     }

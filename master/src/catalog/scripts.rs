@@ -93,8 +93,30 @@ fn plan(list: &str) -> GroupPlan {
     GroupPlan { leader: servers[0], servers }
 }
 
-/// The edit that a line names; `None` if it names none.
-pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
+/// How an order ends: the second word of `step made|unanswered|dropped`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Made,
+    /// Made, but its answer is lost.
+    Unanswered,
+    /// It never arrives.
+    Dropped,
+}
+
+impl Fate {
+    pub const ALL: [Self; 3] = [Self::Made, Self::Unanswered, Self::Dropped];
+
+    pub fn of(line: &Line<'_>) -> Self {
+        match line.words.get(1) {
+            Some(&"unanswered") => Self::Unanswered,
+            Some(&"dropped") => Self::Dropped,
+            _ => Self::Made,
+        }
+    }
+}
+
+/// The edit that a line names.
+pub fn edit(line: &Line<'_>) -> CatalogEdit {
     let table = || TableId(line.number(1));
     let edit = match line.words[0] {
         "bootstrap" => CatalogEdit::Bootstrap(Bootstrap {
@@ -161,12 +183,12 @@ pub fn edit(line: &Line<'_>) -> Option<CatalogEdit> {
             let id = u32::try_from(line.number(1)).unwrap();
             CatalogEdit::AddPageKey { id, secret: Secret([u8::try_from(id).unwrap(); 32]) }
         }
-        _ => return None,
+        other => panic!("no such command: {other}"),
     };
-    Some(match line.request() {
+    match line.request() {
         Some(id) => CatalogEdit::Requested { id, edit: Box::new(edit) },
         None => edit,
-    })
+    }
 }
 
 /// `begin-members g1 add=s4 remove=8 reason=lost`, `end-members g1 members=9,10`; the version is 0 unless `version=` says
@@ -232,6 +254,12 @@ fn move_edit(line: &Line<'_>) -> CatalogEdit {
 
 fn namespace(name: &str) -> NamespaceName {
     name.parse().unwrap()
+}
+
+/// Applies the edit that a line names, which must not be refused.
+pub fn must_apply(catalog: &mut Catalog, text: &str) {
+    let outcome = catalog.apply(&edit(&Line::of(text)), 1);
+    assert!(!matches!(outcome, Outcome::Refused(_)), "{text}: {outcome:?}");
 }
 
 /// Applies an edit and prints its outcome. A refused edit must change nothing.
@@ -349,7 +377,7 @@ fn edits_of_the_catalog() {
             match line.words[0] {
                 "show" => line.words[1..].iter().for_each(|part| show(&catalog, part, out)),
                 "restart" => catalog = restarted(std::mem::take(&mut catalog)),
-                _ => apply(&mut catalog, &edit(&line).unwrap_or_else(|| panic!("no such command: {text}")), stamp, out),
+                _ => apply(&mut catalog, &edit(&line), stamp, out),
             }
         }
     });

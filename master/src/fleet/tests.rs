@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use terrane_types::states::RegionState;
 use terrane_types::{ClusterId, ReplicaId, ServerId};
 
 use super::*;
@@ -59,15 +58,7 @@ impl Scene {
         let regions = list("regions").map(|region| {
             let (region, epoch) = region.split_once('@').expect("REGION@EPOCH");
             let descriptor = crate::catalog::tests::descriptor(number(region), "", "", number(epoch));
-            RegionSeen {
-                descriptor,
-                bytes: 1,
-                state: RegionState::Open,
-                term,
-                load: Default::default(),
-                shape: None,
-                counts: Default::default(),
-            }
+            RegionSeen::open(descriptor, 1, term)
         });
         let orphans = line.argument("orphans").map(|bytes| {
             let first = "engine/incoming/9/1".to_owned();
@@ -216,10 +207,7 @@ impl Scene {
                 writeln!(out, "{}", shown.unwrap_or_else(|refused| format!("refused: {refused}"))).unwrap();
             }
             "show" => line.words[1..].iter().for_each(|part| scripts::show(&self.catalog, part, out)),
-            _ => {
-                let edit = scripts::edit(&line).unwrap_or_else(|| panic!("no such command: {text}"));
-                scripts::apply(&mut self.catalog, &edit, 1, &mut String::new());
-            }
+            _ => scripts::apply(&mut self.catalog, &scripts::edit(&line), 1, &mut String::new()),
         }
     }
 }
@@ -234,15 +222,11 @@ fn member(text: &str) -> MemberSeen {
     let (replica, server) = parts.next().and_then(|member| member.split_once('@')).expect("REPLICA@SERVER");
     let marks: Vec<&str> = parts.collect();
     MemberSeen {
-        replica: ReplicaId(number(replica)),
-        server: ServerId(number(server)),
         voter: !marks.contains(&"learner"),
         matched: if marks.contains(&"behind") { 10 } else { 1_000 },
         applied: if marks.contains(&"unapplied") { 10 } else { 1_000 },
         alive: !marks.contains(&"silent"),
-        copy_bytes: 0,
-        lags: false,
-        copied_bytes: 0,
+        ..MemberSeen::voting(number(replica), number(server), 1_000)
     }
 }
 

@@ -226,7 +226,7 @@ mod tests {
                 let (mut catalog, mut history, mut stamp) = (Catalog::default(), ProcedureHistory::default(), 0);
                 move |text: &str, out: &mut String| {
                     stamp += 1;
-                    let edit = scripts::edit(&Line::of(text)).unwrap_or_else(|| panic!("no such edit: {text}"));
+                    let edit = scripts::edit(&Line::of(text));
                     let applied = catalog.apply(&edit, stamp);
                     assert!(!matches!(applied, Applied::Refused(_)), "{text}: {applied:?}");
                     let describe = |work: Work| {

@@ -54,10 +54,7 @@ impl World {
             "group" => self.group_answers(&line, out),
             "replica" => self.replica_answers(&line, out),
             "lost" => self.lose_servers(&line, out),
-            _ => {
-                let edit = scripts::edit(&line).unwrap_or_else(|| panic!("no such command: {text}"));
-                scripts::apply(&mut self.catalog, &edit, 1, out);
-            }
+            _ => scripts::apply(&mut self.catalog, &scripts::edit(&line), 1, out),
         }
     }
 

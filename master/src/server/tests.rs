@@ -21,15 +21,18 @@ mod namespaces;
 mod requests;
 mod several;
 
+/// How long anything may take that needs an election.
+const WITHIN: Duration = Duration::from_secs(20);
+
 /// A master, fake servers and a client.
 struct Cluster {
+    directory: tempfile::TempDir,
     master: Master,
     client: MasterClient<Channel>,
     ordered: Arc<Ordered>,
     stop: CancellationToken,
 }
 
-/// Serves as a fake server until `stop`; returns its address.
 async fn start(dir: &Path, change: impl FnOnce(&mut MasterConfig)) -> Result<Master, StartError> {
     let mut config =
         MasterConfig { data_dir: dir.to_owned(), listen: "127.0.0.1:0".to_owned(), ..MasterConfig::default() };
@@ -42,16 +45,29 @@ fn client(master: &Master) -> MasterClient<Channel> {
 }
 
 impl Cluster {
-    async fn new(dir: &Path) -> Self {
-        let master = start(dir, |_| {}).await.unwrap();
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let master = start(directory.path(), |_| {}).await.unwrap();
         let client = client(&master);
-        Self { master, client, ordered: Arc::default(), stop: CancellationToken::new() }
+        Self { directory, master, client, ordered: Arc::default(), stop: CancellationToken::new() }
+    }
+
+    async fn with_servers() -> Self {
+        let mut cluster = Self::new().await;
+        cluster.add_servers().await;
+        cluster
+    }
+
+    async fn add_servers(&mut self) {
+        for server in 1..=3 {
+            self.add_server(server).await;
+        }
     }
 
     /// Restarts the master on the same directory, with the same servers.
-    async fn restarted(self, dir: &Path) -> Self {
+    async fn restarted(self) -> Self {
         self.master.shutdown().await;
-        let master = start(dir, |_| {}).await.unwrap();
+        let master = start(self.directory.path(), |_| {}).await.unwrap();
         Self { client: client(&master), master, ..self }
     }
 
@@ -65,28 +81,18 @@ impl Cluster {
         let request = registration(address);
         let reply = self.client.register(request).await.unwrap().into_inner();
         assert_eq!((reply.server, reply.region_id_count), (server, 10));
-        self.live(server).await;
+        self.until(server, "live").await;
     }
 
-    /// Reports for a server until the master has called it.
-    async fn live(&mut self, server: u64) {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-        loop {
-            self.report(server, 0, Vec::new()).await;
-            let request = v1::ClusterRequest { hello: self.hello(0) };
-            let servers = self.client.list_servers(request).await.unwrap().into_inner().servers;
-            if servers.iter().any(|known| known.server == server && known.state == "live") {
-                return;
-            }
-            assert!(tokio::time::Instant::now() < deadline, "server {server} did not become live: {servers:?}");
-            tokio::task::yield_now().await;
-        }
-    }
-
-    async fn add_servers(&mut self) {
-        for server in 1..=3 {
-            self.add_server(server).await;
-        }
+    /// Reports for a server until it is in this state; returns the last answer.
+    async fn until(&mut self, server: u64, state: &str) -> v1::ReportReply {
+        let what = format!("server {server}'s state {state}");
+        eventually(&what, async || {
+            let reply = self.report(server, 0, Vec::new()).await;
+            let known = self.servers().await.into_iter().find(|known| known.server == server);
+            (known.expect("it is registered").state == state).then_some(reply)
+        })
+        .await
     }
 
     fn create(&self, name: &str, split_at: &[&'static str]) -> v1::CreateTableRequest {
@@ -110,12 +116,29 @@ impl Cluster {
             .map_err(|status| error::from_status(&status))
     }
 
-    async fn status(&mut self) -> v1::StatusReply {
-        let request = v1::ClusterRequest { hello: self.hello(0) };
-        self.client.status(request).await.unwrap().into_inner()
+    fn asked(&self) -> v1::ClusterRequest {
+        v1::ClusterRequest { hello: self.hello(0) }
     }
 
-    async fn regions(&mut self) -> Vec<v1::RegionInfo> {
+    async fn status(&mut self) -> v1::StatusReply {
+        self.client.status(self.asked()).await.unwrap().into_inner()
+    }
+
+    async fn servers(&mut self) -> Vec<v1::ServerInfo> {
+        self.client.list_servers(self.asked()).await.unwrap().into_inner().servers
+    }
+
+    async fn groups(&mut self) -> Vec<v1::GroupInfo> {
+        self.client.list_groups(self.asked()).await.unwrap().into_inner().groups
+    }
+
+    /// The regions of all tables.
+    async fn regions(&mut self) -> Vec<v1::RegionDescriptor> {
+        let infos = self.region_infos().await;
+        infos.into_iter().map(|info| info.descriptor.unwrap()).collect()
+    }
+
+    async fn region_infos(&mut self) -> Vec<v1::RegionInfo> {
         let request = v1::ListRegionsRequest { hello: self.hello(0), table: String::new() };
         self.client.list_regions(request).await.unwrap().into_inner().regions
     }
@@ -129,25 +152,15 @@ impl Cluster {
     async fn report(&mut self, server: u64, term: u64, regions: Vec<v1::RegionDescriptor>) -> v1::ReportReply {
         let groups: BTreeSet<u64> = regions.iter().map(|region| region.group).collect();
         let group = |group| v1::GroupReport { group, term, leader: server, ..v1::GroupReport::default() };
-        let region = |descriptor| v1::RegionReport {
-            descriptor: Some(descriptor),
-            bytes: 7,
-            state: "open".into(),
-            group_term: term,
-            load: None,
-            shape: None,
-            counts: None,
-        };
-        let request = v1::ReportRequest {
-            hello: self.hello(server),
-            server,
-            boot: 1,
-            groups: groups.into_iter().map(group).collect(),
-            regions: regions.into_iter().map(region).collect(),
-            clock_ms: terrane_env::time::wall_ms(),
-            ..v1::ReportRequest::default()
-        };
+        let groups = groups.into_iter().map(group).collect();
+        let clock_ms = terrane_env::time::wall_ms();
+        let request = v1::ReportRequest { groups, regions: opened(regions, term), clock_ms, ..self.report_of(server) };
         self.client.report(request).await.unwrap().into_inner()
+    }
+
+    /// A report that says nothing.
+    fn report_of(&self, server: u64) -> v1::ReportRequest {
+        v1::ReportRequest { hello: self.hello(server), server, boot: 1, ..v1::ReportRequest::default() }
     }
 
     fn set_mood(&self, mood: &Mood) {
@@ -158,6 +171,25 @@ impl Cluster {
         self.stop.cancel();
         self.master.shutdown().await;
     }
+}
+
+fn opened(regions: impl IntoIterator<Item = v1::RegionDescriptor>, group_term: u64) -> Vec<v1::RegionReport> {
+    let (bytes, state) = (7, "open".to_owned());
+    let open = v1::RegionReport { bytes, state, group_term, ..v1::RegionReport::default() };
+    regions.into_iter().map(|region| v1::RegionReport { descriptor: Some(region), ..open.clone() }).collect()
+}
+
+/// What `look` finds; fails after a time that any election takes.
+async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let found = async {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(WITHIN, found).await.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
 async fn refusal<T: std::fmt::Debug>(call: impl Future<Output = Result<Response<T>, Status>>) -> Error {
@@ -214,8 +246,7 @@ async fn a_damaged_checkpoint_is_refused_and_named() {
 
 #[tokio::test]
 async fn a_create_without_servers_says_what_it_waits_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
+    let mut cluster = Cluster::new().await;
     cluster.add_server(1).await;
     let request = within(cluster.create("t", &[]), Duration::from_millis(400));
     let refused = refusal(cluster.client.create_table(request)).await;
@@ -227,8 +258,7 @@ async fn a_create_without_servers_says_what_it_waits_for() {
 
 #[tokio::test]
 async fn a_waiting_create_continues_when_servers_join() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
+    let mut cluster = Cluster::new().await;
     let (mut other, request) = (cluster.client.clone(), cluster.create("t", &[]));
     let waiting = tokio::spawn(async move { other.create_table(request).await });
     cluster.add_servers().await;
@@ -238,9 +268,7 @@ async fn a_waiting_create_continues_when_servers_join() {
 
 #[tokio::test]
 async fn groups_are_spread_and_members_get_orders() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &["c", "f", "i", "l", "o", "r", "u", "x", "y", "z", "zz"]).await;
     let groups = cluster.ordered.groups.lock().clone();
     let led = |server| groups.iter().filter(|(to, order)| *to == server && order.lead).count();
@@ -256,9 +284,7 @@ async fn groups_are_spread_and_members_get_orders() {
 
 #[tokio::test]
 async fn a_created_table_can_be_located_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     let namespace = v1::NamespaceRequest { hello: cluster.hello(0), name: "ns".into(), ..Default::default() };
     cluster.client.create_namespace(namespace).await.unwrap();
     let created = cluster.create_table("ns:t", &["h", "p"]).await;
@@ -273,9 +299,7 @@ async fn a_created_table_can_be_located_at_once() {
 
 #[tokio::test]
 async fn invalid_tables_are_refused_with_a_message() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     for (name, split_at, says) in
         [("meta", &[][..], "reserved"), ("t", &["b", "a"], "b comes before a"), ("a b", &[], "table")]
     {
@@ -288,9 +312,7 @@ async fn invalid_tables_are_refused_with_a_message() {
 
 #[tokio::test]
 async fn an_alter_reaches_every_group_and_a_drop_leaves_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &["m"]).await;
     cluster.ordered.tables.lock().clear();
     let set = [("region_size".to_owned(), "1MiB".to_owned())].into_iter().collect();
@@ -301,7 +323,7 @@ async fn an_alter_reaches_every_group_and_a_drop_leaves_nothing() {
     let orders: Vec<_> =
         cluster.ordered.tables.lock().drain(..).map(|(_, order)| order.schema.unwrap().version).collect();
     assert_eq!(orders, [2, 2]);
-    assert!(cluster.regions().await.iter().all(|region| region.descriptor.as_ref().unwrap().schema_version == 2));
+    assert!(cluster.regions().await.iter().all(|region| region.schema_version == 2));
 
     // How cells are stored is altered online as well.
     let attributes = [("compression".to_owned(), "zstd".to_owned()), ("bloom".to_owned(), "rowcol".to_owned())];
@@ -332,23 +354,17 @@ async fn an_alter_reaches_every_group_and_a_drop_leaves_nothing() {
 
 #[tokio::test]
 async fn a_restarted_master_completes_what_it_started() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.set_mood(&Mood::Away);
     let request = within(cluster.create("t", &["m"]), Duration::from_millis(500));
     let refused = refusal(cluster.client.create_table(request)).await;
     assert!(matches!(refused, Error::InProgress { .. }), "{refused:?}");
     assert!(refused.to_string().contains("table t is still creating, waiting for group"), "{refused}");
 
-    let mut cluster = cluster.restarted(dir.path()).await;
+    let mut cluster = cluster.restarted().await;
     assert_eq!(cluster.describe("t").await.unwrap().state, "creating");
     cluster.set_mood(&Mood::Willing);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while cluster.describe("t").await.unwrap().state != "enabled" {
-        assert!(tokio::time::Instant::now() < deadline, "the create was not completed");
-        tokio::task::yield_now().await;
-    }
+    eventually("the create", async || (cluster.describe("t").await.unwrap().state == "enabled").then_some(())).await;
     assert_eq!(cluster.regions().await.len(), 2);
     cluster.end().await;
 }
@@ -366,20 +382,18 @@ async fn copy_dir(from: &Path, to: &Path) {
 
 #[tokio::test]
 async fn a_killed_master_recovers_from_its_log() {
-    let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let copy = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("u", &[]).await;
     // Later entries are only in the log; earlier ones must not be applied twice.
     cluster.master.machine.write_checkpoint().await;
     cluster.create_table("t", &["h", "p"]).await;
     let (regions, index) = (cluster.regions().await, cluster.status().await.catalog_index);
-    copy_dir(dir.path(), copy.path()).await;
+    copy_dir(cluster.directory.path(), copy.path()).await;
 
     let master = start(copy.path(), |_| {}).await.unwrap();
     let mut cluster = Cluster { client: client(&master), master, ..cluster };
-    let ids = |regions: &[v1::RegionInfo]| regions.iter().map(|info| info.descriptor.clone()).collect::<Vec<_>>();
-    assert_eq!(ids(&cluster.regions().await), ids(&regions));
+    assert_eq!(cluster.regions().await, regions);
     assert!(cluster.status().await.catalog_index >= index);
     assert_eq!(cluster.describe("t").await.unwrap().state, "enabled");
     // An id that was handed out is not handed out again.
@@ -389,19 +403,14 @@ async fn a_killed_master_recovers_from_its_log() {
 
 #[tokio::test]
 async fn a_create_that_servers_refuse_is_undone() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("other", &[]).await;
     cluster.set_mood(&Mood::Refusing);
     let (mut other, request) = (cluster.client.clone(), cluster.create("t", &[]));
     let creating = tokio::spawn(async move { refusal(other.create_table(request)).await });
     // The drop that undoes it must succeed.
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while !matches!(cluster.describe("t").await, Ok(reply) if reply.state == "dropping") {
-        assert!(tokio::time::Instant::now() < deadline, "the create was not undone");
-        tokio::task::yield_now().await;
-    }
+    let is_dropped = |reply: &v1::TableReply| reply.state == "dropping";
+    eventually("undoing the create", async || cluster.describe("t").await.ok().filter(is_dropped)).await;
     cluster.set_mood(&Mood::Willing);
     assert_eq!(creating.await.unwrap(), Error::Unsupported { feature: "this schema".into() });
     assert!(matches!(cluster.describe("t").await, Err(Error::NotFound { .. })));
@@ -410,9 +419,7 @@ async fn a_create_that_servers_refuse_is_undone() {
 
 #[tokio::test]
 async fn orders_follow_the_leader() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     let moods = [(1, Mood::Follows(3)), (2, Mood::Follows(3)), (3, Mood::Willing)];
     *cluster.ordered.mood.lock() = moods.into_iter().collect();
     cluster.create_table("t", &["h", "p"]).await;
@@ -424,11 +431,9 @@ async fn orders_follow_the_leader() {
 
 #[tokio::test]
 async fn reported_splits_change_the_map_and_outdated_reports_do_not() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &[]).await;
-    let parent = cluster.regions().await[0].descriptor.clone().unwrap();
+    let parent = cluster.regions().await[0].clone();
     let daughter = |region, start: &'static str, end: &'static str| v1::RegionDescriptor {
         region,
         start: Bytes::from_static(start.as_bytes()),
@@ -438,7 +443,7 @@ async fn reported_splits_change_the_map_and_outdated_reports_do_not() {
     };
     cluster.report(2, 5, vec![daughter(1, "", "k"), daughter(2, "k", "")]).await;
     cluster.report(1, 4, vec![parent.clone()]).await;
-    let regions = cluster.regions().await;
+    let regions = cluster.region_infos().await;
     let shown: Vec<_> = regions.iter().map(|info| (info.descriptor.as_ref().unwrap().region, info.bytes)).collect();
     assert_eq!(shown, [(1, 7), (2, 7)]);
     let index = cluster.status().await.catalog_index;
@@ -450,14 +455,12 @@ async fn reported_splits_change_the_map_and_outdated_reports_do_not() {
 
 #[tokio::test]
 async fn a_requested_split_is_in_the_map_when_the_call_returns() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &[]).await;
-    let region = cluster.regions().await[0].descriptor.as_ref().unwrap().region;
+    let region = cluster.regions().await[0].region;
     let request = v1::SplitRegionRequest { hello: cluster.hello(0), region, at: Bytes::new() };
     cluster.client.split_region(request.clone()).await.unwrap();
-    let regions: Vec<_> = cluster.regions().await.iter().map(|r| r.descriptor.as_ref().unwrap().region).collect();
+    let regions: Vec<_> = cluster.regions().await.iter().map(|region| region.region).collect();
     assert_eq!(regions, [500, 501]);
     assert!(matches!(refusal(cluster.client.split_region(request)).await, Error::NotFound { .. }));
     let merge = |region, other| v1::MergeRegionsRequest { hello: cluster.hello(0), region, other };
@@ -465,7 +468,7 @@ async fn a_requested_split_is_in_the_map_when_the_call_returns() {
     assert!(matches!(refusal(cluster.client.merge_regions(twice)).await, Error::Invalid { .. }));
     assert!(matches!(refusal(cluster.client.merge_regions(unknown)).await, Error::NotFound { .. }));
     cluster.client.merge_regions(both.clone()).await.unwrap();
-    let regions: Vec<_> = cluster.regions().await.iter().map(|r| r.descriptor.as_ref().unwrap().region).collect();
+    let regions: Vec<_> = cluster.regions().await.iter().map(|region| region.region).collect();
     assert_eq!(regions, [600]);
     assert!(matches!(refusal(cluster.client.merge_regions(both)).await, Error::NotFound { .. }));
     cluster.end().await;
@@ -473,9 +476,7 @@ async fn a_requested_split_is_in_the_map_when_the_call_returns() {
 
 #[tokio::test]
 async fn the_meta_table_is_scanned_like_a_table() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &["a\u{1}", "k"]).await;
     let scan = v1::Scan { reverse: true, limit: 1, offset: 1, ..v1::Scan::default() };
     let call = v1::ScanCall { hello: cluster.hello(0), header: None, body: Some(scan) };
@@ -483,7 +484,7 @@ async fn the_meta_table_is_scanned_like_a_table() {
     let block = blocks.message().await.unwrap().unwrap();
     assert!(block.done && block.row_count == 1);
     let row = PackedRows::new(block.rows).next().unwrap().unwrap();
-    let region = cluster.regions().await[1].descriptor.as_ref().unwrap().region;
+    let region = cluster.regions().await[1].region;
     assert_eq!(row.row.as_bytes(), format!("t,a\\x01,{region}").as_bytes());
     let cells: Vec<_> = row.cells.iter().map(|cell| cell.qualifier.to_vec()).collect();
     assert_eq!(cells.concat(), b"epochgroupleaderregionserversstartstoptable");
@@ -500,8 +501,7 @@ async fn the_meta_table_is_scanned_like_a_table() {
 
 #[tokio::test]
 async fn callers_of_another_cluster_are_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
+    let mut cluster = Cluster::new().await;
     let stranger = Some(hello::ours(Some(ClusterId([9; 16])), ServerId(0), ServerId(1), 1));
     let request = v1::ClusterRequest { hello: stranger.clone() };
     assert!(matches!(refusal(cluster.client.status(request)).await, Error::WrongCluster { .. }));
@@ -513,29 +513,19 @@ async fn callers_of_another_cluster_are_refused() {
     let known = cluster.client.identify(hello::ours(None, ServerId(0), ServerId(0), 1)).await.unwrap().into_inner();
     assert_eq!(known.cluster_id, cluster.master.cluster_id().0[..]);
     // A server that this catalog does not know.
-    let request = v1::ReportRequest { hello: cluster.hello(9), server: 9, boot: 1, ..Default::default() };
+    let request = cluster.report_of(9);
     assert!(matches!(refusal(cluster.client.report(request)).await, Error::NotFound { .. }));
     cluster.end().await;
 }
 
 #[tokio::test]
 async fn what_a_server_does_not_say_of_its_disk_is_not_known() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.report(1, 1, Vec::new()).await;
     let (store_bytes, disk_free_bytes) = (Some(5), Some(0));
-    let report = v1::ReportRequest {
-        hello: cluster.hello(2),
-        server: 2,
-        boot: 1,
-        store_bytes,
-        disk_free_bytes,
-        ..v1::ReportRequest::default()
-    };
+    let report = v1::ReportRequest { store_bytes, disk_free_bytes, ..cluster.report_of(2) };
     cluster.client.report(report).await.unwrap();
-    let request = v1::ClusterRequest { hello: cluster.hello(0) };
-    let listed = cluster.client.list_servers(request).await.unwrap().into_inner().servers;
+    let listed = cluster.servers().await;
     let said = |at: usize| (listed[at].store_bytes, listed[at].disk_free_bytes);
     assert_eq!((said(0), said(1)), ((None, None), (store_bytes, disk_free_bytes)));
     cluster.end().await;
@@ -543,15 +533,12 @@ async fn what_a_server_does_not_say_of_its_disk_is_not_known() {
 
 #[tokio::test]
 async fn servers_get_one_page_key_which_survives_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     let keys = cluster.report(1, 1, Vec::new()).await.page_keys;
     assert_eq!(keys.len(), 1);
     assert_eq!((keys[0].id, keys[0].secret.len()), (1, 32));
     assert_eq!(cluster.report(2, 1, Vec::new()).await.page_keys, keys, "every server has the same");
-    cluster.end().await;
-    let mut cluster = Cluster::new(dir.path()).await;
+    let mut cluster = cluster.restarted().await;
     assert_eq!(cluster.report(3, 1, Vec::new()).await.page_keys, keys);
     cluster.end().await;
 }

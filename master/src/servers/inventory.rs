@@ -408,22 +408,30 @@ mod tests {
 
     const GROUP: GroupId = GroupId(1);
 
+    impl MemberSeen {
+        /// A voter that answers and has applied the log up to an index.
+        pub(crate) fn voting(replica: u64, server: u64, applied: u64) -> Self {
+            let (replica, server) = (ReplicaId(replica), ServerId(server));
+            let (voter, alive, matched) = (true, true, applied);
+            Self { replica, server, voter, matched, applied, lags: false, alive, copy_bytes: 0, copied_bytes: 0 }
+        }
+    }
+
+    impl RegionSeen {
+        /// An open region without load.
+        pub(crate) fn open(descriptor: RegionDescriptor, bytes: u64, term: u64) -> Self {
+            let (state, load, counts) = (RegionState::Open, Default::default(), Default::default());
+            Self { descriptor, bytes, state, term, load, shape: None, counts }
+        }
+    }
+
     /// `report s1 term=2 leader=s1 regions=7:100,8:5`: regions with their bytes.
     fn report(line: &Line<'_>) -> Report {
         let term = number(line.argument("term").expect("term=TERM"));
         let regions = line.argument("regions").into_iter().flat_map(|regions| regions.split(',')).map(|region| {
             let (region, bytes) = region.split_once(':').expect("REGION:BYTES");
             let descriptor = RegionDescriptor { group: GROUP, ..descriptor(number(region), "", "", 1) };
-            let load = v1::RegionLoad::default();
-            RegionSeen {
-                descriptor,
-                bytes: number(bytes),
-                state: RegionState::Open,
-                term,
-                load,
-                shape: None,
-                counts: Default::default(),
-            }
+            RegionSeen::open(descriptor, number(bytes), term)
         });
         let leader = line.argument("leader").map(|leader| ServerId(number(leader)));
         Report {
@@ -469,17 +477,7 @@ mod tests {
 
     #[test]
     fn few_entries_that_take_long_are_behind() {
-        let member = |server, applied, lags| MemberSeen {
-            replica: ReplicaId(server),
-            server: ServerId(server),
-            voter: true,
-            matched: 40,
-            applied,
-            lags,
-            alive: true,
-            copy_bytes: 0,
-            copied_bytes: 0,
-        };
+        let member = |server, applied, lags| MemberSeen { applied, lags, ..MemberSeen::voting(server, server, 40) };
         let (leader, busy, fetching) = (member(1, 40, false), member(2, 38, false), member(3, 38, true));
         let view =
             GroupView { leader: Some(ServerId(1)), members: vec![leader, busy, fetching], ..GroupView::default() };

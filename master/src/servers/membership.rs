@@ -550,10 +550,7 @@ mod tests {
                             }
                         }
                         "show" => scripts::show(&catalog, line.words[1], out),
-                        _ => {
-                            let edit = scripts::edit(&line).unwrap_or_else(|| panic!("no such command: {text}"));
-                            scripts::apply(&mut catalog, &edit, 1, out);
-                        }
+                        _ => scripts::apply(&mut catalog, &scripts::edit(&line), 1, out),
                     }
                 }
             },

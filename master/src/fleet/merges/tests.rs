@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use terrane_types::states::RegionState;
 use terrane_types::{GroupId, ServerId};
 
 use super::*;
-use crate::catalog::CatalogEdit;
-use crate::catalog::scripts::{self, Line};
+use crate::catalog::{CatalogEdit, scripts};
 use crate::fleet::loads::LoadAverages;
 use crate::fleet::world::World;
 use crate::servers::inventory::{GroupSeen, Inventory, MemberSeen, RegionSeen, Report};
@@ -49,9 +47,7 @@ impl Scene {
     }
 
     fn apply(&mut self, text: &str) {
-        let edit = scripts::edit(&Line::of(text)).expect("an edit");
-        let outcome = self.catalog.apply(&edit, 1);
-        assert!(!matches!(outcome, crate::catalog::Outcome::Refused(_)), "{text}: {outcome:?}");
+        scripts::must_apply(&mut self.catalog, text);
     }
 
     fn report(&mut self, told: [Told; 2]) {
@@ -60,40 +56,20 @@ impl Scene {
             let (server, group) = (ServerId(number), GroupId(number));
             self.observed.liveness.live(server, 1, Moment(0)).expect("the first boot");
             let replica = *self.catalog.groups().get(group).expect("a group").members.keys().next().expect("a member");
-            let member = MemberSeen {
-                replica,
-                server,
-                voter: true,
-                matched: 1,
-                applied: 1,
-                alive: true,
-                copy_bytes: 0,
-                lags: false,
-                copied_bytes: 0,
-            };
             let seen = regions.iter().zip(told).filter(|(region, _)| region.group == group).map(|(region, told)| {
                 let shape = v1::RegionShape {
                     planned_start: told.planned_at.as_bytes().to_vec().into(),
                     age_ms: told.age_ms,
                     ..v1::RegionShape::default()
                 };
-                let (descriptor, bytes, load) = (region.clone(), told.kib << 10, v1::RegionLoad::default());
-                RegionSeen {
-                    descriptor,
-                    bytes,
-                    state: RegionState::Open,
-                    term: 1,
-                    load,
-                    shape: Some(shape),
-                    counts: Default::default(),
-                }
+                RegionSeen { shape: Some(shape), ..RegionSeen::open(region.clone(), told.kib << 10, 1) }
             });
             let group = GroupSeen {
                 group,
                 replica,
                 term: 1,
                 leader: Some(server),
-                members: vec![member],
+                members: vec![MemberSeen::voting(replica.0, number, 1)],
                 ..GroupSeen::default()
             };
             let report = Report { server, groups: vec![group], regions: seen.collect(), ..Report::default() };

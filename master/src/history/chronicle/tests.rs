@@ -1,11 +1,10 @@
 //! Tests of which reports count as load.
 
 use terrane_proto::v1;
-use terrane_types::states::RegionState;
 use terrane_types::{GroupId, RegionDescriptor, ServerId};
 
 use super::*;
-use crate::catalog::scripts::{Line, edit, region};
+use crate::catalog::scripts::{must_apply, region};
 use crate::servers::inventory::{GroupSeen, Inventory, RegionSeen, Report, ServerLoad};
 use crate::servers::liveness::Liveness;
 
@@ -28,7 +27,7 @@ impl Scene {
             "create-table t",
             "enable-table t1",
         ] {
-            catalog.apply(&edit(&Line::of(line)).unwrap(), 1);
+            must_apply(&mut catalog, line);
         }
         let liveness = Liveness::new(Duration::from_secs(3), Moment(0));
         Self { catalog, observed: Observations { liveness, inventory: Inventory::default() } }
@@ -41,13 +40,8 @@ impl Scene {
         self.observed.liveness.live(server, 1, Moment(at_ms)).unwrap();
         let groups = vec![GroupSeen { group: GroupId(1), term, leader, ..GroupSeen::default() }];
         let led = |descriptor: RegionDescriptor| RegionSeen {
-            descriptor,
-            bytes: 0,
-            state: RegionState::Open,
-            term,
             load: v1::RegionLoad { rows_read: 0, rows_written: 70, bytes: 0 },
-            shape: None,
-            counts: v1::RegionCounts::default(),
+            ..RegionSeen::open(descriptor, 0, term)
         };
         let regions = if leader == Some(server) { vec![led(region("r1@1[,)"))] } else { Vec::new() };
         self.observed.inventory.absorb(Report { server, groups, regions, load: ServerLoad::default() });

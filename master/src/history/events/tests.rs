@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use terrane_proto::v1;
-use terrane_types::states::RegionState;
 
 use super::*;
 use crate::catalog::scripts::{self, Line};
@@ -43,9 +42,7 @@ impl Scene {
     }
 
     fn edit(&mut self, text: &str) {
-        let edit = scripts::edit(&Line::of(text)).unwrap_or_else(|| panic!("no such command: {text}"));
-        let outcome = self.catalog.apply(&edit, 1);
-        assert!(!matches!(outcome, crate::catalog::Outcome::Refused(_)), "{text}: {outcome:?}");
+        scripts::must_apply(&mut self.catalog, text);
     }
 
     fn at(&self) -> (Moment, u64) {
@@ -151,15 +148,7 @@ impl Scene {
 
 fn region_seen(descriptor: RegionDescriptor, term: u64, mib: u64) -> RegionSeen {
     let load = v1::RegionLoad { rows_read: 40, rows_written: 2, bytes: 9 };
-    RegionSeen {
-        descriptor,
-        bytes: mib << 20,
-        state: RegionState::Open,
-        term,
-        load,
-        shape: None,
-        counts: Default::default(),
-    }
+    RegionSeen { load, ..RegionSeen::open(descriptor, mib << 20, term) }
 }
 
 #[test]

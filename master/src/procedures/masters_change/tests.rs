@@ -7,19 +7,9 @@ use terrane_types::{ReplicaId, ServerId};
 
 use super::*;
 use crate::catalog::masters::{MastersEdit, MastersPlan};
-use crate::catalog::scripts::{self, Line};
+use crate::catalog::scripts::{self, Fate, Line};
 use crate::catalog::{Catalog, CatalogEdit, Outcome};
 use crate::masters::seats::{free_places, numbered};
-
-/// How an order ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Made,
-    /// Made, but its answer is lost.
-    Unanswered,
-    /// It never arrives.
-    Dropped,
-}
 
 /// The masters' group, the processes, and the leader that changes the set.
 #[derive(Clone)]
@@ -221,14 +211,9 @@ fn command(world: &mut World, text_of: &str, out: &mut String) {
             world.record(MastersEdit::Undo { version });
         }
         "step" => {
-            let fate = match line.words.get(1) {
-                Some(&"unanswered") => Fate::Unanswered,
-                Some(&"dropped") => Fate::Dropped,
-                _ => Fate::Made,
-            };
             let step = world.next();
             writeln!(out, "{}", step.as_ref().map_or_else(|| "ended".to_owned(), text)).unwrap();
-            step.into_iter().for_each(|step| world.carry_out(&step, fate));
+            step.into_iter().for_each(|step| world.carry_out(&step, Fate::of(&line)));
         }
         "run" => world.run().iter().for_each(|step| writeln!(out, "{step}").unwrap()),
         "show" => writeln!(out, "{}", world.show()).unwrap(),
@@ -263,7 +248,7 @@ fn every_failure_at_every_step() {
     for (masters, wanted) in changes {
         for undo in [false, true] {
             for at in 0..12 {
-                for fate in [Fate::Made, Fate::Unanswered, Fate::Dropped] {
+                for fate in Fate::ALL {
                     fail_at(masters, wanted, undo, at, fate);
                 }
             }

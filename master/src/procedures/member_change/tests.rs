@@ -5,20 +5,10 @@ use std::fmt::Write as _;
 
 use super::*;
 use crate::catalog::changes::ChangePlan;
-use crate::catalog::scripts::{self, Line, number};
+use crate::catalog::scripts::{self, Fate, Line, number};
 use crate::catalog::{Catalog, CatalogEdit, Outcome};
 
 const GROUP: GroupId = GroupId(1);
-
-/// How an order ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Made,
-    /// Made, but its answer is lost.
-    Unanswered,
-    /// It never arrives.
-    Dropped,
-}
 
 /// A group as its servers have it, and a master that changes its members.
 #[derive(Clone)]
@@ -47,10 +37,7 @@ impl World {
     /// Group 1 on servers 1, 2, ... with a server more, led by server 1.
     fn new(replication: u64) -> Self {
         let mut catalog = Catalog::default();
-        let mut apply = |text: &str| {
-            let edit = scripts::edit(&Line::of(text)).expect("an edit");
-            assert!(!matches!(catalog.apply(&edit, 1), Outcome::Refused(_)), "{text}");
-        };
+        let mut apply = |text: &str| scripts::must_apply(&mut catalog, text);
         apply(&format!("bootstrap replication={replication}"));
         (1..=replication + 2).for_each(|server| apply(&format!("add-server s{server}:1")));
         let members: Vec<String> = (1..=replication).map(|server| format!("s{server}")).collect();
@@ -79,15 +66,10 @@ impl World {
 
     fn view(&self) -> GroupView {
         let member = |(replica, (server, voter)): (&ReplicaId, &(ServerId, bool))| MemberSeen {
-            replica: *replica,
-            server: *server,
             voter: *voter,
             matched: if self.caught_up.contains(replica) { 1_000 } else { 100 },
-            applied: 1_000,
             alive: self.live.contains(server) && !self.silent.contains(replica),
-            copy_bytes: 0,
-            lags: false,
-            copied_bytes: 0,
+            ..MemberSeen::voting(replica.0, server.0, 1_000)
         };
         let mut view = GroupView::default();
         view.members = self.members.iter().map(member).collect();
@@ -291,12 +273,7 @@ fn command(world: &mut World, text_of: &str, out: &mut String) {
         }
         "strays" => world.remove_strays(),
         "step" => {
-            let fate = match line.words.get(1) {
-                Some(&"unanswered") => Fate::Unanswered,
-                Some(&"dropped") => Fate::Dropped,
-                _ => Fate::Made,
-            };
-            let step = world.next().map(|step| (world.carry_out(&step, fate), text(&step)));
+            let step = world.next().map(|step| (world.carry_out(&step, Fate::of(&line)), text(&step)));
             writeln!(out, "{}", step.map_or_else(|| "nothing to do".to_owned(), |(_, text)| text)).unwrap();
         }
         "run" => {
@@ -312,10 +289,7 @@ fn command(world: &mut World, text_of: &str, out: &mut String) {
             let members: Vec<String> = world.members.iter().map(member).collect();
             writeln!(out, "members={}", members.join(",")).unwrap();
         }
-        _ => {
-            let edit = scripts::edit(&line).unwrap_or_else(|| panic!("no such command: {text_of}"));
-            scripts::apply(&mut world.catalog, &edit, 1, out);
-        }
+        _ => scripts::apply(&mut world.catalog, &scripts::edit(&line), 1, out),
     }
 }
 
@@ -324,15 +298,10 @@ fn a_copy_that_begins_again_is_no_advance() {
     let mut advance = Advance::default();
     let mut look = |at: u64, entries: Option<u64>, bytes: u64| {
         let member = entries.map(|matched| MemberSeen {
-            replica: ReplicaId(1),
-            server: ServerId(1),
             voter: false,
-            matched,
-            applied: matched,
-            alive: true,
             copy_bytes: 100,
-            lags: false,
             copied_bytes: bytes,
+            ..MemberSeen::voting(1, 1, matched)
         });
         advance.look(member.as_ref(), Moment(at * 1_000)).as_secs()
     };
@@ -409,7 +378,7 @@ fn every_failure_at_every_step() {
         baseline.damaged.extend(old.filter(|_| plan.reason == ChangeReason::Damaged));
         assert_eq!(baseline.catalog.apply(&CatalogEdit::BeginMembers(plan), 1), Outcome::Done);
         for failing_step in 0..9 {
-            for fate in [Fate::Made, Fate::Unanswered, Fate::Dropped] {
+            for fate in Fate::ALL {
                 for failure in failures() {
                     let what = format!("{plan:?}, {failure:?} before step {failing_step}, whose order is {fate:?}");
                     let mut world = baseline.clone();

@@ -6,20 +6,10 @@ use terrane_types::{KeyRange, RegionEpoch, RegionId};
 
 use super::*;
 use crate::catalog::moves::MoveId;
-use crate::catalog::scripts::{self, Line};
+use crate::catalog::scripts::{self, Fate, Line};
 use crate::catalog::{CatalogEdit, Outcome};
 
 const MOVE: MoveId = MoveId(1);
-
-/// How an order ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Made,
-    /// Made, but its answer is lost.
-    Unanswered,
-    /// It never arrives.
-    Dropped,
-}
 
 /// How far the two groups are, as their logs have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +46,7 @@ fn region(epoch: u64, group: u64) -> RegionDescriptor {
 impl World {
     fn new() -> Self {
         let mut catalog = Catalog::default();
-        let mut apply = |text: &str| {
-            let edit = scripts::edit(&Line::of(text)).expect("an edit");
-            assert!(!matches!(catalog.apply(&edit, 1), Outcome::Refused(_)), "{text}");
-        };
+        let mut apply = |text: &str| scripts::must_apply(&mut catalog, text);
         apply("bootstrap replication=1");
         (1..=2).for_each(|server| apply(&format!("add-server s{server}:1")));
         apply("add-groups first=g1 s1 s2");
@@ -163,13 +150,8 @@ fn command(world: &mut World, text_of: &str, out: &mut String) {
     match line.words[0] {
         "new" => *world = World::new(),
         "step" => {
-            let fate = match line.words.get(1) {
-                Some(&"unanswered") => Fate::Unanswered,
-                Some(&"dropped") => Fate::Dropped,
-                _ => Fate::Made,
-            };
             let step = world.next();
-            step.iter().for_each(|step| world.carry_out(step, fate));
+            step.iter().for_each(|step| world.carry_out(step, Fate::of(&line)));
             writeln!(out, "{}", step.as_ref().map_or_else(|| "nothing to do".to_owned(), text)).unwrap();
         }
         // What the leader of the region's group answers instead of what the model does.
@@ -201,10 +183,7 @@ fn command(world: &mut World, text_of: &str, out: &mut String) {
             world.catalog = scripts::restarted(std::mem::take(&mut world.catalog));
         }
         "show" => line.words[1..].iter().for_each(|part| scripts::show(&world.catalog, part, out)),
-        _ => {
-            let edit = scripts::edit(&line).unwrap_or_else(|| panic!("no such command: {text_of}"));
-            scripts::apply(&mut world.catalog, &edit, 1, out);
-        }
+        _ => scripts::apply(&mut world.catalog, &scripts::edit(&line), 1, out),
     }
 }
 
@@ -236,7 +215,7 @@ enum Failure {
 fn every_failure_at_every_step() {
     let failures = [Failure::None, Failure::Restart, Failure::Cancelled, Failure::Forgotten, Failure::Reported];
     for failing_step in 0..8 {
-        for fate in [Fate::Made, Fate::Unanswered, Fate::Dropped] {
+        for fate in Fate::ALL {
             for failure in failures {
                 let what = format!("{failure:?} before step {failing_step}, whose order is {fate:?}");
                 let mut world = World::new();

@@ -11,27 +11,11 @@ impl Cluster {
         let reply = self.client.register(request).await;
         reply.map(Response::into_inner).map_err(|status| error::from_status(&status))
     }
-
-    /// Reports for a server until it is in this state; returns the last answer.
-    async fn until(&mut self, server: u64, state: &str) -> v1::ReportReply {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-        loop {
-            let reply = self.report(server, 0, Vec::new()).await;
-            let known = self.status().await.servers;
-            let known = known.iter().find(|known| known.server == server).expect("it is registered");
-            if known.state == state {
-                return reply;
-            }
-            assert!(tokio::time::Instant::now() < deadline, "server {server} is {}, not {state}", known.state);
-            tokio::task::yield_now().await;
-        }
-    }
 }
 
 #[tokio::test]
 async fn a_newcomer_at_the_address_of_a_server_that_is_there_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
+    let mut cluster = Cluster::new().await;
     cluster.add_server(1).await;
     let address = cluster.status().await.servers[0].address.clone();
     // It has no replicas, so that nothing but its answer keeps it.
@@ -50,11 +34,7 @@ async fn a_newcomer_at_the_address_of_a_server_that_is_there_is_refused() {
 
 #[tokio::test]
 async fn a_server_whose_address_leads_to_another_is_unreachable_and_gets_no_group() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    for server in 1..=3 {
-        cluster.add_server(server).await;
-    }
+    let mut cluster = Cluster::with_servers().await;
     // The fourth server names an address at which a fake of server 9 answers.
     let wrong = serve_fake(9, &cluster.ordered, &cluster.stop).await;
     assert_eq!(cluster.register(&wrong, 0).await.unwrap().server, 4);
@@ -76,42 +56,33 @@ async fn a_server_whose_address_leads_to_another_is_unreachable_and_gets_no_grou
 
 #[tokio::test]
 async fn a_new_group_is_open_once_a_majority_has_its_first_entry_and_gets_no_region_before() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
+    let mut cluster = Cluster::new().await;
     cluster.ordered.leaderless.lock().insert(1);
     cluster.add_servers().await;
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    let groups = async |cluster: &mut Cluster| {
+    let created = async |cluster: &mut Cluster| {
         for server in 1..=3 {
             cluster.report(server, 0, Vec::new()).await;
         }
-        let request = v1::ClusterRequest { hello: cluster.hello(0) };
-        cluster.client.list_groups(request).await.unwrap().into_inner().groups
+        cluster.groups().await.iter().filter(|group| group.state != "creating").count()
     };
-    let created = |groups: &[v1::GroupInfo]| groups.iter().filter(|group| group.state != "creating").count();
-    while created(&groups(&mut cluster).await) < 8 {
-        assert!(tokio::time::Instant::now() < deadline, "the groups of the other servers are not created");
-    }
-    assert_eq!(created(&groups(&mut cluster).await), 8, "those that server 1 is to lead have no leader");
+    eventually("the groups of the other servers", async || (created(&mut cluster).await >= 8).then_some(())).await;
+    assert_eq!(created(&mut cluster).await, 8, "those that server 1 is to lead have no leader");
     cluster.create_table("t", &["b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]).await;
     let of_first: Vec<u64> = {
         let ordered = cluster.ordered.groups.lock();
         ordered.iter().filter(|(server, order)| *server == 1 && order.lead).map(|(_, order)| order.group).collect()
     };
     let regions = cluster.regions().await;
-    let on = |group: u64| regions.iter().any(|region| region.descriptor.as_ref().unwrap().group == group);
+    let on = |group: u64| regions.iter().any(|region| region.group == group);
     assert!(!of_first.is_empty() && !of_first.iter().any(|group| on(*group)), "{of_first:?}: {regions:?}");
     cluster.ordered.leaderless.lock().clear();
-    while created(&groups(&mut cluster).await) < 12 {
-        assert!(tokio::time::Instant::now() < deadline, "the groups of server 1 are not created");
-    }
+    eventually("the groups of server 1", async || (created(&mut cluster).await >= 12).then_some(())).await;
     cluster.end().await;
 }
 
 #[tokio::test]
 async fn a_server_that_was_removed_is_told() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
+    let mut cluster = Cluster::new().await;
     // Fewer than a group needs, so that it has no replicas.
     for server in 1..=2 {
         cluster.add_server(server).await;
@@ -126,7 +97,7 @@ async fn a_server_that_was_removed_is_told() {
         change: v1::ServerChange::Decommission as i32,
     };
     cluster.client.change_server(remove).await.unwrap();
-    let report = v1::ReportRequest { hello: cluster.hello(3), server: 3, boot: 1, ..Default::default() };
+    let report = cluster.report_of(3);
     let refused = refusal(cluster.client.report(report)).await;
     assert!(matches!(refused, Error::NotFound { .. }), "{refused}");
     let refused = cluster.register(nowhere, 3).await.unwrap_err().to_string();

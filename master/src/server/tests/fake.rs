@@ -74,41 +74,6 @@ impl RegionServer for FakeServer {
         Ok(Response::new(v1::CreateGroupReply { leaderless }))
     }
 
-    async fn join_group(
-        &self,
-        _request: Request<v1::JoinGroupRequest>,
-    ) -> Result<Response<v1::JoinGroupReply>, Status> {
-        Err(without_replicas())
-    }
-
-    async fn change_members(
-        &self,
-        _request: Request<v1::ChangeMembersRequest>,
-    ) -> Result<Response<v1::ChangeMembersReply>, Status> {
-        Err(without_replicas())
-    }
-
-    async fn transfer_leader(
-        &self,
-        _request: Request<v1::TransferLeaderRequest>,
-    ) -> Result<Response<v1::TransferLeaderReply>, Status> {
-        Err(without_replicas())
-    }
-
-    async fn remove_replica(
-        &self,
-        _request: Request<v1::RemoveReplicaRequest>,
-    ) -> Result<Response<v1::RemoveReplicaReply>, Status> {
-        Err(without_replicas())
-    }
-
-    async fn describe_server(
-        &self,
-        _request: Request<v1::DescribeServerRequest>,
-    ) -> Result<Response<v1::DescribeServerReply>, Status> {
-        Err(without_replicas())
-    }
-
     async fn identify(&self, request: Request<v1::IdentifyRequest>) -> Result<Response<v1::IdentifyReply>, Status> {
         let hello = request.into_inner().hello.unwrap_or_default();
         let cluster = hello::cluster_of(&hello.cluster_id).map_err(|error| error::status(&error))?.unwrap_or_default();
@@ -116,20 +81,6 @@ impl RegionServer for FakeServer {
         hello::check_called(Some(&hello), here).map_err(|error| error::status(&error))?;
         let boot = *self.ordered.boot.lock();
         Ok(Response::new(v1::IdentifyReply { cluster_id: hello.cluster_id, server: self.server, boot }))
-    }
-
-    async fn inspect_replica(
-        &self,
-        _request: Request<v1::InspectReplicaRequest>,
-    ) -> Result<Response<v1::InspectReplicaReply>, Status> {
-        Err(without_replicas())
-    }
-
-    async fn recover_replica(
-        &self,
-        _request: Request<v1::RecoverReplicaRequest>,
-    ) -> Result<Response<v1::RecoverReplicaReply>, Status> {
-        Err(without_replicas())
     }
 
     async fn change_tables(
@@ -197,54 +148,6 @@ impl RegionServer for FakeServer {
         reply.map(Response::new).map_err(|refused| error::status(&refused))
     }
 
-    async fn stage_region(&self, _: Request<v1::StageRegionRequest>) -> Result<Response<v1::StageRegionReply>, Status> {
-        Err(Status::unimplemented("a fake server moves no region"))
-    }
-
-    async fn keep_views(&self, _: Request<v1::KeepViewsRequest>) -> Result<Response<v1::KeepViewsReply>, Status> {
-        Err(Status::unimplemented("a fake server has no regions"))
-    }
-
-    async fn adopt_region(&self, _: Request<v1::AdoptRegionRequest>) -> Result<Response<v1::AdoptRegionReply>, Status> {
-        Err(Status::unimplemented("a fake server moves no region"))
-    }
-
-    async fn refuse_move(&self, _: Request<v1::RefuseMoveRequest>) -> Result<Response<v1::RefuseMoveReply>, Status> {
-        Err(Status::unimplemented("a fake server moves no region"))
-    }
-
-    async fn read_moved_file(
-        &self,
-        _: Request<v1::ReadMovedFileRequest>,
-    ) -> Result<Response<v1::ReadMovedFileReply>, Status> {
-        Err(Status::unimplemented("a fake server moves no region"))
-    }
-
-    async fn stage_load(&self, _: Request<v1::StageLoadRequest>) -> Result<Response<v1::StageLoadReply>, Status> {
-        Err(Status::unimplemented("a fake server loads nothing"))
-    }
-
-    async fn read_loaded_file(
-        &self,
-        _: Request<v1::ReadLoadedFileRequest>,
-    ) -> Result<Response<v1::ReadLoadedFileReply>, Status> {
-        Err(Status::unimplemented("a fake server loads nothing"))
-    }
-
-    async fn digest_region(
-        &self,
-        _: Request<v1::DigestRegionRequest>,
-    ) -> Result<Response<v1::DigestRegionReply>, Status> {
-        Err(Status::unimplemented("a fake server compares nothing"))
-    }
-
-    async fn end_comparison(
-        &self,
-        _: Request<v1::EndComparisonRequest>,
-    ) -> Result<Response<v1::EndComparisonReply>, Status> {
-        Err(Status::unimplemented("a fake server compares nothing"))
-    }
-
     async fn merge(&self, request: Request<v1::MergeRequest>) -> Result<Response<v1::MergeReply>, Status> {
         let request = request.into_inner();
         let region = v1::RegionDescriptor {
@@ -257,6 +160,28 @@ impl RegionServer for FakeServer {
             schema_version: 1,
         };
         Ok(Response::new(v1::MergeReply { region: Some(region) }))
+    }
+
+    terrane_proto::unserved! { without_replicas() =>
+        join_group(JoinGroupRequest) -> v1::JoinGroupReply;
+        change_members(ChangeMembersRequest) -> v1::ChangeMembersReply;
+        transfer_leader(TransferLeaderRequest) -> v1::TransferLeaderReply;
+        remove_replica(RemoveReplicaRequest) -> v1::RemoveReplicaReply;
+        describe_server(DescribeServerRequest) -> v1::DescribeServerReply;
+        inspect_replica(InspectReplicaRequest) -> v1::InspectReplicaReply;
+        recover_replica(RecoverReplicaRequest) -> v1::RecoverReplicaReply;
+    }
+
+    terrane_proto::unserved! { Status::unimplemented("not part of the fake") =>
+        stage_region(StageRegionRequest) -> v1::StageRegionReply;
+        keep_views(KeepViewsRequest) -> v1::KeepViewsReply;
+        adopt_region(AdoptRegionRequest) -> v1::AdoptRegionReply;
+        refuse_move(RefuseMoveRequest) -> v1::RefuseMoveReply;
+        read_moved_file(ReadMovedFileRequest) -> v1::ReadMovedFileReply;
+        stage_load(StageLoadRequest) -> v1::StageLoadReply;
+        read_loaded_file(ReadLoadedFileRequest) -> v1::ReadLoadedFileReply;
+        digest_region(DigestRegionRequest) -> v1::DigestRegionReply;
+        end_comparison(EndComparisonRequest) -> v1::EndComparisonReply;
     }
 }
 

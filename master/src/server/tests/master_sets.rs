@@ -1,6 +1,6 @@
 //! Masters are added, replaced and removed online, in one process.
 
-use super::several::{eventually, free_addresses};
+use super::several::free_addresses;
 use super::*;
 
 /// Masters at addresses, each with a directory of its number here.

@@ -4,25 +4,19 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Every group is led by its planned leader in the first term, and all members are caught up.
 async fn report_all(cluster: &mut Cluster) {
     report_all_in(cluster, 1).await;
 }
 
 async fn report_all_in(cluster: &mut Cluster, term: u64) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    loop {
+    eventually("the creation of the groups", async || {
+        let groups = cluster.groups().await;
         // Until the servers report what they have got, a group that is open seems to have no majority.
-        let request = v1::ClusterRequest { hello: cluster.hello(0) };
-        let groups = cluster.client.list_groups(request).await.unwrap().into_inner().groups;
-        if groups.len() == 12 && groups.iter().all(|group| group.state == "open" || group.state == "no majority") {
-            break;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "the groups were not created: {groups:?}");
-        tokio::task::yield_now().await;
-    }
+        let open = groups.iter().filter(|group| group.state == "open" || group.state == "no majority");
+        (groups.len() == 12 && open.count() == 12).then_some(())
+    })
+    .await;
     let regions = cluster.regions().await;
     for server in 1..=3 {
         let created: Vec<v1::CreateGroupRequest> = cluster
@@ -47,25 +41,12 @@ async fn report_all_in(cluster: &mut Cluster, term: u64) {
             let members = if order.lead { order.members.iter().map(member).collect() } else { Vec::new() };
             v1::GroupReport { group: order.group, replica, term, leader, members, ..v1::GroupReport::default() }
         };
-        let of_led =
-            regions.iter().filter_map(|info| info.descriptor.clone()).filter(|region| led.contains(&region.group));
-        let region = |descriptor| v1::RegionReport {
-            descriptor: Some(descriptor),
-            bytes: 7,
-            state: "open".into(),
-            group_term: term,
-            load: None,
-            shape: None,
-            counts: None,
-        };
+        let of_led = regions.iter().filter(|region| led.contains(&region.group)).cloned();
         let request = v1::ReportRequest {
-            hello: cluster.hello(server),
-            server,
-            boot: 1,
             groups: created.iter().map(group).collect(),
-            regions: of_led.map(region).collect(),
+            regions: opened(of_led, term),
             clock_ms: terrane_env::time::wall_ms(),
-            ..v1::ReportRequest::default()
+            ..cluster.report_of(server)
         };
         cluster.client.report(request).await.unwrap();
     }
@@ -82,15 +63,7 @@ async fn follow(cluster: &mut Cluster, id: u64) -> v1::FollowMoveReply {
 }
 
 async fn until(cluster: &mut Cluster, id: u64, what: &str, holds: impl Fn(&v1::FollowMoveReply) -> bool) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        let state = follow(cluster, id).await;
-        if holds(&state) {
-            return;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "not {what}: {state:?}");
-        tokio::task::yield_now().await;
-    }
+    eventually(what, async || holds(&follow(cluster, id).await).then_some(())).await;
 }
 
 fn copying() -> Result<v1::MoveRegionReply, Error> {
@@ -112,12 +85,10 @@ async fn one_and_another(cluster: &mut Cluster) -> (u64, u64) {
 
 #[tokio::test]
 async fn a_region_moves_to_a_server() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &["m"]).await;
     report_all(&mut cluster).await;
-    let region = cluster.regions().await[0].descriptor.clone().unwrap();
+    let region = cluster.regions().await[0].clone();
     let (there, other) = one_and_another(&mut cluster).await;
     *cluster.ordered.moving.lock() = copying();
 
@@ -145,7 +116,7 @@ async fn a_region_moves_to_a_server() {
 
     *cluster.ordered.moving.lock() = moved(&region, begun.to_group);
     until(&mut cluster, 1, "moved", |state| state.state == "moved").await;
-    let now = cluster.regions().await[0].descriptor.clone().unwrap();
+    let now = cluster.regions().await[0].clone();
     assert_eq!((now.region, now.epoch, now.group), (region.region, region.epoch + 1, begun.to_group));
     let request = v1::ListProceduresRequest { hello: cluster.hello(0), ended: true };
     let ended = cluster.client.list_procedures(request).await.unwrap().into_inner().ended;
@@ -160,12 +131,10 @@ async fn a_region_moves_to_a_server() {
 
 #[tokio::test]
 async fn a_move_that_cannot_work_is_refused_with_what_would() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &[]).await;
     let (there, other) = one_and_another(&mut cluster).await;
-    let region = cluster.regions().await[0].descriptor.as_ref().unwrap().region;
+    let region = cluster.regions().await[0].region;
     let refused = begin(&mut cluster, region, &other.to_string()).await.unwrap_err();
     assert!(refused.to_string().contains("`terrane admin groups` shows one"), "{refused}");
     report_all(&mut cluster).await;
@@ -185,19 +154,17 @@ async fn a_move_that_cannot_work_is_refused_with_what_would() {
 
 #[tokio::test]
 async fn a_restarted_master_continues_a_move_and_a_cancelled_one_is_undone() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &["m"]).await;
     report_all(&mut cluster).await;
     let regions = cluster.regions().await;
     let (_, other) = one_and_another(&mut cluster).await;
     *cluster.ordered.moving.lock() = copying();
-    let region = regions[0].descriptor.clone().unwrap();
+    let region = regions[0].clone();
     begin(&mut cluster, region.region, &other.to_string()).await.unwrap();
     until(&mut cluster, 1, "copying", |state| state.copied_bytes == 40).await;
 
-    let mut cluster = cluster.restarted(dir.path()).await;
+    let mut cluster = cluster.restarted().await;
     cluster.ordered.moves.lock().clear();
     until(&mut cluster, 1, "copying after the restart", |state| state.copied_bytes == 40).await;
     let cancel = v1::CancelProcedureRequest { hello: cluster.hello(0), id: "move-1".to_owned() };
@@ -207,19 +174,17 @@ async fn a_restarted_master_continues_a_move_and_a_cancelled_one_is_undone() {
     *cluster.ordered.moving.lock() = Ok(undone);
     until(&mut cluster, 1, "undone", |state| state.state == "undone" && state.detail.contains("cancelled")).await;
     assert!(cluster.ordered.moves.lock().iter().any(|order| order.cancel), "the leader was told");
-    assert_eq!(cluster.regions().await[0].descriptor.as_ref(), Some(&region), "the region stays");
+    assert_eq!(cluster.regions().await[0], region, "the region stays");
     assert!(matches!(refusal(cluster.client.cancel_procedure(cancel)).await, Error::NotFound { .. }));
     cluster.end().await;
 }
 
 #[tokio::test]
 async fn regions_of_two_groups_are_brought_together_before_they_merge() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &["m"]).await;
     report_all(&mut cluster).await;
-    let regions: Vec<_> = cluster.regions().await.iter().filter_map(|info| info.descriptor.clone()).collect();
+    let regions = cluster.regions().await;
     let (left, right) = (regions[0].clone(), regions[1].clone());
     assert_ne!(left.group, right.group);
     *cluster.ordered.moving.lock() = copying();
@@ -236,12 +201,10 @@ async fn regions_of_two_groups_are_brought_together_before_they_merge() {
 
 #[tokio::test]
 async fn a_dropped_table_waits_for_the_move_of_its_region() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     cluster.create_table("t", &[]).await;
     report_all(&mut cluster).await;
-    let region = cluster.regions().await[0].descriptor.clone().unwrap();
+    let region = cluster.regions().await[0].clone();
     let (_, other) = one_and_another(&mut cluster).await;
     *cluster.ordered.moving.lock() = copying();
     let begun = begin(&mut cluster, region.region, &other.to_string()).await.unwrap();
@@ -252,11 +215,7 @@ async fn a_dropped_table_waits_for_the_move_of_its_region() {
     cluster.ordered.tables.lock().clear();
     // It was too late to undo it: the drop is ordered where the region is now.
     *cluster.ordered.moving.lock() = moved(&region, begun.to_group);
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while cluster.describe("t").await.is_ok() {
-        assert!(tokio::time::Instant::now() < deadline, "the table was not dropped");
-        tokio::task::yield_now().await;
-    }
+    eventually("the drop", async || cluster.describe("t").await.is_err().then_some(())).await;
     let dropped: Vec<u64> = cluster.ordered.tables.lock().iter().map(|(_, order)| order.group).collect();
     assert_eq!(dropped, [begun.to_group]);
     cluster.end().await;
@@ -265,13 +224,10 @@ async fn a_dropped_table_waits_for_the_move_of_its_region() {
 /// They say in which term a group is: far above the one in which they were lost.
 #[tokio::test]
 async fn a_server_is_told_which_of_its_groups_were_recovered_without_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     report_all(&mut cluster).await;
     let hello = cluster.hello(1);
-    let servers = v1::ClusterRequest { hello: cluster.hello(0) };
-    let address = cluster.client.list_servers(servers).await.unwrap().into_inner().servers[0].address.clone();
+    let address = cluster.servers().await[0].address.clone();
     let registration = v1::RegisterRequest { hello, boot: 1, ..fake::registration(address) };
     let told = cluster.client.register(registration.clone()).await.unwrap().into_inner().recovered;
     assert_eq!(told, [], "no group was recovered");
@@ -284,7 +240,7 @@ async fn a_server_is_told_which_of_its_groups_were_recovered_without_it() {
     // It believes to lead one of them.
     let report = |(group, term)| v1::GroupReport { group, replica: 9, term, leader: 1, ..v1::GroupReport::default() };
     let groups = groups.into_iter().map(report).collect();
-    let report = v1::ReportRequest { hello: cluster.hello(1), server: 1, boot: 1, groups, ..Default::default() };
+    let report = v1::ReportRequest { groups, ..cluster.report_of(1) };
     let reply = cluster.client.report(report).await.unwrap().into_inner();
     assert_eq!(reply.recovered, told[..1], "those of which it has a lost replica");
 }
@@ -292,12 +248,9 @@ async fn a_server_is_told_which_of_its_groups_were_recovered_without_it() {
 /// Members that a recovery has lost may have elected a leader among themselves before they are told.
 #[tokio::test]
 async fn a_replica_that_has_left_its_group_does_not_lead_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     report_all(&mut cluster).await;
-    let request = v1::ClusterRequest { hello: cluster.hello(0) };
-    let groups = cluster.client.list_groups(request.clone()).await.unwrap().into_inner().groups;
+    let groups = cluster.groups().await;
     let location = |info: &v1::GroupInfo| info.location.clone().unwrap();
     let led = groups.iter().find(|info| location(info).leader > 1).unwrap();
     let (group, led_by) = (location(led).group, location(led).leader);
@@ -308,10 +261,9 @@ async fn a_replica_that_has_left_its_group_does_not_lead_it() {
     let member = of_one[&group];
     for (replica, leader) in [(stranger, led_by), (member, 1)] {
         let seen = v1::GroupReport { group, replica, term: 9, leader: 1, ..v1::GroupReport::default() };
-        let hello = cluster.hello(1);
-        let report = v1::ReportRequest { hello, server: 1, boot: 1, groups: vec![seen], ..Default::default() };
+        let report = v1::ReportRequest { groups: vec![seen], ..cluster.report_of(1) };
         cluster.client.report(report).await.unwrap();
-        let groups = cluster.client.list_groups(request.clone()).await.unwrap().into_inner().groups;
+        let groups = cluster.groups().await;
         let found = groups.iter().map(location).find(|location| location.group == group).unwrap();
         assert_eq!(found.leader, leader, "replica {replica}");
     }

@@ -4,9 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn namespaces_are_made_listed_and_dropped() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     let request = |cluster: &Cluster, name: &str| v1::NamespaceRequest {
         hello: cluster.hello(0),
         name: name.into(),
@@ -36,7 +34,7 @@ async fn namespaces_are_made_listed_and_dropped() {
     assert!(refused.to_string().contains("has a table: ns:t"), "{refused}");
 
     // Namespaces are in the log and in the checkpoint.
-    let mut cluster = cluster.restarted(dir.path()).await;
+    let mut cluster = cluster.restarted().await;
     let hello = cluster.hello(0);
     let names = cluster.client.list_namespaces(v1::ClusterRequest { hello: hello.clone() }).await.unwrap();
     assert_eq!(names.into_inner().names, ["default", "ns"]);

@@ -4,9 +4,7 @@ use super::*;
 
 #[tokio::test]
 async fn a_change_that_is_sent_again_is_answered_as_the_first_and_made_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(dir.path()).await;
-    cluster.add_servers().await;
+    let mut cluster = Cluster::with_servers().await;
     let id = |byte: u8| Bytes::from(vec![byte; 16]);
 
     let create = v1::CreateTableRequest { request_id: id(1), ..cluster.create("t", &["m"]) };

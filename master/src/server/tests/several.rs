@@ -7,9 +7,6 @@ use terrane_types::IssueKind;
 
 use super::*;
 
-/// How long anything may take that needs an election.
-const WITHIN: Duration = Duration::from_secs(20);
-
 struct Masters {
     addresses: Vec<String>,
     /// `None`: killed.
@@ -37,18 +34,6 @@ fn config(directories: &tempfile::TempDir, addresses: &[String], index: usize) -
         peers: addresses.to_vec(),
         ..MasterConfig::default()
     }
-}
-
-pub(super) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let found = async {
-        loop {
-            if let Some(found) = look().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(WITHIN, found).await.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
 
 impl Masters {
@@ -363,8 +348,7 @@ async fn three_masters_begin_with_a_rebuilt_catalog() {
     let (directories, addresses) = (tempfile::tempdir().unwrap(), free_addresses(3).await);
     let mut lost = crate::catalog::Catalog::default();
     for edit in [format!("bootstrap peers={}", addresses.join(",")), "add-server a:1".to_owned()] {
-        let edit = crate::catalog::scripts::edit(&crate::catalog::scripts::Line::of(&edit)).unwrap();
-        lost.apply(&edit, 1);
+        crate::catalog::scripts::must_apply(&mut lost, &edit);
     }
     let made = crate::masters::rebuild::write(&lost, &addresses, directories.path()).await.unwrap();
     let again = crate::masters::rebuild::write(&lost, &addresses, directories.path()).await;
