@@ -67,28 +67,9 @@ fn split_key(spread: &[Sample], state: &RegionState) -> Option<(Vec<u8>, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use terrane_types::{
-        GroupId, KeyDeclaration, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableName, TableSchema,
-    };
-
     use super::*;
     use crate::region::boundary::check_boundary;
-
-    fn region(start: &[u8], key: Option<&str>, atomic: u32) -> RegionState {
-        let mut schema = TableSchema::new(TableName::new("t").unwrap());
-        schema.key = key.map(|key| KeyDeclaration::parse(key).unwrap());
-        schema.atomic = atomic;
-        let descriptor = RegionDescriptor {
-            region: RegionId(1),
-            table: TableId(5),
-            range: KeyRange::new(start.to_vec(), Bytes::new()).unwrap(),
-            epoch: RegionEpoch(3),
-            group: GroupId(2),
-            schema_version: 1,
-        };
-        RegionState { planned: descriptor.range.clone(), descriptor, schema: Arc::new(schema), moving: None }
-    }
+    use crate::region::boundary::tests::region;
 
     fn spread(rows: impl IntoIterator<Item = Vec<u8>>) -> Vec<Sample> {
         rows.into_iter().map(|row| Sample { row: row.into(), units: 1 }).collect()

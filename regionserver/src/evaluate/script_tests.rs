@@ -19,8 +19,8 @@ use terrane_raft::BoxFuture;
 use terrane_testscript::check_scripts;
 use terrane_types::cell::{Cells, LATEST};
 use terrane_types::{
-    CellKind, CellRef, ColumnTest, Condition, FamilyName, PackedCells, ReadModifyWrite, ReadModifyWriteKind,
-    RegionEpoch, Returns, Test, escape,
+    CellKind, CellRef, ColumnTest, Condition, FamilyName, PackedCells, ReadModifyWrite, ReadModifyWriteKind, Returns,
+    Test, escape,
 };
 
 use super::tests::{Applied, schema};
@@ -191,16 +191,7 @@ fn shown_value(value: &[u8]) -> String {
 fn parse_write(text: &str, now_ms: u64) -> Write {
     let (atomic, rows) = text.strip_prefix("atomic ").map_or((false, text), |rows| (true, rows));
     let (client, rows) = rows.strip_prefix("nonces ").map_or((CLIENT, rows), |rows| (NONCE_CLIENT, rows));
-    let header = WriteHeader {
-        region: RegionId(7),
-        epoch: RegionEpoch(1),
-        schema_version: 0,
-        client,
-        lowest_unsettled: 0,
-        atomic,
-        exact_schema: false,
-        trace: None,
-    };
+    let header = WriteHeader { atomic, ..WriteHeader::plain(7, 1, 0, client) };
     Write::new(header, rows.split(';').map(|row| parse_row(row, now_ms)).collect())
 }
 

@@ -13,7 +13,7 @@ use terrane_types::cell::{Cells, LATEST, pack};
 use terrane_types::visibility::{CellMeta, Resolver, RulesHistory, View};
 use terrane_types::{
     CellKind, CellRef, ColumnTest, Condition, FamilyName, FamilyRules, FamilySchema, PackedCells, ReadModifyWrite,
-    ReadModifyWriteKind, RegionEpoch, Returns, TableName, Test, ValueType,
+    ReadModifyWriteKind, Returns, TableName, Test, ValueType,
 };
 
 use super::overlay::{Column, Newest, Version};
@@ -238,16 +238,7 @@ impl World {
     }
 
     fn submit(&mut self, rows: &[RowSpec], atomic: bool) {
-        let header = WriteHeader {
-            region: REGION,
-            epoch: RegionEpoch(1),
-            schema_version: 0,
-            client: CLIENT,
-            lowest_unsettled: 0,
-            atomic,
-            exact_schema: false,
-            trace: None,
-        };
+        let header = WriteHeader { atomic, ..WriteHeader::plain(REGION.0, 1, 0, CLIENT) };
         let (mut checked, mut seen) = (Vec::new(), BTreeSet::new());
         for spec in rows {
             if atomic && !seen.insert(spec.row) {

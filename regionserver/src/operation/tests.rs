@@ -7,16 +7,16 @@ use terrane_types::{FamilyName, FamilySchema, GroupId, KeyRange, TableName};
 use super::write::WRITE_HEADER_BYTES;
 use super::*;
 
-const HEADER: WriteHeader = WriteHeader {
-    region: RegionId(7),
-    epoch: RegionEpoch(2),
-    schema_version: 3,
-    client: [9; 16],
-    lowest_unsettled: 11,
-    atomic: false,
-    exact_schema: false,
-    trace: None,
-};
+impl WriteHeader {
+    /// Of a write whose rows are independent of each other, under any version of the schema since this one.
+    pub(crate) const fn plain(region: u64, epoch: u64, schema_version: u64, client: ClientId) -> Self {
+        let (region, epoch) = (RegionId(region), RegionEpoch(epoch));
+        let (lowest_unsettled, atomic, exact_schema, trace) = (0, false, false, None);
+        Self { region, epoch, schema_version, client, lowest_unsettled, atomic, exact_schema, trace }
+    }
+}
+
+const HEADER: WriteHeader = WriteHeader { lowest_unsettled: 11, ..WriteHeader::plain(7, 2, 3, [9; 16]) };
 
 fn cells(timestamp: i64) -> Vec<u8> {
     let mut out = Vec::new();

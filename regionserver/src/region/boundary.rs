@@ -42,7 +42,7 @@ pub fn check_boundary(at: &[u8], region: &RegionState) -> Result<(), Invalid> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::Arc;
 
     use bytes::Bytes;
@@ -52,7 +52,8 @@ mod tests {
 
     use super::*;
 
-    fn region(start: &[u8], key: Option<&str>, atomic: u32) -> RegionState {
+    /// A region from this row on, of a table whose rows stay together by this many parts of their key.
+    pub(crate) fn region(start: &[u8], key: Option<&str>, atomic: u32) -> RegionState {
         let mut schema = TableSchema::new(TableName::new("t").unwrap());
         schema.key = key.map(|key| KeyDeclaration::parse(key).unwrap());
         schema.atomic = atomic;

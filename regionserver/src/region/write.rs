@@ -231,18 +231,7 @@ mod tests {
         RegionState { planned: descriptor.range.clone(), descriptor, schema: Arc::new(schema), moving: None }
     }
 
-    fn header() -> WriteHeader {
-        WriteHeader {
-            region: RegionId(1),
-            epoch: RegionEpoch(3),
-            schema_version: 1,
-            client: [0; 16],
-            lowest_unsettled: 0,
-            atomic: false,
-            exact_schema: false,
-            trace: None,
-        }
-    }
+    const HEADER: WriteHeader = WriteHeader::plain(1, 3, 1, [0; 16]);
 
     fn put(row: impl Into<Bytes>, family: &str, value: &[u8]) -> ReceivedRow {
         let mut cells = Vec::new();
@@ -258,7 +247,7 @@ mod tests {
     }
 
     fn failed(row: ReceivedRow) -> String {
-        let checked = check(&header(), vec![row], &region()).unwrap();
+        let checked = check(&HEADER, vec![row], &region()).unwrap();
         assert!(checked.write.is_none());
         checked.errors[0].1.to_string()
     }
@@ -266,7 +255,7 @@ mod tests {
     #[test]
     fn rows_that_fail_are_named_and_the_others_go_on() {
         let rows = vec![put("c", "f", b"1"), put("d", "nope", b"2"), put("e", "f", b"3")];
-        let checked = check(&header(), rows, &region()).unwrap();
+        let checked = check(&HEADER, rows, &region()).unwrap();
         assert_eq!(checked.errors.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
         assert_eq!(checked.places, [0, 2]);
         let write = checked.write.unwrap();
@@ -310,7 +299,7 @@ mod tests {
         schema.key = key.map(|key| key.parse().unwrap());
         schema.atomic = atomic;
         let rows = rows.iter().map(|row| put(*row, "f", b"")).collect();
-        let header = WriteHeader { atomic: true, ..header() };
+        let header = WriteHeader { atomic: true, ..HEADER };
         check(&header, rows, &region).err().map(|error| error.to_string())
     }
 
@@ -327,7 +316,7 @@ mod tests {
 
     #[test]
     fn one_row_of_an_atomic_batch_that_fails_refuses_all() {
-        let header = WriteHeader { atomic: true, ..header() };
+        let header = WriteHeader { atomic: true, ..HEADER };
         let mut region = region();
         let schema = Arc::make_mut(&mut region.schema);
         schema.key = Some("user:bytes2, item:tail".parse().unwrap());
@@ -341,7 +330,7 @@ mod tests {
 
     #[test]
     fn another_epoch_is_refused_with_the_region_as_it_is() {
-        let old = WriteHeader { epoch: RegionEpoch(2), ..header() };
+        let old = WriteHeader { epoch: RegionEpoch(2), ..HEADER };
         let refused = check(&old, vec![put("c", "f", b"")], &region()).err();
         let current = vec![region().descriptor];
         assert_eq!(refused, Some(Error::StaleEpoch { region: RegionId(1), current }));
@@ -349,10 +338,10 @@ mod tests {
 
     #[test]
     fn a_newer_schema_than_ours_is_waited_for_and_an_older_one_taken() {
-        let newer = WriteHeader { schema_version: 2, ..header() };
+        let newer = WriteHeader { schema_version: 2, ..HEADER };
         let refused = check(&newer, vec![put("c", "f", b"")], &region()).err();
         assert!(matches!(refused, Some(Error::Unavailable { .. })), "{refused:?}");
-        let unknown = WriteHeader { schema_version: 0, ..header() };
+        let unknown = WriteHeader { schema_version: 0, ..HEADER };
         assert!(check(&unknown, vec![put("c", "f", b"")], &region()).is_ok());
     }
 
@@ -367,7 +356,7 @@ mod tests {
             ReceivedRow { delete_row: true, ..put("c", "f", b"new") },
             ReceivedRow { delete_row: true, cells: Ok(Bytes::new()), ..put("d", "f", b"") },
         ];
-        let checked = check(&header(), rows, &region).unwrap();
+        let checked = check(&HEADER, rows, &region).unwrap();
         let write = checked.write.unwrap();
         assert_eq!((write.header.schema_version, write.header.exact_schema), (9, true));
         let shown =
@@ -381,7 +370,7 @@ mod tests {
     fn a_batch_over_the_limit_is_refused_as_a_whole() {
         let value = vec![0; 9 << 20];
         let rows = (0..4).map(|_| put("c", "f", &value)).collect();
-        let refused = check(&header(), rows, &region()).err().unwrap();
+        let refused = check(&HEADER, rows, &region()).err().unwrap();
         assert!(refused.to_string().contains("33554432"), "{refused}");
     }
 }

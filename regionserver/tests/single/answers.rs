@@ -38,9 +38,7 @@ fn scan(region: &RegionDescriptor, resume: Bytes) -> v1::ScanCall {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_get_of_many_rows_is_answered_in_order_and_one_of_too_many_is_refused() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let rows = (0..ROWS).map(|number| put(&row(number), &number.to_be_bytes())).collect();
     client.put(&region, rows).await.unwrap();
     let asked = |count: usize| -> Vec<Vec<u8>> {

@@ -51,9 +51,7 @@ async fn rewrite(client: &mut Client, region: &RegionDescriptor, count: usize) {
 
 #[tokio::test]
 async fn a_snapshot_scan_shows_one_moment_while_its_stream_is_open() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     client.put(&region, rows(0..2_000)).await.unwrap();
     let call =
         v1::ScanCall { hello: harness::our_hello(), header: harness::header(&region), body: Some(snapshot_scan()) };
@@ -72,9 +70,7 @@ async fn a_snapshot_scan_shows_one_moment_while_its_stream_is_open() {
 
 #[tokio::test]
 async fn between_calls_a_snapshot_is_valid_while_history_keeps_it() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|schema| schema.history_ms = 3_600_000).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|schema| schema.history_ms = 3_600_000).await;
     client.put(&region, rows(0..200)).await.unwrap();
     let first = client.scan(&region, snapshot_scan()).await.unwrap();
     rewrite(&mut client, &region, 200).await;
@@ -83,8 +79,7 @@ async fn between_calls_a_snapshot_is_valid_while_history_keeps_it() {
     seen.extend(client.scan_all(&region, rest).await.unwrap());
     assert_eq!(seen, expected(0..200));
     // After a split the number is valid in the daughters too.
-    let order = v1::SplitRequest { hello: harness::our_hello(), region: 100, epoch: 1, at: row(80).into() };
-    let daughters = bench.admin().split(order).await.unwrap().into_inner().daughters;
+    let daughters = bench.split(row(80)).await.unwrap();
     let mut seen = Vec::new();
     for daughter in daughters {
         let scan = v1::Scan { at_sequence: first.sequence, ..snapshot_scan() };
@@ -96,9 +91,7 @@ async fn between_calls_a_snapshot_is_valid_while_history_keeps_it() {
 
 #[tokio::test]
 async fn without_history_a_snapshot_that_was_overwritten_is_too_old() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     client.put(&region, rows(0..200)).await.unwrap();
     let first = client.scan(&region, snapshot_scan()).await.unwrap();
     rewrite(&mut client, &region, 200).await;

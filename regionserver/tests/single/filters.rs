@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use terrane_proto::v1;
 use terrane_types::RegionDescriptor;
 
-use crate::harness::{Bench, Client, TABLE, our_hello, packed, put, shown};
+use crate::harness::{self, Bench, Client, cells_in, packed, put, shown, wide};
 
 const ROWS: u32 = 600;
 
@@ -80,7 +80,7 @@ async fn filtered_scans_return_what_passes_in_both_directions_and_block_by_block
         let counted = client.scan(&region, count).await.unwrap();
         assert_eq!((counted.row_count, counted.done, counted.rows.len()), (passing.len() as u64, true, 0), "{filter}");
         let aggregate = Some(v1::Aggregate { family: "f".into(), qualifier: "n".into(), read_as: "u32".into() });
-        let projection = Some(v1::Projection { filter: filter.to_owned(), ..Default::default() });
+        let projection = harness::filter(filter);
         let summed = client.scan(&region, v1::Scan { aggregate, projection, ..Default::default() }).await.unwrap();
         // Without the projection some of these filters see more cells, so only the totals of rows are compared.
         if !filter.contains("skip(") && !filter.contains("value") {
@@ -100,9 +100,7 @@ async fn filtered_scans_return_what_passes_in_both_directions_and_block_by_block
 async fn filters_see_files_as_they_see_memory() {
     let mut bench = Bench::start().await;
     let (region, mut client) = numbered(&mut bench).await;
-    let request = v1::MaintainTableRequest { hello: our_hello(), table: TABLE.0 };
-    let mut progress = bench.admin().flush_table(request).await.unwrap().into_inner();
-    while progress.message().await.unwrap().is_some() {}
+    bench.flush().await;
     for filter in [
         "row in ('row00003', 'row00400')",
         "u32(f:n) in (3, 400)",
@@ -122,16 +120,9 @@ async fn page_and_while_filters_end_the_scan_and_report_it() {
     let mut bench = Bench::start().await;
     let (region, mut client) = numbered(&mut bench).await;
     let page = filtered("page(25) and exists(f:even)");
-    let mut scan = page.clone();
-    let mut rows = Vec::new();
-    let last = loop {
-        let block = client.scan(&region, scan.clone()).await.unwrap();
-        rows.extend(shown(&block.rows));
-        if block.done {
-            break block;
-        }
-        scan.resume = block.resume;
-    };
+    let blocks = client.blocks(&region, page.clone()).await.unwrap();
+    let rows: Vec<String> = blocks.iter().flat_map(|block| shown(&block.rows)).collect();
+    let last = blocks.last().unwrap();
     assert_eq!(rows, rows_of((0..50).step_by(2)));
     assert!(last.ended && last.limit_left == 0);
     assert_eq!(client.scan_all(&region, v1::Scan { limit: 3, ..page }).await.unwrap(), rows_of([0, 2, 4].into_iter()));
@@ -149,28 +140,17 @@ async fn page_and_while_filters_end_the_scan_and_report_it() {
 
 #[tokio::test]
 async fn a_row_is_evaluated_whole_or_in_parts_by_its_key() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
-    let wide: Vec<u8> = (0..50u8).flat_map(|number| packed(&[number], &[b'x'; 100]).to_vec()).collect();
-    let wide = v1::RowMutation { row: "wide".into(), cells: wide.into(), ..Default::default() };
-    client.put(&region, vec![put(b"a", b"0"), wide, put(b"z", b"2")]).await.unwrap();
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
+    client.put(&region, vec![put(b"a", b"0"), wide("wide"), put(b"z", b"2")]).await.unwrap();
     let blocks = async |client: &mut Client, filter: &str| {
-        let projection = Some(v1::Projection { filter: filter.to_owned(), ..Default::default() });
-        let mut scan = v1::Scan { block_bytes: 1000, projection, ..Default::default() };
-        let (mut parts, mut text) = (0, String::new());
-        loop {
-            let block = client.scan(&region, scan.clone()).await.unwrap();
-            parts += usize::from(block.row_continues);
-            for row in shown(&block.rows) {
-                let (key, values) = row.split_once('=').unwrap();
-                write!(text, "{key}:{} ", values.split(',').count()).unwrap();
-            }
-            if block.done {
-                return (parts, text);
-            }
-            scan.resume = block.resume;
+        let scan = v1::Scan { block_bytes: 1000, projection: harness::filter(filter), ..Default::default() };
+        let blocks = client.blocks(&region, scan).await.unwrap();
+        let mut text = String::new();
+        for row in blocks.iter().flat_map(|block| shown(&block.rows)) {
+            let (key, values) = row.split_once('=').unwrap();
+            write!(text, "{key}:{} ", values.split(',').count()).unwrap();
         }
+        (blocks.iter().filter(|block| block.row_continues).count(), text)
     };
     assert_eq!(blocks(&mut client, "any(qualifier = '\\x31')").await, (0, "wide:50 ".to_owned()));
     assert_eq!(blocks(&mut client, "qualifier < '\\x05'").await, (0, "wide:5 ".to_owned()));
@@ -182,18 +162,13 @@ async fn a_row_is_evaluated_whole_or_in_parts_by_its_key() {
 
 #[tokio::test]
 async fn a_row_is_limited_by_what_a_filter_returns_of_it() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     for number in 0..5u8 {
         let cells = packed(&[number], &vec![b'x'; 8 << 20]);
         let row = v1::RowMutation { row: "huge".into(), cells, ..Default::default() };
         assert!(client.put(&region, vec![row]).await.unwrap().errors.is_empty());
     }
-    let scan = |filter: &str| {
-        let projection = Some(v1::Projection { filter: filter.to_owned(), ..Default::default() });
-        v1::Scan { projection, ..Default::default() }
-    };
+    let scan = |filter: &str| v1::Scan { projection: harness::filter(filter), ..Default::default() };
     // Forty megabytes are read, and what passes counts; or what is kept until the row is judged.
     for filter in ["value != 'y'", "skip(value != 'y')"] {
         let refused = client.scan_all(&region, scan(filter)).await.unwrap_err().to_string();
@@ -212,9 +187,7 @@ async fn a_row_is_limited_by_what_a_filter_returns_of_it() {
 
 #[tokio::test]
 async fn columns_that_cannot_pass_are_not_read() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     for chunk in 0..20u32 {
         let cells = (0..1_000).flat_map(|number| packed(&(chunk * 1_000 + number).to_be_bytes(), b"x").to_vec());
         let cells: Vec<u8> = cells.collect();
@@ -226,10 +199,9 @@ async fn columns_that_cannot_pass_are_not_read() {
         ("prefix(qualifier, '\\x00\\x00\\x20') and value = 'x' and columns(10)", 20_000),
         ("columns(10)", 2_000),
     ] {
-        let projection = Some(v1::Projection { filter: filter.to_owned(), ..Default::default() });
+        let projection = harness::filter(filter);
         let block = client.scan(&region, v1::Scan { projection, ..Default::default() }).await.unwrap();
-        let shown = shown(&block.rows);
-        let cells = shown.iter().map(|row| row.split(',').count()).sum::<usize>();
+        let cells = cells_in(&shown(&block.rows));
         assert!(block.cells_skipped <= skipped_max, "{filter}: {} cells skipped", block.cells_skipped);
         assert!(cells == 10 || filter.starts_with("prefix"), "{filter}: {cells} cells");
     }

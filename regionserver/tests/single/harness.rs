@@ -44,10 +44,6 @@ impl IdMaster {
     }
 }
 
-fn unsupported<T>() -> Result<Response<T>, Status> {
-    Err(Status::unimplemented("this master only hands out ids"))
-}
-
 #[tonic::async_trait]
 impl Master for IdMaster {
     type ScanMetaStream = futures::stream::Empty<Result<v1::ScanBlock, Status>>;
@@ -82,153 +78,39 @@ impl Master for IdMaster {
         Ok(Response::new(reply))
     }
 
-    async fn scan_meta(&self, _: Request<v1::ScanCall>) -> Result<Response<Self::ScanMetaStream>, Status> {
-        unsupported()
-    }
-
-    async fn identify(&self, _: Request<v1::Hello>) -> Result<Response<v1::HelloReply>, Status> {
-        unsupported()
-    }
-
-    async fn create_namespace(&self, _: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
-        unsupported()
-    }
-
-    async fn drop_namespace(&self, _: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
-        unsupported()
-    }
-
-    async fn list_namespaces(
-        &self,
-        _: Request<v1::ClusterRequest>,
-    ) -> Result<Response<v1::ListNamespacesReply>, Status> {
-        unsupported()
-    }
-
-    async fn create_table(&self, _: Request<v1::CreateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
-        unsupported()
-    }
-
-    async fn alter_table(&self, _: Request<v1::AlterTableRequest>) -> Result<Response<v1::TableReply>, Status> {
-        unsupported()
-    }
-
-    async fn drop_table(&self, _: Request<v1::DropTableRequest>) -> Result<Response<v1::Empty>, Status> {
-        unsupported()
-    }
-
-    async fn truncate_table(&self, _: Request<v1::TruncateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
-        unsupported()
-    }
-
-    async fn list_tables(&self, _: Request<v1::ListTablesRequest>) -> Result<Response<v1::ListTablesReply>, Status> {
-        unsupported()
-    }
-
-    async fn describe_table(&self, _: Request<v1::DescribeTableRequest>) -> Result<Response<v1::TableReply>, Status> {
-        unsupported()
-    }
-
-    async fn locate(&self, _: Request<v1::LocateRequest>) -> Result<Response<v1::LocateReply>, Status> {
-        unsupported()
-    }
-
-    async fn list_servers(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListServersReply>, Status> {
-        unsupported()
-    }
-
-    async fn list_groups(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListGroupsReply>, Status> {
-        unsupported()
-    }
-
-    async fn list_regions(&self, _: Request<v1::ListRegionsRequest>) -> Result<Response<v1::ListRegionsReply>, Status> {
-        unsupported()
-    }
-
-    async fn status(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        unsupported()
-    }
-
-    async fn split_region(&self, _: Request<v1::SplitRegionRequest>) -> Result<Response<v1::SplitRegionReply>, Status> {
-        unsupported()
-    }
-
-    async fn merge_regions(
-        &self,
-        _: Request<v1::MergeRegionsRequest>,
-    ) -> Result<Response<v1::MergeRegionsReply>, Status> {
-        unsupported()
-    }
-
-    async fn begin_move(&self, _: Request<v1::BeginMoveRequest>) -> Result<Response<v1::BeginMoveReply>, Status> {
-        unsupported()
-    }
-
-    async fn follow_move(&self, _: Request<v1::FollowMoveRequest>) -> Result<Response<v1::FollowMoveReply>, Status> {
-        unsupported()
-    }
-
-    async fn load_history(&self, _: Request<v1::LoadHistoryRequest>) -> Result<Response<v1::LoadHistoryReply>, Status> {
-        unsupported()
-    }
-
-    async fn list_events(&self, _: Request<v1::ListEventsRequest>) -> Result<Response<v1::ListEventsReply>, Status> {
-        unsupported()
-    }
-
-    async fn list_failovers(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListFailoversReply>, Status> {
-        unsupported()
-    }
-
-    async fn list_procedures(
-        &self,
-        _: Request<v1::ListProceduresRequest>,
-    ) -> Result<Response<v1::ListProceduresReply>, Status> {
-        unsupported()
-    }
-
-    async fn cancel_procedure(&self, _: Request<v1::CancelProcedureRequest>) -> Result<Response<v1::Empty>, Status> {
-        unsupported()
-    }
-
-    async fn change_server(
-        &self,
-        _: Request<v1::ChangeServerRequest>,
-    ) -> Result<Response<v1::ChangeServerReply>, Status> {
-        unsupported()
-    }
-
-    async fn balance(&self, _: Request<v1::BalanceRequest>) -> Result<Response<v1::BalanceReply>, Status> {
-        unsupported()
-    }
-
-    async fn set_replication(
-        &self,
-        _: Request<v1::SetReplicationRequest>,
-    ) -> Result<Response<v1::SetReplicationReply>, Status> {
-        unsupported()
-    }
-
-    async fn set_masters(&self, _: Request<v1::SetMastersRequest>) -> Result<Response<v1::SetMastersReply>, Status> {
-        unsupported()
-    }
-
-    async fn recover_group(
-        &self,
-        _: Request<v1::RecoverGroupRequest>,
-    ) -> Result<Response<v1::RecoverGroupReply>, Status> {
-        unsupported()
-    }
-
-    async fn restart_check(
-        &self,
-        _: Request<v1::RestartCheckRequest>,
-    ) -> Result<Response<v1::RestartCheckReply>, Status> {
-        unsupported()
-    }
-
-    async fn check_cluster(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::CheckClusterReply>, Status> {
-        unsupported()
+    terrane_proto::unserved! { Status::unimplemented("this master only hands out ids") =>
+        scan_meta(ScanCall) -> Self::ScanMetaStream;
+        identify(Hello) -> v1::HelloReply;
+        create_namespace(NamespaceRequest) -> v1::Empty;
+        drop_namespace(NamespaceRequest) -> v1::Empty;
+        list_namespaces(ClusterRequest) -> v1::ListNamespacesReply;
+        create_table(CreateTableRequest) -> v1::TableReply;
+        alter_table(AlterTableRequest) -> v1::TableReply;
+        drop_table(DropTableRequest) -> v1::Empty;
+        truncate_table(TruncateTableRequest) -> v1::TableReply;
+        list_tables(ListTablesRequest) -> v1::ListTablesReply;
+        describe_table(DescribeTableRequest) -> v1::TableReply;
+        locate(LocateRequest) -> v1::LocateReply;
+        list_servers(ClusterRequest) -> v1::ListServersReply;
+        list_groups(ClusterRequest) -> v1::ListGroupsReply;
+        list_regions(ListRegionsRequest) -> v1::ListRegionsReply;
+        status(ClusterRequest) -> v1::StatusReply;
+        split_region(SplitRegionRequest) -> v1::SplitRegionReply;
+        merge_regions(MergeRegionsRequest) -> v1::MergeRegionsReply;
+        begin_move(BeginMoveRequest) -> v1::BeginMoveReply;
+        follow_move(FollowMoveRequest) -> v1::FollowMoveReply;
+        load_history(LoadHistoryRequest) -> v1::LoadHistoryReply;
+        list_events(ListEventsRequest) -> v1::ListEventsReply;
+        list_failovers(ClusterRequest) -> v1::ListFailoversReply;
+        list_procedures(ListProceduresRequest) -> v1::ListProceduresReply;
+        cancel_procedure(CancelProcedureRequest) -> v1::Empty;
+        change_server(ChangeServerRequest) -> v1::ChangeServerReply;
+        balance(BalanceRequest) -> v1::BalanceReply;
+        set_replication(SetReplicationRequest) -> v1::SetReplicationReply;
+        set_masters(SetMastersRequest) -> v1::SetMastersReply;
+        recover_group(RecoverGroupRequest) -> v1::RecoverGroupReply;
+        restart_check(RestartCheckRequest) -> v1::RestartCheckReply;
+        check_cluster(ClusterRequest) -> v1::CheckClusterReply;
     }
 }
 
@@ -286,6 +168,14 @@ impl Bench {
         bench
     }
 
+    /// With a table, and a client of its region.
+    pub async fn with_table(adjust: impl FnOnce(&mut TableSchema)) -> (Bench, RegionDescriptor, Client) {
+        let mut bench = Bench::start().await;
+        let region = bench.create_table(adjust).await;
+        let client = bench.client().await;
+        (bench, region, client)
+    }
+
     pub async fn without_server() -> Bench {
         let master = RunningMaster::start().await;
         let settings = ServerConfig { engine: BackendKind::Memory, segment_bytes: 1 << 20, ..ServerConfig::default() };
@@ -310,6 +200,13 @@ impl Bench {
         if let Some(server) = self.server.take() {
             server.shutdown(|_| {}).await;
         }
+    }
+
+    /// Restarts the server for its `boot`th time, and returns its first report as leader.
+    pub async fn restart(&mut self, boot: u64) -> v1::ReportRequest {
+        self.stop_server().await;
+        self.start_server().await.unwrap();
+        self.report(|report| report.boot == boot && leads(report)).await
     }
 
     pub fn address(&self) -> String {
@@ -361,6 +258,18 @@ impl Bench {
         self.admin().change_tables(request).await.unwrap();
     }
 
+    /// Splits the first region of the table.
+    pub async fn split(&self, at: impl Into<Bytes>) -> Result<Vec<v1::RegionDescriptor>, Status> {
+        let order = v1::SplitRequest { hello: our_hello(), region: 100, epoch: 1, at: at.into() };
+        Ok(self.admin().split(order).await?.into_inner().daughters)
+    }
+
+    pub async fn flush(&self) {
+        let request = v1::MaintainTableRequest { hello: our_hello(), table: TABLE.0 };
+        let mut progress = self.admin().flush_table(request).await.unwrap().into_inner();
+        while progress.message().await.unwrap().is_some() {}
+    }
+
     pub async fn client(&self) -> Client {
         Client::connect(DataClient::new(self.channel())).await
     }
@@ -401,6 +310,22 @@ pub fn packed(qualifier: &[u8], value: &[u8]) -> Bytes {
 
 pub fn put(row: &[u8], value: &[u8]) -> v1::RowMutation {
     v1::RowMutation { row: Bytes::copy_from_slice(row), cells: packed(b"q", value), ..Default::default() }
+}
+
+/// A row of many columns, about 5 KiB.
+pub fn wide(row: impl Into<Bytes>) -> v1::RowMutation {
+    let cells: Vec<u8> = (0..50u8).flat_map(|number| packed(&[number], &[b'x'; 100]).to_vec()).collect();
+    v1::RowMutation { row: row.into(), cells: cells.into(), ..Default::default() }
+}
+
+/// All columns, filtered.
+pub fn filter(text: &str) -> Option<v1::Projection> {
+    Some(v1::Projection { filter: text.to_owned(), ..Default::default() })
+}
+
+/// The number of cells in shown rows.
+pub fn cells_in(rows: &[String]) -> usize {
+    rows.iter().map(|row| row.split(',').count()).sum()
 }
 
 /// Rows of a block as `row=value`, for comparing.
@@ -535,18 +460,22 @@ impl Client {
         }
     }
 
+    /// All blocks of a scan.
+    pub async fn blocks(&mut self, region: &RegionDescriptor, scan: v1::Scan) -> Result<Vec<v1::ScanBlock>, Error> {
+        let mut scan = scan;
+        let mut blocks: Vec<v1::ScanBlock> = Vec::new();
+        while blocks.last().is_none_or(|block| !block.done) {
+            let block = self.scan(region, scan.clone()).await?;
+            scan.resume = block.resume.clone();
+            blocks.push(block);
+        }
+        Ok(blocks)
+    }
+
     /// All rows of a scan, block by block.
     pub async fn scan_all(&mut self, region: &RegionDescriptor, scan: v1::Scan) -> Result<Vec<String>, Error> {
-        let mut scan = scan;
-        let mut rows = Vec::new();
-        loop {
-            let block = self.scan(region, scan.clone()).await?;
-            rows.extend(shown(&block.rows));
-            if block.done {
-                return Ok(rows);
-            }
-            scan.resume = block.resume;
-        }
+        let blocks = self.blocks(region, scan).await?;
+        Ok(blocks.iter().flat_map(|block| shown(&block.rows)).collect())
     }
 }
 

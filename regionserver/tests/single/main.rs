@@ -13,7 +13,7 @@ mod scanning;
 mod wide_rows;
 
 use bytes::Bytes;
-use harness::{Bench, Client, TABLE, leads, packed, put, regions, schema, shown};
+use harness::{Bench, Client, TABLE, cells_in, leads, put, regions, schema, shown, wide};
 use terrane_proto::v1::data_client::DataClient;
 use terrane_proto::{error, hello, v1};
 use terrane_regionserver::{RegionServer, ServerConfig};
@@ -34,9 +34,7 @@ fn expected(range: impl Iterator<Item = usize>) -> Vec<String> {
 
 #[tokio::test]
 async fn rows_are_put_got_and_deleted() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let reply = client.put(&region, rows(0..100)).await.unwrap();
     assert!(reply.errors.is_empty() && reply.stamp > 0);
     assert_eq!(
@@ -54,9 +52,7 @@ async fn rows_are_put_got_and_deleted() {
 
 #[tokio::test]
 async fn requests_of_a_batch_are_all_answered() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let mutate =
         |number: usize| v1::request::Body::Mutate(v1::Mutate { rows: rows(number..number + 1), atomic: false });
     let batch: Vec<_> = (0..2000).map(|number| (region.clone(), mutate(number))).collect();
@@ -74,9 +70,7 @@ async fn requests_of_a_batch_are_all_answered() {
 
 #[tokio::test]
 async fn scans_go_in_both_directions_with_limit_offset_and_small_blocks() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     client.put(&region, rows(0..500)).await.unwrap();
     let small = v1::Scan { block_bytes: 300, ..Default::default() };
     assert_eq!(client.scan_all(&region, small.clone()).await.unwrap(), expected(0..500));
@@ -93,37 +87,21 @@ async fn scans_go_in_both_directions_with_limit_offset_and_small_blocks() {
 
 #[tokio::test]
 async fn a_row_larger_than_a_block_is_sent_in_parts() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
-    let wide: Vec<u8> = (0..50u8).flat_map(|number| packed(&[number], &[b'x'; 100]).to_vec()).collect();
-    let wide = v1::RowMutation { row: "row00001".into(), cells: wide.into(), ..Default::default() };
-    client.put(&region, vec![put(b"row00000", b"0"), wide, put(b"row00002", b"2")]).await.unwrap();
-    let mut scan = v1::Scan { block_bytes: 1000, ..Default::default() };
-    let (mut cells, mut counted, mut parts) = (0, 0, 0);
-    loop {
-        let block = client.scan(&region, scan.clone()).await.unwrap();
-        cells += shown(&block.rows).iter().map(|row| row.split(',').count()).sum::<usize>();
-        counted += block.row_count;
-        parts += usize::from(block.row_continues);
-        if block.done {
-            break;
-        }
-        scan.resume = block.resume;
-    }
-    assert_eq!((cells, counted), (52, 3));
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
+    client.put(&region, vec![put(b"row00000", b"0"), wide("row00001"), put(b"row00002", b"2")]).await.unwrap();
+    let scan = v1::Scan { block_bytes: 1000, ..Default::default() };
+    let blocks = client.blocks(&region, scan).await.unwrap();
+    let cells: usize = blocks.iter().map(|block| cells_in(&shown(&block.rows))).sum();
+    let parts = blocks.iter().filter(|block| block.row_continues).count();
+    assert_eq!((cells, blocks.iter().map(|block| block.row_count).sum::<u64>()), (52, 3));
     assert!(parts >= 4, "{parts} parts");
     bench.stop_server().await;
 }
 
 #[tokio::test]
 async fn a_row_in_parts_does_not_restart_because_of_writes_in_between() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
-    let wide: Vec<u8> = (0..50u8).flat_map(|number| packed(&[number], &[b'x'; 100]).to_vec()).collect();
-    let wide = v1::RowMutation { row: "row00001".into(), cells: wide.into(), ..Default::default() };
-    client.put(&region, vec![wide, put(b"row00002", b"0")]).await.unwrap();
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
+    client.put(&region, vec![wide("row00001"), put(b"row00002", b"0")]).await.unwrap();
     let mut scan = v1::Scan { block_bytes: 1000, ..Default::default() };
     let mut restarts = 0;
     for writes in 0.. {
@@ -143,12 +121,9 @@ async fn a_row_in_parts_does_not_restart_because_of_writes_in_between() {
 
 #[tokio::test]
 async fn a_region_without_a_boundary_is_reported_only_while_it_is_over_its_size() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|schema| schema.region_size = 16 << 10).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|schema| schema.region_size = 16 << 10).await;
     client.put(&region, rows(0..1)).await.unwrap();
-    let order = v1::SplitRequest { hello: harness::our_hello(), region: 100, epoch: 1, at: Bytes::new() };
-    assert!(bench.admin().split(order).await.is_err(), "one row");
+    assert!(bench.split("").await.is_err(), "one row");
     let small = bench.report(|report| !report.regions.is_empty()).await;
     assert_eq!(small.regions[0].state, "open");
     client.put(&region, vec![put(&row(0), &[7; 32 << 10])]).await.unwrap();
@@ -158,13 +133,10 @@ async fn a_region_without_a_boundary_is_reported_only_while_it_is_over_its_size(
 
 #[tokio::test]
 async fn a_split_serves_both_daughters_at_once_and_redirects_the_parent() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     client.put(&region, rows(0..200)).await.unwrap();
     let first = client.scan(&region, v1::Scan { limit: 50, ..Default::default() }).await.unwrap();
-    let order = v1::SplitRequest { hello: harness::our_hello(), region: 100, epoch: 1, at: row(80).into() };
-    let daughters = bench.admin().split(order).await.unwrap().into_inner().daughters;
+    let daughters = bench.split(row(80)).await.unwrap();
 
     let Err(Error::StaleEpoch { region: RegionId(100), current }) = client.put(&region, rows(0..1)).await else {
         panic!("the parent took a write")
@@ -183,9 +155,7 @@ async fn a_split_serves_both_daughters_at_once_and_redirects_the_parent() {
 
 #[tokio::test]
 async fn regions_split_automatically_and_lose_nothing_over_a_restart() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|schema| schema.region_size = 16 << 10).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|schema| schema.region_size = 16 << 10).await;
     let mut known = vec![region];
     let mut number = 0;
     while number < 6000 {
@@ -237,9 +207,7 @@ async fn all_rows(bench: &mut Bench, report: &v1::ReportRequest) -> Vec<String> 
 
 #[tokio::test]
 async fn an_alter_adds_a_family_and_a_drop_removes_the_table() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let mut cells = Vec::new();
     pack(&mut cells, CellRef::put(b"g", b"q", LATEST, b"new"));
     let mutation = v1::RowMutation { row: "r".into(), cells: cells.into(), ..Default::default() };

@@ -5,7 +5,7 @@ use terrane_regionserver::BackendKind;
 use terrane_types::Error;
 use tonic::Streaming;
 
-use crate::harness::{Bench, GROUP, TABLE, leads, our_hello, put};
+use crate::harness::{Bench, GROUP, TABLE, our_hello, put};
 use crate::{expected, row, rows};
 
 fn request() -> v1::MaintainTableRequest {
@@ -28,13 +28,6 @@ async fn bench(cache_bytes: u64) -> Bench {
     bench.settings.cache_bytes = cache_bytes;
     bench.start_server().await.unwrap();
     bench
-}
-
-/// Restarts the server for its `boot`th time, and returns its first report as leader.
-async fn restart(bench: &mut Bench, boot: u64) -> v1::ReportRequest {
-    bench.stop_server().await;
-    bench.start_server().await.unwrap();
-    bench.report(|report| report.boot == boot && leads(report)).await
 }
 
 #[tokio::test]
@@ -72,7 +65,7 @@ async fn rows_that_are_only_on_disk_are_read_in_order() {
         last_progress(bench.admin().flush_table(request()).await.unwrap().into_inner()).await;
     }
     client.put(&region, rows(3000..3100)).await.unwrap();
-    restart(&mut bench, 2).await;
+    bench.restart(2).await;
     let mut client = bench.client().await;
     client.put(&region, vec![put(&row(5), b"memory")]).await.unwrap();
     let asked: Vec<Vec<u8>> = [2999, 5, 9999, 0, 700, 5].map(row).to_vec();
@@ -94,7 +87,7 @@ async fn a_full_disk_rejects_writes_and_is_reported_while_reads_continue() {
     let region = bench.create_table(|_| {}).await;
     bench.client().await.put(&region, rows(0..10)).await.unwrap();
     bench.settings.disk_reserve = Some(u64::MAX / 2);
-    restart(&mut bench, 2).await;
+    bench.restart(2).await;
     let full = bench.report(|report| !report.issues.is_empty()).await;
     assert_eq!(full.issues[0].kind, "disk_full", "{:?}", full.issues);
     let mut client = bench.client().await;
@@ -102,7 +95,7 @@ async fn a_full_disk_rejects_writes_and_is_reported_while_reads_continue() {
     assert!(matches!(&refused, Error::Unavailable { message, .. } if message.contains("is full")), "{refused}");
     assert_eq!(client.scan_all(&region, v1::Scan::default()).await.unwrap(), expected(0..10));
     bench.settings.disk_reserve = None;
-    restart(&mut bench, 3).await;
+    bench.restart(3).await;
     bench.client().await.put(&region, rows(10..11)).await.unwrap();
     bench.stop_server().await;
 }
@@ -126,6 +119,6 @@ async fn a_replica_that_was_lost_leads_nothing_when_its_server_is_back() {
 
     // Terms of a group that was not recovered without it say nothing.
     *bench.master.recovered.lock().unwrap() = vec![v1::RecoveredGroup { group: GROUP.0, term: 4 }];
-    restart(&mut bench, 3).await;
+    bench.restart(3).await;
     bench.client().await.put(&region, rows(1..2)).await.unwrap();
 }

@@ -5,7 +5,7 @@ use terrane_proto::{error, v1};
 use terrane_types::cell::{CellRef, Cells, LATEST, pack};
 use terrane_types::{Error, RegionDescriptor};
 
-use crate::harness::{self, Bench, Client, leads, packed, put, regions};
+use crate::harness::{self, Bench, Client, packed, put, regions};
 
 const OURS: [u8; 16] = [9; 16];
 
@@ -67,9 +67,7 @@ async fn atomically(client: &mut Client, region: &RegionDescriptor, rows: Vec<v1
 
 #[tokio::test]
 async fn concurrent_increments_add_up_and_each_gets_its_own_sum() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let body = || v1::request::Body::Mutate(v1::Mutate { rows: vec![increment("hot", 1)], atomic: false });
     let answers = client.batch((0..3_000).map(|_| (region.clone(), body())).collect()).await;
     let sums: Vec<i64> = answers
@@ -81,9 +79,7 @@ async fn concurrent_increments_add_up_and_each_gets_its_own_sum() {
         .collect();
     assert_eq!(sums, (1..=3_000).collect::<Vec<_>>());
     // A restart does not change the sum.
-    bench.stop_server().await;
-    bench.start_server().await.unwrap();
-    bench.report(|report| leads(report) && report.boot == 2).await;
+    bench.restart(2).await;
     let mut client = bench.client().await;
     assert_eq!(counter(&mutate(&mut client, &region, vec![increment("hot", -3_000)]).await, 0), 0);
     bench.stop_server().await;
@@ -91,9 +87,7 @@ async fn concurrent_increments_add_up_and_each_gets_its_own_sum() {
 
 #[tokio::test]
 async fn an_increment_that_fails_is_an_error_of_its_row_alone() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let mut text = put(b"text", b"x");
     text.cells = packed(b"n", b"abc");
     mutate(&mut client, &region, vec![text, increment("full", i64::MAX)]).await;
@@ -115,9 +109,7 @@ async fn an_increment_that_fails_is_an_error_of_its_row_alone() {
 
 #[tokio::test]
 async fn appends_and_old_values_are_returned() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let append = |value: &'static str| {
         let what = Some(v1::read_modify_write::What::Append(value.into()));
         let rmw = v1::ReadModifyWrite { family: "f".into(), qualifier: "q".into(), what };
@@ -146,9 +138,7 @@ async fn appends_and_old_values_are_returned() {
 
 #[tokio::test]
 async fn one_of_many_concurrent_test_and_sets_wins() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let claim = |who: usize| {
         let condition = test(v1::Comparison::Absent, &[]);
         let mutation = put(b"job", who.to_string().as_bytes());
@@ -174,9 +164,7 @@ async fn one_of_many_concurrent_test_and_sets_wins() {
 
 #[tokio::test]
 async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(atomic_by_user).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(atomic_by_user).await;
     let held = v1::RowMutation { condition: test(v1::Comparison::Absent, &[]), ..put(b"u1a", b"1") };
     let reply = atomically(&mut client, &region, vec![held.clone(), put(b"u1b", b"2")]).await;
     assert!(reply.errors.is_empty() && reply.results.is_empty(), "{reply:?}");
@@ -197,9 +185,7 @@ async fn an_atomic_batch_is_applied_as_a_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn a_retry_gets_the_first_answer_after_a_restart_and_a_split_too() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let claim = v1::RowMutation { condition: test(v1::Comparison::Absent, &[]), ..put(b"job", b"x") };
     let operations = [
         numbered(1, increment("n", 5)),
@@ -216,15 +202,12 @@ async fn a_retry_gets_the_first_answer_after_a_restart_and_a_split_too() {
     let retried = mutate(&mut client, &region, operations.to_vec()).await;
     assert_eq!(again(retried), expected);
 
-    bench.stop_server().await;
-    bench.start_server().await.unwrap();
-    bench.report(|report| leads(report) && report.boot == 2).await;
+    bench.restart(2).await;
     let mut client = bench.client().await;
     let retried = mutate(&mut client, &region, operations.to_vec()).await;
     assert_eq!(again(retried), expected, "after a restart");
 
-    let order = v1::SplitRequest { hello: harness::our_hello(), region: 100, epoch: 1, at: "k".into() };
-    bench.admin().split(order).await.unwrap();
+    bench.split("k").await.unwrap();
     let report = bench.report(|report| report.regions.len() == 2).await;
     let [left, right] = &regions(&report)[..] else { panic!("{report:?}") };
     for operation in &operations {
@@ -242,9 +225,7 @@ async fn a_retry_gets_the_first_answer_after_a_restart_and_a_split_too() {
 
 #[tokio::test]
 async fn operations_below_the_settled_mark_are_not_tried() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     client.lowest_unsettled = 8;
     mutate(&mut client, &region, vec![numbered(8, put(b"a", b"1"))]).await;
     let reply = mutate(&mut client, &region, vec![numbered(7, put(b"a", b"2")), numbered(9, put(b"b", b"1"))]).await;
@@ -272,9 +253,7 @@ async fn a_unary_mutation_uses_messages() {
 
 #[tokio::test]
 async fn an_operation_first_tried_in_the_future_is_not_tried() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let later = terrane_env::time::wall_ms() + 60_000;
     let from_future = v1::RowMutation { first_try_ms: later, ..numbered(1, increment("n", 5)) };
     let plain = v1::RowMutation { first_try_ms: later, ..numbered(2, put(b"plain", b"1")) };
@@ -288,9 +267,7 @@ async fn an_operation_first_tried_in_the_future_is_not_tried() {
 
 #[tokio::test]
 async fn rows_over_the_read_limit_are_postponed_and_the_others_are_applied() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(|_| {}).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(|_| {}).await;
     let rows: Vec<[u8; 1]> = (b'a'..b'k').map(|row| [row]).collect();
     for row in &rows {
         mutate(&mut client, &region, vec![put(row, &vec![7; 9 << 20])]).await;
@@ -322,9 +299,7 @@ async fn rows_over_the_read_limit_are_postponed_and_the_others_are_applied() {
 
 #[tokio::test]
 async fn a_large_atomic_batch_that_fails_reports_once_and_does_not_block_the_group() {
-    let mut bench = Bench::start().await;
-    let region = bench.create_table(atomic_by_user).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = Bench::with_table(atomic_by_user).await;
     // Keys of bytes that take four characters each when escaped.
     let key = |number: u32| [b"u1", &[0xFF; 2_000][..], &number.to_be_bytes()].concat();
     let count = 5_000;

@@ -7,7 +7,7 @@ use terrane_proto::v1;
 use terrane_types::cell::{CellKind, CellRef, LATEST, pack};
 use terrane_types::{Error, KeyDeclaration, RegionDescriptor};
 
-use crate::harness::{Bench, Client, TABLE, our_hello, packed, put, regions, shown};
+use crate::harness::{Bench, Client, cells_in, filter, packed, put, regions, shown, wide};
 
 const USERS: u32 = 40;
 
@@ -20,13 +20,19 @@ fn times(user: u32) -> u32 {
     1 + user * 7 % 30
 }
 
-async fn table(bench: &mut Bench) -> RegionDescriptor {
+async fn bench() -> (Bench, RegionDescriptor, Client) {
     let key = KeyDeclaration::parse("user:u32, time:u32").unwrap();
-    bench.create_table(|schema| schema.key = Some(key)).await
+    Bench::with_table(|schema| schema.key = Some(key)).await
+}
+
+async fn filled() -> (Bench, RegionDescriptor, Client) {
+    let (bench, region, mut client) = bench().await;
+    fill(&bench, &mut client, &region).await;
+    (bench, region, client)
 }
 
 /// Rows of all users, a third in each of two files and in memory, with two columns each, and deleted ones among them.
-async fn fill(bench: &mut Bench, client: &mut Client, region: &RegionDescriptor) {
+async fn fill(bench: &Bench, client: &mut Client, region: &RegionDescriptor) {
     for part in 0..3 {
         let mut rows = Vec::new();
         for user in 0..USERS {
@@ -43,15 +49,9 @@ async fn fill(bench: &mut Bench, client: &mut Client, region: &RegionDescriptor)
         }
         client.put(region, rows).await.unwrap();
         if part < 2 {
-            flush(bench).await;
+            bench.flush().await;
         }
     }
-}
-
-async fn flush(bench: &mut Bench) {
-    let request = v1::MaintainTableRequest { hello: our_hello(), table: TABLE.0 };
-    let mut progress = bench.admin().flush_table(request).await.unwrap().into_inner();
-    while progress.message().await.unwrap().is_some() {}
 }
 
 fn value(user: u32, time: u32) -> i32 {
@@ -86,27 +86,20 @@ fn keys(rows: &Bytes) -> Vec<(u32, u32)> {
     terrane_types::PackedRows::new(rows.clone()).map(|row| of(row.unwrap())).collect()
 }
 
-/// All blocks, including the last one.
-async fn blocks(
-    client: &mut Client,
-    region: &RegionDescriptor,
-    mut scan: v1::Scan,
-) -> (Vec<(u32, u32)>, v1::ScanBlock) {
+/// All rows, and the last block.
+async fn blocks(client: &mut Client, region: &RegionDescriptor, scan: v1::Scan) -> (Vec<(u32, u32)>, v1::ScanBlock) {
+    let mut blocks = client.blocks(region, scan).await.unwrap();
     let mut rows = Vec::new();
     let mut continues = false;
-    loop {
-        let block = client.scan(region, scan.clone()).await.unwrap();
+    for block in &blocks {
         let of_block = keys(&block.rows);
         if continues && rows.last() == of_block.first() {
             rows.pop();
         }
         continues = block.row_continues;
         rows.extend(of_block);
-        if block.done {
-            return (rows, block);
-        }
-        scan.resume = block.resume;
     }
+    (rows, blocks.pop().unwrap())
 }
 
 fn of_each(rows: u32) -> Option<v1::Latest> {
@@ -115,10 +108,7 @@ fn of_each(rows: u32) -> Option<v1::Latest> {
 
 #[tokio::test]
 async fn the_latest_rows_of_each_prefix_are_found_in_both_directions_with_blocks_of_any_size() {
-    let mut bench = Bench::start().await;
-    let region = table(&mut bench).await;
-    let mut client = bench.client().await;
-    fill(&mut bench, &mut client, &region).await;
+    let (mut bench, region, mut client) = filled().await;
     for rows in [1, 3, 100] {
         for reverse in [false, true] {
             let expected = latest_of(rows, reverse);
@@ -144,14 +134,10 @@ async fn the_latest_rows_of_each_prefix_are_found_in_both_directions_with_blocks
 
 #[tokio::test]
 async fn a_prefix_in_two_regions_is_handed_from_one_to_the_other() {
-    let mut bench = Bench::start().await;
-    let region = table(&mut bench).await;
-    let mut client = bench.client().await;
-    fill(&mut bench, &mut client, &region).await;
+    let (mut bench, _, mut client) = filled().await;
     let (user, at) = (21, 14);
     assert!(times(user) > at + 2);
-    let request = v1::SplitRequest { hello: our_hello(), region: 100, at: key(user, at).into(), ..Default::default() };
-    bench.admin().split(request).await.unwrap();
+    bench.split(key(user, at)).await.unwrap();
     let report = bench.report(|report| regions(report).len() == 2).await;
     let mut halves = regions(&report);
     halves.sort_by_key(|half| half.range.start.clone());
@@ -174,31 +160,16 @@ async fn a_prefix_in_two_regions_is_handed_from_one_to_the_other() {
 
 #[tokio::test]
 async fn a_large_row_among_the_latest_is_sent_in_parts() {
-    let mut bench = Bench::start().await;
-    let region = table(&mut bench).await;
-    let mut client = bench.client().await;
-    let wide: Vec<u8> = (0..50u8).flat_map(|number| packed(&[number], &[b'x'; 100]).to_vec()).collect();
-    let row = |user, time, cells: &[u8]| v1::RowMutation {
-        row: key(user, time).into(),
-        cells: Bytes::copy_from_slice(cells),
-        ..Default::default()
-    };
-    let small = packed(b"q", b"small");
-    let rows = [(1, 1, &wide[..]), (1, 2, &small[..]), (2, 1, &small[..]), (2, 2, &wide[..]), (3, 1, &wide[..])];
-    client.put(&region, rows.map(|(user, time, cells)| row(user, time, cells)).to_vec()).await.unwrap();
+    let (mut bench, region, mut client) = bench().await;
+    let small = |user, time| put(&key(user, time), b"small");
+    let rows = vec![wide(key(1, 1)), small(1, 2), small(2, 1), wide(key(2, 2)), wide(key(3, 1))];
+    client.put(&region, rows).await.unwrap();
     for (reverse, expected) in [(false, [(1, 1), (2, 1), (3, 1)]), (true, [(3, 1), (2, 2), (1, 2)])] {
-        let mut scan = v1::Scan { latest: of_each(1), reverse, block_bytes: 1000, ..Default::default() };
-        let (mut cells, mut rows, mut counted) = (0, Vec::new(), 0);
-        loop {
-            let block = client.scan(&region, scan.clone()).await.unwrap();
-            rows.extend(keys(&block.rows));
-            cells += shown(&block.rows).iter().map(|row| row.split(',').count()).sum::<usize>();
-            counted += block.row_count;
-            if block.done {
-                break;
-            }
-            scan.resume = block.resume;
-        }
+        let scan = v1::Scan { latest: of_each(1), reverse, block_bytes: 1000, ..Default::default() };
+        let blocks = client.blocks(&region, scan).await.unwrap();
+        let mut rows: Vec<_> = blocks.iter().flat_map(|block| keys(&block.rows)).collect();
+        let cells: usize = blocks.iter().map(|block| cells_in(&shown(&block.rows))).sum();
+        let counted: u64 = blocks.iter().map(|block| block.row_count).sum();
         rows.dedup();
         assert_eq!((rows, counted, cells), (expected.to_vec(), 3, 101));
     }
@@ -221,10 +192,7 @@ fn integer(bytes: &Bytes) -> i128 {
 
 #[tokio::test]
 async fn a_column_is_aggregated_in_both_directions_and_continues_from_a_token() {
-    let mut bench = Bench::start().await;
-    let region = table(&mut bench).await;
-    let mut client = bench.client().await;
-    fill(&mut bench, &mut client, &region).await;
+    let (mut bench, region, mut client) = filled().await;
     // A row without the column, and a version that a newer one hides.
     client.put(&region, vec![put(&key(USERS, 0), b"xyz")]).await.unwrap();
     let values: Vec<i128> = all().iter().map(|(user, time)| value(*user, *time).into()).collect();
@@ -263,9 +231,7 @@ async fn a_column_is_aggregated_in_both_directions_and_continues_from_a_token() 
 
 #[tokio::test]
 async fn invalid_aggregates_and_prefixes_are_refused_with_a_reason() {
-    let mut bench = Bench::start().await;
-    let region = table(&mut bench).await;
-    let mut client = bench.client().await;
+    let (mut bench, region, mut client) = bench().await;
     client.put(&region, vec![put(&key(1, 1), &7i64.to_be_bytes()), put(&key(1, 2), b"seven")]).await.unwrap();
     let latest = |prefix, rows| Some(v1::Latest { prefix, rows, ..Default::default() });
     let token = client.scan(&region, v1::Scan { limit: 1, ..Default::default() }).await.unwrap().resume;
@@ -296,10 +262,7 @@ async fn invalid_aggregates_and_prefixes_are_refused_with_a_reason() {
 
 #[tokio::test]
 async fn offsets_and_counts_pass_over_rows_in_files_and_memory() {
-    let mut bench = Bench::start().await;
-    let region = table(&mut bench).await;
-    let mut client = bench.client().await;
-    fill(&mut bench, &mut client, &region).await;
+    let (mut bench, region, mut client) = filled().await;
     let mut rows = all();
     for reverse in [false, true] {
         if reverse {
@@ -325,11 +288,7 @@ async fn offsets_and_counts_pass_over_rows_in_files_and_memory() {
 
 #[tokio::test]
 async fn a_filter_applies_before_offset_aggregate_and_latest() {
-    let mut bench = Bench::start().await;
-    let region = table(&mut bench).await;
-    let mut client = bench.client().await;
-    fill(&mut bench, &mut client, &region).await;
-    let filter = |filter: &str| Some(v1::Projection { filter: filter.into(), ..Default::default() });
+    let (mut bench, region, mut client) = filled().await;
     let text = "i32(f:n) > 0";
     let positive: Vec<_> = all().into_iter().filter(|(user, time)| value(*user, *time) > 0).collect();
     let scan = v1::Scan { projection: filter(text), offset: 5, limit: 20, ..Default::default() };

@@ -15,6 +15,8 @@ use super::*;
 use bytes::Bytes;
 use terrane_types::PackedCells;
 
+use tokio_util::sync::CancellationToken;
+
 use crate::group::proposal::{CheckedRow, RowRequest, Write};
 use crate::operation::{ChangeTables, LoggedRow, RowResult, Split, WriteEncoder, WriteHeader};
 
@@ -22,40 +24,45 @@ const GROUP: GroupId = GroupId(2);
 
 /// One replica over a directory, and its log.
 struct Replica {
+    server: Server,
     directory: tempfile::TempDir,
     engine: Arc<Engine>,
     machine: Arc<GroupMachine>,
     log: Vec<AppliedEntry>,
 }
 
-async fn open(directory: &tempfile::TempDir) -> (Arc<Engine>, Arc<GroupMachine>) {
-    let dir = directory.path().join("engine");
-    let engine = Engine::open(Options::new(dir, BackendKind::Memory, 0)).await.unwrap();
-    let machine = GroupMachine::open(
-        GROUP,
-        engine.clone(),
-        Arc::default(),
-        Arc::default(),
-        Arc::default(),
-        (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, Default::default())),
-        Tracer::default(),
-    )
-    .unwrap();
-    (engine, machine)
+/// What a replica runs in, apart from its directory.
+#[derive(Clone)]
+struct Server {
+    backend: BackendKind,
+    signals: Arc<Signals>,
+    stop: CancellationToken,
+}
+
+impl Server {
+    fn new(backend: BackendKind) -> Self {
+        Self { backend, signals: Arc::default(), stop: CancellationToken::new() }
+    }
+
+    async fn open(&self, directory: &tempfile::TempDir) -> (Arc<Engine>, Arc<GroupMachine>) {
+        let dir = directory.path().join("engine");
+        let engine = Engine::open(Options::new(dir, self.backend, 0)).await.unwrap();
+        let machine = GroupMachine::open(
+            GROUP,
+            engine.clone(),
+            Arc::default(),
+            self.signals.clone(),
+            Arc::default(),
+            (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, self.stop.clone())),
+            Tracer::default(),
+        )
+        .unwrap();
+        (engine, machine)
+    }
 }
 
 /// A write of one row as the edge proposes it.
 fn proposed(region: u64, epoch: u64, number: u64, row: &str, request: Option<RowRequest>) -> Proposal {
-    let header = WriteHeader {
-        region: RegionId(region),
-        epoch: RegionEpoch(epoch),
-        schema_version: 0,
-        client: [4; 16],
-        lowest_unsettled: 0,
-        atomic: false,
-        exact_schema: false,
-        trace: None,
-    };
     let checked = CheckedRow {
         operation: number,
         first_try_ms: 900,
@@ -63,7 +70,7 @@ fn proposed(region: u64, epoch: u64, number: u64, row: &str, request: Option<Row
         cells: PackedCells::from_cells([CellRef::put(b"f", b"q", LATEST, row.as_bytes())]).unwrap(),
         request: request.and_then(RowRequest::boxed),
     };
-    Proposal::Write(Write::new(header, vec![checked]))
+    Proposal::Write(Write::new(WriteHeader::plain(region, epoch, 0, [4; 16]), vec![checked]))
 }
 
 /// A row of a client without numbers, as it is logged.
@@ -83,10 +90,17 @@ fn encoded_split(split: &Split) -> Vec<u8> {
 }
 
 impl Replica {
+    /// With region 1 of a table.
     async fn new() -> Self {
+        Self::on(Server::new(BackendKind::Memory)).await
+    }
+
+    async fn on(server: Server) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (engine, machine) = open(&directory).await;
-        Self { directory, engine, machine, log: Vec::new() }
+        let (engine, machine) = server.open(&directory).await;
+        let mut replica = Self { server, directory, engine, machine, log: Vec::new() };
+        replica.create().await;
+        replica
     }
 
     /// Appends an entry with one operation and applies it.
@@ -101,13 +115,13 @@ impl Replica {
     /// Drops everything in memory and applies the log again from where this replica's files end.
     async fn crash_and_replay(self) -> Self {
         let durable = self.machine.durable().index;
-        let Self { directory, engine, machine, log } = self;
+        let Self { server, directory, engine, machine, log } = self;
         drop((engine, machine));
-        let (engine, machine) = open(&directory).await;
+        let (engine, machine) = server.open(&directory).await;
         for entry in log.iter().filter(|entry| entry.index > durable) {
             machine.apply(std::slice::from_ref(entry)).await;
         }
-        Self { directory, engine, machine, log }
+        Self { server, directory, engine, machine, log }
     }
 
     async fn put(&mut self, region: u64, epoch: u64, row: &str) -> Reply {
@@ -115,19 +129,9 @@ impl Replica {
     }
 
     async fn put_at(&mut self, region: u64, epoch: u64, row: &str, timestamp: i64) -> Reply {
-        let header = WriteHeader {
-            region: RegionId(region),
-            epoch: RegionEpoch(epoch),
-            schema_version: 0,
-            client: [0; 16],
-            lowest_unsettled: 0,
-            atomic: false,
-            exact_schema: false,
-            trace: None,
-        };
         let (mut cells, mut operation) = (Vec::new(), Vec::new());
         pack(&mut cells, CellRef::put(b"f", b"q", LATEST, row.as_bytes()));
-        let mut encoder = WriteEncoder::new(&mut operation, &header, timestamp);
+        let mut encoder = WriteEncoder::new(&mut operation, &WriteHeader::plain(region, epoch, 0, [0; 16]), timestamp);
         encoder.push(&plain(row.as_bytes(), &cells));
         encoder.finish();
         self.apply(operation).await
@@ -200,7 +204,6 @@ fn schema(version: u64) -> TableSchema {
 #[tokio::test]
 async fn a_crash_after_the_group_was_recorded_and_before_the_split_was_loses_nothing() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     replica.put(1, 1, "m").await;
     replica.split(1, 1, "c", 2, 3).await;
@@ -213,7 +216,6 @@ async fn a_crash_after_the_group_was_recorded_and_before_the_split_was_loses_not
 #[tokio::test]
 async fn nothing_is_applied_once_the_server_has_stopped_applying() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.machine.stop_applying().await;
     assert_eq!(replica.put(1, 1, "a").await, Reply::Unknown);
     assert_eq!(replica.shown(), "r1[]");
@@ -221,8 +223,7 @@ async fn nothing_is_applied_once_the_server_has_stopped_applying() {
 
 #[tokio::test]
 async fn a_group_that_is_removed_has_nothing_more_to_record() {
-    let mut replica = Replica::new().await;
-    replica.create().await;
+    let replica = Replica::new().await;
     assert!(replica.machine.is_dirty(), "a table was created");
     replica.machine.remove().await.unwrap();
     assert!(!replica.machine.is_dirty(), "what is asked for again and again must come to an end");
@@ -232,7 +233,6 @@ async fn a_group_that_is_removed_has_nothing_more_to_record() {
 #[tokio::test]
 async fn writes_from_before_a_table_became_read_only_are_replayed() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     replica.alter(TableSchema { read_only: true, ..schema(2) }).await;
     assert!(matches!(replica.put(1, 1, "b").await, Reply::ReadOnly { .. }));
@@ -244,7 +244,6 @@ async fn writes_from_before_a_table_became_read_only_are_replayed() {
 #[tokio::test]
 async fn a_region_split_while_the_group_is_recorded_is_on_disk_with_its_daughters() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     let parent = replica.machine.hosted()[0].region;
     replica.split(1, 1, "c", 2, 3).await;
@@ -259,7 +258,6 @@ async fn a_region_split_while_the_group_is_recorded_is_on_disk_with_its_daughter
 #[tokio::test]
 async fn a_split_that_is_replayed_over_its_daughters_still_forwards_to_them() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     replica.machine.record().await.unwrap();
     replica.split(1, 1, "c", 2, 3).await;
@@ -274,7 +272,6 @@ async fn a_split_that_is_replayed_over_its_daughters_still_forwards_to_them() {
 #[tokio::test]
 async fn a_boundary_too_long_for_a_manifest_is_refused_at_its_entry_and_the_region_continues() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     let at = Bytes::from(vec![b'k'; 40_000]);
     let split = Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at };
@@ -289,7 +286,6 @@ async fn a_boundary_too_long_for_a_manifest_is_refused_at_its_entry_and_the_regi
 #[tokio::test]
 async fn the_longest_boundary_is_split_at_and_read_again() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     let at = Bytes::from(vec![b'c'; terrane_types::limits::ROW_BYTES_MAX]);
     let split = Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at };
@@ -305,21 +301,10 @@ async fn the_longest_boundary_is_split_at_and_read_again() {
 #[tokio::test]
 async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_whole() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     let mut both = schema(2);
     both.add_family(FamilySchema::new(FamilyName::new("g").unwrap())).unwrap();
     replica.alter(both).await;
     let write = |families: &[&[u8]]| {
-        let header = WriteHeader {
-            region: RegionId(1),
-            epoch: RegionEpoch(1),
-            schema_version: 2,
-            client: [0; 16],
-            lowest_unsettled: 0,
-            atomic: false,
-            exact_schema: false,
-            trace: None,
-        };
         let row = |(family, row): (&&[u8], &'static str)| CheckedRow {
             operation: 0,
             first_try_ms: 1,
@@ -327,7 +312,7 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
             cells: PackedCells::from_cells([CellRef::put(family, b"q", 5, b"v")]).unwrap(),
             request: None,
         };
-        Write::new(header, families.iter().zip(["a", "b"]).map(row).collect())
+        Write::new(WriteHeader::plain(1, 1, 2, [0; 16]), families.iter().zip(["a", "b"]).map(row).collect())
     };
     let logged = |families: &[&[u8]]| {
         let (write, mut operation) = (write(families), Vec::new());
@@ -356,7 +341,6 @@ async fn a_write_to_a_family_dropped_since_the_edge_checked_it_is_refused_as_a_w
 #[tokio::test]
 async fn changes_of_regions_are_packed_alone_and_a_write_to_a_missing_region_is_refused() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     let split =
         Split { region: RegionId(1), epoch: RegionEpoch(1), left: RegionId(2), right: RegionId(3), at: "c".into() };
     let packing = Packing { term: 1, ordinal: 2, stamp: 1002, landed: 0, alone: false };
@@ -394,7 +378,6 @@ fn with_versions(version: u64, versions: u32) -> TableSchema {
 async fn versions_hidden_by_a_lower_limit_stay_hidden_even_if_nothing_was_written_under_it() {
     for flushes in [false, true] {
         let mut replica = Replica::new().await;
-        replica.create().await;
         replica.alter(with_versions(2, 3)).await;
         for timestamp in [1, 2, 3] {
             replica.put_at(1, 1, "a", timestamp).await;
@@ -422,7 +405,6 @@ async fn versions_hidden_by_a_lower_limit_stay_hidden_even_if_nothing_was_writte
 #[tokio::test]
 async fn an_alter_that_changes_no_view_takes_no_sequence_number() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     let sequence = replica.machine.hosted()[0].engine.sequence();
     let mut stored = schema(2);
@@ -440,7 +422,6 @@ async fn a_family_that_is_created_again_begins_empty() {
     // The cells are in a frozen memtable, in a file, or in the memory of both daughters of a split.
     for when in 0..3 {
         let mut replica = Replica::new().await;
-        replica.create().await;
         replica.put(1, 1, "a").await;
         if when == 1 {
             replica.machine.flush(RegionId(1)).await.unwrap();
@@ -468,7 +449,6 @@ async fn a_family_that_is_created_again_begins_empty() {
 #[tokio::test]
 async fn a_set_on_a_version_of_the_same_millisecond_waits_for_the_next() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.mutate(1, 1, 1, "a", None).await;
     let ordinal = replica.log.len() as u64;
     let version = 1000 + ordinal;
@@ -486,21 +466,9 @@ async fn a_set_on_a_version_of_the_same_millisecond_waits_for_the_next() {
 
 #[tokio::test]
 async fn an_entry_waits_for_the_memtables_until_a_flush_frees_them() {
-    let directory = tempfile::tempdir().unwrap();
-    let engine = Engine::open(Options::new(directory.path().join("engine"), BackendKind::Memory, 0)).await.unwrap();
     let signals = Arc::new(Signals::new(1000));
-    let machine = GroupMachine::open(
-        GROUP,
-        engine.clone(),
-        Arc::default(),
-        signals.clone(),
-        Arc::default(),
-        (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, Default::default())),
-        Tracer::default(),
-    )
-    .unwrap();
-    let mut replica = Replica { directory, engine, machine, log: Vec::new() };
-    replica.create().await;
+    let server = Server { signals: signals.clone(), ..Server::new(BackendKind::Memory) };
+    let mut replica = Replica::on(server).await;
     replica.put(1, 1, "a").await;
     signals.set_memtable_bytes(2000);
     let machine = replica.machine.clone();
@@ -520,7 +488,6 @@ async fn an_entry_waits_for_the_memtables_until_a_flush_frees_them() {
 async fn replicas_at_one_index_have_one_digest_whatever_they_flushed() {
     let (mut one, mut other) = (Replica::new().await, Replica::new().await);
     for replica in [&mut one, &mut other] {
-        replica.create().await;
         replica.put(1, 1, "a").await;
         replica.put(1, 1, "m").await;
         replica.split(1, 1, "c", 2, 3).await;

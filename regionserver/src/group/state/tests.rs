@@ -25,7 +25,7 @@
 use std::fmt::Write as _;
 
 use terrane_testscript::check_scripts;
-use terrane_types::cell::{CellKind, CellRef, pack};
+use terrane_types::cell::{CellRef, pack};
 use terrane_types::escape::{escape, unescape};
 use terrane_types::{FamilyName, FamilySchema, KeyRange, MoveId, ServerId, TableName};
 
@@ -123,27 +123,12 @@ fn put_schema(words: &[&str]) -> TableSchema {
 fn check_write(state: &GroupState, words: &[&str]) -> Result<(), Reply> {
     let (region, epoch) = words[1].split_once('@').expect("a region and its epoch");
     let families = option(words, "families");
-    let header = WriteHeader {
-        region: region_id(region),
-        epoch: RegionEpoch(number(epoch)),
-        schema_version: option(words, "schema").map_or(0, number),
-        client: [0; 16],
-        lowest_unsettled: 0,
-        atomic: false,
-        exact_schema: words.contains(&"exact"),
-        trace: None,
-    };
+    let schema_version = option(words, "schema").map_or(0, number);
+    let plain = WriteHeader::plain(region_id(region).0, number(epoch), schema_version, [0; 16]);
+    let header = WriteHeader { exact_schema: words.contains(&"exact"), ..plain };
     let mut cells = Vec::new();
     for family in families.into_iter().flat_map(|families| families.split(',')) {
-        let cell = CellRef {
-            family: family.as_bytes(),
-            qualifier: b"q",
-            timestamp: 1,
-            kind: CellKind::Put,
-            tags: b"",
-            value: b"v",
-        };
-        pack(&mut cells, cell);
+        pack(&mut cells, CellRef::put(family.as_bytes(), b"q", 1, b"v"));
     }
     state.check_write(&header)?.check_families(&header, [&cells[..]])
 }

@@ -33,7 +33,6 @@ async fn digested(replica: &Replica) -> Digested {
 async fn two() -> [Replica; 2] {
     let mut replicas = [Replica::new().await, Replica::new().await];
     for replica in &mut replicas {
-        replica.create().await;
         for row in ["a", "b", "m"] {
             replica.put_at(1, 1, row, 7).await;
         }
@@ -122,7 +121,6 @@ async fn a_restart_forgets_what_was_pinned() {
 #[tokio::test]
 async fn a_replica_whose_other_region_is_ahead_judges_by_the_same_time() {
     let mut one = Replica::new().await;
-    one.create().await;
     one.put(1, 1, "a").await;
     one.split(1, 1, "m", 2, 3).await;
     for region in [2, 3] {

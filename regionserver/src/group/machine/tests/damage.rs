@@ -5,7 +5,6 @@ use super::*;
 #[tokio::test]
 async fn an_entry_that_cannot_be_read_damages_the_replica_and_none_of_it_takes_effect() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     let before = replica.machine.hosted()[0].engine.sequence();
     assert!(!replica.machine.is_damaged());

@@ -7,48 +7,14 @@ use terrane_env::fs::{self, Disk};
 use terrane_env::task::run_io;
 use terrane_types::ServerId;
 use terrane_types::schema::FamilyStorage;
-use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::operation::{Load, LoadedFile, StagingId};
 
 const STAGING: StagingId = StagingId([9; 16]);
 
-async fn open_lsm(directory: &tempfile::TempDir, stop: CancellationToken) -> (Arc<Engine>, Arc<GroupMachine>) {
-    let dir = directory.path().join("engine");
-    let engine = Engine::open(Options::new(dir, BackendKind::Lsm, 0)).await.unwrap();
-    let files = (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, stop));
-    let machine = GroupMachine::open(
-        GROUP,
-        engine.clone(),
-        Arc::default(),
-        Arc::default(),
-        Arc::default(),
-        files,
-        Tracer::default(),
-    )
-    .unwrap();
-    (engine, machine)
-}
-
 async fn created() -> Replica {
-    let directory = tempfile::tempdir().unwrap();
-    let (engine, machine) = open_lsm(&directory, CancellationToken::new()).await;
-    let mut replica = Replica { directory, engine, machine, log: Vec::new() };
-    replica.create().await;
-    replica
-}
-
-/// Drops everything in memory and applies the log again from where the files end.
-async fn restarted(replica: Replica) -> Replica {
-    let durable = replica.machine.durable().index;
-    let Replica { directory, engine, machine, log } = replica;
-    drop((engine, machine));
-    let (engine, machine) = open_lsm(&directory, CancellationToken::new()).await;
-    for entry in log.iter().filter(|entry| entry.index > durable) {
-        machine.apply(std::slice::from_ref(entry)).await;
-    }
-    Replica { directory, engine, machine, log }
+    Replica::on(Server::new(BackendKind::Lsm)).await
 }
 
 /// Builds the file of a load of these rows, as a leader does.
@@ -100,7 +66,7 @@ async fn a_load_takes_effect_once_however_often_it_is_in_the_log() {
     assert!(replica.machine.has_load(&loaded));
     assert!(matches!(load(&mut replica, &loaded).await, Reply::Applied { .. }));
     assert_eq!(sequence(&replica, 1), 2, "nothing was taken in");
-    let mut replica = restarted(replica).await;
+    let mut replica = replica.crash_and_replay().await;
     assert_eq!((replica.shown(), sequence(&replica, 1)), ("r1[a b m]".to_owned(), 2));
     assert!(matches!(load(&mut replica, &loaded).await, Reply::Applied { .. }));
     assert_eq!(sequence(&replica, 1), 2, "the window is in the record of the region");
@@ -129,7 +95,7 @@ async fn the_halves_of_a_split_know_a_load_of_the_whole() {
 async fn a_replica_without_the_files_applies_nothing_until_it_has_them() {
     let replica = created().await;
     let loaded = built(&replica.machine.load_files, &["b"]).await;
-    let Replica { directory, engine, machine, log } = replica;
+    let Replica { server, directory, engine, machine, log } = replica;
     let dir = engine.loading_root();
     let aside = directory.path().join("aside");
     rename(&dir, &aside).await;
@@ -137,16 +103,17 @@ async fn a_replica_without_the_files_applies_nothing_until_it_has_them() {
     let stop = CancellationToken::new();
     // The server stops while it looks for them.
     stop.cancel();
-    let (engine, machine) = open_lsm(&directory, stop).await;
+    let stopping = Server { stop, ..server.clone() };
+    let (engine, machine) = stopping.open(&directory).await;
     machine.apply(&log).await;
-    let mut replica = Replica { directory, engine, machine, log };
+    let mut replica = Replica { server, directory, engine, machine, log };
     load(&mut replica, &loaded).await;
     replica.put(1, 1, "m").await;
     assert_eq!(replica.shown(), "r1[]", "what comes after the load waits, too");
     let fetched = dir.clone();
     run_io(async move { fs::remove_dir_all(&fetched).await }).await.unwrap();
     rename(&aside, &dir).await;
-    let replica = restarted(replica).await;
+    let replica = replica.crash_and_replay().await;
     assert_eq!(replica.shown(), "r1[b m]");
 }
 

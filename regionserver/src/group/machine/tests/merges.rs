@@ -23,7 +23,6 @@ impl Replica {
     /// A replica with regions 2, up to `c`, and 3, both on disk.
     async fn of_two() -> Self {
         let mut replica = Self::new().await;
-        replica.create().await;
         replica.put(1, 1, "a").await;
         replica.put(1, 1, "m").await;
         replica.split(1, 1, "c", 2, 3).await;
@@ -72,7 +71,6 @@ async fn a_crash_after_the_group_was_recorded_and_before_the_merge_was_loses_not
 #[tokio::test]
 async fn a_merge_waits_until_the_splits_of_its_parents_are_on_disk() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     replica.split(1, 1, "c", 2, 3).await;
     replica.put(3, 2, "m").await;
@@ -159,7 +157,6 @@ async fn splits_and_merges_at_random(seed: u64) {
     eprintln!("seed {seed}");
     let mut dice = Seeded(seed * 0x9E37_79B9 + 1);
     let mut replica = Replica::new().await;
-    replica.create().await;
     let mut applied: Vec<&str> = Vec::new();
     let (mut next_region, mut version) = (10, 1);
     for _ in 0..160 {

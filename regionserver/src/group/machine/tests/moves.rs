@@ -10,7 +10,6 @@ const MOVE: MoveId = MoveId(9);
 #[tokio::test]
 async fn a_region_that_has_left_leaves_again_after_a_crash_before_its_departure_is_on_disk() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.put(1, 1, "a").await;
     replica.machine.record().await.unwrap();
     replica.machine.flush(RegionId(1)).await.unwrap();

@@ -5,7 +5,6 @@ use super::*;
 #[tokio::test]
 async fn settled_numbers_are_replayed_and_hold_back_the_log() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     for number in 1..=4 {
         replica.mutate(1, 1, number, "a", None).await;
     }
@@ -31,7 +30,6 @@ fn absent() -> Option<RowRequest> {
 #[tokio::test]
 async fn a_replay_restores_the_same_windows_and_the_same_answers() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     assert_eq!(replica.mutate(1, 1, 1, "a", absent()).await, Reply::Applied { stamp: 1002 });
     let failed = replica.mutate(1, 1, 2, "a", absent()).await;
     assert!(matches!(&failed, Reply::Rows { results, .. } if results.len() == 1), "{failed:?}");
@@ -57,7 +55,6 @@ async fn a_replay_restores_the_same_windows_and_the_same_answers() {
 #[tokio::test]
 async fn a_number_without_cells_holds_back_the_log_until_it_is_on_disk() {
     let mut replica = Replica::new().await;
-    replica.create().await;
     replica.mutate(1, 1, 1, "a", absent()).await;
     replica.machine.record().await.unwrap();
     replica.machine.flush(RegionId(1)).await.unwrap();
