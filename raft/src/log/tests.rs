@@ -105,6 +105,13 @@ pub(super) async fn killed() -> tempfile::TempDir {
     copied
 }
 
+/// The last segment of a directory, its bytes, and the starts of its batches, with the end of the last one.
+pub(super) fn last_segment(directory: &Path) -> (PathBuf, Vec<u8>, Vec<usize>) {
+    let path = segments(directory).pop().unwrap();
+    let (bytes, starts) = (std::fs::read(&path).unwrap(), batches(&path));
+    (path, bytes, starts)
+}
+
 async fn reopened(directory: &Path) -> Vec<(u64, u8)> {
     let log = open(directory).await.unwrap();
     let found = payloads(&log_of(&log, A).unwrap()).await;
@@ -128,9 +135,7 @@ async fn everything_synced_is_there_after_a_kill() {
 #[tokio::test]
 async fn a_file_cut_anywhere_in_its_last_batches_keeps_all_whole_ones() {
     let directory = killed().await;
-    let path = segments(directory.path()).pop().unwrap();
-    let starts = batches(&path);
-    let bytes = std::fs::read(&path).unwrap();
+    let (path, bytes, starts) = last_segment(directory.path());
     let entries = &starts[starts.len() - 4..];
     for length in entries[0]..entries[3] {
         std::fs::write(&path, &bytes[..length]).unwrap();
@@ -150,9 +155,7 @@ fn padding_aside(bytes: &[u8], end: usize) -> usize {
 #[tokio::test]
 async fn a_torn_last_batch_is_cut_and_written_over() {
     let directory = killed().await;
-    let path = segments(directory.path()).pop().unwrap();
-    let starts = batches(&path);
-    let bytes = std::fs::read(&path).unwrap();
+    let (path, bytes, starts) = last_segment(directory.path());
     let (last, end) = (starts[starts.len() - 2], starts[starts.len() - 1]);
     // The later part of a write may reach the disk before the earlier one.
     for torn in last + 1..end {
@@ -175,9 +178,7 @@ async fn a_torn_last_batch_is_cut_and_written_over() {
 #[tokio::test]
 async fn a_flipped_bit_is_a_torn_tail_in_the_last_batch_and_damage_before_it() {
     let directory = killed().await;
-    let path = segments(directory.path()).pop().unwrap();
-    let starts = batches(&path);
-    let bytes = std::fs::read(&path).unwrap();
+    let (path, bytes, starts) = last_segment(directory.path());
     let last = starts[starts.len() - 2];
     for at in 0..starts[starts.len() - 1] {
         let mut flipped = bytes.clone();
@@ -188,24 +189,16 @@ async fn a_flipped_bit_is_a_torn_tail_in_the_last_batch_and_damage_before_it() {
             assert_eq!(reopened(other.path()).await, ALL[..2], "flipped at {at}");
             continue;
         }
-        let batch = *starts.iter().rev().find(|start| **start <= at).unwrap() as u64;
-        match open(other.path()).await.err().unwrap() {
-            OpenError::Damage { file, offset, .. } => {
-                assert_eq!(offset, batch, "flipped at {at}");
-                assert!(file.ends_with("00000001.log"));
-            }
-            error => panic!("flipped at {at}: {error}"),
-        }
+        let batch = *starts.iter().rev().find(|start| **start <= at).unwrap();
+        assert_damaged(other.path(), "00000001.log", Some(batch)).await;
     }
 }
 
 #[tokio::test]
 async fn a_flipped_bit_after_the_end_loses_nothing() {
     let directory = killed().await;
-    let path = segments(directory.path()).pop().unwrap();
-    let end = *batches(&path).last().unwrap();
-    let mut bytes = std::fs::read(&path).unwrap();
-    bytes[end + 100] = 1;
+    let (path, mut bytes, starts) = last_segment(directory.path());
+    bytes[starts[starts.len() - 1] + 100] = 1;
     std::fs::write(&path, &bytes).unwrap();
     assert_eq!(reopened(directory.path()).await, ALL);
 }
@@ -217,27 +210,21 @@ async fn a_clean_stop_protects_the_last_batch_too() {
     let created = log.create(spec(A)).await.unwrap();
     append(&mut log.store(&created), vec![entry(0, 7, 20)]).await;
     log.close().await;
-    let path = segments(directory.path()).pop().unwrap();
-    let starts = batches(&path);
-    let mut bytes = std::fs::read(&path).unwrap();
+    let (path, mut bytes, starts) = last_segment(directory.path());
     let last_entry = starts[starts.len() - 3];
     bytes[last_entry + 70] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    assert!(
-        matches!(open(directory.path()).await, Err(OpenError::Damage { offset, .. }) if offset == last_entry as u64)
-    );
+    assert_damaged(directory.path(), "", Some(last_entry)).await;
 }
 
 #[tokio::test]
 async fn a_synced_batch_that_reads_as_zeros_is_damage() {
     let directory = killed().await;
-    let path = segments(directory.path()).pop().unwrap();
-    let starts = batches(&path);
-    let mut bytes = std::fs::read(&path).unwrap();
+    let (path, mut bytes, starts) = last_segment(directory.path());
     let (from, to) = (starts[starts.len() - 3], starts[starts.len() - 2]);
     bytes[from..to].fill(0);
     std::fs::write(&path, &bytes).unwrap();
-    assert!(matches!(open(directory.path()).await, Err(OpenError::Damage { offset, .. }) if offset == from as u64));
+    assert_damaged(directory.path(), "", Some(from)).await;
 }
 
 /// Several segments of two groups.
@@ -266,29 +253,27 @@ async fn damage_in_an_earlier_segment_and_a_missing_one_are_refused_by_name() {
         let mut damaged = bytes.clone();
         damaged[from..to].iter_mut().for_each(|byte| *byte ^= 0xff);
         std::fs::write(&paths[1], &damaged).unwrap();
-        assert!(
-            matches!(open(directory.path()).await, Err(OpenError::Damage { file, .. }) if file.ends_with("00000002.log"))
-        );
+        assert_damaged(directory.path(), "00000002.log", None).await;
     }
     // The last batch of the segment is gone, but the next header continues the chain from it.
     let mut zeroed = bytes.clone();
     zeroed[starts[starts.len() - 2]..].fill(0);
     std::fs::write(&paths[1], &zeroed).unwrap();
-    assert_damage(directory.path(), "00000002.log", starts[starts.len() - 2]).await;
+    assert_damaged(directory.path(), "00000002.log", Some(starts[starts.len() - 2])).await;
 
     std::fs::write(&paths[1], &bytes).unwrap();
     std::fs::remove_file(&paths[2]).unwrap();
-    assert!(
-        matches!(open(directory.path()).await, Err(OpenError::Damage { file, .. }) if file.ends_with("00000003.log"))
-    );
+    assert_damaged(directory.path(), "00000003.log", None).await;
 }
 
-async fn assert_damage(directory: &Path, name: &str, at: usize) {
+/// A start refuses the directory: this file is damaged, at this offset if it is given.
+async fn assert_damaged(directory: &Path, name: &str, at: Option<usize>) {
     match open(directory).await.err() {
         Some(OpenError::Damage { file, offset, .. }) => {
-            assert!(file.ends_with(name) && offset == at as u64, "{file} at {offset}")
+            let is_there = at.is_none_or(|at| offset == at as u64);
+            assert!(file.ends_with(name) && is_there, "{file} at {offset}, not {name} at {at:?}")
         }
-        other => panic!("{other:?}"),
+        other => panic!("{other:?}, not {name} at {at:?}"),
     }
 }
 
@@ -315,7 +300,7 @@ async fn a_segment_with_a_successor_that_lost_its_end_is_refused_and_nothing_is_
         // The bytes read as zeros, or the file is shorter.
         for lost in [zeroed, bytes[..*start].to_vec()] {
             std::fs::write(&paths[0], &lost).unwrap();
-            assert_damage(directory.path(), "00000001.log", *start).await;
+            assert_damaged(directory.path(), "00000001.log", Some(*start)).await;
             assert_eq!(std::fs::read(&paths[1]).unwrap(), successor, "the successor is as it was");
         }
     }
@@ -331,7 +316,7 @@ async fn a_segment_with_a_successor_that_reads_as_zeros_is_refused() {
     log.close().await;
     let paths = segments(copied.path());
     std::fs::write(&paths[1], vec![0; 4096]).unwrap();
-    assert_damage(copied.path(), "00000002.log", 0).await;
+    assert_damaged(copied.path(), "00000002.log", Some(0)).await;
 }
 
 #[tokio::test]
@@ -362,8 +347,7 @@ async fn a_segment_that_was_created_but_never_written_is_no_obstacle() {
 #[tokio::test]
 async fn a_layout_of_the_future_is_refused_by_number() {
     let directory = killed().await;
-    let path = segments(directory.path()).pop().unwrap();
-    let mut bytes = std::fs::read(&path).unwrap();
+    let (path, mut bytes, _) = last_segment(directory.path());
     bytes[7] = 2;
     let crc = crc32c::crc32c(&bytes[..60]);
     bytes[60..64].copy_from_slice(&crc.to_le_bytes());

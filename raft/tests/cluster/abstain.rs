@@ -52,8 +52,7 @@ async fn a_server_with_a_firm_reason_hands_everything_over_and_leads_nothing_unt
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_successor_refuses_leads_again() {
-    let mut cluster = Cluster::start(2).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(2).await;
     cluster.propose(GROUP, b"before").await;
     let first = cluster.leader(GROUP).await;
     let second = 3 - first;
@@ -69,8 +68,7 @@ async fn a_leader_whose_successor_refuses_leads_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_can_be_removed_although_its_successor_would_rather_not_lead() {
-    let mut cluster = Cluster::start(2).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(2).await;
     cluster.propose(GROUP, b"before").await;
     let first = cluster.leader(GROUP).await;
     let second = 3 - first;
@@ -87,8 +85,7 @@ async fn a_leader_can_be_removed_although_its_successor_would_rather_not_lead() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_all_members_would_rather_not_lead_one_of_them_does() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     cluster.propose(GROUP, b"before").await;
     for server in 1..=3 {
         cluster.host(server).set_abstains("test", reason(Weight::Soft));
@@ -123,8 +120,7 @@ async fn the_leaderships_of_one_server_go_to_several() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn proposals_that_wait_during_a_handover_are_redirected_to_the_new_leader_by_name() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     cluster.propose(GROUP, b"before").await;
     let first = cluster.leader(GROUP).await;
     let began = Arc::new(AtomicUsize::new(0));

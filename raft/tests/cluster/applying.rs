@@ -19,14 +19,10 @@ async fn started(stuck_after: Option<Duration>) -> Cluster {
     cluster
 }
 
-fn follower(cluster: &Cluster) -> u64 {
-    (1..=3).find(|server| !cluster.group(*server, GROUP).status().is_leader).unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_lacks_what_an_entry_needs_says_so_and_gets_a_copy() {
     let mut cluster = started(Some(Duration::from_millis(300))).await;
-    let behind = follower(&cluster);
+    let behind = cluster.follower().await;
     cluster.set_lacking(behind, true);
     cluster.propose(GROUP, b"files").await;
     cluster.propose(GROUP, b"after").await;
@@ -53,7 +49,7 @@ async fn the_log_is_kept_for_what_a_member_has_not_applied_and_no_leadership_goe
     let mut cluster = started(None).await;
     cluster.create(OTHER).await;
     cluster.propose(OTHER, b"first").await;
-    let behind = follower(&cluster);
+    let behind = cluster.follower().await;
     cluster.set_lacking(behind, true);
     cluster.propose(GROUP, b"files").await;
     cluster.propose(OTHER, b"other").await;

@@ -14,8 +14,7 @@ fn assert_is_now(what: &str, time_ms: u64) {
 
 /// Sets the leader's clock wrong and checks its leadership, the stamps and the time of reads.
 async fn a_leader_with_a_wrong_clock(skew_ms: i64) {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     cluster.propose(GROUP, b"before").await;
     // A member that has applied nothing knows no stamp.
     cluster.all_have(GROUP, &[b"before".to_vec()]).await;
@@ -91,8 +90,7 @@ async fn a_server_that_starts_with_a_wrong_clock_leads_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_alone_does_not_stamp_a_jump_of_its_clock() {
-    let mut cluster = Cluster::start(1).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(1).await;
     cluster.propose(GROUP, b"before").await;
     cluster.wall(1).set_skew_ms(DAY_MS);
     cluster.propose(GROUP, b"after").await;

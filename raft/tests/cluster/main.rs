@@ -21,8 +21,7 @@ use support::{Cluster, GROUP, PATIENCE, eventually};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn proposals_reach_all_members_and_survive_a_restart_of_all() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     let leader = cluster.leader(GROUP).await;
     for n in 0..50u64 {
         let reply = cluster.group(leader, GROUP).propose(n.to_le_bytes().to_vec()).await.unwrap();
@@ -42,8 +41,7 @@ async fn proposals_reach_all_members_and_survive_a_restart_of_all() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_group_has_a_leader_at_once() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     cluster.leader(GROUP).await;
     // The fastest of several tries counts: a busy machine makes tries slow, never fast.
     let mut fastest = Duration::MAX;
@@ -59,8 +57,7 @@ async fn a_new_group_has_a_leader_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_leader_goes_another_takes_over_with_everything_acknowledged() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     let first = cluster.leader(GROUP).await;
     let mut expected = Vec::new();
     for n in 0..20u8 {
@@ -72,8 +69,7 @@ async fn when_the_leader_goes_another_takes_over_with_everything_acknowledged() 
     assert_ne!(first, second);
     cluster.group(second, GROUP).read_barrier().await.unwrap();
     assert_eq!(cluster.list(second, GROUP), expected);
-    cluster.propose(GROUP, b"second").await;
-    expected.push(b"second".to_vec());
+    cluster.write(&mut expected, b"second").await;
 
     cluster.run(first).await;
     cluster.all_have(GROUP, &expected).await;
@@ -82,8 +78,7 @@ async fn when_the_leader_goes_another_takes_over_with_everything_acknowledged() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_proposals_share_entries_and_keep_their_order() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     let leader = cluster.leader(GROUP).await;
     let group = cluster.group(leader, GROUP);
     let before = group.status().last_index;
@@ -100,10 +95,8 @@ async fn concurrent_proposals_share_entries_and_keep_their_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn followers_refuse_and_name_the_leader() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
-    let leader = cluster.leader(GROUP).await;
-    let follower = (1..=3).find(|server| *server != leader).unwrap();
+    let mut cluster = Cluster::with_group(3).await;
+    let (leader, follower) = (cluster.leader(GROUP).await, cluster.follower().await);
     let group = cluster.group(follower, GROUP);
     let knows =
         |status: &terrane_raft::GroupStatus| status.leader.is_some_and(|(_, server)| server == ServerId(leader));
@@ -117,8 +110,7 @@ async fn followers_refuse_and_name_the_leader() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_is_handed_over_when_asked() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     let first = cluster.leader(GROUP).await;
     let target = (1..=3).find(|server| *server != first).unwrap();
     cluster.propose(GROUP, b"before").await;
@@ -133,8 +125,7 @@ async fn leadership_is_handed_over_when_asked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_larger_than_a_frame_part_and_an_entry_travels_whole() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     let large = vec![7u8; 3 << 20];
     cluster.propose(GROUP, &large).await;
     cluster.propose(GROUP, b"small").await;
@@ -144,8 +135,7 @@ async fn an_operation_larger_than_a_frame_part_and_an_entry_travels_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_without_a_quorum_soon_answers_neither_reads_nor_writes() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     cluster.propose(GROUP, b"x").await;
     let leader = cluster.leader(GROUP).await;
     let group = cluster.group(leader, GROUP);
@@ -167,8 +157,7 @@ async fn a_leader_without_a_quorum_soon_answers_neither_reads_nor_writes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_prepare_answers_is_not_proposed() {
-    let mut cluster = Cluster::start(1).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(1).await;
     cluster.propose(GROUP, b"x").await;
     let group = cluster.group(1, GROUP);
     let before = group.status().last_index;
@@ -179,8 +168,7 @@ async fn what_prepare_answers_is_not_proposed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_that_waits_for_time_lets_others_pass_and_does_not_wait_forever() {
-    let mut cluster = Cluster::start(1).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(1).await;
     cluster.propose(GROUP, b"x").await;
     let group = cluster.group(1, GROUP);
     let (sender, mut answers) = tokio::sync::mpsc::channel(8);
@@ -202,8 +190,7 @@ async fn an_operation_that_waits_for_time_lets_others_pass_and_does_not_wait_for
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operations_that_wait_keep_their_place() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     cluster.propose(GROUP, b"x").await;
     let leader = cluster.leader(GROUP).await;
     let group = cluster.group(leader, GROUP);
@@ -236,9 +223,7 @@ async fn segments_are_removed_once_all_members_have_them_and_files_cover_them() 
     cluster.pin_durable(0);
     let mut expected = Vec::new();
     for n in 0..300u32 {
-        let operation = [n.to_le_bytes().to_vec(), vec![0; 1000]].concat();
-        cluster.propose(GROUP, &operation).await;
-        expected.push(operation);
+        cluster.write(&mut expected, [n.to_le_bytes().to_vec(), vec![0; 1000]].concat()).await;
     }
     let leader = cluster.leader(GROUP).await;
     assert!(cluster.host(leader).log_status().segments > 10, "nothing may be removed while the files cover nothing");
@@ -250,8 +235,7 @@ async fn segments_are_removed_once_all_members_have_them_and_files_cover_them() 
     // Purged entries are not needed to continue.
     cluster.all_have(GROUP, &expected).await;
     cluster.restart_all().await;
-    cluster.propose(GROUP, b"after").await;
-    expected.push(b"after".to_vec());
+    cluster.write(&mut expected, b"after").await;
     cluster.all_have(GROUP, &expected).await;
     cluster.stop_all().await;
 }
@@ -260,14 +244,11 @@ async fn segments_are_removed_once_all_members_have_them_and_files_cover_them() 
 async fn entries_that_left_memory_are_read_back_for_a_member_that_was_away() {
     let mut cluster = Cluster::start_with(3, small_log(64 << 20)).await;
     cluster.create(GROUP).await;
-    let leader = cluster.leader(GROUP).await;
-    let away = (1..=3).find(|server| *server != leader).unwrap();
+    let away = cluster.follower().await;
     cluster.stop(away).await;
     let mut expected = Vec::new();
     for n in 0..200u32 {
-        let operation = [n.to_le_bytes().to_vec(), vec![1; 500]].concat();
-        cluster.propose(GROUP, &operation).await;
-        expected.push(operation);
+        cluster.write(&mut expected, [n.to_le_bytes().to_vec(), vec![1; 500]].concat()).await;
     }
     cluster.run(away).await;
     cluster.all_have(GROUP, &expected).await;
@@ -463,8 +444,7 @@ async fn a_server_of_another_cluster_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn creating_a_group_twice_creates_it_once() {
-    let mut cluster = Cluster::start(1).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(1).await;
     cluster.create(GROUP).await;
     let leader = cluster.leader(GROUP).await;
     cluster.group(leader, GROUP).propose(b"x".to_vec()).await.unwrap();
@@ -491,8 +471,7 @@ async fn a_creation_that_its_caller_gives_up_is_completed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_of_one_leads_at_once_after_a_restart() {
-    let mut cluster = Cluster::start(1).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(1).await;
     cluster.propose(GROUP, b"x").await;
     // The fastest of several tries counts: a busy machine makes tries slow, never fast.
     let mut fastest = Duration::MAX;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use terrane_raft::{GroupSpec, LogConfig, MembersError, ProposeError, RECOVERY_TERMS, Recovery};
 use terrane_types::{ReplicaId, ServerId};
 
-use crate::support::{Cluster, GROUP, PATIENCE, eventually, replica};
+use crate::support::{Cluster, GROUP, eventually, replica};
 
 const SMALL: LogConfig =
     LogConfig { segment_bytes: 64 << 10, cache_bytes: 64 << 10, limit_bytes: 4 << 20, purge_budget_bytes: 256 << 10 };
@@ -45,17 +45,12 @@ async fn change(cluster: &Cluster, promote: Option<ReplicaId>, remove: Option<Re
     until_made(cluster, |group| async move { group.change_voters(promote, remove).await }).await;
 }
 
-async fn write(cluster: &Cluster, expected: &mut Vec<Vec<u8>>, what: &str) {
-    cluster.propose(GROUP, what.as_bytes()).await;
-    expected.push(what.as_bytes().to_vec());
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_of_one_grows_to_three_and_then_needs_a_quorum() {
     let mut cluster = Cluster::start(3).await;
     cluster.create_on(GROUP, &[1]).await;
     let mut expected = Vec::new();
-    write(&cluster, &mut expected, "alone").await;
+    cluster.write(&mut expected, "alone").await;
     for server in [2, 3] {
         let id = replica(GROUP, server);
         add(&cluster, server, id).await;
@@ -63,11 +58,11 @@ async fn a_group_of_one_grows_to_three_and_then_needs_a_quorum() {
         assert!(status.members.contains_key(&id) && !status.voters.contains(&id), "{status:?}");
         change(&cluster, Some(id), None).await;
         change(&cluster, Some(id), None).await;
-        write(&cluster, &mut expected, &format!("with server {server}")).await;
+        cluster.write(&mut expected, format!("with server {server}")).await;
     }
     cluster.all_have(GROUP, &expected).await;
     cluster.restart_all().await;
-    write(&cluster, &mut expected, "restarted").await;
+    cluster.write(&mut expected, "restarted").await;
     cluster.all_have(GROUP, &expected).await;
     // It no longer reads or writes alone, although it was created as a group of one.
     let leader = cluster.leader(GROUP).await;
@@ -91,11 +86,11 @@ async fn a_member_that_is_gone_is_replaced_and_its_replica_removed_when_it_is_ba
     cluster.allow_copies();
     cluster.create_on(GROUP, &[1, 2, 3]).await;
     let mut expected = Vec::new();
-    write(&cluster, &mut expected, "three").await;
-    let gone = (1..=3).find(|server| !cluster.group(*server, GROUP).status().is_leader).unwrap();
+    cluster.write(&mut expected, "three").await;
+    let gone = cluster.follower().await;
     cluster.stop(gone).await;
     for n in 0..40 {
-        write(&cluster, &mut expected, &format!("{n}").repeat(8 << 10)).await;
+        cluster.write(&mut expected, format!("{n}").repeat(8 << 10)).await;
     }
     let (old, new) = (replica(GROUP, gone), replica(GROUP, 4));
     add(&cluster, 4, new).await;
@@ -107,7 +102,7 @@ async fn a_member_that_is_gone_is_replaced_and_its_replica_removed_when_it_is_ba
     // The new member counts: with it and one of the others there is a quorum.
     let other = (1..=3).find(|server| *server != gone && *server != leader).unwrap();
     cluster.stop(other).await;
-    write(&cluster, &mut expected, "without the other").await;
+    cluster.write(&mut expected, "without the other").await;
     cluster.run(other).await;
 
     // The old one is back, and knows nothing of this until it is removed.
@@ -133,7 +128,7 @@ async fn a_member_that_is_gone_is_replaced_and_its_replica_removed_when_it_is_ba
     change(&cluster, Some(again), Some(leaving)).await;
     cluster.host(leaves).remove_group(GROUP, leaving).await.unwrap();
     cluster.forget(leaves, GROUP);
-    write(&cluster, &mut expected, "again").await;
+    cluster.write(&mut expected, "again").await;
     eventually("it has everything", || cluster.list(gone, GROUP) == expected).await;
     cluster.stop_all().await;
 }
@@ -144,15 +139,15 @@ async fn a_learner_that_is_away_counts_for_no_majority_of_clocks() {
     let mut cluster = Cluster::start(4).await;
     cluster.create_on(GROUP, &[1, 2, 3]).await;
     let mut expected = Vec::new();
-    write(&cluster, &mut expected, "three").await;
+    cluster.write(&mut expected, "three").await;
     add(&cluster, 4, replica(GROUP, 4)).await;
-    write(&cluster, &mut expected, "with a learner").await;
+    cluster.write(&mut expected, "with a learner").await;
     cluster.all_have(GROUP, &expected).await;
     cluster.stop_all().await;
     for server in [1, 2] {
         cluster.run(server).await;
     }
-    write(&cluster, &mut expected, "one voter and the learner are away").await;
+    cluster.write(&mut expected, "one voter and the learner are away").await;
     cluster.all_of_have(&[1, 2], GROUP, &expected).await;
     cluster.stop_all().await;
 }
@@ -195,7 +190,7 @@ async fn a_group_whose_majority_is_lost_is_recovered_from_one_survivor_and_grows
     cluster.create_on(GROUP, &[1, 2, 3]).await;
     let mut expected = Vec::new();
     for n in 0..20 {
-        write(&cluster, &mut expected, &format!("before {n}")).await;
+        cluster.write(&mut expected, format!("before {n}")).await;
     }
     let leader = cluster.leader(GROUP).await;
     let members = (1..=3).map(|server| replica(GROUP, server)).collect();
@@ -207,12 +202,8 @@ async fn a_group_whose_majority_is_lost_is_recovered_from_one_survivor_and_grows
     cluster.stop(1).await;
     cluster.stop(2).await;
     let group = cluster.group(survivor, GROUP);
-    let deadline = tokio::time::Instant::now() + PATIENCE;
     // Refused for as long as the leader may still be there.
-    while group.inspect().has_leader {
-        assert!(tokio::time::Instant::now() < deadline, "the leader is gone");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    eventually("the leader is gone", || !group.inspect().has_leader).await;
     let late = Recovery { members: order.members.iter().copied().skip(1).collect(), ..order.clone() };
     let refused = group.recover_alone(&late).await;
     assert!(matches!(refused, Err(MembersError::Refused { .. })), "it knows another voter: {refused:?}");
@@ -221,17 +212,17 @@ async fn a_group_whose_majority_is_lost_is_recovered_from_one_survivor_and_grows
     group.recover_alone(&order).await.unwrap();
     let status = group.status();
     assert!(status.term > 1 << 20 && status.last_index > last.1, "{status:?}");
-    write(&cluster, &mut expected, "alone").await;
+    cluster.write(&mut expected, "alone").await;
     cluster.all_of_have(&[3], GROUP, &expected).await;
     cluster.stop(survivor).await;
     cluster.run(survivor).await;
-    write(&cluster, &mut expected, "restarted").await;
+    cluster.write(&mut expected, "restarted").await;
     for server in [4, 5] {
         let id = replica(GROUP, server);
         add(&cluster, server, id).await;
         change(&cluster, Some(id), None).await;
     }
-    write(&cluster, &mut expected, "three again").await;
+    cluster.write(&mut expected, "three again").await;
     cluster.all_of_have(&[3, 4, 5], GROUP, &expected).await;
     cluster.stop_all().await;
 }
@@ -242,28 +233,21 @@ async fn members_that_return_after_their_group_was_recovered_do_not_depose_it() 
     let mut cluster = Cluster::start(3).await;
     cluster.create_on(GROUP, &[1, 2, 3]).await;
     let mut expected = Vec::new();
-    write(&cluster, &mut expected, "before").await;
+    cluster.write(&mut expected, "before").await;
     cluster.all_of_have(&[1, 2, 3], GROUP, &expected).await;
     cluster.stop(1).await;
     cluster.stop(2).await;
     let group = cluster.group(3, GROUP);
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while group.inspect().has_leader {
-        assert!(tokio::time::Instant::now() < deadline, "the leader is gone");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    eventually("the leader is gone", || !group.inspect().has_leader).await;
     let members = (1..=3).map(|server| replica(GROUP, server)).collect();
     group.recover_alone(&Recovery { above_term: RECOVERY_TERMS, members }).await.unwrap();
-    write(&cluster, &mut expected, "alone").await;
+    cluster.write(&mut expected, "alone").await;
     let term = group.status().term;
     cluster.run(1).await;
     cluster.run(2).await;
     // By then they have asked all members of the old configuration for their votes.
     let lost = [cluster.group(1, GROUP), cluster.group(2, GROUP)];
-    while !lost.iter().any(|group| group.status().is_leader) {
-        assert!(tokio::time::Instant::now() < deadline, "the lost members elect a leader");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    eventually("the lost members elect a leader", || lost.iter().any(|group| group.status().is_leader)).await;
     assert!(lost.iter().all(|group| group.status().term < RECOVERY_TERMS), "they have not learned the group's term");
     let status = group.status();
     assert!(status.is_leader && status.term == term, "{status:?}");

@@ -17,8 +17,7 @@ fn as_of(group: &ListGroup) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_reports_up_to_when_it_is_complete_and_that_time_advances_without_entries() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     let leader = cluster.leader(GROUP).await;
     let follower = cluster.group(follower_of(leader), GROUP);
     let mut written = Vec::new();
@@ -45,8 +44,7 @@ async fn a_follower_reports_up_to_when_it_is_complete_and_that_time_advances_wit
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_is_cut_off_answers_and_reports_since_when() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     let leader = cluster.leader(GROUP).await;
     cluster.propose(GROUP, b"seen").await;
     let last = follower_of(leader);
@@ -66,8 +64,7 @@ async fn a_member_that_is_cut_off_answers_and_reports_since_when() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_has_applied_nothing_since_it_started_refuses() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     cluster.propose(GROUP, b"seen").await;
     cluster.stop_all().await;
     cluster.run(1).await;
@@ -80,8 +77,7 @@ async fn a_member_that_has_applied_nothing_since_it_started_refuses() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_leader_answers_a_strict_read() {
-    let mut cluster = Cluster::start(3).await;
-    cluster.create(GROUP).await;
+    let mut cluster = Cluster::with_group(3).await;
     let leader = cluster.leader(GROUP).await;
     cluster.propose(GROUP, b"seen").await;
     let point = cluster.group(leader, GROUP).strict_read_barrier().await.unwrap();

@@ -348,6 +348,13 @@ impl Cluster {
         cluster
     }
 
+    /// With [`GROUP`] on all of its servers.
+    pub async fn with_group(servers: u64) -> Cluster {
+        let mut cluster = Cluster::start(servers).await;
+        cluster.create(GROUP).await;
+        cluster
+    }
+
     pub async fn run(&mut self, server: u64) {
         self.run_as(server, CLUSTER).await;
     }
@@ -488,6 +495,12 @@ impl Cluster {
         }
     }
 
+    /// A server of the first three that does not lead [`GROUP`].
+    pub async fn follower(&self) -> u64 {
+        let leader = self.leader(GROUP).await;
+        (1..=3).find(|server| *server != leader).unwrap()
+    }
+
     /// Orders a leader to hand over to a server until it accepts the order: one whose member has not answered for a moment, as
     /// on a busy machine, refuses.
     pub async fn order_handover(&self, group: GroupId, from: u64, to: u64) {
@@ -522,6 +535,13 @@ impl Cluster {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Proposes to [`GROUP`] what all members are to have.
+    pub async fn write(&self, expected: &mut Vec<Vec<u8>>, operation: impl Into<Vec<u8>>) {
+        let operation = operation.into();
+        self.propose(GROUP, &operation).await;
+        expected.push(operation);
     }
 
     pub fn list(&self, server: u64, group: GroupId) -> Vec<Vec<u8>> {

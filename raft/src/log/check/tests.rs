@@ -4,7 +4,7 @@ use std::path::Path;
 
 use terrane_types::inspection::Severity;
 
-use super::super::tests::{batches, killed, long, segments};
+use super::super::tests::{batches, killed, last_segment, long, segments};
 use super::*;
 
 /// Severity and offset of each finding.
@@ -47,9 +47,7 @@ async fn every_flipped_bit_of_a_closed_log_is_damage() {
 #[tokio::test]
 async fn after_a_kill_a_flipped_bit_in_the_last_batch_is_damage_although_recovery_would_cut_it() {
     let directory = killed().await;
-    let path = segments(directory.path()).pop().unwrap();
-    let starts = batches(&path);
-    let bytes = std::fs::read(&path).unwrap();
+    let (path, bytes, starts) = last_segment(directory.path());
     assert!(findings(directory.path()).await.is_empty());
     for at in starts[starts.len() - 2]..starts[starts.len() - 1] {
         let mut flipped = bytes.clone();
@@ -77,9 +75,7 @@ async fn the_lost_end_of_a_segment_with_a_successor_is_one_damage_at_its_place()
 #[tokio::test]
 async fn a_tail_whose_sectors_did_not_all_reach_the_disk_is_only_a_warning() {
     let directory = killed().await;
-    let path = segments(directory.path()).pop().unwrap();
-    let starts = batches(&path);
-    let bytes = std::fs::read(&path).unwrap();
+    let (path, bytes, starts) = last_segment(directory.path());
     let (last, end) = (starts[starts.len() - 2], starts[starts.len() - 1]);
     let boundary = last.next_multiple_of(SECTOR_BYTES);
     for torn in [last..boundary.min(end), boundary.min(end)..end] {
