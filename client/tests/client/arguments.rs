@@ -4,18 +4,11 @@
 
 use std::ops::Bound;
 
-use terrane_client::{Error, Filter, KeyRange, Put, RowData, RowMutation, Scan, Table, TableSpec, ValueType, column};
+use terrane_client::{Error, Filter, KeyRange, Put, RowData, RowMutation, Scan, TableSpec, ValueType, column};
 
 use crate::fake::{Fake, name};
 
 const SPLITS: [&str; 2] = ["r0010", "r0030"];
-
-async fn filled(count: usize) -> (Fake, Table) {
-    let cluster = Fake::start(&SPLITS).await;
-    cluster.fill(count);
-    let table = cluster.client().await.table("t").await.unwrap();
-    (cluster, table)
-}
 
 fn names(rows: &[RowData]) -> Vec<String> {
     rows.iter().map(|row| row.row().to_string()).collect()
@@ -23,7 +16,7 @@ fn names(rows: &[RowData]) -> Vec<String> {
 
 #[tokio::test]
 async fn typed_values_are_written_and_read_back() {
-    let (_cluster, table) = filled(0).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 0).await;
     let put = Put::new("r")
         .set("f", "i32", -5_i32)
         .set("f", "i64", 5_i64)
@@ -51,7 +44,7 @@ async fn typed_values_are_written_and_read_back() {
 
 #[tokio::test]
 async fn conditions_compare_typed_values() {
-    let (_cluster, table) = filled(0).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 0).await;
     table.put(Put::new("r").set("f", "n", -5_i64).set("f", "state", "open")).await.unwrap();
     let done = || RowMutation::new("r").set("f", "state", "done");
     assert!(!table.check_and_mutate(column("f", "n").greater_than(0_i64), done()).await.unwrap());
@@ -63,7 +56,7 @@ async fn conditions_compare_typed_values() {
 
 #[tokio::test]
 async fn every_call_takes_ranges_in_every_form() {
-    let (_cluster, table) = filled(40).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 40).await;
     let (low, high) = (name(9), name(31));
     let (low, high) = (std::str::from_utf8(&low).unwrap(), std::str::from_utf8(&high).unwrap());
     assert_eq!(table.count(..).await.unwrap(), 40);
@@ -88,7 +81,7 @@ async fn every_call_takes_ranges_in_every_form() {
 
 #[tokio::test]
 async fn a_reversed_range_fails_before_anything_is_sent() {
-    let (cluster, table) = filled(3).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 3).await;
     let before = cluster.world.lock().requests;
     let errors = [
         table.scan("r2".."r1").await.unwrap_err(),
@@ -107,7 +100,7 @@ async fn a_reversed_range_fails_before_anything_is_sent() {
 
 #[tokio::test]
 async fn rows_are_collected_at_once_or_some_at_a_time() {
-    let (_cluster, table) = filled(40).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 40).await;
     let all = table.scan(..).await.unwrap().collect().await.unwrap();
     assert_eq!(all.len(), 40);
     let mut rows = table.scan(Scan::all().limit(25)).await.unwrap();
@@ -122,7 +115,7 @@ async fn rows_are_collected_at_once_or_some_at_a_time() {
 
 #[tokio::test]
 async fn filters_with_parameters_are_sent_as_text() {
-    let (cluster, table) = filled(3).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 3).await;
     let name = "x' or exists(f:secret)";
     let filter = Filter::with("f:name = ? and i64(f:n) > ?").bind(name).bind(5_i64);
     table.scan(..).filter(filter).await.unwrap().collect().await.unwrap();
@@ -139,7 +132,7 @@ async fn filters_with_parameters_are_sent_as_text() {
 
 #[tokio::test]
 async fn conditions_are_text_with_parameters_too() {
-    let (cluster, table) = filled(0).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 0).await;
     let take = |owner: &str| RowMutation::new("job").set("f", "owner", owner).increment("f", "tries", 1);
     let outcome = table.mutate(take("ann").when("not exists(f:owner)")).await.unwrap();
     assert!(outcome.held);
@@ -157,7 +150,7 @@ async fn conditions_are_text_with_parameters_too() {
 
 #[tokio::test]
 async fn a_table_that_differs_from_its_specification_is_refused() {
-    let (cluster, table) = filled(0).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 0).await;
     let client = cluster.client().await;
     let spec = TableSpec { schema: (*table.schema()).clone(), split_at: Vec::new() };
     client.open_or_create_exact(spec.clone()).await.unwrap();

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use futures::TryStreamExt as _;
 use futures::future::join_all;
-use terrane_client::{Client, Get, Put, Scan, Table};
+use terrane_client::{Client, Get, Scan};
 use terrane_types::ServerId;
 use tokio::time::Instant;
 
-use crate::fake::{Fake, Fault};
+use crate::fake::{Fake, Fault, put};
 
 /// Far below the 5 s that an answer of a live server may take, and far above the delays of a loaded machine.
 const SOON: Duration = Duration::from_secs(3);
@@ -16,22 +16,9 @@ const SOON: Duration = Duration::from_secs(3);
 const ONE: ServerId = ServerId(1);
 const TWO: ServerId = ServerId(2);
 
-fn put(row: impl AsRef<[u8]>) -> Put {
-    Put::new(row).set("f", "q", "v")
-}
-
-/// A cluster whose group 1 is led by server 1, which the client has a session with.
-async fn warm() -> (Fake, Client, Table) {
-    let cluster = Fake::start(&[]).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.expect("the table is there");
-    table.put(put("warm")).await.expect("the cluster works");
-    (cluster, client, table)
-}
-
 #[tokio::test]
 async fn a_stopped_server_is_left_after_a_ping() {
-    let (cluster, client, table) = warm().await;
+    let (cluster, client, table) = Fake::warm().await;
     cluster.hang(ONE);
     cluster.fail_over(1, 2);
     let began = Instant::now();
@@ -48,7 +35,7 @@ async fn a_stopped_server_is_left_after_a_ping() {
 
 #[tokio::test]
 async fn the_members_are_tried_until_one_of_them_leads() {
-    let (cluster, client, table) = warm().await;
+    let (cluster, client, table) = Fake::warm().await;
     cluster.hang(ONE);
     let calls = join_all((0..300).map(|number| table.put(put(format!("{number}")))));
     // Every call asks somebody once; then a few go on asking. The election ends while they do.
@@ -65,7 +52,7 @@ async fn the_members_are_tried_until_one_of_them_leads() {
 
 #[tokio::test]
 async fn a_slow_server_that_answers_pings_is_not_suspected() {
-    let (cluster, client, table) = warm().await;
+    let (cluster, client, table) = Fake::warm().await;
     let before = client.counters();
     // Pings are sent every 200 ms of silence, and the least patience is 400 ms.
     cluster.fault(Fault::AfterPings(5));
@@ -77,7 +64,7 @@ async fn a_slow_server_that_answers_pings_is_not_suspected() {
 
 #[tokio::test]
 async fn a_scan_leaves_a_stopped_server() {
-    let (cluster, _client, table) = warm().await;
+    let (cluster, _client, table) = Fake::warm().await;
     cluster.fill(60);
     cluster.world.lock().hang_after_blocks = Some((4, TWO));
     let began = Instant::now();
@@ -94,7 +81,7 @@ async fn a_connection_that_is_not_answered_delays_no_call_for_long() {
     let address = deaf.local_addr().unwrap().to_string();
     cluster.world.lock().addresses.insert(ONE, address);
     cluster.fail_over(1, 2);
-    let table = cluster.client().await.table("t").await.unwrap();
+    let table = cluster.table().await;
     let began = Instant::now();
     table.put(put("a")).await.unwrap();
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
@@ -107,7 +94,7 @@ async fn a_connection_that_is_not_answered_delays_no_call_for_long() {
 
 #[tokio::test]
 async fn a_stopped_server_that_resumes_is_used_again() {
-    let (cluster, _client, table) = warm().await;
+    let (cluster, _client, table) = Fake::warm().await;
     cluster.hang(ONE);
     cluster.fail_over(1, 2);
     table.put(put("a")).await.unwrap();

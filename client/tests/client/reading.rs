@@ -4,20 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use terrane_client::{Consistency, Get, KeyRange, LatestPer, Number, RowData, Scan, ServerId, Table, ValueType};
+use terrane_client::{Consistency, Get, KeyRange, LatestPer, Number, RowData, Scan, ServerId, ValueType};
 use terrane_proto::v1;
 
 use crate::fake::{Fake, TABLE, name};
 
 const SPLITS: [&str; 4] = ["r0010", "r0011", "r0030", "r0045"];
-
-async fn filled(count: usize) -> (Fake, Table) {
-    let cluster = Fake::start(&SPLITS).await;
-    cluster.fill(count);
-    let table = cluster.client().await.table("t").await.expect("the table exists");
-    assert_eq!(table.id(), TABLE);
-    (cluster, table)
-}
 
 fn shown(row: Option<RowData>) -> String {
     row.map_or_else(|| "-".to_owned(), |row| row.row().to_string())
@@ -29,8 +21,9 @@ fn number(at: usize) -> String {
 
 #[tokio::test]
 async fn the_options_of_a_get_are_sent() {
-    let (cluster, table) = filled(3).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 3).await;
     let get = table.get("r0001").column("f", "b").column("f", "a").column_prefix("f", "x").family("g");
+    assert_eq!(table.id(), TABLE);
     let found = get.versions(3).time_range(5, 9).cells(2, 4).keys_only().first_cell_only().filter("prefix(row, 'r')");
     assert!(found.await.unwrap().is_some());
     let asked = cluster.world.lock().projection.clone();
@@ -53,7 +46,7 @@ async fn the_options_of_a_get_are_sent() {
 
 #[tokio::test]
 async fn the_options_of_a_scan_are_sent() {
-    let (cluster, table) = filled(3).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 3).await;
     let scan = Scan::rows("r0001"..="r0002").block_bytes(77).snapshot().fill_cache(false);
     let rows = table.scan(scan).timeout(Duration::from_secs(5)).await.unwrap().collect().await.unwrap();
     assert_eq!(rows.len(), 2);
@@ -64,7 +57,7 @@ async fn the_options_of_a_scan_are_sent() {
 
 #[tokio::test]
 async fn rows_exist_without_sending_their_cells() {
-    let (_cluster, table) = filled(40).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 40).await;
     assert!(table.exists("r0001").await.unwrap());
     assert!(!table.exists(Get::new("r9999").family("f")).await.unwrap());
     let asked = ["r0035", "none", "r0002", "r0011"];
@@ -73,7 +66,7 @@ async fn rows_exist_without_sending_their_cells() {
 
 #[tokio::test]
 async fn many_gets_take_one_round_trip_to_each_server() {
-    let (cluster, table) = filled(60).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 60).await;
     table.get("r0000").await.unwrap();
     let asked: Vec<Get> = (0..60).rev().map(|number| Get::new(name(number))).collect();
     let before = cluster.world.lock().requests;
@@ -85,7 +78,7 @@ async fn many_gets_take_one_round_trip_to_each_server() {
 
 #[tokio::test]
 async fn many_gets_survive_a_split_and_a_failover() {
-    let (cluster, table) = filled(60).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 60).await;
     table.get_many((0..60).map(name)).await.unwrap();
     cluster.world.lock().split(b"r0020");
     cluster.fail_over(1, 2);
@@ -95,7 +88,7 @@ async fn many_gets_survive_a_split_and_a_failover() {
 
 #[tokio::test]
 async fn stale_reads_spread_over_followers_and_say_as_of_when() {
-    let (cluster, table) = filled(3).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 3).await;
     for _ in 0..64 {
         let found = table.get("r0001").consistency(Consistency::Stale).with_as_of().await.unwrap();
         assert_eq!((shown(found.value).as_str(), found.as_of_ms), ("r0001", Some(1_000)));
@@ -110,7 +103,7 @@ async fn stale_reads_spread_over_followers_and_say_as_of_when() {
 
 #[tokio::test]
 async fn stale_reads_continue_when_a_follower_is_gone() {
-    let (mut cluster, table) = filled(60).await;
+    let (mut cluster, table) = Fake::filled(&SPLITS, 60).await;
     table.get("r0001").await.unwrap();
     cluster.kill(ServerId(2)).await;
     for _ in 0..8 {
@@ -123,7 +116,7 @@ async fn stale_reads_continue_when_a_follower_is_gone() {
 
 #[tokio::test]
 async fn ends_and_neighbours_are_found_over_empty_regions() {
-    let (cluster, table) = filled(60).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 60).await;
     cluster.world.lock().rows.retain(|row, _| row[..] < b"r0010"[..] || row[..] >= b"r0045"[..]);
     let all = KeyRange::all;
     assert_eq!(shown(table.first(all()).await.unwrap()), "r0000");
@@ -150,7 +143,7 @@ async fn ends_and_neighbours_are_found_over_empty_regions() {
 
 #[tokio::test]
 async fn an_end_costs_one_request() {
-    let (cluster, table) = filled(60).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 60).await;
     table.get("r0000").await.unwrap();
     let before = cluster.world.lock().requests;
     table.first(KeyRange::prefix(b"r00")).await.unwrap();
@@ -162,7 +155,7 @@ async fn an_end_costs_one_request() {
 async fn the_latest_of_each_prefix_are_returned_once_over_regions_and_splits() {
     for blocks in 0..12 {
         for (reverse, rows) in [(false, 1), (false, 2), (true, 1), (true, 3)] {
-            let (cluster, table) = filled(60).await;
+            let (cluster, table) = Fake::filled(&SPLITS, 60).await;
             cluster.world.lock().split_after_blocks = Some((blocks, "r0021".into()));
             let request = table.latest(LatestPer::bytes(4)).rows(rows);
             let request = if reverse { request.reverse() } else { request };
@@ -181,7 +174,7 @@ async fn the_latest_of_each_prefix_are_returned_once_over_regions_and_splits() {
 #[tokio::test]
 async fn a_column_is_summed_up_over_regions_and_splits() {
     for blocks in 0..20 {
-        let (cluster, table) = filled(0).await;
+        let (cluster, table) = Fake::filled(&SPLITS, 0).await;
         for row in 0..60 {
             let value = (row as i64 - 20).to_be_bytes().to_vec();
             cluster.put(row, "n", value);
@@ -196,7 +189,7 @@ async fn a_column_is_summed_up_over_regions_and_splits() {
 
 #[tokio::test]
 async fn an_aggregate_of_a_type_without_numbers_is_refused() {
-    let (cluster, table) = filled(5).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 5).await;
     assert!(table.aggregate("f", "q", ValueType::Text).await.is_err_and(|error| error.is_invalid()));
     assert!(table.aggregate("f", "q", ValueType::I64).await.is_err_and(|error| error.is_invalid()));
     assert!(table.aggregate("none", "q", ValueType::I64).await.is_err_and(|error| error.is_invalid()));
@@ -207,7 +200,7 @@ async fn an_aggregate_of_a_type_without_numbers_is_refused() {
 
 #[tokio::test]
 async fn counting_reads_every_region_once() {
-    let (cluster, table) = filled(60).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 60).await;
     table.get("r0000").await.unwrap();
     cluster.world.lock().block_rows = 1000;
     cluster.world.lock().reads.clear();
@@ -219,7 +212,7 @@ async fn counting_reads_every_region_once() {
 
 #[tokio::test]
 async fn dropping_a_call_for_the_next_row_loses_nothing() {
-    let (_cluster, table) = filled(60).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 60).await;
     let mut rows = table.scan(Scan::all()).await.unwrap();
     let mut seen = Vec::new();
     loop {

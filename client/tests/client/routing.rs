@@ -10,16 +10,11 @@ use terrane_client::{
 };
 use terrane_types::{Error as Wire, RegionEpoch, RegionId, ServerId};
 
-use crate::fake::{Fake, Fault, name};
-
-fn put(row: impl AsRef<[u8]>) -> Put {
-    Put::new(row).set("f", "q", "v")
-}
+use crate::fake::{Fake, Fault, name, put};
 
 #[tokio::test]
 async fn a_put_is_read_and_a_delete_is_not() {
-    let cluster = Fake::start(&["m"]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (_cluster, table) = Fake::with_table(&["m"]).await;
     table.put(Put::new("zebra").set("f", "stripes", "9").set("g", "x", "y")).await.unwrap();
     let row = table.get(Get::new("zebra")).await.unwrap().expect("just put");
     assert_eq!((row.value("f", "stripes"), row.value("g", "x")), (Some(&b"9"[..]), Some(&b"y"[..])));
@@ -31,9 +26,7 @@ async fn a_put_is_read_and_a_delete_is_not() {
 
 #[tokio::test]
 async fn a_warm_client_calls_no_master_and_opens_one_session_per_server() {
-    let cluster = Fake::start(&["g", "p"]).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
+    let (_cluster, client, table) = Fake::connected(&["g", "p"]).await;
     let rows: Vec<String> = (0..300).map(|i| format!("{}{i}", ["a", "h", "q"][i % 3])).collect();
     table.put(put(&rows[0])).await.unwrap();
     let warm = client.counters();
@@ -48,8 +41,7 @@ async fn a_warm_client_calls_no_master_and_opens_one_session_per_server() {
 
 #[tokio::test]
 async fn a_write_whose_reply_is_lost_is_sent_again_and_applied_once() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (cluster, table) = Fake::with_table(&[]).await;
     cluster.fault(Fault::BreakAfter);
     table.put(put("a")).await.expect("the client tries again");
     assert_eq!(cluster.world.lock().applied, 1, "applied once");
@@ -57,10 +49,7 @@ async fn a_write_whose_reply_is_lost_is_sent_again_and_applied_once() {
 
 #[tokio::test]
 async fn all_requests_of_a_broken_session_succeed_in_the_end() {
-    let cluster = Fake::start(&[]).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
-    table.put(put("warm")).await.unwrap();
+    let (cluster, client, table) = Fake::warm().await;
     for round in 0..3 {
         cluster.fault(Fault::BreakBefore);
         let rows: Vec<_> = (0..200).map(|i| format!("{round}-{i}")).collect();
@@ -78,9 +67,7 @@ async fn all_requests_of_a_broken_session_succeed_in_the_end() {
 #[tokio::test]
 async fn a_failover_is_followed_without_a_master_and_for_all_regions_of_the_group() {
     // Regions 1 and 4 are of group 1.
-    let cluster = Fake::start(&["b", "c", "d"]).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
+    let (cluster, client, table) = Fake::connected(&["b", "c", "d"]).await;
     table.put(put("a")).await.unwrap();
     table.put(put("z")).await.unwrap();
     cluster.fail_over(1, 2);
@@ -96,9 +83,7 @@ async fn a_failover_is_followed_without_a_master_and_for_all_regions_of_the_grou
 /// A server that has just restarted may not have applied yet that a region was created.
 #[tokio::test]
 async fn without_a_master_a_region_that_a_server_denied_is_tried_again_where_it_was() {
-    let mut cluster = Fake::start(&["m"]).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
+    let (mut cluster, table) = Fake::with_table(&["m"]).await;
     table.put(put("a")).await.unwrap();
     cluster.stop_master().await;
     cluster.fault(Fault::Refuse(Wire::StaleEpoch { region: RegionId(1), current: Vec::new() }));
@@ -119,9 +104,7 @@ async fn without_a_master_a_region_that_a_server_denied_is_tried_again_where_it_
 
 #[tokio::test]
 async fn a_master_that_takes_long_still_says_where_a_denied_region_went_to_many_calls() {
-    let cluster = Fake::start(&[]).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
+    let (cluster, client, table) = Fake::connected(&[]).await;
     table.put(put("a")).await.unwrap();
     {
         let mut world = cluster.world.lock();
@@ -138,9 +121,7 @@ async fn a_master_that_takes_long_still_says_where_a_denied_region_went_to_many_
 #[tokio::test]
 async fn without_a_master_a_batch_over_many_denied_regions_needs_one_look_up() {
     let splits = ["b", "c", "d", "e", "f", "g", "h"];
-    let mut cluster = Fake::start(&splits).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
+    let (mut cluster, client, table) = Fake::connected(&splits).await;
     for row in splits {
         table.put(put(row)).await.unwrap();
     }
@@ -156,9 +137,7 @@ async fn without_a_master_a_batch_over_many_denied_regions_needs_one_look_up() {
 
 #[tokio::test]
 async fn without_a_hint_the_other_members_are_tried() {
-    let cluster = Fake::start(&[]).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
+    let (cluster, client, table) = Fake::connected(&[]).await;
     table.put(put("a")).await.unwrap();
     cluster.world.lock().hints = false;
     cluster.fail_over(1, 3);
@@ -171,8 +150,7 @@ async fn without_a_hint_the_other_members_are_tried() {
 
 #[tokio::test]
 async fn a_dead_leader_is_left_for_the_live_members() {
-    let mut cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (mut cluster, table) = Fake::with_table(&[]).await;
     table.put(put("a")).await.unwrap();
     cluster.fail_over(1, 2);
     cluster.kill(ServerId(1)).await;
@@ -182,8 +160,7 @@ async fn a_dead_leader_is_left_for_the_live_members() {
 
 #[tokio::test]
 async fn a_server_at_a_new_address_is_found() {
-    let mut cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (mut cluster, table) = Fake::with_table(&[]).await;
     table.put(put("a")).await.unwrap();
     cluster.kill(ServerId(1)).await;
     cluster.start_server(ServerId(1)).await;
@@ -193,8 +170,7 @@ async fn a_server_at_a_new_address_is_found() {
 
 #[tokio::test]
 async fn a_server_of_another_cluster_is_not_written_to() {
-    let mut cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (mut cluster, table) = Fake::with_table(&[]).await;
     table.put(put("a")).await.unwrap();
     let foreign = cluster.replace_by_foreigner(ServerId(1)).await;
     let refused = table.put(put("b")).await.expect_err("another cluster");
@@ -219,8 +195,7 @@ async fn a_master_of_another_cluster_is_recognised() {
 
 #[tokio::test]
 async fn a_busy_server_is_waited_for_and_named_in_the_timeout() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (cluster, table) = Fake::with_table(&[]).await;
     let busy = || Fault::Refuse(Wire::Busy { retry_after: Duration::from_millis(5) });
     (0..5).for_each(|_| cluster.fault(busy()));
     table.put(put("a")).await.expect("busy five times, then served");
@@ -235,9 +210,7 @@ async fn a_busy_server_is_waited_for_and_named_in_the_timeout() {
 
 #[tokio::test]
 async fn a_server_that_never_answers_ends_in_an_uncertain_timeout() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
-    table.put(put("warm")).await.unwrap();
+    let (cluster, _, table) = Fake::warm().await;
     (0..20).for_each(|_| cluster.fault(Fault::Silence));
     let error = table.with_timeout(Duration::from_millis(200)).put(put("a")).await.expect_err("no server answers");
     assert!(error.is_timeout() && error.is_uncertain(), "{error:?}");
@@ -245,8 +218,7 @@ async fn a_server_that_never_answers_ends_in_an_uncertain_timeout() {
 
 #[tokio::test]
 async fn a_write_that_no_server_starts_in_time_is_certainly_not_applied() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (cluster, table) = Fake::with_table(&[]).await;
     (0..1000).for_each(|_| cluster.fault(Fault::Refuse(Wire::DeadlineExceeded)));
     let error = table.with_timeout(Duration::from_millis(200)).put(put("a")).await.expect_err("never started");
     assert!(error.is_timeout() && !error.is_uncertain() && error.is_retry_safe(), "{error:?}");
@@ -255,8 +227,7 @@ async fn a_write_that_no_server_starts_in_time_is_certainly_not_applied() {
 
 #[tokio::test]
 async fn a_wrong_request_is_refused_before_it_is_sent() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (cluster, table) = Fake::with_table(&[]).await;
     let unknown = table.put(Put::new("a").set("nope", "q", "v")).await.expect_err("no such family");
     assert!(unknown.is_invalid() && unknown.to_string().contains("no family nope; it has f, g"), "{unknown}");
     assert!(table.put(put("")).await.is_err_and(|error| error.is_invalid()));
@@ -272,8 +243,7 @@ async fn a_wrong_request_is_refused_before_it_is_sent() {
 
 #[tokio::test]
 async fn a_family_added_meanwhile_is_learnt() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (cluster, table) = Fake::with_table(&[]).await;
     cluster.add_family("h");
     table.put(Put::new("a").set("h", "q", "v")).await.expect("the schema was refreshed");
     assert_eq!(table.schema().version, 2);
@@ -281,8 +251,7 @@ async fn a_family_added_meanwhile_is_learnt() {
 
 #[tokio::test]
 async fn a_family_added_right_after_a_refusal_is_known() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (cluster, table) = Fake::with_table(&[]).await;
     for family in ["h", "i", "j"] {
         let missing = || Put::new("a").set(family, "q", "v");
         assert!(table.put(missing()).await.expect_err("not yet").is_invalid());
@@ -293,11 +262,9 @@ async fn a_family_added_right_after_a_refusal_is_known() {
 
 #[tokio::test]
 async fn a_whole_row_is_deleted_with_a_family_added_meanwhile() {
-    let mut cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
-    table.put(put("warm")).await.unwrap();
+    let (mut cluster, _, table) = Fake::warm().await;
     cluster.add_family("h");
-    let newer = cluster.client().await.table("t").await.unwrap();
+    let newer = cluster.table().await;
     newer.put(Put::new("a").set("f", "q", "v").set("h", "q", "v")).await.unwrap();
     table.delete(Delete::new("a")).await.unwrap();
     assert_eq!(newer.get(Get::new("a")).await.unwrap(), None);
@@ -313,8 +280,7 @@ async fn a_whole_row_is_deleted_with_a_family_added_meanwhile() {
 
 #[tokio::test]
 async fn a_mutation_with_a_delete_of_the_whole_row_replaces_the_row() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (_cluster, table) = Fake::with_table(&[]).await;
     table.put(Put::new("a").set("f", "old", "v").set("f", "q", "v")).await.unwrap();
     let replaced = RowMutation::new("a").set("f", "q", "new").delete(Delete::new("a"));
     table.mutate(replaced).await.unwrap();
@@ -325,9 +291,7 @@ async fn a_mutation_with_a_delete_of_the_whole_row_replaces_the_row() {
 
 #[tokio::test]
 async fn after_a_split_each_row_goes_to_its_daughter() {
-    let cluster = Fake::start(&[]).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
+    let (cluster, client, table) = Fake::connected(&[]).await;
     table.put(put("a")).await.unwrap();
     cluster.world.lock().split(b"m");
     let rows: Vec<RowMutation> = ["b", "n", "c", "o"].map(|row| put(row).into()).to_vec();
@@ -371,9 +335,7 @@ async fn masters_that_do_not_answer_are_skipped() {
 
 #[tokio::test]
 async fn many_rows_are_read_in_the_order_requested() {
-    let cluster = Fake::start(&["r0003", "r0006"]).await;
-    cluster.fill(9);
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (cluster, table) = Fake::filled(&["r0003", "r0006"], 9).await;
     let wanted = [8, 2, 99, 5, 2];
     let read = table.get_many(wanted.map(|number| Get::new(name(number))).to_vec()).await.unwrap();
     let shown: Vec<Option<String>> = read.iter().map(|row| row.as_ref().map(|row| row.row().to_string())).collect();
@@ -384,8 +346,7 @@ async fn many_rows_are_read_in_the_order_requested() {
 
 #[tokio::test]
 async fn a_writer_sends_batches_and_names_the_rows_that_failed() {
-    let cluster = Fake::start(&["m"]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (cluster, table) = Fake::with_table(&["m"]).await;
     let writer = table.writer(WriterOptions::default().batch_rows(50).batches_in_flight(3));
     for number in 0..500 {
         writer.put(put(format!("{}{number}", if number % 2 == 0 { "a" } else { "z" }))).await.unwrap();
@@ -403,8 +364,7 @@ async fn a_writer_sends_batches_and_names_the_rows_that_failed() {
 
 #[tokio::test]
 async fn a_writer_keeps_the_order_of_one_row() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (_cluster, table) = Fake::with_table(&[]).await;
     let writer = table.writer(WriterOptions::default().batch_rows(2).batches_in_flight(8));
     for number in 0..50u32 {
         writer.put(Put::new("same").set("f", "q", number.to_string())).await.unwrap();
@@ -417,9 +377,7 @@ async fn a_writer_keeps_the_order_of_one_row() {
 
 #[tokio::test]
 async fn first_and_last_of_a_range_cross_regions() {
-    let cluster = Fake::start(&["r0004", "r0007"]).await;
-    cluster.fill(9);
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (_cluster, table) = Fake::filled(&["r0004", "r0007"], 9).await;
     let row = |found: Option<terrane_client::RowData>| found.map(|row| row.row().to_string());
     assert_eq!(row(table.first(KeyRange::all()).await.unwrap()).as_deref(), Some("r0000"));
     assert_eq!(row(table.last(KeyRange::all()).await.unwrap()).as_deref(), Some("r0008"));
@@ -436,7 +394,7 @@ async fn a_server_that_accepts_no_connection_leaves_no_doubt() {
     let deaf = terrane_env::net::listen("127.0.0.1:0").await.unwrap();
     let address = deaf.local_addr().unwrap().to_string();
     cluster.world.lock().addresses.insert(ServerId(1), address);
-    let table = cluster.client().await.table("t").await.unwrap();
+    let table = cluster.table().await;
     let error = table.with_timeout(Duration::from_millis(200)).put(put("a")).await.expect_err("no server accepts it");
     assert!(error.is_timeout() && !error.is_uncertain(), "{error:?}");
     assert_eq!(cluster.world.lock().applied, 0);
@@ -444,9 +402,7 @@ async fn a_server_that_accepts_no_connection_leaves_no_doubt() {
 
 #[tokio::test]
 async fn a_writer_blocks_its_caller_while_servers_do_not_answer() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
-    table.put(put("warm")).await.unwrap();
+    let (cluster, _, table) = Fake::warm().await;
     (0..20).for_each(|_| cluster.fault(Fault::Silence));
     let writer = table.writer(WriterOptions::default().batch_rows(10).memory_bytes(10_000));
     let mut taken = 0;
@@ -468,8 +424,7 @@ struct Reading {
 
 #[tokio::test]
 async fn a_typed_table_reads_back_what_was_put_newest_first() {
-    let cluster = Fake::start(&[]).await;
-    let table = cluster.client().await.table("t").await.unwrap();
+    let (_cluster, table) = Fake::with_table(&[]).await;
     let readings: KeyedTable<Reading> = KeyedTable::new(table).unwrap();
     for (station, time) in [(1, 10), (1, 30), (1, 20), (2, 5)] {
         let key = Reading { station, time: Desc(time) };
@@ -492,7 +447,7 @@ async fn a_typed_table_reads_back_what_was_put_newest_first() {
 async fn a_typed_table_checks_the_declared_key() {
     let cluster = Fake::start(&[]).await;
     cluster.world.lock().schema.key = Some(KeyDeclaration::parse("station:u64, time:desc i64").unwrap());
-    let table = cluster.client().await.table("t").await.unwrap();
+    let table = cluster.table().await;
     let refused = KeyedTable::<Reading>::new(table).expect_err("u32 is not u64");
     let sentence = refused.to_string();
     assert!(refused.is_invalid() && sentence.contains("station:u64") && sentence.contains("station:u32"), "{sentence}");

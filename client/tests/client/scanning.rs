@@ -17,16 +17,9 @@ fn names(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
 
 const SPLITS: [&str; 4] = ["r0010", "r0011", "r0030", "r0045"];
 
-async fn filled(count: usize) -> (Fake, Table) {
-    let cluster = Fake::start(&SPLITS).await;
-    cluster.fill(count);
-    let table = cluster.client().await.table("t").await.expect("the table exists");
-    (cluster, table)
-}
-
 #[tokio::test]
 async fn every_combination_of_direction_limit_and_offset_is_exact() {
-    let (_cluster, table) = filled(60).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 60).await;
     for (low, high) in [(0, 60), (5, 47), (10, 11), (11, 30), (20, 20)] {
         let range = KeyRange::new(name(low), name(high)).unwrap();
         for offset in [0, 1, 17, 100] {
@@ -49,7 +42,7 @@ async fn a_split_in_the_middle_neither_skips_nor_repeats() {
     for blocks in 0..25 {
         for (at, reverse) in [("r0020", false), ("r0005", false), ("r0020", true), ("r0050", true)] {
             for limit in [None, Some(40)] {
-                let (cluster, table) = filled(60).await;
+                let (cluster, table) = Fake::filled(&SPLITS, 60).await;
                 cluster.world.lock().split_after_blocks = Some((blocks, at.into()));
                 let scan = limit.map_or(Scan::all(), |limit| Scan::all().limit(limit)).offset(4);
                 let most = limit.unwrap_or(1000) as usize;
@@ -67,7 +60,7 @@ async fn a_split_in_the_middle_neither_skips_nor_repeats() {
 #[tokio::test]
 async fn a_split_in_the_middle_of_counting_counts_each_row_once() {
     for blocks in 0..22 {
-        let (cluster, table) = filled(60).await;
+        let (cluster, table) = Fake::filled(&SPLITS, 60).await;
         cluster.world.lock().split_after_blocks = Some((blocks, "r0020".into()));
         assert_eq!(table.count(KeyRange::all()).await.unwrap(), 60, "after {blocks} blocks");
     }
@@ -75,7 +68,7 @@ async fn a_split_in_the_middle_of_counting_counts_each_row_once() {
 
 #[tokio::test]
 async fn after_a_failover_a_scan_continues_from_its_token() {
-    let (cluster, table) = filled(60).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 60).await;
     let mut stream = table.scan(Scan::all()).await.unwrap();
     let mut seen = Vec::new();
     while let Some(row) = stream.next().await {
@@ -103,7 +96,7 @@ async fn a_scan_over_fifty_regions_looks_up_a_handful_of_times() {
 
 #[tokio::test]
 async fn pages_by_token_return_every_row_once_in_both_directions() {
-    let (_cluster, table) = filled(25).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 25).await;
     for reverse in [false, true] {
         let (mut seen, mut token, mut pages) = (Vec::new(), None::<String>, 0);
         loop {
@@ -130,7 +123,7 @@ async fn pages_by_token_return_every_row_once_in_both_directions() {
 
 #[tokio::test]
 async fn a_page_that_ends_with_the_last_row_has_no_token() {
-    let (_cluster, table) = filled(14).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 14).await;
     let second = table.page(Scan::all().offset(7).limit(7)).await.unwrap();
     assert_eq!((second.rows.len(), second.next), (7, None));
     let first = table.page(Scan::all().limit(7)).await.unwrap();
@@ -141,7 +134,7 @@ async fn a_page_that_ends_with_the_last_row_has_no_token() {
 
 #[tokio::test]
 async fn a_row_written_after_a_page_is_on_the_next() {
-    let (cluster, table) = filled(14).await;
+    let (cluster, table) = Fake::filled(&SPLITS, 14).await;
     let first = table.page(Scan::all().limit(7)).await.unwrap();
     let between = cluster.world.lock().rows[&name(0)].clone();
     cluster.world.lock().rows.insert("r0006-new".into(), between);
@@ -151,7 +144,7 @@ async fn a_row_written_after_a_page_is_on_the_next() {
 
 #[tokio::test]
 async fn a_token_of_another_table_or_direction_is_refused() {
-    let (_cluster, table) = filled(14).await;
+    let (_cluster, table) = Fake::filled(&SPLITS, 14).await;
     let token = table.page(Scan::all().limit(7)).await.unwrap().next.expect("more rows");
     let refused = table.page(Scan::all().reverse().after(token.clone())).await.expect_err("the other direction");
     assert!(refused.is_invalid() && refused.to_string().contains("direction"), "{refused}");

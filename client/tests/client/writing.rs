@@ -15,15 +15,7 @@ use terrane_client::{
 };
 use terrane_types::{Error as Wire, Invalid};
 
-use crate::fake::{Fake, Fault};
-
-fn put(row: impl AsRef<[u8]>) -> Put {
-    Put::new(row).set("f", "q", "v")
-}
-
-async fn table(cluster: &Fake) -> Table {
-    cluster.client().await.table("t").await.unwrap()
-}
+use crate::fake::{Fake, Fault, put};
 
 fn busy() -> Fault {
     Fault::Refuse(Wire::Busy { retry_after: Duration::from_millis(1) })
@@ -31,8 +23,7 @@ fn busy() -> Fault {
 
 #[tokio::test]
 async fn counters_and_appends_return_the_new_value() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (_cluster, table) = Fake::with_table(&[]).await;
     assert_eq!(table.increment("page", "f", "visits", 2).await.unwrap(), 2);
     assert_eq!(table.increment("page", "f", "visits", -5).await.unwrap(), -3);
     assert_eq!(table.append("page", "f", "log", "one,").await.unwrap(), "one,");
@@ -48,8 +39,7 @@ async fn counters_and_appends_return_the_new_value() {
 
 #[tokio::test]
 async fn a_condition_that_does_not_hold_returns_what_it_found() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (_cluster, table) = Fake::with_table(&[]).await;
     let free = || column("f", "owner").is_absent();
     assert!(table.check_and_put(free(), Put::new("job").set("f", "owner", "ann")).await.unwrap());
     assert!(!table.check_and_put(free(), Put::new("job").set("f", "owner", "ben")).await.unwrap());
@@ -64,8 +54,7 @@ async fn a_condition_that_does_not_hold_returns_what_it_found() {
 
 #[tokio::test]
 async fn an_increment_whose_answers_are_lost_counts_once() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (cluster, table) = Fake::with_table(&[]).await;
     for round in 1..=5 {
         (0..round).for_each(|_| cluster.fault(Fault::BreakAfter));
         assert_eq!(table.increment("r", "f", "n", 1).await.unwrap(), round, "the first answer");
@@ -83,8 +72,7 @@ async fn an_increment_whose_answers_are_lost_counts_once() {
 
 #[tokio::test]
 async fn a_batch_keeps_its_numbers_over_a_split_and_a_lost_answer() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (cluster, table) = Fake::with_table(&[]).await;
     table.put(put("a")).await.unwrap();
     cluster.world.lock().window.seen.clear();
     cluster.fault(Fault::BreakAfter);
@@ -110,8 +98,7 @@ async fn a_batch_keeps_its_numbers_over_a_split_and_a_lost_answer() {
 
 #[tokio::test]
 async fn results_come_in_order_and_one_bad_row_does_not_affect_the_others() {
-    let cluster = Fake::start(&["m"]).await;
-    let table = table(&cluster).await;
+    let (_cluster, table) = Fake::with_table(&["m"]).await;
     let rows =
         ["z", "poison", "a", "q"].map(|row| RowMutation::new(row).increment("f", "n", 7).returning(Returns::New));
     let outcomes = table.mutate_many(rows.to_vec()).await.unwrap();
@@ -129,8 +116,7 @@ async fn results_come_in_order_and_one_bad_row_does_not_affect_the_others() {
 
 #[tokio::test]
 async fn a_forgotten_operation_gets_a_new_number_unless_it_may_have_been_applied() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (cluster, table) = Fake::with_table(&[]).await;
     // The server's clock was set forward after the hello, and it has dropped the records of operations before that.
     table.get(Get::new("a")).await.unwrap();
     let ahead = terrane_env::time::wall_ms() + 3_600_000;
@@ -150,8 +136,7 @@ async fn a_forgotten_operation_gets_a_new_number_unless_it_may_have_been_applied
 
 #[tokio::test]
 async fn a_refusal_after_a_lost_answer_leaves_doubt_unless_the_row_itself_was_refused() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (cluster, table) = Fake::with_table(&[]).await;
     let lost_then_refused = || {
         cluster.fault(Fault::BreakAfter);
         cluster.fault(Fault::Refuse(Wire::Invalid(Invalid::new("no such family by now"))));
@@ -179,8 +164,7 @@ async fn a_refusal_after_a_lost_answer_leaves_doubt_unless_the_row_itself_was_re
 
 #[tokio::test]
 async fn a_lost_result_is_an_error_only_if_it_was_requested() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (cluster, table) = Fake::with_table(&[]).await;
     cluster.world.lock().window.forget_results = true;
     cluster.fault(Fault::BreakAfter);
     table.put(put("a")).await.expect("applied, and no result requested");
@@ -194,8 +178,7 @@ async fn a_lost_result_is_an_error_only_if_it_was_requested() {
 
 #[tokio::test]
 async fn settled_operations_are_dropped_and_a_dropped_call_settles_too() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (cluster, table) = Fake::with_table(&[]).await;
     table.put(put("a")).await.unwrap();
     cluster.fault(Fault::Silence);
     // Polled until it is sent, then dropped.
@@ -222,7 +205,7 @@ async fn accounts(cluster: &Fake) -> Table {
         schema.key = Some(KeyDeclaration::parse("owner:text, account:text").unwrap());
         schema.atomic = 1;
     }
-    table(cluster).await
+    cluster.table().await
 }
 
 #[tokio::test]
@@ -249,8 +232,7 @@ async fn an_atomic_batch_is_applied_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn rows_that_do_not_share_the_atomic_prefix_are_refused_before_they_are_sent() {
-    let cluster = Fake::start(&[]).await;
-    let plain = table(&cluster).await;
+    let (cluster, plain) = Fake::with_table(&[]).await;
     let refused = plain.atomic(vec![put("a").into(), put("b").into()]).await.expect_err("declares none");
     assert!(refused.to_string().contains("declares no atomic key prefix"), "{refused}");
     let accounts = accounts(&cluster).await;
@@ -346,10 +328,7 @@ async fn the_metrics_hook_sees_every_call() {
 
 #[tokio::test]
 async fn a_closed_client_has_finished_its_calls_and_accepts_no_more() {
-    let cluster = Fake::start(&[]).await;
-    let client = cluster.client().await;
-    let table = client.table("t").await.unwrap();
-    table.put(put("warm")).await.unwrap();
+    let (cluster, client, table) = Fake::warm().await;
     (0..3).for_each(|_| cluster.fault(busy()));
     let mut last = Box::pin(table.put(put("a")));
     // Started before the client is closed.
@@ -365,8 +344,7 @@ async fn a_closed_client_has_finished_its_calls_and_accepts_no_more() {
 
 #[tokio::test]
 async fn a_writer_sends_in_the_background_and_reports_each_row() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (_cluster, table) = Fake::with_table(&[]).await;
     let writer = table.writer(WriterOptions::default().linger(Duration::from_millis(1)));
     let good = writer.submit(RowMutation::new("a").increment("f", "n", 4).returning(Returns::New)).await.unwrap();
     let bad = writer.submit(put("poison")).await.unwrap();
@@ -384,8 +362,7 @@ async fn a_writer_sends_in_the_background_and_reports_each_row() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_accepted_while_the_writer_closes_is_written_when_it_has_closed() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (_cluster, table) = Fake::with_table(&[]).await;
     for round in 0..50 {
         let writer = table.writer(WriterOptions::default().linger(Duration::ZERO));
         let putting = [0, 1].map(|who| {
@@ -413,11 +390,7 @@ async fn a_row_accepted_while_the_writer_closes_is_written_when_it_has_closed() 
 fn rows_of_a_writer_whose_runtime_is_shut_down_are_reported_as_unknown() {
     let build = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (own, others) = (build(), build());
-    let (_cluster, table) = others.block_on(async {
-        let cluster = Fake::start(&[]).await;
-        let table = table(&cluster).await;
-        (cluster, table)
-    });
+    let (_cluster, table) = others.block_on(Fake::with_table(&[]));
     let writer = own.block_on(async {
         let writer = table.writer(WriterOptions::default().linger(Duration::MAX));
         for row in 0..20 {
@@ -434,8 +407,8 @@ fn rows_of_a_writer_whose_runtime_is_shut_down_are_reported_as_unknown() {
 
 #[tokio::test]
 async fn bounds_of_zero_are_raised_to_the_minimum() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await.with_timeout(Duration::MAX);
+    let (cluster, table) = Fake::with_table(&[]).await;
+    let table = table.with_timeout(Duration::MAX);
     let none = WriterOptions::default().batch_bytes(0).batch_rows(0).batches_in_flight(0).memory_bytes(0);
     let writer = table.writer(none.linger(Duration::MAX));
     for row in 0..20 {
@@ -448,8 +421,7 @@ async fn bounds_of_zero_are_raised_to_the_minimum() {
 
 #[tokio::test]
 async fn the_rows_of_a_dropped_writer_are_sent() {
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (_cluster, table) = Fake::with_table(&[]).await;
     let writer = table.writer(WriterOptions::default().linger(Duration::from_secs(3600)));
     let receipt = writer.submit(put("a")).await.unwrap();
     drop(writer);
@@ -461,8 +433,7 @@ async fn a_write_is_a_future_that_can_be_spawned() {
     fn spawnable<T: Future + Send + 'static>(future: T) -> T {
         future
     }
-    let cluster = Fake::start(&[]).await;
-    let table = table(&cluster).await;
+    let (cluster, table) = Fake::with_table(&[]).await;
     let write = spawnable(table.put(put("a")).timeout(Duration::from_secs(3)));
     tokio::spawn(write).await.unwrap().unwrap();
     let late = table.put(put("b")).timeout(Duration::from_millis(1));

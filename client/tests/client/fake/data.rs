@@ -36,14 +36,6 @@ impl Data for FakeData {
     type SessionStream = BoxStream<'static, Result<v1::SessionReply, Status>>;
     type ScanStream = BoxStream<'static, Result<v1::ScanBlock, Status>>;
 
-    async fn seal_page(&self, _: Request<v1::SealPageCall>) -> Result<Response<v1::SealPageReply>, Status> {
-        Err(Status::unimplemented("this server seals nothing"))
-    }
-
-    async fn open_page(&self, _: Request<v1::OpenPageCall>) -> Result<Response<v1::OpenPageReply>, Status> {
-        Err(Status::unimplemented("this server seals nothing"))
-    }
-
     async fn ping(&self, _: Request<v1::PingCall>) -> Result<Response<v1::PingReply>, Status> {
         runs(&self.world, self.id).await;
         self.world.lock().pings.send_modify(|pings| *pings += 1);
@@ -149,16 +141,12 @@ impl Data for FakeData {
         Ok(Response::new(blocks.boxed()))
     }
 
-    async fn mutate(&self, _: Request<v1::MutateCall>) -> Result<Response<v1::MutateReply>, Status> {
-        Err(Status::unimplemented("the client uses the session"))
-    }
-
-    async fn get(&self, _: Request<v1::GetCall>) -> Result<Response<v1::GetReply>, Status> {
-        Err(Status::unimplemented("the client uses the session"))
-    }
-
-    async fn scan_once(&self, _: Request<v1::ScanCall>) -> Result<Response<v1::ScanBlock>, Status> {
-        Err(Status::unimplemented("the client uses the session"))
+    terrane_proto::unserved! { Status::unimplemented("the client uses the session") =>
+        seal_page(SealPageCall) -> v1::SealPageReply;
+        open_page(OpenPageCall) -> v1::OpenPageReply;
+        mutate(MutateCall) -> v1::MutateReply;
+        get(GetCall) -> v1::GetReply;
+        scan_once(ScanCall) -> v1::ScanBlock;
     }
 }
 

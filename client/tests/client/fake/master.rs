@@ -33,10 +33,6 @@ fn locations(world: &World) -> Vec<v1::GroupLocation> {
         .collect()
 }
 
-fn not_here() -> Status {
-    Status::unimplemented("not part of the fake")
-}
-
 #[tonic::async_trait]
 impl Master for FakeMaster {
     type ScanMetaStream = BoxStream<'static, Result<v1::ScanBlock, Status>>;
@@ -86,148 +82,37 @@ impl Master for FakeMaster {
         }))
     }
 
-    async fn create_table(&self, _: Request<v1::CreateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn alter_table(&self, _: Request<v1::AlterTableRequest>) -> Result<Response<v1::TableReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn create_namespace(&self, _: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
-        Err(not_here())
-    }
-
-    async fn drop_namespace(&self, _: Request<v1::NamespaceRequest>) -> Result<Response<v1::Empty>, Status> {
-        Err(not_here())
-    }
-
-    async fn list_namespaces(
-        &self,
-        _: Request<v1::ClusterRequest>,
-    ) -> Result<Response<v1::ListNamespacesReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn drop_table(&self, _: Request<v1::DropTableRequest>) -> Result<Response<v1::Empty>, Status> {
-        Err(not_here())
-    }
-
-    async fn truncate_table(&self, _: Request<v1::TruncateTableRequest>) -> Result<Response<v1::TableReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn list_tables(&self, _: Request<v1::ListTablesRequest>) -> Result<Response<v1::ListTablesReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn scan_meta(&self, _: Request<v1::ScanCall>) -> Result<Response<Self::ScanMetaStream>, Status> {
-        Err(not_here())
-    }
-
-    async fn list_servers(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListServersReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn list_groups(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListGroupsReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn list_regions(&self, _: Request<v1::ListRegionsRequest>) -> Result<Response<v1::ListRegionsReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn status(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn split_region(&self, _: Request<v1::SplitRegionRequest>) -> Result<Response<v1::SplitRegionReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn merge_regions(
-        &self,
-        _: Request<v1::MergeRegionsRequest>,
-    ) -> Result<Response<v1::MergeRegionsReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn begin_move(&self, _: Request<v1::BeginMoveRequest>) -> Result<Response<v1::BeginMoveReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn follow_move(&self, _: Request<v1::FollowMoveRequest>) -> Result<Response<v1::FollowMoveReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn load_history(&self, _: Request<v1::LoadHistoryRequest>) -> Result<Response<v1::LoadHistoryReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn list_events(&self, _: Request<v1::ListEventsRequest>) -> Result<Response<v1::ListEventsReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn list_failovers(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::ListFailoversReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn list_procedures(
-        &self,
-        _: Request<v1::ListProceduresRequest>,
-    ) -> Result<Response<v1::ListProceduresReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn cancel_procedure(&self, _: Request<v1::CancelProcedureRequest>) -> Result<Response<v1::Empty>, Status> {
-        Err(not_here())
-    }
-
-    async fn change_server(
-        &self,
-        _: Request<v1::ChangeServerRequest>,
-    ) -> Result<Response<v1::ChangeServerReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn balance(&self, _: Request<v1::BalanceRequest>) -> Result<Response<v1::BalanceReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn set_replication(
-        &self,
-        _: Request<v1::SetReplicationRequest>,
-    ) -> Result<Response<v1::SetReplicationReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn restart_check(
-        &self,
-        _: Request<v1::RestartCheckRequest>,
-    ) -> Result<Response<v1::RestartCheckReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn set_masters(&self, _: Request<v1::SetMastersRequest>) -> Result<Response<v1::SetMastersReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn recover_group(
-        &self,
-        _: Request<v1::RecoverGroupRequest>,
-    ) -> Result<Response<v1::RecoverGroupReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn check_cluster(&self, _: Request<v1::ClusterRequest>) -> Result<Response<v1::CheckClusterReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn register(&self, _: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
-        Err(not_here())
-    }
-
-    async fn report(&self, _: Request<v1::ReportRequest>) -> Result<Response<v1::ReportReply>, Status> {
-        Err(not_here())
+    terrane_proto::unserved! { Status::unimplemented("not part of the fake") =>
+        create_table(CreateTableRequest) -> v1::TableReply;
+        alter_table(AlterTableRequest) -> v1::TableReply;
+        create_namespace(NamespaceRequest) -> v1::Empty;
+        drop_namespace(NamespaceRequest) -> v1::Empty;
+        list_namespaces(ClusterRequest) -> v1::ListNamespacesReply;
+        drop_table(DropTableRequest) -> v1::Empty;
+        truncate_table(TruncateTableRequest) -> v1::TableReply;
+        list_tables(ListTablesRequest) -> v1::ListTablesReply;
+        scan_meta(ScanCall) -> Self::ScanMetaStream;
+        list_servers(ClusterRequest) -> v1::ListServersReply;
+        list_groups(ClusterRequest) -> v1::ListGroupsReply;
+        list_regions(ListRegionsRequest) -> v1::ListRegionsReply;
+        status(ClusterRequest) -> v1::StatusReply;
+        split_region(SplitRegionRequest) -> v1::SplitRegionReply;
+        merge_regions(MergeRegionsRequest) -> v1::MergeRegionsReply;
+        begin_move(BeginMoveRequest) -> v1::BeginMoveReply;
+        follow_move(FollowMoveRequest) -> v1::FollowMoveReply;
+        load_history(LoadHistoryRequest) -> v1::LoadHistoryReply;
+        list_events(ListEventsRequest) -> v1::ListEventsReply;
+        list_failovers(ClusterRequest) -> v1::ListFailoversReply;
+        list_procedures(ListProceduresRequest) -> v1::ListProceduresReply;
+        cancel_procedure(CancelProcedureRequest) -> v1::Empty;
+        change_server(ChangeServerRequest) -> v1::ChangeServerReply;
+        balance(BalanceRequest) -> v1::BalanceReply;
+        set_replication(SetReplicationRequest) -> v1::SetReplicationReply;
+        restart_check(RestartCheckRequest) -> v1::RestartCheckReply;
+        set_masters(SetMastersRequest) -> v1::SetMastersReply;
+        recover_group(RecoverGroupRequest) -> v1::RecoverGroupReply;
+        check_cluster(ClusterRequest) -> v1::CheckClusterReply;
+        register(RegisterRequest) -> v1::RegisterReply;
+        report(ReportRequest) -> v1::ReportReply;
     }
 }

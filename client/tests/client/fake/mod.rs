@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use terrane_client::{Client, ClientBuilder, FamilyName, FamilySchema, KeyRange, TableName, TableSchema};
+use terrane_client::{Client, ClientBuilder, FamilyName, FamilySchema, KeyRange, Put, Table, TableName, TableSchema};
 use terrane_proto::v1;
 use terrane_proto::v1::data_server::DataServer;
 use terrane_proto::v1::master_server::MasterServer;
@@ -165,6 +165,34 @@ impl Fake {
         fake
     }
 
+    /// A cluster as [`start`](Self::start) makes it, a client of it, and the table as this client has it.
+    pub async fn connected(split_at: &[&str]) -> (Fake, Client, Table) {
+        let cluster = Fake::start(split_at).await;
+        let client = cluster.client().await;
+        let table = client.table("t").await.expect("the table is there");
+        (cluster, client, table)
+    }
+
+    /// As [`connected`](Self::connected), where the test needs no more of the client than its table.
+    pub async fn with_table(split_at: &[&str]) -> (Fake, Table) {
+        let (cluster, _, table) = Fake::connected(split_at).await;
+        (cluster, table)
+    }
+
+    /// As [`with_table`](Self::with_table), with this many rows.
+    pub async fn filled(split_at: &[&str], count: usize) -> (Fake, Table) {
+        let (cluster, table) = Fake::with_table(split_at).await;
+        cluster.fill(count);
+        (cluster, table)
+    }
+
+    /// A cluster of one region, whose leader the client has a session with.
+    pub async fn warm() -> (Fake, Client, Table) {
+        let (cluster, client, table) = Fake::connected(&[]).await;
+        table.put(put("warm")).await.expect("the cluster works");
+        (cluster, client, table)
+    }
+
     pub async fn start_server(&mut self, id: ServerId) {
         let (address, running) = serve_data(&self.world, id, "127.0.0.1:0").await;
         self.world.lock().addresses.insert(id, address);
@@ -214,6 +242,11 @@ impl Fake {
         self.builder().build().await.expect("the fake master answers")
     }
 
+    /// The table of a new client.
+    pub async fn table(&self) -> Table {
+        self.client().await.table("t").await.expect("the table is there")
+    }
+
     pub fn fault(&self, fault: Fault) {
         self.world.lock().faults.push_back(fault);
     }
@@ -255,6 +288,11 @@ impl Fake {
             world.rows.insert(name(number), row);
         }
     }
+}
+
+/// A put of one cell.
+pub fn put(row: impl AsRef<[u8]>) -> Put {
+    Put::new(row).set("f", "q", "v")
 }
 
 pub fn name(number: usize) -> Bytes {
