@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use futures::future::{join_all, select_all, try_join_all};
 use terrane_client::Client;
-use terrane_engine::BackendKind;
 use terrane_env::fs::{Occupant, check_occupant};
-use terrane_env::trace::Tracer;
 use terrane_master::MasterConfig;
 use terrane_regionserver::ServerConfig;
 use tokio::time::Instant;
@@ -55,16 +53,8 @@ pub struct ClusterPlan {
     pub masters: u32,
     pub servers: u32,
     pub ports: Ports,
-    pub engine: BackendKind,
-    pub memtable_budget: Option<u64>,
-    pub cache_size: Option<u64>,
-    pub disk_reserve: Option<u64>,
-    pub log_limit: Option<u64>,
-    pub bulk_rate: Option<u64>,
-    pub slow_request: Option<Duration>,
-    pub compare_every: Option<Duration>,
-    pub strict_reads: bool,
-    pub tracer: Tracer,
+    /// What all servers have, apart from their directories and addresses.
+    pub server: ServerConfig,
     /// The settings of the process, for its consoles.
     pub settings: Arc<[UsedSetting]>,
     /// Whether HBase's clients are served, at HBase's own ports.
@@ -135,23 +125,12 @@ impl ClusterPlan {
     }
 
     fn server(&self, index: u16, masters: &[String]) -> ServerConfig {
-        let defaults = ServerConfig::default();
         ServerConfig {
             data_dir: self.data.join(server_directory(index)),
             listen: self.ports.address(SERVER_OFFSET + index),
             console: self.ports.console(SERVER_OFFSET + CONSOLE_OFFSET + index),
             masters: masters.to_vec(),
-            engine: self.engine,
-            memtable_budget: self.memtable_budget.unwrap_or(defaults.memtable_budget),
-            cache_bytes: self.cache_size.unwrap_or(defaults.cache_bytes),
-            disk_reserve: self.disk_reserve,
-            log_limit: self.log_limit.unwrap_or(defaults.log_limit),
-            bulk_rate: self.bulk_rate.unwrap_or(defaults.bulk_rate),
-            slow_request: self.slow_request.unwrap_or(defaults.slow_request),
-            compare_every: self.compare_every.unwrap_or(defaults.compare_every),
-            strict_reads: self.strict_reads,
-            tracer: self.tracer.clone(),
-            ..defaults
+            ..self.server.clone()
         }
     }
 
@@ -354,16 +333,7 @@ mod tests {
             masters: 1,
             servers,
             ports: Ports::From(7600),
-            engine: BackendKind::default(),
-            memtable_budget: None,
-            cache_size: None,
-            disk_reserve: None,
-            log_limit: Some(1 << 20),
-            bulk_rate: None,
-            slow_request: None,
-            compare_every: None,
-            strict_reads: false,
-            tracer: Tracer::default(),
+            server: ServerConfig { log_limit: 1 << 20, ..ServerConfig::default() },
             settings: Arc::default(),
             hbase: false,
             scanner_lease: terrane_hbase::data::SCANNER_LEASE_DEFAULT,

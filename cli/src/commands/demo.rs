@@ -10,8 +10,8 @@ use std::time::Duration;
 use terrane_client::{Client, Desc, KeyRange, KeyedTable, Put, RowData, RowKey, Scan, Table, TableSpec, WriterOptions};
 use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
-use terrane_env::trace::Tracer;
 use terrane_hbase::data::SCANNER_LEASE_DEFAULT;
+use terrane_regionserver::ServerConfig;
 use tokio::time::Instant;
 
 use super::import::{Counts, Importer};
@@ -73,16 +73,7 @@ pub async fn run(args: Demo) -> Result<(), Failure> {
         masters: 1,
         servers: SERVERS,
         ports: Ports::Free,
-        engine,
-        memtable_budget: None,
-        cache_size: None,
-        disk_reserve: None,
-        log_limit: None,
-        bulk_rate: None,
-        slow_request: None,
-        compare_every: None,
-        strict_reads: false,
-        tracer: Tracer::default(),
+        server: ServerConfig { engine, ..ServerConfig::default() },
         settings: Arc::default(),
         hbase: false,
         scanner_lease: SCANNER_LEASE_DEFAULT,
@@ -102,7 +93,7 @@ async fn show(args: &Demo, plan: &ClusterPlan) -> Result<(), Failure> {
     let mut report = Report::new();
     report.say(&format!(
         "Terrane, a sorted wide-column store: a demo on a temporary cluster (engine {}).",
-        plan.engine
+        plan.server.engine
     ))?;
     let cluster = Cluster::start(plan).await?;
     report.step("A cluster: a master and three region servers", started.elapsed())?;

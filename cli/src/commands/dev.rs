@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use terrane_engine::BackendKind;
 use terrane_env::task::shutdown_signal;
-use terrane_env::trace::Tracer;
 use terrane_regionserver::ServerConfig;
 
-use crate::args::roles::Dev;
+use crate::args::roles::{Dev, Storage};
 use crate::args::values::{Size, Time, duration, duration_or_zero};
 use crate::cluster::{Cluster, ClusterPlan, MASTERS, PORTS_SPAN, Ports, SERVERS_FOR_REPLICATION, SERVERS_MAX};
 use crate::config::ports::check_distinct;
@@ -22,7 +21,7 @@ pub async fn run(args: Dev) -> Result<(), Failure> {
     let (mut plan, used) = plan(args, sources)?;
     used.print();
     used.apply()?;
-    plan.tracer = used.tracer()?;
+    plan.server.tracer = used.tracer()?;
     if plan.replication() == 1 {
         eprintln!(
             "note: with fewer than {SERVERS_FOR_REPLICATION} servers data has a single copy and is lost with its disk"
@@ -82,18 +81,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Mistakes
     // TERRANE_MASTERS names the masters for commands and servers.
     let masters = settings.pick("master-count", args.masters, str::parse);
     let base = settings.pick("listen-base", args.listen_base, str::parse);
-    let engine = engine_of(&mut settings, args.storage.engine);
-    let size = str::parse::<Size>;
-    let memtable_budget = settings.pick("memtable-budget", args.storage.memtable_budget, size);
-    let cache_size = settings.pick("cache-size", args.storage.cache_size, size);
-    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, size);
-    let log_limit = settings.pick("log-limit", args.storage.log_limit, size);
-    let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size);
-    let time = |text: &str| duration(text).map(Time);
-    let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time);
-    let time = |text: &str| duration_or_zero(text).map(Time);
-    let compare_every = settings.pick("compare-every", args.storage.compare_every.map(Time), time);
-    let strict_reads = settings.pick("strict-reads", args.storage.strict_reads.then_some(true), str::parse);
+    let server = storage_settings(&mut settings, args.storage);
     let hbase = settings.pick("hbase", args.hbase.then_some(true), str::parse);
     let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease, hbase);
     trace_settings(&mut settings, args.traces);
@@ -103,16 +91,7 @@ pub fn plan(args: Dev, sources: Sources) -> Result<(ClusterPlan, Used), Mistakes
         masters,
         servers,
         ports: Ports::From(base),
-        engine,
-        memtable_budget: Some(memtable_budget.0),
-        cache_size: Some(cache_size.0),
-        disk_reserve: disk_reserve.map(|size| size.0),
-        log_limit: Some(log_limit.0),
-        bulk_rate: Some(bulk_rate.0),
-        slow_request: Some(slow_request.0),
-        compare_every: Some(compare_every.0),
-        strict_reads,
-        tracer: Tracer::default(),
+        server,
         settings: Vec::<UsedSetting>::new().into(),
         hbase,
         scanner_lease,
@@ -140,13 +119,7 @@ fn check(settings: &mut Settings, plan: &ClusterPlan, base: u16) {
         let why = format!("must be a port from 1 to {}, not {base}", u16::MAX - PORTS_SPAN);
         settings.mistake(&["listen-base"], why, None);
     }
-    let defaults = ServerConfig::default();
-    let server = ServerConfig {
-        memtable_budget: plan.memtable_budget.unwrap_or(defaults.memtable_budget),
-        log_limit: plan.log_limit.unwrap_or(defaults.log_limit),
-        ..defaults
-    };
-    for (key, why) in server.mistakes() {
+    for (key, why) in plan.server.mistakes() {
         settings.mistake(&[key], why, None);
     }
     if has_servers && has_masters && has_ports {
@@ -158,8 +131,35 @@ fn check(settings: &mut Settings, plan: &ClusterPlan, base: u16) {
     }
 }
 
+/// What `dev` and `server` share.
+pub fn storage_settings(settings: &mut Settings, args: Storage) -> ServerConfig {
+    let engine = engine_of(settings, args.engine);
+    let size = str::parse::<Size>;
+    let memtable_budget = settings.pick("memtable-budget", args.memtable_budget, size);
+    let cache = settings.pick("cache-size", args.cache_size, size);
+    let disk_reserve = settings.pick_optional("disk-reserve", args.disk_reserve, size);
+    let log_limit = settings.pick("log-limit", args.log_limit, size);
+    let bulk_rate = settings.pick("bulk-rate", args.bulk_rate, size);
+    let time = |text: &str| duration(text).map(Time);
+    let slow_request = settings.pick("slow-request", args.slow_request.map(Time), time);
+    let time = |text: &str| duration_or_zero(text).map(Time);
+    let compare_every = settings.pick("compare-every", args.compare_every.map(Time), time);
+    ServerConfig {
+        engine,
+        memtable_budget: memtable_budget.0,
+        cache_bytes: cache.0,
+        disk_reserve: disk_reserve.map(|reserve| reserve.0),
+        log_limit: log_limit.0,
+        bulk_rate: bulk_rate.0,
+        slow_request: slow_request.0,
+        compare_every: compare_every.0,
+        strict_reads: settings.pick("strict-reads", args.strict_reads.then_some(true), str::parse),
+        ..ServerConfig::default()
+    }
+}
+
 /// The engine, by its name.
-pub fn engine_of(settings: &mut Settings, name: Option<String>) -> BackendKind {
+fn engine_of(settings: &mut Settings, name: Option<String>) -> BackendKind {
     settings.pick("engine", name, text).parse().unwrap_or_else(|why| {
         settings.mistake(&["engine"], format!("has no such engine: {why}"), None);
         BackendKind::default()

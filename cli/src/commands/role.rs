@@ -7,9 +7,9 @@ use terrane_master::MasterConfig;
 use terrane_regionserver::ServerConfig;
 use terrane_types::versions::Levels;
 
-use super::dev::{engine_of, stop, text};
+use super::dev::{stop, storage_settings, text};
 use crate::args::roles::{Master, Role, Server};
-use crate::args::values::{Size, Time, address, addresses, duration, duration_or_zero};
+use crate::args::values::{Time, address, addresses, duration};
 use crate::config::list;
 use crate::config::ports::{Named, check_connectable, check_distinct, check_exposure};
 use crate::config::{Mistakes, Settings, Sources, Used, log_settings, scanner_lease, trace_settings};
@@ -190,18 +190,7 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<Server
     let hbase = hbase_ports(&mut settings, (args.hbase, args.hbase_advertise), None, &role);
     let scanner_lease = scanner_lease(&mut settings, args.hbase_scanner_lease, hbase.is_some());
     let hbase = hbase.map(|ports| HbasePorts { scanner_lease, ..ports });
-    let engine = engine_of(&mut settings, args.storage.engine);
-    let size = str::parse::<Size>;
-    let budget = settings.pick("memtable-budget", args.storage.memtable_budget, size);
-    let cache = settings.pick("cache-size", args.storage.cache_size, size);
-    let disk_reserve = settings.pick_optional("disk-reserve", args.storage.disk_reserve, size);
-    let log_limit = settings.pick("log-limit", args.storage.log_limit, size);
-    let bulk_rate = settings.pick("bulk-rate", args.storage.bulk_rate, size);
-    let time = |text: &str| duration(text).map(Time);
-    let slow_request = settings.pick("slow-request", args.storage.slow_request.map(Time), time);
-    let time = |text: &str| duration_or_zero(text).map(Time);
-    let compare_every = settings.pick("compare-every", args.storage.compare_every.map(Time), time);
-    let strict_reads = settings.pick("strict-reads", args.storage.strict_reads.then_some(true), str::parse);
+    let server = storage_settings(&mut settings, args.storage);
     trace_settings(&mut settings, args.traces);
     let config = ServerConfig {
         data_dir: role.data,
@@ -210,17 +199,8 @@ pub fn server_config(args: Server, sources: Sources) -> Result<(WithHbase<Server
         console: Some(role.console),
         zone,
         masters: masters.0,
-        engine,
-        memtable_budget: budget.0,
-        log_limit: log_limit.0,
-        bulk_rate: bulk_rate.0,
-        slow_request: slow_request.0,
-        compare_every: compare_every.0,
-        strict_reads,
-        cache_bytes: cache.0,
-        disk_reserve: disk_reserve.map(|reserve| reserve.0),
         levels: role.levels,
-        ..ServerConfig::default()
+        ..server
     };
     check_connectable(&mut settings, "masters", config.masters.iter().map(String::as_str));
     for (key, why) in config.mistakes() {
