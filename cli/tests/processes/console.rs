@@ -43,8 +43,7 @@ fn halve_as_advised(dev: &Dev, console: &str, command: &str, lines: &str) {
     assert!((1_200..1_800).contains(&user), "{command}");
     dev.client.succeed(&words(command));
     eventually(HOT_WITHIN, "both daughters are written", || {
-        let written = dev.client.run_with_input(&["import", "actions", "-", "--format", "csv"], lines);
-        assert!(written.status.success(), "{}", crate::harness::errors_of(&written));
+        dev.client.import_csv("actions", lines);
         let regions = json(console, "/api/v1/regions?table=actions");
         let rates = regions["regions"].as_array().expect("a list").iter().map(|region| &region["load"]);
         let rates: Vec<f64> = rates.map(|load| load["writes_per_second"].as_f64().expect("a rate")).collect();
@@ -59,8 +58,7 @@ fn name_a_hot_key(dev: &Dev, console: &str) {
     dev.client.succeed(&["table", "create", "profiles", "--family", "d", "--key", "user:u64"]);
     let lines = format!("user,d:name\n{}", "7,Ada\n".repeat(20_000));
     let spot = eventually(HOT_WITHIN, "the hot row is named", || {
-        let written = dev.client.run_with_input(&["import", "profiles", "-", "--format", "csv"], &lines);
-        assert!(written.status.success(), "{}", crate::harness::errors_of(&written));
+        dev.client.import_csv("profiles", &lines);
         let heat = json(console, "/api/v1/tables/profiles/heat?measure=writes&span=3600000");
         let spots = heat["hottest"].as_array().expect("a list").clone();
         let named = spots.into_iter().find(|spot| spot["end"].is_null() && spot["advice"].is_object());
@@ -82,26 +80,11 @@ fn name_a_hot_key(dev: &Dev, console: &str) {
 
 #[test]
 fn a_hot_range_is_shown_with_advice_and_rows_are_paged() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "lsm");
+    let dev = Dev::start("lsm");
     // The console of the first master follows its port.
     let port = dev.client.masters.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).expect("a port");
     let console = &crate::harness::local(port + 10);
-    dev.client.succeed(&[
-        "table",
-        "create",
-        "actions",
-        "--family",
-        "d",
-        "--key",
-        "user:u64, time:desc i64",
-        "--set",
-        "split_policy=none",
-        "--split-at",
-        "1000",
-        "--split-at",
-        "2000",
-    ]);
+    dev.client.create_actions();
 
     assert_eq!(get(console, "/").0, 200);
     let table = json(console, "/api/v1/tables/actions");
@@ -112,8 +95,7 @@ fn a_hot_range_is_shown_with_advice_and_rows_are_paged() {
     let lines: String = (0..20_000).map(|number| format!("{},{number},login\n", 1_000 + number % 1_000)).collect();
     let lines = format!("user,time,d:kind\n{lines}");
     let hot = eventually(HOT_WITHIN, "the hot range is the hottest of the map", || {
-        let written = dev.client.run_with_input(&["import", "actions", "-", "--format", "csv"], &lines);
-        assert!(written.status.success(), "{}", crate::harness::errors_of(&written));
+        dev.client.import_csv("actions", &lines);
         let heat = json(console, "/api/v1/tables/actions/heat?measure=writes&span=3600000");
         let hottest = heat["hottest"][0].clone();
         if hottest["advice"].is_object() { Ok(hottest) } else { Err(heat.to_string()) }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use terrane_browser::Browser;
 
-use crate::harness::{Cluster, errors_of};
+use crate::harness::Cluster;
 
 /// Where the pictures of all pages go, for people: `target/console-cluster/`.
 const FOLDER: &str = "console-cluster";
@@ -38,9 +38,7 @@ const PAGES: [(&str, &str); 14] = [
 /// Writes rows of the users from 1000 to 1999, which are one region of three.
 fn write_to_one_region(cluster: &Cluster) {
     let rows: String = (0..ROWS).map(|number| format!("{},{number},login\n", 1_000 + number % 1_000)).collect();
-    let rows = format!("user,time,d:kind\n{rows}");
-    let written = cluster.client.run_with_input(&["import", "actions", "-", "--format", "csv"], &rows);
-    assert!(written.status.success(), "{}", errors_of(&written));
+    cluster.client.import_csv("actions", &format!("user,time,d:kind\n{rows}"));
 }
 
 /// The state of a server as the overview's list shows it.
@@ -180,21 +178,7 @@ async fn the_pages_of_a_cluster_follow_what_happens_to_it() {
     let Some(mut browser) = Browser::start(1280, 900).await else { return };
     // With four servers there are three for the replicas of the one that is drained.
     let mut cluster = Cluster::start_of(1, 4);
-    cluster.client.succeed(&[
-        "table",
-        "create",
-        "actions",
-        "--family",
-        "d",
-        "--key",
-        "user:u64, time:desc i64",
-        "--set",
-        "split_policy=none",
-        "--split-at",
-        "1000",
-        "--split-at",
-        "2000",
-    ]);
+    cluster.client.create_actions();
     browser.prefer("light").await;
     the_heat_map_shows_the_hot_range(&mut browser, &cluster).await;
     rows_are_paged_by_clicks(&mut browser, &cluster).await;

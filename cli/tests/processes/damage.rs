@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
 
-use crate::harness::{COMMAND_MAX, Client, Cluster, Dev, Ended, Role, errors_of, terrane, text_of};
+use crate::harness::{COMMAND_MAX, Client, Cluster, Dev, Ended, Role, data_in, errors_of, terrane, text_of};
 
 /// Small segments, so that the log is more than preallocated zeros.
 const FLAGS: [&str; 1] = ["--log-limit=8MiB"];
@@ -33,13 +33,13 @@ fn fill(client: &Client) {
     client.succeed(&["delete", "t", "00000007"]);
 }
 
-/// The directory of a stopped cluster.
-fn stopped(engine: &str) -> tempfile::TempDir {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start_with(directory.path(), engine, &FLAGS);
+/// The directory of a stopped cluster, and where its files are.
+fn stopped(engine: &str) -> (tempfile::TempDir, PathBuf) {
+    let dev = Dev::start_with(engine, &FLAGS);
     fill(&dev.client);
-    dev.process.stop().expect("it stops");
-    directory
+    let directory = dev.stop();
+    let data = data_in(&directory);
+    (directory, data)
 }
 
 /// All files below a directory except lock files, whose content has no meaning.
@@ -67,11 +67,11 @@ fn check(directory: &Path, status: i32) -> Vec<Value> {
 /// Flips one bit at a time, half of them in a random byte of all, half in a random file, and expects each to be found
 /// in that file, at or before its place.
 fn each_flipped_bit_is_found(engine: &str, flips: usize, seed: u64) {
-    let directory = stopped(engine);
-    let whole = check(directory.path(), 0);
+    let (_directory, data) = stopped(engine);
+    let whole = check(&data, 0);
     let summary = whole.last().expect("a summary");
     assert_eq!((&summary["whole"], &summary["warnings"]), (&true.into(), &0.into()), "{whole:?}");
-    let files = files(directory.path());
+    let files = files(&data);
     assert_eq!(summary["files"], files.len(), "not all files were verified: {whole:?}");
     let lengths: Vec<u64> = files.iter().map(|path| path.metadata().expect("it is there").len()).collect();
     let mut dice = StdRng::seed_from_u64(seed);
@@ -94,7 +94,7 @@ fn each_flipped_bit_is_found(engine: &str, flips: usize, seed: u64) {
         let mut flipped = bytes.clone();
         flipped[usize::try_from(offset).expect("a length")] ^= 1 << bit;
         std::fs::write(&files[file], &flipped).expect("written");
-        let output = terrane(&["tool", "check", directory.path().to_str().expect("text"), "--json"]);
+        let output = terrane(&["tool", "check", data.to_str().expect("text"), "--json"]);
         assert_eq!(output.status.code(), Some(1), "{told}: {output:?}");
         let found = String::from_utf8_lossy(&output.stdout).into_owned();
         let finding: Value = serde_json::from_str(found.lines().next().expect("a line")).expect("JSON");
@@ -103,7 +103,7 @@ fn each_flipped_bit_is_found(engine: &str, flips: usize, seed: u64) {
         assert!(finding["offset"].as_u64().expect("a number") <= offset, "{told}: {found}");
         std::fs::write(&files[file], &bytes).expect("written");
     }
-    check(directory.path(), 0);
+    check(&data, 0);
 }
 
 #[test]
@@ -118,27 +118,26 @@ fn each_flipped_bit_is_found_with_the_memory_engine() {
 
 #[test]
 fn a_killed_process_leaves_intact_files_and_a_running_one_is_refused() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start_with(directory.path(), "lsm", &FLAGS);
+    let dev = Dev::start_with("lsm", &FLAGS);
     fill(&dev.client);
-    let data = directory.path().to_str().expect("text");
-    let refused = terrane(&["tool", "check", data]);
+    let data = data_in(&dev.directory);
+    let refused = terrane(&["tool", "check", data.to_str().expect("text")]);
     assert_eq!(text_of(&refused, 1), "");
     assert!(errors_of(&refused).contains("in use by another process"), "{}", errors_of(&refused));
     dev.process.kill();
-    check(directory.path(), 0);
+    check(&data, 0);
     // The directory of one process.
-    check(&directory.path().join("server-2"), 0);
-    check(&directory.path().join("master"), 0);
+    check(&data.join("server-2"), 0);
+    check(&data.join("master"), 0);
 }
 
 #[test]
 fn missing_truncated_and_foreign_files_are_named() {
-    let directory = stopped("lsm");
-    let tables = directory.path().join("server-1/engine/tables");
+    let (_directory, data) = stopped("lsm");
+    let tables = data.join("server-1/engine/tables");
     let all = files(&tables);
     std::fs::copy(&all[0], tables.join("0000000000999999.tbl")).expect("copied");
-    let warned = check(directory.path(), 0);
+    let warned = check(&data, 0);
     assert_eq!(
         (&warned[0]["severity"], warned.last().map(|line| &line["warnings"])),
         (&"warning".into(), Some(&1.into()))
@@ -146,7 +145,7 @@ fn missing_truncated_and_foreign_files_are_named() {
     let bytes = std::fs::read(&all[0]).expect("read");
     std::fs::write(&all[0], &bytes[..bytes.len() / 2]).expect("written");
     std::fs::remove_file(&all[1]).expect("removed");
-    let found = check(directory.path(), 1);
+    let found = check(&data, 1);
     let named = |path: &Path| {
         found.iter().any(|line| line["severity"] == "damage" && line["file"] == path.to_str().expect("text"))
     };
@@ -184,8 +183,8 @@ fn a_process_whose_data_directory_is_deleted_ends() {
 
 #[test]
 fn a_store_file_is_shown_with_properties_index_and_cells() {
-    let directory = stopped("lsm");
-    let shown = files(&directory.path().join("server-1/engine/tables"))
+    let (_directory, data) = stopped("lsm");
+    let shown = files(&data.join("server-1/engine/tables"))
         .into_iter()
         .max_by_key(|path| path.metadata().expect("it is there").len());
     let file = shown.expect("a file").display().to_string();

@@ -12,11 +12,10 @@ use crate::harness::{BINARY, Dev, bounded};
 #[test]
 fn command_lines_print_what_is_recorded() {
     terrane_testscript::check_scripts(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"), || {
-        let directory = tempfile::tempdir().expect("a directory");
-        let dev = Dev::start(&directory.path().join("data"), "lsm");
+        let dev = Dev::start("lsm");
         move |line: &str, out: &mut String| {
             // Captured whole: a capture of a field alone would leave the cluster to end here.
-            let (dev, directory) = (&dev, &directory);
+            let dev = &dev;
             let mut command = match line.strip_prefix("> ") {
                 Some(line) => {
                     let mut shell = Command::new(BINARY);
@@ -32,7 +31,7 @@ fn command_lines_print_what_is_recorded() {
             let binaries = Path::new(BINARY).parent().expect("it is in a directory");
             let path = std::env::var("PATH").unwrap_or_default();
             command.env("PATH", format!("{}:{path}", binaries.display()));
-            command.env("TERRANE_MASTERS", &dev.client.masters).current_dir(directory.path());
+            command.env("TERRANE_MASTERS", &dev.client.masters).current_dir(dev.directory.path());
             let output = bounded(&mut command);
             for text in [&output.stdout, &output.stderr] {
                 let text = String::from_utf8(text.clone()).expect("UTF-8");

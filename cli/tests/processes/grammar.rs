@@ -32,10 +32,6 @@ fn shape(line: &str) -> String {
     shape
 }
 
-fn start(directory: &tempfile::TempDir) -> Dev {
-    Dev::start(directory.path(), "lsm")
-}
-
 /// Ten rows `row0` to `row9`; `f:q` is the digit, with timestamps from 1000 on.
 fn ten_rows(client: &Client, table: &str) {
     let lines: String = (0..10).map(|digit| format!("row{digit}\tf:q\t{}\t{digit}\n", 1000 + digit)).collect();
@@ -50,8 +46,7 @@ fn digits(output: &str) -> String {
 
 #[test]
 fn rows_are_printed_byte_for_byte() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f:versions=3", "g"]);
     assert_eq!(client.succeed(&["put", "t", r"k\x00\\", r"f:q\x09:\xFF", "v \"q\" é", "--timestamp", "1234"]), "");
@@ -98,8 +93,7 @@ fn rows_are_printed_byte_for_byte() {
 
 #[test]
 fn deletes_hide_what_was_written_before_them() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f:versions=3", "g"]);
     for (column, timestamp) in [("f:a", "10"), ("f:a", "20"), ("f:b", "10"), ("g:a", "10")] {
@@ -137,8 +131,7 @@ fn deletes_hide_what_was_written_before_them() {
 
 #[test]
 fn ranges_limits_and_pages_are_those_of_the_grammar() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "row3", "--split-at", "row7"]);
     assert_eq!(client.regions("t"), 3);
@@ -167,7 +160,7 @@ fn ranges_limits_and_pages_are_those_of_the_grammar() {
     assert_eq!(client.json(&["count", "t", "--start", "row2", "--stop", "row8"])["count"], 6);
     assert_eq!(client.json(&["count", "t", "--prefix", "row4"])["count"], 1);
     assert_eq!(client.json(&["first", "t", "--prefix", "row4"])["row"], "row4");
-    assert_eq!(client.json(&["last", "t", "--prefix", "row4"])["row"], "row4");
+    assert_eq!(client.json(&["last", "t", "--prefix", "row"])["row"], "row9");
     assert_eq!(
         (&client.json(&["first", "t"])["row"], &client.json(&["last", "t"])["row"]),
         (&"row0".into(), &"row9".into())
@@ -204,8 +197,7 @@ fn ranges_limits_and_pages_are_those_of_the_grammar() {
 
 #[test]
 fn a_missing_row_is_status_three_and_a_missing_table_one() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f"]);
     let rows: [&[&str]; 4] = [&["get", "t", "r"], &["get", "t", "r", "f:q"], &["first", "t"], &["last", "t"]];
@@ -250,8 +242,7 @@ const SUMMARY: &str = r#"{"workload":"","operations":0,"rows":0,"seconds":0,"rat
 
 #[test]
 fn lists_of_the_cluster_have_the_documented_format() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f", "--split-at", r"k\x00,"]);
     client.succeed(&["table", "create", "ns:u", "--family", "f"]);
@@ -289,8 +280,7 @@ fn lists_of_the_cluster_have_the_documented_format() {
 
 #[test]
 fn a_table_is_flushed_and_compacted_on_all_its_servers() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "m"]);
     for row in ["a", "n", "z"] {
@@ -356,8 +346,7 @@ fn meta_shows_every_region(client: &Client, regions: &[Value]) {
 
 #[test]
 fn benchmarks_end_with_the_documented_line() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     let flags = [
         "--table",
@@ -398,8 +387,7 @@ fn benchmarks_end_with_the_documented_line() {
 
 #[test]
 fn tables_are_created_altered_and_dropped() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     let key = "user:u64, time:desc i64, action:u32";
     assert_eq!(
@@ -440,8 +428,7 @@ fn tables_are_created_altered_and_dropped() {
 
 #[test]
 fn masters_and_timeout_come_from_flags_and_environment() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let masters = dev.client.masters.as_str();
     let run = |environment: &str, timeout: &str, flags: &[&str]| {
         bounded(
@@ -491,9 +478,18 @@ fn unknown_commands_are_status_two() {
         let output = terrane(&[&words[..], &nowhere].concat());
         text_of(&output, 1);
     }
-    for line in
-        ["", "nonsense", "put t r", "scan t --limit x", "table create t", "get a/b r", "admin split x", "import t f"]
-    {
+    for line in [
+        "",
+        "nonsense",
+        "put t r",
+        r"get t r \q",
+        "scan t --limit x",
+        "table create t",
+        "get a/b r",
+        "admin split x",
+        "import t f",
+        "server --listen 0.0.0.0:1",
+    ] {
         let words: Vec<&str> = line.split_whitespace().collect();
         let output = terrane(&words);
         assert_eq!(text_of(&output, 2), "", "{line}");

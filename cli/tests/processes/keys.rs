@@ -3,10 +3,6 @@
 
 use crate::harness::{Client, Dev, errors_of, text_of};
 
-fn start(directory: &tempfile::TempDir) -> Dev {
-    Dev::start(directory.path(), "lsm")
-}
-
 fn actions(client: &Client) {
     let key = "user:u64, time:desc i64, action:u32";
     let create = [
@@ -39,8 +35,7 @@ fn keys(text: &str) -> Vec<&str> {
 
 #[test]
 fn a_declared_key_is_written_and_shown_part_by_part() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     actions(client);
     assert_eq!(client.regions("actions"), 2);
@@ -113,8 +108,7 @@ fn a_declared_key_is_written_and_shown_part_by_part() {
 
 #[test]
 fn malformed_keys_and_values_are_status_two_and_write_nothing() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     actions(client);
     let before = client.succeed(&["export", "actions"]);
@@ -141,8 +135,7 @@ fn malformed_keys_and_values_are_status_two_and_write_nothing() {
 
 #[test]
 fn salted_keys_are_read_in_the_order_of_their_keys() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "events", "--family", "d", "--key", "bucket4, time:i64, id:text"]);
     for time in 0..12 {
@@ -163,8 +156,7 @@ fn salted_keys_are_read_in_the_order_of_their_keys() {
 
 #[test]
 fn tables_are_disabled_enabled_and_truncated() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f", "--split-at", "m"]);
     client.succeed(&["put", "t", "r", "f:q", "v"]);
@@ -182,8 +174,7 @@ fn tables_are_disabled_enabled_and_truncated() {
 
 #[test]
 fn reads_can_select_timestamps() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "--family", "f:versions=5", "t"]);
     for timestamp in ["10", "20", "30"] {

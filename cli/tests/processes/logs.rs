@@ -4,31 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{Client, Process, free_ports, master_arguments, server_arguments, start, started};
+use crate::harness::{Pair, errors_of, free_ports, local, master_arguments, refused};
 
-/// A master and a region server with a single copy of the data, with further arguments for both.
-struct Pair {
-    master: Process,
-    server: Process,
-    client: Client,
-    addresses: [String; 2],
-}
-
-impl Pair {
-    fn start(data: &Path, more: &[&str]) -> Pair {
-        let [master, console, server, server_console] = free_ports();
-        let more = || more.iter().map(|&word| word.to_owned());
-        let mut arguments = master_arguments(&data.join("master"), master, console);
-        arguments.extend(["--replication", "1"].map(str::to_owned).into_iter().chain(more()));
-        let addresses = [master, server].map(crate::harness::local);
-        let client = Client { masters: addresses[0].clone() };
-        let master = started(&arguments);
-        let mut arguments = server_arguments(&data.join("server"), server, server_console, &client.masters, "memory");
-        arguments.extend(more());
-        let server = started(&arguments);
-        client.wait_until_well();
-        Pair { master, server, client, addresses }
-    }
+/// A pair with further arguments for both, and their addresses.
+fn pair(data: &Path, more: &[&str]) -> (Pair, [String; 2]) {
+    let ports = free_ports();
+    (Pair::start(data, ports, "memory", more), ports.map(local))
 }
 
 /// The lines of a log that are objects; the settings that a process prints at its start are not.
@@ -40,8 +21,7 @@ fn objects(log: &str) -> Vec<Value> {
 #[test]
 fn filters_are_shown_and_replaced_while_processes_run() {
     let directory = tempfile::tempdir().expect("a directory");
-    let pair = Pair::start(directory.path(), &["--log-format", "json"]);
-    let [master, server] = pair.addresses.clone();
+    let (pair, [master, server]) = pair(directory.path(), &["--log-format", "json"]);
     let filters = |arguments: &[&str]| -> Vec<(String, String, String)> {
         let lines = pair.client.json_lines(&[&["admin", "log"], arguments].concat());
         let text = |line: &Value, name: &str| line[name].as_str().expect("text").to_owned();
@@ -53,9 +33,9 @@ fn filters_are_shown_and_replaced_while_processes_run() {
     assert_eq!(filters(&["info", "--server", &server]), [line(&server, "server", "info")]);
     assert_eq!(filters(&[]), [line(&master, "master", default), line(&server, "server", "info")]);
 
-    let said = crate::harness::errors_of(&pair.client.run(&["admin", "log", "terrane_raft=loud"]));
+    let said = errors_of(&pair.client.run(&["admin", "log", "terrane_raft=loud"]));
     assert!(said.contains("is not a filter of the log"), "{said}");
-    let said = crate::harness::errors_of(&pair.client.run(&["admin", "log", "--server", "127.0.0.1:1"]));
+    let said = errors_of(&pair.client.run(&["admin", "log", "--server", "127.0.0.1:1"]));
     assert!(said.contains("process at 127.0.0.1:1 does not exist"), "{said}");
     // A bad filter has replaced nothing.
     assert_eq!(filters(&["--server", &server]), [line(&server, "server", "info")]);
@@ -79,7 +59,7 @@ fn filters_are_shown_and_replaced_while_processes_run() {
 fn the_audit_stream_has_a_file_of_its_own_whatever_the_filter_selects() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("audit.log");
-    let pair = Pair::start(directory.path(), &["--audit-log", file.to_str().expect("text")]);
+    let (pair, _) = pair(directory.path(), &["--audit-log", file.to_str().expect("text")]);
     pair.client.succeed(&["admin", "log", "off"]);
     pair.client.succeed(&["table", "create", "t", "--family", "f"]);
     pair.client.succeed(&["table", "drop", "t", "--yes"]);
@@ -94,17 +74,8 @@ fn the_audit_stream_has_a_file_of_its_own_whatever_the_filter_selects() {
 #[test]
 fn slow_requests_are_listed_with_keys_and_stages() {
     let directory = tempfile::tempdir().expect("a directory");
-    let [master, console, server, server_console] = free_ports();
-    let mut arguments = master_arguments(&directory.path().join("master"), master, console);
-    arguments.extend(["--replication", "1"].map(str::to_owned));
-    let _master = started(&arguments);
-    let client = Client { masters: crate::harness::local(master) };
-    let data = directory.path().join("server");
-    let mut arguments = server_arguments(&data, server, server_console, &client.masters, "memory");
     // Everything is slow by this measure.
-    arguments.extend(["--slow-request", "0.000001ms"].map(str::to_owned));
-    let _server = started(&arguments);
-    client.wait_until_well();
+    let (Pair { client, .. }, _) = &pair(directory.path(), &["--slow-request", "0.000001ms"]);
     assert_eq!(client.succeed(&["admin", "slow", "--limit", "0"]).lines().count(), 1, "says that there are none");
     client.succeed(&["table", "create", "t", "--family", "f", "--key", "user:u64"]);
     client.succeed(&["put", "t", "user=7", "f:q", "v"]);
@@ -127,12 +98,7 @@ fn bad_settings_of_the_log_are_refused_with_the_next_step() {
         let [listen, console] = free_ports();
         let mut arguments = master_arguments(&directory.path().join("master"), listen, console);
         arguments.extend(more.map(str::to_owned));
-        let ended = match start(&arguments) {
-            Ok(process) => panic!("{more:?} started: {}", process.ready),
-            Err(ended) => ended,
-        };
-        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-        assert!(ended.stderr.contains(part), "{ended:?}");
-        crate::harness::no_trace(&ended.stderr);
+        let errors = refused(&arguments, 2);
+        assert!(errors.contains(part), "{errors}");
     }
 }

@@ -7,11 +7,8 @@ use terrane_client::{Get, Put, Table};
 
 use crate::harness::{
     COMMAND_MAX, Client, Cluster, Process, Role, errors_of, eventually, free_ports, local, started, terrane, text_of,
+    words,
 };
-
-fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
-}
 
 /// The master that leads, among those that run.
 fn leader(cluster: &Cluster) -> usize {

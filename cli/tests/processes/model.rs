@@ -5,14 +5,9 @@ use serde_json::Value;
 
 use crate::harness::{Client, Dev, errors_of, text_of};
 
-fn start(directory: &tempfile::TempDir) -> Dev {
-    Dev::start(directory.path(), "lsm")
-}
-
 #[test]
 fn counters_and_conditions_answer_with_value_and_status() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f"]);
     assert_eq!(client.succeed(&["incr", "t", "r", "f:n", "--json"]), "{\"value\":1}\n");
@@ -76,8 +71,7 @@ fn rows(client: &Client, line: &[&str]) -> String {
 
 #[test]
 fn filters_aggregates_and_latest_rows_are_those_of_the_grammar() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     readings(client, "t");
 
@@ -128,8 +122,7 @@ fn filters_aggregates_and_latest_rows_are_those_of_the_grammar() {
 
 #[test]
 fn reads_have_the_requested_consistency() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     readings(client, "t");
     for how in ["linearizable", "leased", "strict"] {
@@ -177,8 +170,7 @@ const SUMMARY: [&str; 10] =
 
 #[test]
 fn benchmarks_of_the_model_check_what_they_measure() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = start(&directory);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     let bench = |words: &str| {
         let words: Vec<&str> = words.split_whitespace().collect();

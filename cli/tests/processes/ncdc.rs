@@ -225,7 +225,7 @@ fn generated_records_are_there_after_many_splits() {
     }
     assert!(reading.skipped > 100 && reading.cells.len() > 5_000, "{}", reading.cells.len());
 
-    let dev = Dev::start(&directory.path().join("data"), "lsm");
+    let dev = Dev::start_in(directory, "lsm", &[]);
     let create = ["table", "create", "w", "--family", "data", "--key", NCDC_KEY, "--region-size", "16KiB"];
     dev.client.succeed(&create);
     let counts = import_while_splitting(&dev.client, "w", "ncdc", &[plain, zipped], last);
@@ -245,8 +245,7 @@ fn real_records_are_there_after_many_splits() {
     }
     read_ncdc(last.as_bytes(), &mut reading);
 
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "sled");
+    let dev = Dev::start("sled");
     let create = ["table", "create", "observations", "--family", "data", "--key", NCDC_KEY, "--region-size", "16KiB"];
     dev.client.succeed(&create);
     let counts = import_while_splitting(&dev.client, "observations", "ncdc", &years, &last);
@@ -265,8 +264,7 @@ fn real_stations_are_there_after_many_splits() {
     assert_eq!(reading.cells[&(b"ZZ0010-99999".to_vec(), b"info:location".to_vec())], b"-0.933,-8.667");
     assert_eq!(reading.cells[&(b"ZZ0010-99999".to_vec(), b"info:description".to_vec())], b"NO JN ENJA");
 
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "lsm");
+    let dev = Dev::start("lsm");
     let create = ["table", "create", "s", "--family", "info", "--key", "station:bytes12", "--region-size", "128KiB"];
     dev.client.succeed(&create);
     let counts = import_while_splitting(&dev.client, "s", "stations", &[list], last);
@@ -293,7 +291,7 @@ fn malformed_lines_are_counted_and_named_and_the_rest_is_imported() {
     write_file(&path, lines.join("\n").as_bytes());
     let path = path.display().to_string();
 
-    let dev = Dev::start(&directory.path().join("data"), "lsm");
+    let dev = Dev::start_in(directory, "lsm", &[]);
     for table in ["w", "strict", "wrong"] {
         dev.client.succeed(&["table", "create", table, "--family", if table == "wrong" { "other" } else { "data" }]);
     }

@@ -47,7 +47,6 @@ fn play(name: &str) {
     let lines: Vec<&str> = text.lines().collect();
     let steps = steps(&lines);
     assert!(steps.iter().any(|step| step.command == "terrane dev &"), "{name} starts no cluster");
-    let directory = tempfile::tempdir().expect("a directory");
     let mut dev = None;
     let mut failures = String::new();
     let mut rewritten: Vec<String> = Vec::new();
@@ -57,11 +56,11 @@ fn play(name: &str) {
             continue;
         }
         let printed = if step.command == "terrane dev &" {
-            let dev = dev.insert(Dev::start(&directory.path().join("terrane-data"), "lsm"));
+            let dev = dev.insert(Dev::start("lsm"));
             with_ports_of_the_page(dev, dev.process.ready.trim())
         } else {
             let dev = dev.as_ref().unwrap_or_else(|| panic!("{name}:{}: there is no cluster yet", step.line));
-            run(dev, directory.path(), &step.command, |status| {
+            run(dev, &step.command, |status| {
                 let shown = lines[step.output.clone()].iter().any(|line| line.starts_with("error: "));
                 let wanted = if shown { status != 0 } else { status == 0 };
                 assert!(wanted, "{name}:{}: {} ends with status {status}", step.line, step.command);
@@ -112,11 +111,11 @@ fn steps(lines: &[&str]) -> Vec<Step> {
 }
 
 /// What a command prints, as the page would show it.
-fn run(dev: &Dev, directory: &Path, command: &str, judge: impl Fn(i32)) -> String {
+fn run(dev: &Dev, command: &str, judge: impl Fn(i32)) -> String {
     let mut sh = Command::new("sh");
     let binaries: PathBuf = Path::new(BINARY).parent().expect("it is in a directory").to_owned();
     let path = std::env::var("PATH").unwrap_or_default();
-    sh.args(["-c", &command.replace(MASTER, &dev.client.masters)]).current_dir(directory);
+    sh.args(["-c", &command.replace(MASTER, &dev.client.masters)]).current_dir(dev.directory.path());
     sh.env("PATH", format!("{}:{path}", binaries.display())).env("TERRANE_MASTERS", &dev.client.masters);
     let output = bounded(&mut sh);
     let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("UTF-8")).concat();

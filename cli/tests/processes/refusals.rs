@@ -8,56 +8,9 @@ use std::process::Output;
 use serde_json::Value;
 
 use crate::harness::{
-    COMMAND_MAX, Client, Dev, Ended, Process, errors_of, eventually, free_ports, local, master_arguments, no_trace,
-    server_arguments, start, started, terrane, text_of,
+    COMMAND_MAX, Client, Dev, Pair, errors_of, eventually, free_ports, local, refused, server_arguments, single_master,
+    started, terrane, text_of, words,
 };
-
-/// A master and one region server with a single copy of the data, which is enough for most of these tests.
-struct Pair {
-    master: Process,
-    server: Process,
-    client: Client,
-}
-
-impl Pair {
-    fn start(data: &Path, [master, server]: [u16; 2], engine: &str) -> Pair {
-        let [first_console, second_console] = free_ports();
-        let master = started(&single_master(&data.join("master"), master, first_console));
-        let client = Client { masters: master_of(&master) };
-        let arguments = server_arguments(&data.join("server"), server, second_console, &client.masters, engine);
-        let pair = Pair { master, server: started(&arguments), client };
-        pair.client.wait_until_well();
-        pair
-    }
-}
-
-fn single_master(data: &Path, listen: u16, console: u16) -> Vec<String> {
-    let mut arguments = master_arguments(data, listen, console);
-    arguments.extend(["--replication".to_owned(), "1".to_owned()]);
-    arguments
-}
-
-/// The address in the `ready` line of a master.
-fn master_of(master: &Process) -> String {
-    let word = master.ready.split_whitespace().find_map(|word| word.strip_prefix("master="));
-    word.expect("a ready line names its address").to_owned()
-}
-
-/// Runs a process that must not start; returns its standard error.
-fn refused(arguments: &[String], status: i32) -> String {
-    let ended = match start(arguments) {
-        Ok(process) => panic!("{arguments:?} started: {}", process.ready),
-        Err(ended) => ended,
-    };
-    assert_refused(&ended, status);
-    ended.stderr
-}
-
-fn assert_refused(ended: &Ended, status: i32) {
-    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(status), ""), "{ended:?}");
-    no_trace(&ended.stderr);
-    assert!(ended.stderr.contains("error: "), "{ended:?}");
-}
 
 fn assert_names(message: &str, names: &[&str]) {
     for name in names {
@@ -65,14 +18,10 @@ fn assert_names(message: &str, names: &[&str]) {
     }
 }
 
-fn words(line: &str) -> Vec<String> {
-    line.split_whitespace().map(str::to_owned).collect()
-}
-
 #[test]
 fn a_directory_serves_one_process_of_its_own_kind() {
     let directory = tempfile::tempdir().expect("a directory");
-    let pair = Pair::start(directory.path(), free_ports(), "memory");
+    let pair = Pair::start(directory.path(), free_ports(), "memory", &[]);
     let (master_data, server_data) = (directory.path().join("master"), directory.path().join("server"));
     let [port, console] = free_ports();
     let in_use = refused(&single_master(&master_data, port, console), 1);
@@ -167,13 +116,13 @@ fn other_machines_can_connect_only_with_insecure() {
 fn a_directory_of_another_cluster_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let ports: [u16; 2] = free_ports();
-    let first = Pair::start(&directory.path().join("first"), ports, "memory");
+    let first = Pair::start(&directory.path().join("first"), ports, "memory", &[]);
     let cluster = first.client.json(&["status"])["cluster"].as_str().expect("text").to_owned();
     first.server.stop().expect("it stops");
 
     let [other, other_console, console] = free_ports();
-    let second = started(&single_master(&directory.path().join("second"), other, other_console));
-    let client = Client { masters: master_of(&second) };
+    let _second = started(&single_master(&directory.path().join("second"), other, other_console));
+    let client = Client { masters: local(other) };
     let data = directory.path().join("first/server");
     let message = refused(&server_arguments(&data, ports[1], console, &client.masters, "memory"), 1);
     assert_names(&message, &["cluster", &cluster, &client.masters]);
@@ -185,7 +134,7 @@ fn a_directory_of_another_cluster_is_refused() {
 fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let ports = free_ports();
-    let yesterday = Pair::start(&directory.path().join("yesterday"), ports, "memory");
+    let yesterday = Pair::start(&directory.path().join("yesterday"), ports, "memory", &[]);
     let client = yesterday.client.clone();
     client.succeed(&["table", "create", "t", "--family", "f"]);
     let mut warm = client.start(&["import", "t", "--format", "tsv", "--json", "--timeout", "3s", "-"]);
@@ -198,7 +147,7 @@ fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
     yesterday.master.kill();
     yesterday.server.kill();
 
-    let today = Pair::start(&directory.path().join("today"), ports, "memory");
+    let today = Pair::start(&directory.path().join("today"), ports, "memory", &[]);
     today.client.succeed(&["table", "create", "t", "--family", "f"]);
     warm.feed(&lines("zombie"));
     let output = warm.finish().expect("it ends");
@@ -213,7 +162,7 @@ fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
     today.client.wait_until_well();
     today.master.kill();
     today.server.kill();
-    let tomorrow = Pair::start(&directory.path().join("tomorrow"), ports, "memory");
+    let tomorrow = Pair::start(&directory.path().join("tomorrow"), ports, "memory", &[]);
     tomorrow.client.succeed(&["table", "create", "t", "--family", "f"]);
     tomorrow.client.succeed(&["put", "t", "r", "f:q", "v"]);
     let servers = tomorrow.client.json_lines(&["admin", "servers"]);
@@ -224,8 +173,7 @@ fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
 
 #[test]
 fn requests_beyond_a_limit_name_it_and_write_nothing() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "memory");
+    let dev = Dev::start("memory");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f"]);
     let before = client.json_lines(&["table", "list"]);
@@ -317,7 +265,7 @@ fn a_directory_of_another_role_or_with_other_files_is_refused_by_what_it_is() {
 fn a_refused_setting_leaves_no_server_behind() {
     let directory = tempfile::tempdir().expect("a directory");
     let [master, server, third, console] = free_ports();
-    let pair = Pair::start(directory.path(), [master, server], "lsm");
+    let pair = Pair::start(directory.path(), [master, server], "lsm", &[]);
     let mut arguments = server_arguments(&directory.path().join("other"), third, console, &pair.client.masters, "lsm");
     arguments.extend(["--log-limit".to_owned(), "1KiB".to_owned()]);
     let errors = refused(&arguments, 2);

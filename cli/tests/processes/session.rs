@@ -4,103 +4,11 @@
 
 use serde_json::Value;
 
-use crate::harness::{Client, Dev, bounded, errors_of, terrane, text_of};
-
-#[test]
-fn an_invalid_command_line_is_status_two() {
-    for line in
-        [&[][..], &["frobnicate"], &["put", "t", "r"], &["get", "t", r"\q"], &["server", "--listen", "0.0.0.0:1"]]
-    {
-        let output = terrane(line);
-        text_of(&output, 2);
-        assert!(!output.stderr.is_empty(), "{line:?} says nothing");
-    }
-}
-
-#[test]
-fn no_master_is_a_clear_message_with_status_one() {
-    // Port 1 is reserved; nothing listens there.
-    let output = terrane(&["table", "list", "--masters", "127.0.0.1:1", "--timeout", "500ms"]);
-    assert_eq!(text_of(&output, 1), "");
-    let errors = errors_of(&output);
-    assert!(errors.contains("127.0.0.1:1") && errors.contains("next: "), "{errors}");
-}
-
-#[test]
-fn rows_are_written_read_paged_and_deleted() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "lsm");
-
-    dev.client.succeed(&["table", "create", "t", "--family", "f:versions=3", "--split-at", "m"]);
-    dev.client.fail(&["table", "create", "t", "--family", "f"], 1);
-    dev.client.fail(&["table", "describe", "missing"], 1);
-    dev.client.fail(&["scan", "missing"], 1);
-
-    dev.client.succeed(&["put", "t", r"k\x00", "f:q", r"v\\\xFF", "--timestamp", "1234"]);
-    let got = dev.client.succeed(&["get", "t", r"k\x00", "--json"]);
-    assert_eq!(
-        got,
-        "{\"row\":\"k\\\\x00\",\"cells\":[{\"column\":\"f:q\",\"timestamp\":1234,\"value\":\"v\\\\\\\\\\\\xFF\"}]}\n"
-    );
-    dev.client.fail(&["get", "t", "missing"], 3);
-    dev.client.fail(&["get", "t", r"k\x00", "f:other"], 3);
-    assert!(dev.client.fail(&["put", "t", "r", "nofamily:q", "v"], 1).contains("nofamily"));
-    assert!(dev.client.fail(&["put", "t", "", "f:q", "v"], 1).contains("32767"));
-    assert!(dev.client.fail(&["put", "t", &"r".repeat(32_768), "f:q", "v"], 1).contains("32767"));
-
-    dev.client.succeed(&["delete", "t", r"k\x00", "f:q"]);
-    dev.client.fail(&["get", "t", r"k\x00"], 3);
-    dev.client.fail(&["first", "t"], 3);
-    assert_eq!(dev.client.json(&["count", "t"])["count"], 0);
-
-    pages_follow_each_other(&dev.client);
-    let regions = dev.client.succeed(&["admin", "regions", "t", "--json"]);
-    assert_eq!(regions.lines().count(), 2, "{regions}");
-    let servers = dev.client.succeed(&["admin", "servers", "--json"]);
-    assert_eq!(servers.lines().count(), 3, "{servers}");
-    assert_eq!(dev.client.json(&["status"])["healthy"], true);
-    dev.client.succeed(&["table", "drop", "t"]);
-    dev.client.fail(&["count", "t"], 1);
-    dev.process.stop().expect("it stops");
-}
-
-fn pages_follow_each_other(client: &Client) {
-    let lines: String = (0..25).map(|number| format!("row{number:02}\tf:q\t{number}\tvalue {number}\n")).collect();
-    let imported = client.run_with_input(&["import", "t", "--format", "tsv", "-", "--json"], &lines);
-    let counts: Value = serde_json::from_str(&text_of(&imported, 0)).expect("JSON");
-    assert_eq!((&counts["imported"], &counts["malformed"]), (&25.into(), &0.into()));
-    assert_eq!(client.json(&["count", "t"])["count"], 25);
-    assert_eq!(client.json(&["first", "t"])["row"], "row00");
-    assert_eq!(client.json(&["last", "t"])["row"], "row24");
-    assert_eq!(client.json(&["last", "t", "--prefix", "row1"])["row"], "row19");
-
-    for direction in [&[][..], &["--reverse"]] {
-        let all = client.succeed(&[&["scan", "t", "--json"], direction].concat());
-        let mut paged = String::new();
-        let mut after: Option<String> = None;
-        loop {
-            let token: Vec<&str> = after.iter().flat_map(|after| ["--after", after.as_str()]).collect();
-            let page =
-                client.succeed(&[&["scan", "t", "--limit", "10", "--token", "--json"], direction, &token].concat());
-            let (rows, last) = page.trim_end().rsplit_once('\n').expect("rows and a token");
-            paged.push_str(rows);
-            paged.push('\n');
-            let line: Value = serde_json::from_str(last).expect("JSON");
-            match line["after"].as_str() {
-                Some(token) => after = Some(token.to_owned()),
-                None => break,
-            }
-        }
-        assert_eq!(paged, all);
-    }
-    let page = client.succeed(&["scan", "t", "--offset", "20", "--limit", "2", "--json"]);
-    assert!(page.lines().next().expect("a row").contains("row20") && page.lines().count() == 2, "{page}");
-}
+use crate::harness::{Dev, bounded, errors_of, terrane, text_of};
 
 #[test]
 fn what_was_exported_is_imported_to_the_same_cells() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "lsm");
+    let dev = Dev::start("lsm");
     let lines = concat!(
         r#"{"row":"a\\x00\\\\\\x09","cells":[{"column":"f:","timestamp":7,"value":""},{"column":"f:q\\xFF:","timestamp":5,"value":"v"}]}"#,
         "\nnot JSON\n",
@@ -137,37 +45,19 @@ fn what_was_exported_is_imported_to_the_same_cells() {
 
 #[test]
 fn acknowledged_rows_outlive_a_clean_stop() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "lsm");
+    let dev = Dev::start("lsm");
     dev.client.succeed(&["table", "create", "t", "--family", "f"]);
     dev.client.succeed(&["put", "t", "r", "f:q", "v", "--timestamp", "1"]);
     let row = dev.client.succeed(&["get", "t", "r", "--json"]);
-    dev.process.stop().expect("it stops");
-    let dev = Dev::start(directory.path(), "lsm");
+    let dev = Dev::start_in(dev.stop(), "lsm", &[]);
     assert_eq!(dev.client.succeed(&["get", "t", "r", "--json"]), row);
-}
-
-#[test]
-fn a_benchmark_ends_with_its_summary() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "lsm");
-    for workload in ["load", "put", "get", "scan"] {
-        let flags = ["--rows", "500", "--regions", "3", "--in-flight", "4", "--seconds", "1", "--json"];
-        let output = dev.client.succeed(&[&["bench", workload], &flags[..]].concat());
-        let summary: Value = serde_json::from_str(output.lines().last().expect("a summary")).expect("JSON");
-        assert_eq!(summary["workload"], workload);
-        assert_eq!(summary["errors"], 0);
-        assert!(summary["operations"].as_u64().expect("a number") > 0, "{summary}");
-    }
-    assert_eq!(dev.client.json(&["count", "bench"])["count"], 500);
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the page is a real file of a real process")]
 fn every_named_workload_runs_and_its_reports_compare() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(&directory.path().join("data"), "lsm");
-    let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
+    let dev = Dev::start("lsm");
+    let path = |name: &str| dev.path(name);
     let flags = "--rows 500 --regions 2 --in-flight 4 --scan-rows 5 --batch 10 --warm-up 0 --seconds 600ms";
     let flags: Vec<&str> = flags.split(' ').collect();
     for workload in ["a", "b", "c", "d", "e", "f", "counters", "pages", "latest", "timeseries"] {

@@ -40,11 +40,10 @@ fn script(client: &Client, lines: &str) -> std::process::Output {
 
 #[test]
 fn a_person_types_completes_recalls_and_ends() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(&directory.path().join("data"), "lsm");
+    let dev = Dev::start("lsm");
     dev.client.succeed(&["table", "create", "observations", "--family", "data", "--key", "station:text, time:i64"]);
-    let history = directory.path().join("history");
-    let mut session = shell(&dev.client.masters, &history, &[]);
+    let history = dev.path("history");
+    let mut session = shell(&dev.client.masters, history.as_ref(), &[]);
 
     typed(&mut session, "put observations station=oslo,time=5 data:t warm");
     // Tab completes the command, the table, the part of the key and the family.
@@ -87,7 +86,7 @@ fn a_person_types_completes_recalls_and_ends() {
     assert_eq!(dev.client.json(&["count", "observations"])["count"], 1);
 
     // The next session remembers.
-    let mut session = shell(&dev.client.masters, &history, &[]);
+    let mut session = shell(&dev.client.masters, history.as_ref(), &[]);
     keys(&mut session, "\x1b[A\x1b[A\n");
     session.exp_string("did you mean observations?").expect("the line before the last");
     session.exp_string(PROMPT).expect("a prompt");
@@ -97,9 +96,8 @@ fn a_person_types_completes_recalls_and_ends() {
 
 #[test]
 fn ctrl_c_stops_a_command_and_not_the_session() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(&directory.path().join("data"), "memory");
-    let mut session = shell(&dev.client.masters, &directory.path().join("history"), &[]);
+    let dev = Dev::start("memory");
+    let mut session = shell(&dev.client.masters, dev.path("history").as_ref(), &[]);
     session.send_line("bench put --seconds 60 --rows 1000 --regions 1").expect("typed");
     session.exp_string("2 s").expect("it runs");
     session.send_control('c').expect("typed");
@@ -126,8 +124,7 @@ fn the_prompt_needs_no_cluster() {
 
 #[test]
 fn the_session_of_a_first_hbase_table_works_as_typed_there() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "lsm");
+    let dev = Dev::start("lsm");
     let session = "\
         # From HBase's quick start.\n\
         create 'test', 'cf'\n\
@@ -179,8 +176,7 @@ fn the_session_of_a_first_hbase_table_works_as_typed_there() {
 
 #[test]
 fn a_script_ends_at_its_first_failure_with_its_status_and_line() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start(directory.path(), "memory");
+    let dev = Dev::start("memory");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "f"]);
     for (lines, status, named) in [

@@ -91,8 +91,7 @@ fn call<'a>(spans: &'a [Span], parent: &[u8], client: &str, server: &str) -> Opt
 #[test]
 fn a_write_is_traced_from_the_command_through_the_log_to_every_replica() {
     let collector = Collector::start();
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start_with(directory.path(), "memory", &["--otlp-endpoint", &collector.endpoint]);
+    let dev = Dev::start_with("memory", &["--otlp-endpoint", &collector.endpoint]);
     dev.client.succeed(&["table", "create", "t", "--family", "f"]);
     let parent = format!("00-{TRACE}-{PARENT}-01");
     let traced = |arguments: &[&str]| {
@@ -126,8 +125,7 @@ fn a_write_is_traced_from_the_command_through_the_log_to_every_replica() {
 #[test]
 fn a_command_without_a_trace_begins_one_and_says_so() {
     let collector = Collector::start();
-    let directory = tempfile::tempdir().expect("a directory");
-    let dev = Dev::start_with(directory.path(), "memory", &["--servers", "1", "--otlp-endpoint", &collector.endpoint]);
+    let dev = Dev::start_with("memory", &["--servers", "1", "--otlp-endpoint", &collector.endpoint]);
     dev.client.succeed(&["table", "create", "t", "--family", "f"]);
     let output = dev.client.run(&["put", "t", "row", "f:q", "value", "--otlp-endpoint", &collector.endpoint]);
     let errors = errors_of(&output);
@@ -146,10 +144,9 @@ fn a_command_without_a_trace_begins_one_and_says_so() {
 #[test]
 fn a_share_of_the_requests_begins_traces_at_the_servers_and_slow_ones_name_theirs() {
     let collector = Collector::start();
-    let directory = tempfile::tempdir().expect("a directory");
     let flags =
         ["--servers", "1", "--otlp-endpoint", &collector.endpoint, "--trace-share", "1", "--slow-request", "0.001ms"];
-    let dev = Dev::start_with(directory.path(), "memory", &flags);
+    let dev = Dev::start_with("memory", &flags);
     dev.client.succeed(&["table", "create", "t", "--family", "f"]);
     dev.client.succeed(&["put", "t", "row", "f:q", "value"]);
     let slow = dev.client.json_lines(&["admin", "slow"]);
@@ -164,11 +161,10 @@ fn a_share_of_the_requests_begins_traces_at_the_servers_and_slow_ones_name_their
 
 #[test]
 fn without_its_collector_everything_works_and_the_log_says_so() {
-    let directory = tempfile::tempdir().expect("a directory");
     let [port] = free_ports();
     let nowhere = format!("http://{}", local(port));
     let flags = ["--servers", "1", "--otlp-endpoint", &nowhere, "--trace-share", "1"];
-    let dev = Dev::start_with(directory.path(), "memory", &flags);
+    let dev = Dev::start_with("memory", &flags);
     dev.client.succeed(&["table", "create", "t", "--family", "f"]);
     dev.client.succeed(&["put", "t", "row", "f:q", "value"]);
     eventually(ARRIVE_MAX, "a warning", || {

@@ -6,40 +6,13 @@ use serde_json::Value;
 
 use crate::harness::{COMMAND_MAX, Client, Dev, errors_of, eventually, signal, terrane, text_of};
 
-/// A file of the test's directory.
-struct Files(tempfile::TempDir);
-
-impl Files {
-    fn new() -> Files {
-        Files(tempfile::tempdir().expect("a directory"))
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).display().to_string()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.path().join(name), text).expect("written");
-        self.path(name)
-    }
-
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.path().join(name)).expect("text")
-    }
-}
-
-fn cluster(files: &Files) -> Dev {
-    Dev::start(&files.0.path().join("data"), "lsm")
-}
-
 fn imported(client: &Client, arguments: &[&str]) -> Value {
     client.json(&[&["import"], arguments].concat())
 }
 
 #[test]
 fn every_exact_layout_comes_back_byte_for_byte() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     let rows = concat!(
         r#"{"row":"a\\x00\\\\,\"'\\x09\\x0A","cells":[{"column":"f:","timestamp":7,"value":""},{"column":"f:q\\xFF:,\"","timestamp":5,"value":" \\x0D\\x0A\" "}]}"#,
@@ -49,14 +22,14 @@ fn every_exact_layout_comes_back_byte_for_byte() {
     );
     let create = |table: &str| client.succeed(&["table", "create", table, "--family", "f", "g:versions=3"]);
     create("original");
-    let input = files.write("rows.jsonl", rows);
+    let input = dev.write("rows.jsonl", rows);
     assert_eq!(imported(client, &["original", "--format", "jsonl", &input])["imported"], 2);
     let original = client.succeed(&["export", "original"]);
     assert_eq!(original.lines().count(), 2, "{original}");
     for (number, (format, layout)) in
         [("jsonl", "cells"), ("tsv", "cells"), ("csv", "cells"), ("parquet", "cells")].into_iter().enumerate()
     {
-        let (out, copy) = (files.path(&format!("cells.{format}")), format!("copy{number}"));
+        let (out, copy) = (dev.path(&format!("cells.{format}")), format!("copy{number}"));
         let shown = client.succeed(&["export", "original", "--format", format, "--layout", layout, "--out", &out]);
         assert_eq!(shown, "", "a file keeps standard output free");
         create(&copy);
@@ -64,14 +37,13 @@ fn every_exact_layout_comes_back_byte_for_byte() {
         assert_eq!(client.succeed(&["export", &copy]), original, "{format}");
     }
     let streamed = client.succeed(&["export", "original", "--format", "csv", "--layout", "cells"]);
-    assert_eq!(streamed, files.read("cells.csv"));
-    dev.process.stop().expect("it stops");
+    assert_eq!(streamed, dev.read("cells.csv"));
+    dev.stop();
 }
 
 #[test]
 fn typed_rows_come_in_as_csv_and_go_out_as_parquet() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     let create = |table: &str| {
         let family = "d:type.count=i64,type.share=f64,type.page=text";
@@ -79,7 +51,7 @@ fn typed_rows_come_in_as_csv_and_go_out_as_parquet() {
     };
     create("clicks");
     let csv = "user,time,name,d:count,d:page,d:share\n7,1000,\"Li, Wei\",-5,\"a\"\"b\",0.25\n7,2000,x,,\"\",\n8,1,,18,/,-inf\n";
-    let input = files.write("clicks.csv", csv);
+    let input = dev.write("clicks.csv", csv);
     assert_eq!(imported(client, &["clicks", "--format", "csv", &input])["imported"], 3);
     // The later time sorts first; the empty value is there, values that are missing are not.
     let cells = client.cells("clicks");
@@ -90,7 +62,7 @@ fn typed_rows_come_in_as_csv_and_go_out_as_parquet() {
     let only = client.succeed(&["export", "clicks", "--format", "csv", "--column", "d:share,d:count"]);
     assert_eq!(only.lines().nth(2), Some("7,1000,\"Li, Wei\",0.25,-5"));
 
-    let parquet = files.path("clicks.parquet");
+    let parquet = dev.path("clicks.parquet");
     client.succeed(&["export", "clicks", "--format", "parquet", "--layout", "rows", "--out", &parquet]);
     create("back");
     assert_eq!(imported(client, &["back", "--format", "parquet", &parquet])["imported"], 3);
@@ -98,7 +70,7 @@ fn typed_rows_come_in_as_csv_and_go_out_as_parquet() {
 
     // Another program's names: each field is said what it is.
     create("mapped");
-    let input = files.write("other.csv", "id;when;who;n;x\n7;1000;Li, Wei;-5;ignored\n");
+    let input = dev.write("other.csv", "id;when;who;n;x\n7;1000;Li, Wei;-5;ignored\n");
     let columns = "id=user,when=KEY.time,who=name,n=d:count";
     imported(client, &["mapped", "--format", "csv", "--separator", ";", "--columns", columns, &input]);
     assert_eq!(
@@ -107,19 +79,18 @@ fn typed_rows_come_in_as_csv_and_go_out_as_parquet() {
     );
 
     // A value that is not of the declared type stops an export by type, and names the way out.
-    imported(client, &["mapped", "--format", "csv", "--raw", &files.write("raw.csv", "row,d:count\n\\x01,abc\n")]);
+    imported(client, &["mapped", "--format", "csv", "--raw", &dev.write("raw.csv", "row,d:count\n\\x01,abc\n")]);
     let refused = client.fail(&["export", "mapped", "--format", "csv"], 1);
     assert!(refused.contains("is not a key") && refused.contains("--layout cells"), "{refused}");
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 #[test]
 fn tsv_is_read_as_hbase_reads_it() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d:type.n=i32"]);
-    let input = files.write("in.tsv", "k1\t5\t100\tx\tval\nk2\t\t101\tx\tother\nk3\t7\n");
+    let input = dev.write("in.tsv", "k1\t5\t100\tx\tval\nk2\t\t101\tx\tother\nk3\t7\n");
     let columns = "HBASE_ROW_KEY,d:n,HBASE_TS_KEY,-,d:v";
     let counts = imported(client, &["t", "--format", "tsv", "--columns", columns, &input]);
     assert_eq!((&counts["imported"], &counts["malformed"]), (&2.into(), &1.into()));
@@ -131,7 +102,7 @@ fn tsv_is_read_as_hbase_reads_it() {
     );
     text_of(&piped, 0);
     assert_eq!(client.json(&["count", "t"])["count"], 3);
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 /// A small file of another program, from `TERRANE_TEST_DATA`.
@@ -155,8 +126,7 @@ fn files_of_other_programs_mean_what_they_say_or_are_refused_by_column() {
         return;
     }
     let path = |name: &str| foreign(name).expect("a file of the folder");
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     let mut number = 0;
     let mut table = |arguments: &[&str]| {
@@ -219,29 +189,28 @@ fn files_of_other_programs_mean_what_they_say_or_are_refused_by_column() {
         let time: i64 = line.split(',').nth(1).and_then(|field| field.parse().ok()).expect("a time");
         assert!((1_000_000_000_000..10_000_000_000_000).contains(&time), "{line}");
     }
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 #[test]
 fn a_wrong_mapping_writes_nothing() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d:type.count=i64"]);
-    let good = files.write("good.csv", "row,d:count\nk,1\n");
-    let bad = files.write("bad.csv", "row,count\nk,1\n");
+    let good = dev.write("good.csv", "row,d:count\nk,1\n");
+    let bad = dev.write("bad.csv", "row,count\nk,1\n");
     let said = client.fail(&["import", "t", "--format", "csv", &good, &bad], 2);
     assert!(said.contains("bad.csv: line 1") && said.contains("did you mean `d:count`?"), "{said}");
     let said = client.fail(&["import", "t", "--format", "csv", "--columns", "id=ROW", &good], 2);
     assert!(said.contains("the file has no field \"id\""), "{said}");
     let said = client.fail(&["import", "t", "--format", "tsv", "--columns", "ROW,e:x", &good], 2);
     assert!(said.contains("no family \"e\""), "{said}");
-    let said = client.fail(&["import", "t", "--format", "csv", &files.path("absent.csv")], 1);
+    let said = client.fail(&["import", "t", "--format", "csv", &dev.path("absent.csv")], 1);
     assert!(said.contains("absent.csv"), "{said}");
     let said = client.fail(&["import", "t", "--format", "parquet", &good], 1);
     assert!(said.contains("not a Parquet file"), "{said}");
     assert_eq!(client.json(&["count", "t"])["count"], 0);
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 #[test]
@@ -270,12 +239,11 @@ fn flags_that_do_not_fit_are_refused_before_anything_is_asked() {
 
 #[test]
 fn malformed_lines_are_kept_and_counted() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d:type.n=i32"]);
-    let input = files.write("in.csv", "row,d:n\nk1,1\nk2,x\nk3,\"2\n\"\n,4\nk5,5\n");
-    let rejects = files.path("bad.csv");
+    let input = dev.write("in.csv", "row,d:n\nk1,1\nk2,x\nk3,\"2\n\"\n,4\nk5,5\n");
+    let rejects = dev.path("bad.csv");
     let import = ["import", "t", "--format", "csv", &input, "--rejects", &rejects];
     let output = client.run(&import);
     assert!(text_of(&output, 0).starts_with("imported 2 rows"), "{output:?}");
@@ -283,7 +251,7 @@ fn malformed_lines_are_kept_and_counted() {
     for said in ["in.csv:3: column d:n: \"x\" is not an integer", "in.csv:4: ", "in.csv:6: the row key is empty"] {
         assert!(errors.contains(said), "{errors}");
     }
-    assert_eq!(files.read("bad.csv"), "row,d:n\nk2,x\nk3,\"2\n\"\n,4\n");
+    assert_eq!(dev.read("bad.csv"), "row,d:n\nk2,x\nk3,\"2\n\"\n,4\n");
     let output = client.run(&[&import[..], &["--max-malformed", "2"]].concat());
     text_of(&output, 1);
     assert!(errors_of(&output).contains("3 malformed lines, more than --max-malformed 2"), "{output:?}");
@@ -292,38 +260,36 @@ fn malformed_lines_are_kept_and_counted() {
     assert_eq!(text_of(&output, 1), "");
     assert!(errors_of(&output).contains("in.csv:3: "), "{output:?}");
 
-    let nothing = files.write("nothing.csv", "row,d:n\nk,x\n");
+    let nothing = dev.write("nothing.csv", "row,d:n\nk,x\n");
     let output = client.run(&["import", "t", "--format", "csv", &nothing]);
     assert!(text_of(&output, 1).starts_with("imported 0 rows"), "{output:?}");
     assert!(errors_of(&output).contains("nothing was imported"), "{output:?}");
-    let open = files.write("open.csv", "row,d:n\nk1,1\nk2,\"2\nk3,3\n");
+    let open = dev.write("open.csv", "row,d:n\nk1,1\nk2,\"2\nk3,3\n");
     let output = client.run(&["import", "t", "--format", "csv", &open, "--rejects", &rejects]);
     assert!(text_of(&output, 0).starts_with("imported 2 rows"), "the line after the quote is read: {output:?}");
     assert!(errors_of(&output).contains("open.csv:3: a quote is not closed"), "{output:?}");
-    assert_eq!(files.read("bad.csv"), "row,d:n\nk2,\"2\n");
-    dev.process.stop().expect("it stops");
+    assert_eq!(dev.read("bad.csv"), "row,d:n\nk2,\"2\n");
+    dev.stop();
 }
 
 #[test]
 fn a_quote_too_many_costs_its_own_line_only() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d"]);
     let rows: String = (0..200).map(|row| format!("r{row:03},plain,x\n")).collect();
     let text = format!("row,d:a,d:b\nbad,\"open,x\n{rows}s1,\"two\nlines\",\"q\"\"q\"\ns2,a\"b,x\n");
-    let input = files.write("in.csv", &text);
+    let input = dev.write("in.csv", &text);
     let summary = imported(client, &["t", "--format", "csv", &input]);
     assert_eq!((&summary["imported"], &summary["malformed"]), (&202.into(), &1.into()), "{summary}");
     let cells = client.cells("t");
     assert!(cells.values().any(|value| value == b"two\nlines") && cells.values().any(|value| value == b"q\"q"));
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 #[test]
 fn pipes_are_imported_like_files() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d:type.n=i32"]);
     for (number, (format, text)) in [
@@ -334,7 +300,7 @@ fn pipes_are_imported_like_files() {
     .into_iter()
     .enumerate()
     {
-        let pipe = files.path(&format!("pipe{number}"));
+        let pipe = dev.path(&format!("pipe{number}"));
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
         let running = client.start(&["import", "t", "--format", format, "--json", &pipe]);
         // Opening waits for the reader.
@@ -349,48 +315,46 @@ fn pipes_are_imported_like_files() {
         }
     }
     assert_eq!(client.json(&["count", "t"])["count"], 4);
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 #[test]
 fn scripts_get_a_summary_of_failed_imports_and_of_exports() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d:type.count=i64"]);
-    let input = files.write("in.csv", "row,d:count,d:cuont\nk1,1,2\nk2,x,2\nk3,3,2\n");
+    let input = dev.write("in.csv", "row,d:count,d:cuont\nk1,1,2\nk2,x,2\nk3,3,2\n");
     let output = client.run(&["import", "t", "--format", "csv", "--strict", "--json", &input]);
     let summary: Value = serde_json::from_str(&text_of(&output, 1)).expect("one line of JSON");
     assert_eq!((&summary["imported"], &summary["malformed"]), (&1.into(), &1.into()), "{summary}");
     assert!(errors_of(&output).contains("did you mean d:count?"), "the note on a misspelt column: {output:?}");
 
-    let out = files.path("t.jsonl");
+    let out = dev.path("t.jsonl");
     let summary = client.json(&["export", "t", "--out", &out]);
     assert_eq!(summary["exported"], 1);
-    assert_eq!(summary["bytes"], files.read("t.jsonl").len());
+    assert_eq!(summary["bytes"], dev.read("t.jsonl").len());
     let streamed = client.succeed(&["export", "t", "--json"]);
-    assert_eq!(streamed, files.read("t.jsonl"), "standard output has the rows and nothing else");
+    assert_eq!(streamed, dev.read("t.jsonl"), "standard output has the rows and nothing else");
 
-    let semicolons = files.write("semicolons.csv", "row;d:count\nk1;1\n");
+    let semicolons = dev.write("semicolons.csv", "row;d:count\nk1;1\n");
     let said = client.fail(&["import", "t", "--format", "csv", &semicolons], 2);
     assert!(said.contains("--separator ';'"), "{said}");
 
-    let state = files.path("t.state");
-    let import = ["import", "t", "--format", "csv", "--state", &state, &files.write("one.csv", "row,d:count\nk9,9\n")];
+    let state = dev.path("t.state");
+    let import = ["import", "t", "--format", "csv", "--state", &state, &dev.write("one.csv", "row,d:count\nk9,9\n")];
     client.succeed(&import);
     let output = client.run(&import);
     assert!(text_of(&output, 0).starts_with("imported 0 rows after 1 of an earlier run"), "{output:?}");
     assert!(errors_of(&output).contains("every file is imported already"), "{output:?}");
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 #[test]
 fn rows_by_key_parts_are_read_from_json() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d:type.n=i32", "--key", "user:u64, name:text"]);
-    let input = files.write("in.jsonl", concat!(
+    let input = dev.write("in.jsonl", concat!(
         r#"{"key":{"user":7,"name":"ann"},"cells":[{"column":"d:n","timestamp":5,"value":"abcd","typed":1633837924}]}"#,
         "\n",
         r#"{"key":{"user":-7,"name":"ann"},"cells":[{"column":"d:n","value":"abcd"}]}"#,
@@ -401,7 +365,7 @@ fn rows_by_key_parts_are_read_from_json() {
     assert!(errors_of(&output).contains("in.jsonl:2: part user"), "{output:?}");
     let exported = client.succeed(&["export", "t", "--format", "csv"]);
     assert_eq!(exported, "user,name,d:n\n7,ann,1633837924\n");
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 /// Rows of the import that is stopped, and the distance of malformed lines among them.
@@ -426,8 +390,7 @@ fn stopped(client: &Client, import: &[&str], state: &Path, from: u64, by: &str) 
 
 #[test]
 fn a_stopped_import_continues_with_nothing_twice_and_nothing_missing() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d:versions=5", "--split-at", "row150000"]);
     let mut csv = "row,d:v\n".to_owned();
@@ -440,8 +403,8 @@ fn a_stopped_import_continues_with_nothing_twice_and_nothing_missing() {
             csv.push_str(&format!("row{number:06},value {number}\n"));
         }
     }
-    let input = files.write("in.csv", &csv);
-    let (state_name, rejects) = (files.path("import.state"), files.path("bad.csv"));
+    let input = dev.write("in.csv", &csv);
+    let (state_name, rejects) = (dev.path("import.state"), dev.path("bad.csv"));
     let state = Path::new(&state_name);
     let import = ["import", "t", "--format", "csv", &input, "--state", &state_name, "--rejects", &rejects, "--json"];
 
@@ -466,51 +429,49 @@ fn a_stopped_import_continues_with_nothing_twice_and_nothing_missing() {
         let number: usize = std::str::from_utf8(&row[3..]).expect("text").parse().expect("a number");
         assert_eq!(value, format!("value {number}").as_bytes());
     }
-    assert_eq!(files.read("bad.csv"), malformed);
+    assert_eq!(dev.read("bad.csv"), malformed);
 
     // Once more: it is complete, and nothing is read.
     let again = client.json(&import[..import.len() - 1]);
     assert_eq!(again["imported"], counts["imported"]);
-    let changed = files.write("in.csv", &csv.replacen("value 0", "value X", 1));
+    let changed = dev.write("in.csv", &csv.replacen("value 0", "value X", 1));
     assert_eq!(changed, input);
     let said = client.fail(&import, 1);
     assert!(said.contains("has changed") && said.contains("remove"), "{said}");
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 #[test]
 fn several_files_are_read_at_once() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d"]);
     let inputs: Vec<String> = (0..7)
         .map(|file| {
             let rows: String = (0..100).map(|row| format!("f{file}r{row:03},v\n")).collect();
-            files.write(&format!("{file}.csv"), &format!("row,d:v\n{rows}"))
+            dev.write(&format!("{file}.csv"), &format!("row,d:v\n{rows}"))
         })
         .collect();
     let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
-    let state = files.path("import.state");
+    let state = dev.path("import.state");
     let counts =
         imported(client, &[&["t", "--format", "csv", "--parallel", "3", "--state", &state], &inputs[..]].concat());
     assert_eq!(counts["imported"], 700);
     assert_eq!(client.json(&["count", "t"])["count"], 700);
     let fewer = client.fail(&[&["import", "t", "--format", "csv", "--state", &state], &inputs[1..]].concat(), 1);
     assert!(fewer.contains("other files"), "{fewer}");
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 #[test]
 fn a_killed_bulk_load_continues_with_nothing_twice_and_nothing_missing() {
-    let files = Files::new();
-    let dev = cluster(&files);
+    let dev = Dev::start("lsm");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d:versions=5", "--split-at", "row050000", "row100000"]);
     let rows = 150_000;
     let lines: String = (0..rows).map(|number| format!("row{number:06},value {number}\n")).collect();
-    let input = files.write("in.csv", &format!("row,d:v\n{lines}"));
-    let state = files.path("import.state");
+    let input = dev.write("in.csv", &format!("row,d:v\n{lines}"));
+    let state = dev.path("import.state");
     let import = ["import", "t", "--format", "csv", "--bulk", &input, "--state", &state];
 
     let running = client.start(&import);
@@ -538,18 +499,17 @@ fn a_killed_bulk_load_continues_with_nothing_twice_and_nothing_missing() {
     client.succeed(&["delete", "t", "row000002"]);
     assert_eq!(client.json(&["get", "t", "row000001"])["cells"][0]["value"], "later");
     client.fail(&["get", "t", "row000002"], 3);
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }
 
 #[test]
 fn a_bulk_load_that_cannot_be_is_refused() {
-    let files = Files::new();
-    let dev = Dev::start(&files.0.path().join("data"), "memory");
+    let dev = Dev::start("memory");
     let client = &dev.client;
     client.succeed(&["table", "create", "t", "--family", "d"]);
-    let input = files.write("in.csv", "row,d:v\na,1\n");
+    let input = dev.write("in.csv", "row,d:v\na,1\n");
     let said = client.fail(&["import", "t", "--format", "csv", "--bulk", &input], 1);
     assert!(said.contains("bulk") || said.contains("store files"), "{said}");
     assert_eq!(client.json(&["count", "t"])["count"], 0);
-    dev.process.stop().expect("it stops");
+    dev.stop();
 }

@@ -1,27 +1,91 @@
 //! Whole clusters for the tests of the binary: in one process, or a master and region servers as processes of their own.
 
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 
+use tempfile::TempDir;
 use terrane_lab::{DevCluster, Size};
 
 use super::*;
 
-/// A whole cluster in one process, `terrane dev`.
+/// A whole cluster in one process, `terrane dev`, in a directory that has room for files of the test.
 pub struct Dev {
     pub process: Process,
     pub client: Client,
+    pub directory: TempDir,
+}
+
+/// Where a cluster in such a directory has its files.
+pub fn data_in(directory: &TempDir) -> PathBuf {
+    directory.path().join("terrane-data")
 }
 
 impl Dev {
-    pub fn start(data: &Path, engine: &str) -> Dev {
-        Dev::start_with(data, engine, &[])
+    pub fn start(engine: &str) -> Dev {
+        Dev::start_with(engine, &[])
     }
 
-    pub fn start_with(data: &Path, engine: &str, flags: &[&str]) -> Dev {
-        let started = DevCluster::start_in(BINARY.as_ref(), data, &[&["--engine", engine], flags].concat());
-        let DevCluster { process, master, .. } = started.unwrap_or_else(|error| panic!("{error:#}"));
-        Dev { process, client: Client { masters: master } }
+    pub fn start_with(engine: &str, flags: &[&str]) -> Dev {
+        Dev::start_in(tempfile::tempdir().expect("a directory"), engine, flags)
     }
+
+    /// Starts in the directory of a test or of a cluster that was stopped.
+    pub fn start_in(directory: TempDir, engine: &str, flags: &[&str]) -> Dev {
+        let started =
+            DevCluster::start_in(BINARY.as_ref(), &data_in(&directory), &[&["--engine", engine], flags].concat());
+        let DevCluster { process, master, .. } = started.unwrap_or_else(|error| panic!("{error:#}"));
+        Dev { process, client: Client { masters: master }, directory }
+    }
+
+    /// Stops it and leaves its directory.
+    pub fn stop(self) -> TempDir {
+        self.process.stop().expect("it stops");
+        self.directory
+    }
+
+    /// A file of the test.
+    pub fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> String {
+        write_file(self.path(name).as_ref(), text.as_bytes());
+        self.path(name)
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).expect("text")
+    }
+}
+
+/// A master and one region server with a single copy of the data, which is enough where nothing fails.
+pub struct Pair {
+    pub master: Process,
+    pub server: Process,
+    pub client: Client,
+}
+
+impl Pair {
+    /// Starts both at these ports; they get `more` arguments.
+    pub fn start(data: &Path, [master, server]: [u16; 2], engine: &str, more: &[&str]) -> Pair {
+        let [first_console, second_console] = free_ports();
+        let more = || more.iter().map(|word| (*word).to_owned());
+        let mut arguments = single_master(&data.join("master"), master, first_console);
+        arguments.extend(more());
+        let (master, client) = (started(&arguments), Client { masters: local(master) });
+        assert!(master.ready.contains(&format!("master={}", client.masters)), "{}", master.ready);
+        let mut arguments = server_arguments(&data.join("server"), server, second_console, &client.masters, engine);
+        arguments.extend(more());
+        let pair = Pair { master, server: started(&arguments), client };
+        pair.client.wait_until_well();
+        pair
+    }
+}
+
+pub fn single_master(data: &Path, listen: u16, console: u16) -> Vec<String> {
+    let mut arguments = master_arguments(data, listen, console);
+    arguments.extend(["--replication".to_owned(), "1".to_owned()]);
+    arguments
 }
 
 /// A master and region servers, three unless a test wants more, as separate processes.

@@ -50,6 +50,23 @@ pub fn started(arguments: &[String]) -> Process {
     start(arguments).unwrap_or_else(|ended| panic!("{arguments:?} did not start: {ended:?}"))
 }
 
+/// Runs a process that must not start; returns its standard error.
+pub fn refused(arguments: &[String], status: i32) -> String {
+    let ended = match start(arguments) {
+        Ok(process) => panic!("{arguments:?} started: {}", process.ready),
+        Err(ended) => ended,
+    };
+    assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(status), ""), "{ended:?}");
+    no_trace(&ended.stderr);
+    assert!(ended.stderr.contains("error: "), "{ended:?}");
+    ended.stderr
+}
+
+/// The arguments of a line.
+pub fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Runs a command to its end, without TERRANE_MASTERS of the environment.
 pub fn terrane(arguments: &[&str]) -> Output {
     bounded(Command::new(BINARY).args(arguments).env_remove("TERRANE_MASTERS"))
@@ -134,6 +151,19 @@ impl Client {
         let output = self.run(arguments);
         assert_eq!(text_of(&output, status), "", "{arguments:?}");
         errors_of(&output)
+    }
+
+    /// A table of three regions, which do not split, for loads of one of them.
+    pub fn create_actions(&self) {
+        let key = ["--key", "user:u64, time:desc i64"];
+        let regions = ["--set", "split_policy=none", "--split-at", "1000", "--split-at", "2000"];
+        self.succeed(&[&["table", "create", "actions", "--family", "d"][..], &key, &regions].concat());
+    }
+
+    /// Imports lines of csv into a table.
+    pub fn import_csv(&self, table: &str, lines: &str) {
+        let written = self.run_with_input(&["import", table, "-", "--format", "csv"], lines);
+        assert!(written.status.success(), "{}", errors_of(&written));
     }
 
     /// The number of regions of a table.
