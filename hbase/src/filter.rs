@@ -84,15 +84,29 @@ struct Kept<'a> {
     shown: Shown,
 }
 
+/// Filters are copied in their present state.
+trait Copied {
+    fn copy(&self) -> Box<dyn CellFilter>;
+}
+
+impl<F: CellFilter + Clone + 'static> Copied for F {
+    fn copy(&self) -> Box<dyn CellFilter> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn CellFilter> {
+    fn clone(&self) -> Self {
+        (**self).copy()
+    }
+}
+
 /// A filter being evaluated, with its state. The default methods are those of a filter that lets everything pass.
 ///
 /// The reader asks in this order for each row: [`skips_row`](Self::skips_row); for each cell, [`is_over`](Self::is_over) and
 /// [`cell`](Self::cell), then [`hint`](Self::hint) or [`shown`](Self::shown) by the answer; [`edits_row`](Self::edits_row) and
 /// [`edit`](Self::edit); [`drops_row`](Self::drops_row) if a cell is left; and last [`reset`](Self::reset).
-trait CellFilter: Send + Sync {
-    /// A copy in its present state.
-    fn copy(&self) -> Box<dyn CellFilter>;
-
+trait CellFilter: Copied + Send + Sync {
     /// Prepares for the next row.
     fn reset(&mut self) {}
 

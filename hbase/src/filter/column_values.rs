@@ -36,16 +36,8 @@ pub(super) struct SingleColumnValue {
 }
 
 impl CellFilter for SingleColumnValue {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         (self.found, self.matched) = (false, false);
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
     }
 
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {
@@ -103,16 +95,8 @@ pub(super) struct ColumnValue {
 }
 
 impl CellFilter for ColumnValue {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         self.found = false;
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
     }
 
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {
@@ -143,16 +127,8 @@ pub(super) struct DependentColumn {
 }
 
 impl CellFilter for DependentColumn {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         self.times.clear();
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
     }
 
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {

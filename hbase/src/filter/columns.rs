@@ -16,14 +16,6 @@ pub(super) struct KeyOnly {
 }
 
 impl CellFilter for KeyOnly {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
-    }
-
     fn shown(&self, shown: Shown, length: usize) -> Shown {
         let length = match shown {
             Shown::Whole => length,
@@ -64,16 +56,8 @@ pub(super) struct FirstKey {
 }
 
 impl CellFilter for FirstKey {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         self.found = false;
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
     }
 
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {
@@ -105,14 +89,6 @@ pub(super) struct Compare {
 }
 
 impl CellFilter for Compare {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
-    }
-
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {
         let cell = &cell.cell;
         let (tested, otherwise) = match self.part {
@@ -146,14 +122,6 @@ pub(super) struct ColumnPrefixes {
 }
 
 impl CellFilter for ColumnPrefixes {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
-    }
-
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {
         if self.prefixes.is_empty() {
             return Ok(Code::Include);
@@ -198,14 +166,6 @@ pub(super) struct ColumnRange {
 }
 
 impl CellFilter for ColumnRange {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
-    }
-
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {
         let qualifier = cell.cell.qualifier;
         if let Some(least) = &self.least {
@@ -254,10 +214,6 @@ pub(super) struct ColumnCount {
 }
 
 impl CellFilter for ColumnCount {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         self.seen = 0;
     }
@@ -287,16 +243,8 @@ pub(super) struct ColumnPagination {
 }
 
 impl CellFilter for ColumnPagination {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         self.seen = 0;
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
     }
 
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {
@@ -328,14 +276,6 @@ pub(super) struct Timestamps {
 }
 
 impl CellFilter for Timestamps {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
-    }
-
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {
         let time = cell.cell.timestamp;
         Ok(if self.times.contains(&time) {

@@ -369,7 +369,7 @@ pub(crate) fn parts_of(packed: &[u8]) -> (&[u8], &[u8]) {
 impl RowJudge for Evaluator {
     fn copy(&self) -> Box<dyn RowJudge> {
         Box::new(Self {
-            filter: self.filter.copy(),
+            filter: self.filter.clone(),
             versions: self.versions,
             limits: self.limits,
             defers: self.defers,

@@ -8,6 +8,7 @@ use super::{CellCoordinates, CellFilter, Code, Kept, Position, Shown};
 use crate::cell_block::KeyValue;
 
 /// `MUST_PASS_ALL`. The first filter that leaves out a cell has the last word about it: those behind it are not asked.
+#[derive(Clone)]
 pub(super) struct All {
     pub filters: Vec<Box<dyn CellFilter>>,
     /// Which filter's hint was asked for last.
@@ -15,15 +16,7 @@ pub(super) struct All {
     pub reverse: bool,
 }
 
-fn copy_all(filters: &[Box<dyn CellFilter>]) -> Vec<Box<dyn CellFilter>> {
-    filters.iter().map(|filter| filter.copy()).collect()
-}
-
 impl CellFilter for All {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(Self { filters: copy_all(&self.filters), hinting: self.hinting, reverse: self.reverse })
-    }
-
     fn reset(&mut self) {
         self.filters.iter_mut().for_each(|filter| filter.reset());
         self.hinting = None;
@@ -162,6 +155,7 @@ struct Answer {
 }
 
 /// A filter of such a list.
+#[derive(Clone)]
 struct Part {
     filter: Box<dyn CellFilter>,
     answer: Option<Answer>,
@@ -171,6 +165,7 @@ struct Part {
 
 /// `MUST_PASS_ONE`. A filter that wanted to continue further on is not asked about what is before that place, although the
 /// list has to go there for another one.
+#[derive(Clone)]
 pub(super) struct One {
     parts: Vec<Part>,
     reverse: bool,
@@ -225,12 +220,6 @@ const fn narrower(joined: Option<Code>, code: Code) -> Code {
 }
 
 impl CellFilter for One {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        let copy =
-            |part: &Part| Part { filter: part.filter.copy(), answer: part.answer.clone(), includes: part.includes };
-        Box::new(Self { parts: self.parts.iter().map(copy).collect(), reverse: self.reverse })
-    }
-
     fn reset(&mut self) {
         for part in &mut self.parts {
             part.filter.reset();

@@ -59,10 +59,6 @@ pub(super) struct Fuzzy {
 }
 
 impl CellFilter for Fuzzy {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         self.drops = false;
     }
@@ -148,10 +144,6 @@ impl RowRanges {
 }
 
 impl CellFilter for RowRanges {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn is_over(&self) -> bool {
         self.over
     }

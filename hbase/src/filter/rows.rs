@@ -16,10 +16,6 @@ pub(super) struct Page {
 }
 
 impl CellFilter for Page {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn is_over(&self) -> bool {
         self.passed >= self.size
     }
@@ -61,10 +57,6 @@ pub(super) struct Prefix {
 }
 
 impl CellFilter for Prefix {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         self.skips = true;
     }
@@ -118,10 +110,6 @@ pub(super) struct InclusiveStop {
 }
 
 impl CellFilter for InclusiveStop {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn is_over(&self) -> bool {
         self.passed
     }
@@ -175,10 +163,6 @@ pub(super) struct Row {
 }
 
 impl CellFilter for Row {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         self.skips = false;
     }
@@ -236,10 +220,6 @@ pub(super) struct RandomRow {
 }
 
 impl CellFilter for RandomRow {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn reset(&mut self) {
         self.skips = false;
     }
@@ -271,10 +251,6 @@ impl CellFilter for RandomRow {
 pub(super) struct Nothing;
 
 impl CellFilter for Nothing {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn is_over(&self) -> bool {
         true
     }
@@ -285,10 +261,6 @@ impl CellFilter for Nothing {
 pub(super) struct Everything;
 
 impl CellFilter for Everything {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(self.clone())
-    }
-
     fn judges_each_alone(&self) -> bool {
         true
     }
@@ -298,18 +270,24 @@ impl CellFilter for Everything {
     }
 }
 
+/// What a filter answers as the one that it wraps.
+macro_rules! as_the_inner {
+    ($($question:ident),+) => {
+        $(fn $question(&self) -> bool {
+            self.inner.$question()
+        })+
+    };
+}
+
 /// `WhileMatchFilter`: everything until the wrapped filter first leaves out a row or a cell. It passes on neither hints nor the
 /// direction, as in HBase.
+#[derive(Clone)]
 pub(super) struct WhileMatch {
     pub inner: Box<dyn CellFilter>,
     pub over: bool,
 }
 
 impl CellFilter for WhileMatch {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(Self { inner: self.inner.copy(), over: self.over })
-    }
-
     fn reset(&mut self) {
         self.inner.reset();
     }
@@ -351,21 +329,7 @@ impl CellFilter for WhileMatch {
         self.inner.needs_family(family)
     }
 
-    fn judges_cells(&self) -> bool {
-        self.inner.judges_cells()
-    }
-
-    fn changes_values(&self) -> bool {
-        self.inner.changes_values()
-    }
-
-    fn reads_values(&self) -> bool {
-        self.inner.reads_values()
-    }
-
-    fn hides_values(&self) -> bool {
-        self.inner.hides_values()
-    }
+    as_the_inner!(judges_cells, changes_values, reads_values, hides_values);
 
     fn watches_rows(&self) -> bool {
         !self.inner.passes_until_over()
@@ -373,23 +337,16 @@ impl CellFilter for WhileMatch {
 }
 
 /// `SkipFilter`: rows of which the wrapped filter leaves out no cell.
+#[derive(Clone)]
 pub(super) struct Skip {
     pub inner: Box<dyn CellFilter>,
     pub drops: bool,
 }
 
 impl CellFilter for Skip {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(Self { inner: self.inner.copy(), drops: self.drops })
-    }
-
     fn reset(&mut self) {
         self.inner.reset();
         self.drops = false;
-    }
-
-    fn skips_row(&mut self, _row: &[u8]) -> Result<bool, Invalid> {
-        Ok(false)
     }
 
     fn cell(&mut self, cell: &KeyValue<'_>) -> Result<Code, Invalid> {
@@ -414,39 +371,18 @@ impl CellFilter for Skip {
         self.inner.needs_family(family)
     }
 
-    fn changes_values(&self) -> bool {
-        self.inner.changes_values()
-    }
-
-    fn reads_values(&self) -> bool {
-        self.inner.reads_values()
-    }
-
-    fn hides_values(&self) -> bool {
-        self.inner.hides_values()
-    }
-
-    fn watches_rows(&self) -> bool {
-        self.inner.watches_rows()
-    }
+    as_the_inner!(changes_values, reads_values, hides_values, watches_rows);
 }
 
 /// `FilterWrapper`: the filter inside, whose rows count as edited.
+#[derive(Clone)]
 pub(super) struct Wrapper {
     pub inner: Box<dyn CellFilter>,
 }
 
 impl CellFilter for Wrapper {
-    fn copy(&self) -> Box<dyn CellFilter> {
-        Box::new(Self { inner: self.inner.copy() })
-    }
-
     fn reset(&mut self) {
         self.inner.reset();
-    }
-
-    fn is_over(&self) -> bool {
-        self.inner.is_over()
     }
 
     fn skips_row(&mut self, row: &[u8]) -> Result<bool, Invalid> {
@@ -465,14 +401,6 @@ impl CellFilter for Wrapper {
         self.inner.shown(shown, length)
     }
 
-    fn edits_row(&self) -> bool {
-        self.inner.edits_row()
-    }
-
-    fn edits_cells(&self) -> bool {
-        self.inner.edits_cells()
-    }
-
     fn edit(&mut self, cells: &mut Vec<Kept<'_>>) {
         self.inner.edit(cells);
     }
@@ -485,27 +413,10 @@ impl CellFilter for Wrapper {
         self.inner.needs_family(family)
     }
 
-    fn changes_values(&self) -> bool {
-        self.inner.changes_values()
-    }
-
-    fn reads_values(&self) -> bool {
-        self.inner.reads_values()
-    }
-
-    fn hides_values(&self) -> bool {
-        self.inner.hides_values()
-    }
-
-    fn judges_each_alone(&self) -> bool {
-        self.inner.judges_each_alone()
-    }
-
     fn columns(&self) -> Columns {
         self.inner.columns()
     }
 
-    fn watches_rows(&self) -> bool {
-        self.inner.watches_rows()
-    }
+    as_the_inner!(is_over, edits_row, edits_cells, changes_values, reads_values, hides_values);
+    as_the_inner!(judges_each_alone, watches_rows);
 }
