@@ -269,6 +269,20 @@ impl Cluster {
         }
     }
 
+    /// Stops one server after another, and calls `check` with its index while it is down.
+    ///
+    /// # Errors
+    /// If the check fails, or a server does not start again.
+    pub async fn without_each(&mut self, mut check: impl AsyncFnMut(usize) -> Result<()>) -> Result<()> {
+        for index in 0..self.servers.len() {
+            self.stop_server(index).await;
+            check(index).await.with_context(|| format!("server {index} is down"))?;
+            self.start_server(index).await?;
+            self.wait_for_leaders().await?;
+        }
+        Ok(())
+    }
+
     /// The server, while it runs.
     #[must_use]
     pub fn server(&self, index: usize) -> Option<&RegionServer> {

@@ -93,11 +93,7 @@ async fn a_load_goes_into_all_regions_once_with_one_time_for_all_cells() -> Resu
     let row = table.get(Get::new(key(5))).await?.context("it is there")?;
     assert_eq!(row.value("f", "at"), Some(&b"after"[..]));
     assert!(table.get(Get::new(key(6))).await?.is_none());
-    for index in 0..3 {
-        cluster.stop_server(index).await;
-        cluster.start_server(index).await?;
-        cluster.wait_for_leaders().await?;
-    }
+    cluster.without_each(async |_| Ok(())).await?;
     assert_eq!(table.count(KeyRange::all()).await?, ROWS - 1, "after a restart of every server");
     cluster.stop_all().await;
     Ok(())
@@ -134,12 +130,7 @@ async fn a_load_goes_on_when_servers_stop_and_regions_split_in_the_middle() -> R
     cluster.wait_for_leaders().await?;
     replicas_agree(&cluster).await?;
     ensure!(regions(&client.admin(), "t").await?.len() == 5);
-    for index in 0..3 {
-        cluster.stop_server(index).await;
-        check_rows(&table, summary.timestamp_ms).await.with_context(|| format!("without server {index}"))?;
-        cluster.start_server(index).await?;
-        cluster.wait_for_leaders().await?;
-    }
+    cluster.without_each(async |_| check_rows(&table, summary.timestamp_ms).await).await?;
     cluster.stop_all().await;
     Ok(())
 }

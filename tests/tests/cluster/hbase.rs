@@ -39,11 +39,32 @@ pub async fn serve_hbase(cluster: &Cluster, stop: &CancellationToken) -> Result<
     Ok(addresses)
 }
 
-/// A client of a new table with one family, which keeps five versions.
-async fn client_of(cluster: &Cluster, table: &str, stop: &CancellationToken) -> Result<HbaseClient> {
-    let client = cluster.client().await?;
-    client.admin().create_table(TableSpec::new(table)?.family("f", &[("versions", "5")])?).await?;
-    Ok(HbaseClient::new(client, table.parse()?, serve_hbase(cluster, stop).await?))
+/// A cluster that serves HBase's clients, and one of these with a new table.
+struct Served {
+    cluster: Cluster,
+    client: HbaseClient,
+    stop: CancellationToken,
+}
+
+impl Served {
+    /// The table keeps five versions.
+    async fn begin(table: &str) -> Result<Self> {
+        Self::begin_with(TableSpec::new(table)?.family("f", &[("versions", "5")])?).await
+    }
+
+    async fn begin_with(spec: TableSpec) -> Result<Self> {
+        let cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
+        let (own, stop, name) = (cluster.client().await?, CancellationToken::new(), spec.schema.name.clone());
+        own.admin().create_table(spec).await?;
+        let client = HbaseClient::new(own, name, serve_hbase(&cluster, &stop).await?);
+        Ok(Self { cluster, client, stop })
+    }
+
+    async fn end(mut self) -> Result<()> {
+        self.stop.cancel();
+        self.cluster.stop_all().await;
+        Ok(())
+    }
 }
 
 fn value(timestamp: Option<u64>, delete: Option<DeleteType>, value: impl Into<Bytes>) -> QualifierValue {
@@ -63,6 +84,26 @@ fn mutation(kind: MutationType, row: &[u8], values: Vec<QualifierValue>) -> Muta
         column_value: vec![ColumnValue { family: FAMILY, qualifier_value: values }],
         nonce: Some(nonce()),
         ..MutationProto::default()
+    }
+}
+
+fn comparator(value: Bytes) -> proto::Comparator {
+    let comparable = proto::ByteArrayComparable { value: Some(value) };
+    proto::Comparator {
+        name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_owned(),
+        serialized_comparator: Some(proto::BinaryComparator { comparable }.encode_to_vec().into()),
+    }
+}
+
+/// The condition that a row's column compares so with an empty value.
+fn compared(row: &str, how: proto::CompareType) -> proto::Condition {
+    proto::Condition {
+        row: Bytes::copy_from_slice(row.as_bytes()),
+        family: Some(FAMILY),
+        qualifier: Some(QUALIFIER),
+        compare_type: Some(how.into()),
+        comparator: Some(comparator(Bytes::new())),
+        ..proto::Condition::default()
     }
 }
 
@@ -94,10 +135,8 @@ fn shown(result: Option<proto::Result>) -> Vec<(u64, Bytes)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mutations_mean_what_hbases_own_tests_expect() -> Result<()> {
-    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
-    let stop = CancellationToken::new();
-    let mut client = client_of(&cluster, "writes", &stop).await?;
-    let client = &mut client;
+    let mut served = Served::begin("writes").await?;
+    let client = &mut served.client;
     let put = |row: &[u8], times: std::ops::Range<u64>| {
         let values = times.map(|time| value(Some(time), None, time.to_string())).collect();
         mutation(MutationType::Put, row, values)
@@ -132,24 +171,11 @@ async fn mutations_mean_what_hbases_own_tests_expect() -> Result<()> {
     ensure!(answer.result.as_ref().is_some_and(|result| result.cell.is_empty()), "answered {answer:?}");
 
     // A condition is about the row that is changed.
-    let comparable = proto::ByteArrayComparable { value: Some(Bytes::new()) };
-    let other = proto::Condition {
-        row: Bytes::from_static(b"other"),
-        family: Some(FAMILY),
-        qualifier: Some(QUALIFIER),
-        compare_type: Some(proto::CompareType::Equal.into()),
-        comparator: Some(proto::Comparator {
-            name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_owned(),
-            serialized_comparator: Some(proto::BinaryComparator { comparable }.encode_to_vec().into()),
-        }),
-        ..proto::Condition::default()
-    };
+    let other = compared("other", proto::CompareType::Equal);
     let refused = mutate(client, put(b"conditions", 1..2), Some(other)).await.err().context("it was taken")?;
     ensure!(refused.to_string().contains("they must be the same"), "refused with {refused}");
 
-    stop.cancel();
-    cluster.stop_all().await;
-    Ok(())
+    served.end().await
 }
 
 /// One call of a scan. Returns the scanner and the rows with their newest values.
@@ -180,9 +206,8 @@ async fn next_rows(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_scanner_sees_its_region_as_of_when_it_was_opened() -> Result<()> {
-    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
-    let stop = CancellationToken::new();
-    let mut client = client_of(&cluster, "views", &stop).await?;
+    let mut served = Served::begin("views").await?;
+    let client = &mut served.client;
     let put = |row: &'static str, text: &'static str| {
         mutation(MutationType::Put, row.as_bytes(), vec![value(None, None, text)])
     };
@@ -192,22 +217,20 @@ async fn a_scanner_sees_its_region_as_of_when_it_was_opened() -> Result<()> {
             .collect()
     };
     for row in ["a", "c", "e"] {
-        mutate(&mut client, put(row, "old"), None).await?;
+        mutate(client, put(row, "old"), None).await?;
     }
-    let (scanner, first): (_, Vec<_>) = next_rows(&mut client, None, 1).await?;
+    let (scanner, first): (_, Vec<_>) = next_rows(client, None, 1).await?;
     for row in ["b", "c", "d", "f"] {
-        mutate(&mut client, put(row, "new"), None).await?;
+        mutate(client, put(row, "new"), None).await?;
     }
-    let (_, rest) = next_rows(&mut client, Some(scanner), 100).await?;
+    let (_, rest) = next_rows(client, Some(scanner), 100).await?;
     let seen: Vec<_> = first.into_iter().chain(rest).collect();
     let expected: Vec<_> = rows(&[("a", "old"), ("c", "old"), ("e", "old")]);
     ensure!(seen == expected, "the scanner sees {seen:?}");
-    let (_, seen) = next_rows(&mut client, None, 100).await?;
+    let (_, seen) = next_rows(client, None, 100).await?;
     let expected: Vec<_> = rows(&[("a", "old"), ("b", "new"), ("c", "new"), ("d", "new"), ("e", "old"), ("f", "new")]);
     ensure!(seen == expected, "a later scanner sees {seen:?}");
-    stop.cancel();
-    cluster.stop_all().await;
-    Ok(())
+    served.end().await
 }
 
 const LARGE_ROWS: usize = 3;
@@ -217,14 +240,13 @@ const LARGE_CELL_BYTES: usize = 1_200_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_has_one_part_of_a_large_row_and_it_is_the_last() -> Result<()> {
-    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
-    let stop = CancellationToken::new();
-    let mut client = client_of(&cluster, "scans", &stop).await?;
+    let mut served = Served::begin("scans").await?;
+    let client = &mut served.client;
     for row in 0..LARGE_ROWS {
         for qualifier in 0..LARGE_CELLS {
             let qualifier = Some(Bytes::from(format!("q{qualifier}")));
             let cell = QualifierValue { qualifier, ..value(None, None, vec![b'x'; LARGE_CELL_BYTES]) };
-            mutate(&mut client, mutation(MutationType::Put, format!("r{row}").as_bytes(), vec![cell]), None).await?;
+            mutate(client, mutation(MutationType::Put, format!("r{row}").as_bytes(), vec![cell]), None).await?;
         }
     }
     let scan = proto::Scan { max_result_size: Some(64 << 20), ..proto::Scan::default() };
@@ -261,7 +283,5 @@ async fn an_answer_has_one_part_of_a_large_row_and_it_is_the_last() -> Result<()
         }
     }
     ensure!(rows == [LARGE_CELLS; LARGE_ROWS], "rows have {rows:?} cells");
-    stop.cancel();
-    cluster.stop_all().await;
-    Ok(())
+    served.end().await
 }

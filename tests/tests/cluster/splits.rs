@@ -210,12 +210,7 @@ async fn regions_split_by_themselves_under_load(engine: BackendKind) -> Result<(
     load.check_all().await.context("after the load")?;
     regions_cover_the_table(&client, "load").await?;
 
-    for index in 0..3 {
-        cluster.stop_server(index).await;
-        load.check_all().await.with_context(|| format!("server {index} is down"))?;
-        cluster.start_server(index).await?;
-        cluster.wait_for_leaders().await?;
-    }
+    cluster.without_each(async |_| load.check_all().await).await?;
     cluster.stop_all().await;
     cluster.start_all().await?;
     load.check_all().await.context("everything was restarted")?;

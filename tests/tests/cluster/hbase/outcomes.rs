@@ -82,10 +82,8 @@ async fn times(client: &mut HbaseClient, row: &str) -> Result<Vec<u64>> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mutations_that_arrive_together_are_judged_by_their_timestamps() -> Result<()> {
-    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
-    let stop = CancellationToken::new();
-    let mut client = client_of(&cluster, "together", &stop).await?;
-    let client = &mut client;
+    let mut served = Served::begin("together").await?;
+    let client = &mut served.client;
     let up_to = |time| delete(vec![value(Some(time), Some(DeleteType::DeleteMultipleVersions), "")]);
     for (name, atomic) in [("RowMutations", true), ("a list", false)] {
         // The tombstone comes before the cells beneath it, as stock copies write it.
@@ -110,23 +108,18 @@ async fn mutations_that_arrive_together_are_judged_by_their_timestamps() -> Resu
         let left = times(client, &row).await?;
         ensure!(left == [15], "{name}: a put after a delete shows, and {left:?} are there");
     }
-    stop.cancel();
-    cluster.stop_all().await;
-    Ok(())
+    served.end().await
 }
 
 /// HBase's tools write tombstones before or after what these cover, and each in a call of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tombstone_covers_what_a_later_call_dates_below_it_where_the_family_has_that_rule() -> Result<()> {
-    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
-    let stop = CancellationToken::new();
-    let admin = cluster.client().await?;
     let rule = ("meta.hbase.NEW_VERSION_BEHAVIOR", "false");
     let spec = |name: &str, versions: &str| TableSpec::new(name)?.family("f", &[("versions", versions), rule]);
-    admin.admin().create_table(spec("dated", "5")?).await?;
-    admin.admin().create_table(spec("one", "1")?).await?;
-    let places = serve_hbase(&cluster, &stop).await?;
-    let client = &mut HbaseClient::new(cluster.client().await?, "dated".parse()?, places.clone());
+    let mut served = Served::begin_with(spec("dated", "5")?).await?;
+    let own = served.cluster.client().await?;
+    own.admin().create_table(spec("one", "1")?).await?;
+    let client = &mut served.client;
 
     let up_to = delete(vec![value(Some(10), Some(DeleteType::DeleteMultipleVersions), "")]);
     let family = in_family(Some(10), DeleteType::DeleteFamily);
@@ -138,7 +131,7 @@ async fn a_tombstone_covers_what_a_later_call_dates_below_it_where_the_family_ha
             mutate(client, on_row(&format!("{is_flushed} {at}"), tombstone.clone()), None).await?;
         }
         if is_flushed {
-            admin.admin().flush_table("dated", |_| {}).await?;
+            own.admin().flush_table("dated", |_| {}).await?;
         }
         for (at, (_, left)) in deletes.iter().enumerate() {
             let row = &format!("{is_flushed} {at}");
@@ -162,7 +155,8 @@ async fn a_tombstone_covers_what_a_later_call_dates_below_it_where_the_family_ha
     ensure!(left.len() == 1 && left[0].1 == "new", "after a delete and a put there are {left:?}");
 
     // A put below the version that a delete beside it takes away stays, where one version is kept.
-    let client = &mut HbaseClient::new(cluster.client().await?, "one".parse()?, places);
+    let places = serve_hbase(&served.cluster, &served.stop).await?;
+    let client = &mut HbaseClient::new(own, "one".parse()?, places);
     for (row, atomic) in [("mutations", true), ("list", false)] {
         mutate(client, on_row(row, put(&[10])), None).await?;
         send(client, row, &[put(&[5]), delete(vec![one_version(Some(10))])], atomic).await?;
@@ -172,17 +166,13 @@ async fn a_tombstone_covers_what_a_later_call_dates_below_it_where_the_family_ha
         let left = times(client, row).await?;
         ensure!(left == [5], "{row}: a put at 10 and a delete of that version left {left:?}");
     }
-    stop.cancel();
-    cluster.stop_all().await;
-    Ok(())
+    served.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn valid_deletes_are_taken() -> Result<()> {
-    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
-    let stop = CancellationToken::new();
-    let mut client = client_of(&cluster, "deletes", &stop).await?;
-    let client = &mut client;
+    let mut served = Served::begin("deletes").await?;
+    let client = &mut served.client;
 
     // The newest version and another one of the same column.
     mutate(client, on_row("one", put(&[3, 5, 7])), None).await?;
@@ -232,33 +222,18 @@ async fn valid_deletes_are_taken() -> Result<()> {
     ensure!(answer.processed == Some(true), "answered {answer:?}");
     let left = times(client, "future").await?;
     ensure!(left == [future], "deletes up to now left {left:?}");
-    stop.cancel();
-    cluster.stop_all().await;
-    Ok(())
+    served.end().await
 }
 
 /// The condition that a row has the column, whatever its value.
 fn exists(row: &str) -> proto::Condition {
-    let comparable = proto::ByteArrayComparable { value: Some(Bytes::new()) };
-    proto::Condition {
-        row: Bytes::copy_from_slice(row.as_bytes()),
-        family: Some(FAMILY),
-        qualifier: Some(QUALIFIER),
-        compare_type: Some(proto::CompareType::NotEqual.into()),
-        comparator: Some(proto::Comparator {
-            name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_owned(),
-            serialized_comparator: Some(proto::BinaryComparator { comparable }.encode_to_vec().into()),
-        }),
-        ..proto::Condition::default()
-    }
+    compared(row, proto::CompareType::NotEqual)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_increment_and_append_makes_a_version() -> Result<()> {
-    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
-    let stop = CancellationToken::new();
-    let mut client = client_of(&cluster, "versions", &stop).await?;
-    let client = &mut client;
+    let mut served = Served::begin("versions").await?;
+    let client = &mut served.client;
     let increment = || merge(MutationType::Increment, 1i64.to_be_bytes().to_vec());
     for _ in 0..5 {
         send(client, "counter", &[increment(), increment(), increment(), increment()], false).await?;
@@ -281,18 +256,14 @@ async fn every_increment_and_append_makes_a_version() -> Result<()> {
     ensure!(values == ["a", "b"], "two appends to one column returned {values:?}");
     let left = versions(client, b"twice").await?;
     ensure!(left.len() == 1 && left[0].1 == "b", "the last one counts, and {left:?} are there");
-    stop.cancel();
-    cluster.stop_all().await;
-    Ok(())
+    served.end().await
 }
 
 /// A filter that is decided by columns reads these, and the first cell of the row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filter_of_columns_judges_a_row_of_any_size() -> Result<()> {
-    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
-    let stop = CancellationToken::new();
-    let mut client = client_of(&cluster, "wide", &stop).await?;
-    let client = &mut client;
+    let mut served = Served::begin("wide").await?;
+    let client = &mut served.client;
     let of_column = |qualifier: &str, value: Vec<u8>| {
         let value =
             QualifierValue { qualifier: Some(qualifier.to_owned().into()), ..self::value(Some(7), None, value) };
@@ -316,22 +287,16 @@ async fn a_filter_of_columns_judges_a_row_of_any_size() -> Result<()> {
     let condition = column_is("none", "absent", "x", false);
     let answer = mutate(client, on_row("none", put(&[1])), Some(condition)).await?;
     ensure!(answer.processed == Some(false), "a row that is not there: answered {:?}", answer.processed);
-    stop.cancel();
-    cluster.stop_all().await;
-    Ok(())
+    served.end().await
 }
 
 /// The condition that a `SingleColumnValueFilter` passes the row.
 fn column_is(row: &str, qualifier: &str, value: &str, filter_if_missing: bool) -> proto::Condition {
-    let comparable = proto::ByteArrayComparable { value: Some(value.to_owned().into()) };
     let filter = proto::SingleColumnValueFilter {
         column_family: Some(FAMILY),
         column_qualifier: Some(qualifier.to_owned().into()),
         compare_op: proto::CompareType::Equal.into(),
-        comparator: proto::Comparator {
-            name: "org.apache.hadoop.hbase.filter.BinaryComparator".to_owned(),
-            serialized_comparator: Some(proto::BinaryComparator { comparable }.encode_to_vec().into()),
-        },
+        comparator: comparator(value.to_owned().into()),
         filter_if_missing: Some(filter_if_missing),
         latest_version_only: Some(true),
     };
@@ -347,12 +312,8 @@ fn column_is(row: &str, qualifier: &str, value: &str, filter_if_missing: bool) -
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_condition_on_a_row_of_another_region_is_refused_at_once() -> Result<()> {
-    let mut cluster = Cluster::start(with_engine(BackendKind::Lsm)).await?;
-    let stop = CancellationToken::new();
-    let admin = cluster.client().await?;
     let spec = TableSpec::new("regions")?.family("f", &[("versions", "5")])?.split_at(b"m");
-    admin.admin().create_table(spec).await?;
-    let mut client = HbaseClient::new(admin, "regions".parse()?, serve_hbase(&cluster, &stop).await?);
+    let mut served = Served::begin_with(spec).await?;
     let put = on_row("z", put(&[1]));
     let encode = |region| {
         let condition = Some(exists("a"));
@@ -360,10 +321,8 @@ async fn a_condition_on_a_row_of_another_region_is_refused_at_once() -> Result<(
     };
     let tries = std::cell::Cell::new(0);
     let gives_up = || tries.replace(tries.get() + 1) > 50;
-    let refused = client.call::<proto::MutateResponse>(b"a", "Mutate", encode, gives_up).await.err();
+    let refused = served.client.call::<proto::MutateResponse>(b"a", "Mutate", encode, gives_up).await.err();
     let refused = refused.context("it was taken")?;
     ensure!(refused.contains("DoNotRetryIOException") && tries.get() == 0, "refused with {refused}");
-    stop.cancel();
-    cluster.stop_all().await;
-    Ok(())
+    served.end().await
 }
