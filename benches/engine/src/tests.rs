@@ -81,7 +81,7 @@ impl Subject for Map {
     }
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         rows: 3_000,
         batch_rows: 2_000,

@@ -1,23 +1,10 @@
 //! The text of the table: the direction of ratios, and the mark for a missing figure.
 
 use super::*;
-use crate::Compaction;
 
 fn report(seconds: &[(&'static str, f64)]) -> Report {
-    let options = Options {
-        rows: 1_000,
-        batch_rows: 1_000,
-        gets: 10,
-        scans: 10,
-        seconds: 1,
-        cache_mib: 1,
-        write_buffer_mib: 1,
-        compaction: Compaction::Full,
-        seed: 1,
-        dir: None,
-    };
     let machine = Machine { cpu: "A Fast One".to_owned(), cpus: 2 };
-    let mut report = Report::new(machine, &options, 50.0);
+    let mut report = Report::new(machine, &crate::tests::options(), 50.0);
     for &(subject, seconds) in seconds {
         report.contenders.push((subject, "as it comes"));
         let spent = Spent { seconds, process_seconds: seconds, thread_seconds: seconds };
