@@ -1,222 +1,256 @@
 //! `bench`: generates load on a table and measures it; prints a line per second and a summary.
 //!
-//! A fixed number of workers each keep one call in flight; latency is the time from request to response at the client.
-//! Only calls acknowledged within the measured time count. A missing table is created, and workloads that read fill an
-//! empty table first, so that the rows exist. Results with an exact expected value (counters, compare-and-set, sums)
-//! are checked. `benches/engine` compares the storage engines themselves, without a cluster.
+//! All mixes of operations stand in one table, and one loop runs them. `bench run` takes a mix by its name, in a closed or an
+//! open loop, with a report. `put`, `get` and others are mixes of one operation on numbered rows. Latency is the time from
+//! request to response at the client, and only acknowledged calls have one. A missing table is created, and filled if the mix
+//! reads. Results with an exact expected value (counters, compare-and-set, sums) are checked. `benches/engine` compares the
+//! storage engines themselves, without a cluster.
 //!
-//! Modules: `workload` and `keys` say what is called and on which rows, `calls` makes the calls, `run` is what workers
-//! share and `measure` runs them, `fill` fills a table first, `stats`, `gaps` and `cpu` are the figures, `tally` checks
-//! exactness, `ends` and `latest` compare kinds of calls, `bulk` loads rows as files.
-//! `named` is apart: the workloads of `bench run`, such as YCSB's.
+//! Modules: `spec` is the table of mixes, `distribution` says which rows are chosen, `inserts` which of them exist, `layout`
+//! how they are stored, `fill` fills a table with them. `calls` makes the calls, `schedule` and `pace` say when those of an
+//! open loop are due, `measure` runs them. `stats` and `gaps` are the figures, `tally` checks exactness, `report` is what is
+//! kept of a run, `compare` compares two, `page` writes them. `ends` and `latest` compare kinds of calls, `bulk` loads rows as
+//! files.
 
 mod bulk;
 mod calls;
-mod cpu;
+mod compare;
+mod distribution;
 mod ends;
 mod fill;
 mod gaps;
-mod keys;
+mod inserts;
 mod latest;
+mod layout;
 mod measure;
-mod named;
-mod run;
+mod pace;
+mod page;
+mod report;
+mod schedule;
+mod spec;
 mod stats;
 mod tally;
-mod workload;
+
+use std::time::Duration;
 
 use serde::Serialize;
-use terrane_client::{Client, Table, TableSpec};
+use terrane_client::{Client, Table};
 
-use self::keys::{FAMILY, split_points};
-use self::stats::{Summary, counters_text};
+use self::stats::{counters_text, second_text};
 use super::connect;
+use crate::args::bench::run::{BenchCompare, BenchRun, Known, ReportFile};
 use crate::args::bench::{Bench, BenchFlags, BenchPage, BenchScan};
-use crate::failure::{During, Failure};
-use crate::output::{Output, duration_text, grouped};
-use measure::{Measured, measure};
-use run::Run;
-use tally::{Compared, Counted, Summed};
-use workload::Workload;
+use crate::failure::Failure;
+use crate::output::{Output, grouped};
+use calls::Shared;
+use measure::{Measured, Plan, SECONDS_DEFAULT, measure, progress_line};
+use report::{OperationReport, Parameters, Report, Second, Summary};
+use spec::Spec;
+use tally::{Compared, Counted, Finding, Nothing, Summed, counters};
+
+/// A backlog of more than this share of all calls means that the cluster did not keep up.
+const BACKLOG_SHARE_MAX: f64 = 0.01;
 
 pub async fn run(args: Bench) -> Result<(), Failure> {
-    match args {
-        Bench::Run(args) => named::run(*args).await,
-        Bench::Compare(args) => named::compare(args).await,
-        Bench::Put(flags) => plain(Workload::Put, flags, |run| run).await,
-        Bench::Get(flags) => plain(Workload::Get, flags, |run| run).await,
-        Bench::Scan(BenchScan { reverse, flags }) => plain(Workload::Scan, flags, |run| Run { reverse, ..run }).await,
+    let (known, flags) = match args {
+        Bench::Run(args) => return named(*args).await,
+        Bench::Compare(args) => return compare(args).await,
+        Bench::Put(flags) => (Known::Put, flags),
+        Bench::Get(flags) => (Known::Get, flags),
+        Bench::Scan(BenchScan { reverse, flags }) => {
+            return rows(Spec { reverse, ..Spec::of_rows(Known::Scan, &flags) }, flags).await;
+        }
         Bench::Fullscan(BenchScan { reverse, flags }) => {
-            plain(Workload::FullScan, flags, |run| Run { reverse, ..run }).await
+            return rows(Spec { reverse, ..Spec::of_rows(Known::FullScan, &flags) }, flags).await;
         }
-        Bench::Load(flags) => plain(Workload::Load, flags, |run| run).await,
+        Bench::Load(flags) => (Known::Load, flags),
+        Bench::Incr(flags) => (Known::Incr, flags),
+        Bench::Cas(flags) if flags.batch.is_some_and(|batch| batch != 1) => {
+            return Err(Failure::usage("cas makes one comparison per call; omit --batch"));
+        }
+        Bench::Cas(flags) => (Known::Cas, flags),
+        Bench::Page(BenchPage { offset, flags }) => {
+            return rows(Spec { offset, ..Spec::of_rows(Known::Page, &flags) }, flags).await;
+        }
+        Bench::Count(flags) => (Known::Count, flags),
+        Bench::Sum(flags) => (Known::Sum, flags),
         Bench::Bulk(flags) => {
-            let (client, table) = prepare(&flags).await?;
+            let (client, table) = open(&flags, &Spec::of_rows(Known::Load, &flags)).await?;
             let (measured, bulk) = bulk::run(&table, &flags).await?;
-            eprintln!("{}", counters_text(&client));
-            report("bulk", &flags, &measured, &bulk, &bulk.text())?;
-            bulk.check(&flags)
+            return finish("bulk", &client, &flags, &measured, &bulk);
         }
-        Bench::Incr(flags) => increments(flags).await,
-        Bench::Cas(flags) => compare_and_set(flags).await,
-        Bench::Page(BenchPage { offset, flags }) => page(offset, flags).await,
-        Bench::Count(flags) => plain(Workload::Count, flags, |run| run).await,
-        Bench::Sum(flags) => sum(flags).await,
         Bench::Ends(flags) => {
-            let (client, table) = prepare(&flags).await?;
-            fill::fill_if_empty(&table, &flags, flags.rows).await?;
+            let (client, table) = open(&flags, &Spec::of_rows(Known::Get, &flags)).await?;
             let (measured, ends) = ends::run(&table, &flags).await?;
-            eprintln!("{}", counters_text(&client));
-            report("ends", &flags, &measured, &ends, &ends.text())
+            return finish("ends", &client, &flags, &measured, &ends);
         }
         Bench::Latest(flags) => {
-            let (client, table) = prepare(&flags).await?;
-            fill::fill_if_empty(&table, &flags, flags.rows).await?;
+            let (client, table) = open(&flags, &Spec::of_rows(Known::Get, &flags)).await?;
             let (measured, latest) = latest::run(&table, &flags).await?;
-            eprintln!("{}", counters_text(&client));
-            report("latest", &flags, &measured, &latest, &latest.text())
+            return finish("latest", &client, &flags, &measured, &latest);
         }
-    }
+    };
+    rows(Spec::of_rows(known, &flags), flags).await
 }
 
-/// Connects, and opens or creates the table.
-async fn prepare(flags: &BenchFlags) -> Result<(Client, Table), Failure> {
-    let client = connect(&flags.connection).await?;
-    let table = open_or_create(&client, flags).await?;
-    if table.schema().family(FAMILY.as_bytes()).is_none() {
-        return Err(Failure::new(format!("table {} has no family {FAMILY}, which bench writes to", flags.table))
-            .advise("choose another with --table; a missing table is created"));
-    }
-    Ok((client, table))
-}
-
-/// A workload whose report has only the measured calls.
-async fn plain(workload: Workload, flags: BenchFlags, with: impl FnOnce(Run) -> Run) -> Result<(), Failure> {
-    let (client, table) = prepare(&flags).await?;
-    if workload.needs_rows() {
-        fill::fill_if_empty(&table, &flags, flags.rows).await?;
-    }
-    let run = with(Run::new(workload, &table, &flags));
-    let measured = measured(&client, &run, &flags).await?;
-    report(workload.name(), &flags, &measured, &Nothing {}, "")
-}
-
-async fn measured(client: &Client, run: &Run, flags: &BenchFlags) -> Result<Measured, Failure> {
-    let measured = measure(run, flags.seconds, flags.connection.json).await?;
-    eprintln!("{}", counters_text(client));
-    Ok(measured)
-}
-
-async fn increments(flags: BenchFlags) -> Result<(), Failure> {
-    let (client, table) = prepare(&flags).await?;
-    let before = tally::counters(&table).await?;
-    let run = Run::new(Workload::Incr, &table, &flags);
-    let measured = measured(&client, &run, &flags).await?;
-    let counted = Counted::new(tally::counters(&table).await? - before, &run.tally);
-    report(run.workload.name(), &flags, &measured, &counted, &counted.text())?;
-    counted.check()
-}
-
-async fn compare_and_set(flags: BenchFlags) -> Result<(), Failure> {
-    if flags.batch.is_some_and(|batch| batch != 1) {
-        return Err(Failure::usage("cas makes one comparison per call; omit --batch"));
-    }
-    let (client, table) = prepare(&flags).await?;
-    let run = Run::new(Workload::Cas, &table, &flags);
-    let measured = measured(&client, &run, &flags).await?;
-    let compared = Compared::new(&run.tally);
-    report(run.workload.name(), &flags, &measured, &compared, &compared.text())?;
-    compared.check()
-}
-
-async fn page(offset: u64, flags: BenchFlags) -> Result<(), Failure> {
-    let (client, table) = prepare(&flags).await?;
-    let run = Run { offset, ..Run::new(Workload::Page, &table, &flags) };
-    // An empty table also gets the rows that the page needs.
-    fill::fill_if_empty(&table, &flags, flags.rows.max(offset.saturating_add(run.batch))).await?;
-    let measured = measured(&client, &run, &flags).await?;
-    report(run.workload.name(), &flags, &measured, &Nothing {}, "")?;
-    if measured.total.operations > 0 && measured.total.rows == 0 {
-        return Err(Failure::new(format!("table {} has no row after the first {}", flags.table, grouped(offset)))
+/// A mix of one operation on numbered rows.
+async fn rows(spec: Spec, flags: BenchFlags) -> Result<(), Failure> {
+    let (client, table) = open(&flags, &spec).await?;
+    let counted_before = if spec.known == Known::Incr { counters(&table).await? } else { 0 };
+    let seconds = flags.seconds.or_else(|| (!spec.ends()).then_some(SECONDS_DEFAULT));
+    let plan = Plan { rate: None, warm_up: Duration::ZERO, seconds };
+    let shared = Shared::new(table, spec);
+    let measured = measure(&shared, plan, |second, calls, elapsed| {
+        progress_line(flags.connection.json, &second_text(second, &calls.total, elapsed))
+    })
+    .await?;
+    let (Shared { table, spec, tally, .. }, name) = (&*shared, shared.spec.known.name());
+    match spec.known {
+        Known::Incr => {
+            let counted = Counted::new(counters(table).await? - counted_before, tally);
+            finish(name, &client, &flags, &measured, &counted)
+        }
+        Known::Cas => finish(name, &client, &flags, &measured, &Compared::new(tally)),
+        Known::Sum => match Summed::new(tally, spec.rows) {
+            Some(summed) => finish(name, &client, &flags, &measured, &summed),
+            None => finish(name, &client, &flags, &measured, &Nothing {}),
+        },
+        _ => finish(name, &client, &flags, &measured, &Nothing {}),
+    }?;
+    let calls = &measured.calls.total;
+    if spec.known == Known::Page && calls.operations > 0 && calls.rows == 0 {
+        let skipped = grouped(spec.offset);
+        return Err(Failure::new(format!("table {} has no row after the first {skipped}", flags.table))
             .advise("use a smaller --offset, or an empty or missing table, which is filled"));
     }
     Ok(())
 }
 
-async fn sum(flags: BenchFlags) -> Result<(), Failure> {
-    let (client, table) = prepare(&flags).await?;
-    fill::fill_with_numbers(&table, &flags).await?;
-    let run = Run::new(Workload::Sum, &table, &flags);
-    let measured = measured(&client, &run, &flags).await?;
-    let Some(summed) = Summed::new(&run.tally) else {
-        return report(run.workload.name(), &flags, &measured, &Nothing {}, "");
-    };
-    report(run.workload.name(), &flags, &measured, &summed, &summed.text())?;
-    summed.check(flags.rows)
+/// Connects, and opens the table of numbered rows that the mix needs.
+async fn open(flags: &BenchFlags, spec: &Spec) -> Result<(Client, Table), Failure> {
+    let client = connect(&flags.connection).await?;
+    let table = fill::rows_table(&client, spec, &flags.table.to_string()).await?;
+    Ok((client, table))
 }
 
-async fn open_or_create(client: &Client, flags: &BenchFlags) -> Result<Table, Failure> {
-    let name = flags.table.to_string();
-    match client.table(&name).await {
-        Err(error) if error.is_not_found() => {}
-        found => return found.during(format!("open table {name}")),
-    }
-    eprintln!("creating table {name} with {} regions", flags.regions);
-    let mut spec = TableSpec::new(&name)?.family(FAMILY, &[])?;
-    for row in split_points(flags.rows, flags.regions) {
-        spec = spec.split_at(&row);
-    }
-    client.admin().create_table(spec).await.during(format!("create table {name}"))?;
-    client.table(&name).await.during(format!("open table {name}"))
-}
-
-/// Prints the summary and the workload's own results.
-fn report(
-    workload: &'static str,
+/// Prints the summary of a measurement. An interrupted one has a summary and no success.
+fn finish(
+    name: &str,
+    client: &Client,
     flags: &BenchFlags,
     measured: &Measured,
-    more: &impl Serialize,
-    more_text: &str,
+    finding: &impl Finding,
 ) -> Result<(), Failure> {
-    let summary = Summary::new(workload, &measured.total, measured.elapsed);
-    let mut output = Output::new(flags.connection.json);
-    if output.is_json() {
-        let longest_gap_ms = measured.longest_gap.map(|gap| gap.as_secs_f64() * 1e3);
-        output.object(&Reported { summary, longest_gap_ms, more })?;
-        output.flush()?;
-        return ended(measured);
-    }
-    if let Some(cpu) = measured.cpu.filter(|_| measured.total.rows > 0) {
-        let per_row = cpu.as_secs_f64() * 1e6 / measured.total.rows as f64;
-        let cores = cpu.as_secs_f64() / measured.elapsed.as_secs_f64().max(f64::EPSILON);
-        output.line(&format!("client CPU: {per_row:.2} µs per row, {cores:.2} cores"))?;
-    }
-    if let Some(gap) = measured.longest_gap {
-        output.line(&format!("longest gap between acknowledged calls in any region: {}", duration_text(gap)))?;
-    }
-    if !more_text.is_empty() {
-        output.line(more_text)?;
-    }
-    output.line(&summary.text())?;
-    output.flush()?;
-    ended(measured)
+    eprintln!("{}", counters_text(client));
+    print(flags.connection.json, &Summary::new(name, measured, None), &[], finding)?;
+    if measured.interrupted { Err(Failure::interrupted()) } else { finding.check() }
 }
 
-/// An interrupted run has a summary and no success.
-fn ended(measured: &Measured) -> Result<(), Failure> {
+/// Prints a summary, and what the mix found out.
+fn print(
+    json: bool,
+    summary: &Summary,
+    by_operation: &[OperationReport],
+    finding: &impl Finding,
+) -> Result<(), Failure> {
+    let mut output = Output::new(json);
+    if output.is_json() {
+        output.object(&Printed { summary, finding })?;
+    } else {
+        let lines = finding.text().into_iter().chain(summary.text(by_operation));
+        lines.into_iter().try_for_each(|line| output.line(&line))?;
+    }
+    output.flush()
+}
+
+/// A summary and a finding, in one object.
+#[derive(Serialize)]
+struct Printed<'a, F: Finding> {
+    #[serde(flatten)]
+    summary: &'a Summary,
+    #[serde(flatten)]
+    finding: &'a F,
+}
+
+/// A mix by its name, with a report.
+async fn named(args: BenchRun) -> Result<(), Failure> {
+    let spec = Spec::of_run(&args)?;
+    let name = args.table.as_ref().map_or_else(|| spec.table_default().to_owned(), ToString::to_string);
+    let client = connect(&args.connection).await?;
+    let table = fill::named_table(&client, &args, &spec, &name).await?;
+    if args.load_only {
+        return Ok(());
+    }
+    let plan = Plan { rate: args.rate.map(|rate| rate.0), warm_up: args.warm_up.0, seconds: Some(args.seconds.0) };
+    let operations = spec.operations();
+    let shared = Shared::new(table, spec);
+    if !plan.warm_up.is_zero() {
+        eprintln!("warming up for {}", args.warm_up);
+    }
+    let json = args.connection.json;
+    let mut seconds = Vec::new();
+    let measured = measure(&shared, plan, |second, calls, elapsed| {
+        let of_second = Second::new(second, calls, &operations, elapsed);
+        let mut output = Output::new(json);
+        if output.is_json() {
+            output.object(&of_second)?;
+        } else {
+            output.line(&second_text(second, &calls.total, elapsed))?;
+        }
+        seconds.push(of_second);
+        output.flush()
+    })
+    .await?;
+    eprintln!("{}", counters_text(&client));
+
+    let spec = &shared.spec;
+    let summary = Summary::new(&spec.name(), &measured, plan.rate);
+    let by_operation = operations.iter().zip(&measured.calls.by_operation);
+    let by_operation: Vec<OperationReport> = by_operation
+        .map(|(operation, interval)| OperationReport::new(*operation, interval, measured.elapsed))
+        .collect();
+    print(json, &summary, &by_operation, &Nothing {})?;
+    if measured.backlog as f64 > BACKLOG_SHARE_MAX * summary.operations as f64 {
+        eprintln!(
+            "the cluster did not keep up with the rate: {} calls were due and not made, and latencies grow with the run",
+            grouped(measured.backlog)
+        );
+    }
+    let report = Report::new(Parameters::new(&args, spec, name), summary, by_operation, seconds);
+    for file in &args.report {
+        page::save(&report, file).await?;
+        eprintln!("wrote {}", file.path.display());
+    }
     if measured.interrupted { Err(Failure::interrupted()) } else { Ok(()) }
 }
 
-/// The summary and the workload's own results, in one object.
-#[derive(Serialize)]
-struct Reported<'a, M: Serialize> {
-    #[serde(flatten)]
-    summary: Summary,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    longest_gap_ms: Option<f64>,
-    #[serde(flatten)]
-    more: &'a M,
+/// Reads two reports and shows their differences.
+pub async fn compare(args: BenchCompare) -> Result<(), Failure> {
+    let (before, after) = (read(&args.before).await?, read(&args.after).await?);
+    let comparison = compare::compare(&before, &after);
+    let mut output = Output::new(args.json);
+    if output.is_json() {
+        comparison.figures.iter().try_for_each(|figure| output.object(figure))?;
+    } else {
+        for (name, before, after) in &comparison.parameters {
+            eprintln!("{name} differs: {before} before, {after} after");
+        }
+        let rows = comparison.figures.iter().map(compare::Figure::row).collect();
+        output.table(&["figure", "before", "after", "difference", "noise", "verdict"], rows)?;
+    }
+    output.flush()?;
+    if let Some(path) = &args.report {
+        page::write(path, &page::page(&[&before, &after], Some(&comparison))?).await?;
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(())
 }
 
-#[derive(Serialize)]
-struct Nothing {}
+async fn read(file: &ReportFile) -> Result<Report, Failure> {
+    let path = file.path.display();
+    let content = terrane_env::fs::read(&file.path).await;
+    let content = content.map_err(|error| Failure::new(format!("cannot read {path}: {error}")))?;
+    Report::parse(&content).map_err(|why| {
+        Failure::new(format!("{path} {why}")).advise("`terrane bench run WORKLOAD --report FILE.json` writes a report")
+    })
+}

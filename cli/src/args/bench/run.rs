@@ -109,23 +109,28 @@ impl BenchRun {
     }
 }
 
-/// A value that is chosen by its name.
+/// A value that is chosen by its name. Those in the second braces belong to commands of their own, and are not chosen.
 macro_rules! named {
-    ($(#[$doc:meta])* $type:ident, $what:literal, { $($variant:ident = $name:literal),+ $(,)? }) => {
+    (
+        $(#[$doc:meta])* $type:ident, $what:literal, { $($variant:ident = $name:literal),+ $(,)? }
+        $({ $($apart:ident = $apart_name:literal),+ $(,)? })?
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $type {
             $($variant),+
+            $(, $($apart),+)?
         }
 
         impl $type {
-            /// All of them, in the order of the documentation.
+            /// All that can be chosen, in the order of the documentation.
             pub const ALL: &[$type] = &[$($type::$variant),+];
 
             /// The name on the command line and in reports.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($type::$variant => $name),+
+                    $(, $($type::$apart => $apart_name),+)?
                 }
             }
         }
@@ -155,7 +160,7 @@ macro_rules! named {
 }
 
 named! {
-    /// A workload of `bench run`.
+    /// A mix of operations: a workload of `bench run`, or a command of its own.
     Known, "workload", {
         A = "a",
         B = "b",
@@ -167,6 +172,21 @@ named! {
         Pages = "pages",
         Latest = "latest",
         Timeseries = "timeseries",
+    } {
+        Put = "put",
+        Get = "get",
+        Scan = "scan",
+        FullScan = "fullscan",
+        Load = "load",
+        Incr = "incr",
+        Cas = "cas",
+        Page = "page",
+        Count = "count",
+        Sum = "sum",
+        First = "first",
+        Last = "last",
+        Floor = "floor",
+        Ceiling = "ceiling",
     }
 }
 
@@ -182,6 +202,16 @@ named! {
         Page = "page",
         Latest = "latest",
         Ingest = "ingest",
+    } {
+        FullScan = "fullscan",
+        Load = "load",
+        CompareAndSet = "cas",
+        Count = "count",
+        Sum = "sum",
+        First = "first",
+        Last = "last",
+        Floor = "floor",
+        Ceiling = "ceiling",
     }
 }
 

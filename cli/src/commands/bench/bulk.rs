@@ -2,14 +2,19 @@
 //!
 //! The whole load is one operation. Afterwards its rows are counted, outside of the measured time: all must be there.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use terrane_client::{BulkOptions, BulkSummary, KeyRange, Put, Table};
+use terrane_env::time::process_cpu_ns;
 use tokio::time::Instant;
 
-use super::cpu::cpu_time;
-use super::keys::{Choices, FAMILY, QUALIFIER, key};
+use super::distribution::stream;
+use super::layout::{FAMILY, Key, QUALIFIER, Values};
 use super::measure::{Measured, progress_line};
+use super::spec::Kind;
 use super::stats::Recorder;
+use super::tally::Finding;
 use crate::args::bench::BenchFlags;
 use crate::failure::{During, Failure};
 use crate::output::grouped;
@@ -25,21 +30,24 @@ pub struct Bulk {
     bytes: u64,
     /// The rows of the load that a count found afterwards.
     counted: u64,
+    /// The rows of the load.
+    #[serde(skip)]
+    loaded: u64,
 }
 
-impl Bulk {
-    pub fn text(&self) -> String {
+impl Finding for Bulk {
+    fn text(&self) -> Option<String> {
         let (runs, regions, bytes) = (grouped(self.runs), grouped(self.regions), grouped(self.bytes));
-        format!("{bytes} bytes in {runs} runs into {regions} regions; {} rows counted", grouped(self.counted))
+        Some(format!("{bytes} bytes in {runs} runs into {regions} regions; {} rows counted", grouped(self.counted)))
     }
 
     /// Every row is there, and no other.
-    pub fn check(&self, flags: &BenchFlags) -> Result<(), Failure> {
-        if self.counted == flags.rows {
+    fn check(&self) -> Result<(), Failure> {
+        if self.counted == self.loaded {
             return Ok(());
         }
-        let (loaded, counted) = (grouped(flags.rows), grouped(self.counted));
-        Err(Failure::new(format!("{loaded} rows were loaded into table {}, and {counted} are there", flags.table)))
+        let (loaded, counted) = (grouped(self.loaded), grouped(self.counted));
+        Err(Failure::new(format!("{loaded} rows were loaded into the table, and {counted} are there")))
     }
 }
 
@@ -51,23 +59,26 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Bulk), 
     if let Some(in_flight) = flags.in_flight {
         options = options.runs_in_flight(in_flight as usize);
     }
-    let (recorder, cpu_before, began) = (Recorder::new(), cpu_time().await, Instant::now());
+    let (cpu_before, began) = (process_cpu_ns(), Instant::now());
     let loaded = load(table, flags, options).await.during(format!("load table {}", flags.table))?;
     let elapsed = began.elapsed();
+    let cpu = Duration::from_nanos(process_cpu_ns().saturating_sub(cpu_before));
+    let recorder = Recorder::new();
     recorder.acknowledged(0, loaded.rows, elapsed);
-    let cpu = cpu_time().await.zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
-    let range = KeyRange::new(key(0).to_vec(), key(flags.rows).to_vec())?;
+    let key = |row| Key::new(Kind::Numbered, row).as_ref().to_vec();
+    let range = KeyRange::new(key(0), key(flags.rows))?;
     let counted = table.count(range).await.during(format!("count the rows of table {}", flags.table))?;
     let BulkSummary { runs, regions, bytes, .. } = loaded;
-    let measured = Measured { total: recorder.drain(), elapsed, cpu, longest_gap: None, interrupted: false };
-    Ok((measured, Bulk { runs, regions, bytes, counted }))
+    let measured = Measured::of_total(recorder.drain(), elapsed, cpu, false);
+    Ok((measured, Bulk { runs, regions, bytes, counted, loaded: flags.rows }))
 }
 
 async fn load(table: &Table, flags: &BenchFlags, options: BulkOptions) -> Result<BulkSummary, terrane_client::Error> {
-    let mut choices = Choices::new(0, flags.rows, flags.value_bytes as usize);
+    let (mut random, values) = (stream(1, 0), Values::new(1, flags.value_bytes as usize));
     let mut loader = table.bulk_load(options);
     for row in 0..flags.rows {
-        loader.put(Put::new(key(row)).set(FAMILY, QUALIFIER, choices.value())).await?;
+        let put = Put::new(Key::new(Kind::Numbered, row)).set(FAMILY, QUALIFIER, values.draw(&mut random));
+        loader.put(put).await?;
         if (row + 1) % ROWS_PER_LINE == 0 {
             let line = format!("{} rows read", grouped(row + 1));
             progress_line(flags.connection.json, &line).ok();

@@ -8,17 +8,19 @@ use std::time::Duration;
 use serde::Serialize;
 use terrane_client::Table;
 
-use super::measure::{Measured, SECONDS_DEFAULT, measure, progress_line};
-use super::run::Run;
+use super::calls::Shared;
+use super::measure::{Measured, Plan, SECONDS_DEFAULT, measure, progress_line};
+use super::spec::Spec;
 use super::stats::Interval;
-use super::workload::Workload;
+use super::tally::Finding;
 use crate::args::bench::BenchFlags;
+use crate::args::bench::run::Known;
 use crate::failure::Failure;
 use crate::output::{grouped, rate};
 
-const KINDS: [Workload; 5] = [Workload::Get, Workload::First, Workload::Last, Workload::Floor, Workload::Ceiling];
+const KINDS: [Known; 5] = [Known::Get, Known::First, Known::Last, Known::Floor, Known::Ceiling];
 const ROUNDS: u32 = 3;
-/// A slice of each kind that does not count: locations are looked up and blocks are cached.
+/// The start of each slice, which does not count: locations are looked up and blocks are cached.
 const WARM_UP: Duration = Duration::from_millis(100);
 
 /// One kind of call.
@@ -44,11 +46,11 @@ pub struct Ends {
     ratio: f64,
 }
 
-impl Ends {
-    pub fn text(&self) -> String {
+impl Finding for Ends {
+    fn text(&self) -> Option<String> {
         let kinds = [("first", &self.first), ("last", &self.last), ("floor", &self.floor), ("ceiling", &self.ceiling)];
         let ratios = kinds.map(|(name, kind)| format!("{name} {:.2}", kind.ratio)).join(", ");
-        format!("gets in the time of one call: {ratios} (get: {} calls/s)", grouped(self.get.rate as u64))
+        Some(format!("gets in the time of one call: {ratios} (get: {} calls/s)", grouped(self.get.rate as u64)))
     }
 }
 
@@ -62,39 +64,38 @@ struct Slices {
 pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Ends), Failure> {
     let slices = ROUNDS * u32::try_from(KINDS.len()).expect("five");
     let slice = flags.seconds.unwrap_or(SECONDS_DEFAULT) / slices;
-    let mut all: Vec<Slices> =
-        KINDS.iter().map(|_| Slices { total: Interval::empty(), elapsed: Duration::ZERO }).collect();
-    for kind in KINDS {
-        measure(&Run::new(kind, table, flags), Some(WARM_UP.min(slice)), true).await?;
-    }
-    let (mut cpu, mut interrupted) = (Some(Duration::ZERO), false);
+    let plan = Plan { rate: None, warm_up: WARM_UP.min(slice), seconds: Some(slice) };
+    let mut all = KINDS.map(|_| Slices { total: Interval::empty(), elapsed: Duration::ZERO });
+    let (mut cpu, mut interrupted) = (Duration::ZERO, false);
     'rounds: for round in 1..=ROUNDS {
         for (kind, sum) in KINDS.into_iter().zip(&mut all) {
-            let measured = measure(&Run::new(kind, table, flags), Some(slice), flags.connection.json).await?;
-            let calls = grouped(rate(measured.total.operations, measured.elapsed) as u64);
-            let p50 = grouped(measured.total.quantile_us(0.5));
+            let shared = Shared::new(table.clone(), Spec::of_rows(kind, flags));
+            let measured = measure(&shared, plan, |_, _, _| Ok(())).await?;
+            let calls = grouped(rate(measured.calls.total.operations, measured.elapsed) as u64);
+            let p50 = grouped(measured.calls.total.quantile_us(0.5));
             let line = format!("round {round}  {:<8} {calls:>10} calls/s  p50 {p50:>8} µs", kind.name());
             progress_line(flags.connection.json, &line)?;
-            sum.total.add(&measured.total);
+            sum.total.add(&measured.calls.total);
             sum.elapsed += measured.elapsed;
             interrupted = measured.interrupted;
             if interrupted {
                 break 'rounds;
             }
-            if kind != Workload::Get {
-                cpu = cpu.zip(measured.cpu).map(|(sum, slice)| sum + slice);
+            if kind != Known::Get {
+                cpu += measured.client_cpu;
             }
         }
     }
-    let mut ends = Measured { total: Interval::empty(), elapsed: Duration::ZERO, cpu, longest_gap: None, interrupted };
+    let (mut total, mut elapsed) = (Interval::empty(), Duration::ZERO);
     for kind in &all[1..] {
-        ends.total.add(&kind.total);
-        ends.elapsed += kind.elapsed;
+        total.add(&kind.total);
+        elapsed += kind.elapsed;
     }
+    let measured = Measured::of_total(total, elapsed, cpu, interrupted);
     let gets = rate(all[0].total.operations, all[0].elapsed);
     let [get, first, last, floor, ceiling] = [0, 1, 2, 3, 4].map(|kind| compared(&all[kind], gets));
     let ratio = [&first, &last, &floor, &ceiling].map(|kind| kind.ratio).into_iter().fold(0.0, f64::max);
-    Ok((ends, Ends { get, first, last, floor, ceiling, ratio }))
+    Ok((measured, Ends { get, first, last, floor, ceiling, ratio }))
 }
 
 fn compared(slices: &Slices, gets: f64) -> Kind {

@@ -10,14 +10,16 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde::Serialize;
 use terrane_client::{Get, LatestPer, RowData, Table};
 use terrane_env::task::shutdown_signal;
+use terrane_env::time::process_cpu_ns;
 use tokio::time::Instant;
 
-use super::cpu::cpu_time;
-use super::keys::PREFIX_BYTES;
+use super::layout::PREFIX_BYTES;
 use super::measure::{Measured, SECONDS_DEFAULT, progress_line};
+use super::spec::Spec;
 use super::stats::{Interval, Recorder};
-use super::workload::Workload;
+use super::tally::Finding;
 use crate::args::bench::BenchFlags;
+use crate::args::bench::run::Known;
 use crate::failure::{During, Failure};
 use crate::output::{duration_text, grouped};
 
@@ -35,29 +37,28 @@ pub struct Latest {
     ratio_gets: f64,
 }
 
-impl Latest {
-    pub fn text(&self) -> String {
+impl Finding for Latest {
+    fn text(&self) -> Option<String> {
         let us = |us| duration_text(Duration::from_micros(us));
-        format!(
+        Some(format!(
             "{} prefixes: gets of the same rows take {} in one call (ratio {:.2}), {} as single calls (ratio {:.2})",
             grouped(self.prefixes as u64),
             us(self.get_many_us),
             self.ratio,
             us(self.gets_us),
             self.ratio_gets
-        )
+        ))
     }
 }
 
 /// Measures for the requested time; the measurement is that of the latest rows.
 pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest), Failure> {
-    let in_flight = flags.in_flight.unwrap_or_else(|| Workload::Get.in_flight_default());
-    let in_flight = usize::try_from(in_flight).expect("32 bits fit a length");
+    let in_flight = Spec::of_rows(Known::Get, flags).in_flight;
     let end = Instant::now() + flags.seconds.unwrap_or(SECONDS_DEFAULT);
     let [latest, many, single] = [(); 3].map(|()| Recorder::new());
     let expected = latest_rows(table).await?;
     let gets = || expected.iter().map(|row| Get::new(row.row()));
-    let cpu_before = cpu_time().await;
+    let cpu_before = process_cpu_ns();
     let mut elapsed = Duration::ZERO;
     let mut interrupt = pin!(shutdown_signal());
     let mut interrupted;
@@ -97,8 +98,8 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest)
         ratio: ratio(&total, get_many_us),
         ratio_gets: ratio(&total, gets_us),
     };
-    let cpu = cpu_time().await.zip(cpu_before).map(|(after, before)| after.saturating_sub(before));
-    Ok((Measured { total, elapsed, cpu, longest_gap: None, interrupted }, compared))
+    let cpu = Duration::from_nanos(process_cpu_ns().saturating_sub(cpu_before));
+    Ok((Measured::of_total(total, elapsed, cpu, interrupted), compared))
 }
 
 async fn latest_rows(table: &Table) -> Result<Vec<RowData>, Failure> {

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
-use serde::Serialize;
 use terrane_client::Client;
 
 use crate::output::{grouped, rate};
@@ -105,59 +104,6 @@ impl Recorder {
     }
 }
 
-/// The last line of a run; under `--json` this object.
-#[derive(Debug, Serialize)]
-pub struct Summary {
-    workload: &'static str,
-    operations: u64,
-    rows: u64,
-    seconds: f64,
-    rate: f64,
-    rows_rate: f64,
-    p50_us: u64,
-    p99_us: u64,
-    p999_us: u64,
-    errors: u64,
-}
-
-impl Summary {
-    pub fn new(workload: &'static str, total: &Interval, elapsed: Duration) -> Summary {
-        Summary {
-            workload,
-            operations: total.operations,
-            rows: total.rows,
-            seconds: rounded(elapsed.as_secs_f64(), 1000.0),
-            rate: rounded(rate(total.operations, elapsed), 10.0),
-            rows_rate: rounded(rate(total.rows, elapsed), 10.0),
-            p50_us: total.quantile_us(0.5),
-            p99_us: total.quantile_us(0.99),
-            p999_us: total.quantile_us(0.999),
-            errors: total.errors,
-        }
-    }
-
-    /// The summary as text.
-    pub fn text(&self) -> String {
-        format!(
-            "{}: {} calls, {} rows in {:.2} s: {} calls/s, {} rows/s; p50 {} µs, p99 {} µs, p99.9 {} µs; {} errors",
-            self.workload,
-            grouped(self.operations),
-            grouped(self.rows),
-            self.seconds,
-            grouped(self.rate as u64),
-            grouped(self.rows_rate as u64),
-            grouped(self.p50_us),
-            grouped(self.p99_us),
-            grouped(self.p999_us),
-            grouped(self.errors)
-        )
-    }
-}
-
-fn rounded(number: f64, steps: f64) -> f64 {
-    (number * steps).round() / steps
-}
-
 /// The line for one second.
 pub fn second_text(second: u64, interval: &Interval, elapsed: Duration) -> String {
     format!(
@@ -224,21 +170,5 @@ mod tests {
         assert_eq!(interval.operations, 2);
         assert_eq!(interval.quantile_us(0.1), 1);
         assert!(interval.quantile_us(1.0) >= LATENCY_US_MAX);
-    }
-
-    #[test]
-    fn the_summary_has_the_documented_fields_in_order() {
-        let recorder = Recorder::new();
-        for _ in 0..4 {
-            recorder.acknowledged(0, 5, Duration::from_micros(1000));
-        }
-        let summary = Summary::new("put", &recorder.drain(), Duration::from_secs(2));
-        let text = serde_json::to_string(&summary).expect("JSON");
-        assert_eq!(
-            text,
-            r#"{"workload":"put","operations":4,"rows":20,"seconds":2.0,"rate":2.0,"rows_rate":10.0,"p50_us":1000,"p99_us":1000,"p999_us":1000,"errors":0}"#
-        );
-        let nothing = Summary::new("get", &Interval::empty(), Duration::ZERO);
-        assert!(serde_json::to_string(&nothing).expect("JSON").contains(r#""p50_us":0"#));
     }
 }

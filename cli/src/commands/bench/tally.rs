@@ -1,4 +1,5 @@
-//! Checks that the table has exactly what a run wrote, including writes acknowledged after the measured time.
+//! What a mix finds out beside its figures: whether the table has exactly what a run wrote, including writes acknowledged
+//! after the measured time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,9 +7,28 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use terrane_client::{Error, Number, Table, ValueType};
 
-use super::keys::{COUNTER, FAMILY, NUMBER};
+use super::layout::{COUNT, FAMILY, NUMBER};
 use crate::failure::{During, Failure};
 use crate::output::grouped;
+
+/// What a mix found out: more fields of its summary, a line of text, and whether it is as it has to be.
+pub trait Finding: Serialize {
+    fn text(&self) -> Option<String>;
+
+    fn check(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Most mixes have figures only.
+#[derive(Serialize)]
+pub struct Nothing {}
+
+impl Finding for Nothing {
+    fn text(&self) -> Option<String> {
+        None
+    }
+}
 
 /// Counters of all workers. They are independent and read after the workers have ended, so relaxed order is enough.
 #[derive(Default)]
@@ -50,7 +70,7 @@ fn may_be_applied(error: &Error) -> bool {
 
 /// The sum of all counters of the table.
 pub async fn counters(table: &Table) -> Result<i128, Failure> {
-    let sum = table.aggregate(FAMILY, COUNTER, ValueType::I64).await.during("sum the counters")?.sum();
+    let sum = table.aggregate(FAMILY, COUNT, ValueType::I64).await.during("sum the counters")?.sum();
     Ok(sum.and_then(Number::as_i128).unwrap_or(0))
 }
 
@@ -81,15 +101,17 @@ impl Counted {
         let exact = (least..=least + i128::from(uncertain)).contains(&grew);
         Counted { grew, acknowledged, uncertain, exact }
     }
+}
 
-    pub fn text(&self) -> String {
+impl Finding for Counted {
+    fn text(&self) -> Option<String> {
         let verdict = if self.exact { "exact" } else { "NOT EXACT" };
         let (acknowledged, uncertain) = (grouped(self.acknowledged), grouped(self.uncertain));
-        format!("counters: {verdict}: grew by {}, {acknowledged} acknowledged, {uncertain} uncertain", self.grew)
+        Some(format!("counters: {verdict}: grew by {}, {acknowledged} acknowledged, {uncertain} uncertain", self.grew))
     }
 
     /// Fails if increments were lost or applied twice.
-    pub fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Failure> {
         if self.exact {
             return Ok(());
         }
@@ -115,13 +137,16 @@ impl Compared {
     pub fn new(tally: &Tally) -> Compared {
         Compared { refused: tally.refused.load(Ordering::Relaxed), lost: tally.lost.load(Ordering::Relaxed) }
     }
+}
 
-    pub fn text(&self) -> String {
-        format!("conditions: {} did not hold, {} of them should have", grouped(self.refused), grouped(self.lost))
+impl Finding for Compared {
+    fn text(&self) -> Option<String> {
+        let (refused, lost) = (grouped(self.refused), grouped(self.lost));
+        Some(format!("conditions: {refused} did not hold, {lost} of them should have"))
     }
 
     /// Fails if a row did not have its last acknowledged state.
-    pub fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Failure> {
         if self.lost == 0 {
             return Ok(());
         }
@@ -135,25 +160,31 @@ impl Compared {
 pub struct Summed {
     values: u64,
     sum: i128,
+    /// The rows that have a number if the table is whole.
+    #[serde(skip)]
+    rows: u64,
 }
 
 impl Summed {
     /// The last sum, if there was one.
-    pub fn new(tally: &Tally) -> Option<Summed> {
-        tally.summed.lock().map(|(values, sum)| Summed { values, sum })
+    pub fn new(tally: &Tally, rows: u64) -> Option<Summed> {
+        tally.summed.lock().map(|(values, sum)| Summed { values, sum, rows })
     }
+}
 
-    pub fn text(&self) -> String {
-        format!("{} values, sum {}", grouped(self.values), self.sum)
+impl Finding for Summed {
+    fn text(&self) -> Option<String> {
+        Some(format!("{} values, sum {}", grouped(self.values), self.sum))
     }
 
     /// Fails if all rows exist and their numbers have another sum.
-    pub fn check(&self, rows: u64) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Failure> {
+        let Summed { values, sum, rows } = *self;
         let expected = i128::from(rows) * (i128::from(rows) - 1) / 2;
-        if self.values != rows || self.sum == expected {
+        if values != rows || sum == expected {
             return Ok(());
         }
-        Err(Failure::new(format!("the sum of the numbers 0 to {} is {expected}, not {}", rows - 1, self.sum)))
+        Err(Failure::new(format!("the sum of the numbers 0 to {} is {expected}, not {sum}", rows - 1)))
     }
 }
 
@@ -187,7 +218,7 @@ mod tests {
 
     #[test]
     fn sums_are_checked_if_all_rows_exist() {
-        let check = |values, sum| Summed { values, sum }.check(1_000).is_ok();
+        let check = |values, sum| Summed { values, sum, rows: 1_000 }.check().is_ok();
         assert!(check(1_000, 499_500) && !check(1_000, 499_501) && check(999, 5));
     }
 }

@@ -1,8 +1,9 @@
-//! Keys, values and tables of `bench run`.
+//! Keys, values and tables of the mixes.
 //!
 //! Records have YCSB's keys: `user` and the hash of the record's number, as 20 digits, so that inserts spread over the
-//! table and split points can be computed. Points have a series and a time, the newest first. Values are windows of a
-//! buffer of random bytes that is made once: they do not compress, and cost no more than a copy.
+//! table and split points can be computed. Numbered rows have their number, as 40 digits, so that they sort by it. Points have
+//! a series and a time, the newest first. Values are windows of a buffer of random bytes that is made once: they do not
+//! compress, and cost no more than a copy.
 
 use std::sync::Arc;
 
@@ -16,16 +17,22 @@ use crate::random::Random;
 
 /// The only family.
 pub const FAMILY: &str = "f";
-/// The column of counters.
+/// The column of the values of numbered rows.
+pub const QUALIFIER: &str = "q";
+/// The columns of counters, of the states that `cas` compares and sets, and of a row's number, an `i64`.
 pub const COUNT: &str = "count";
+pub const STATE: &str = "state";
+pub const NUMBER: &str = "n";
 /// The free metadata of the family that says how the table was filled, and that this ended.
 const META_SHAPE: &str = "meta.bench";
 pub const META_FILLED: &str = "meta.bench-filled";
 
-/// Length of a record's key: `user` and 20 digits.
-pub const RECORD_KEY_BYTES: usize = 24;
+/// Length of the longest key: 40 digits.
+const KEY_BYTES_MAX: usize = 40;
+/// Length of a prefix that 1,000 numbered rows share: a key without its last three digits.
+pub const PREFIX_BYTES: usize = KEY_BYTES_MAX - 3;
 /// Length of a point's key: a `u64` and an `i64`.
-pub const POINT_KEY_BYTES: usize = 16;
+const POINT_KEY_BYTES: usize = 16;
 /// The parts of a point's key. The time is in microseconds.
 pub const POINT_KEY: &str = "series:u64, time:desc i64";
 /// The time of the first point that a new table is filled with: 2026-01-01, in microseconds. Points of a series are a
@@ -35,19 +42,42 @@ const FILLED_EVERY_US: i64 = 1_000_000;
 /// Bytes of the buffer that values are taken from.
 const POOL_BYTES: usize = 1 << 20;
 
-/// The key of a record.
-pub fn record_key(record: u64) -> [u8; RECORD_KEY_BYTES] {
-    hash_key(hashed(record))
+/// The key of a row, without an allocation.
+#[derive(Clone, Copy)]
+pub struct Key {
+    bytes: [u8; KEY_BYTES_MAX],
+    length: usize,
 }
 
-fn hash_key(hash: u64) -> [u8; RECORD_KEY_BYTES] {
-    let mut key = *b"user00000000000000000000";
-    let mut rest = hash;
-    for digit in key[4..].iter_mut().rev() {
-        *digit = b'0' + u8::try_from(rest % 10).expect("a digit is below ten");
-        rest /= 10;
+impl Key {
+    /// The key of a row by its number.
+    pub fn new(kind: Kind, number: u64) -> Key {
+        if kind == Kind::Numbered { Key::digits("", KEY_BYTES_MAX, number) } else { Key::of_hash(hashed(number)) }
     }
-    key
+
+    fn of_hash(hash: u64) -> Key {
+        Key::digits("user", 20, hash)
+    }
+
+    fn digits(prefix: &str, digits: usize, number: u64) -> Key {
+        let (mut bytes, length) = ([b'0'; KEY_BYTES_MAX], prefix.len() + digits);
+        bytes[..prefix.len()].copy_from_slice(prefix.as_bytes());
+        let mut rest = number;
+        for digit in bytes[prefix.len()..length].iter_mut().rev() {
+            if rest == 0 {
+                break;
+            }
+            *digit = b'0' + u8::try_from(rest % 10).expect("a digit is below ten");
+            rest /= 10;
+        }
+        Key { bytes, length }
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 /// The key of a point.
@@ -71,43 +101,46 @@ pub fn series_range(first: u64, count: u64) -> KeyRange {
 }
 
 /// The key of the `row`th row of a new table.
-pub fn filled_key(spec: &Spec, row: u64) -> Vec<u8> {
+pub fn filled_key(spec: &Spec, row: u64) -> Key {
     match spec.kind {
-        Kind::Records | Kind::Counters => record_key(row).to_vec(),
+        Kind::Records | Kind::Counters | Kind::Numbered => Key::new(spec.kind, row),
         Kind::Series { .. } => {
             // Rows of one call spread over the series, as they do when they are measured.
             let series = spec.series();
-            point_key(row % series, filled_time_us(row / series)).to_vec()
+            let point = point_key(row % series, filled_time_us(row / series));
+            let mut bytes = [0; KEY_BYTES_MAX];
+            bytes[..POINT_KEY_BYTES].copy_from_slice(&point);
+            Key { bytes, length: POINT_KEY_BYTES }
         }
     }
 }
 
 /// The table of a workload.
-pub fn table_spec(spec: &Spec, name: &str, regions: u32) -> Result<TableSpec, Failure> {
-    let mut table = TableSpec::new(name)?.family(FAMILY, &[(META_SHAPE, &spec.shape().to_string())])?;
+pub fn table_spec(spec: &Spec, name: &str) -> Result<TableSpec, Failure> {
+    let shape = spec.shape().to_string();
+    let filled_with: &[(&str, &str)] = if spec.kind == Kind::Numbered { &[] } else { &[(META_SHAPE, &shape)] };
+    let mut table = TableSpec::new(name)?.family(FAMILY, filled_with)?;
     if matches!(spec.kind, Kind::Series { .. }) {
         table = table.key(POINT_KEY)?;
     }
-    for row in split_points(spec, regions) {
+    for row in split_points(spec) {
         table = table.split_at(&row);
     }
     Ok(table)
 }
 
 /// Split points that give every region as many rows.
-fn split_points(spec: &Spec, regions: u32) -> Vec<Vec<u8>> {
-    let part = |all: u128, region: u32| {
-        let point = all * u128::from(region) / u128::from(regions);
-        u64::try_from(point).expect("a part of 64 bits has 64 bits")
+fn split_points(spec: &Spec) -> Vec<Vec<u8>> {
+    let parts = |all: u128| {
+        let part = move |region: u32| all * u128::from(region) / u128::from(spec.regions);
+        let point = |part: u128| u64::try_from(part).expect("a part of 64 bits has 64 bits");
+        (1..spec.regions).map(part).map(point).filter(|point| *point > 0)
     };
     let mut points: Vec<Vec<u8>> = match spec.kind {
         // Hashes are positive numbers of 64 bits with a sign.
-        Kind::Records | Kind::Counters => (1..regions).map(|region| hash_key(part(1 << 63, region)).to_vec()).collect(),
-        Kind::Series { .. } => {
-            let series = u128::from(spec.series());
-            let firsts = (1..regions).map(|region| part(series, region)).filter(|first| *first > 0);
-            firsts.map(|first| first.to_be_bytes().to_vec()).collect()
-        }
+        Kind::Records | Kind::Counters => parts(1 << 63).map(|hash| Key::of_hash(hash).as_ref().to_vec()).collect(),
+        Kind::Series { .. } => parts(spec.series().into()).map(|first| first.to_be_bytes().to_vec()).collect(),
+        Kind::Numbered => parts(spec.rows.into()).map(|row| Key::new(spec.kind, row).as_ref().to_vec()).collect(),
     };
     points.dedup();
     points
@@ -170,7 +203,7 @@ mod tests {
     use terrane_types::{Desc, FamilySchema, TableName};
 
     use super::*;
-    use crate::args::bench::run::{Distribution, Known, Mix};
+    use crate::args::bench::run::Known;
 
     #[derive(RowKey)]
     struct Point {
@@ -178,27 +211,29 @@ mod tests {
         time: Desc<i64>,
     }
 
-    fn spec(kind: Kind, rows: u64) -> Spec {
-        Spec {
-            known: Known::A,
-            kind,
-            mix: Mix(Vec::new()),
-            distribution: Distribution::Uniform,
-            rows,
-            fields: 1,
-            field_bytes: 8,
-            scan_rows: 10,
-            batch: 10,
-            in_flight: 1,
-            seed: 1,
-        }
+    fn spec(kind: Kind, rows: u64, regions: u32) -> Spec {
+        Spec { kind, rows, regions, fields: 1, field_bytes: 8, ..Spec::of(Known::A) }
     }
 
     #[test]
     fn keys_of_records_are_those_of_ycsb_with_leading_zeros() {
-        assert_eq!(&record_key(0), b"user06284781860667377211");
-        let keys: std::collections::BTreeSet<_> = (0..10_000).map(record_key).collect();
+        let key = |record| Key::new(Kind::Records, record).as_ref().to_vec();
+        assert_eq!(key(0), b"user06284781860667377211");
+        let keys: std::collections::BTreeSet<_> = (0..10_000).map(key).collect();
         assert_eq!(keys.len(), 10_000);
+    }
+
+    #[test]
+    fn keys_of_numbered_rows_sort_by_number() {
+        let key = |row| Key::new(Kind::Numbered, row).as_ref().to_vec();
+        assert_eq!(key(0), [b'0'; 40]);
+        assert_eq!(&key(1_234)[34..], b"001234");
+        assert_eq!(&key(u64::MAX)[20..], b"18446744073709551615");
+        let numbers = [0, 1, 9, 10, 99, 100, 12_345, u64::MAX];
+        assert!(numbers.map(key).is_sorted());
+        let prefix = |row| key(row)[..PREFIX_BYTES].to_vec();
+        assert_eq!(prefix(0), prefix(999));
+        assert_ne!(prefix(0), prefix(1_000));
     }
 
     #[test]
@@ -218,21 +253,26 @@ mod tests {
     #[test]
     fn regions_get_equal_parts() {
         let rows = 20_000;
-        for spec in [spec(Kind::Records, rows), spec(Kind::Series { points: 100 }, rows)] {
-            let points = split_points(&spec, 4);
+        for kind in [Kind::Records, Kind::Series { points: 100 }, Kind::Numbered] {
+            let spec = spec(kind, rows, 4);
+            let points = split_points(&spec);
             let mut counts = [0; 4];
             for row in 0..rows {
-                counts[points.iter().filter(|point| filled_key(&spec, row) >= **point).count()] += 1;
+                counts[points.iter().filter(|point| filled_key(&spec, row).as_ref() >= &point[..]).count()] += 1;
             }
-            assert!(counts.iter().all(|count| (4_700..=5_300).contains(count)), "{counts:?}");
+            assert!(counts.iter().all(|count| (4_700..=5_300).contains(count)), "{kind:?}: {counts:?}");
         }
-        assert_eq!(split_points(&spec(Kind::Series { points: 100 }, 200), 10).len(), 1, "two series, no empty region");
+        let regions = |kind, rows, regions| split_points(&spec(kind, rows, regions)).len() + 1;
+        assert_eq!(regions(Kind::Series { points: 100 }, 200, 10), 2, "two series, no empty region");
+        assert_eq!(regions(Kind::Numbered, 3, 10), 3, "no region is empty, none begins at the first row");
+        assert_eq!(regions(Kind::Numbered, 100, 1), 1);
+        assert!(split_points(&spec(Kind::Numbered, u64::MAX, 3)).is_sorted());
     }
 
     #[test]
     fn a_table_is_used_only_if_it_holds_what_the_workload_expects() {
-        let spec = spec(Kind::Records, 10);
-        let created = table_spec(&spec, "t", 1).expect("a table").schema;
+        let spec = spec(Kind::Records, 10, 1);
+        let created = table_spec(&spec, "t").expect("a table").schema;
         assert_eq!(found(&created, spec.shape(), None), Found::Unfilled);
         let mut filled = created.clone();
         filled.families[0].set_attribute(META_FILLED, "yes").expect("metadata");

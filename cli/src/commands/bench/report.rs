@@ -1,4 +1,4 @@
-//! Reports of `bench run`: what was asked for and what was measured.
+//! The summary of every mix, and reports of `bench run`: what was asked for and what was measured.
 //!
 //! A report is one object. A page of a report has the object inside of it, so both forms can be read. A change that an older
 //! build would misread makes another version; a field that an older build does not know is left out there.
@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::stats::Interval;
 use super::measure::{Calls, Measured};
-use crate::args::bench::run::Operation;
-use crate::output::{grouped, rate};
+use super::spec::Spec;
+use super::stats::Interval;
+use crate::args::bench::run::{BenchRun, Operation};
+use crate::output::{duration_text, grouped, rate};
 
 /// What a report calls itself.
 const FORMAT: &str = "terrane-bench-report";
@@ -63,7 +64,7 @@ pub struct Parameters {
     pub seed: u64,
 }
 
-/// The whole run. It begins with the fields of every `bench` summary.
+/// The whole run; under `--json` the last line. The first ten fields are those of the documented line, in its order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     pub workload: String,
@@ -86,6 +87,9 @@ pub struct Summary {
     /// In an open loop: what was asked for, how long calls waited until they were made, and how many were never made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<Open>,
+    /// Of calls of one numbered row: the longest time without an acknowledged call in any of the table's first regions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_gap_ms: Option<f64>,
 }
 
 /// What only an open loop has.
@@ -135,6 +139,25 @@ pub struct SecondOf {
     pub rate: f64,
     pub p50_us: u64,
     pub p99_us: u64,
+}
+
+impl Parameters {
+    pub fn new(args: &BenchRun, spec: &Spec, table: String) -> Parameters {
+        Parameters {
+            workload: spec.name(),
+            table,
+            filled_with: spec.shape().to_string(),
+            mix: spec.mix.to_string(),
+            distribution: spec.distribution.name().to_owned(),
+            in_flight: spec.in_flight,
+            rate: args.rate.map(|rate| rate.0),
+            warm_up_seconds: args.warm_up.0.as_secs_f64(),
+            seconds: args.seconds.0.as_secs_f64(),
+            scan_rows: spec.scan_rows,
+            batch: u64::from(args.batch),
+            seed: spec.seed,
+        }
+    }
 }
 
 impl Second {
@@ -191,6 +214,7 @@ impl Summary {
             // Without a measurement, as after Ctrl-C in the warm-up, there is none to speak of.
             client_cores: if elapsed.is_zero() { 0.0 } else { hundredths(cpu / elapsed.as_secs_f64()) },
             open,
+            longest_gap_ms: measured.longest_gap.map(|gap| gap.as_secs_f64() * 1e3),
         }
     }
 
@@ -212,7 +236,12 @@ impl Summary {
                 )
             }));
         }
-        lines.push(format!("client CPU: {:.2} µs per call, {:.2} cores", self.client_cpu_us, self.client_cores));
+        let mut cpu = format!("client CPU: {:.2} µs per call", self.client_cpu_us);
+        if self.rows > self.operations {
+            let per_row = self.client_cpu_us * self.operations as f64 / self.rows as f64;
+            cpu.push_str(&format!(", {per_row:.2} µs per row"));
+        }
+        lines.push(format!("{cpu}, {:.2} cores", self.client_cores));
         if let Some(open) = &self.open {
             lines.push(format!(
                 "calls were made {} (p50) and {} (p99) after they were due; {} were due and not made",
@@ -223,6 +252,10 @@ impl Summary {
         }
         if self.missing > 0 {
             lines.push(format!("{} reads found no row", grouped(self.missing)));
+        }
+        if let Some(gap_ms) = self.longest_gap_ms {
+            let gap = duration_text(Duration::from_secs_f64(gap_ms / 1e3));
+            lines.push(format!("longest gap between acknowledged calls in any region: {gap}"));
         }
         lines.push(format!(
             "{}: {} calls, {} rows in {:.2} s: {} calls/s, {} rows/s; p50 {}, p99 {}, p99.9 {}; {} errors",
@@ -264,14 +297,12 @@ impl Report {
         summary: Summary,
         operations: Vec<OperationReport>,
         seconds: Vec<Second>,
-        ended_ms: u64,
     ) -> Report {
-        let build = terrane_client::BUILD.to_owned();
         Report {
             format: FORMAT.to_owned(),
             version: VERSION,
-            build,
-            ended_ms,
+            build: terrane_client::BUILD.to_owned(),
+            ended_ms: terrane_env::time::wall_ms(),
             parameters,
             summary,
             operations,
@@ -314,7 +345,7 @@ fn hundredths(number: f64) -> f64 {
 
 #[cfg(test)]
 pub mod tests {
-    use super::super::super::stats::Recorder;
+    use super::super::stats::Recorder;
     use super::*;
 
     /// A report whose seconds have these rates and medians.
@@ -334,15 +365,8 @@ pub mod tests {
         };
         let mean = |of: fn(&(f64, u64)) -> f64| seconds.iter().map(of).sum::<f64>() / seconds.len().max(1) as f64;
         let median = mean(|second| second.1 as f64) as u64;
-        let measured = Measured {
-            calls: calls.clone(),
-            delays: None,
-            backlog: 0,
-            elapsed: Duration::from_secs(seconds.len() as u64),
-            client_cpu: Duration::from_millis(1),
-            missing: 0,
-            interrupted: false,
-        };
+        let elapsed = Duration::from_secs(seconds.len() as u64);
+        let measured = Measured::of_total(interval.clone(), elapsed, Duration::from_millis(1), false);
         let summary = Summary {
             rate: mean(|second| second.0),
             p50_us: median,
@@ -365,7 +389,7 @@ pub mod tests {
             seed: 1,
         };
         let operations = vec![OperationReport::new(Operation::Read, &interval, Duration::from_secs(1))];
-        Report::new(parameters, summary, operations, seconds.iter().enumerate().map(second).collect(), 1)
+        Report::new(parameters, summary, operations, seconds.iter().enumerate().map(second).collect())
     }
 
     #[test]
@@ -376,6 +400,20 @@ pub mod tests {
         let written = written.replace('<', "\\u003c");
         let page = format!("<html>{DATA_BEGIN}{{\"reports\":[{written}]}}{DATA_END}<script>1</script></html>");
         assert_eq!(Report::parse(page.as_bytes()), Ok(report));
+    }
+
+    #[test]
+    fn the_summary_has_the_figures_of_the_calls() {
+        let recorder = Recorder::new();
+        (0..4).for_each(|_| recorder.acknowledged(0, 5, Duration::from_micros(1000)));
+        let summary = |interval, seconds| {
+            let measured = Measured::of_total(interval, Duration::from_secs(seconds), Duration::ZERO, false);
+            serde_json::to_string(&Summary::new("put", &measured, None)).expect("JSON")
+        };
+        let put = summary(recorder.drain(), 2);
+        let line = r#"{"workload":"put","operations":4,"rows":20,"seconds":2.0,"rate":2.0,"rows_rate":10.0,"p50_us":1000,"p99_us":1000,"p999_us":1000,"errors":0,"#;
+        assert!(put.starts_with(line), "{put}");
+        assert!(summary(Interval::empty(), 0).contains(r#""p50_us":0"#));
     }
 
     #[test]

@@ -118,6 +118,23 @@ impl Chooser {
     }
 }
 
+/// The random numbers of a worker: its own, and the same whatever the timing.
+pub fn stream(seed: u64, worker: usize) -> Random {
+    // Adjacent seeds would give overlapping streams; the generator's own output does not.
+    Random::new(Random::new(seed).draw() ^ Random::new(worker as u64).draw())
+}
+
+/// A row among those of this worker; any row if there are too few for all workers.
+pub fn row_of(random: &mut Random, rows: u64, worker: usize, workers: usize) -> u64 {
+    let (worker, workers) = (worker as u64, workers as u64);
+    if rows < workers { random.below(rows) } else { random.below(rows / workers) * workers + worker }
+}
+
+/// A start row with at least `count` rows from it on.
+pub fn scan_start(random: &mut Random, rows: u64, count: u64) -> u64 {
+    random.below(rows.saturating_sub(count) + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,5 +247,34 @@ mod tests {
             let mut random = Random::new(SEED);
             assert!((0..1_000).all(|_| chooser.choose(&mut random, 1) == 0), "{distribution}");
         }
+    }
+
+    #[test]
+    fn workers_choose_differently_and_each_the_same_again() {
+        let rows = |worker| {
+            let mut random = stream(SEED, worker);
+            (0..20).map(|_| random.below(1_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(rows(1), rows(1));
+        assert_ne!(rows(1), rows(2));
+    }
+
+    #[test]
+    fn workers_have_rows_of_their_own_where_there_are_enough() {
+        let rows = |worker, of| {
+            let mut random = stream(SEED, worker);
+            (0..500).map(|_| row_of(&mut random, of, worker, 4)).collect::<std::collections::BTreeSet<u64>>()
+        };
+        assert!(rows(3, 10).is_disjoint(&rows(1, 10)));
+        assert_eq!(rows(3, 10), [3, 7].into());
+        assert_eq!(rows(3, 2), [0, 1].into());
+    }
+
+    #[test]
+    fn scans_start_where_all_their_rows_exist() {
+        let mut random = Random::new(SEED);
+        let starts: std::collections::BTreeSet<u64> = (0..2_000).map(|_| scan_start(&mut random, 100, 90)).collect();
+        assert_eq!(starts, (0..=10).collect());
+        assert_eq!(scan_start(&mut random, 5, 100), 0);
     }
 }
