@@ -58,15 +58,15 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest)
     let [latest, many, single] = [(); 3].map(|()| Recorder::new());
     let expected = latest_rows(table).await?;
     let gets = || expected.iter().map(|row| Get::new(row.row()));
-    let cpu_before = process_cpu_ns();
-    let mut elapsed = Duration::ZERO;
+    let (mut elapsed, mut cpu) = (Duration::ZERO, Duration::ZERO);
     let mut interrupt = pin!(shutdown_signal());
     let mut interrupted;
     loop {
-        let asked = Instant::now();
+        let (asked, cpu_before) = (Instant::now(), process_cpu_ns());
         let rows = latest_rows(table).await?;
         let took = asked.elapsed();
         elapsed += took;
+        cpu += Duration::from_nanos(process_cpu_ns().saturating_sub(cpu_before));
         latest.acknowledged(0, rows.len() as u64, took);
         same(&rows, &expected)?;
 
@@ -98,7 +98,6 @@ pub async fn run(table: &Table, flags: &BenchFlags) -> Result<(Measured, Latest)
         ratio: ratio(&total, get_many_us),
         ratio_gets: ratio(&total, gets_us),
     };
-    let cpu = Duration::from_nanos(process_cpu_ns().saturating_sub(cpu_before));
     Ok((Measured::of_total(total, elapsed, cpu, interrupted), compared))
 }
 
