@@ -14,7 +14,7 @@
 //! - `nemesis`: draws the faults and undoes them; `processes`: what it does to processes; `orders`: what it asks of masters;
 //! - `journal`: the faults with their times;
 //! - `clients`: the load, beside the nemesis; `load` makes its calls, `history` records them, `value` names what they write. What
-//!   a history may show is judged by `crate::check`, which knows nothing of clusters.
+//!   a history may show is judged by `terrane_oracle::check`.
 
 mod clients;
 mod history;
@@ -31,12 +31,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail, ensure};
 use clap::{Args, value_parser};
 use terrane_lab::{Cluster, Size, builds};
+use terrane_oracle::check::Conclusion;
 
 use self::clients::Clients;
 use self::journal::Journal;
 pub use self::load::with_causes;
 use self::nemesis::Nemesis;
-use crate::check::Verdict;
 
 /// A majority of masters without one of them, and a server more than replicas, so that replicas move.
 const SIZE: Size = Size { masters: 3, servers: 4 };
@@ -88,7 +88,7 @@ pub fn check(history: &Path) -> anyhow::Result<()> {
 }
 
 /// A verdict in a line; an error if it is about violations, which are printed.
-fn judged(verdict: &Verdict) -> anyhow::Result<String> {
+fn judged(verdict: &Conclusion) -> anyhow::Result<String> {
     for finding in &verdict.findings {
         eprintln!("VIOLATION: {finding}");
     }

@@ -1,12 +1,12 @@
 //! `terrane-lab history`: single-row reads and writes whose results are known, with scans beside them.
 //!
 //! Each worker alternates between writing a row of its own and reading any row, and one more task scans the whole table
-//! again and again. Every answer is checked against the ledger, and at the end every row once more: no acknowledged
+//! again and again. Every answer is checked against the calls made before, and at the end every row once more: no acknowledged
 //! write is lost, none is applied twice, no read goes back in time, and no scan skips or repeats a row. Gaps are kept
 //! per region, since `cargo xtask failover` runs this while it kills processes: as a program of its own, so that the load
 //! and the driver do not take time from each other.
 //!
-//! `rows` says what the table has; what a row may contain is judged by `crate::check`; `waits` says how long clients waited, and
+//! `rows` says what the table has; what a row may contain is judged by `terrane_oracle::counted_rows`; `waits` says how long clients waited, and
 //! `report` what is printed.
 
 mod report;
@@ -26,6 +26,8 @@ use terrane_client::{Client, Error, Get, Scan, Table};
 use terrane_env::task::shutdown_signal;
 use terrane_lab::process::cpu;
 use terrane_lab::{Cluster, Load};
+use terrane_oracle::Fate;
+use terrane_oracle::counted_rows::{Content, CountedRows};
 use tokio::task::JoinSet;
 use tokio::time::{self, Instant, MissedTickBehavior, interval_at};
 
@@ -33,10 +35,9 @@ use self::report::{Calls, Report, second_line};
 use self::rows::{content, key, mutation, number};
 use self::waits::{Kind, Waits};
 use crate::chaos::with_causes;
-use crate::check::{Content, Ledger};
 use crate::dice::Dice;
 
-/// Most rows: the ledger is in memory, and every row is scanned several times.
+/// Most rows: what is known of them is in memory, and every row is scanned several times.
 const ROWS_MAX: u64 = 1_000_000;
 /// What tells a driver that the load begins.
 const MEASURING: &str = "measuring";
@@ -116,7 +117,7 @@ struct Shared {
 }
 
 struct State {
-    ledger: Ledger,
+    rows: CountedRows,
     waits: Waits,
     /// The calls since the last line was printed.
     calls: Calls,
@@ -157,7 +158,7 @@ async fn play(flags: &Flags) -> anyhow::Result<ExitCode> {
         started: Instant::now(),
         stop: AtomicBool::new(false),
         state: Mutex::new(State {
-            ledger: Ledger::new(found),
+            rows: CountedRows::new(found),
             waits: Waits::new(flags.rows, flags.regions),
             calls: Calls::none(),
             scans: 0,
@@ -179,7 +180,7 @@ async fn play(flags: &Flags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(130));
     }
     let state = shared.state.lock();
-    let findings = state.ledger.findings();
+    let findings = &state.rows.findings;
     let first = findings.first.iter().take(5).cloned().collect::<Vec<_>>().join("; ");
     ensure!(
         findings.violations == 0,
@@ -294,25 +295,21 @@ impl Shared {
     }
 
     async fn write(&self, row: u64) -> Result<(), Error> {
-        let number = self.state.lock().ledger.begin_write(row);
+        let number = self.state.lock().rows.begin_write(row);
         let written = self.table.mutate(mutation(row, number)).await;
-        let ledger = &mut self.state.lock().ledger;
-        match written {
-            Ok(_) | Err(Error::ResultLost) => {
-                ledger.acknowledged(row, number);
-                Ok(())
-            }
-            Err(error) => {
-                ledger.failed(row, number, error.is_uncertain());
-                Err(error)
-            }
-        }
+        let (fate, outcome) = match written {
+            Ok(_) | Err(Error::ResultLost) => (Fate::Applied, Ok(())),
+            Err(error) if error.is_uncertain() => (Fate::Unknown, Err(error)),
+            Err(error) => (Fate::Refused, Err(error)),
+        };
+        self.state.lock().rows.end_write(row, number, fate);
+        outcome
     }
 
     async fn read(&self, row: u64) -> Result<(), Error> {
-        let least = self.state.lock().ledger.begin_read(row);
+        let least = self.state.lock().rows.begin_read(row);
         let found = self.table.get(Get::new(key(row))).await?;
-        self.state.lock().ledger.read(row, least, found.as_ref().and_then(content));
+        self.state.lock().rows.end_read(row, least, found.as_ref().and_then(content));
         Ok(())
     }
 
@@ -329,27 +326,27 @@ impl Shared {
     /// One scan of the whole table: every row once, in order, none older than when the scan began.
     async fn scan(&self) -> Result<(), Error> {
         let least: Vec<Content> = {
-            let ledger = &mut self.state.lock().ledger;
-            (0..self.rows).map(|row| ledger.begin_read(row)).collect()
+            let rows = &mut self.state.lock().rows;
+            (0..self.rows).map(|row| rows.begin_read(row)).collect()
         };
         let mut stream = self.table.scan(Scan::all()).await?;
         let mut next = 0;
         while let Some(row) = stream.next().await {
             let row = row?;
-            let ledger = &mut self.state.lock().ledger;
+            let rows = &mut self.state.lock().rows;
             if number(row.row()) == Some(next) && next < self.rows {
                 let least = least[usize::try_from(next).expect("below the number of rows")];
-                ledger.read(next, least, content(&row));
+                rows.end_read(next, least, content(&row));
                 next += 1;
                 continue;
             }
             let found = String::from_utf8_lossy(row.row());
-            ledger.violated(format!("a scan returned row {found} in place of row {next}"));
+            rows.findings.add(|| format!("a scan returned row {found} in place of row {next}"));
             return Ok(());
         }
         if next != self.rows {
-            let what = format!("a scan ended before row {next} of {}", self.rows);
-            self.state.lock().ledger.violated(what);
+            let what = || format!("a scan ended before row {next} of {}", self.rows);
+            self.state.lock().rows.findings.add(what);
         }
         Ok(())
     }
@@ -372,9 +369,9 @@ async fn check_at_end(shared: &Shared) -> anyhow::Result<()> {
     for rows in rows.chunks(rows::BATCH) {
         let found = shared.table.get_many(rows.iter().map(|row| Get::new(key(*row)))).await;
         let found = found.context("reading the rows at the end")?;
-        let ledger = &mut shared.state.lock().ledger;
+        let known = &mut shared.state.lock().rows;
         for (row, found) in rows.iter().zip(&found) {
-            ledger.check_at_end(*row, found.as_ref().and_then(content));
+            known.check_at_end(*row, found.as_ref().and_then(content));
         }
     }
     Ok(())

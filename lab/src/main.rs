@@ -4,7 +4,7 @@
 //! launches the processes, and nothing else in the repository does.
 //!
 //! - `faults`, `failover`, `chaos`, `scale` and `hbase` are the drivers: each starts clusters, causes something, and judges.
-//! - `history` and the clients of `chaos` load a cluster and record what they see; `check` says what they may see.
+//! - `history` and the clients of `chaos` load a cluster and record what they see; `terrane_oracle` says what they may see.
 //! - `dice` draws their numbers.
 //!
 //! Exit status: 0 success, 1 a check failed, 2 wrong command line, 130 interrupted.
@@ -16,7 +16,6 @@
 )]
 
 mod chaos;
-mod check;
 mod dice;
 mod failover;
 mod faults;

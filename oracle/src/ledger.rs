@@ -1,21 +1,19 @@
 //! The ledger: the outcome of every operation that must count exactly once, and whether reads agree with it.
 //!
 //! There are three kinds of objects, each written by any number of concurrent clients:
-//! - A **counter** is only incremented by 1, and every increment returns the new value. No two increments may return
-//!   the same value, none a value at or below what was certain when it started, none above the number of increments
-//!   started.
+//! - A **counter** is only incremented by 1, and every increment returns the new value ([`Counter`]).
 //! - A **list** is only appended to, eight bytes per operation, and every append returns the whole list. All returned
 //!   lists are prefixes of one sequence, in which no operation occurs twice.
 //! - A **register** is only replaced by check-and-mutate, which names the operation whose value it replaces. The chain
 //!   of replacements back from the last value contains every operation whose condition held, and none whose condition
 //!   did not.
 //!
-//! An operation was *applied*, *refused* (it had no effect), or its fate is *unknown*: it then counts once or not at
-//! all, but never twice.
+//! An operation whose outcome is unknown counts once or not at all, but never twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::verdict::Verdict;
+use crate::counter::Counter;
+use crate::verdict::{Fate, Verdict};
 
 /// The number of an operation; 0 means none.
 pub type Operation = u64;
@@ -35,16 +33,6 @@ pub fn tokens(value: &[u8]) -> Option<Vec<Operation>> {
     let chunks = value.chunks_exact(TOKEN_BYTES);
     let whole = chunks.remainder().is_empty();
     whole.then(|| chunks.map(|chunk| u64::from_be_bytes(chunk.try_into().expect("chunks of eight"))).collect())
-}
-
-/// How an operation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Applied, and its result is lost, or it has none.
-    Applied,
-    /// Without effect: its condition did not hold, or it failed permanently.
-    Refused,
-    Unknown,
 }
 
 /// An operation that has started.
@@ -70,21 +58,14 @@ pub struct Reading {
 pub struct Ledger {
     last: Operation,
     objects: BTreeMap<Vec<u8>, Object>,
-    applied: u64,
-    refused: u64,
-    unknown: u64,
 }
 
 #[derive(Debug, Default)]
 struct Object {
     /// How each operation that started has ended.
     fates: BTreeMap<Operation, Option<Fate>>,
-    /// The highest value of a counter that a read or reply has shown.
-    seen: u64,
-    applied: u64,
-    refused: u64,
-    /// Values that increments returned.
-    answered: BTreeSet<u64>,
+    /// Counts the operations, and shows nothing if the object is no counter.
+    counter: Counter,
     /// The longest prefix of a list that was shown.
     list: Vec<Operation>,
     /// For each operation on a register, the operation whose value it replaces.
@@ -99,23 +80,20 @@ impl Ledger {
     /// Starts an operation on an object.
     pub fn begin(&mut self, key: &[u8]) -> Begun {
         self.last += 1;
-        let object = self.objects.entry(key.to_vec()).or_default();
-        object.fates.insert(self.last, None);
-        Begun { operation: self.last, key: key.to_vec(), certain: object.certain() }
+        let operation = self.last;
+        self.object(key).begin(key, operation)
     }
 
     /// Starts an operation that replaces the value of `replaced` in a register; 0 means that the register is absent.
     pub fn begin_replacing(&mut self, key: &[u8], replaced: Operation) -> Begun {
         let begun = self.begin(key);
-        self.objects.entry(key.to_vec()).or_default().replaces.insert(begun.operation, replaced);
+        self.object(key).replaces.insert(begun.operation, replaced);
         begun
     }
 
     /// Adds another object to an operation, under the same number.
     pub fn begin_also(&mut self, begun: &Begun, key: &[u8]) -> Begun {
-        let object = self.objects.entry(key.to_vec()).or_default();
-        object.fates.insert(begun.operation, None);
-        Begun { operation: begun.operation, key: key.to_vec(), certain: object.certain() }
+        self.object(key).begin(key, begun.operation)
     }
 
     /// An increment was applied and returned the new value of its counter.
@@ -123,11 +101,7 @@ impl Ledger {
     /// # Errors
     /// If that is impossible.
     pub fn incremented(&mut self, begun: &Begun, value: u64) -> Verdict {
-        self.settle(begun, Fate::Applied);
-        let object = self.object(&begun.key);
-        object.within(begun.certain + 1, value)?;
-        object.seen = object.seen.max(value);
-        if object.answered.insert(value) { Ok(()) } else { Err(format!("two increments returned {value}")) }
+        self.settle(begun, Fate::Applied)?.counter.returned(begun.certain + 1, value)
     }
 
     /// An append was applied and returned the whole list.
@@ -135,8 +109,7 @@ impl Ledger {
     /// # Errors
     /// If that is impossible.
     pub fn appended(&mut self, begun: &Begun, value: &[u8]) -> Verdict {
-        self.settle(begun, Fate::Applied);
-        let list = self.object(&begun.key).showed_list(begun.certain + 1, value)?;
+        let list = self.settle(begun, Fate::Applied)?.showed_list(begun.certain + 1, value)?;
         match list.last() {
             Some(last) if *last == begun.operation => Ok(()),
             last => Err(format!("the append {} returned a list that ends with {last:?}", begun.operation)),
@@ -148,8 +121,7 @@ impl Ledger {
     /// # Errors
     /// If the condition of another one held for the same value.
     pub fn replaced(&mut self, begun: &Begun) -> Verdict {
-        self.settle(begun, Fate::Applied);
-        let object = self.object(&begun.key);
+        let object = self.settle(begun, Fate::Applied)?;
         let replaced = object.replaces.get(&begun.operation).copied().unwrap_or_default();
         match object.replaced_by.insert(replaced, begun.operation) {
             None => Ok(()),
@@ -162,15 +134,12 @@ impl Ledger {
     /// # Errors
     /// If it was refused, and its effect was shown before.
     pub fn end(&mut self, begun: &Begun, fate: Fate) -> Verdict {
-        self.settle(begun, fate);
-        if fate != Fate::Refused {
-            return Ok(());
-        }
-        let object = self.object(&begun.key);
-        if object.list.contains(&begun.operation) || object.shown.contains(&begun.operation) {
+        let object = self.settle(begun, fate)?;
+        let is_shown = object.list.contains(&begun.operation) || object.shown.contains(&begun.operation);
+        if fate == Fate::Refused && is_shown {
             return Err(format!("operation {} was refused, but its effect was shown", begun.operation));
         }
-        object.within(0, object.seen)
+        Ok(())
     }
 
     /// Starts a read of an object.
@@ -183,10 +152,7 @@ impl Ledger {
     /// # Errors
     /// If that is impossible.
     pub fn read_counter(&mut self, reading: &Reading, value: u64) -> Verdict {
-        let object = self.object(&reading.key);
-        object.within(reading.certain, value)?;
-        object.seen = object.seen.max(value);
-        Ok(())
+        self.object(&reading.key).counter.show(reading.certain, value)
     }
 
     /// A read of a list returned `value`; empty if it is absent.
@@ -216,9 +182,8 @@ impl Ledger {
     /// # Errors
     /// If increments are missing or counted twice.
     pub fn final_counter(&mut self, key: &[u8], value: u64) -> Verdict {
-        let object = self.object(key);
-        let least = object.applied.max(object.seen);
-        object.within(least, value)
+        let counter = &mut self.object(key).counter;
+        counter.show(counter.floor(), value)
     }
 
     /// No operation is in flight, and the list is `value`.
@@ -250,25 +215,18 @@ impl Ledger {
 
     /// The numbers of applied, refused and unknown operations so far.
     #[must_use]
-    pub const fn counts(&self) -> (u64, u64, u64) {
-        (self.applied, self.refused, self.unknown)
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let fates = || self.objects.values().flat_map(|object| object.fates.values());
+        let count = |fate| fates().filter(|ended| **ended == Some(fate)).count();
+        (count(Fate::Applied), count(Fate::Refused), count(Fate::Unknown))
     }
 
-    fn settle(&mut self, begun: &Begun, fate: Fate) {
-        let object = self.objects.entry(begun.key.clone()).or_default();
+    fn settle(&mut self, begun: &Begun, fate: Fate) -> Result<&mut Object, String> {
+        let object = self.object(&begun.key);
         let before = object.fates.insert(begun.operation, Some(fate));
         assert_eq!(before, Some(None), "an operation ends once");
-        match fate {
-            Fate::Applied => {
-                object.applied += 1;
-                self.applied += 1;
-            }
-            Fate::Refused => {
-                object.refused += 1;
-                self.refused += 1;
-            }
-            Fate::Unknown => self.unknown += 1,
-        }
+        object.counter.end(1, fate)?;
+        Ok(object)
     }
 
     fn object(&mut self, key: &[u8]) -> &mut Object {
@@ -277,22 +235,15 @@ impl Ledger {
 }
 
 impl Object {
-    /// The lower bound of later reads and replies.
-    fn certain(&self) -> u64 {
-        self.applied.max(self.seen).max(self.list.len() as u64).max(self.shown.len() as u64)
+    fn begin(&mut self, key: &[u8], operation: Operation) -> Begun {
+        self.fates.insert(operation, None);
+        self.counter.call(1);
+        Begun { operation, key: key.to_vec(), certain: self.certain() }
     }
 
-    /// Whether a counter that was at least `least` can be `value` now.
-    fn within(&self, least: u64, value: u64) -> Verdict {
-        let most = self.fates.len() as u64 - self.refused;
-        if (least..=most).contains(&value) {
-            return Ok(());
-        }
-        let Self { applied, refused, seen, .. } = self;
-        Err(format!(
-            "is {value}, but can only be {least} to {most} ({applied} applied, {refused} refused of {} started, {seen} seen)",
-            self.fates.len()
-        ))
+    /// The lower bound of later reads and replies.
+    fn certain(&self) -> u64 {
+        self.counter.floor().max(self.list.len() as u64).max(self.shown.len() as u64)
     }
 
     fn may_show(&self, operation: Operation) -> Verdict {
@@ -358,7 +309,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let (one, two) = (ledger.begin(b"c"), ledger.begin(b"c"));
         ledger.incremented(&one, 1).unwrap();
-        assert!(ledger.incremented(&two, 1).unwrap_err().contains("two increments"));
+        assert!(ledger.incremented(&two, 1).unwrap_err().contains("two additions"));
         assert!(ledger.final_counter(b"c", 3).is_err());
     }
 

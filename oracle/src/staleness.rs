@@ -1,11 +1,11 @@
 //! Stale reads: whether an answer includes every write acknowledged before the time as of which it claims to be complete.
 //!
-//! As in [`registers`](crate::registers), every key has one writer, which writes 1, 2, 3, ... That the value was
+//! As in [`rows`](crate::rows), every key has one writer, which writes 1, 2, 3, ... That the value was
 //! written at all, and what other reads may show, is checked there.
 
 use std::collections::BTreeMap;
 
-use crate::verdict::Violation;
+use crate::verdict::{Verdict, Violation};
 
 /// The acknowledgements of all keys with their times, in milliseconds of the cluster's clock.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl Acknowledgements {
     ///
     /// # Errors
     /// If it lacks a write that was acknowledged before.
-    pub fn judge(&self, key: &[u8], got: u64, as_of_ms: u64) -> Result<(), Violation> {
+    pub fn judge(&self, key: &[u8], got: u64, as_of_ms: u64) -> Verdict<Violation> {
         let least = self.newest_before(key, as_of_ms);
         if got >= least {
             return Ok(());

@@ -1,11 +1,22 @@
-//! What a checker says: nothing, or what cannot be.
+//! What is known of a call once it has ended, and what a checker says: nothing, or what cannot be.
 
 use std::fmt::{Display, Formatter};
 
 use terrane_types::escape;
 
-/// `Ok`, or a sentence that describes the violation. The caller knows the key.
-pub type Verdict = Result<(), String>;
+/// How a call ended, as far as its client knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It took effect, whether or not its result is known.
+    Applied,
+    /// It had no effect: its condition did not hold, or it failed for good.
+    Refused,
+    /// It may have taken effect, or may still do so.
+    Unknown,
+}
+
+/// `Ok`, or the violation: a sentence if the caller knows the key, otherwise a [`Violation`].
+pub type Verdict<V = String> = Result<(), V>;
 
 /// A violation, and the key that it concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,3 +38,31 @@ impl Display for Violation {
 }
 
 impl std::error::Error for Violation {}
+
+/// The violations of a run that goes on after the first one.
+#[derive(Debug, Default)]
+pub struct Findings {
+    pub violations: u64,
+    /// The first of them, as text.
+    pub first: Vec<String>,
+}
+
+/// Findings that are kept; further ones are only counted.
+const FINDINGS_MAX: usize = 50;
+
+impl Findings {
+    /// Takes note of a violation.
+    pub fn add(&mut self, finding: impl FnOnce() -> String) {
+        self.violations += 1;
+        if self.first.len() < FINDINGS_MAX {
+            self.first.push(finding());
+        }
+    }
+
+    /// Takes note of a violation of this thing, if there is one.
+    pub fn judge<V: Display>(&mut self, thing: impl Display, verdict: Verdict<V>) {
+        if let Err(violation) = verdict {
+            self.add(|| format!("{thing} {violation}"));
+        }
+    }
+}

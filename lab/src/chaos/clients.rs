@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use terrane_oracle::check::Conclusion;
 use tokio::sync::oneshot;
 
 use super::load;
-use crate::check::Verdict;
 
 /// For the table to exist.
 const LOADING_MAX: Duration = Duration::from_secs(120);
@@ -19,7 +19,7 @@ const JUDGE_MAX: Duration = Duration::from_secs(600);
 /// The running clients. When this value is dropped they stop without a verdict.
 pub struct Clients {
     stop: oneshot::Sender<()>,
-    judged: Receiver<anyhow::Result<Verdict>>,
+    judged: Receiver<anyhow::Result<Conclusion>>,
 }
 
 impl Clients {
@@ -60,7 +60,7 @@ impl Clients {
     }
 
     /// Tells them to stop and to check.
-    pub fn judge(self) -> anyhow::Result<Verdict> {
+    pub fn judge(self) -> anyhow::Result<Conclusion> {
         self.check_running()?;
         // It fails if they have just ended, which the verdict says.
         self.stop.send(()).ok();

@@ -8,9 +8,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use parking_lot::Mutex;
+use terrane_oracle::check::{Action, Answer, Check, Conclusion, Event, What};
 use tokio::time::Instant;
-
-use crate::check::{Action, Answer, Check, Event, Verdict, What};
 
 /// A history that grows.
 pub struct History {
@@ -60,7 +59,7 @@ impl History {
     }
 
     /// Writes what is buffered and concludes the check.
-    pub fn conclude(self) -> anyhow::Result<Verdict> {
+    pub fn conclude(self) -> anyhow::Result<Conclusion> {
         let mut state = self.state.into_inner();
         state.error.map_or(Ok(()), Err).context("writing the history")?;
         state.file.flush().context("writing the history")?;
@@ -84,7 +83,7 @@ impl State {
 }
 
 /// Checks the history in a file once more.
-pub fn check_file(path: &Path) -> anyhow::Result<Verdict> {
+pub fn check_file(path: &Path) -> anyhow::Result<Conclusion> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     let mut check = Check::default();
     for (number, line) in BufReader::new(file).lines().enumerate() {
@@ -93,4 +92,30 @@ pub fn check_file(path: &Path) -> anyhow::Result<Verdict> {
         check.event(event);
     }
     Ok(check.conclude())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_survives_its_line() {
+        let actions = [
+            Action::Put { row: "a".to_owned(), value: "b*1".to_owned() },
+            Action::Scan { start: String::new(), stop: "f".to_owned() },
+            Action::Add { counter: "c".to_owned(), by: 3 },
+        ];
+        let answers = [
+            Answer::Written,
+            Answer::Found(None),
+            Answer::Rows(vec![("a".to_owned(), "b*1".to_owned())]),
+            Answer::Number(-1),
+            Answer::Unknown("lost".to_owned()),
+        ];
+        for what in actions.map(What::Call).into_iter().chain(answers.map(What::Return)) {
+            let event = Event { ms: 5, op: 7, what };
+            let line = serde_json::to_string(&event).unwrap();
+            assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event, "{line}");
+        }
+    }
 }

@@ -19,13 +19,13 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use parking_lot::Mutex;
 use terrane_client::{Client, Table, TableSpec};
+use terrane_oracle::check::Conclusion;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub use self::calls::with_causes;
 use super::history::History;
-use crate::check::Verdict;
 use crate::dice::Dice;
 
 /// The one family, and the one column of each row.
@@ -92,7 +92,7 @@ pub async fn run(
     seed: u64,
     begun: impl FnOnce(),
     told: oneshot::Receiver<()>,
-) -> anyhow::Result<Verdict> {
+) -> anyhow::Result<Conclusion> {
     let shared = Arc::new(Shared {
         tables: open(masters).await?,
         history: History::create(history)?,

@@ -100,7 +100,7 @@ impl Report {
             errors: total.errors,
             longest_gap_ms: milliseconds(gaps.iter().copied().max().unwrap_or_default()),
             scans: state.scans,
-            violations: state.ledger.findings().violations,
+            violations: state.rows.findings.violations,
             silence_ms: milliseconds(state.waits.silence(*elapsed)),
             longest_call_ms: milliseconds(state.longest_call),
             gaps_ms: gaps.into_iter().map(milliseconds).collect(),

@@ -4,8 +4,7 @@
 
 use anyhow::{Context, ensure};
 use terrane_client::{Client, RowData, RowMutation, Scan, Table, TableSpec};
-
-use crate::check::Content;
+use terrane_oracle::counted_rows::Content;
 
 /// Length of a key.
 const KEY_BYTES: usize = 40;
@@ -35,7 +34,7 @@ pub fn mutation(row: u64, number: u64) -> RowMutation {
 
 pub fn content(row: &RowData) -> Option<Content> {
     let eight = |qualifier: &str| -> Option<[u8; 8]> { row.value(FAMILY, qualifier)?.try_into().ok() };
-    Some(Content { state: u64::from_be_bytes(eight(STATE)?), count: i64::from_be_bytes(eight(COUNTER)?) })
+    Some(Content { state: u64::from_be_bytes(eight(STATE)?), count: u64::from_be_bytes(eight(COUNTER)?) })
 }
 
 /// Opens the table; a missing one is created with regions of one size.

@@ -10,8 +10,8 @@ use std::rc::Rc;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Returns, RowData, RowMutation, Scan, Table, TableSpec, column};
-use terrane_oracle::Verdict;
-use terrane_oracle::ledger::{Begun, Fate, Ledger, Operation, token, tokens};
+use terrane_oracle::ledger::{Begun, Ledger, Operation, token, tokens};
+use terrane_oracle::{Fate, Verdict};
 
 use super::maintenance::maintain;
 use super::play::{

@@ -17,7 +17,8 @@ use futures::future::join_all;
 use terrane_client::{Error, Get, TableSpec};
 use terrane_hbase::proto::mutation_proto::MutationType;
 use terrane_hbase_client::{Change, Column, HbaseClient, Outcome};
-use terrane_oracle::ledger::{Begun, Fate, Ledger, token};
+use terrane_oracle::Fate;
+use terrane_oracle::ledger::{Begun, Ledger, token};
 use terrane_types::TableName;
 
 use super::maintenance::maintain;

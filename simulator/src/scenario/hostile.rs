@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, Put, RowData, Table, TableSpec};
-use terrane_oracle::registers::History;
+use terrane_oracle::rows::{Change, Rows};
 
 use super::play::{
     self, CAPTIVE, LAST_PATIENCE, PATIENCE, Play, Scenario, TABLE, below, open_table, passed, passes, patiently, sized,
@@ -51,7 +51,7 @@ type Sizes = (usize, usize);
 /// The scenario.
 #[derive(Clone, Default)]
 pub struct Hostile {
-    history: Rc<RefCell<History>>,
+    rows: Rc<RefCell<Rows>>,
     writes: Rc<Cell<u64>>,
     /// Hostile acts by kind and outcome.
     acts: Rc<RefCell<BTreeMap<(&'static str, String), u64>>>,
@@ -134,7 +134,7 @@ async fn write_rows(shared: Shared) -> Result<(), Error> {
 }
 
 async fn write_row(table: &Table, row: &[u8], shared: &Shared) -> Result<(), Error> {
-    let number = shared.history.borrow_mut().attempt(row);
+    let number = shared.rows.borrow_mut().attempt(row, Change::Put);
     let timestamp = i64::try_from(number).expect("few writes");
     let padding = vec![b'p'; shared.context.plan.value_bytes];
     let put = Put::new(row).set_at(FAMILY, NUMBER, timestamp, number.to_be_bytes()).set(FAMILY, "padding", padding);
@@ -145,7 +145,7 @@ async fn write_row(table: &Table, row: &[u8], shared: &Shared) -> Result<(), Err
         trace::note(format_args!("w1 did not write {}={number}: {}", row.escape_ascii(), chain(&error)));
     }
     trace::note(format_args!("w1 wrote {}={number}", row.escape_ascii()));
-    shared.history.borrow_mut().acknowledge(row, number);
+    shared.rows.borrow_mut().acknowledge(row, number);
     shared.writes.set(shared.writes.get() + 1);
     shared.context.state.acknowledge();
     Ok(())
@@ -167,10 +167,10 @@ async fn read_rows(shared: Shared) -> Result<(), Error> {
 }
 
 async fn read_row(who: &str, table: &Table, row: &[u8], shared: &Shared) -> Result<(), Error> {
-    let read = shared.history.borrow().begin_read(row);
+    let read = shared.rows.borrow().begin_read(row);
     let found = table.get(Get::new(row)).await?;
     let number = found.as_ref().map(|found: &RowData| found.read::<u64>(FAMILY, NUMBER)).transpose()?.flatten();
-    let verdict = shared.history.borrow_mut().end_read(read, number.unwrap_or_default());
+    let verdict = shared.rows.borrow_mut().end_read(&read, number.unwrap_or_default());
     shared.judge_read(who, verdict);
     Ok(())
 }

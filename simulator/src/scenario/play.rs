@@ -9,9 +9,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use terrane_client::{Client, Error, RowData, Scan, Table, TableSpec};
-use terrane_oracle::ledger::Fate;
 use terrane_oracle::linearizability::{History, Judgement};
-use terrane_oracle::{Verdict, Violation};
+use terrane_oracle::{Fate, Verdict, Violation};
 
 use crate::context::Context;
 use crate::plan::Plan;
@@ -130,7 +129,7 @@ impl<S> Shared<S> {
     }
 
     /// Records a check that says which key it concerns.
-    pub fn judge_read(&self, who: &str, verdict: Result<(), Violation>) {
+    pub fn judge_read(&self, who: &str, verdict: Verdict<Violation>) {
         self.context.state.checked();
         if let Err(Violation { key, what }) = verdict {
             self.fail(who, &key, what);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use futures::future::join_all;
 use terrane_client::trace::{SpanId, TraceContext, TraceId, traced};
 use terrane_client::{Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
-use terrane_oracle::registers::{History, Read};
+use terrane_oracle::rows::{self, Asked, Change};
 
 use super::play::{
     self, CAPTIVE, CAPTIVE_PATIENCE, LAST_PATIENCE, PATIENCE, Play, Scenario, TABLE, WORKER_HOSTS, below, open_table,
@@ -50,7 +50,7 @@ const WRITES_MIN: u64 = 200;
 /// The scenario.
 #[derive(Clone, Default)]
 pub struct Rows {
-    history: Rc<RefCell<History>>,
+    rows: Rc<RefCell<rows::Rows>>,
     /// Keys with a write whose outcome was unknown for a while, so that it may have been applied twice.
     doubtful: Rc<RefCell<BTreeSet<Vec<u8>>>>,
 }
@@ -92,7 +92,7 @@ impl Shared {
 
     fn acknowledge(&self, who: &str, key: &[u8], number: u64) {
         trace::note(format_args!("{who} wrote {}={number}", key.escape_ascii()));
-        self.history.borrow_mut().acknowledge(key, number);
+        self.rows.borrow_mut().acknowledge(key, number);
         self.context.state.acknowledge();
     }
 }
@@ -138,7 +138,7 @@ impl Writer {
 
     /// Writes the next number to `key`, retrying until it is acknowledged.
     async fn write(&self, key: &[u8]) -> Result<(), Error> {
-        let number = self.shared.history.borrow_mut().attempt(key);
+        let number = self.shared.rows.borrow_mut().attempt(key, Change::Put);
         let put = put(key, number, self.shared.context.plan.value_bytes);
         while let Err(error) = self.put(key, &put).await {
             if !passes(&error) {
@@ -221,48 +221,34 @@ impl Reader {
 
     /// Reads one row.
     async fn get(&self, key: &[u8]) -> Result<(), Error> {
-        let read = self.shared.history.borrow().begin_read(key);
+        let read = self.shared.rows.borrow().begin_read(key);
         let row = self.table.get(Get::new(key)).await?;
         let got = row.as_ref().map_or(0, |row| self.number_in(row));
         trace::note(format_args!("{} read {}={got}", self.who, key.escape_ascii()));
-        self.end_read(read, got);
-        Ok(())
-    }
-
-    fn end_read(&self, read: Read, got: u64) {
-        let verdict = self.shared.history.borrow_mut().end_read(read, got);
+        let verdict = self.shared.rows.borrow_mut().end_read(&read, got);
         self.shared.judge_read(&self.who, verdict);
+        Ok(())
     }
 
     /// Scans, checks every returned and every missing row, and returns the rows with their numbers.
     async fn scan(&self, range: KeyRange, reverse: bool, limit: Option<u64>) -> Result<Vec<(Vec<u8>, u64)>, Error> {
-        let mut reads = self.shared.history.borrow().begin_scan(&range);
         let mut scan = Scan::range(range.clone());
         scan = if reverse { scan.reverse() } else { scan };
         scan = limit.map_or(scan.clone(), |limit| scan.limit(limit));
+        let mut scanning = self.shared.rows.borrow().begin_scan(Asked { range, reverse, offset: 0, limit }, |_| true);
         let mut stream = self.table.scan(scan).await?;
         let mut rows: Vec<(Vec<u8>, u64)> = Vec::new();
         while let Some(row) = stream.next().await {
             let row = row?;
             let (key, got) = (row.row().to_vec(), self.number_in(&row));
-            let in_order = rows.last().is_none_or(|(last, _)| if reverse { key < *last } else { key > *last });
-            if !in_order || !range.contains(&key) {
-                self.fail(&key, "is out of range or order");
-            }
-            let read = reads.remove(&key).unwrap_or_else(|| Read::of_unwritten(&key));
-            self.end_read(read, got);
+            let verdict = self.shared.rows.borrow_mut().show(&mut scanning, &key, got);
+            self.shared.judge_read(&self.who, verdict);
             rows.push((key, got));
         }
         trace::note(format_args!("{} scanned {} rows, reverse {reverse}", self.who, rows.len()));
         let cut = limit.is_some_and(|limit| rows.len() as u64 >= limit);
-        let reached = |key: &[u8]| match rows.last() {
-            Some((last, _)) if cut && reverse => key >= &last[..],
-            Some((last, _)) if cut => key <= &last[..],
-            _ => true,
-        };
-        for (_, read) in reads.into_iter().filter(|(key, _)| reached(key)) {
-            self.end_read(read, 0);
-        }
+        let verdict = self.shared.rows.borrow().end_scan(&scanning, !cut);
+        self.shared.judge_read(&self.who, verdict);
         Ok(rows)
     }
 
@@ -332,7 +318,7 @@ async fn write_on(table: Table, shared: &Shared) -> Result<(), Error> {
     while !shared.is_over() {
         let key = format!("captive-{:02}", terrane_env::rand::range(0..CAPTIVE_KEYS)).into_bytes();
         // A write with an unknown outcome is retried before the key's next write, so that numbers stay in order.
-        let number = *open.entry(key.clone()).or_insert_with(|| shared.history.borrow_mut().attempt(&key));
+        let number = *open.entry(key.clone()).or_insert_with(|| shared.rows.borrow_mut().attempt(&key, Change::Put));
         match table.put(put(&key, number, shared.context.plan.value_bytes)).await {
             Ok(()) => {
                 shared.acknowledge(CAPTIVE, &key, number);
@@ -358,7 +344,7 @@ async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error
         reader.fail(&one.0, format!("forwards {one:?}, backwards {other:?}, without writes in between"));
     }
     let lengths = [forward.len() as u64, backward.len() as u64, counted];
-    let least = reader.shared.history.borrow().certain_keys();
+    let least = reader.shared.rows.borrow().certain_rows();
     if lengths.iter().any(|length| *length != lengths[0]) || lengths[0] < least {
         reader.fail(b"", format!("forwards, backwards and counted {lengths:?} rows; at least {least} exist"));
     }

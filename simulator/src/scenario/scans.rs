@@ -2,7 +2,7 @@
 //!
 //! The table declares its key, so that the rows of a group stay in one region. A group has rows that exist all the time
 //! and are overwritten, rows that come and go, and two twins that are written atomically. The first kind must be in every
-//! result exactly once and in order, the second is judged by the changes in flight ([`terrane_oracle::presence`]), and a
+//! result exactly once and in order, the second is judged by the changes in flight ([`terrane_oracle::rows`]), and a
 //! snapshot scan must show two equal twins. Every row has one writer. Numbers are timestamps too, so that a late second
 //! application of a put changes nothing; a row whose deletion or re-creation has an unknown outcome is left alone.
 
@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use futures::future::join_all;
 use terrane_client::{Delete, Error, Put, RowMutation, Table, TableSpec};
-use terrane_oracle::presence::{Change, Presence};
+use terrane_oracle::rows::{Change, Rows};
 use terrane_types::KeyRange;
 
 use super::maintenance::maintain;
@@ -52,7 +52,7 @@ const PAGES_MIN: u64 = 10;
 /// The scenario.
 #[derive(Clone, Default)]
 pub struct Scans {
-    model: Rc<RefCell<Presence>>,
+    model: Rc<RefCell<Rows>>,
     done: Rc<Done>,
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::future::{join_all, try_join, try_join3};
 use terrane_client::{AsOf, Client, Consistency, Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
-use terrane_oracle::registers::{History, Read};
+use terrane_oracle::rows::{Change, Reading, Rows};
 use terrane_oracle::staleness::Acknowledgements;
 
 use super::cluster_clock::ClusterClock;
@@ -43,7 +43,7 @@ const STALE_MIN: u64 = 100;
 /// The scenario.
 #[derive(Clone, Default)]
 pub struct Stale {
-    history: Rc<RefCell<History>>,
+    rows: Rc<RefCell<Rows>>,
     acknowledgements: Rc<RefCell<Acknowledgements>>,
     clock: ClusterClock,
     /// Stale answers, and those that lacked an acknowledged write.
@@ -115,7 +115,7 @@ impl Writer {
 
     /// Writes the next number to a key, retrying until it is acknowledged.
     async fn write(&self, key: &[u8]) -> Result<(), Error> {
-        let number = self.shared.history.borrow_mut().attempt(key);
+        let number = self.shared.rows.borrow_mut().attempt(key, Change::Put);
         let timestamp = i64::try_from(number).expect("few writes");
         let padding = vec![b'p'; self.shared.context.plan.value_bytes];
         let put = Put::new(key).set_at("f", "n", timestamp, number.to_string()).set_at("f", "p", timestamp, padding);
@@ -126,7 +126,7 @@ impl Writer {
             trace::note(format_args!("{} did not write {}={number}: {}", self.who, key.escape_ascii(), chain(&error)));
         }
         trace::note(format_args!("{} wrote {}={number}", self.who, key.escape_ascii()));
-        self.shared.history.borrow_mut().acknowledge(key, number);
+        self.shared.rows.borrow_mut().acknowledge(key, number);
         if let Some(latest_ms) = self.shared.clock.latest_ms(&self.shared.context) {
             self.shared.acknowledgements.borrow_mut().add(key, number, latest_ms);
         }
@@ -218,14 +218,14 @@ impl Reader {
     }
 
     async fn get(&self, key: &[u8], level: Consistency) -> Result<(), Error> {
-        let read = self.shared.history.borrow().begin_read(key);
+        let read = self.shared.rows.borrow().begin_read(key);
         let row = self.table.get(Get::new(key)).consistency(level).await?;
-        self.end_read(read, self.number_in(key, row.as_ref()));
+        self.end_read(&read, self.number_in(key, row.as_ref()));
         Ok(())
     }
 
-    fn end_read(&self, read: Read, got: u64) {
-        let verdict = self.shared.history.borrow_mut().end_read(read, got);
+    fn end_read(&self, read: &Reading, got: u64) {
+        let verdict = self.shared.rows.borrow_mut().end_read(read, got);
         self.shared.judge_read(&self.who, verdict);
     }
 
@@ -301,7 +301,7 @@ impl Reader {
                 self.fail(key, format!("reads as of {as_of_ms}, which is later than {latest_ms}"));
             }
         }
-        if let Err(violation) = self.shared.history.borrow().judge_stale(key, got) {
+        if let Err(violation) = self.shared.rows.borrow().judge_stale(key, got) {
             self.fail(key, violation.what);
         }
     }

@@ -14,7 +14,7 @@ use futures::future::{join_all, try_join};
 use terrane_client::{Consistency, Error, Get, KeyRange, Put, RowData, Scan, Table, TableSpec};
 use terrane_oracle::Verdict;
 use terrane_oracle::expiry::{Lifetime, Window};
-use terrane_oracle::registers::{History, Read};
+use terrane_oracle::rows::{Change, Reading, Rows};
 
 use super::cluster_clock::ClusterClock;
 use super::maintenance::maintain;
@@ -63,7 +63,7 @@ pub struct Ttl {
 }
 
 struct Book {
-    history: History,
+    rows: Rows,
     places: Places,
     /// The newest timestamp of each row that some client knows.
     stamps: BTreeMap<Row, i64>,
@@ -72,7 +72,7 @@ struct Book {
 impl Default for Ttl {
     fn default() -> Ttl {
         let places = Places::new(PLACES, key, WRITES_MAX, 1);
-        let book = Book { history: History::default(), places, stamps: BTreeMap::new() };
+        let book = Book { rows: Rows::default(), places, stamps: BTreeMap::new() };
         Ttl {
             book: Rc::new(RefCell::new(book)),
             clock: ClusterClock::default(),
@@ -176,7 +176,7 @@ async fn be_captive(shared: Shared) -> Result<(), Error> {
 struct Begun {
     row: Row,
     key: Vec<u8>,
-    read: Read,
+    read: Reading,
     stamp: i64,
     called_ms: i64,
     is_stale: bool,
@@ -199,7 +199,7 @@ impl Player {
             let mut book = self.shared.book.borrow_mut();
             let row = book.places.row_at(place);
             let key = book.places.key(row).to_vec();
-            let number = book.history.attempt(&key);
+            let number = book.rows.attempt(&key, Change::Put);
             (row, key, number, book.stamp(row))
         };
         let called_ms = now_ms();
@@ -211,7 +211,7 @@ impl Player {
                 let stamp = i64::try_from(outcome.stamp_ms).expect("milliseconds since 1970");
                 trace::note(format_args!("{} wrote {}={number} at {stamp}", self.who, key.escape_ascii()));
                 self.shared.context.state.acknowledge();
-                self.shared.book.borrow_mut().history.acknowledge(&key, number);
+                self.shared.book.borrow_mut().rows.acknowledge(&key, number);
                 self.shared.book.borrow_mut().places.count(row, false);
                 // 0: no longer known.
                 if stamp != 0 {
@@ -254,7 +254,7 @@ impl Player {
     fn begin(&self, row: Row) -> Begun {
         let book = self.shared.book.borrow();
         let key = book.places.key(row).to_vec();
-        let (read, stamp) = (book.history.begin_read(&key), book.stamp(row));
+        let (read, stamp) = (book.rows.begin_read(&key), book.stamp(row));
         Begun { row, key, read, stamp, called_ms: now_ms(), is_stale: false }
     }
 
@@ -301,8 +301,8 @@ impl Player {
         let number = kept.map_or(0, |(_, value)| value.try_into().map_or(u64::MAX, u64::from_be_bytes));
         trace::note(format_args!("{} read {}: {row:?}", self.who, key.escape_ascii()));
         let verdict = match is_stale {
-            true => self.shared.book.borrow().history.judge_stale(&key, number),
-            false => self.shared.book.borrow_mut().history.end_read(read, number),
+            true => self.shared.book.borrow().rows.judge_stale(&key, number),
+            false => self.shared.book.borrow_mut().rows.end_read(&read, number),
         };
         self.judge(&key, verdict.map_err(|violation| violation.what));
         let Some((stamp, value)) = kept else {

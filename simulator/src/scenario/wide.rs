@@ -2,7 +2,7 @@
 //! memtables and caches are smaller than a row. Reads return them in many parts.
 //!
 //! To the model, a row is a range of columns: columns are put and deleted by the one writer of the row, and a read of some
-//! columns has to show them in order, once each ([`terrane_oracle::presence`]). Every mutation also writes the same number
+//! columns has to show them in order, once each ([`terrane_oracle::rows`]). Every mutation also writes the same number
 //! into the row's first and last column, which every read of both must show equal, in whatever parts it arrives. A list
 //! per row grows by appends ([`terrane_oracle::ledger`]).
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use terrane_client::{Error, TableSpec};
 use terrane_oracle::ledger::Ledger;
-use terrane_oracle::presence::Presence;
+use terrane_oracle::rows::Rows;
 
 use super::maintenance::maintain;
 use super::play::{self, CAPTIVE, PATIENCE, Play, Scenario, TABLE, WORKER_HOSTS, below, open_table, sized};
@@ -42,7 +42,7 @@ const READS_MIN: u64 = 50;
 /// The scenario.
 #[derive(Clone, Default)]
 pub struct Wide {
-    columns: Rc<RefCell<Presence>>,
+    columns: Rc<RefCell<Rows>>,
     lists: Rc<RefCell<Ledger>>,
     reads: Rc<Cell<u64>>,
 }

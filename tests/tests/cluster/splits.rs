@@ -1,13 +1,12 @@
 //! Manual and automatic splits while clients write and scan, and restarts after splits.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use parking_lot::Mutex;
 use terrane_client::{Get, KeyRange, Put, Scan, Table};
-use terrane_oracle::registers::{History, Read};
+use terrane_oracle::rows::{Asked, Change, Rows};
 use terrane_regionserver::BackendKind;
 use terrane_tests::cluster::Cluster;
 use terrane_tests::eventually::eventually;
@@ -22,13 +21,13 @@ const SPLITS_LEAST: usize = 8;
 #[derive(Clone)]
 pub struct Load {
     pub table: Table,
-    history: Arc<Mutex<History>>,
+    rows: Arc<Mutex<Rows>>,
     pub over: Arc<AtomicBool>,
 }
 
 impl Load {
     pub fn new(table: Table) -> Load {
-        Load { table, history: Arc::default(), over: Arc::default() }
+        Load { table, rows: Arc::default(), over: Arc::default() }
     }
 
     pub fn is_over(&self) -> bool {
@@ -36,10 +35,10 @@ impl Load {
     }
 
     pub async fn write(&self, key: &str) -> Result<()> {
-        let number = self.history.lock().attempt(key.as_bytes());
+        let number = self.rows.lock().attempt(key.as_bytes(), Change::Put);
         let value = format!("{number}:{}", "x".repeat(100));
         self.table.put(Put::new(key).set_at("f", "n", i64::try_from(number)?, value)).await?;
-        self.history.lock().acknowledge(key.as_bytes(), number);
+        self.rows.lock().acknowledge(key.as_bytes(), number);
         Ok(())
     }
 
@@ -64,33 +63,25 @@ impl Load {
     }
 
     async fn scan_once(&self, reverse: bool) -> Result<()> {
-        let mut reads = self.history.lock().begin_scan(&KeyRange::all());
+        let asked = Asked { reverse, ..Asked::all(KeyRange::all()) };
+        let mut scanning = self.rows.lock().begin_scan(asked, |_| true);
         let scan = if reverse { Scan::all().reverse() } else { Scan::all() };
         let mut stream = self.table.scan(scan).await?;
-        let mut last: Option<Vec<u8>> = None;
         while let Some(row) = stream.next().await {
             let row = row?;
-            let key = row.row().to_vec();
-            let in_order = last.as_ref().is_none_or(|last| if reverse { key < *last } else { key > *last });
-            ensure!(in_order, "{row:?} does not follow {last:?}");
-            let read = reads.remove(&key).unwrap_or_else(|| Read::of_unwritten(&key));
-            self.history.lock().end_read(read, number_in(row.value("f", "n")))?;
-            last = Some(key);
+            self.rows.lock().show(&mut scanning, row.row(), number_in(row.value("f", "n")))?;
         }
-        for read in reads.into_values() {
-            self.history.lock().end_read(read, 0)?;
-        }
-        Ok(())
+        Ok(self.rows.lock().end_scan(&scanning, true)?)
     }
 
     async fn get_on(&self, rows: usize) -> Result<usize> {
         let mut gets = 0;
         while !self.is_over() {
             let key = row_key(gets * 7919 % rows);
-            let read = self.history.lock().begin_read(key.as_bytes());
+            let read = self.rows.lock().begin_read(key.as_bytes());
             let row = self.table.get(Get::new(&key)).await?;
             let got = number_in(row.as_ref().and_then(|row| row.value("f", "n")));
-            self.history.lock().end_read(read, got)?;
+            self.rows.lock().end_read(&read, got)?;
             gets += 1;
         }
         Ok(gets)
@@ -98,8 +89,9 @@ impl Load {
 
     /// Checks that all rows have their last acknowledged number; no writes are in flight.
     pub async fn check_all(&self) -> Result<()> {
-        let expected: BTreeMap<Vec<u8>, Read> = self.history.lock().begin_scan(&KeyRange::all());
-        ensure!(self.table.count(KeyRange::all()).await? == expected.len() as u64, "the count differs");
+        let scanning = self.rows.lock().begin_scan(Asked::all(KeyRange::all()), |_| true);
+        let counted = self.table.count(KeyRange::all()).await?;
+        self.rows.lock().end_count(&scanning, counted, None)?;
         self.scan_once(false).await.context("forwards")?;
         self.scan_once(true).await.context("backwards")
     }

@@ -1,8 +1,7 @@
 //! How a call of the client ends, as the history tells it.
 
 use terrane_client::Error;
-
-use crate::check::Answer;
+use terrane_oracle::check::Answer;
 
 /// The answer of a write.
 pub fn written(result: Result<(), Error>) -> Answer {

@@ -1,10 +1,10 @@
 //! Clients that add to counters and read them.
 
 use terrane_client::{Error, Get, Table};
+use terrane_oracle::check::{Action, Answer};
 
 use super::calls::failed;
 use super::{FAMILY, Worker, place};
-use crate::check::{Action, Answer};
 
 /// Counters, each in another region.
 pub const COUNTERS: usize = 8;
@@ -27,9 +27,9 @@ impl Worker {
                 let answer = count(&table, &counter).await.map_or_else(failed, Answer::Number);
                 self.shared.history.end(op, answer);
             } else {
-                let by = 1 + self.dice.below(10) as i64;
+                let by = 1 + self.dice.below(10) as u64;
                 let op = self.shared.history.call(Action::Add { counter: counter.clone(), by });
-                let answer = match table.increment(&counter, FAMILY, COLUMN, by).await {
+                let answer = match table.increment(&counter, FAMILY, COLUMN, by as i64).await {
                     Ok(number) => Answer::Number(number),
                     Err(Error::ResultLost) => Answer::Written,
                     Err(error) => failed(error),

@@ -2,10 +2,10 @@
 
 use anyhow::Context;
 use terrane_client::Get;
+use terrane_oracle::check::{Action, Answer};
 
 use super::{COLUMN, FAMILY, Shared, counters, registers, scans};
 use crate::chaos::value;
-use crate::check::{Action, Answer};
 
 /// Rows per call.
 const BATCH: usize = 200;

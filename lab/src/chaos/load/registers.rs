@@ -5,11 +5,11 @@
 
 use parking_lot::Mutex;
 use terrane_client::{Get, Put, Table, column};
+use terrane_oracle::check::{Action, Answer};
 
 use super::calls::{failed, written};
 use super::{COLUMN, FAMILY, Worker, place};
 use crate::chaos::value;
-use crate::check::{Action, Answer};
 
 /// Registers in use at a time: few, so that calls meet.
 const SLOTS: usize = 4;

@@ -3,11 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use terrane_client::{Get, Put, RowMutation};
+use terrane_oracle::check::{Action, Answer};
 
 use super::calls::{failed, written};
 use super::{COLUMN, FAMILY, Worker, place};
 use crate::chaos::value;
-use crate::check::{Action, Answer};
 
 /// Rows of a whole run: the last scan shows all of them.
 const ROWS_MAX: u64 = 60_000;

@@ -1,12 +1,12 @@
 //! A client that scans parts of the table, across the boundaries of regions.
 
 use terrane_client::{Error, Scan, Table};
+use terrane_oracle::check::{Action, Answer};
 
 use super::calls::failed;
 use super::rows::MARK;
 use super::{COLUMN, FAMILY, Worker};
 use crate::chaos::value;
-use crate::check::{Action, Answer};
 
 /// Parts of the key space; a scan reads a few of them.
 const PARTS: usize = 256;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use terrane_client::Error;
-use terrane_oracle::presence::Asked;
+use terrane_oracle::rows::Asked;
 use terrane_types::KeyRange;
 
 use super::pager;

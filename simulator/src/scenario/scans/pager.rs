@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_client::{Error, PageToken};
-use terrane_oracle::presence::Asked;
+use terrane_oracle::rows::Asked;
 use terrane_types::KeyRange;
 
 use super::scanner::{Question, Reader};
@@ -58,7 +58,7 @@ pub async fn page_through(readers: &[&Reader], question: &Question, pauses: Dura
         let shown: Vec<_> = page.rows.iter().map(|row| (row.row().to_vec(), reader.number_in(row))).collect();
         let ends = page.next.is_none();
         trace::note(format_args!("{} read a page of {} rows, the last: {ends}", reader.who, shown.len()));
-        reader.judge(&begun, &shown, ends);
+        reader.judge(begun, &shown, ends);
         let Some((last, _)) = shown.last().filter(|_| !ends) else { return Ok(()) };
         count(&reader.shared.done.pages);
         rest = after(&range, reverse, last);

@@ -1,7 +1,7 @@
 //! Readers that scan, count and sum up, with small blocks, limits, offsets, filters and pauses.
 
 use terrane_client::{Error, LatestPer, RowData, RowStream, Scan, Table, ValueType};
-use terrane_oracle::presence::{Asked, Begun};
+use terrane_oracle::rows::{Asked, Scanning};
 use terrane_types::KeyRange;
 
 use super::{FAMILY, GROUPS, KIND, NUMBER, PADDING, RowKind, Shared, count, groups, padding, rows_of};
@@ -95,9 +95,9 @@ impl Question {
         self.filter().map_or(scan.clone(), |filter| scan.filter(filter))
     }
 
-    pub fn begin(&self, shared: &Shared, asked: Asked) -> Begun {
+    pub fn begin(&self, shared: &Shared, asked: Asked) -> Scanning {
         let kind = self.kind;
-        shared.model.borrow().begin(asked, |row| kind.is_none_or(|kind| RowKind::of(row) == kind))
+        shared.model.borrow().begin_scan(asked, |row| kind.is_none_or(|kind| RowKind::of(row) == kind))
     }
 }
 
@@ -134,7 +134,7 @@ impl Reader {
         let shown: Vec<(Vec<u8>, u64)> = rows.iter().map(|row| (row.row().to_vec(), self.number_in(row))).collect();
         let cut = question.asked.limit.is_some_and(|limit| shown.len() as u64 >= limit);
         trace::note(format_args!("{} scanned {} rows: {question:?}, {failed:?}", self.who, shown.len()));
-        self.judge(&begun, &shown, !cut && failed.is_none());
+        self.judge(begun, &shown, !cut && failed.is_none());
         if question.is_snapshot {
             self.twins_are_equal(&shown);
         }
@@ -152,8 +152,8 @@ impl Reader {
         Ok(())
     }
 
-    pub fn judge(&self, begun: &Begun, shown: &[(Vec<u8>, u64)], complete: bool) {
-        let verdict = self.shared.model.borrow_mut().end(begun, shown, complete);
+    pub fn judge(&self, begun: Scanning, shown: &[(Vec<u8>, u64)], complete: bool) {
+        let verdict = self.shared.model.borrow_mut().judge_scan(begun, shown, complete);
         self.shared.judge_read(&self.who, verdict);
     }
 
@@ -192,7 +192,7 @@ impl Reader {
         Ok(())
     }
 
-    fn judge_count(&self, begun: &Begun, counted: u64, sum: Option<u64>) {
+    fn judge_count(&self, begun: &Scanning, counted: u64, sum: Option<u64>) {
         let verdict = self.shared.model.borrow().end_count(begun, counted, sum);
         self.shared.judge_read(&self.who, verdict);
     }
@@ -200,12 +200,12 @@ impl Reader {
     /// The first row of each group, which exists all the time.
     pub async fn latest(&self) -> Result<(), Error> {
         let is_first = |row: &[u8]| row[4..].starts_with(b"00");
-        let begun = self.shared.model.borrow().begin(Asked::all(KeyRange::all()), is_first);
+        let begun = self.shared.model.borrow().begin_scan(Asked::all(KeyRange::all()), is_first);
         let mut stream = self.table.latest(LatestPer::parts(1)).await?;
         let mut rows = Vec::new();
         self.take(&mut stream, false, &mut rows).await?;
         let shown: Vec<_> = rows.iter().map(|row| (row.row().to_vec(), self.number_in(row))).collect();
-        self.judge(&begun, &shown, true);
+        self.judge(begun, &shown, true);
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl Reader {
         let begun = question.begin(&self.shared, question.asked.clone());
         let rows = self.table.get_many(rows_of(group).map(terrane_client::Get::new)).await?;
         let shown: Vec<_> = rows.iter().flatten().map(|row| (row.row().to_vec(), self.number_in(row))).collect();
-        self.judge(&begun, &shown, true);
+        self.judge(begun, &shown, true);
         Ok(())
     }
 

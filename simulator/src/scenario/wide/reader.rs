@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Error, Get, RowData, Scan, Table};
-use terrane_oracle::presence::Asked;
+use terrane_oracle::rows::{Asked, Scanning};
 use terrane_types::KeyRange;
 
 use super::writer::tokens_of;
@@ -57,7 +57,7 @@ struct Reader {
 
 impl Reader {
     /// Judges the columns that a read of a row showed.
-    fn judge(&self, row: &[u8], begun: &terrane_oracle::presence::Begun, found: Option<&RowData>, complete: bool) {
+    fn judge(&self, row: &[u8], begun: Scanning, found: Option<&RowData>, complete: bool) {
         self.shared.reads.set(self.shared.reads.get() + 1);
         let mut shown = Vec::new();
         for cell in found.iter().flat_map(|found| found.cells()).filter(|cell| cell.family == FAMILY.as_bytes()) {
@@ -71,7 +71,7 @@ impl Reader {
             };
             shown.push((object(row, cell.qualifier), number));
         }
-        let verdict = self.shared.columns.borrow_mut().end(begun, &shown, complete);
+        let verdict = self.shared.columns.borrow_mut().judge_scan(begun, &shown, complete);
         trace::note(format_args!("{} read {} columns of {}", self.who, shown.len(), row.escape_ascii()));
         self.shared.judge(&self.who, row, verdict.map_err(|violation| violation.to_string()));
         let number = |column| shown.iter().find(|(name, _)| *name == object(row, column)).map(|(_, number)| *number);
@@ -84,9 +84,9 @@ impl Reader {
     }
 
     async fn get_all(&self, row: &[u8]) -> Result<(), Error> {
-        let begun = self.shared.columns.borrow().begin(Asked::all(part_of(row, "", "")), |_| true);
+        let begun = self.shared.columns.borrow().begin_scan(Asked::all(part_of(row, "", "")), |_| true);
         let found = self.table.get(Get::new(row).family(FAMILY)).await?;
-        self.judge(row, &begun, found.as_ref(), true);
+        self.judge(row, begun, found.as_ref(), true);
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl Reader {
             offset: offset as u64,
             limit: limit.map(|limit| limit as u64),
         };
-        let begun = self.shared.columns.borrow().begin(asked, |_| true);
+        let begun = self.shared.columns.borrow().begin_scan(asked, |_| true);
         let get = Get::new(row);
         let get = if by_filter {
             get.family(FAMILY).filter(format!("qualifiers('{from}'..'{to}')"))
@@ -115,7 +115,7 @@ impl Reader {
         let get = if offset + limit.unwrap_or(0) > 0 { get.cells(small(offset), limit.map_or(0, small)) } else { get };
         let found = self.table.get(get).await?;
         let cells = found.as_ref().map_or(0, |found| found.cells().count());
-        self.judge(row, &begun, found.as_ref(), limit.is_none_or(|limit| cells < limit));
+        self.judge(row, begun, found.as_ref(), limit.is_none_or(|limit| cells < limit));
         Ok(())
     }
 
@@ -127,17 +127,16 @@ impl Reader {
     }
 
     async fn scan_from(&self, from: usize, reverse: bool, block_bytes: u32) -> Result<(), Error> {
-        let begun: Vec<_> = (from..ROWS)
+        let mut begun: Vec<_> = (from..ROWS)
             .map(row)
-            .map(|row| (self.shared.columns.borrow().begin(Asked::all(part_of(&row, "", "")), |_| true), row))
+            .map(|row| (self.shared.columns.borrow().begin_scan(Asked::all(part_of(&row, "", "")), |_| true), row))
             .collect();
         let scan = Scan::all().start(row(from)).family(FAMILY).block_bytes(block_bytes);
         let mut stream = self.table.scan(if reverse { scan.reverse() } else { scan }).await?;
-        let mut expected: Vec<_> = begun.iter().collect();
         if reverse {
-            expected.reverse();
+            begun.reverse();
         }
-        let mut expected = expected.into_iter();
+        let mut expected = begun.into_iter();
         while let Some(found) = stream.next().await {
             let found = found?;
             loop {
@@ -146,14 +145,14 @@ impl Reader {
                     return Ok(());
                 };
                 let is_it = found.row()[..] == row[..];
-                self.judge(row, begun, is_it.then_some(&found), true);
+                self.judge(&row, begun, is_it.then_some(&found), true);
                 if is_it {
                     break;
                 }
             }
             pause(ROW_PAUSE_MS).await;
         }
-        expected.for_each(|(begun, row)| self.judge(row, begun, None, true));
+        expected.for_each(|(begun, row)| self.judge(&row, begun, None, true));
         Ok(())
     }
 

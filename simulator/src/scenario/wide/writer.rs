@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use terrane_client::{Delete, Error, Put, Returns, RowMutation, Table};
-use terrane_oracle::ledger::{Fate, TOKEN_BYTES, token};
-use terrane_oracle::presence::Change;
+use terrane_oracle::Fate;
+use terrane_oracle::ledger::{TOKEN_BYTES, token};
+use terrane_oracle::rows::Change;
 
 use super::{FAMILY, FIRST, LAST, LIST, LISTS, PART_BYTES, Shared, columns, object, value};
 use crate::scenario::play::{Ended, below, passes, pause};

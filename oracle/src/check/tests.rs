@@ -40,27 +40,6 @@ fn an_empty_history_proves_nothing() {
     assert_eq!(Check::default().conclude().violations, 3);
 }
 
-#[test]
-fn an_event_survives_its_line() {
-    let actions = [
-        Action::Put { row: "a".to_owned(), value: "b*1".to_owned() },
-        Action::Scan { start: String::new(), stop: "f".to_owned() },
-        Action::Add { counter: "c".to_owned(), by: 3 },
-    ];
-    let answers = [
-        Answer::Written,
-        Answer::Found(None),
-        Answer::Rows(vec![("a".to_owned(), "b*1".to_owned())]),
-        Answer::Number(-1),
-        Answer::Unknown("lost".to_owned()),
-    ];
-    for what in actions.map(What::Call).into_iter().chain(answers.map(What::Return)) {
-        let event = Event { ms: 5, op: 7, what };
-        let line = serde_json::to_string(&event).unwrap();
-        assert_eq!(serde_json::from_str::<Event>(&line).unwrap(), event, "{line}");
-    }
-}
-
 fn number<N: std::str::FromStr>(word: &str) -> N {
     word.parse().unwrap_or_else(|_| panic!("{word} is no number"))
 }

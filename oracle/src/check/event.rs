@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::verdict::Fate;
+
 /// One line of a history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -41,10 +43,10 @@ pub enum Action {
         start: String,
         stop: String,
     },
-    /// Adds a positive number.
+    /// Adds to a counter.
     Add {
         counter: String,
-        by: i64,
+        by: u64,
     },
     Count {
         counter: String,
@@ -82,4 +84,16 @@ pub enum Answer {
     Failed(String),
     /// It may have taken effect, or may still do so.
     Unknown(String),
+}
+
+impl Answer {
+    /// How a write ended with this answer.
+    #[must_use]
+    pub const fn fate(&self) -> Fate {
+        match self {
+            Self::Failed(_) | Self::NotHeld => Fate::Refused,
+            Self::Unknown(_) => Fate::Unknown,
+            Self::Written | Self::Found(_) | Self::Rows(_) | Self::Number(_) => Fate::Applied,
+        }
+    }
 }
