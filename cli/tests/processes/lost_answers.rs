@@ -4,7 +4,6 @@
 //! The seed of the proxies is printed; `TERRANE_TEST_SEED` sets it. Runs with the same seed still differ in timing, and
 //! every check holds for all of them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -16,6 +15,8 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use terrane_client::{Client, Error, Get, RetryBudget, Returns, RowMutation, Table, column};
+use terrane_oracle::Fate;
+use terrane_oracle::ledger::{Begun, Ledger, token};
 
 use crate::harness::{COMMAND_MAX, Cluster, eventually};
 
@@ -115,99 +116,94 @@ fn forward(mut from: TcpStream, mut to: TcpStream, mut pass: impl FnMut(usize) -
     false
 }
 
-/// The results of all workers.
-#[derive(Default)]
-struct Told {
-    /// By row: acknowledged increments and the values they returned.
-    increments: BTreeMap<u64, (u64, BTreeSet<i64>)>,
-    /// By row: tokens of acknowledged appends.
-    appends: BTreeMap<u64, BTreeSet<u64>>,
-    /// By row: numbers whose replacement was acknowledged.
-    replaced: BTreeMap<u64, BTreeSet<u64>>,
-    /// Operations with an unknown outcome, by row and column.
-    unknown: BTreeMap<(u64, &'static str), u64>,
-    done: u64,
-}
-
 fn row(number: u64) -> String {
     // Spread over the whole key range, so that every region and server gets some.
     format!("{:02x}row", number * 256 / ROWS)
 }
 
+/// The ledger's name of a column of a row.
+fn object(row: &str, column: &str) -> Vec<u8> {
+    format!("{row}/{column}").into_bytes()
+}
+
 struct Worker {
     table: Table,
-    told: Arc<Mutex<Told>>,
+    ledger: Arc<Mutex<Ledger>>,
+    done: Arc<AtomicU64>,
     rng: StdRng,
-    last: u64,
 }
 
 impl Worker {
     async fn run(mut self) -> Result<(), Error> {
-        while self.told.lock().done < OPERATIONS {
-            let number = self.rng.random_range(0..ROWS);
-            let (what, outcome) = match self.rng.random_range(0..4) {
-                0 | 1 => ("n", self.increment(number).await),
-                2 => ("l", self.append(number).await),
-                _ => ("v", self.replace(number).await),
+        while self.done.load(Ordering::Relaxed) < OPERATIONS {
+            let row = row(self.rng.random_range(0..ROWS));
+            let outcome = match self.rng.random_range(0..4) {
+                0 | 1 => self.increment(&row).await,
+                2 => self.append(&row).await,
+                _ => self.replace(&row).await,
             };
-            let mut told = self.told.lock();
             match outcome {
-                Ok(()) => told.done += 1,
-                Err(error) if error.is_uncertain() => *told.unknown.entry((number, what)).or_default() += 1,
-                Err(error) if error.is_retry_safe() => {}
+                Ok(()) => _ = self.done.fetch_add(1, Ordering::Relaxed),
+                Err(error) if error.is_uncertain() || error.is_retry_safe() => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    async fn increment(&self, number: u64) -> Result<(), Error> {
-        let value = self.table.increment(row(number), "f", "n", 1).await?;
-        let mut told = self.told.lock();
-        let (count, answered) = told.increments.entry(number).or_default();
-        *count += 1;
-        assert!(answered.insert(value), "two increments of {} were answered {value}", row(number));
+    /// The answer of an operation; without one, what is known of it is recorded.
+    fn answer<T>(&self, begun: &Begun, outcome: Result<T, Error>) -> Result<T, Error> {
+        if let Err(error) = &outcome {
+            let fate = match error {
+                Error::ResultLost => Fate::Applied,
+                error if error.is_uncertain() => Fate::Unknown,
+                _ => Fate::Refused,
+            };
+            self.ledger.lock().end(begun, fate).expect("it was not shown");
+        }
+        outcome
+    }
+
+    async fn increment(&self, row: &str) -> Result<(), Error> {
+        let begun = self.ledger.lock().begin(&object(row, "n"));
+        let value = self.answer(&begun, self.table.increment(row, "f", "n", 1).await)?;
+        self.ledger.lock().incremented(&begun, u64::try_from(value).expect("it grows")).expect(row);
         Ok(())
     }
 
-    async fn append(&mut self, number: u64) -> Result<(), Error> {
-        self.last += 1;
-        let token = self.last;
-        let mutation = RowMutation::new(row(number)).append("f", "l", token.to_be_bytes()).returning(Returns::New);
-        match self.table.mutate(mutation).await {
+    async fn append(&self, row: &str) -> Result<(), Error> {
+        let begun = self.ledger.lock().begin(&object(row, "l"));
+        let mutation = RowMutation::new(row).append("f", "l", token(begun.operation)).returning(Returns::New);
+        match self.answer(&begun, self.table.mutate(mutation).await) {
             Ok(outcome) => {
-                let list = tokens(outcome.row.as_ref().and_then(|row| row.value("f", "l")).unwrap_or_default());
-                assert_eq!(list.last(), Some(&token), "an append is answered with the list as it was then");
+                let list = outcome.row.as_ref().and_then(|row| row.value("f", "l")).unwrap_or_default();
+                self.ledger.lock().appended(&begun, list).expect(row);
+                Ok(())
             }
             // Servers do not keep results above 4 KiB.
-            Err(Error::ResultLost) => {}
-            Err(error) => return Err(error),
+            Err(Error::ResultLost) => Ok(()),
+            Err(error) => Err(error),
         }
-        assert!(self.told.lock().appends.entry(number).or_default().insert(token));
-        Ok(())
     }
 
-    /// Counts by check-and-mutate: replaces the present number by the next one unless it has changed.
-    async fn replace(&self, number: u64) -> Result<(), Error> {
-        let found = self.table.get(Get::new(row(number)).column("f", "v")).await?;
+    /// Replaces the present operation by this one unless it has changed.
+    async fn replace(&self, row: &str) -> Result<(), Error> {
+        let found = self.table.get(Get::new(row).column("f", "v")).await?;
         let before = number_in(found.as_ref().and_then(|row| row.value("f", "v")));
+        let begun = self.ledger.lock().begin_replacing(&object(row, "v"), before);
         let there = column("f", "v");
-        let condition = if before == 0 { there.is_absent() } else { there.as_u64().equals(before) };
-        let mutation = RowMutation::new(row(number)).set("f", "v", (before + 1).to_be_bytes());
-        if self.table.check_and_mutate(condition, mutation).await? {
-            let first = self.told.lock().replaced.entry(number).or_default().insert(before);
-            assert!(first, "two operations replaced {before} of {}", row(number));
-        }
+        let condition = if before == 0 { there.is_absent() } else { there.equals(token(before)) };
+        let mutation = RowMutation::new(row).set("f", "v", token(begun.operation));
+        let held = self.answer(&begun, self.table.check_and_mutate(condition, mutation).await)?;
+        let mut ledger = self.ledger.lock();
+        let verdict = if held { ledger.replaced(&begun) } else { ledger.end(&begun, Fate::Refused) };
+        verdict.expect(row);
         Ok(())
     }
 }
 
 fn number_in(value: Option<&[u8]>) -> u64 {
     value.map_or(0, |value| u64::from_be_bytes(value.try_into().expect("eight bytes")))
-}
-
-fn tokens(value: &[u8]) -> Vec<u64> {
-    value.chunks(8).map(|token| number_in(Some(token))).collect()
 }
 
 #[test]
@@ -231,15 +227,15 @@ fn acknowledged_operations_count_once_despite_lost_replies_and_a_killed_server()
     let connecting = Client::builder().masters(&masters).timeout(PATIENCE).retry_budget(budget).build();
     let client = runtime.block_on(connecting).expect("a client");
     let table = runtime.block_on(client.table("t")).expect("the table");
-    let told = Arc::new(Mutex::new(Told::default()));
+    let (ledger, done) = (Arc::new(Mutex::new(Ledger::default())), Arc::new(AtomicU64::new(0)));
     let working = runtime.spawn(join_all((0..WORKERS).map(|worker| {
         let rng = StdRng::seed_from_u64(seed ^ (worker << 32));
-        Worker { table: table.clone(), told: Arc::clone(&told), rng, last: worker << 32 }.run()
+        Worker { table: table.clone(), ledger: Arc::clone(&ledger), done: Arc::clone(&done), rng }.run()
     })));
 
     let wait_for = |share: u64| {
         eventually(COMMAND_MAX, "operations", || {
-            let done = told.lock().done;
+            let done = done.load(Ordering::Relaxed);
             if done >= OPERATIONS * share / 10 || working.is_finished() { Ok(()) } else { Err(format!("{done} done")) }
         });
     };
@@ -263,25 +259,13 @@ fn acknowledged_operations_count_once_despite_lost_replies_and_a_killed_server()
     cluster.client.wait_until_well();
 
     let cuts: u64 = proxies.iter().map(|proxy| proxy.state.cuts.load(Ordering::Relaxed)).sum();
-    let told = told.lock();
-    println!("{cuts} connections cut, {} operations, unknown {:?}, {:?}", told.done, told.unknown, client.counters());
+    let mut ledger = ledger.lock();
+    println!("{cuts} connections cut, applied, refused and unknown: {:?}, {:?}", ledger.counts(), client.counters());
     assert!(cuts > 20, "{cuts} connections were cut: too few for this to mean much");
-    for number in 0..ROWS {
-        let found = runtime.block_on(async { table.get(Get::new(row(number))).await }).expect("read").expect("there");
-        let unknown = |what| told.unknown.get(&(number, what)).copied().unwrap_or_default();
-        let (counted, _) = told.increments.get(&number).cloned().unwrap_or_default();
-        let value = number_in(found.value("f", "n"));
-        assert!((counted..=counted + unknown("n")).contains(&value), "{value} of {counted} increments, {number}");
-
-        let list = tokens(found.value("f", "l").unwrap_or_default());
-        let there: BTreeSet<u64> = list.iter().copied().collect();
-        assert_eq!(there.len(), list.len(), "an append counted twice");
-        let appended = told.appends.get(&number).cloned().unwrap_or_default();
-        assert_eq!(appended.difference(&there).next(), None, "an append is lost");
-        assert!(list.len() as u64 <= appended.len() as u64 + unknown("l"), "an append that no client made");
-
-        let replaced = told.replaced.get(&number).map_or(0, BTreeSet::len) as u64;
-        let value = number_in(found.value("f", "v"));
-        assert!((replaced..=replaced + unknown("v")).contains(&value), "{value} of {replaced} replacements, {number}");
+    for row in (0..ROWS).map(row) {
+        let found = runtime.block_on(async { table.get(Get::new(&row)).await }).expect("read").expect("there");
+        ledger.final_counter(&object(&row, "n"), number_in(found.value("f", "n"))).expect(&row);
+        ledger.final_list(&object(&row, "l"), found.value("f", "l").unwrap_or_default()).expect(&row);
+        ledger.final_register(&object(&row, "v"), number_in(found.value("f", "v"))).expect(&row);
     }
 }
