@@ -16,7 +16,7 @@ use serde::Serialize;
 use terrane_types::KeyRange;
 
 use crate::counter::Counter;
-use crate::linearizability::{Condition, History, Judgement, Op, OpId, Outcome};
+use crate::linearizability::{Condition, History, Op, OpId, Outcome};
 use crate::rows::{Asked, Change, Reading, Rows, Scanning};
 use crate::verdict::{Fate, Findings};
 
@@ -254,12 +254,10 @@ impl Check {
                 findings.add(|| format!("{thing} is not read after its last write"));
             }
         }
-        let mut undecided = Vec::new();
-        match self.registers.check() {
-            Judgement::Linearizable => {}
-            Judgement::Unknown(register) => undecided.push(String::from_utf8_lossy(&register).into_owned()),
-            Judgement::Violated(violation) => findings.add(|| format!("register {violation}")),
-        }
+        let searched = self.registers.check();
+        let undecided =
+            searched.iter().flatten().map(|register| String::from_utf8_lossy(register).into_owned()).collect();
+        findings.judge("register", searched.map(drop));
         let kinds =
             [(totals.rows, "row"), (totals.additions, "addition"), (totals.register_writes, "write of a register")];
         for (_, what) in kinds.iter().filter(|(count, _)| *count == 0) {
@@ -277,10 +275,8 @@ fn shown(number: i64) -> u64 {
 fn outcome(answer: Answer) -> Outcome {
     match answer {
         Answer::Found(value) => Outcome::read(value.as_deref().map(str::as_bytes)),
-        Answer::Written => Outcome::applied(),
         Answer::NotHeld => Outcome::NotHeld { found: None },
-        Answer::Failed(_) => Outcome::Refused,
-        Answer::Unknown(_) | Answer::Rows(_) | Answer::Number(_) => Outcome::Unknown,
+        answer => answer.fate().into(),
     }
 }
 

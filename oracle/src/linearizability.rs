@@ -22,7 +22,7 @@ use std::time::Duration;
 
 pub use register::{Cell, Change, Condition, Op, Outcome, Seen};
 
-use search::{Search, Verdict};
+use search::Search;
 
 use crate::verdict::Violation;
 
@@ -58,17 +58,6 @@ struct Record {
     ended: Duration,
 }
 
-/// What the check of a history found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judgement {
-    /// All keys are linearizable.
-    Linearizable,
-    /// One key is not.
-    Violated(Violation),
-    /// The search of this key gave up, and no other key violates anything.
-    Unknown(Vec<u8>),
-}
-
 impl History {
     /// A client calls an operation on a key.
     pub fn begin(&mut self, client: &str, key: &[u8], op: Op, now: Duration) -> OpId {
@@ -100,15 +89,16 @@ impl History {
         self.moments
     }
 
-    /// Checks every key.
-    #[must_use]
-    pub fn check(&self) -> Judgement {
+    /// Checks every key. Returns one whose search gave up, which is neither a violation nor a proof.
+    ///
+    /// # Errors
+    /// If a key is not linearizable.
+    pub fn check(&self) -> Result<Option<Vec<u8>>, Violation> {
         self.check_within(STEPS_MAX)
     }
 
     /// Checks every key with at most so many steps each.
-    #[must_use]
-    pub fn check_within(&self, steps: u64) -> Judgement {
+    fn check_within(&self, steps: u64) -> Result<Option<Vec<u8>>, Violation> {
         let mut by_key: BTreeMap<&[u8], Vec<&Record>> = BTreeMap::new();
         for record in self.records.iter().filter(|record| record.counts()) {
             by_key.entry(&record.key).or_default().push(record);
@@ -116,12 +106,12 @@ impl History {
         let mut unknown = None;
         for (key, records) in by_key {
             match Search::new(&records, steps).run() {
-                Verdict::Linearizable => {}
-                Verdict::Violated => return Judgement::Violated(violation(key, &records, steps)),
-                Verdict::Unknown => _ = unknown.get_or_insert_with(|| key.to_vec()),
+                Some(true) => {}
+                Some(false) => return Err(violation(key, &records, steps)),
+                None => _ = unknown.get_or_insert_with(|| key.to_vec()),
             }
         }
-        unknown.map_or(Judgement::Linearizable, Judgement::Unknown)
+        Ok(unknown)
     }
 }
 
@@ -186,7 +176,7 @@ fn prefix(records: &[&Record], moment: u64) -> Vec<Record> {
 
 fn is_violated(records: &[Record], steps: u64) -> bool {
     let records: Vec<&Record> = records.iter().collect();
-    matches!(Search::new(&records, steps).run(), Verdict::Violated)
+    Search::new(&records, steps).run() == Some(false)
 }
 
 impl Display for Record {

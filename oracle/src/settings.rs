@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::verdict::Verdict;
+use crate::verdict::{Fate, Verdict};
 
 /// The value of a name; `None`: the name does not exist.
 pub type Value = Option<String>;
@@ -24,14 +24,17 @@ struct Known {
 }
 
 impl Settings {
-    /// A change succeeded.
-    pub fn changed(&mut self, name: &str, value: Value) {
-        self.known.entry(name.to_owned()).or_default().settled = value;
-    }
-
-    /// The outcome of a change is unknown.
-    pub fn changed_maybe(&mut self, name: &str, value: Value) {
-        self.known.entry(name.to_owned()).or_default().maybe.insert(value);
+    /// A change has ended.
+    pub fn end(&mut self, name: &str, value: Value, fate: Fate) {
+        if fate == Fate::Refused {
+            return;
+        }
+        let known = self.known.entry(name.to_owned()).or_default();
+        if fate == Fate::Applied {
+            known.settled = value;
+        } else {
+            known.maybe.insert(value);
+        }
     }
 
     /// The value, if no change of it has an unknown outcome.
@@ -75,13 +78,13 @@ mod tests {
     #[test]
     fn the_last_change_counts() {
         let mut settings = Settings::default();
-        settings.changed("a", value("1"));
-        settings.changed("a", value("2"));
+        settings.end("a", value("1"), Fate::Applied);
+        settings.end("a", value("2"), Fate::Applied);
         shown(&settings, &[("a", "2")]).unwrap();
         assert!(shown(&settings, &[("a", "1")]).unwrap_err().contains("was set to"));
         shown(&settings, &[]).unwrap_err();
         assert!(shown(&settings, &[("a", "2"), ("b", "1")]).unwrap_err().contains("never set"));
-        settings.changed("a", None);
+        settings.end("a", None, Fate::Applied);
         shown(&settings, &[]).unwrap();
         shown(&settings, &[("a", "2")]).unwrap_err();
     }
@@ -89,10 +92,10 @@ mod tests {
     #[test]
     fn an_unknown_change_may_show_from_then_on() {
         let mut settings = Settings::default();
-        settings.changed("a", value("1"));
+        settings.end("a", value("1"), Fate::Applied);
         assert_eq!(settings.certain("a"), Some(&value("1")));
-        settings.changed_maybe("a", None);
-        settings.changed("a", value("3"));
+        settings.end("a", None, Fate::Unknown);
+        settings.end("a", value("3"), Fate::Applied);
         shown(&settings, &[("a", "3")]).unwrap();
         shown(&settings, &[]).unwrap();
         shown(&settings, &[("a", "1")]).unwrap_err();

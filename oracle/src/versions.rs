@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::verdict::Verdict;
+use crate::verdict::{Fate, Verdict};
 
 /// A change of one row; timestamps come from the writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,20 +127,18 @@ impl Row {
         self.states.push(next);
     }
 
-    /// The last mutation was acknowledged.
-    pub fn acknowledged(&mut self) {
-        self.known = self.states.len() - 1;
-    }
-
-    /// The last mutation certainly had no effect.
+    /// The last mutation has ended.
     ///
     /// # Errors
-    /// If its effect was seen.
-    pub fn refused(&mut self) -> Verdict {
-        if self.known == self.states.len() - 1 {
-            return Err("shows a write that was refused".to_owned());
+    /// If it was refused, and its effect was seen.
+    pub fn end(&mut self, fate: Fate) -> Verdict {
+        let last = self.states.len() - 1;
+        match fate {
+            Fate::Applied => self.known = last,
+            Fate::Refused if self.known == last => return Err("shows a write that was refused".to_owned()),
+            Fate::Refused => _ = self.states.pop(),
+            Fate::Unknown => {}
         }
-        self.states.pop();
         Ok(())
     }
 
@@ -189,7 +187,7 @@ mod tests {
         let mut row = Row::new(3);
         for changes in mutations {
             row.call(changes);
-            row.acknowledged();
+            row.end(Fate::Applied).unwrap();
         }
         row
     }
@@ -238,7 +236,7 @@ mod tests {
         row.end_read(late, ALL, &first).unwrap();
         let reading = row.begin_read();
         assert!(row.end_read(reading, ALL, &first).unwrap_err().contains("possible: [0@2=\\x00 0@1=\\x00]"));
-        assert!(row.refused().is_err());
+        assert!(row.end(Fate::Refused).is_err());
     }
 
     #[test]
@@ -246,7 +244,7 @@ mod tests {
         let mut row = written(&[&[put(0, 1)]]);
         row.call(&[put(0, 2)]);
         let second = row.states[2].shows(ALL);
-        row.refused().unwrap();
+        row.end(Fate::Refused).unwrap();
         let reading = row.begin_read();
         row.end_read(reading, ALL, &second).unwrap_err();
     }

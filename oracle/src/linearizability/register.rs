@@ -7,6 +7,8 @@ use std::fmt::{Display, Formatter};
 
 use terrane_types::escape;
 
+use crate::verdict::Fate;
+
 /// A visible version of the column.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cell {
@@ -89,6 +91,17 @@ impl Op {
 
     pub fn append(bytes: impl Into<Vec<u8>>) -> Op {
         Op::Update { condition: Condition::Always, change: Change::Append(bytes.into()) }
+    }
+}
+
+impl From<Fate> for Outcome {
+    /// The outcome of an update without a result.
+    fn from(fate: Fate) -> Outcome {
+        match fate {
+            Fate::Applied => Outcome::applied(),
+            Fate::Refused => Outcome::Refused,
+            Fate::Unknown => Outcome::Unknown,
+        }
     }
 }
 

@@ -15,14 +15,6 @@ use std::collections::HashSet;
 use super::Record;
 use super::register::{Effect, Outcome, State, effect};
 
-/// What the search found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    Linearizable,
-    Violated,
-    Unknown,
-}
-
 /// The search of one key.
 pub(super) struct Search<'a> {
     /// Operations with a known result, in the order of their calls.
@@ -53,12 +45,13 @@ impl<'a> Search<'a> {
         Search { known, open, steps, entered: HashSet::new() }
     }
 
-    pub(super) fn run(&mut self) -> Verdict {
+    /// Whether there is such an order; `None`: the search gave up.
+    pub(super) fn run(&mut self) -> Option<bool> {
         let words = (self.known.len() + self.open.len()).div_ceil(64);
         let mut stack = vec![self.node(vec![0; words], None, 0, 0)];
         while let Some(node) = stack.last_mut() {
             if node.count == self.known.len() {
-                return Verdict::Linearizable;
+                return Some(true);
             }
             let Some((place, state)) = node.next.pop() else {
                 stack.pop();
@@ -69,14 +62,14 @@ impl<'a> Search<'a> {
             let count = node.count + usize::from(place < self.known.len());
             let first = node.first;
             if self.steps == 0 {
-                return Verdict::Unknown;
+                return None;
             }
             self.steps -= 1;
             if self.entered.insert((placed.clone(), state.clone())) {
                 stack.push(self.node(placed, state, first, count));
             }
         }
-        Verdict::Violated
+        Some(false)
     }
 
     /// Enters a configuration: places what fits and only looks, and lists what may come next.

@@ -15,8 +15,8 @@ use terrane_oracle::{Fate, Verdict};
 
 use super::maintenance::maintain;
 use super::play::{
-    self, CAPTIVE, CAPTIVE_PATIENCE, Ended, LAST_PATIENCE, OPERATOR, PATIENCE, Play, READER, Scenario, TABLE,
-    WORKER_HOSTS, below, open_table, passed, passes, patiently, rows_by_key, sized,
+    self, CAPTIVE, CAPTIVE_PATIENCE, LAST_PATIENCE, OPERATOR, PATIENCE, Play, READER, Scenario, TABLE, WORKER_HOSTS,
+    below, open_table, passed, passes, patiently, rows_by_key, sized,
 };
 use crate::context::Context;
 use crate::plan::Plan;
@@ -147,24 +147,29 @@ impl Worker {
         self.shared.until_over(pause_ms, act).await
     }
 
-    fn ended<T>(&self, what: &[u8], operation: Operation, outcome: Result<T, Error>) -> Result<Ended<T>, Error> {
-        let error = match outcome {
-            Ok(answer) => {
-                trace::note(format_args!("{} did {operation} of {}", self.who, what.escape_ascii()));
-                self.shared.context.state.acknowledge();
-                return Ok(Ended::Answer(answer));
+    fn ended<T>(&self, what: &[u8], operation: Operation, outcome: Result<T, Error>) -> Result<Result<T, Fate>, Error> {
+        let what = format!("{operation} of {}", what.escape_ascii());
+        if outcome.is_ok() {
+            trace::note(format_args!("{} did {what}", self.who));
+        }
+        self.shared.ended(&self.who, what, outcome)
+    }
+
+    /// The answer of a call; without one, the operations on these objects have ended.
+    fn answer<T>(&self, begun: &[(&Begun, &[u8])], outcome: Result<T, Error>) -> Result<Option<T>, Error> {
+        let (first, object) = begun[0];
+        match self.ended(object, first.operation, outcome)? {
+            Ok(answer) => Ok(Some(answer)),
+            Err(fate) => {
+                begun.iter().for_each(|(begun, object)| self.without_answer(begun, object, fate));
+                Ok(None)
             }
-            Err(error) => error,
-        };
-        let (who, what) = (&self.who, what.escape_ascii());
-        trace::note(format_args!("{who} got no result of {operation} of {what}: {}", chain(&error)));
-        Ended::with(error)
+        }
     }
 
     /// Records an operation without a result.
     fn without_answer(&self, begun: &Begun, object: &[u8], fate: Fate) {
-        let verdict = self.shared.ledger().end(begun, fate);
-        self.shared.judge(&self.who, object, verdict);
+        self.shared.judge(&self.who, object, self.shared.ledger().end(begun, fate));
     }
 
     async fn increment(&self, group: usize) -> Result<(), Error> {
@@ -172,11 +177,7 @@ impl Worker {
         let counter = object(&row, COUNTER);
         let begun = self.shared.ledger().begin(&counter);
         let outcome = self.table.mutate(increment(&row, &self.padding)).await;
-        let ended = self.ended(&counter, begun.operation, outcome)?;
-        let Ended::Answer(outcome) = &ended else {
-            self.without_answer(&begun, &counter, ended.fate());
-            return Ok(());
-        };
+        let Some(outcome) = self.answer(&[(&begun, &counter)], outcome)? else { return Ok(()) };
         let verdict = self.shared.ledger().incremented(&begun, counter_in(outcome.row.as_ref()));
         self.shared.judge(&self.who, &counter, verdict);
         Ok(())
@@ -193,11 +194,7 @@ impl Worker {
             Err(error) => vec![Err(error); rows.len()],
         };
         for ((outcome, begun), counter) in outcomes.into_iter().zip(&begun).zip(&counters) {
-            let ended = self.ended(counter, begun.operation, outcome)?;
-            let Ended::Answer(outcome) = &ended else {
-                self.without_answer(begun, counter, ended.fate());
-                continue;
-            };
+            let Some(outcome) = self.answer(&[(begun, counter)], outcome)? else { continue };
             let verdict = self.shared.ledger().incremented(begun, counter_in(outcome.row.as_ref()));
             self.shared.judge(&self.who, counter, verdict);
         }
@@ -211,17 +208,12 @@ impl Worker {
         let counted = self.shared.ledger().begin(&counter);
         let appended = self.shared.ledger().begin_also(&counted, &list);
         let mutation = increment(&row, &self.padding).append(FAMILY, LIST, token(counted.operation));
-        let ended = self.ended(&counter, counted.operation, self.table.mutate(mutation).await)?;
-        let Ended::Answer(outcome) = &ended else {
-            self.without_answer(&counted, &counter, ended.fate());
-            self.without_answer(&appended, &list, ended.fate());
-            return Ok(());
-        };
+        let outcome = self.table.mutate(mutation).await;
+        let answer = self.answer(&[(&counted, &counter), (&appended, &list)], outcome)?;
+        let Some(outcome) = answer else { return Ok(()) };
         let (value, appends) = (counter_in(outcome.row.as_ref()), list_in(outcome.row.as_ref()));
-        let verdict = self.shared.ledger().incremented(&counted, value);
-        self.shared.judge(&self.who, &counter, verdict);
-        let verdict = self.shared.ledger().appended(&appended, &appends);
-        self.shared.judge(&self.who, &list, verdict);
+        self.shared.judge(&self.who, &counter, self.shared.ledger().incremented(&counted, value));
+        self.shared.judge(&self.who, &list, self.shared.ledger().appended(&appended, &appends));
         self.shared.judge(&self.who, &row, changed_together(value, &appends));
         Ok(())
     }
@@ -233,27 +225,27 @@ impl Worker {
         let reading = self.shared.ledger().begin_read(&register);
         let Some(found) = self.read(self.table.get(Get::new(&row)).await)? else { return Ok(()) };
         let before = register_in(found.as_ref());
-        let verdict = self.shared.ledger().read_register(&reading, before);
-        self.shared.judge(&self.who, &register, verdict);
+        self.shared.judge(&self.who, &register, self.shared.ledger().read_register(&reading, before));
         let reading = self.shared.ledger().begin_read(&register);
         let begun = self.shared.ledger().begin_replacing(&register, before);
         let tested = column(FAMILY, REGISTER);
         let condition = if before == 0 { tested.is_absent() } else { tested.equals(token(before)) };
         let mutation = RowMutation::new(&row).set(FAMILY, REGISTER, token(begun.operation)).when(condition);
         let ended = self.ended(&register, begun.operation, self.table.mutate(mutation.return_found()).await)?;
-        let Ended::Answer(outcome) = &ended else {
-            // It is unknown whether the condition held.
-            let fate = if matches!(ended, Ended::Refused) { Fate::Refused } else { Fate::Unknown };
-            self.without_answer(&begun, &register, fate);
-            return Ok(());
+        let outcome = match ended {
+            Ok(outcome) => outcome,
+            Err(fate) => {
+                // With a result lost, it is unknown whether the condition held.
+                let fate = if fate == Fate::Applied { Fate::Unknown } else { fate };
+                self.without_answer(&begun, &register, fate);
+                return Ok(());
+            }
         };
         if outcome.held {
-            let verdict = self.shared.ledger().replaced(&begun);
-            self.shared.judge(&self.who, &register, verdict);
+            self.shared.judge(&self.who, &register, self.shared.ledger().replaced(&begun));
             return Ok(());
         }
-        let verdict = self.shared.ledger().end(&begun, Fate::Refused);
-        self.shared.judge(&self.who, &register, verdict);
+        self.shared.judge(&self.who, &register, self.shared.ledger().end(&begun, Fate::Refused));
         let there = register_in(outcome.row.as_ref());
         let verdict = if there == before { Err(format!("has {before}, as was asked for")) } else { Ok(()) };
         let verdict = verdict.and_then(|()| self.shared.ledger().read_register(&reading, there));
@@ -272,17 +264,11 @@ impl Worker {
             mutation.set(FAMILY, "p", &self.padding).returning(Returns::New)
         };
         let outcome = self.table.atomic(rows.iter().map(append).collect()).await;
-        let ended = self.ended(&left, begun_left.operation, outcome)?;
-        let Ended::Answer(outcome) = &ended else {
-            self.without_answer(&begun_left, &left, ended.fate());
-            self.without_answer(&begun_right, &right, ended.fate());
-            return Ok(());
-        };
+        let answer = self.answer(&[(&begun_left, &left), (&begun_right, &right)], outcome)?;
+        let Some(outcome) = answer else { return Ok(()) };
         let lists: Vec<Vec<u8>> = outcome.rows.iter().map(|row| list_in(row.row.as_ref())).collect();
-        let verdict = self.shared.ledger().appended(&begun_left, &lists[0]);
-        self.shared.judge(&self.who, &left, verdict);
-        let verdict = self.shared.ledger().appended(&begun_right, &lists[1]);
-        self.shared.judge(&self.who, &right, verdict);
+        self.shared.judge(&self.who, &left, self.shared.ledger().appended(&begun_left, &lists[0]));
+        self.shared.judge(&self.who, &right, self.shared.ledger().appended(&begun_right, &lists[1]));
         let same =
             if lists[0] == lists[1] { Ok(()) } else { Err(format!("has not the lists of one moment: {lists:?}")) };
         self.shared.judge(&self.who, &left, same);
@@ -353,8 +339,7 @@ impl Reader {
         let counter = object(row, COUNTER);
         let reading = self.shared.ledger().begin_read(&counter);
         let found = self.table.get(Get::new(row)).await?;
-        let verdict = self.shared.ledger().read_counter(&reading, counter_in(found.as_ref()));
-        self.shared.judge(&self.who, &counter, verdict);
+        self.shared.judge(&self.who, &counter, self.shared.ledger().read_counter(&reading, counter_in(found.as_ref())));
         Ok(())
     }
 
@@ -363,8 +348,7 @@ impl Reader {
         let reading = self.shared.ledger().begin_read(&list);
         let found = self.table.get(Get::new(row)).await?;
         let appends = list_in(found.as_ref());
-        let verdict = self.shared.ledger().read_list(&reading, &appends);
-        self.shared.judge(&self.who, &list, verdict);
+        self.shared.judge(&self.who, &list, self.shared.ledger().read_list(&reading, &appends));
         self.shared.judge(&self.who, row, changed_together(counter_in(found.as_ref()), &appends));
         Ok(())
     }
@@ -377,8 +361,7 @@ impl Reader {
             let list = object(&row, LIST);
             let reading = self.shared.ledger().begin_read(&list);
             let found = list_in(self.table.get(Get::new(&row)).await?.as_ref());
-            let verdict = self.shared.ledger().read_list(&reading, &found);
-            self.shared.judge(&self.who, &list, verdict);
+            self.shared.judge(&self.who, &list, self.shared.ledger().read_list(&reading, &found));
             let verdict = if found.len() < longest { Err("is shorter than its twin was".to_owned()) } else { Ok(()) };
             self.shared.judge(&self.who, &list, verdict);
             longest = found.len();
@@ -392,8 +375,7 @@ impl Reader {
         let readings: Vec<_> = rows.iter().map(begin).collect();
         let found = rows_by_key(&self.table, Scan::all()).await?;
         for (row, reading) in rows.iter().zip(&readings) {
-            let verdict = self.shared.ledger().read_counter(reading, counter_in(found.get(row)));
-            self.shared.judge(&self.who, row, verdict);
+            self.shared.judge(&self.who, row, self.shared.ledger().read_counter(reading, counter_in(found.get(row))));
         }
         Ok(())
     }
@@ -409,19 +391,13 @@ async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error
         let [counter, mixed, register, left, right] = [0, 1, 2, 3, 4].map(|index| found[index].as_ref());
         let judge = |index: usize, verdict| shared.judge(host, &rows[index], verdict);
         let name = |index: usize, column| object(&rows[index], column);
-        let verdict = shared.ledger().final_counter(&name(0, COUNTER), counter_in(counter));
-        judge(0, verdict);
-        let verdict = shared.ledger().final_counter(&name(1, COUNTER), counter_in(mixed));
-        judge(1, verdict);
-        let verdict = shared.ledger().final_list(&name(1, LIST), &list_in(mixed));
-        judge(1, verdict);
+        judge(0, shared.ledger().final_counter(&name(0, COUNTER), counter_in(counter)));
+        judge(1, shared.ledger().final_counter(&name(1, COUNTER), counter_in(mixed)));
+        judge(1, shared.ledger().final_list(&name(1, LIST), &list_in(mixed)));
         judge(1, changed_together(counter_in(mixed), &list_in(mixed)));
-        let verdict = shared.ledger().final_register(&name(2, REGISTER), register_in(register));
-        judge(2, verdict);
-        let verdict = shared.ledger().final_list(&name(3, LIST), &list_in(left));
-        judge(3, verdict);
-        let verdict = shared.ledger().final_list(&name(4, LIST), &list_in(right));
-        judge(4, verdict);
+        judge(2, shared.ledger().final_register(&name(2, REGISTER), register_in(register)));
+        judge(3, shared.ledger().final_list(&name(3, LIST), &list_in(left)));
+        judge(4, shared.ledger().final_list(&name(4, LIST), &list_in(right)));
         let same = list_in(left) == list_in(right);
         judge(3, if same { Ok(()) } else { Err("has not the list of its twin".to_owned()) });
     }

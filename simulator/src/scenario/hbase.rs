@@ -191,8 +191,7 @@ impl Worker {
         let outcome = self.mutate(row, &[change], None).await;
         let Some(answer) = self.ended(&[(&begun, &counter)], outcome) else { return };
         let value = answer.result.and_then(|result| result.cell.into_iter().next()?.value);
-        let verdict = self.shared.ledger().incremented(&begun, number(value.as_deref()));
-        self.shared.judge(&self.who, &counter, verdict);
+        self.shared.judge(&self.who, &counter, self.shared.ledger().incremented(&begun, number(value.as_deref())));
     }
 
     async fn append(&mut self, row: &[u8]) {
@@ -202,8 +201,7 @@ impl Worker {
         let outcome = self.mutate(row, &[change], None).await;
         let Some(answer) = self.ended(&[(&begun, &list)], outcome) else { return };
         let value = answer.result.and_then(|result| result.cell.into_iter().next()?.value).unwrap_or_default();
-        let verdict = self.shared.ledger().appended(&begun, &value);
-        self.shared.judge(&self.who, &list, verdict);
+        self.shared.judge(&self.who, &list, self.shared.ledger().appended(&begun, &value));
     }
 
     /// A put, an increment and an append in one `RowMutations`.
@@ -240,8 +238,7 @@ impl Worker {
         };
         let verdict = self.shared.ledger().incremented(&counted, number(value(COUNTER).as_deref()));
         self.shared.judge(&self.who, &counter, verdict);
-        let verdict = self.shared.ledger().appended(&appended, &value(LIST).unwrap_or_default());
-        self.shared.judge(&self.who, &list, verdict);
+        self.shared.judge(&self.who, &list, self.shared.ledger().appended(&appended, &value(LIST).unwrap_or_default()));
     }
 
     /// Reads a register and replaces its value unless it has changed.
@@ -251,8 +248,7 @@ impl Worker {
         let state = self.shared.context.state.clone();
         let Ok(found) = self.client.get(row, REGISTER, || state.is_over()).await else { return };
         let before = number(found.as_deref());
-        let verdict = self.shared.ledger().read_register(&reading, before);
-        self.shared.judge(&self.who, &register, verdict);
+        self.shared.judge(&self.who, &register, self.shared.ledger().read_register(&reading, before));
         let begun = self.shared.ledger().begin_replacing(&register, before);
         let value = token(begun.operation).to_vec();
         let change = Change { kind: MutationType::Put, column: REGISTER, value };
@@ -290,12 +286,9 @@ async fn read_everything(host: &'static str, shared: Shared) -> Result<(), Error
             found.as_ref().and_then(|found| found.value("f", qualifier).map(<[u8]>::to_vec))
         };
         let judge = |column, verdict| shared.judge(host, &object(&row, column), verdict);
-        let verdict = shared.ledger().final_counter(&object(&row, COUNTER), number(value(COUNTER).as_deref()));
-        judge(COUNTER, verdict);
-        let verdict = shared.ledger().final_list(&object(&row, LIST), &value(LIST).unwrap_or_default());
-        judge(LIST, verdict);
-        let verdict = shared.ledger().final_register(&object(&row, REGISTER), number(value(REGISTER).as_deref()));
-        judge(REGISTER, verdict);
+        judge(COUNTER, shared.ledger().final_counter(&object(&row, COUNTER), number(value(COUNTER).as_deref())));
+        judge(LIST, shared.ledger().final_list(&object(&row, LIST), &value(LIST).unwrap_or_default()));
+        judge(REGISTER, shared.ledger().final_register(&object(&row, REGISTER), number(value(REGISTER).as_deref())));
     }
     trace::note(format_args!("{host} read {ROWS} rows"));
     Ok(())

@@ -170,8 +170,7 @@ async fn read_row(who: &str, table: &Table, row: &[u8], shared: &Shared) -> Resu
     let read = shared.rows.borrow().begin_read(row);
     let found = table.get(Get::new(row)).await?;
     let number = found.as_ref().map(|found: &RowData| found.read::<u64>(FAMILY, NUMBER)).transpose()?.flatten();
-    let verdict = shared.rows.borrow_mut().end_read(&read, number.unwrap_or_default());
-    shared.judge_read(who, verdict);
+    shared.judge_read(who, shared.rows.borrow_mut().end_read(&read, number.unwrap_or_default()));
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use terrane_client::{Client, Error, RowData, Scan, Table, TableSpec};
-use terrane_oracle::linearizability::{History, Judgement};
+use terrane_oracle::linearizability::History;
 use terrane_oracle::{Fate, Verdict, Violation};
 
 use crate::context::Context;
@@ -114,6 +114,15 @@ impl<S> Shared<S> {
         open_table(&self.client(patience).await?, TABLE).await
     }
 
+    /// Takes note of how a call ended.
+    pub fn ended<T>(&self, who: &str, what: impl Display, outcome: Result<T, Error>) -> Result<Result<T, Fate>, Error> {
+        match &outcome {
+            Ok(_) => self.context.state.acknowledge(),
+            Err(error) => trace::note(format_args!("{who} got no answer for {what}: {}", chain(error))),
+        }
+        ended(outcome)
+    }
+
     /// Fails the run.
     pub fn fail(&self, who: &str, key: &[u8], what: impl Display) {
         let key = key.escape_ascii().to_string();
@@ -139,12 +148,12 @@ impl<S> Shared<S> {
     /// Judges the histories of all registers. Takes note of one whose search gave up.
     pub fn judge_history(&self, who: &str, history: &History, gave_up: &Cell<bool>) {
         match history.check() {
-            Judgement::Linearizable => {}
-            Judgement::Unknown(key) => {
+            Ok(None) => {}
+            Ok(Some(key)) => {
                 trace::note(format_args!("{who} cannot judge {}", key.escape_ascii()));
                 gave_up.set(true);
             }
-            Judgement::Violated(Violation { key, what }) => self.fail(who, &key, what),
+            Err(Violation { key, what }) => self.fail(who, &key, what),
         }
     }
 }
@@ -162,33 +171,14 @@ pub fn share_of_numbers(region: usize, plan: &Plan) -> Vec<u8> {
     (u64::MAX / plan.first_regions as u64 * region as u64).to_be_bytes().to_vec()
 }
 
-/// How a call ended, as its client knows it.
-pub enum Ended<T> {
-    Answer(T),
-    /// Applied; the result is lost.
-    ResultLost,
-    /// Without effect.
-    Refused,
-    Unknown,
-}
-
-impl<T> Ended<T> {
-    /// What an error says of the call. One that is not transient fails the run.
-    pub fn with(error: Error) -> Result<Ended<T>, Error> {
-        match error {
-            Error::ResultLost => Ok(Ended::ResultLost),
-            error if error.is_uncertain() => Ok(Ended::Unknown),
-            error if passes(&error) => Ok(Ended::Refused),
-            error => Err(error),
-        }
-    }
-
-    pub const fn fate(&self) -> Fate {
-        match self {
-            Ended::Answer(_) | Ended::ResultLost => Fate::Applied,
-            Ended::Refused => Fate::Refused,
-            Ended::Unknown => Fate::Unknown,
-        }
+/// The answer of a call, or what is known of the call without one. An error that is not transient fails the run.
+pub fn ended<T>(outcome: Result<T, Error>) -> Result<Result<T, Fate>, Error> {
+    match outcome {
+        Ok(answer) => Ok(Ok(answer)),
+        Err(Error::ResultLost) => Ok(Err(Fate::Applied)),
+        Err(error) if error.is_uncertain() => Ok(Err(Fate::Unknown)),
+        Err(error) if passes(&error) => Ok(Err(Fate::Refused)),
+        Err(error) => Err(error),
     }
 }
 

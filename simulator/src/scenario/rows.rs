@@ -225,8 +225,7 @@ impl Reader {
         let row = self.table.get(Get::new(key)).await?;
         let got = row.as_ref().map_or(0, |row| self.number_in(row));
         trace::note(format_args!("{} read {}={got}", self.who, key.escape_ascii()));
-        let verdict = self.shared.rows.borrow_mut().end_read(&read, got);
-        self.shared.judge_read(&self.who, verdict);
+        self.shared.judge_read(&self.who, self.shared.rows.borrow_mut().end_read(&read, got));
         Ok(())
     }
 
@@ -241,14 +240,12 @@ impl Reader {
         while let Some(row) = stream.next().await {
             let row = row?;
             let (key, got) = (row.row().to_vec(), self.number_in(&row));
-            let verdict = self.shared.rows.borrow_mut().show(&mut scanning, &key, got);
-            self.shared.judge_read(&self.who, verdict);
+            self.shared.judge_read(&self.who, self.shared.rows.borrow_mut().show(&mut scanning, &key, got));
             rows.push((key, got));
         }
         trace::note(format_args!("{} scanned {} rows, reverse {reverse}", self.who, rows.len()));
         let cut = limit.is_some_and(|limit| rows.len() as u64 >= limit);
-        let verdict = self.shared.rows.borrow().end_scan(&scanning, !cut);
-        self.shared.judge_read(&self.who, verdict);
+        self.shared.judge_read(&self.who, self.shared.rows.borrow().end_scan(&scanning, !cut));
         Ok(rows)
     }
 

@@ -84,15 +84,6 @@ impl Shared {
     }
 }
 
-/// The outcome of a change, as its caller knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    Done,
-    /// Without effect.
-    Refused,
-    Unknown,
-}
-
 /// The family that comes and goes.
 fn other(generation: usize) -> String {
     format!("other-{generation}")

@@ -225,8 +225,7 @@ impl Reader {
     }
 
     fn end_read(&self, read: &Reading, got: u64) {
-        let verdict = self.shared.rows.borrow_mut().end_read(read, got);
-        self.shared.judge_read(&self.who, verdict);
+        self.shared.judge_read(&self.who, self.shared.rows.borrow_mut().end_read(read, got));
     }
 
     /// Returns the answer's number and time.

@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use terrane_client::{Delete, Error, Get, MutationOutcome, Returns, RowData, RowMutation, Scan, Table, column};
+use terrane_oracle::Fate;
 use terrane_oracle::linearizability::{Cell, Condition, Op, OpId, Outcome, Seen};
 
 use super::Shared;
 use crate::scenario::places::Row;
-use crate::scenario::play::{Ended, below};
-use crate::trace::{self, chain};
+use crate::scenario::play::{all_rows, below};
+use crate::trace;
 
 /// Places of groups; those with lower numbers than [`PAIRS`] have two rows.
 pub const PLACES: usize = 6;
@@ -92,26 +93,20 @@ impl Worker {
         book.history.end(call.id, outcome, trace::now());
     }
 
-    fn ended<T>(&self, outcome: Result<T, Error>) -> Result<Ended<T>, Error> {
-        let error = match outcome {
-            Ok(answer) => {
-                self.shared.context.state.acknowledge();
-                return Ok(Ended::Answer(answer));
-            }
-            Err(error) => error,
-        };
-        trace::note(format_args!("{} got no answer: {}", self.who, chain(&error)));
-        // The versions that a broken snapshot scan read may be gone.
-        if matches!(error, Error::SnapshotTooOld) { Ok(Ended::Refused) } else { Ended::with(error) }
+    fn ended<T>(&self, outcome: Result<T, Error>) -> Result<Result<T, Fate>, Error> {
+        match outcome {
+            // The versions that a broken snapshot scan read may be gone.
+            Err(Error::SnapshotTooOld) => Ok(Err(Fate::Refused)),
+            outcome => self.shared.ended(&self.who, "groups", outcome),
+        }
     }
 
     /// The answer of an update; if there is none, the update has ended.
     fn answered<T>(&self, call: &Call, outcome: Result<T, Error>, lost: Outcome) -> Result<Option<T>, Error> {
         match self.ended(outcome)? {
-            Ended::Answer(answer) => return Ok(Some(answer)),
-            Ended::ResultLost => self.end(call, lost),
-            Ended::Unknown => self.end(call, Outcome::Unknown),
-            Ended::Refused => self.end(call, Outcome::Refused),
+            Ok(answer) => return Ok(Some(answer)),
+            Err(Fate::Applied) => self.end(call, lost),
+            Err(fate) => self.end(call, fate.into()),
         }
         Ok(None)
     }
@@ -161,8 +156,8 @@ impl Worker {
         let reads = self.begin_reads();
         let found = self.table.get_many(reads.iter().map(|(row, _)| Get::new(row))).await;
         match self.ended(found)? {
-            Ended::Answer(found) => self.end_reads(&reads, &by_key(found.into_iter().flatten())),
-            _ => self.drop_reads(&reads),
+            Ok(found) => self.end_reads(&reads, &by_key(found.into_iter().flatten())),
+            Err(_) => self.drop_reads(&reads),
         }
         Ok(())
     }
@@ -170,7 +165,7 @@ impl Worker {
     /// Scans all rows in small blocks. In a snapshot both rows of a pair are of one moment: no split separates them.
     async fn scan(&self, snapshot: bool) -> Result<(), Error> {
         let reads = self.begin_reads();
-        let Ended::Answer(rows) = self.ended(self.scanned(snapshot).await)? else {
+        let Ok(rows) = self.ended(self.scanned(snapshot).await)? else {
             self.drop_reads(&reads);
             return Ok(());
         };
@@ -185,12 +180,7 @@ impl Worker {
     async fn scanned(&self, snapshot: bool) -> Result<Vec<RowData>, Error> {
         let scan = FAMILIES.iter().fold(Scan::all().block_bytes(256), |scan, family| scan.family(family));
         let scan = if snapshot { scan.snapshot() } else { scan };
-        let mut stream = self.table.scan(if below(3) == 0 { scan.reverse() } else { scan }).await?;
-        let mut rows = Vec::new();
-        while let Some(row) = stream.next().await {
-            rows.push(row?);
-        }
-        Ok(rows)
+        all_rows(&self.table, if below(3) == 0 { scan.reverse() } else { scan }).await
     }
 
     /// All rows of a group show the same at one moment.
@@ -288,7 +278,7 @@ impl Worker {
         let value = [POISON, &fresh()].concat();
         let mutations = self.puts(&name, &value).into_iter().zip(tests);
         let outcome = self.table.atomic(mutations.map(|(mutation, test)| mutation.when(test)).collect()).await;
-        if let Ended::Answer(outcome) = self.ended(outcome)?
+        if let Ok(outcome) = self.ended(outcome)?
             && outcome.held
         {
             self.shared.fail(&self.who, &name, "has a batch with two contradictory conditions that held");

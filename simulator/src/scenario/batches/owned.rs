@@ -2,6 +2,7 @@
 //! ([`versions`](terrane_oracle::versions)).
 
 use terrane_client::{Delete, Error, Get, KeyRange, Put, RowData, RowMutation, Scan, Table};
+use terrane_oracle::Fate;
 use terrane_oracle::versions::{self, Change, Selected, Shown};
 
 use super::Shared;
@@ -57,20 +58,19 @@ impl Writer {
         let outcome = table.mutate(mutation(&key, &changes)).await;
         let mut book = shared.book.borrow_mut();
         book.owned.count(row, outcome.as_ref().is_err_and(Error::is_uncertain));
-        match outcome {
+        let fate = match outcome {
             Ok(_) => {
-                book.row(row).acknowledged();
                 shared.context.state.acknowledge();
+                Fate::Applied
             }
             Err(error) if passes(&error) => {
                 trace::note(format_args!("{who} did not write {}: {}", key.escape_ascii(), chain(&error)));
-                if !error.is_uncertain()
-                    && let Err(what) = book.row(row).refused()
-                {
-                    shared.fail(who, &key, &what);
-                }
+                if error.is_uncertain() { Fate::Unknown } else { Fate::Refused }
             }
             Err(error) => return Err(error),
+        };
+        if let Err(what) = book.row(row).end(fate) {
+            shared.fail(who, &key, &what);
         }
         Ok(())
     }
@@ -120,8 +120,7 @@ impl Reader {
         };
         let shown = found.as_ref().map(shown).unwrap_or_default();
         trace::note(format_args!("{} read {} {selected:?}: {shown:?}", self.who, key.escape_ascii()));
-        let verdict = self.shared.book.borrow_mut().row(row).end_read(reading, selected, &shown);
-        self.shared.judge(&self.who, &key, verdict);
+        self.shared.judge(&self.who, &key, self.shared.book.borrow_mut().row(row).end_read(reading, selected, &shown));
         Ok(())
     }
 

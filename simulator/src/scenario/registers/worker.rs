@@ -4,13 +4,14 @@ use terrane_client::{
     Condition as Test, Consistency, Delete, Error, Get, MutationOutcome, Returns, RowData, RowMutation, Scan, Table,
     column,
 };
+use terrane_oracle::Fate;
 use terrane_oracle::linearizability::{Cell, Change, Condition, Op, OpId, Outcome, Seen};
 
 use super::Shared;
 use super::book::{COLUMNS, NUMBER, PLACES, TEXT};
 use crate::scenario::places::Row;
-use crate::scenario::play::{Ended, all_rows, below};
-use crate::trace::{self, chain};
+use crate::scenario::play::{all_rows, below};
+use crate::trace;
 
 /// Makes one operation after another.
 pub struct Worker {
@@ -71,30 +72,22 @@ impl Worker {
         }
     }
 
-    fn ended<T>(&self, call: &Call, outcome: Result<T, Error>) -> Result<Ended<T>, Error> {
-        let error = match outcome {
-            Ok(answer) => {
-                self.shared.context.state.acknowledge();
-                return Ok(Ended::Answer(answer));
-            }
-            Err(error) => error,
-        };
-        trace::note(format_args!("{} got no answer for {}: {}", self.who, call.key.escape_ascii(), chain(&error)));
-        Ended::with(error)
+    fn ended<T>(&self, call: &Call, outcome: Result<T, Error>) -> Result<Result<T, Fate>, Error> {
+        self.shared.ended(&self.who, call.key.escape_ascii(), outcome)
     }
 
     /// The answer of an update without a condition; if there is none, the call has ended.
     fn answered(&self, call: &Call, outcome: Result<MutationOutcome, Error>) -> Result<Option<MutationOutcome>, Error> {
         match self.ended(call, outcome)? {
-            Ended::Answer(outcome) => {
+            Ok(outcome) => {
                 self.check_stamp(call, &outcome);
-                return Ok(Some(outcome));
+                Ok(Some(outcome))
             }
-            Ended::ResultLost => self.end(call, |_| Outcome::applied()),
-            Ended::Unknown => self.end(call, |_| Outcome::Unknown),
-            Ended::Refused => self.end(call, |_| Outcome::Refused),
+            Err(fate) => {
+                self.end(call, |_| fate.into());
+                Ok(None)
+            }
         }
-        Ok(None)
     }
 
     /// The timestamp of a write is not older than one that was known when it was called.
@@ -140,11 +133,11 @@ impl Worker {
         let ended = self.ended(&calls[0], found)?;
         for call in calls {
             match &ended {
-                Ended::Answer(rows) => {
+                Ok(rows) => {
                     let row = rows.iter().find(|row| row.row()[..] == call.key[..]);
                     self.end(call, |column| Outcome::Read(seen(row, column)));
                 }
-                _ => self.end(call, |_| Outcome::Refused),
+                Err(_) => self.end(call, |_| Outcome::Refused),
             }
         }
         Ok(())
@@ -227,14 +220,10 @@ impl Worker {
         let mutation = changing(RowMutation::new(&call.key), column, &change).when(test);
         let outcome = self.table.mutate(mutation.returning(Returns::Old).return_found()).await;
         let outcome = match self.ended(&call, outcome)? {
-            Ended::Answer(outcome) => outcome,
-            // With a result lost, the condition may not have held.
-            Ended::ResultLost | Ended::Unknown => {
-                self.end(&call, |_| Outcome::Unknown);
-                return Ok(());
-            }
-            Ended::Refused => {
-                self.end(&call, |_| Outcome::Refused);
+            Ok(outcome) => outcome,
+            Err(fate) => {
+                // With a result lost, the condition may not have held.
+                self.end(&call, |_| if fate == Fate::Applied { Outcome::Unknown } else { fate.into() });
                 return Ok(());
             }
         };

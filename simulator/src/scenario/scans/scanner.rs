@@ -153,8 +153,7 @@ impl Reader {
     }
 
     pub fn judge(&self, begun: Scanning, shown: &[(Vec<u8>, u64)], complete: bool) {
-        let verdict = self.shared.model.borrow_mut().judge_scan(begun, shown, complete);
-        self.shared.judge_read(&self.who, verdict);
+        self.shared.judge_read(&self.who, self.shared.model.borrow_mut().judge_scan(begun, shown, complete));
     }
 
     /// The twins of a group are in one region and change together, so a snapshot shows them equal.
@@ -193,8 +192,7 @@ impl Reader {
     }
 
     fn judge_count(&self, begun: &Scanning, counted: u64, sum: Option<u64>) {
-        let verdict = self.shared.model.borrow().end_count(begun, counted, sum);
-        self.shared.judge_read(&self.who, verdict);
+        self.shared.judge_read(&self.who, self.shared.model.borrow().end_count(begun, counted, sum));
     }
 
     /// The first row of each group, which exists all the time.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{Admin, Client, Error, Put, Table};
+use terrane_oracle::Fate;
 use terrane_oracle::families::Families;
 use terrane_types::states::TableState;
 
 use super::attributes::{Alter, settings_of};
-use super::{Ended, GROUPS, KEPT, Shared, other, row, spec};
+use super::{GROUPS, KEPT, Shared, other, row, spec};
 use crate::scenario::play::{PATIENCE, TABLE, below, create_table, open_table, passes, patiently, pause};
 use crate::trace::{self, chain};
 
@@ -35,7 +36,7 @@ pub async fn alter_all_the_time(shared: Shared) -> Result<(), Error> {
     let spec = spec(&shared.context.plan)?;
     create_table(&client, &spec).await?;
     for (name, value) in settings_of(&spec.schema) {
-        shared.settings.borrow_mut().changed(&name, Some(value));
+        shared.settings.borrow_mut().end(&name, Some(value), Fate::Applied);
     }
     shared.families.borrow_mut().push(Families::default());
     shared.context.state.ready();
@@ -58,8 +59,7 @@ pub async fn settle(who: &str, client: &Client, shared: &Shared) -> Result<(), E
     loop {
         let described = patiently(async || admin.describe_table(TABLE).await).await?;
         if described.state == TableState::Enabled {
-            let verdict = shared.settings.borrow().shown(&settings_of(&described.schema));
-            shared.judge(who, b"the table's", verdict);
+            shared.judge(who, b"the table's", shared.settings.borrow().shown(&settings_of(&described.schema)));
             return Ok(());
         }
         tokio::time::sleep(POLL_EVERY).await;
@@ -92,27 +92,24 @@ impl Alterer {
         self.alter(alter, short).await.map(drop)
     }
 
-    async fn alter(&self, alter: Alter, deadline: Duration) -> Result<Ended, Error> {
+    async fn alter(&self, alter: Alter, deadline: Duration) -> Result<Fate, Error> {
         let Alter { change, values } = alter;
         trace::note(format_args!("{WHO} begins to alter {values:?}"));
         let outcome = self.admin.clone().with_timeout(deadline).alter_table(TABLE, change).await;
         let shown = outcome.as_ref().map_or_else(|error| chain(error), |_| "done".to_owned());
         trace::note(format_args!("{WHO} alters {values:?}: {shown}"));
-        let settings = &self.shared.settings;
-        match outcome {
-            Ok(_) => {
-                values.into_iter().for_each(|(name, value)| settings.borrow_mut().changed(&name, value));
-                self.shared.alters.set(self.shared.alters.get() + 1);
-                self.compare().await?;
-                Ok(Ended::Done)
-            }
-            Err(error) if error.is_uncertain() => {
-                values.into_iter().for_each(|(name, value)| settings.borrow_mut().changed_maybe(&name, value));
-                Ok(Ended::Unknown)
-            }
-            Err(error) if error.is_retry_safe() => Ok(Ended::Refused),
-            Err(error) => Err(error),
+        let fate = match outcome {
+            Ok(_) => Fate::Applied,
+            Err(error) if error.is_uncertain() => Fate::Unknown,
+            Err(error) if error.is_retry_safe() => Fate::Refused,
+            Err(error) => return Err(error),
+        };
+        values.into_iter().for_each(|(name, value)| self.shared.settings.borrow_mut().end(&name, value, fate));
+        if fate == Fate::Applied {
+            self.shared.alters.set(self.shared.alters.get() + 1);
+            self.compare().await?;
         }
+        Ok(fate)
     }
 
     /// Compares the description with what was set.
@@ -137,7 +134,7 @@ impl Alterer {
     async fn be_read_only(&self) -> Result<(), Error> {
         let alter = Alter::of_table(&self.table.schema(), (READ_ONLY, "true"));
         let put = |group| Put::new(row(group, "probe")).set(KEPT, "probe", b"p");
-        if self.alter(alter, PATIENCE).await? == Ended::Done && self.is_certain(READ_ONLY) {
+        if self.alter(alter, PATIENCE).await? == Fate::Applied && self.is_certain(READ_ONLY) {
             self.probe("a read-only table", put, |outcome| matches!(outcome, Err(Error::ReadOnly { .. }))).await;
         }
         pause(READ_ONLY_MS).await;
@@ -151,7 +148,7 @@ impl Alterer {
     async fn be_writable(&self) -> Result<(), Error> {
         loop {
             let alter = Alter::of_table(&self.table.schema(), (READ_ONLY, "false"));
-            if self.alter(alter, PATIENCE).await? == Ended::Done {
+            if self.alter(alter, PATIENCE).await? == Fate::Applied {
                 return Ok(());
             }
         }
@@ -165,14 +162,14 @@ impl Alterer {
             return Ok(());
         }
         let dropped = match self.is_absent() {
-            true => Ended::Done,
+            true => Fate::Applied,
             false => self.drop_family(generation, &family).await?,
         };
         let added = match dropped {
-            Ended::Done => self.add_family(generation, &family).await?,
+            Fate::Applied => self.add_family(generation, &family).await?,
             ended => ended,
         };
-        if added == Ended::Unknown {
+        if added == Fate::Unknown {
             self.shared.in_generation(generation, Families::doubt);
             self.replace_family(generation).await?;
         }
@@ -183,10 +180,10 @@ impl Alterer {
         self.shared.in_generation(self.shared.generation(), |families| families.is_absent())
     }
 
-    async fn drop_family(&self, generation: usize, family: &str) -> Result<Ended, Error> {
+    async fn drop_family(&self, generation: usize, family: &str) -> Result<Fate, Error> {
         self.shared.in_generation(generation, Families::attempt_drop);
         let ended = self.alter(Alter::drop_family(family), PATIENCE).await;
-        let is_dropped = ended.as_ref().is_ok_and(|ended| *ended == Ended::Done);
+        let is_dropped = ended.as_ref().is_ok_and(|ended| *ended == Fate::Applied);
         self.shared.in_generation(generation, |families| families.end_drop(is_dropped));
         if is_dropped {
             let is_refused = |outcome: &Result<(), Error>| outcome.as_ref().is_err_and(Error::is_invalid);
@@ -196,16 +193,16 @@ impl Alterer {
         ended
     }
 
-    async fn add_family(&self, generation: usize, family: &str) -> Result<Ended, Error> {
+    async fn add_family(&self, generation: usize, family: &str) -> Result<Fate, Error> {
         self.shared.in_generation(generation, Families::attempt_add);
         let ended = self.alter(Alter::add_family(family), PATIENCE).await?;
         match ended {
-            Ended::Done => {
+            Fate::Applied => {
                 self.shared.in_generation(generation, Families::end_add);
                 self.probe("an added family", put_into(family), Result::is_ok).await;
             }
-            Ended::Refused => self.shared.in_generation(generation, Families::refuse_add),
-            Ended::Unknown => {}
+            Fate::Refused => self.shared.in_generation(generation, Families::refuse_add),
+            Fate::Unknown => {}
         }
         Ok(ended)
     }
@@ -217,8 +214,8 @@ impl Alterer {
             let ended = self.alter(Alter::add_family(&other(next)), PATIENCE).await?;
             self.shared.families.borrow_mut().push(Families::default());
             match ended {
-                Ended::Done => break,
-                Ended::Refused | Ended::Unknown => self.shared.in_generation(next, Families::doubt),
+                Fate::Applied => break,
+                Fate::Refused | Fate::Unknown => self.shared.in_generation(next, Families::doubt),
             }
         }
         Ok(())

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use terrane_client::{Admin, Client, Error, Get, Put, RegionInfo, Scan, Table, TableSpec};
+use terrane_oracle::Fate;
 use terrane_types::states::TableState;
 
-use super::{Ended, NUMBER, Shared};
+use super::{NUMBER, Shared};
 use crate::scenario::play::{PATIENCE, below, open_table, passed, passes, patiently, pause};
 use crate::trace::{self, chain};
 
@@ -54,20 +55,20 @@ impl Owner {
     }
 
     /// A change that nothing else interferes with is never refused because of what its own retry finds.
-    fn ended<T>(&mut self, what: &str, name: &str, outcome: Result<T, Error>) -> Ended {
+    fn ended<T>(&mut self, what: &str, name: &str, outcome: Result<T, Error>) -> Fate {
         let ended = match &outcome {
-            Ok(_) => Ended::Done,
-            Err(error) if error.is_uncertain() => Ended::Unknown,
-            Err(error) if error.is_retry_safe() => Ended::Refused,
+            Ok(_) => Fate::Applied,
+            Err(error) if error.is_uncertain() => Fate::Unknown,
+            Err(error) if error.is_retry_safe() => Fate::Refused,
             Err(error) => {
                 self.judge(name, Err(format!("could not be {what}: {}", chain(error))));
-                Ended::Refused
+                Fate::Refused
             }
         };
         trace::note(format_args!("{} {what} {name}: {ended:?}", self.host));
-        if ended == Ended::Unknown {
+        if ended == Fate::Unknown {
             self.generation += 1;
-        } else if ended == Ended::Done {
+        } else if ended == Fate::Applied {
             self.shared.context.state.acknowledge();
         }
         ended
@@ -77,7 +78,7 @@ impl Owner {
         let name = format!("{}-{}-{}", self.host, self.generation, below(2));
         let spec = self.some_spec(&name)?;
         let created = self.admin().create_table(spec.clone()).await;
-        if self.ended("created", &name, created) != Ended::Done {
+        if self.ended("created", &name, created) != Fate::Applied {
             return Ok(());
         }
         self.is_as_specified(&name, &spec).await;
@@ -98,10 +99,10 @@ impl Owner {
         loop {
             let dropped = self.admin().drop_table(&name).await;
             match self.ended("dropped", &name, dropped) {
-                Ended::Done => break,
-                Ended::Unknown => return used,
-                Ended::Refused if self.shared.is_over() => return used,
-                Ended::Refused => pause(PAUSE_MS).await,
+                Fate::Applied => break,
+                Fate::Unknown => return used,
+                Fate::Refused if self.shared.is_over() => return used,
+                Fate::Refused => pause(PAUSE_MS).await,
             }
         }
         self.is_gone(&name, &table).await;
@@ -113,8 +114,8 @@ impl Owner {
     async fn disable_and_enable(&mut self, name: &str, table: &Table) -> Result<(), Error> {
         let disabled = self.admin().disable_table(name).await;
         match self.ended("disabled", name, disabled) {
-            Ended::Done => {}
-            Ended::Refused | Ended::Unknown => return Ok(()),
+            Fate::Applied => {}
+            Fate::Refused | Fate::Unknown => return Ok(()),
         }
         for number in 0..ROWS {
             let row = row_of(number);
@@ -130,10 +131,10 @@ impl Owner {
         loop {
             let enabled = self.admin().enable_table(name).await;
             match self.ended("enabled", name, enabled) {
-                Ended::Done => break,
-                Ended::Unknown => return Ok(()),
-                Ended::Refused if self.shared.is_over() => return Ok(()),
-                Ended::Refused => pause(PAUSE_MS).await,
+                Fate::Applied => break,
+                Fate::Unknown => return Ok(()),
+                Fate::Refused if self.shared.is_over() => return Ok(()),
+                Fate::Refused => pause(PAUSE_MS).await,
             }
         }
         use_table(self.host, table, &self.shared).await
@@ -142,7 +143,7 @@ impl Owner {
     /// A truncated table has its regions and no rows.
     async fn truncate(&mut self, name: &str, spec: &TableSpec) -> Result<(), Error> {
         let truncated = self.admin().truncate_table(name).await;
-        if self.ended("truncated", name, truncated) != Ended::Done {
+        if self.ended("truncated", name, truncated) != Fate::Applied {
             return Ok(());
         }
         self.is_as_specified(name, spec).await;
@@ -196,14 +197,14 @@ impl Owner {
     async fn namespace_comes_and_goes(&mut self) -> Result<(), Error> {
         let name = format!("n-{}-{}", self.host, self.generation);
         let created = self.admin().create_namespace(&name).await;
-        if self.ended("created", &name, created) != Ended::Done {
+        if self.ended("created", &name, created) != Fate::Applied {
             return Ok(());
         }
         let table = format!("{name}:t");
         let spec = self.some_spec(&table)?;
         let created = self.admin().create_table(spec).await;
         match self.ended("created", &table, created) {
-            Ended::Done => {
+            Fate::Applied => {
                 let refused = self.client.admin().drop_namespace(&name).await;
                 let right = refused.as_ref().is_err_and(|error| error.is_invalid() || passes(error));
                 self.judge(
@@ -214,8 +215,8 @@ impl Owner {
                     return Ok(());
                 }
             }
-            Ended::Refused => {}
-            Ended::Unknown => return Ok(()),
+            Fate::Refused => {}
+            Fate::Unknown => return Ok(()),
         }
         self.drop_patiently(&name, true).await;
         Ok(())
@@ -227,7 +228,7 @@ impl Owner {
         while self.generation == generation {
             let admin = self.admin();
             let dropped = if is_namespace { admin.drop_namespace(name).await } else { admin.drop_table(name).await };
-            if self.ended("dropped", name, dropped) == Ended::Done {
+            if self.ended("dropped", name, dropped) == Fate::Applied {
                 return true;
             }
             if self.shared.is_over() {

@@ -130,8 +130,7 @@ async fn read(who: &str, table: &Table, generation: usize, row: &[u8], shared: &
     let found = table.get(Get::new(row)).await?;
     let (kept, other) = numbers_in(found.as_ref(), generation);
     trace::note(format_args!("{who} read {}={kept} {other:?}", row.escape_ascii()));
-    let verdict = shared.in_generation(generation, |families| families.end_read(&reading, kept, other));
-    shared.judge(who, row, verdict);
+    shared.judge(who, row, shared.in_generation(generation, |families| families.end_read(&reading, kept, other)));
     Ok(())
 }
 
@@ -163,8 +162,7 @@ pub async fn read_all(who: &str, table: &Table, shared: &Shared) -> Result<(), E
     for (generation, reading, row) in readings {
         let found = scanned.iter().find(|found| found.row()[..] == row[..]);
         let (kept, other) = numbers_in(found, generation);
-        let verdict = shared.in_generation(generation, |families| families.end_read(&reading, kept, other));
-        shared.judge(who, &row, verdict);
+        shared.judge(who, &row, shared.in_generation(generation, |families| families.end_read(&reading, kept, other)));
     }
     Ok(())
 }

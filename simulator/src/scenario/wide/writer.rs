@@ -8,7 +8,7 @@ use terrane_oracle::ledger::{TOKEN_BYTES, token};
 use terrane_oracle::rows::Change;
 
 use super::{FAMILY, FIRST, LAST, LIST, LISTS, PART_BYTES, Shared, columns, object, value};
-use crate::scenario::play::{Ended, below, passes, pause};
+use crate::scenario::play::{below, ended, passes, pause};
 use crate::trace::{self, chain};
 
 const PAUSE_MS: u64 = 350;
@@ -126,8 +126,8 @@ impl Writer {
         let outcome = self.table.mutate(mutation).await;
         trace::note(format_args!("{} appended {}: {}", self.who, begun.operation, outcome.is_ok()));
         let lists = &self.shared.lists;
-        let verdict = match outcome.map_or_else(Ended::with, |outcome| Ok(Ended::Answer(outcome)))? {
-            Ended::Answer(outcome) => {
+        let verdict = match ended(outcome)? {
+            Ok(outcome) => {
                 self.shared.context.state.acknowledge();
                 let list = outcome.row.as_ref().and_then(|row| row.value(LISTS, LIST));
                 match list.filter(|_| returned) {
@@ -135,7 +135,7 @@ impl Writer {
                     None => lists.borrow_mut().end(&begun, Fate::Applied),
                 }
             }
-            ended => lists.borrow_mut().end(&begun, ended.fate()),
+            Err(fate) => lists.borrow_mut().end(&begun, fate),
         };
         self.shared.judge(&self.who, &self.row, verdict);
         Ok(())
