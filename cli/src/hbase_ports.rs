@@ -10,9 +10,10 @@ use terrane_hbase::data::{DataFront, SCANNER_LEASE_DEFAULT};
 use terrane_hbase::place::Place;
 use terrane_hbase::serve::{Front, serve};
 use terrane_hbase::tables::TablesFront;
-use terrane_hbase::zookeeper;
-use terrane_master::{HbaseAddresses, Master};
+use terrane_hbase::{PROTOCOL, zookeeper};
+use terrane_master::Master;
 use terrane_regionserver::RegionServer;
+use terrane_types::Endpoint;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::failure::Failure;
@@ -72,20 +73,17 @@ impl HbasePorts {
 }
 
 impl BoundPorts {
-    /// The address at which clients connect.
-    pub fn advertised(&self) -> &str {
-        &self.advertised
-    }
-
-    /// What a master tells servers and other masters of them. The ZooKeeper is reached at the host of the RPC.
-    pub fn of_master(&self) -> HbaseAddresses {
-        let port =
-            self.zookeeper.as_ref().and_then(|listener| listener.local_addr().ok()).map(|address| address.port());
-        HbaseAddresses {
-            address: self.advertised.clone(),
+    /// What the process reports of them. The ZooKeeper is reached at the host of the RPC.
+    pub fn endpoints(&self) -> Vec<Endpoint> {
+        let at = |protocol: &str, address| Endpoint {
+            protocol: protocol.to_owned(),
+            address,
             start_code: self.place.start_code,
-            zookeeper: port.map(|port| format!("{}:{port}", self.place.host)),
-        }
+        };
+        let port = |listener: &Listener| listener.local_addr().ok().map(|address| address.port());
+        let zookeeper = self.zookeeper.as_ref().and_then(port).map(|port| format!("{}:{port}", self.place.host));
+        let zookeeper = zookeeper.map(|address| at(zookeeper::PROTOCOL, address));
+        [at(PROTOCOL, self.advertised.clone())].into_iter().chain(zookeeper).collect()
     }
 
     /// Serves a region server's data.
@@ -98,7 +96,7 @@ impl BoundPorts {
 
     /// Serves a master's tables, and how they are found.
     pub fn serve_tables(self, master: &Master) -> ServedPorts {
-        let front = TablesFront::new(master.edge(), self.place.clone());
+        let front = TablesFront::new(master.edge(PROTOCOL), self.place.clone());
         self.serve(Arc::new(front))
     }
 

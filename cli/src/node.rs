@@ -52,7 +52,7 @@ impl MasterNode {
         hbase: Option<&HbasePorts>,
     ) -> Result<MasterNode, Failure> {
         let hbase = bind(hbase).await?;
-        config.hbase = hbase.as_ref().map(BoundPorts::of_master);
+        config.endpoints = hbase.as_ref().map(BoundPorts::endpoints).unwrap_or_default();
         let data = config.data_dir.display().to_string();
         let waits_for = others(&config.peers, &config.join);
         let started: Arc<OnceLock<Arc<Master>>> = Arc::default();
@@ -98,7 +98,7 @@ impl ServerNode {
         hbase: Option<HbasePorts>,
     ) -> Result<ServerNode, Failure> {
         let hbase = bind(hbase.as_ref()).await?;
-        config.hbase = hbase.as_ref().map(|bound| bound.advertised().to_owned());
+        config.endpoints = hbase.as_ref().map(BoundPorts::endpoints).unwrap_or_default();
         let data = config.data_dir.display().to_string();
         let console = config.console.clone();
         let waits_for = others(&config.masters, &[]);

@@ -125,8 +125,7 @@ pub use api::admin::fleet::{
 };
 pub use api::admin::hot::{HotRegion, HotRow};
 pub use api::admin::info::{
-    ClusterStatus, GroupInfo, HbaseAddresses, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage,
-    ServerInfo, TableInfo,
+    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
 };
 pub use api::admin::maintenance::Maintained;
 pub use api::admin::past::{ClusterLoad, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad};
@@ -173,10 +172,10 @@ pub use write::row_mutation::RowMutation;
 
 pub use terrane_filter::{Filter, FilterError, FilterTemplate, IntoFilter};
 pub use terrane_types::{
-    Bloom, Bucket, CellKind, CellRef, CellValue, ClusterId, ColumnValue, Compression, Desc, FamilyName, FamilySchema,
-    FamilyStorage, GroupId, IntoSpan, Invalid, Issue, IssueKind, KeyDeclaration, KeyRange, KeySpan, LATEST,
-    NamespaceName, Place, RegionDescriptor, RegionId, Returns, ServerId, Severity, TableId, TableName, TableRow,
-    TableSchema, Tail, ValueType, escape, unescape,
+    Bloom, Bucket, CellKind, CellRef, CellValue, ClusterId, ColumnValue, Compression, Desc, Endpoint, FamilyName,
+    FamilySchema, FamilyStorage, GroupId, IntoSpan, Invalid, Issue, IssueKind, KeyDeclaration, KeyRange, KeySpan,
+    LATEST, NamespaceName, Place, RegionDescriptor, RegionId, Returns, ServerId, Severity, TableId, TableName,
+    TableRow, TableSchema, Tail, ValueType, escape, unescape,
 };
 
 pub use terrane_types::admin::{EndedProcedure, EventInfo, EventKind, Failover, LoadMinute};

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_is_read_as_hbase_writes_it() {
+    fn a_mask_is_zero_where_a_byte_is_fixed() {
         let key = FuzzyKey::with_mask(b"ab?x", &[0, 0, 0, 1]).unwrap();
         assert_eq!(key.to_string(), "ab\\x3F?");
         assert!(key.matches(b"ab?z") && key.matches(b"ab?zlonger") && !key.matches(b"ab?") && !key.matches(b"abcz"));

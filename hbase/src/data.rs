@@ -30,7 +30,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use terrane_regionserver::edge::Edge;
-use terrane_regionserver::{HbasePlaces, RegionOrders, RegionServer};
+use terrane_regionserver::{Endpoints, RegionOrders, RegionServer};
 use terrane_types::ClusterId;
 
 use self::begun::Finished;
@@ -53,7 +53,7 @@ pub struct DataFront {
     cluster: ClusterId,
     edge: Arc<Edge>,
     orders: Arc<RegionOrders>,
-    places: Arc<HbasePlaces>,
+    endpoints: Arc<Endpoints>,
     scanners: Arc<AllScanners>,
     limits: Limits,
     own: Place,
@@ -64,19 +64,19 @@ impl DataFront {
     /// `lease`. It needs a runtime.
     #[must_use]
     pub fn new(server: &RegionServer, own: Place, lease: Duration) -> Self {
-        let (edge, orders, places) = (server.data_path(), server.region_orders(), server.hbase_places());
+        let (edge, orders, endpoints) = (server.data_path(), server.region_orders(), server.endpoints());
         let scanners = Arc::new(AllScanners::new(lease));
         scanners.close_silent_ones();
         let limits = Limits::beside(edge.intake());
         limits.budgets().for_each(|budget| server.budgets().add(budget));
-        Self { cluster: server.cluster_id(), edge, orders, places, scanners, limits, own }
+        Self { cluster: server.cluster_id(), edge, orders, endpoints, scanners, limits, own }
     }
 }
 
 impl Front for DataFront {
     /// What the masters have told this server.
     fn discovery(&self) -> Discovery {
-        discovery(self.cluster, &self.places)
+        discovery(self.cluster, &self.endpoints)
     }
 
     fn limits(&self) -> &Limits {
@@ -87,13 +87,13 @@ impl Front for DataFront {
         match opened.service {
             Service::Client => {
                 let with_ttl = opened.codec == Some(Codec::KeyValueWithTags);
-                let requests = Requests::open(self.edge.clone(), self.places.clone(), client.clone(), with_ttl);
+                let requests = Requests::open(self.edge.clone(), self.endpoints.clone(), client.clone(), with_ttl);
                 Ok(Arc::new(DataCalls { requests, scanners: Scanners::new(&self.scanners), opened }))
             }
             Service::Admin | Service::ClientMeta => Ok(Arc::new(RegionCalls {
                 cluster: self.cluster,
                 orders: self.orders.clone(),
-                places: self.places.clone(),
+                endpoints: self.endpoints.clone(),
                 own: self.own.clone(),
                 service: opened.service,
                 peer: client.address.to_string(),

@@ -41,6 +41,9 @@ pub mod tables;
 pub mod time_range;
 pub mod zookeeper;
 
+/// The name of HBase's protocol in the endpoints that processes report.
+pub const PROTOCOL: &str = "hbase";
+
 /// HBase's messages, generated from `proto/`.
 pub mod proto {
     #![allow(missing_docs, clippy::all, reason = "generated code")]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use terrane_types::Endpoint;
+
 use crate::proto;
 
 /// Where a process serves HBase's clients, and since when. HBase calls this a server name.
@@ -21,6 +23,12 @@ impl Place {
     pub fn at(address: &str, start_code: u64) -> Option<Self> {
         let (host, port) = address.rsplit_once(':')?;
         Some(Self { host: host.to_owned(), port: port.parse().ok()?, start_code })
+    }
+
+    /// The place that a process has reported.
+    #[must_use]
+    pub fn of(endpoint: &Endpoint) -> Option<Self> {
+        Self::at(&endpoint.address, endpoint.start_code)
     }
 
     /// The place as a message.

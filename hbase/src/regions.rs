@@ -10,9 +10,10 @@ use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use terrane_env::time::wall_ms;
-use terrane_regionserver::{HbasePlace, HbasePlaces, LedRegion, RegionOrders};
+use terrane_regionserver::{Endpoints, LedRegion, RegionOrders};
 use terrane_types::{ClusterId, Error, RegionId, ServerId, escape};
 
+use crate::PROTOCOL;
 use crate::connection::Service;
 use crate::discovery::{BOOTSTRAP_NODES_MAX, Discovery};
 use crate::exception::{Context, Exception, NOT_SERVING_REGION, TABLE_NOT_ENABLED, TIMEOUT};
@@ -29,31 +30,27 @@ use crate::serve::{Answer, Calls, Outcome};
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// What a region server knows about the cluster.
-pub(crate) fn discovery(cluster: ClusterId, places: &HbasePlaces) -> Discovery {
-    let masters = places.masters();
-    let leader = masters.iter().find(|master| master.leads).and_then(|master| place(&master.place));
+pub(crate) fn discovery(cluster: ClusterId, known: &Endpoints) -> Discovery {
+    let masters = known.masters(PROTOCOL);
+    let leader = masters.iter().find(|master| master.leads).and_then(|master| Place::of(&master.endpoint));
     Discovery {
         cluster: Some(cluster),
         active_master: leader.clone(),
-        masters: masters.iter().filter_map(|master| place(&master.place)).collect(),
+        masters: masters.iter().filter_map(|master| Place::of(&master.endpoint)).collect(),
         meta: leader,
-        servers: places.servers().iter().take(BOOTSTRAP_NODES_MAX).filter_map(place).collect(),
+        servers: known.servers(PROTOCOL).iter().take(BOOTSTRAP_NODES_MAX).filter_map(Place::of).collect(),
     }
-}
-
-fn place(known: &HbasePlace) -> Option<Place> {
-    Place::at(&known.address, known.start_code)
 }
 
 /// The exception of an error about a region whose present epoch is known, if it is: a redirect names the leader's place.
 pub(crate) fn exception(
     error: &Error,
     repeatable: bool,
-    places: &HbasePlaces,
+    known: &Endpoints,
     epoch: Option<terrane_types::RegionEpoch>,
 ) -> Exception {
     let term = if let Error::NotLeader { term, .. } = error { *term } else { 0 };
-    let moved = |server: ServerId| Some((place(&places.server(server)?)?, news_order(epoch?, term)));
+    let moved = |server: ServerId| Some((Place::of(&known.server(PROTOCOL, server)?)?, news_order(epoch?, term)));
     Exception::of(error, &Context { repeatable, master: false, place: &moved })
 }
 
@@ -61,7 +58,7 @@ pub(crate) fn exception(
 pub(crate) struct RegionCalls {
     pub cluster: ClusterId,
     pub orders: Arc<RegionOrders>,
-    pub places: Arc<HbasePlaces>,
+    pub endpoints: Arc<Endpoints>,
     pub own: Place,
     pub service: Service,
     /// The caller, for the audit stream.
@@ -72,7 +69,7 @@ impl Calls for RegionCalls {
     fn carry_out(self: Arc<Self>, call: Call) -> BoxFuture<'static, Outcome> {
         async move {
             if self.service == Service::ClientMeta {
-                return discovery(self.cluster, &self.places).answer(&call.method);
+                return discovery(self.cluster, &self.endpoints).answer(&call.method);
             }
             let wait = call.timeout.unwrap_or(DEADLINE_DEFAULT);
             let late = |_| Err(Exception::new(TIMEOUT, "the server did not finish in time, and may continue"));
@@ -137,7 +134,7 @@ impl RegionCalls {
     }
 
     fn failed(&self, error: &Error, region: Option<&LedRegion>) -> Exception {
-        exception(error, true, &self.places, region.map(|region| region.descriptor.epoch))
+        exception(error, true, &self.endpoints, region.map(|region| region.descriptor.epoch))
     }
 
     async fn describe(&self, request: proto::GetRegionInfoRequest) -> Outcome {
@@ -237,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_server_that_no_master_has_answered_knows_its_cluster_only() {
-        let known = discovery(ClusterId([1; 16]), &HbasePlaces::default());
+        let known = discovery(ClusterId([1; 16]), &Endpoints::default());
         assert!(known.answer("GetClusterId").is_ok());
         for unknown in ["GetActiveMaster", "GetMasters", "GetMetaRegionLocations", "GetBootstrapNodes"] {
             assert!(known.answer(unknown).is_err_and(|refused| !refused.do_not_retry), "{unknown}");
@@ -254,7 +251,7 @@ mod tests {
             address: None,
             members: Vec::new(),
         };
-        let refused = exception(&error, true, &HbasePlaces::default(), Some(RegionEpoch(1)));
+        let refused = exception(&error, true, &Endpoints::default(), Some(RegionEpoch(1)));
         assert!(refused.class.ends_with("NotServingRegionException"));
     }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use terrane_master::edge::{Edge, Map};
-use terrane_types::{Error, KeyRange, ServerId};
+use terrane_types::{Error, KeyRange, MasterEndpoint, ServerId};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -53,7 +53,7 @@ struct Master {
     edge: Edge,
     own: Place,
     procedures: Procedures,
-    seen: Mutex<Option<(Instant, Vec<terrane_master::edge::Master>)>>,
+    seen: Mutex<Option<(Instant, Vec<MasterEndpoint>)>>,
 }
 
 impl TablesFront {
@@ -103,7 +103,7 @@ impl Master {
         }
         let own = || Some(self.own.clone());
         let servers = self.edge.servers();
-        let servers = servers.iter().filter_map(|server| Place::at(&server.address, server.boot)).collect();
+        let servers = servers.iter().filter_map(|server| Place::of(&server.endpoint)).collect();
         Discovery { cluster, active_master: own(), masters: vec![self.own.clone()], meta: own(), servers }
     }
 
@@ -114,7 +114,7 @@ impl Master {
             return known;
         }
         let seen = self.masters().await;
-        let place = |master: &terrane_master::edge::Master| Place::at(&master.address, master.start_code);
+        let place = |master: &MasterEndpoint| Place::of(&master.endpoint);
         known.masters.extend(seen.iter().filter_map(place).filter(|master| *master != self.own));
         if known.active_master.is_none() {
             known.active_master = seen.iter().find(|master| master.leads).and_then(place);
@@ -123,7 +123,7 @@ impl Master {
         known
     }
 
-    async fn masters(&self) -> Vec<terrane_master::edge::Master> {
+    async fn masters(&self) -> Vec<MasterEndpoint> {
         let mut seen = self.seen.lock().await;
         match &*seen {
             Some((at, masters)) if at.elapsed() < SEEN_FOR => masters.clone(),
@@ -142,10 +142,7 @@ impl Master {
     /// The rows of `hbase:meta` now.
     async fn view(&self, deadline: Instant) -> Result<View, Exception> {
         let map = self.map(deadline).await?;
-        let place = |server: ServerId| {
-            let known = map.servers.iter().find(|known| known.server == server)?;
-            Place::at(&known.address, known.boot)
-        };
+        let place = |server: ServerId| Place::of(&map.servers.iter().find(|known| known.server == server)?.endpoint);
         let tables = map.tables.iter().filter(|table| !table.is_changing).map(|table| &table.schema);
         let states = tables.map(|schema| StateRow { table: schema.name.clone(), disabled: schema.disabled });
         let regions = map.regions.iter().filter_map(|region| {

@@ -17,3 +17,6 @@ mod session;
 pub use nodes::Nodes;
 pub use port::serve;
 pub use session::{Session, Step};
+
+/// Its name in the endpoints that masters report.
+pub const PROTOCOL: &str = "zookeeper";

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use terrane_env::budget::Budgets;
-use terrane_proto::v1;
-use terrane_types::{Error, TableId};
+use terrane_types::{Endpoint, Error, ServerEndpoint, ServerId, TableId};
 use tokio::sync::Notify;
 
 use crate::catalog::moves::MoveId;
@@ -24,6 +23,7 @@ use crate::leadership::Leadership;
 use crate::orders::Orders;
 use crate::procedures::region_move::MoveProgress;
 pub use crate::procedures::subject::Subject;
+use crate::servers::inventory::ServerLoad;
 use crate::servers::liveness::Moment;
 use crate::servers::observed::{Observed, now};
 use crate::versions::Versions;
@@ -97,8 +97,8 @@ pub struct MasterContext {
     pub fleet: FleetSettings,
     /// The versions of this master and of the servers.
     pub versions: Versions,
-    /// Where this master serves HBase's clients.
-    pub hbase: Option<v1::HbaseMaster>,
+    /// Where this master serves clients of other protocols.
+    pub endpoints: Vec<Endpoint>,
     /// Why a create was undone, by table.
     failures: Mutex<BTreeMap<TableId, Error>>,
     /// What regions were asked for lately.
@@ -130,7 +130,7 @@ impl MasterContext {
         groups_per_server: usize,
         fleet: FleetSettings,
         versions: Versions,
-        hbase: Option<v1::HbaseMaster>,
+        endpoints: Vec<Endpoint>,
     ) -> Self {
         let leadership = Leadership::new(journal.clone());
         let (failures, waits, seen, moves) = (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
@@ -144,7 +144,7 @@ impl MasterContext {
             groups_per_server,
             fleet,
             versions,
-            hbase,
+            endpoints,
             failures,
             loads,
             past,
@@ -158,17 +158,18 @@ impl MasterContext {
         }
     }
 
-    /// The live servers that serve HBase's clients.
-    pub fn hbase_servers(&self) -> Vec<v1::HbaseServer> {
+    /// The endpoints of the live servers, as far as this master knows.
+    pub fn server_endpoints(&self) -> Vec<ServerEndpoint> {
         self.journal.read(|catalog| {
             let known = catalog.servers().iter().map(|(server, _)| server);
             self.observed.with(|observed| {
                 let live = known.filter(|server| observed.liveness.is_live(*server));
-                let serving = live.filter_map(|server| {
-                    let load = observed.inventory.load(server).filter(|load| !load.hbase.is_empty())?;
-                    Some(v1::HbaseServer { server: server.0, address: load.hbase.clone(), boot: load.boot })
-                });
-                serving.collect()
+                let known = live.filter_map(|server| Some((server, observed.inventory.load(server)?)));
+                let of = |(server, load): (ServerId, &'_ ServerLoad)| {
+                    let endpoints = load.endpoints.clone().into_iter();
+                    endpoints.map(move |endpoint| ServerEndpoint { server, endpoint })
+                };
+                known.flat_map(of).collect()
             })
         })
     }

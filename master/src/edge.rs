@@ -13,11 +13,13 @@ use std::sync::Arc;
 
 use terrane_env::budget::Budgets;
 use terrane_env::net::Intake;
-use terrane_types::{ClusterId, Error, NamespaceName, RegionCounts, RegionDescriptor, ServerId, TableSchema};
+use terrane_types::{
+    ClusterId, Error, NamespaceName, RegionCounts, RegionDescriptor, ServerEndpoint, ServerId, TableSchema,
+};
 use tokio::time::Instant;
 
 pub use self::changes::Order;
-pub use self::standing::{Balance, Master, Server};
+pub use self::standing::{Balance, Server};
 pub use crate::catalog::namespaces::Properties;
 use crate::catalog::tables::TableState;
 use crate::context::MasterContext;
@@ -27,6 +29,8 @@ use crate::tables::regions::RegionCalls;
 
 /// The master's calls for another protocol.
 pub struct Edge {
+    /// The other protocol, as in the endpoints of servers and masters.
+    protocol: &'static str,
     cluster: ClusterId,
     context: Arc<MasterContext>,
     tables: TableCalls,
@@ -60,17 +64,6 @@ pub struct Region {
     pub requests_per_second: u64,
 }
 
-/// A live server that serves HBase's clients.
-#[derive(Clone, Debug)]
-pub struct HbaseServer {
-    /// The server.
-    pub server: ServerId,
-    /// `host:port`.
-    pub address: String,
-    /// The number of its present life.
-    pub boot: u64,
-}
-
 /// All tables, regions and servers at one time.
 #[derive(Clone, Debug)]
 pub struct Map {
@@ -78,21 +71,22 @@ pub struct Map {
     pub tables: Vec<Table>,
     /// The regions of these tables.
     pub regions: Vec<Region>,
-    /// The live servers that serve HBase's clients.
-    pub servers: Vec<HbaseServer>,
+    /// The live servers that serve the protocol.
+    pub servers: Vec<ServerEndpoint>,
     /// All namespaces, sorted.
     pub namespaces: Vec<NamespaceName>,
 }
 
 impl Edge {
     pub(crate) fn new(
+        protocol: &'static str,
         cluster: ClusterId,
         context: Arc<MasterContext>,
         membership: Arc<Membership>,
         intake: Arc<Intake>,
     ) -> Self {
         let regions = RegionCalls::new(Arc::clone(&context), membership);
-        Self { cluster, tables: TableCalls::new(Arc::clone(&context)), regions, context, intake }
+        Self { protocol, cluster, tables: TableCalls::new(Arc::clone(&context)), regions, context, intake }
     }
 
     /// What the master's gRPC port has accepted.
@@ -121,12 +115,10 @@ impl Edge {
         self.context.leadership.lost().await;
     }
 
-    /// The live servers that serve HBase's clients, as far as this master knows.
-    pub fn servers(&self) -> Vec<HbaseServer> {
-        let serving = self.context.hbase_servers().into_iter();
-        serving
-            .map(|seen| HbaseServer { server: ServerId(seen.server), address: seen.address, boot: seen.boot })
-            .collect()
+    /// The live servers that serve the protocol, as far as this master knows.
+    pub fn servers(&self) -> Vec<ServerEndpoint> {
+        let endpoints = self.context.server_endpoints().into_iter();
+        endpoints.filter(|known| known.endpoint.protocol == self.protocol).collect()
     }
 
     /// The properties of those namespaces that have any.

@@ -52,7 +52,7 @@ pub use check::{check, is_data_directory};
 pub use masters::founding::FoundingError;
 pub use masters::rebuild::{Rebuild, Rebuilt, rebuild};
 pub use server::Master;
-pub use server::config::{HbaseAddresses, MasterConfig};
+pub use server::config::MasterConfig;
 pub use server::identity::IdentityError;
 pub use server::start_error::StartError;
 pub use versions::formats;

@@ -65,7 +65,7 @@ fn view(addresses: &[String], states: Vec<Option<v1::MasterStateReply>>) -> Mast
             term: state.term,
             applied: state.applied,
             lag: committed.saturating_sub(state.applied),
-            hbase: state.hbase,
+            endpoints: state.endpoints,
             versions: state.versions,
             resources: state.resources,
         });

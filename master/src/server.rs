@@ -177,12 +177,9 @@ impl Master {
         };
         let groups_per_server = config.groups_per_server;
         let versions = Versions::new(config.levels);
-        let hbase = config.hbase.clone().map(|hbase| v1::HbaseMaster {
-            address: hbase.address,
-            start_code: hbase.start_code,
-            zookeeper: hbase.zookeeper.unwrap_or_default(),
-        });
-        let context = MasterContext::new(journal.clone(), observed, orders, groups_per_server, fleet, versions, hbase);
+        let endpoints = config.endpoints.clone();
+        let context =
+            MasterContext::new(journal.clone(), observed, orders, groups_per_server, fleet, versions, endpoints);
         let context = Arc::new(context);
         port.calls.begin(Arc::clone(&context));
         first_election(&host, &group, &peers).await?;
@@ -226,10 +223,11 @@ impl Master {
         Arc::clone(&self.registry)
     }
 
-    /// Its calls, for another protocol in front of the same catalog.
-    pub fn edge(&self) -> Edge {
+    /// Its calls, for another protocol in front of the same catalog. Servers and masters that serve that protocol are told
+    /// by this name of it.
+    pub fn edge(&self, protocol: &'static str) -> Edge {
         let (context, membership) = (Arc::clone(&self.context), Arc::clone(&self.membership));
-        Edge::new(self.identity.cluster, context, membership, Arc::clone(&self.intake))
+        Edge::new(protocol, self.identity.cluster, context, membership, Arc::clone(&self.intake))
     }
 
     /// Its limited resources, which its metrics show. Other ports of the process add theirs.

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use terrane_types::cell::Cells;
 use terrane_types::schema::Foreign;
 use terrane_types::{
-    Bloom, CellKind, CellRef, Compression, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage, GroupId,
-    Invalid, KeepDeleted, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionCounts, RegionDescriptor,
-    RegionEpoch, RegionId, Row, ServerId, SplitPolicy, TableId, TableName, TableSchema, ValueType,
+    Bloom, CellKind, CellRef, Compression, Endpoint, Error, FamilyName, FamilyRules, FamilySchema, FamilyStorage,
+    GroupId, Invalid, KeepDeleted, KeyDeclaration, KeyRange, PackedCells, PackedRow, PackedRows, RegionCounts,
+    RegionDescriptor, RegionEpoch, RegionId, Row, ServerEndpoint, ServerId, SplitPolicy, TableId, TableName,
+    TableSchema, ValueType,
 };
 
 use crate::v1;
@@ -31,6 +32,26 @@ impl From<&v1::RegionCounts> for RegionCounts {
     fn from(counts: &v1::RegionCounts) -> Self {
         let v1::RegionCounts { rows_read, rows_written, memtable_bytes, file_bytes, files, families } = *counts;
         Self { rows_read, rows_written, memtable_bytes, file_bytes, files, families }
+    }
+}
+
+impl From<Endpoint> for v1::Endpoint {
+    fn from(endpoint: Endpoint) -> Self {
+        let Endpoint { protocol, address, start_code } = endpoint;
+        Self { protocol, address, start_code }
+    }
+}
+
+impl From<v1::Endpoint> for Endpoint {
+    fn from(endpoint: v1::Endpoint) -> Self {
+        let v1::Endpoint { protocol, address, start_code } = endpoint;
+        Self { protocol, address, start_code }
+    }
+}
+
+impl From<ServerEndpoint> for v1::ServerEndpoint {
+    fn from(ServerEndpoint { server, endpoint }: ServerEndpoint) -> Self {
+        Self { server: server.0, endpoint: Some(endpoint.into()) }
     }
 }
 

@@ -43,7 +43,7 @@ pub use background::shape_limits::ShapeLimits;
 pub use check::{check, is_data_directory};
 pub use group::machine::digest::GroupDigest;
 pub use masters::RegisterError;
-pub use masters::hbase_places::{HbaseMaster, HbasePlace, HbasePlaces};
+pub use masters::endpoints::Endpoints;
 pub use region::orders::{LedRegion, RegionOrders};
 pub use server::config::ServerConfig;
 pub use server::identity::IdentityError;

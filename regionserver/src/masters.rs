@@ -5,7 +5,7 @@
 
 pub(crate) mod addresses;
 pub(crate) mod description;
-pub(crate) mod hbase_places;
+pub(crate) mod endpoints;
 pub(crate) mod joining;
 pub(crate) mod leadership;
 pub(crate) mod region_ids;

@@ -51,7 +51,7 @@ use crate::loads::files::LoadFiles;
 use crate::masters::Masters;
 use crate::masters::addresses::{self, Addresses};
 use crate::masters::description::Description;
-use crate::masters::hbase_places::HbasePlaces;
+use crate::masters::endpoints::Endpoints;
 use crate::masters::joining;
 use crate::masters::leadership::NewestLeadership;
 use crate::masters::region_ids::RegionIdStock;
@@ -96,7 +96,7 @@ pub struct RegionServer {
     edge: Arc<Edge>,
     health: Arc<HealthIssues>,
     orders: Arc<RegionOrders>,
-    hbase_places: Arc<HbasePlaces>,
+    endpoints: Arc<Endpoints>,
     budgets: Arc<Budgets>,
     /// Ends the background work and the reports.
     stop: CancellationToken,
@@ -185,7 +185,7 @@ impl RegionServer {
             budgets: Arc::new(Budgets::default()),
             intake: Intake::new(config.intake),
             leadership: Arc::new(NewestLeadership::default()),
-            hbase_places: Arc::default(),
+            endpoints: Arc::default(),
             mending: Arc::new(Mending::new(metrics.clone())),
             metrics,
         };
@@ -244,8 +244,7 @@ impl RegionServer {
         };
         let serving = serve(&edge, (admin, parts.leadership.clone()), &host, listener, stop_serving.clone()).await?;
         let pending = (joined.registered, joined.joining);
-        let hbase = config.hbase.clone().unwrap_or_default();
-        let reporter = parts.reporter(&host, &engine, masters, (identity, hbase), joined.level, pending);
+        let reporter = parts.reporter(&host, &engine, masters, (identity, &config.endpoints), joined.level, pending);
         let orphans = reporter.orphans.clone();
         let background = vec![
             terrane_env::task::spawn_named(
@@ -273,7 +272,7 @@ impl RegionServer {
             edge,
             health: parts.health,
             orders,
-            hbase_places: parts.hbase_places,
+            endpoints: parts.endpoints,
             budgets: parts.budgets,
             stop,
             stop_serving,
@@ -322,10 +321,10 @@ impl RegionServer {
         self.orders.clone()
     }
 
-    /// Where the masters and the other servers serve HBase's clients, as far as this server knows.
+    /// Where the masters and the other servers serve clients of other protocols, as far as this server knows.
     #[must_use]
-    pub fn hbase_places(&self) -> Arc<HbasePlaces> {
-        self.hbase_places.clone()
+    pub fn endpoints(&self) -> Arc<Endpoints> {
+        self.endpoints.clone()
     }
 
     /// The number of its present life.

@@ -5,6 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use terrane_hbase::{PROTOCOL, zookeeper};
+use terrane_types::Endpoint;
+
 use super::connect;
 use crate::args::client::Connection;
 use crate::failure::{During, Failure};
@@ -18,8 +21,13 @@ type Addresses = (String, Option<String>);
 
 pub async fn run(connection: &Connection) -> Result<(), Failure> {
     let status = connect(connection).await?.admin().status().await.during("look for the masters")?;
-    let served = status.masters.into_iter().filter_map(|master| master.hbase);
-    let masters: Vec<Addresses> = served.map(|hbase| (hbase.rpc, hbase.zookeeper)).collect();
+    let address = |endpoints: &[Endpoint], protocol: &str| {
+        endpoints.iter().find(|endpoint| endpoint.protocol == protocol).map(|endpoint| endpoint.address.clone())
+    };
+    let served = status.masters.iter().filter_map(|master| {
+        Some((address(&master.endpoints, PROTOCOL)?, address(&master.endpoints, zookeeper::PROTOCOL)))
+    });
+    let masters: Vec<Addresses> = served.collect();
     if masters.is_empty() {
         let refused = Failure::new("no master that answers serves HBase's clients");
         return Err(refused.advise("start masters and servers with --hbase HOST:PORT, or `terrane dev --hbase`"));

@@ -12,8 +12,7 @@ use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, Se
 use terrane_types::{ClusterId, NamespaceName, RegionDescriptor, RegionId, ServerId, TableId, TableSchema};
 
 use crate::api::admin::info::{
-    ClusterStatus, GroupInfo, HbaseAddresses, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage,
-    ServerInfo, TableInfo,
+    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
 };
 use crate::api::admin::spec::{TableChange, TableSpec};
 use crate::error::Error;
@@ -330,14 +329,11 @@ fn server_info(info: v1::ServerInfo) -> ServerInfo {
 }
 
 fn master_info(info: v1::MasterInfo) -> MasterInfo {
-    let v1::MasterInfo { address, state, term, applied, lag, hbase, versions, resources } = info;
-    let hbase = hbase.map(|v1::HbaseMaster { address, zookeeper, .. }| HbaseAddresses {
-        rpc: address,
-        zookeeper: Some(zookeeper).filter(|zookeeper| !zookeeper.is_empty()),
-    });
+    let v1::MasterInfo { address, state, term, applied, lag, endpoints, versions, resources } = info;
+    let endpoints = endpoints.into_iter().map(Into::into).collect();
     let state = MasterState::named(&state);
     let (versions, resources) = (versions.map(process_versions), resources.into_iter().map(resource_usage).collect());
-    MasterInfo { address, state, term, applied, lag, hbase, versions, resources }
+    MasterInfo { address, state, term, applied, lag, endpoints, versions, resources }
 }
 
 fn process_versions(said: v1::Versions) -> ProcessVersions {

@@ -419,17 +419,17 @@ mod tests {
     async fn unread_answers_leave_half_of_the_budget_to_others_and_their_connections_are_closed() {
         let limits = IntakeLimits { answer_bytes: 8 << 20, ..limits() };
         let intake = Intake::new(limits);
-        let hbase = intake.beside(NAMES, limits);
-        let [stuck, other] = [(); 2].map(|()| hbase.connect().unwrap());
-        assert!(hbase.may_answer(&stuck, 3 << 20));
+        let other_port = intake.beside(NAMES, limits);
+        let [stuck, other] = [(); 2].map(|()| other_port.connect().unwrap());
+        assert!(other_port.may_answer(&stuck, 3 << 20));
         let answer = build_answer(&stuck, 3 << 20);
         assert_eq!(intake.answer_budget().used(), 3 << 20, "both ports count together");
-        assert!(!hbase.may_answer(&stuck, 2 << 20), "one connection gets no more than half");
+        assert!(!other_port.may_answer(&stuck, 2 << 20), "one connection gets no more than half");
         let answer = answer.built();
-        assert!(!hbase.may_answer(&other, 2 << 20), "the second half is for connections with few answers");
-        assert!(hbase.may_answer(&other, CROWDED_ANSWERS_MAX));
+        assert!(!other_port.may_answer(&other, 2 << 20), "the second half is for connections with few answers");
+        assert!(other_port.may_answer(&other, CROWDED_ANSWERS_MAX));
         tokio::time::advance(STUCK_AFTER).await;
-        assert!(!hbase.may_answer(&other, 2 << 20));
+        assert!(!other_port.may_answer(&other, 2 << 20));
         assert!(stuck.is_closed() && !other.is_closed());
         drop(answer);
         assert_eq!((intake.answer_budget().used(), stuck.answers()), (0, 0));

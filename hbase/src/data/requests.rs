@@ -10,7 +10,7 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use terrane_env::net::{Answering, build_answer};
-use terrane_regionserver::HbasePlaces;
+use terrane_regionserver::Endpoints;
 use terrane_regionserver::edge::{
     Answer, Body, Consistency, Cursor, DEADLINE_DEFAULT, Edge, Mutated, Outgoing, Request, ScanRequest, Session,
     Snapshot,
@@ -65,7 +65,7 @@ pub(super) struct Requests {
     session: Session<u64>,
     answers: Mutex<mpsc::Receiver<Outgoing<u64>>>,
     awaited: Mutex<Awaited>,
-    places: Arc<HbasePlaces>,
+    endpoints: Arc<Endpoints>,
     client: Client,
     /// Cells are returned with their times to live.
     with_ttl: bool,
@@ -93,9 +93,9 @@ impl Awaited {
 }
 
 impl Requests {
-    pub fn open(edge: Arc<Edge>, places: Arc<HbasePlaces>, client: Client, with_ttl: bool) -> Self {
+    pub fn open(edge: Arc<Edge>, endpoints: Arc<Endpoints>, client: Client, with_ttl: bool) -> Self {
         let (session, answers) = Session::open(edge.clone());
-        Self { edge, session, answers: Mutex::new(answers), awaited: Mutex::default(), places, client, with_ttl }
+        Self { edge, session, answers: Mutex::new(answers), awaited: Mutex::default(), endpoints, client, with_ttl }
     }
 
     /// Counts so many bytes of an answer that is being built.
@@ -268,7 +268,7 @@ impl Requests {
     /// A redirect names the place of the leader of the region, which the client has seen at this epoch.
     fn unexpected(&self, epoch: RegionEpoch, answer: Result<Answer, Error>, repeatable: bool) -> Exception {
         match answer {
-            Err(error) => redirect(&error, repeatable, &self.places, Some(epoch)),
+            Err(error) => redirect(&error, repeatable, &self.endpoints, Some(epoch)),
             Ok(_) => Exception::bad_request("the server answered another kind of request"),
         }
     }

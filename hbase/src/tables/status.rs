@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use terrane_env::time::wall_ms;
-use terrane_master::edge::{Map, Master, Region, Server};
-use terrane_types::{ServerId, TableId, TableName};
+use terrane_master::edge::{Map, Region, Server};
+use terrane_types::{MasterEndpoint, ServerId, TableId, TableName};
 use tokio::time::Instant;
 
 use super::{TableCalls, exception};
@@ -60,7 +60,7 @@ impl Parts<'_> {
 struct Facts<'a> {
     map: &'a Map,
     servers: &'a [Server],
-    masters: &'a [Master],
+    masters: &'a [MasterEndpoint],
     now_ms: u64,
 }
 
@@ -73,7 +73,7 @@ impl Facts<'_> {
         }
         if parts.has(Part::LiveServers) {
             let mut led = self.regions_by_leader();
-            let load = |server: &Server| led.remove(&server.hbase.server).unwrap_or_default();
+            let load = |server: &Server| led.remove(&server.place.server).unwrap_or_default();
             status.live_servers = self.live_servers(live(), load);
         }
         if parts.has(Part::ServersName) {
@@ -87,7 +87,7 @@ impl Facts<'_> {
         }
         if parts.has(Part::BackupMasters) {
             let others = self.masters.iter().filter(|master| !master.leads);
-            let places = others.filter_map(|master| Place::at(&master.address, master.start_code));
+            let places = others.filter_map(|master| Place::of(&master.endpoint));
             status.backup_masters = places.map(|place| place.to_proto()).collect();
         }
         if parts.has(Part::RegionsInTransition) {
@@ -177,7 +177,7 @@ impl Facts<'_> {
 }
 
 fn name(server: &Server) -> Option<proto::ServerName> {
-    Place::at(&server.hbase.address, server.hbase.boot).map(|place| place.to_proto())
+    Place::of(&server.place.endpoint).map(|place| place.to_proto())
 }
 
 fn transition(table: &TableName, region: &Region) -> proto::RegionInTransition {
@@ -194,14 +194,21 @@ fn transition(table: &TableName, region: &Region) -> proto::RegionInTransition {
 
 #[cfg(test)]
 mod tests {
-    use terrane_master::edge::{HbaseServer, Table};
-    use terrane_types::{GroupId, KeyRange, RegionCounts, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
+    use terrane_master::edge::Table;
+    use terrane_types::{
+        Endpoint, GroupId, KeyRange, RegionCounts, RegionDescriptor, RegionEpoch, RegionId, ServerEndpoint, TableSchema,
+    };
 
     use super::*;
+    use crate::PROTOCOL;
+
+    fn endpoint(address: String, start_code: u64) -> Endpoint {
+        Endpoint { protocol: PROTOCOL.to_owned(), address, start_code }
+    }
 
     fn server(id: u64, is_live: bool) -> Server {
-        let hbase = HbaseServer { server: ServerId(id), address: format!("h{id}:16020"), boot: 10 + id };
-        Server { hbase, is_live, drains: id == 2, memory: (1 << 20, 4 << 20), since_report_ms: 40 }
+        let place = ServerEndpoint { server: ServerId(id), endpoint: endpoint(format!("h{id}:16020"), 10 + id) };
+        Server { place, is_live, drains: id == 2, memory: (1 << 20, 4 << 20), since_report_ms: 40 }
     }
 
     fn table(id: u64, name: &str, disabled: bool) -> Table {
@@ -234,7 +241,7 @@ mod tests {
             namespaces: Vec::new(),
         };
         let servers = [server(1, true), server(2, true), server(3, false)];
-        let master = |address: &str, leads| Master { address: address.to_owned(), start_code: 7, leads };
+        let master = |address: &str, leads| MasterEndpoint { endpoint: endpoint(address.to_owned(), 7), leads };
         let masters = [master("m1:16000", true), master("m2:16000", false)];
         let options: Vec<i32> = options.iter().map(|part| (*part).into()).collect();
         let facts = Facts { map: &map, servers: &servers, masters: &masters, now_ms: 1_000 };

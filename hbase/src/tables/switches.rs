@@ -110,7 +110,7 @@ impl TableCalls {
             "ListDecommissionedRegionServers" => {
                 let servers = edge.all_servers(until).await.map_err(|error| exception(&error))?;
                 let drained = servers.iter().filter(|server| server.drains);
-                let places = drained.filter_map(|server| Place::at(&server.hbase.address, server.hbase.boot));
+                let places = drained.filter_map(|server| Place::of(&server.place.endpoint));
                 Answer::of(&proto::ServerNames { server_name: places.map(|place| place.to_proto()).collect() })
             }
             "DecommissionRegionServers" => {

@@ -2,20 +2,20 @@
 
 use terrane_proto::v1;
 use terrane_types::states::MasterState;
-use terrane_types::{Error, ServerId};
+use terrane_types::{Error, MasterEndpoint, ServerEndpoint, ServerId};
 use tokio::time::Instant;
 
-use super::{Edge, HbaseServer, Order};
+use super::{Edge, Order};
 use crate::catalog::Catalog;
 use crate::fleet::intents;
 use crate::masters_view;
 use crate::servers::observed::now;
 
-/// A server that serves HBase's clients, or did before it died.
+/// A server that serves the protocol, or did before it died.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Where.
-    pub hbase: HbaseServer,
+    pub place: ServerEndpoint,
     /// Whether it reports.
     pub is_live: bool,
     /// Whether it is being drained, or has been.
@@ -24,17 +24,6 @@ pub struct Server {
     pub memory: (u64, u64),
     /// How long ago it reported, in milliseconds.
     pub since_report_ms: u64,
-}
-
-/// A master that serves HBase's clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Master {
-    /// `host:port` of HBase's RPC.
-    pub address: String,
-    /// When it began to serve there, in milliseconds since 1970.
-    pub start_code: u64,
-    /// Whether it leads.
-    pub leads: bool,
 }
 
 /// The balancer.
@@ -47,7 +36,7 @@ pub struct Balance {
 }
 
 impl Edge {
-    /// The servers that serve HBase's clients, or have reported to this master that they did.
+    /// The servers that serve the protocol, or have reported to this master that they did.
     ///
     /// # Errors
     /// A redirect if this master does not lead.
@@ -59,14 +48,15 @@ impl Edge {
             let known = catalog.servers().iter().map(|(server, _)| server);
             self.context.observed.with(|observed| {
                 let seen = known.filter_map(|server| {
-                    let load = observed.inventory.load(server).filter(|load| !load.hbase.is_empty())?;
+                    let load = observed.inventory.load(server)?;
+                    let endpoint = load.endpoints.iter().find(|endpoint| endpoint.protocol == self.protocol)?.clone();
                     let bytes = load.resources.iter().filter(|resource| resource.bytes);
                     let memory = bytes.fold((0u64, 0u64), |(used, limit), resource| {
                         (used.saturating_add(resource.used), limit.saturating_add(resource.limit))
                     });
                     let quiet = observed.liveness.quiet_for(server, now).as_millis();
                     Some(Server {
-                        hbase: HbaseServer { server, address: load.hbase.clone(), boot: load.boot },
+                        place: ServerEndpoint { server, endpoint },
                         is_live: observed.liveness.is_live(server),
                         drains: catalog.servers().drain(server).is_some(),
                         memory,
@@ -78,18 +68,19 @@ impl Edge {
         }))
     }
 
-    /// The server with this number, as its address for HBase's clients and the number of its life say.
-    pub fn server_at(&self, address: &str, boot: Option<u64>) -> Option<ServerId> {
-        let found = self.servers().into_iter().find(|server| server.address == address);
-        found.filter(|server| boot.is_none_or(|boot| server.boot == boot)).map(|server| server.server)
+    /// The live server that serves the protocol at an address, if its start code is this one.
+    pub fn server_at(&self, address: &str, start_code: Option<u64>) -> Option<ServerId> {
+        let found = self.servers().into_iter().find(|known| known.endpoint.address == address)?;
+        start_code.is_none_or(|code| found.endpoint.start_code == code).then_some(found.server)
     }
 
-    /// The masters that answer and serve HBase's clients. Any master knows them.
-    pub async fn masters(&self) -> Vec<Master> {
+    /// The masters that answer and serve the protocol. Any master knows them.
+    pub async fn masters(&self) -> Vec<MasterEndpoint> {
         let seen = masters_view::look(&self.context).await.masters.into_iter();
         let master = |seen: v1::MasterInfo| {
             let leads = seen.state == MasterState::Leader.name();
-            seen.hbase.map(|hbase| Master { address: hbase.address, start_code: hbase.start_code, leads })
+            let endpoint = seen.endpoints.into_iter().find(|endpoint| endpoint.protocol == self.protocol)?;
+            Some(MasterEndpoint { endpoint: endpoint.into(), leads })
         };
         seen.filter_map(master).collect()
     }

@@ -94,7 +94,7 @@ pub fn state(context: &MasterContext) -> v1::MasterStateReply {
         versions: Some(context.versions.said()),
         is_learner: !status.voters.contains(&status.replica),
         leader: context.journal.leader_address().unwrap_or_default(),
-        hbase: context.hbase.clone(),
+        endpoints: context.endpoints.iter().cloned().map(Into::into).collect(),
         resources: context.budgets.usage().into_iter().map(resource_usage).collect(),
         issues: context.health.own().into_iter().map(Into::into).collect(),
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::masters::seats::check_count;
+use terrane_types::Endpoint;
 use terrane_types::versions::Levels;
 
 /// How often servers report, and thus how old the master's view of leaders and sizes may be.
@@ -15,17 +16,6 @@ pub const REPLACE_AFTER_DEFAULT: Duration = Duration::from_secs(5 * 60);
 pub const SURPLUS_AFTER_DEFAULT: Duration = Duration::from_secs(10 * 60);
 /// Missed reports after which a server counts as silent.
 const REPORTS_MISSED_MAX: u32 = 6;
-
-/// Where a master serves HBase's clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HbaseAddresses {
-    /// `host:port` of HBase's RPC.
-    pub address: String,
-    /// When it began to, in milliseconds since 1970.
-    pub start_code: u64,
-    /// `host:port` that answers as a ZooKeeper.
-    pub zookeeper: Option<String>,
-}
 
 /// The settings of a [`crate::Master`].
 #[derive(Clone, Debug)]
@@ -50,8 +40,8 @@ pub struct MasterConfig {
     pub replace_after: Duration,
     /// How long no server may have come or gone before groups beyond those that the servers need are emptied and removed.
     pub surplus_after: Duration,
-    /// Where it serves HBase's clients, which servers and other masters tell them; `None`: nowhere.
-    pub hbase: Option<HbaseAddresses>,
+    /// Where it serves clients of other protocols, which servers and other masters tell them.
+    pub endpoints: Vec<Endpoint>,
     /// The feature levels of clusters that it works in: those of the build, unless a test has it behave as an older one.
     pub levels: Levels,
 }
@@ -69,7 +59,7 @@ impl Default for MasterConfig {
             report_every: REPORT_EVERY_DEFAULT,
             replace_after: REPLACE_AFTER_DEFAULT,
             surplus_after: SURPLUS_AFTER_DEFAULT,
-            hbase: None,
+            endpoints: Vec::new(),
             levels: Levels::BUILD,
         }
     }

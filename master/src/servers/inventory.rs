@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use terrane_proto::v1;
 use terrane_raft::RECOVERY_TERMS;
 use terrane_types::states::RegionState;
-use terrane_types::{GroupId, Issue, RegionDescriptor, RegionId, ReplicaId, ServerId};
+use terrane_types::{Endpoint, GroupId, Issue, RegionDescriptor, RegionId, ReplicaId, ServerId};
 
 /// One server's report.
 #[derive(Clone, Debug, Default)]
@@ -133,10 +133,8 @@ pub struct ServerLoad {
     pub issues: Vec<Issue>,
     /// Files on its disk that nothing names, if there are any.
     pub orphans: Option<v1::OrphanFiles>,
-    /// Where it serves HBase's clients; empty: nowhere.
-    pub hbase: String,
-    /// The number of its present life: it rises with each start.
-    pub boot: u64,
+    /// Where it serves clients of other protocols.
+    pub endpoints: Vec<Endpoint>,
     /// Its limited resources, kept in the wire's form because they are only passed on.
     pub resources: Vec<v1::ResourceUsage>,
 }

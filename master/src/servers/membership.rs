@@ -235,8 +235,8 @@ impl Membership {
             recovered: self.recovered(|group, term| terms.get(&group.0).is_some_and(|own| is_lost(*own, term))),
             is_follower: false,
             feature_level: self.context.journal.read(Catalog::level),
-            hbase: self.context.hbase.clone(),
-            hbase_servers: self.context.hbase_servers(),
+            endpoints: self.own_endpoints(),
+            server_endpoints: self.context.server_endpoints().into_iter().map(Into::into).collect(),
             unreachable: self
                 .context
                 .observed
@@ -264,10 +264,14 @@ impl Membership {
             self.context.observed.with(|observed| observed.inventory.absorb(report));
         }
         let cluster_time_ms = terrane_env::time::wall_ms();
-        let hbase = self.context.hbase.clone();
         // A server may not know the master that leads: it was added while the server was away.
         let masters = self.context.journal.peers().addresses();
-        Ok(v1::ReportReply { cluster_time_ms, masters, is_follower: true, hbase, ..v1::ReportReply::default() })
+        let endpoints = self.own_endpoints();
+        Ok(v1::ReportReply { cluster_time_ms, masters, is_follower: true, endpoints, ..v1::ReportReply::default() })
+    }
+
+    fn own_endpoints(&self) -> Vec<v1::Endpoint> {
+        self.context.endpoints.iter().cloned().map(Into::into).collect()
     }
 
     fn note(&self, server: ServerId, request: &v1::ReportRequest) {
@@ -485,8 +489,7 @@ fn decode(request: v1::ReportRequest) -> Result<Report, Error> {
             disk_free_bytes: request.disk_free_bytes,
             issues: request.issues.into_iter().map(Into::into).collect(),
             orphans: request.orphans,
-            hbase: request.hbase,
-            boot: request.boot,
+            endpoints: request.endpoints.into_iter().map(Into::into).collect(),
             resources: request.resources,
         },
     })

@@ -17,7 +17,7 @@ use terrane_proto::v1::master_client::MasterClient;
 use terrane_proto::{error, hello, leadership, v1, versions};
 use terrane_raft::{Abstention, StateMachine as _, Weight};
 use terrane_types::states::RegionState;
-use terrane_types::{Error, FamilyName, GroupId, IssueKind, ServerId, TableId};
+use terrane_types::{Endpoint, Error, FamilyName, GroupId, IssueKind, ServerId, TableId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ use crate::group::proposal::{GroupHost, Proposal};
 use crate::health::HealthIssues;
 use crate::issues::{Lasting, damaged_log, failing_copies, log_issues, stopped_replica, stuck_replica};
 use crate::masters::addresses::Addresses;
-use crate::masters::hbase_places::HbasePlaces;
+use crate::masters::endpoints::Endpoints;
 use crate::masters::joining::Joining;
 use crate::masters::leadership::NewestLeadership;
 use crate::masters::region_ids::RegionIdStock;
@@ -125,16 +125,16 @@ impl Sending {
         });
     }
 
-    /// The next answer. What it says of HBase's clients is noted, a refusal for good is passed on to `level`. Never returns while
+    /// The next answer. The endpoints that it names are noted, a refusal for good is passed on to `level`. Never returns while
     /// no report is under way.
-    async fn answer(&mut self, level: &ClusterLevel, places: &HbasePlaces) -> Option<Answered> {
+    async fn answer(&mut self, level: &ClusterLevel, endpoints: &Endpoints) -> Option<Answered> {
         let Some(ended) = self.calls.join_next().await else { return std::future::pending().await };
         let (master, reply) = ended.ok()?;
         self.masters.remove(&master);
         let is_lagging = self.lagging.remove(&master);
         let (by_leader, named) = match reply {
             Ok((number, mut reply)) => {
-                places.heard(&master, number, &reply);
+                endpoints.learn(&master, number, &reply);
                 let named = if reply.is_follower { std::mem::take(&mut reply.masters) } else { Vec::new() };
                 ((!reply.is_follower).then_some((number, reply)), named)
             }
@@ -169,13 +169,14 @@ pub struct Reporter {
     pub budgets: Arc<Budgets>,
     pub engine: Arc<Engine>,
     pub leadership: Arc<NewestLeadership>,
-    pub hbase_places: Arc<HbasePlaces>,
+    /// Those of the masters and the other servers.
+    pub endpoints: Arc<Endpoints>,
     pub mending: Arc<Mending>,
     pub orphans: Arc<Orphans>,
     pub page_seal: Arc<PageSeal>,
     pub level: Arc<ClusterLevel>,
-    /// Where HBase's clients are served; empty: nowhere.
-    pub hbase: String,
+    /// Those of this server.
+    pub own_endpoints: Vec<Endpoint>,
     /// A registration that no master has answered yet, if any.
     pub joining: Option<Joining>,
 }
@@ -204,7 +205,7 @@ impl Reporter {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                answered = sending.answer(&self.level, &self.hbase_places) => {
+                answered = sending.answer(&self.level, &self.endpoints) => {
                     let Some(Answered { master, by_leader, named, is_lagging }) = answered else { continue };
                     // The leader may have become a master while this server was away. Once it answers, its list counts alone.
                     if silent {
@@ -395,7 +396,7 @@ impl Reporter {
             orphans: self.orphans.report(),
             store_bytes: Some(self.engine.regions().iter().map(|region| region.file_bytes()).sum()),
             disk_free_bytes: self.disk_free.get(),
-            hbase: self.hbase.clone(),
+            endpoints: self.own_endpoints.iter().cloned().map(Into::into).collect(),
         }
     }
 
@@ -446,7 +447,7 @@ impl Reporter {
 
     async fn take(&mut self, reply: v1::ReportReply, leadership: u64) {
         self.masters.renew(&reply.masters);
-        self.hbase_places.retain_masters(|master| self.masters.all().iter().any(|(known, _)| known == master));
+        self.endpoints.retain_masters(|master| self.masters.all().iter().any(|(known, _)| known == master));
         self.level.learn(reply.feature_level).await;
         self.metrics.feature_level.set(i64::from(self.level.level()));
         if self.leadership.is_newest(leadership) {

@@ -9,6 +9,7 @@ use terrane_env::time::WallClock;
 use terrane_env::trace::Tracer;
 use terrane_proto::MESSAGE_BYTES_MAX;
 use terrane_raft::LogConfig;
+use terrane_types::Endpoint;
 use terrane_types::versions::Levels;
 
 use crate::background::shape_limits::ShapeLimits;
@@ -29,8 +30,8 @@ pub struct ServerConfig {
     pub advertise: Option<String>,
     /// The address of the console, which `status` shows.
     pub console: Option<String>,
-    /// The address at which it serves HBase's clients, which the masters tell them; `None`: nowhere.
-    pub hbase: Option<String>,
+    /// Where it serves clients of other protocols, which the masters tell them. The boot number becomes their start code.
+    pub endpoints: Vec<Endpoint>,
     /// The zone of this server: those of one zone may fail together. `None`: no label.
     pub zone: Option<String>,
     /// The masters to register with, in the order in which they are tried.
@@ -82,7 +83,7 @@ impl Default for ServerConfig {
             listen: "127.0.0.1:7700".to_owned(),
             advertise: None,
             console: None,
-            hbase: None,
+            endpoints: Vec::new(),
             zone: None,
             masters: vec!["127.0.0.1:7600".to_owned()],
             engine: BackendKind::default(),

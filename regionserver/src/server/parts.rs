@@ -8,6 +8,7 @@ use terrane_env::budget::Budgets;
 use terrane_env::net::Intake;
 use terrane_proto::hello::Identity as HelloIdentity;
 use terrane_raft::LogConfig;
+use terrane_types::Endpoint;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,7 +28,7 @@ use crate::loads::commit::{Loads, UnderWay};
 use crate::loads::files::LoadFiles;
 use crate::loads::runs::Runs;
 use crate::masters::addresses::Addresses;
-use crate::masters::hbase_places::HbasePlaces;
+use crate::masters::endpoints::Endpoints;
 use crate::masters::joining::Joining;
 use crate::masters::leadership::NewestLeadership;
 use crate::masters::region_ids::RegionIdStock;
@@ -53,7 +54,7 @@ pub(super) struct Parts {
     pub(super) addresses: Arc<Addresses>,
     pub(super) admission: Arc<Admission>,
     pub(super) leadership: Arc<NewestLeadership>,
-    pub(super) hbase_places: Arc<HbasePlaces>,
+    pub(super) endpoints: Arc<Endpoints>,
     pub(super) mending: Arc<Mending>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) health: Arc<HealthIssues>,
@@ -195,10 +196,11 @@ impl Parts {
         host: &Arc<GroupHost>,
         engine: &Arc<Engine>,
         masters: Masters,
-        (identity, hbase): (HelloIdentity, String),
+        (identity, own_endpoints): (HelloIdentity, &[Endpoint]),
         level: Arc<ClusterLevel>,
         (registered, joining): (Option<Registered>, Joining),
     ) -> Reporter {
+        let booted = |endpoint: &Endpoint| Endpoint { start_code: identity.boot, ..endpoint.clone() };
         let reporter = Reporter {
             masters,
             identity,
@@ -216,12 +218,12 @@ impl Parts {
             budgets: self.budgets.clone(),
             engine: engine.clone(),
             leadership: self.leadership.clone(),
-            hbase_places: self.hbase_places.clone(),
+            endpoints: self.endpoints.clone(),
             mending: self.mending.clone(),
             orphans: Arc::new(Orphans::new(engine.clone(), host.clone())),
             page_seal: self.page_seal.clone(),
             level,
-            hbase,
+            own_endpoints: own_endpoints.iter().map(booted).collect(),
         };
         if let Some(registered) = registered {
             reporter.take_over(registered);

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
-use terrane_types::{ClusterId, GroupId, Issue, IssueKind, RegionDescriptor, ServerId, TableSchema};
+use terrane_types::{ClusterId, Endpoint, GroupId, Issue, IssueKind, RegionDescriptor, ServerId, TableSchema};
 
 #[cfg(feature = "serde")]
 use super::json;
@@ -236,23 +236,13 @@ pub struct MasterInfo {
     pub applied: u64,
     /// The committed entries that it has not applied yet.
     pub lag: u64,
-    /// Where it serves HBase's clients; `None`: nowhere, or it does not answer.
+    /// Where it serves clients of other protocols; none: nowhere, or it does not answer.
     #[cfg_attr(feature = "serde", serde(skip))]
-    pub hbase: Option<HbaseAddresses>,
+    pub endpoints: Vec<Endpoint>,
     /// Its versions; `None`: it does not answer, or does not say.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub versions: Option<ProcessVersions>,
     /// How much of its limited resources is in use; none: it does not answer, or does not say.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub resources: Vec<ResourceUsage>,
-}
-
-/// Where a master serves HBase's clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HbaseAddresses {
-    /// `host:port` of HBase's RPC.
-    pub rpc: String,
-    /// `host:port` that answers as a ZooKeeper.
-    pub zookeeper: Option<String>,
 }
