@@ -39,6 +39,21 @@ const STARTS_PROCESSES: &[(&str, &str)] = &[
     ("benches/client/", "itself, as the server that it measures"),
 ];
 
+/// Crates whose code names no protocol but Terrane's own. Comments may, where they say what a rule is compatible with.
+const ONE_PROTOCOL: &[&str] = &[
+    "types/",
+    "metrics/",
+    "filter/",
+    "proto/",
+    "env/",
+    "engine/",
+    "raft/",
+    "regionserver/",
+    "master/",
+    "client/",
+    "console/",
+];
+
 /// Whether the rules apply to this kind of file.
 pub fn is_checked(file: &str) -> bool {
     let ending = file.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map_or("", |(_, ending)| ending);
@@ -69,6 +84,15 @@ fn examine_rust(file: &str, text: &str, findings: &mut Vec<Finding>) {
     let may_start = STARTS_PROCESSES.iter().any(|(path, _)| file.starts_with(path));
     for at in find_word(&code, concat!("Command", "::new")).filter(|_| !may_start) {
         report(at, "starts a process, which only `lab/` does: use its launcher".to_owned());
+    }
+    if ONE_PROTOCOL.iter().any(|path| file.starts_with(path)) {
+        let lower = code.to_ascii_lowercase();
+        for at in ["hbase", "zookeeper"].iter().flat_map(|name| lower.match_indices(name)).map(|(at, _)| at) {
+            report(
+                at,
+                "names another protocol, which `hbase/` alone knows: take it as a value or a trait object".to_owned(),
+            );
+        }
     }
     for at in selects_without_bias(&code) {
         report(at, "`select!` without `biased;` chooses at random: add `biased;` and order the branches".to_owned());
@@ -222,6 +246,15 @@ mod tests {
         let findings = |file| examine(file, text).len();
         assert_eq!(["lab/src/a.rs", "xtask/src/a.rs", "cli/tests/processes/a.rs"].map(findings), [0, 0, 0]);
         assert_eq!(["cli/src/a.rs", "examples/feed.rs", "tests/tests/a.rs"].map(findings), [1, 1, 1]);
+    }
+
+    #[test]
+    fn other_protocols_are_named_behind_their_door() {
+        let text =
+            "//! HBase's.\nuse terrane_hbase::Place;\n/// As HBase does.\nfn at(HbasePlaces: u8, zookeeper: &str) {}\n";
+        let found = |file| examine(file, text).into_iter().map(|finding| finding.line).collect::<Vec<_>>();
+        assert_eq!(found("master/src/a.rs"), [2, 4, 4]);
+        assert_eq!(["hbase/src/a.rs", "cli/src/a.rs", "tests/tests/a.rs"].map(|file| found(file).len()), [0, 0, 0]);
     }
 
     #[test]
