@@ -116,7 +116,7 @@ pub struct CheckedRow {
 
 /// What is requested of a row in addition to its cells. Condition, increments and appends have been checked one by one
 /// ([`Condition::check`], [`ReadModifyWrite::check`]) where they were read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct RowRequest {
     /// Nothing of the row is applied unless it holds.
     pub condition: Option<Condition>,
@@ -178,23 +178,6 @@ pub trait RowCondition: fmt::Debug + Send + Sync {
     /// [`Invalid`] if these cells cannot be judged.
     fn judge(&self, row: &[u8], cells: &[u8]) -> Result<Option<i64>, Invalid>;
 }
-
-impl PartialEq for Extras {
-    fn eq(&self, other: &Self) -> bool {
-        let conditions = match (&self.condition, &other.condition) {
-            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
-            (own, other) => own.is_none() && other.is_none(),
-        };
-        let rest = |of: &Self| (of.follows_condition, of.merge_times, of.returns_merged, of.makes_versions);
-        let places = |of: &'_ Self| (of.turns.clone(), of.first_times.clone(), of.places.clone());
-        conditions
-            && rest(self) == rest(other)
-            && places(self) == places(other)
-            && self.by_timestamp == other.by_timestamp
-    }
-}
-
-impl Eq for Extras {}
 
 impl Extras {
     /// How many newer versions the read-modify-write at this place leaves to others.
