@@ -3,10 +3,10 @@
 //! The gRPC service is one translator of calls; this is the master's face for another that keeps its own messages. Only the
 //! leading master answers: any other refuses with a redirect, as the gRPC service does. Everything is as of the call's arrival.
 //!
-//! `changes` are the orders, each of which leaves its line in the audit stream; `standing` is how servers and masters stand.
+//! `changes` are the orders, each of which leaves its line in the audit stream; `status` says which servers and masters serve and how they are.
 
 mod changes;
-mod standing;
+mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use terrane_types::{
 use tokio::time::Instant;
 
 pub use self::changes::Order;
-pub use self::standing::{Balance, Server};
+pub use self::status::{Balance, Server};
 pub use crate::catalog::namespaces::Properties;
 use crate::catalog::tables::TableState;
 use crate::context::MasterContext;

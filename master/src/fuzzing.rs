@@ -17,7 +17,7 @@ use crate::catalog::page_keys::Secret;
 use crate::catalog::requests::RequestId;
 use crate::catalog::servers::Registration;
 use crate::catalog::{Bootstrap, Catalog, CatalogEdit, NewTable};
-use crate::masters::seats::Seat;
+use crate::masters::numbers::Peer;
 use crate::server::identity::{Founder, Identity};
 
 /// The formats of this crate.
@@ -92,7 +92,7 @@ const FILE: Format = Format {
         let peers = || vec!["a:1".into(), "b.example:2".into()];
         let founder = dice.flag().then(|| Founder { peers: peers(), nonces: vec![None, Some(dice.array())] });
         let number = dice.number() % 2 + 1;
-        let met = if founder.is_none() { dice.list(3, seat) } else { Vec::new() };
+        let met = if founder.is_none() { dice.list(3, peer) } else { Vec::new() };
         let identity = Identity { cluster: ClusterId(dice.array()), number, boot: dice.number(), founder, met };
         round_trip(&identity, identity.encode(), Identity::decode)
     },
@@ -218,8 +218,8 @@ fn draw_member_edit(dice: &mut Dice) -> CatalogEdit {
     }
 }
 
-fn seat(dice: &mut Dice) -> Seat {
-    Seat { number: 1 + dice.below(20) as u64, address: dice.pick(&["a:1", "b.example:2"]).to_owned() }
+fn peer(dice: &mut Dice) -> Peer {
+    Peer { number: 1 + dice.below(20) as u64, address: dice.pick(&["a:1", "b.example:2"]).to_owned() }
 }
 
 fn draw_masters_edit(dice: &mut Dice) -> CatalogEdit {
@@ -228,8 +228,8 @@ fn draw_masters_edit(dice: &mut Dice) -> CatalogEdit {
         0 => MastersEdit::Undo { version },
         1 => MastersEdit::End { version, undone: dice.flag() },
         _ => {
-            let (present, add) = (dice.list(3, seat), dice.list(3, seat));
-            MastersEdit::Begin(MastersPlan { version, present, add, remove: dice.list(2, |dice| seat(dice).address) })
+            let (present, add) = (dice.list(3, peer), dice.list(3, peer));
+            MastersEdit::Begin(MastersPlan { version, present, add, remove: dice.list(2, |dice| peer(dice).address) })
         }
     })
 }

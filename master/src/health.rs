@@ -1,4 +1,4 @@
-//! What is wrong with this master and, while it leads, with the cluster, as last seen (`crate::vigil`).
+//! What is wrong with this master and, while it leads, with the cluster, as last seen (`crate::monitor`).
 //!
 //! A disk is read and findings of the check stand for a while, so `status` and the metrics show what was seen within the last
 //! seconds instead of looking themselves.

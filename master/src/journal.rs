@@ -15,8 +15,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::backoff::Backoff;
 use crate::catalog::{Catalog, CatalogEdit, Outcome, Refusal};
 use crate::machine::CatalogMachine;
+use crate::masters::numbers::place_of;
 use crate::masters::peers::Peers;
-use crate::masters::seats::place_of;
 
 /// How long an edit may wait until this master leads its group, which takes one election after its start.
 const LEADING_WAIT_MAX: Duration = Duration::from_secs(5);

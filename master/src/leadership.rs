@@ -4,7 +4,7 @@
 //! deposed leader may not know it yet. It cannot record anything, its orders are idempotent, and each round of orders
 //! asks for confirmation first, so it stops within the lease.
 
-pub(crate) mod late;
+pub(crate) mod deferred;
 pub(crate) mod leading;
 
 use std::time::Duration;

@@ -35,6 +35,7 @@ mod masters;
 mod masters_view;
 mod meta;
 mod metrics;
+mod monitor;
 mod orders;
 mod page_keys;
 mod planner;
@@ -45,7 +46,6 @@ mod service;
 mod tables;
 mod versions;
 mod views;
-mod vigil;
 
 pub use catalog::checkpoint::CheckpointError;
 pub use check::{check, is_data_directory};

@@ -3,8 +3,8 @@
 pub(crate) mod enrolment;
 pub(crate) mod founding;
 pub(crate) mod joining;
+pub(crate) mod numbers;
 pub(crate) mod peer_calls;
 pub(crate) mod peers;
 pub(crate) mod rebuild;
 pub(crate) mod replacing;
-pub(crate) mod seats;

@@ -30,17 +30,18 @@ use crate::catalog::{Bootstrap, Catalog};
 use crate::context::{FleetSettings, MasterContext};
 use crate::edge::Edge;
 use crate::journal::{Group, GroupHost, Journal};
-use crate::leadership::late::Late;
+use crate::leadership::deferred::Deferred;
 use crate::leadership::leading;
 use crate::machine::{CatalogMachine, MasterFactory};
 use crate::masters::enrolment::enrol;
 use crate::masters::joining::Joining;
+use crate::masters::numbers::place_of;
 use crate::masters::peer_calls::PeerCalls;
 use crate::masters::peers::Peers;
 use crate::masters::rebuild;
 use crate::masters::replacing;
-use crate::masters::seats::place_of;
 use crate::metrics::Metrics;
+use crate::monitor;
 use crate::orders::Orders;
 use crate::server::config::MasterConfig;
 use crate::server::identity::Identity;
@@ -51,7 +52,6 @@ use crate::servers::observed::Observed;
 use crate::service::MasterService;
 use crate::service::diagnostics::DiagnosticsService;
 use crate::versions::Versions;
-use crate::vigil;
 
 /// How long the start of a single master waits for group 0's election; far longer than it takes.
 const LEAD_WAIT_MAX: Duration = Duration::from_secs(20);
@@ -193,7 +193,7 @@ impl Master {
         intake.budgets().for_each(|budget| budgets.add(budget));
         let ((metrics, registry), stop) = (Metrics::new(Arc::clone(&host), budgets), CancellationToken::new());
         let mut background = background(&context, bootstrap, rebuilt, &machine, &membership, &metrics, &stop);
-        background.spawn(vigil::keep(Arc::clone(&context), Arc::clone(&host), config.data_dir.clone()));
+        background.spawn(monitor::run(Arc::clone(&context), Arc::clone(&host), config.data_dir.clone()));
         port.diagnostics.begin(v1::diagnostics_server::DiagnosticsServer::new(DiagnosticsService::new(hello)));
         port.begin(MasterService::new(hello, Arc::clone(&context), Arc::clone(&membership), metrics));
         until_led(config, &context).await?;
@@ -302,12 +302,12 @@ fn masters_of(
     let recorded = catalog.masters().all();
     let mut present = if recorded.is_empty() { first.clone() } else { recorded };
     let place = place_of(identity.number);
-    if present.iter().all(|seat| seat.place() != place || seat.number < identity.number) {
+    if present.iter().all(|peer| peer.place() != place || peer.number < identity.number) {
         // A catalog from before this master was added.
-        present.retain(|seat| seat.place() != place || identity.met.is_empty());
-        present.extend(identity.met.iter().find(|seat| seat.number == identity.number).cloned());
+        present.retain(|peer| peer.place() != place || identity.met.is_empty());
+        present.extend(identity.met.iter().find(|peer| peer.number == identity.number).cloned());
     }
-    match present.iter().find(|seat| seat.place() == place) {
+    match present.iter().find(|peer| peer.place() == place) {
         // Its place is free, or another master's.
         None => return Err(StartError::Replaced { directory: config.data_dir.clone() }),
         Some(own) if own.number > identity.number => {
@@ -493,9 +493,9 @@ fn background(
 /// What the port serves.
 struct Port {
     calls: PeerCalls,
-    peer: Late<v1::peer_server::PeerServer<PeerService>>,
-    master: Late<v1::master_server::MasterServer<MasterService>>,
-    diagnostics: Late<v1::diagnostics_server::DiagnosticsServer<DiagnosticsService>>,
+    peer: Deferred<v1::peer_server::PeerServer<PeerService>>,
+    master: Deferred<v1::master_server::MasterServer<MasterService>>,
+    diagnostics: Deferred<v1::diagnostics_server::DiagnosticsServer<DiagnosticsService>>,
     health: HealthReporter,
     intake: Arc<Intake>,
 }
@@ -504,9 +504,9 @@ impl Port {
     fn new(calls: PeerCalls) -> Self {
         Self {
             calls,
-            peer: Late::default(),
-            master: Late::default(),
-            diagnostics: Late::default(),
+            peer: Deferred::default(),
+            master: Deferred::default(),
+            diagnostics: Deferred::default(),
             health: HealthReporter::new(),
             intake: Intake::new(IntakeLimits { message_bytes: MESSAGE_BYTES_MAX, ..IntakeLimits::default() }),
         }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use super::codec::{DecodeError, Reader, Writer, flag};
 use super::{Catalog, Outcome, Refusal, tag};
-use crate::masters::seats::{Seat, check_count};
+use crate::masters::numbers::{Peer, check_count};
 
 /// A change of the set to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +21,9 @@ pub struct MastersPlan {
     /// The version of the set that it was made for.
     pub version: u64,
     /// The present masters; they count if the set was never recorded.
-    pub present: Vec<Seat>,
+    pub present: Vec<Peer>,
     /// The masters to add.
-    pub add: Vec<Seat>,
+    pub add: Vec<Peer>,
     /// The addresses of those to remove.
     pub remove: Vec<String>,
 }
@@ -43,9 +43,9 @@ pub enum MastersEdit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MastersChange {
     /// The masters that are added.
-    pub add: Vec<Seat>,
+    pub add: Vec<Peer>,
     /// The masters that are removed.
-    pub remove: Vec<Seat>,
+    pub remove: Vec<Peer>,
     /// Whether an administrator wants it undone.
     pub undo: bool,
     /// The stamp of its begin.
@@ -58,28 +58,28 @@ pub struct MasterSet {
     /// Raised by every change; 0: never changed.
     pub version: u64,
     /// The masters, by place; empty until the first change. During a change: those before it.
-    pub seats: Vec<Seat>,
+    pub present: Vec<Peer>,
     /// The change that is under way.
     pub change: Option<MastersChange>,
 }
 
 impl MasterSet {
     /// All masters, with those that are being added.
-    pub fn all(&self) -> Vec<Seat> {
+    pub fn all(&self) -> Vec<Peer> {
         let added = self.change.iter().flat_map(|change| &change.add);
-        self.seats.iter().chain(added).cloned().collect()
+        self.present.iter().chain(added).cloned().collect()
     }
 
     /// Whether the master with this number is being added.
     pub fn is_adding(&self, number: u64) -> bool {
-        self.change.iter().flat_map(|change| &change.add).any(|seat| seat.number == number)
+        self.change.iter().flat_map(|change| &change.add).any(|peer| peer.number == number)
     }
 
     /// The masters after the change.
-    pub fn after(&self) -> Vec<Seat> {
-        let Some(change) = &self.change else { return self.seats.clone() };
-        let mut after: Vec<Seat> = self.all().into_iter().filter(|seat| !change.remove.contains(seat)).collect();
-        after.sort_by_key(Seat::place);
+    pub fn after(&self) -> Vec<Peer> {
+        let Some(change) = &self.change else { return self.present.clone() };
+        let mut after: Vec<Peer> = self.all().into_iter().filter(|peer| !change.remove.contains(peer)).collect();
+        after.sort_by_key(Peer::place);
         after
     }
 
@@ -88,14 +88,14 @@ impl MasterSet {
         if self.change.is_some() {
             return Err(Refusal::Changed("the masters are being changed already".to_owned()));
         }
-        let seats = if self.seats.is_empty() { plan.present.clone() } else { self.seats.clone() };
-        let (remove, kept): (Vec<Seat>, Vec<Seat>) =
-            seats.iter().cloned().partition(|seat| plan.remove.contains(&seat.address));
-        let occupied: BTreeSet<usize> = seats.iter().chain(&plan.add).map(Seat::place).collect();
-        let addresses: BTreeSet<&str> = kept.iter().chain(&plan.add).map(|seat| seat.address.as_str()).collect();
+        let peers = if self.present.is_empty() { plan.present.clone() } else { self.present.clone() };
+        let (remove, kept): (Vec<Peer>, Vec<Peer>) =
+            peers.iter().cloned().partition(|peer| plan.remove.contains(&peer.address));
+        let occupied: BTreeSet<usize> = peers.iter().chain(&plan.add).map(Peer::place).collect();
+        let addresses: BTreeSet<&str> = kept.iter().chain(&plan.add).map(|peer| peer.address.as_str()).collect();
         let after = kept.len() + plan.add.len();
         let is_sound = remove.len() == plan.remove.len()
-            && occupied.len() == seats.len() + plan.add.len()
+            && occupied.len() == peers.len() + plan.add.len()
             && addresses.len() == after
             && check_count(after).is_ok();
         if !is_sound {
@@ -103,7 +103,7 @@ impl MasterSet {
                 "the masters after a change are 1, 3 or 5, each at a place of its own".into(),
             ));
         }
-        self.seats = seats;
+        self.present = peers;
         self.change = Some(MastersChange { add: plan.add.clone(), remove, undo: false, since_ms: stamp });
         Ok(())
     }
@@ -119,7 +119,7 @@ impl MasterSet {
         let after = self.after();
         self.change.take().ok_or_else(no_change)?;
         if !undone {
-            self.seats = after;
+            self.present = after;
         }
         self.version += 1;
         Ok(())
@@ -134,32 +134,32 @@ impl MasterSet {
 
     pub(super) fn encode(&self, out: &mut Writer) {
         out.u64(self.version);
-        encode_seats(&self.seats, out);
+        encode_peers(&self.present, out);
         out.u8(u8::from(self.change.is_some()));
         if let Some(change) = &self.change {
-            encode_seats(&change.add, out);
-            encode_seats(&change.remove, out);
+            encode_peers(&change.add, out);
+            encode_peers(&change.remove, out);
             out.u8(u8::from(change.undo));
             out.u64(change.since_ms);
         }
     }
 
     pub(super) fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (version, seats) = (from.u64()?, from.list(decode_seat)?);
+        let (version, present) = (from.u64()?, from.list(decode_peer)?);
         let change = if flag(from)? { Some(MastersChange::decode(from)?) } else { None };
-        Ok(Self { version, seats, change })
+        Ok(Self { version, present, change })
     }
 }
 
 impl MastersChange {
     fn decode(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (add, remove) = (from.list(decode_seat)?, from.list(decode_seat)?);
+        let (add, remove) = (from.list(decode_peer)?, from.list(decode_peer)?);
         Ok(Self { add, remove, undo: flag(from)?, since_ms: from.u64()? })
     }
 }
 
-fn decode_seat(from: &mut Reader<'_>) -> Result<Seat, DecodeError> {
-    Ok(Seat { number: from.u64()?, address: from.text()? })
+fn decode_peer(from: &mut Reader<'_>) -> Result<Peer, DecodeError> {
+    Ok(Peer { number: from.u64()?, address: from.text()? })
 }
 
 impl MastersEdit {
@@ -167,8 +167,8 @@ impl MastersEdit {
         match self {
             Self::Begin(plan) => {
                 out.tagged(tag::BEGIN_MASTERS, &[plan.version]);
-                encode_seats(&plan.present, out);
-                encode_seats(&plan.add, out);
+                encode_peers(&plan.present, out);
+                encode_peers(&plan.add, out);
                 out.list(plan.remove.iter(), |out, address| out.text(address));
             }
             Self::Undo { version } => out.tagged(tag::UNDO_MASTERS, &[*version]),
@@ -185,8 +185,8 @@ impl MastersEdit {
         Ok(match tag {
             tag::BEGIN_MASTERS => Self::Begin(MastersPlan {
                 version,
-                present: from.list(decode_seat)?,
-                add: from.list(decode_seat)?,
+                present: from.list(decode_peer)?,
+                add: from.list(decode_peer)?,
                 remove: from.list(Reader::text)?,
             }),
             tag::UNDO_MASTERS => Self::Undo { version },
@@ -212,10 +212,10 @@ impl Catalog {
     }
 }
 
-fn encode_seats(seats: &[Seat], out: &mut Writer) {
-    out.list(seats.iter(), |out, seat| {
-        out.u64(seat.number);
-        out.text(&seat.address);
+fn encode_peers(peers: &[Peer], out: &mut Writer) {
+    out.list(peers.iter(), |out, peer| {
+        out.u64(peer.number);
+        out.text(&peer.address);
     });
 }
 

@@ -15,7 +15,7 @@ use crate::catalog::tables::{TableEntry, TableState};
 use crate::context::{MasterContext, Subject};
 use crate::fleet::surplus::Retiring;
 use crate::history::procedure_history::Work;
-use crate::masters::seats::Seat;
+use crate::masters::numbers::Peer;
 use crate::procedures::{intents, masters_change, member_change};
 use crate::servers::observed::{Observations, now};
 
@@ -190,11 +190,11 @@ fn masters_info(
 ) -> Option<v1::ProcedureInfo> {
     let set = catalog.masters();
     let change = set.change.as_ref()?;
-    let list = |seats: &[Seat]| seats.iter().map(|seat| seat.address.as_str()).collect::<Vec<_>>().join(",");
+    let list = |peers: &[Peer]| peers.iter().map(|peer| peer.address.as_str()).collect::<Vec<_>>().join(",");
     Some(v1::ProcedureInfo {
         id: "masters".to_owned(),
         kind: "change masters".to_owned(),
-        subject: format!("from {} to {}", list(&set.seats), list(&set.after())),
+        subject: format!("from {} to {}", list(&set.present), list(&set.after())),
         state: if change.undo { "undoing" } else { "changing" }.to_owned(),
         since_ms: wall_ms.saturating_sub(change.since_ms),
         cancellable: !change.undo && !masters_change::is_made(set, members),

@@ -9,7 +9,7 @@ use terrane_types::{Error, Invalid};
 use crate::catalog::masters::{MasterSet, MastersEdit, MastersPlan};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::context::MasterContext;
-use crate::masters::seats::{Seat, check_count, free_places, numbered, place_of};
+use crate::masters::numbers::{Peer, check_count, free_places, numbered, place_of};
 
 fn invalid(what: String) -> Error {
     Error::Invalid(Invalid::new(what))
@@ -25,8 +25,8 @@ pub async fn set(context: &MasterContext, request: &v1::SetMastersRequest) -> Re
             if change.undo { "it is being undone" } else { "`terrane admin procedures` shows how far it is" }
         )));
     }
-    let present = if set.seats.is_empty() { present(context) } else { set.seats.clone() };
-    let before: BTreeSet<String> = present.iter().map(|seat| seat.address.clone()).collect();
+    let present = if set.present.is_empty() { present(context) } else { set.present.clone() };
+    let before: BTreeSet<String> = present.iter().map(|peer| peer.address.clone()).collect();
     let add: Vec<String> = wanted.difference(&before).cloned().collect();
     let remove: Vec<String> = before.difference(&wanted).cloned().collect();
     let version = set.version;
@@ -58,9 +58,9 @@ pub async fn set(context: &MasterContext, request: &v1::SetMastersRequest) -> Re
 }
 
 /// The masters of a cluster whose set was never changed.
-fn present(context: &MasterContext) -> Vec<Seat> {
+fn present(context: &MasterContext) -> Vec<Peer> {
     let places = context.journal.peers().places();
-    places.into_iter().map(|(place, address)| Seat { number: numbered(place, 0), address }).collect()
+    places.into_iter().map(|(place, address)| Peer { number: numbered(place, 0), address }).collect()
 }
 
 fn wanted(masters: &[String]) -> Result<BTreeSet<String>, Error> {
@@ -131,14 +131,14 @@ fn check_level(context: &MasterContext, address: &str, reply: &v1::JoinReply) ->
 /// Refuses a set that could not confirm anything, because too few of the masters that stay answer.
 fn check_majority(
     context: &MasterContext,
-    present: &[Seat],
+    present: &[Peer],
     wanted: &BTreeSet<String>,
     add: &[String],
 ) -> Result<(), Error> {
     let members = context.journal.group().members();
-    let alive = |seat: &Seat| members.iter().any(|member| member.alive && place_of(member.server.0) == seat.place());
-    let kept = present.iter().filter(|seat| wanted.contains(&seat.address));
-    let silent: Vec<&str> = kept.filter(|seat| !alive(seat)).map(|seat| seat.address.as_str()).collect();
+    let alive = |peer: &Peer| members.iter().any(|member| member.alive && place_of(member.server.0) == peer.place());
+    let kept = present.iter().filter(|peer| wanted.contains(&peer.address));
+    let silent: Vec<&str> = kept.filter(|peer| !alive(peer)).map(|peer| peer.address.as_str()).collect();
     let up = wanted.len() - silent.len();
     if up > wanted.len() / 2 {
         return Ok(());
@@ -152,7 +152,7 @@ fn check_majority(
 }
 
 fn plan(
-    present: &[Seat],
+    present: &[Peer],
     add: &[String],
     remove: Vec<String>,
     set: &MasterSet,
@@ -166,9 +166,9 @@ fn plan(
             present.len()
         )));
     }
-    let seat =
-        |(place, address): (&usize, &String)| Seat { number: numbered(*place, read_index), address: address.clone() };
-    let add = places.iter().zip(add).map(seat).collect();
+    let peer =
+        |(place, address): (&usize, &String)| Peer { number: numbered(*place, read_index), address: address.clone() };
+    let add = places.iter().zip(add).map(peer).collect();
     Ok(MastersPlan { version: set.version, present: present.to_vec(), add, remove })
 }
 
@@ -190,11 +190,11 @@ mod tests {
 
     #[test]
     fn new_masters_get_free_places_and_new_numbers() {
-        let present = [1, 2, 3].map(|number| Seat { number, address: format!("{number}:1") });
+        let present = [1, 2, 3].map(|number| Peer { number, address: format!("{number}:1") });
         let set = MasterSet::default();
         let plan = plan(&present, &["d:1".to_owned()], vec!["2:1".to_owned()], &set, 40).unwrap();
-        assert_eq!(plan.add, [Seat { number: 8 * 40 + 4, address: "d:1".to_owned() }]);
-        let five = [1, 2, 3, 4, 5].map(|number| Seat { number, address: format!("{number}:1") });
+        assert_eq!(plan.add, [Peer { number: 8 * 40 + 4, address: "d:1".to_owned() }]);
+        let five = [1, 2, 3, 4, 5].map(|number| Peer { number, address: format!("{number}:1") });
         let four: Vec<String> = (6..10).map(|number| format!("{number}:1")).collect();
         let refused = super::plan(&five, &four, Vec::new(), &set, 40).unwrap_err().to_string();
         assert!(refused.contains("at most 3 masters"), "{refused}");

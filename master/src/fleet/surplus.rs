@@ -101,7 +101,7 @@ impl Surplus {
     pub fn look(&mut self, sight: &Sight<'_>, now: Moment) -> Next {
         let total = sight.catalog.groups().len();
         let wanted = sight.world.eligible().len() * sight.each;
-        self.held = unrest(sight);
+        self.held = instability(sight);
         if self.held.is_some() {
             self.calm_since = None;
             return Next::Nothing;
@@ -131,7 +131,7 @@ impl Surplus {
 }
 
 /// Why the cluster is not at rest: what is surplus may be needed again.
-fn unrest(sight: &Sight<'_>) -> Option<String> {
+fn instability(sight: &Sight<'_>) -> Option<String> {
     let Sight { world, .. } = sight;
     if let Some((server, _)) = world.servers.iter().find(|(_, view)| !view.is_eligible()) {
         return Some(format!("server {server} is away or drained"));

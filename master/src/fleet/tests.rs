@@ -53,7 +53,7 @@ impl Scene {
             let regions = line.argument(&format!("has{group}")).map(|count| u32::try_from(number(count)).unwrap());
             let seen =
                 GroupSeen { group: GroupId(group), replica, term, leader, members, regions, ..GroupSeen::default() };
-            Some(GroupSeen { damaged, discardable: !line.words.contains(&"worn"), ..seen })
+            Some(GroupSeen { damaged, discardable: !line.words.contains(&"elsewhere"), ..seen })
         });
         let regions = list("regions").map(|region| {
             let (region, epoch) = region.split_once('@').expect("REGION@EPOCH");

@@ -150,7 +150,7 @@ fn aim(catalog: &Catalog, work: Work) -> Option<Aim> {
         Work::Intent(Subject::Move(_)) => Some(Aim::Move),
         Work::Intent(Subject::Masters) => {
             let after = catalog.masters().after();
-            Some(Aim::Masters(after.into_iter().map(|seat| seat.address).collect()))
+            Some(Aim::Masters(after.into_iter().map(|peer| peer.address).collect()))
         }
         Work::Drain(server) => (catalog.groups().replicas_on(server) > 0).then_some(Aim::Drain),
     }
@@ -182,7 +182,7 @@ fn outcome(catalog: &Catalog, work: Work, aim: &Aim) -> Outcome {
             Some(MoveEnd::Moved(_)) | None => done(),
         },
         (Work::Intent(Subject::Masters), Aim::Masters(after)) => {
-            let now: Vec<&str> = catalog.masters().seats.iter().map(|seat| seat.address.as_str()).collect();
+            let now: Vec<&str> = catalog.masters().present.iter().map(|peer| peer.address.as_str()).collect();
             if now == *after { done() } else { failed("undone") }
         }
         (Work::Drain(server), _) => match catalog.servers().drain(server) {

@@ -5,12 +5,12 @@ use terrane_proto::hello::Identity as Hello;
 use terrane_types::ServerId;
 use terrane_types::versions::Levels;
 
-use crate::masters::founding::{Outcome, Told, found};
+use crate::masters::founding::{FoundingState, Outcome, found};
 use crate::masters::joining::replaced;
+use crate::masters::numbers::place_of;
 use crate::masters::peer_calls::PeerCalls;
 use crate::masters::peers::Peers;
 use crate::masters::replacing;
-use crate::masters::seats::place_of;
 use crate::server::config::MasterConfig;
 use crate::server::identity::{Founder, Identity};
 use crate::server::start_error::StartError;
@@ -27,7 +27,7 @@ pub async fn enrol(config: &MasterConfig, address: &str, calls: &PeerCalls) -> R
         let identity = calls.joining().joined().await;
         identity.store(&config.data_dir).await?;
         tracing::info!(master = identity.number, cluster = %identity.cluster, "this process is added to the masters");
-        calls.tell(Told::new(&identity));
+        calls.announce(FoundingState::new(&identity));
         identity
     } else {
         founded(config, address, calls).await?
@@ -38,8 +38,8 @@ pub async fn enrol(config: &MasterConfig, address: &str, calls: &PeerCalls) -> R
 
 async fn founded(config: &MasterConfig, address: &str, calls: &PeerCalls) -> Result<Identity, StartError> {
     let mut identity = identify(config, address).await?;
-    let told = calls.tell(Told::new(&identity));
-    complete_founding(config, &mut identity, &told).await?;
+    let state = calls.announce(FoundingState::new(&identity));
+    complete_founding(config, &mut identity, &state).await?;
     Ok(identity)
 }
 
@@ -63,7 +63,11 @@ async fn identify(config: &MasterConfig, address: &str) -> Result<Identity, Star
 
 /// Agrees with the other masters of a new cluster on its id, and records it before anything else is written. If the
 /// cluster exists already, this directory replaces one that was lost, and gets a number of its own.
-async fn complete_founding(config: &MasterConfig, identity: &mut Identity, told: &Told) -> Result<(), StartError> {
+async fn complete_founding(
+    config: &MasterConfig,
+    identity: &mut Identity,
+    state: &FoundingState,
+) -> Result<(), StartError> {
     let Some(founder) = identity.founder.as_mut().filter(|_| identity.cluster.is_nil()) else { return Ok(()) };
     let place = place_of(identity.number);
     match found(founder, place).await? {
@@ -75,14 +79,14 @@ async fn complete_founding(config: &MasterConfig, identity: &mut Identity, told:
                 identity.number = number(identity, config.levels).await;
             }
             identity.store(&config.data_dir).await?;
-            told.set(founded);
+            state.set(founded);
         }
         Outcome::Running(running) => {
             let address = founder.peers[place].clone();
-            let seat = running.at(&address).expect("it was found among them");
+            let peer = running.at(&address).expect("it was found among them");
             let hello = Hello { cluster: running.cluster, server: ServerId::default(), boot: identity.boot };
-            let peers = Peers::new(hello, seat.number, config.levels, &running.masters, &running.masters);
-            *identity = replaced(&running, seat, replacing::number(&peers).await);
+            let peers = Peers::new(hello, peer.number, config.levels, &running.masters, &running.masters);
+            *identity = replaced(&running, peer, replacing::number(&peers).await);
             identity.store(&config.data_dir).await?;
         }
     }

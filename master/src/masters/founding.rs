@@ -18,8 +18,8 @@ use terrane_proto::v1::master_peers_client::MasterPeersClient;
 use terrane_types::ClusterId;
 use tokio::time::Instant;
 
-use crate::masters::peers::seats;
-use crate::masters::seats::{Seat, place_of};
+use crate::masters::numbers::{Peer, place_of};
+use crate::masters::peers::from_wire;
 use crate::server::identity::{Founder, Identity, Nonce};
 
 /// Deadline of one call, and the pause before the masters that did not answer are asked again.
@@ -86,20 +86,20 @@ pub struct Running {
     /// Its id.
     pub cluster: ClusterId,
     /// Its masters.
-    pub masters: Vec<Seat>,
+    pub masters: Vec<Peer>,
 }
 
 impl Running {
     /// What a master tells of the cluster that runs; `None`: it knows of none.
     pub fn of(reply: &v1::FoundingReply) -> Option<Self> {
         let cluster = Nonce::try_from(reply.cluster_id.as_ref()).ok()?;
-        let masters = seats(reply.masters.clone());
+        let masters = from_wire(reply.masters.clone());
         (!masters.is_empty()).then_some(Self { cluster: ClusterId(cluster), masters })
     }
 
     /// The master at an address.
-    pub fn at(&self, address: &str) -> Option<&Seat> {
-        self.masters.iter().find(|seat| seat.address == address)
+    pub fn at(&self, address: &str) -> Option<&Peer> {
+        self.masters.iter().find(|peer| peer.address == address)
     }
 }
 
@@ -112,24 +112,24 @@ pub enum Outcome {
     Running(Running),
 }
 
-/// What this master tells the others. It does so as long as it runs.
+/// What this master knows of the founding and answers to the others, as long as it runs.
 #[derive(Debug)]
-pub struct Told {
+pub struct FoundingState {
     founder: Option<Founder>,
     place: usize,
     founded: OnceLock<Founded>,
 }
 
-impl Told {
-    /// What a master with this identity tells.
+impl FoundingState {
+    /// What a master with this identity knows.
     pub fn new(identity: &Identity) -> Arc<Self> {
         let (founder, place) = (identity.founder.clone(), place_of(identity.number));
-        let told = Self { founder, place, founded: OnceLock::new() };
-        let nonces = told.founder.as_ref().and_then(|founder| founder.nonces.iter().copied().collect());
+        let state = Self { founder, place, founded: OnceLock::new() };
+        let nonces = state.founder.as_ref().and_then(|founder| founder.nonces.iter().copied().collect());
         if let Some(nonces) = nonces.filter(|_| !identity.cluster.is_nil()) {
-            told.set(Founded { cluster: identity.cluster, nonces });
+            state.set(Founded { cluster: identity.cluster, nonces });
         }
-        Arc::new(told)
+        Arc::new(state)
     }
 
     /// The cluster is founded.
@@ -153,7 +153,7 @@ impl Told {
 }
 
 /// Collects what the masters of one cluster tell each other. Without I/O.
-struct Roll<'a> {
+struct FoundingRound<'a> {
     own: &'a Founder,
     /// By place in the list.
     nonces: Vec<Option<Nonce>>,
@@ -163,7 +163,7 @@ struct Roll<'a> {
     founded: Option<Outcome>,
 }
 
-impl<'a> Roll<'a> {
+impl<'a> FoundingRound<'a> {
     fn new(own: &'a Founder, place: usize) -> Self {
         Self { own, address: &own.peers[place], nonces: own.nonces.clone(), founded: None }
     }
@@ -176,10 +176,10 @@ impl<'a> Roll<'a> {
         let address = || self.own.peers[place].clone();
         if let Some(running) = Running::of(&reply) {
             if running.at(self.address).is_none() {
-                let masters = running.masters.into_iter().map(|seat| seat.address).collect();
+                let masters = running.masters.into_iter().map(|peer| peer.address).collect();
                 return Err(FoundingError::Running { address: address(), own: self.address.to_owned(), masters });
             }
-            let masters = running.masters.iter().map(|seat| (seat.place(), &seat.address));
+            let masters = running.masters.iter().map(|peer| (peer.place(), &peer.address));
             let is_as_founded = masters.eq(self.own.peers.iter().enumerate());
             if !is_as_founded || reply.peers != self.own.peers {
                 self.founded = Some(Outcome::Running(running));
@@ -219,22 +219,22 @@ impl<'a> Roll<'a> {
 
 /// Asks the other masters until all have answered, or one that knows the cluster.
 pub async fn found(own: &Founder, place: usize) -> Result<Outcome, FoundingError> {
-    let mut roll = Roll::new(own, place);
+    let mut round = FoundingRound::new(own, place);
     let mut say_at = Instant::now() + SAY_AFTER;
     loop {
-        let missing = roll.missing();
+        let missing = round.missing();
         let answers = missing.iter().map(|place| async { (*place, ask(&own.peers[*place]).await) });
         for (place, answer) in join_all(answers).await {
             if let Some(reply) = answer {
-                roll.hear(place, reply)?;
+                round.hear(place, reply)?;
             }
         }
-        if let Some(founded) = roll.founded() {
+        if let Some(founded) = round.founded() {
             return Ok(founded);
         }
         if Instant::now() >= say_at {
             say_at = Instant::now() + SAY_EVERY;
-            let waits: Vec<&str> = roll.missing().into_iter().map(|place| own.peers[place].as_str()).collect();
+            let waits: Vec<&str> = round.missing().into_iter().map(|place| own.peers[place].as_str()).collect();
             tracing::warn!("a new cluster needs all its masters once; waiting for {}", waits.join(", "));
         }
         tokio::time::sleep(ASK_EVERY).await;
@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn reply(place: usize, nonce: u8) -> v1::FoundingReply {
-        Told::new(&identity(place, Some(founder(place, nonce)))).reply()
+        FoundingState::new(&identity(place, Some(founder(place, nonce)))).reply()
     }
 
     fn founded() -> Founded {
@@ -279,12 +279,12 @@ mod tests {
     fn all_masters_derive_the_same_id_whatever_the_order() {
         for place in 0..3 {
             let own = founder(place, 1 << place);
-            let mut roll = Roll::new(&own, place);
-            for other in roll.missing().into_iter().rev() {
-                assert_eq!(roll.founded(), None);
-                roll.hear(other, reply(other, 1 << other)).unwrap();
+            let mut round = FoundingRound::new(&own, place);
+            for other in round.missing().into_iter().rev() {
+                assert_eq!(round.founded(), None);
+                round.hear(other, reply(other, 1 << other)).unwrap();
             }
-            assert_eq!(roll.founded(), Some(Outcome::Founded(founded())));
+            assert_eq!(round.founded(), Some(Outcome::Founded(founded())));
         }
     }
 
@@ -293,42 +293,42 @@ mod tests {
         let nonces = founded().nonces.into_iter().map(Some).collect();
         let knows = Identity { cluster: founded().cluster, ..identity(0, Some(Founder { peers: peers(), nonces })) };
         let own = founder(2, 9);
-        let mut roll = Roll::new(&own, 2);
-        roll.hear(0, Told::new(&knows).reply()).unwrap();
+        let mut round = FoundingRound::new(&own, 2);
+        round.hear(0, FoundingState::new(&knows).reply()).unwrap();
         // Its nonce differs from the one that the others know: its directory was lost.
-        assert_eq!(roll.founded(), Some(Outcome::Founded(founded())));
+        assert_eq!(round.founded(), Some(Outcome::Founded(founded())));
     }
 
     #[test]
     fn other_lists_and_single_masters_are_refused() {
         let own = founder(0, 1);
-        let mut roll = Roll::new(&own, 0);
-        let refused = roll.hear(1, Told::new(&identity(0, None)).reply()).unwrap_err().to_string();
+        let mut round = FoundingRound::new(&own, 0);
+        let refused = round.hear(1, FoundingState::new(&identity(0, None)).reply()).unwrap_err().to_string();
         assert!(refused.contains("the master at b:1 is a single master"), "{refused}");
         let other = Founder { peers: vec!["a:1".into(), "b:1".into(), "d:1".into()], ..founder(1, 2) };
-        let refused = roll.hear(1, Told::new(&identity(1, Some(other))).reply()).unwrap_err().to_string();
+        let refused = round.hear(1, FoundingState::new(&identity(1, Some(other))).reply()).unwrap_err().to_string();
         assert!(refused.contains("has --peers a:1,b:1,d:1"), "{refused}");
     }
 
     #[test]
     fn a_running_cluster_with_other_masters_tells_whether_this_one_is_among_them() {
         let own = founder(0, 1);
-        let seats = |addresses: &[&str]| {
-            let seat = |(place, address): (usize, &&str)| v1::MasterSeat {
-                number: crate::masters::seats::numbered(place + 1, 3),
+        let masters = |addresses: &[&str]| {
+            let peer = |(place, address): (usize, &&str)| v1::MasterPeer {
+                number: crate::masters::numbers::numbered(place + 1, 3),
                 address: (*address).to_owned(),
             };
-            addresses.iter().enumerate().map(seat).collect()
+            addresses.iter().enumerate().map(peer).collect()
         };
-        let told = |addresses: &[&str]| v1::FoundingReply {
+        let running = |addresses: &[&str]| v1::FoundingReply {
             cluster_id: bytes::Bytes::copy_from_slice(&founded().cluster.0),
-            masters: seats(addresses),
+            masters: masters(addresses),
             ..reply(1, 2)
         };
-        let refused = Roll::new(&own, 0).hear(1, told(&["b:1", "d:1", "e:1"])).unwrap_err().to_string();
+        let refused = FoundingRound::new(&own, 0).hear(1, running(&["b:1", "d:1", "e:1"])).unwrap_err().to_string();
         assert!(refused.contains("--join b:1,d:1,e:1"), "{refused}");
-        let mut roll = Roll::new(&own, 0);
-        roll.hear(1, told(&["b:1", "a:1", "e:1"])).unwrap();
-        assert!(matches!(roll.founded(), Some(Outcome::Running(running)) if running.at("a:1").unwrap().place() == 2));
+        let mut round = FoundingRound::new(&own, 0);
+        round.hear(1, running(&["b:1", "a:1", "e:1"])).unwrap();
+        assert!(matches!(round.founded(), Some(Outcome::Running(running)) if running.at("a:1").unwrap().place() == 2));
     }
 }

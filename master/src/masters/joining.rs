@@ -18,9 +18,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::masters::founding::{Running, ask};
-use crate::masters::peers::{Peers, seats};
+use crate::masters::numbers::Peer;
+use crate::masters::peers::{Peers, from_wire};
 use crate::masters::replacing;
-use crate::masters::seats::Seat;
 use crate::server::identity::Identity;
 use crate::versions::formats;
 
@@ -77,9 +77,9 @@ impl Joining {
         let refused = |what: String| Error::Invalid(Invalid::new(what));
         let cluster: [u8; 16] =
             request.cluster_id.as_ref().try_into().map_err(|_| refused("the cluster id is malformed".to_owned()))?;
-        let masters = seats(request.masters);
-        let is_own = masters.iter().any(|seat| seat.number == request.number && seat.address == self.address);
-        if !is_own || !masters.iter().any(|seat| self.join.contains(&seat.address)) {
+        let masters = from_wire(request.masters);
+        let is_own = masters.iter().any(|peer| peer.number == request.number && peer.address == self.address);
+        if !is_own || !masters.iter().any(|peer| self.join.contains(&peer.address)) {
             return Err(refused(format!(
                 "the process at {} waits to be added to the cluster of {}",
                 self.address,
@@ -116,10 +116,10 @@ impl Joining {
         loop {
             let replies = futures::future::join_all(self.join.iter().map(|master| ask(master))).await;
             let running: Vec<Running> = replies.iter().flatten().filter_map(Running::of).collect();
-            if let Some((running, seat)) = running.iter().find_map(|told| Some((told, told.at(&self.address)?))) {
+            if let Some((running, peer)) = running.iter().find_map(|one| Some((one, one.at(&self.address)?))) {
                 let hello = Hello { cluster: running.cluster, server: ServerId::default(), boot: 1 };
-                let peers = Peers::new(hello, seat.number, self.levels, &running.masters, &running.masters);
-                return replaced(running, seat, replacing::number(&peers).await);
+                let peers = Peers::new(hello, peer.number, self.levels, &running.masters, &running.masters);
+                return replaced(running, peer, replacing::number(&peers).await);
             }
             if Instant::now() >= say_at {
                 say_at = Instant::now() + SAY_EVERY;
@@ -135,7 +135,7 @@ impl Joining {
             tracing::warn!("no master answers at {join}; waiting to be added to that cluster");
             return;
         };
-        let masters: Vec<&str> = running.masters.iter().map(|seat| seat.address.as_str()).collect();
+        let masters: Vec<&str> = running.masters.iter().map(|peer| peer.address.as_str()).collect();
         tracing::info!(
             "waiting to be added to the masters {} as {}, with `terrane admin set-masters LIST --masters {join}`",
             masters.join(","),
@@ -145,9 +145,9 @@ impl Joining {
 }
 
 /// The identity of a master that got another number because its directory was lost.
-pub fn replaced(running: &Running, seat: &Seat, number: u64) -> Identity {
-    let own = Seat { number, address: seat.address.clone() };
-    let others = running.masters.iter().filter(|other| *other != seat).cloned();
+pub fn replaced(running: &Running, peer: &Peer, number: u64) -> Identity {
+    let own = Peer { number, address: peer.address.clone() };
+    let others = running.masters.iter().filter(|other| *other != peer).cloned();
     Identity::added(running.cluster, number, others.chain([own]).collect())
 }
 
@@ -156,9 +156,9 @@ mod tests {
     use super::*;
 
     fn order(number: u64, masters: &[(u64, &str)]) -> v1::JoinRequest {
-        let seat = |(number, address): &(u64, &str)| v1::MasterSeat { number: *number, address: (*address).to_owned() };
+        let peer = |(number, address): &(u64, &str)| v1::MasterPeer { number: *number, address: (*address).to_owned() };
         let cluster_id = bytes::Bytes::from_static(&[7; 16]);
-        v1::JoinRequest { cluster_id, number, masters: masters.iter().map(seat).collect() }
+        v1::JoinRequest { cluster_id, number, masters: masters.iter().map(peer).collect() }
     }
 
     #[tokio::test]

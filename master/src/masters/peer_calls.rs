@@ -11,25 +11,25 @@ use tonic::{Request, Response, Status};
 
 use crate::catalog::Catalog;
 use crate::context::MasterContext;
-use crate::masters::founding::Told;
+use crate::masters::founding::FoundingState;
 use crate::masters::joining::Joining;
+use crate::masters::numbers::{Peer, numbered};
 use crate::masters::peers::wire;
 use crate::masters::replacing;
-use crate::masters::seats::{Seat, numbered};
 use crate::versions;
 
 /// The service of one master for the others. It answers about the founding before the catalog is open.
 #[derive(Clone)]
 pub struct PeerCalls {
     joining: Arc<Joining>,
-    told: Arc<OnceLock<Arc<Told>>>,
+    founding: Arc<OnceLock<Arc<FoundingState>>>,
     context: Arc<OnceLock<Arc<MasterContext>>>,
 }
 
 impl PeerCalls {
     /// The service of a process whose identity is not known yet.
     pub fn new(joining: Joining) -> Self {
-        Self { joining: Arc::new(joining), told: Arc::default(), context: Arc::default() }
+        Self { joining: Arc::new(joining), founding: Arc::default(), context: Arc::default() }
     }
 
     /// What the process is.
@@ -37,9 +37,9 @@ impl PeerCalls {
         &self.joining
     }
 
-    /// What this master tells about the founding.
-    pub fn tell(&self, told: Arc<Told>) -> Arc<Told> {
-        Arc::clone(self.told.get_or_init(|| told))
+    /// Answers the other masters with this from now on, unless it does already.
+    pub fn announce(&self, state: Arc<FoundingState>) -> Arc<FoundingState> {
+        Arc::clone(self.founding.get_or_init(|| state))
     }
 
     /// The catalog is open.
@@ -69,15 +69,15 @@ fn starting() -> Status {
 }
 
 /// The masters, without those that are being added, with the numbers that they had when they became masters.
-fn present(context: &MasterContext) -> Vec<Seat> {
-    let changed = context.journal.read(|catalog| catalog.masters().seats.clone());
+fn present(context: &MasterContext) -> Vec<Peer> {
+    let changed = context.journal.read(|catalog| catalog.masters().present.clone());
     if !changed.is_empty() {
         return changed;
     }
     let peers = context.journal.peers();
     // One that was added may not have the catalog yet.
     let places = if peers.is_founder() { peers.places() } else { BTreeMap::new() };
-    places.into_iter().map(|(place, address)| Seat { number: numbered(place, 0), address }).collect()
+    places.into_iter().map(|(place, address)| Peer { number: numbered(place, 0), address }).collect()
 }
 
 /// How this master stands.
@@ -108,7 +108,7 @@ fn resource_usage(usage: Usage) -> v1::ResourceUsage {
 #[tonic::async_trait]
 impl v1::master_peers_server::MasterPeers for PeerCalls {
     async fn founding(&self, _request: Request<v1::FoundingRequest>) -> Result<Response<v1::FoundingReply>, Status> {
-        let mut reply = self.told.get().ok_or_else(starting)?.reply();
+        let mut reply = self.founding.get().ok_or_else(starting)?.reply();
         if let Some(context) = self.context.get() {
             reply.cluster_id = Bytes::copy_from_slice(&context.journal.peers().cluster().0);
             reply.masters = present(context).iter().map(wire).collect();

@@ -1,6 +1,6 @@
 //! The masters of the cluster and the calls among them, besides the log of their group.
 //!
-//! The number of a master is both its replica and its server id in group 0 (`seats`). Its address follows from the place
+//! The number of a master is both its replica and its server id in group 0 (`numbers`). Its address follows from the place
 //! that its number contains: the catalog has the present masters once they were changed online, and before that they are
 //! those of the founding. These ids are not the catalog's: group 0 has a log and links of its own.
 
@@ -20,7 +20,7 @@ use terrane_types::{ClusterId, Error, GroupId, ReplicaId, ServerId};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use crate::masters::seats::{Seat, numbered, place_of};
+use crate::masters::numbers::{Peer, numbered, place_of};
 
 /// Deadline of a call, and of one that changes the members of the group.
 const CALL_MAX: Duration = Duration::from_millis(500);
@@ -56,31 +56,31 @@ pub struct Peers {
 
 impl Peers {
     /// The masters at the start of this process, which has the number `own` and works at these levels. Its replica was created among `first`.
-    pub fn new(identity: Identity, own: u64, levels: Levels, first: &[Seat], present: &[Seat]) -> Self {
+    pub fn new(identity: Identity, own: u64, levels: Levels, first: &[Peer], present: &[Peer]) -> Self {
         let peers = Self {
             identity,
             own,
             levels,
-            first: first.iter().map(|seat| seat.number).collect(),
+            first: first.iter().map(|peer| peer.number).collect(),
             addresses: RwLock::default(),
             channels: Mutex::default(),
             book: Arc::default(),
         };
         peers.set(present);
         // At the place of this master, the first one may be a replica that it replaces.
-        let others = |seat: &&Seat| seat.number == own || seat.place() != place_of(own);
-        peers.learn(present.iter().filter(others).map(|seat| server(seat.number)));
+        let others = |peer: &&Peer| peer.number == own || peer.place() != place_of(own);
+        peers.learn(present.iter().filter(others).map(|peer| server(peer.number)));
         peers
     }
 
     /// Takes over the present masters and those that are being added. A set without this master is from before it was
     /// added.
-    pub fn set(&self, present: &[Seat]) {
-        if present.iter().all(|seat| seat.place() != self.own_place()) {
+    pub fn set(&self, present: &[Peer]) {
+        if present.iter().all(|peer| peer.place() != self.own_place()) {
             return;
         }
         let addresses: BTreeMap<usize, String> =
-            present.iter().map(|seat| (seat.place(), seat.address.clone())).collect();
+            present.iter().map(|peer| (peer.place(), peer.address.clone())).collect();
         let known = *self.addresses.read() == addresses;
         if !known {
             self.channels.lock().retain(|address, _| addresses.values().any(|present| present == address));
@@ -216,7 +216,7 @@ impl Peers {
     ///
     /// # Errors
     /// Why there is no answer: what the process has refused, or that none listens there.
-    pub async fn join(&self, address: &str, number: u64, masters: &[Seat]) -> Result<v1::JoinReply, String> {
+    pub async fn join(&self, address: &str, number: u64, masters: &[Peer]) -> Result<v1::JoinReply, String> {
         let channel = terrane_env::net::channel(address).map_err(|invalid| invalid.to_string())?;
         let mut client = MasterPeersClient::new(channel);
         let cluster_id = Bytes::copy_from_slice(&self.identity.cluster.0);
@@ -253,13 +253,13 @@ impl Peers {
 }
 
 /// A master as other processes are told.
-pub fn wire(seat: &Seat) -> v1::MasterSeat {
-    v1::MasterSeat { number: seat.number, address: seat.address.clone() }
+pub fn wire(peer: &Peer) -> v1::MasterPeer {
+    v1::MasterPeer { number: peer.number, address: peer.address.clone() }
 }
 
 /// Masters as another process named them.
-pub fn seats(masters: Vec<v1::MasterSeat>) -> Vec<Seat> {
-    masters.into_iter().map(|v1::MasterSeat { number, address }| Seat { number, address }).collect()
+pub fn from_wire(masters: Vec<v1::MasterPeer>) -> Vec<Peer> {
+    masters.into_iter().map(|v1::MasterPeer { number, address }| Peer { number, address }).collect()
 }
 
 const fn server(number: u64) -> ServerId {

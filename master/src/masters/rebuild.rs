@@ -21,7 +21,7 @@ use crate::catalog::groups::{GroupEntry, GroupState};
 use crate::catalog::rebuilt::Found;
 use crate::catalog::servers::Registration;
 use crate::catalog::{Bootstrap, Catalog};
-use crate::masters::seats::numbered;
+use crate::masters::numbers::numbered;
 use crate::server::identity::{Founder, Identity};
 
 /// The file of a rebuilt catalog that no leader has recorded yet, in the catalog's directory.

@@ -22,8 +22,8 @@ use crate::catalog::masters::MasterSet;
 use crate::context::MasterContext;
 
 use crate::journal::{Group, Journal};
+use crate::masters::numbers::{numbered, place_of};
 use crate::masters::peers::{Peers, Replaced};
-use crate::masters::seats::{numbered, place_of};
 
 /// The pause between two calls, and when a refused caller should try again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
@@ -46,8 +46,8 @@ pub async fn step(
     if let Some(message) = journal.read(|catalog| changing(catalog.masters(), place, master)) {
         return Err(Error::Unavailable { message, retry_after: RETRY_AFTER });
     }
-    let seated = journal.peers().address_at(place);
-    if seated.is_none_or(|seated| seated != address) || (master > 0 && place_of(master) != place) {
+    let expected = journal.peers().address_at(place);
+    if expected.is_none_or(|expected| expected != address) || (master > 0 && place_of(master) != place) {
         return Err(Error::NotFound { what: format!("place {place} of master {master} among the masters") });
     }
     if master == 0 {
@@ -55,7 +55,7 @@ pub async fn step(
         return Ok(v1::ReplaceReply { master, is_voter: false });
     }
     journal.peers().learn([ServerId(master)].into_iter());
-    take_in(journal, master).await?;
+    replace_member(journal, master).await?;
     tracing::info!(master, place, "a master has taken the place of one whose directory was lost");
     Ok(v1::ReplaceReply { master, is_voter: true })
 }
@@ -65,11 +65,11 @@ fn changing(set: &MasterSet, place: usize, master: u64) -> Option<String> {
     if set.is_adding(master) {
         return Some(format!("master {master} is being added"));
     }
-    let removes = set.change.iter().flat_map(|change| &change.remove).any(|seat| seat.place() == place);
+    let removes = set.change.iter().flat_map(|change| &change.remove).any(|peer| peer.place() == place);
     removes.then(|| format!("the master at place {place} is being removed"))
 }
 
-async fn take_in(journal: &Journal, master: u64) -> Result<(), Error> {
+async fn replace_member(journal: &Journal, master: u64) -> Result<(), Error> {
     let group = journal.group();
     let former = former(&group.members(), master).map_err(|what| refused(journal, what))?;
     let replica = ReplicaId(master);
@@ -196,7 +196,7 @@ fn votes(group: &Group, master: u64) -> bool {
 mod tests {
     use super::*;
     use crate::catalog::masters::MastersChange;
-    use crate::masters::seats::Seat;
+    use crate::masters::numbers::Peer;
 
     fn member(number: u64, voter: bool, alive: bool) -> MemberProgress {
         let (replica, server) = (ReplicaId(number), ServerId(number));
@@ -229,9 +229,9 @@ mod tests {
 
     #[test]
     fn a_master_that_is_being_added_or_removed_does_not_return_meanwhile() {
-        let seat = |number: u64| Seat { number, address: format!("{number}:1") };
-        let change = MastersChange { add: vec![seat(12)], remove: vec![seat(3)], undo: false, since_ms: 0 };
-        let set = MasterSet { version: 0, seats: vec![seat(1), seat(2), seat(3)], change: Some(change) };
+        let peer = |number: u64| Peer { number, address: format!("{number}:1") };
+        let change = MastersChange { add: vec![peer(12)], remove: vec![peer(3)], undo: false, since_ms: 0 };
+        let set = MasterSet { version: 0, present: vec![peer(1), peer(2), peer(3)], change: Some(change) };
         assert!(changing(&set, place_of(3), 0).unwrap().contains("being removed"));
         assert!(changing(&set, place_of(3), 19).unwrap().contains("being removed"));
         assert!(changing(&set, place_of(12), 12).unwrap().contains("being added"));

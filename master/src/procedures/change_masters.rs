@@ -11,7 +11,7 @@ use crate::backoff::Backoff;
 use crate::catalog::CatalogEdit;
 use crate::catalog::masters::MastersEdit;
 use crate::context::{MasterContext, Subject};
-use crate::masters::seats::Seat;
+use crate::masters::numbers::Peer;
 
 /// What one run of a change remembers.
 #[derive(Default)]
@@ -67,9 +67,9 @@ async fn carry_out(context: &MasterContext, step: &Next, run: &mut Run) -> Resul
     let group = context.journal.group();
     let refused = |error: MembersError| error.to_string();
     match step {
-        Next::Take(seat) => {
-            take(context, seat).await?;
-            run.taken.insert(seat.number);
+        Next::Take(peer) => {
+            take(context, peer).await?;
+            run.taken.insert(peer.number);
         }
         Next::Learn { number } => {
             // A restart must find the new masters before it can have them confirm anything.
@@ -107,7 +107,7 @@ async fn carry_out(context: &MasterContext, step: &Next, run: &mut Run) -> Resul
 }
 
 /// Orders a process to become the master that it is to be.
-async fn take(context: &MasterContext, seat: &Seat) -> Result<(), String> {
+async fn take(context: &MasterContext, peer: &Peer) -> Result<(), String> {
     let peers = context.journal.peers();
     let mut masters = context.journal.read(|catalog| catalog.masters().all());
     let members = context.journal.group().members();
@@ -115,10 +115,10 @@ async fn take(context: &MasterContext, seat: &Seat) -> Result<(), String> {
         // One that lost its directory has another number since.
         master.number = latest(&members, master.place()).unwrap_or(master.number);
     }
-    let address = &seat.address;
-    let reply = peers.join(address, seat.number, &masters).await;
+    let address = &peer.address;
+    let reply = peers.join(address, peer.number, &masters).await;
     let reply = reply.map_err(|why| format!("the process at {address}, which does not take its number: {why}"))?;
-    match (reply.waits, reply.number == seat.number && reply.cluster_id == peers.cluster().0.as_slice()) {
+    match (reply.waits, reply.number == peer.number && reply.cluster_id == peers.cluster().0.as_slice()) {
         (_, true) => Ok(()),
         (true, false) => Err(format!("the process at {address}, to store its number")),
         (false, false) => Err(format!(

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use terrane_raft::MemberProgress;
 
 use crate::catalog::masters::{MasterSet, MastersChange};
-use crate::masters::seats::{Seat, place_of};
+use crate::masters::numbers::{Peer, place_of};
 
 /// What is known of the masters' group and the new processes.
 pub struct Known<'a> {
@@ -39,7 +39,7 @@ pub struct Known<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Order a process to take its number.
-    Take(Seat),
+    Take(Peer),
     /// Add a learner.
     Learn { number: u64 },
     /// Hand the leadership over.
@@ -69,26 +69,26 @@ fn undo(change: &MastersChange, known: &Known<'_>, voters: BTreeSet<u64>) -> Nex
     if known.confirmed != Some(&voters) {
         return Next::Vote { voters };
     }
-    let joining = change.add.iter().find_map(|seat| latest(known.members, seat.place()));
+    let joining = change.add.iter().find_map(|peer| latest(known.members, peer.place()));
     joining.map_or(Next::End { undone: true }, |number| Next::Leave { number })
 }
 
 fn advance(set: &MasterSet, change: &MastersChange, known: &Known<'_>, voters: &BTreeSet<u64>) -> Next {
-    let missing = change.add.iter().find(|seat| latest(known.members, seat.place()).is_none());
-    if let Some(seat) = missing {
-        if known.taken.contains(&seat.number) {
-            return Next::Learn { number: seat.number };
+    let missing = change.add.iter().find(|peer| latest(known.members, peer.place()).is_none());
+    if let Some(peer) = missing {
+        if known.taken.contains(&peer.number) {
+            return Next::Learn { number: peer.number };
         }
-        return Next::Take(seat.clone());
+        return Next::Take(peer.clone());
     }
     let mut target = BTreeSet::new();
-    for seat in set.after() {
-        let is_added = change.add.contains(&seat);
-        let at_place = |voter: &&u64| place_of(**voter) == seat.place();
+    for peer in set.after() {
+        let is_added = change.add.contains(&peer);
+        let at_place = |voter: &&u64| place_of(**voter) == peer.place();
         let present =
-            if is_added { latest(known.members, seat.place()) } else { voters.iter().rfind(at_place).copied() };
+            if is_added { latest(known.members, peer.place()) } else { voters.iter().rfind(at_place).copied() };
         let Some(number) = present else {
-            return Next::Wait { what: format!("the master at {}, which is being replaced", seat.address) };
+            return Next::Wait { what: format!("the master at {}, which is being replaced", peer.address) };
         };
         target.insert(number);
     }
@@ -100,7 +100,7 @@ fn advance(set: &MasterSet, change: &MastersChange, known: &Known<'_>, voters: &
     }
     let is_leaving = |member: &&MemberProgress| {
         let (number, place) = (member.server.0, place_of(member.server.0));
-        !target.contains(&number) && change.remove.iter().chain(&change.add).any(|seat| seat.place() == place)
+        !target.contains(&number) && change.remove.iter().chain(&change.add).any(|peer| peer.place() == place)
     };
     let leaving = known.members.iter().find(is_leaving).map(|member| member.server.0);
     leaving.map_or(Next::End { undone: false }, |number| Next::Leave { number })
@@ -128,7 +128,7 @@ pub fn is_made(set: &MasterSet, members: &[MemberProgress]) -> bool {
 /// Whether others vote than before the change.
 fn votes(set: &MasterSet, members: &[MemberProgress]) -> bool {
     let places = voters(members).into_iter().map(place_of);
-    places.collect::<BTreeSet<_>>() != set.seats.iter().map(Seat::place).collect()
+    places.collect::<BTreeSet<_>>() != set.present.iter().map(Peer::place).collect()
 }
 
 fn voters(members: &[MemberProgress]) -> BTreeSet<u64> {

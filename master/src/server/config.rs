@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::masters::seats::check_count;
+use crate::masters::numbers::check_count;
 use terrane_types::Endpoint;
 use terrane_types::versions::Levels;
 

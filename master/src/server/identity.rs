@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use terrane_env::fs;
 use terrane_types::ClusterId;
 
-use crate::masters::seats::{Seat, numbered, place_of};
+use crate::masters::numbers::{Peer, numbered, place_of};
 
 pub(crate) const NAME: &str = "master";
 /// The file that marks a region server's data directory.
@@ -34,7 +34,7 @@ pub struct Identity {
     /// What the masters of a cluster tell each other when they found it; `None`: a single master.
     pub founder: Option<Founder>,
     /// The masters when this one was added, with itself; empty: it took part in the founding. The catalog has the present ones.
-    pub met: Vec<Seat>,
+    pub met: Vec<Peer>,
 }
 
 /// One of several masters that found a cluster.
@@ -117,7 +117,7 @@ impl Identity {
     }
 
     /// A master that is added to a cluster with this number.
-    pub const fn added(cluster: ClusterId, number: u64, met: Vec<Seat>) -> Self {
+    pub const fn added(cluster: ClusterId, number: u64, met: Vec<Peer>) -> Self {
         Self { cluster, number, boot: 1, founder: None, met }
     }
 
@@ -128,14 +128,14 @@ impl Identity {
     }
 
     /// The masters when this one began, which is reached at `own`.
-    pub fn first_masters(&self, own: &str) -> Vec<Seat> {
+    pub fn first_masters(&self, own: &str) -> Vec<Peer> {
         if !self.met.is_empty() {
             return self.met.clone();
         }
         let single = || vec![own.to_owned()];
         let addresses = self.founder.as_ref().map_or_else(single, |founder| founder.peers.clone());
-        let seat = |(place, address)| Seat { number: numbered(place, 0), address };
-        addresses.into_iter().enumerate().map(seat).collect()
+        let peer = |(place, address)| Peer { number: numbered(place, 0), address };
+        addresses.into_iter().enumerate().map(peer).collect()
     }
 
     /// Replaces the file durably.
@@ -159,7 +159,7 @@ impl Identity {
             body += &format!("peers {}\nnonces {}\n", peers.join(","), nonces.join(","));
         }
         if !self.met.is_empty() {
-            let met: Vec<String> = self.met.iter().map(|seat| format!("{}={}", seat.number, seat.address)).collect();
+            let met: Vec<String> = self.met.iter().map(|peer| format!("{}={}", peer.number, peer.address)).collect();
             body += &format!("masters {}\n", met.join(","));
         }
         format!("{body}crc32c {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
@@ -203,7 +203,7 @@ impl Identity {
             identity.founder = Some(Founder { peers, nonces });
         }
         if let Some(met) = fields.get("masters") {
-            let met: Option<Vec<Seat>> = met.split(',').map(parse_seat).collect();
+            let met: Option<Vec<Peer>> = met.split(',').map(parse_peer).collect();
             identity.met = met.filter(|met| !met.is_empty()).ok_or("its masters are malformed")?;
         }
         // The checksum does not cover its own digits and what follows them, so compare with the only valid encoding.
@@ -222,9 +222,9 @@ fn parse_nonce(text: &str) -> Option<Option<Nonce>> {
     if text == "-" { Some(None) } else { parse_cluster(text).map(|ClusterId(nonce)| Some(nonce)) }
 }
 
-fn parse_seat(text: &str) -> Option<Seat> {
+fn parse_peer(text: &str) -> Option<Peer> {
     let (number, address) = text.split_once('=')?;
-    Some(Seat { number: number.parse().ok()?, address: address.to_owned() })
+    Some(Peer { number: number.parse().ok()?, address: address.to_owned() })
 }
 
 fn parse_cluster(hex: &str) -> Option<ClusterId> {
@@ -251,7 +251,7 @@ mod tests {
         let peers = vec!["a:1".into(), "b:1".into(), "c:1".into()];
         let founder = Founder { peers, nonces: vec![None, Some([0x5c; 16]), Some([1; 16])] };
         let one_of_three = Identity { number: 2, founder: Some(founder), ..single.clone() };
-        let met = vec![Seat { number: 1, address: "a:1".into() }, Seat { number: 18, address: "b:1".into() }];
+        let met = vec![Peer { number: 1, address: "a:1".into() }, Peer { number: 18, address: "b:1".into() }];
         let added = Identity { number: 18, met, ..single.clone() };
         for whole in [single, one_of_three, added] {
             let bytes = whole.encode();

@@ -21,16 +21,16 @@ struct Scene {
 
 /// What the leader reports of a region.
 #[derive(Clone, Copy)]
-struct Told {
+struct Reported {
     kib: u64,
     age_ms: u64,
     planned_at: &'static str,
 }
 
-const SMALL: Told = Told { kib: 100, age_ms: NOW_MS, planned_at: "" };
+const SMALL: Reported = Reported { kib: 100, age_ms: NOW_MS, planned_at: "" };
 
 impl Scene {
-    fn new(told: [Told; 2]) -> Self {
+    fn new(reported: [Reported; 2]) -> Self {
         let mut scene = Self {
             catalog: Catalog::default(),
             observed: Observations {
@@ -42,7 +42,7 @@ impl Scene {
             .iter()
             .chain(&["open-group g2", "create-table t split=m groups=g1,g2", "enable-table t1"])
             .for_each(|text| scene.apply(text));
-        scene.report(told);
+        scene.report(reported);
         scene
     }
 
@@ -50,19 +50,19 @@ impl Scene {
         scripts::must_apply(&mut self.catalog, text);
     }
 
-    fn report(&mut self, told: [Told; 2]) {
+    fn report(&mut self, reported: [Reported; 2]) {
         let regions: Vec<_> = self.catalog.regions().iter().map(|entry| entry.descriptor.clone()).collect();
         for number in 1..=2 {
             let (server, group) = (ServerId(number), GroupId(number));
             self.observed.liveness.live(server, 1, Moment(0)).expect("the first boot");
             let replica = *self.catalog.groups().get(group).expect("a group").members.keys().next().expect("a member");
-            let seen = regions.iter().zip(told).filter(|(region, _)| region.group == group).map(|(region, told)| {
+            let seen = regions.iter().zip(reported).filter(|(region, _)| region.group == group).map(|(region, reported)| {
                 let shape = v1::RegionShape {
-                    planned_start: told.planned_at.as_bytes().to_vec().into(),
-                    age_ms: told.age_ms,
+                    planned_start: reported.planned_at.as_bytes().to_vec().into(),
+                    age_ms: reported.age_ms,
                     ..v1::RegionShape::default()
                 };
-                RegionSeen { shape: Some(shape), ..RegionSeen::open(region.clone(), told.kib << 10, 1) }
+                RegionSeen { shape: Some(shape), ..RegionSeen::open(region.clone(), reported.kib << 10, 1) }
             });
             let group = GroupSeen {
                 group,
@@ -88,7 +88,7 @@ impl Scene {
 
 #[test]
 fn the_smaller_of_two_small_neighbours_moves_and_then_they_merge() {
-    let mut scene = Scene::new([SMALL, Told { kib: 50, ..SMALL }]);
+    let mut scene = Scene::new([SMALL, Reported { kib: 50, ..SMALL }]);
     let step = scene.plan().expect("a move");
     assert_eq!((step.region, step.to.0, step.merge_with), (RegionId(2), GroupId(1), Some(RegionId(1))));
     assert!(step.why.contains("150 KiB"), "{}", step.why);
@@ -115,10 +115,10 @@ impl Scene {
 
 #[test]
 fn regions_that_are_large_young_or_apart_by_plan_stay() {
-    let large = Told { kib: 4 << 20, ..SMALL };
-    let young = Told { age_ms: 1_000, ..SMALL };
-    let planned = Told { planned_at: "m", ..SMALL };
-    for (what, told) in [("large", large), ("young", young), ("created apart", planned)] {
-        assert_eq!(Scene::new([SMALL, told]).plan(), None, "{what}");
+    let large = Reported { kib: 4 << 20, ..SMALL };
+    let young = Reported { age_ms: 1_000, ..SMALL };
+    let planned = Reported { planned_at: "m", ..SMALL };
+    for (what, shape) in [("large", large), ("young", young), ("created apart", planned)] {
+        assert_eq!(Scene::new([SMALL, shape]).plan(), None, "{what}");
     }
 }

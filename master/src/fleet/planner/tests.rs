@@ -37,7 +37,7 @@ fn group(world: &World, line: &Line<'_>) -> GroupView {
         ready: line
             .argument("ready")
             .map_or_else(|| members().filter(is_live).collect(), |ready| servers(ready).collect()),
-        unfit: ["damaged", "worn"]
+        unfit: ["damaged", "elsewhere"]
             .into_iter()
             .zip([Unfit::Discardable, Unfit::Elsewhere])
             .flat_map(|(name, unfit)| {

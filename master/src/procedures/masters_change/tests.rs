@@ -9,7 +9,7 @@ use super::*;
 use crate::catalog::masters::{MastersEdit, MastersPlan};
 use crate::catalog::scripts::{self, Fate, Line};
 use crate::catalog::{Catalog, CatalogEdit, Outcome};
-use crate::masters::seats::{free_places, numbered};
+use crate::masters::numbers::{free_places, numbered};
 
 /// The masters' group, the processes, and the leader that changes the set.
 #[derive(Clone)]
@@ -41,25 +41,25 @@ impl World {
         }
     }
 
-    fn present(&self) -> Vec<Seat> {
+    fn present(&self) -> Vec<Peer> {
         let set = self.catalog.masters();
-        if !set.seats.is_empty() {
-            return set.seats.clone();
+        if !set.present.is_empty() {
+            return set.present.clone();
         }
         let address = |number: u64| char::from(b'a' + u8::try_from(place_of(number)).unwrap()).to_string();
-        self.members.keys().map(|number| Seat { number: *number, address: address(*number) }).collect()
+        self.members.keys().map(|number| Peer { number: *number, address: address(*number) }).collect()
     }
 
     fn set(&mut self, wanted: &str) -> Outcome {
-        let (present, wanted): (Vec<Seat>, Vec<&str>) = (self.present(), wanted.split(',').collect());
-        let has = |address: &str| present.iter().any(|seat| seat.address == address);
+        let (present, wanted): (Vec<Peer>, Vec<&str>) = (self.present(), wanted.split(',').collect());
+        let has = |address: &str| present.iter().any(|peer| peer.address == address);
         let added = wanted.iter().filter(|address| !has(address));
-        let seat = |(place, address): (usize, &&str)| Seat {
+        let peer = |(place, address): (usize, &&str)| Peer {
             number: numbered(place, self.index),
             address: (*address).to_owned(),
         };
-        let add = free_places(&present).zip(added).map(seat).collect();
-        let left = present.iter().map(|seat| seat.address.clone());
+        let add = free_places(&present).zip(added).map(peer).collect();
+        let left = present.iter().map(|peer| peer.address.clone());
         let remove = left.filter(|address| !wanted.contains(&address.as_str())).collect();
         let version = self.catalog.masters().version;
         self.record(MastersEdit::Begin(MastersPlan { version, present: self.present(), add, remove }))
@@ -108,7 +108,7 @@ impl World {
             return;
         }
         match step {
-            Next::Take(seat) if fate == Fate::Made => drop(self.taken.insert(seat.number)),
+            Next::Take(peer) if fate == Fate::Made => drop(self.taken.insert(peer.number)),
             Next::Learn { number } => {
                 assert!(self.taken.contains(number), "an unknown process would be added");
                 self.members.insert(*number, false);
@@ -151,13 +151,13 @@ impl World {
 
     fn show(&self) -> String {
         let set = self.catalog.masters();
-        let seats: Vec<String> = set.seats.iter().map(|seat| format!("{}@{}", seat.number, seat.address)).collect();
+        let peers: Vec<String> = set.present.iter().map(|peer| format!("{}@{}", peer.number, peer.address)).collect();
         let member = |(number, voter): (&u64, &bool)| format!("{number}{}", if *voter { "" } else { " (learner)" });
         let members: Vec<String> = self.members.iter().map(member).collect();
         format!(
             "version={} masters={} members={} leader={}{}",
             set.version,
-            seats.join(","),
+            peers.join(","),
             members.join(","),
             self.leader,
             if set.change.is_some() { " changing" } else { "" }
@@ -168,7 +168,7 @@ impl World {
     fn check(&self) {
         let set = self.catalog.masters();
         assert!(set.change.is_none());
-        let places: BTreeSet<usize> = set.seats.iter().map(Seat::place).collect();
+        let places: BTreeSet<usize> = set.present.iter().map(Peer::place).collect();
         let voting: BTreeSet<usize> = self.members.keys().map(|number| place_of(*number)).collect();
         assert!(self.members.values().all(|voter| *voter), "a learner is left: {}", self.show());
         assert_eq!(places, voting, "{}", self.show());
@@ -179,7 +179,7 @@ impl World {
 fn text(step: &Next) -> String {
     let list = |voters: &BTreeSet<u64>| voters.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
     match step {
-        Next::Take(seat) => format!("take {}@{}", seat.number, seat.address),
+        Next::Take(peer) => format!("take {}@{}", peer.number, peer.address),
         Next::Learn { number } => format!("learn {number}"),
         Next::Transfer { to } => format!("transfer {to}"),
         Next::Vote { voters } => format!("vote {}", list(voters)),
@@ -278,8 +278,8 @@ fn fail_at(masters: u64, wanted: &str, undo: bool, at: usize, fate: Fate) {
         next.lead(leader);
         next.run();
         next.check();
-        let addresses: Vec<&str> = next.catalog.masters().seats.iter().map(|seat| seat.address.as_str()).collect();
-        let before: Vec<String> = world.present().into_iter().map(|seat| seat.address).collect();
+        let addresses: Vec<&str> = next.catalog.masters().present.iter().map(|peer| peer.address.as_str()).collect();
+        let before: Vec<String> = world.present().into_iter().map(|peer| peer.address).collect();
         let has_ended = world.catalog.masters().change.is_none();
         match is_undone && !has_ended {
             true => assert_eq!(addresses, before, "what `admin cancel` accepts is undone"),

@@ -39,14 +39,14 @@ async fn a_server_whose_address_leads_to_another_is_unreachable_and_gets_no_grou
     let wrong = serve_fake(9, &cluster.ordered, &cluster.stop).await;
     assert_eq!(cluster.register(&wrong, 0).await.unwrap().server, 4);
     cluster.until(4, "unreachable").await;
-    let told = cluster.report(4, 0, Vec::new()).await.unreachable;
-    assert_eq!(told, "server 9 of this cluster answers there");
+    let unreachable = cluster.report(4, 0, Vec::new()).await.unreachable;
+    assert_eq!(unreachable, "server 9 of this cluster answers there");
     let status = cluster.status().await;
     let of_server = Some(v1::Place::from(Place::Server(ServerId(4))));
     let issue = status.issues.iter().find(|issue| issue.place == of_server).expect("it is a health issue");
     assert_eq!(issue.kind, IssueKind::ServerUnreachable.name());
     assert!(
-        issue.what.contains(&wrong) && issue.what.contains(&told) && issue.next.contains("--advertise"),
+        issue.what.contains(&wrong) && issue.what.contains(&unreachable) && issue.next.contains("--advertise"),
         "{issue:?}"
     );
     cluster.create_table("t", &["k"]).await;

@@ -185,9 +185,9 @@ async fn a_change_whose_processes_are_gone_can_be_undone() {
     let edit = |edit| crate::catalog::CatalogEdit::Masters(edit);
     let plan = crate::catalog::masters::MastersPlan {
         version,
-        present: vec![crate::masters::seats::Seat { number: 1, address: masters.addresses[0].clone() }],
+        present: vec![crate::masters::numbers::Peer { number: 1, address: masters.addresses[0].clone() }],
         add: [(1, 10), (2, 11)]
-            .map(|(index, number)| crate::masters::seats::Seat { number, address: masters.addresses[index].clone() })
+            .map(|(index, number)| crate::masters::numbers::Peer { number, address: masters.addresses[index].clone() })
             .into(),
         remove: Vec::new(),
     };
@@ -214,19 +214,19 @@ async fn a_change_whose_processes_are_gone_can_be_undone() {
 #[test]
 fn a_catalog_from_before_a_master_was_added_does_not_refuse_it() {
     use crate::catalog::masters::{MastersEdit, MastersPlan};
-    use crate::masters::seats::Seat;
-    let seat = |number, address: &str| Seat { number, address: address.to_owned() };
-    let (present, add) = (vec![seat(1, "a:1"), seat(2, "b:1"), seat(3, "c:1")], vec![seat(12, "d:1")]);
+    use crate::masters::numbers::Peer;
+    let peer = |number, address: &str| Peer { number, address: address.to_owned() };
+    let (present, add) = (vec![peer(1, "a:1"), peer(2, "b:1"), peer(3, "c:1")], vec![peer(12, "d:1")]);
     let plan = MastersPlan { version: 0, present: present.clone(), add: add.clone(), remove: vec!["a:1".to_owned()] };
     let mut catalog = Catalog::default();
     for edit in [MastersEdit::Begin(plan), MastersEdit::End { version: 0, undone: false }] {
         catalog.apply(&crate::catalog::CatalogEdit::Masters(edit), 1);
     }
-    let masters = |number, met: Vec<Seat>, address: &str| {
+    let masters = |number, met: Vec<Peer>, address: &str| {
         let identity = Identity::added(ClusterId([7; 16]), number, met);
         masters_of(&MasterConfig::default(), &identity, address, &catalog).map(|peers| peers.addresses())
     };
-    let met = vec![seat(2, "b:1"), seat(3, "c:1"), seat(12, "d:1"), seat(97, "e:1")];
+    let met = vec![peer(2, "b:1"), peer(3, "c:1"), peer(12, "d:1"), peer(97, "e:1")];
     assert_eq!(masters(97, met, "e:1").unwrap(), ["b:1", "c:1", "d:1", "e:1"]);
     assert_eq!(masters(2, Vec::new(), "b:1").unwrap(), ["b:1", "c:1", "d:1"]);
     // A founder that was removed, and a master whose place another one has.

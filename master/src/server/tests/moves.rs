@@ -229,20 +229,20 @@ async fn a_server_is_told_which_of_its_groups_were_recovered_without_it() {
     let hello = cluster.hello(1);
     let address = cluster.servers().await[0].address.clone();
     let registration = v1::RegisterRequest { hello, boot: 1, ..fake::registration(address) };
-    let told = cluster.client.register(registration.clone()).await.unwrap().into_inner().recovered;
-    assert_eq!(told, [], "no group was recovered");
+    let recovered = cluster.client.register(registration.clone()).await.unwrap().into_inner().recovered;
+    assert_eq!(recovered, [], "no group was recovered");
     let term = terrane_raft::RECOVERY_TERMS + 7;
     report_all_in(&mut cluster, term).await;
-    let told = cluster.client.register(registration).await.unwrap().into_inner().recovered;
-    assert!(told.len() == 12 && told.iter().all(|group| group.term == term), "{told:?}");
+    let recovered = cluster.client.register(registration).await.unwrap().into_inner().recovered;
+    assert!(recovered.len() == 12 && recovered.iter().all(|group| group.term == term), "{recovered:?}");
 
-    let groups = [(told[0].group, 3), (told[1].group, term - 1)];
+    let groups = [(recovered[0].group, 3), (recovered[1].group, term - 1)];
     // It believes to lead one of them.
     let report = |(group, term)| v1::GroupReport { group, replica: 9, term, leader: 1, ..v1::GroupReport::default() };
     let groups = groups.into_iter().map(report).collect();
     let report = v1::ReportRequest { groups, ..cluster.report_of(1) };
     let reply = cluster.client.report(report).await.unwrap().into_inner();
-    assert_eq!(reply.recovered, told[..1], "those of which it has a lost replica");
+    assert_eq!(reply.recovered, recovered[..1], "those of which it has a lost replica");
 }
 
 /// Members that a recovery has lost may have elected a leader among themselves before they are told.

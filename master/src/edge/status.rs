@@ -1,4 +1,4 @@
-//! How servers and masters stand, and the balancer.
+//! The status of servers and masters, and the balancer.
 
 use terrane_proto::v1;
 use terrane_types::states::MasterState;

@@ -32,7 +32,7 @@ struct Watched {
 }
 
 /// Keeps watch until dropped.
-pub async fn keep(context: Arc<MasterContext>, host: Arc<GroupHost>, directory: PathBuf) {
+pub async fn run(context: Arc<MasterContext>, host: Arc<GroupHost>, directory: PathBuf) {
     let mut looks = tokio::time::interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut watched = Watched::default();

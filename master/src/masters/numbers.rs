@@ -11,14 +11,14 @@ pub const MASTERS_MAX: usize = 5;
 
 /// A master: the number that it got when it was added, and its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct Peer {
     /// Its number. One that lost its directory since has a later one of the same place.
     pub number: u64,
     /// Where others reach it.
     pub address: String,
 }
 
-impl Seat {
+impl Peer {
     /// Its place, which no other master has.
     pub fn place(&self) -> usize {
         place_of(self.number)
@@ -37,9 +37,9 @@ pub fn place_of(number: u64) -> usize {
 }
 
 /// The places that none of these masters has.
-pub fn free_places(seats: &[Seat]) -> impl Iterator<Item = usize> {
+pub fn free_places(peers: &[Peer]) -> impl Iterator<Item = usize> {
     let places = (0..PLACES).map(|number| place_of(number + 1));
-    places.filter(|place| seats.iter().all(|seat| seat.place() != *place))
+    places.filter(|place| peers.iter().all(|peer| peer.place() != *place))
 }
 
 /// Why a cluster cannot have so many masters.
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn removed_masters_leave_their_places() {
-        let seats = [numbered(0, 0), numbered(2, 7)].map(|number| Seat { number, address: String::new() });
-        assert_eq!(free_places(&seats).collect::<Vec<_>>(), [1, 3, 4, 5, 6, 7]);
+        let peers = [numbered(0, 0), numbered(2, 7)].map(|number| Peer { number, address: String::new() });
+        assert_eq!(free_places(&peers).collect::<Vec<_>>(), [1, 3, 4, 5, 6, 7]);
     }
 }

@@ -17,34 +17,34 @@ use tonic::server::NamedService;
 
 /// A service that may not be there yet.
 #[derive(Debug)]
-pub struct Late<S> {
+pub struct Deferred<S> {
     service: Arc<OnceLock<S>>,
 }
 
-impl<S> Default for Late<S> {
+impl<S> Default for Deferred<S> {
     fn default() -> Self {
         Self { service: Arc::default() }
     }
 }
 
-impl<S> Clone for Late<S> {
+impl<S> Clone for Deferred<S> {
     fn clone(&self) -> Self {
         Self { service: Arc::clone(&self.service) }
     }
 }
 
-impl<S> Late<S> {
+impl<S> Deferred<S> {
     /// Serves calls from now on.
     pub fn begin(&self, service: S) {
         assert!(self.service.set(service).is_ok(), "a service begins once");
     }
 }
 
-impl<S: NamedService> NamedService for Late<S> {
+impl<S: NamedService> NamedService for Deferred<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S> Service<http::Request<Body>> for Late<S>
+impl<S> Service<http::Request<Body>> for Deferred<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible> + Clone,
 {
