@@ -21,9 +21,9 @@ use std::time::Duration;
 
 use terrane_client::Client;
 use terrane_console::source::{
-    Answer, Event, EventQuery, Failovers, Failure, Group, GroupDetail, Heat, HeatQuery, Overview, Procedure, Region,
-    RegionDetail, RegionSelection, RowPage, RowQuery, Setting, SettingChange, SlowQuery, SlowRequests, Source, Table,
-    TableDetail,
+    Answer, EventInfo, EventQuery, Failovers, Failure, Group, GroupDetail, Heat, HeatQuery, Overview, Procedure,
+    Region, RegionDetail, RegionSelection, RowPage, RowQuery, Setting, SettingChange, SlowQuery, SlowRequests, Source,
+    Table, TableDetail,
 };
 use tokio::sync::OnceCell;
 
@@ -102,7 +102,7 @@ impl Source for ClusterSource {
         ask!(self, |client| cluster::group(client, id))
     }
 
-    fn events(&self, query: EventQuery) -> Answer<'_, Vec<Event>> {
+    fn events(&self, query: EventQuery) -> Answer<'_, Vec<EventInfo>> {
         ask!(self, |client| past::events(client, query))
     }
 

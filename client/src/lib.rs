@@ -119,16 +119,10 @@ pub mod trace {
 
 pub use api::admin::Admin;
 pub use api::admin::diagnostics::{HotRows, LogFilter};
-pub use api::admin::fleet::{
-    BalanceMode, BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor,
-    LostMember, MastersChange, MoveBegun, MoveState, ProcedureInfo, RestartVerdict, ServerChange, ServerChanged,
-};
+pub use api::admin::fleet::{BalanceMode, MoveState, ServerChange};
 pub use api::admin::hot::{HotRegion, HotRow};
-pub use api::admin::info::{
-    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
-};
 pub use api::admin::maintenance::Maintained;
-pub use api::admin::past::{ClusterLoad, EventList, FailoverList, LoadMeasure, LoadQuery, LoadRow, TableLoad};
+pub use api::admin::past::LoadQuery;
 pub use api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
 pub use api::admin::spec::{TableChange, TableSpec};
 /// The version of this build, and the protocol versions that it speaks.
@@ -178,7 +172,17 @@ pub use terrane_types::{
     TableRow, TableSchema, Tail, ValueType, escape, unescape,
 };
 
-pub use terrane_types::admin::{EndedProcedure, EventInfo, EventKind, Failover, LoadMinute};
+pub use terrane_types::admin::cluster::{
+    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+};
+pub use terrane_types::admin::fleet::{
+    BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor, LostMember,
+    MastersChange, MoveBegun, RestartVerdict, ServerChanged,
+};
+pub use terrane_types::admin::past::{
+    ClusterLoad, EventInfo, EventKind, EventList, Failover, FailoverList, LoadMeasure, LoadMinute, LoadRow, TableLoad,
+};
+pub use terrane_types::admin::procedures::{EndedProcedure, ProcedureInfo, ProcedureKind, ProcedureState};
 pub use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
 
 /// The derives refer to this path.

@@ -37,7 +37,7 @@ export function eventList(events) {
     if (days.length === 0 || days[days.length - 1][0] !== day) days.push([day, []]);
     days[days.length - 1][1].push(event);
   }
-  const one = (event) => h('li', { class: `event ${event.kind}` }, time(event.time_ms), h('span', { class: 'tag' }, event.kind), h('div', null, h('p', { class: 'what' }, event.what, event.duration_ms !== null && h('span', { class: 'took' }, ` in ${format.duration(event.duration_ms * 1000)}`)), (event.reason || event.places.length > 0) && h('p', { class: 'reason' }, event.reason, event.places.length > 0 && h('span', { class: event.reason ? 'places' : 'places alone' }, event.places.map((place) => [placeLink(place), ' '])))));
+  const one = (event) => h('li', { class: `event ${event.kind}` }, time(event.time_ms), h('span', { class: 'tag' }, event.kind), h('div', null, h('p', { class: 'what' }, event.what), (event.reason || event.places.length > 0) && h('p', { class: 'reason' }, event.reason, event.places.length > 0 && h('span', { class: event.reason ? 'places' : 'places alone' }, event.places.map((place) => [placeLink(place), ' '])))));
   return days.map(([day, list]) => h('section', { class: 'timeline' }, h('h3', null, day), h('ol', null, list.map(one))));
 }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::query::Query;
 use crate::shown::Shown;
 use crate::source::{
-    Answer, Bound, EventKind, EventQuery, Failure, HeatQuery, Measure, RegionSelection, RowQuery, SettingChange,
+    Answer, Bound, EventKind, EventQuery, Failure, HeatQuery, LoadMeasure, RegionSelection, RowQuery, SettingChange,
     SlowQuery, Source, Status,
 };
 
@@ -37,8 +37,8 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 /// The most events or slow requests in an answer.
 const EVENTS_MAX: usize = 1_000;
 
-const MEASURES: [(&str, Measure); 3] =
-    [("reads", Measure::Reads), ("writes", Measure::Writes), ("bytes", Measure::Bytes)];
+const MEASURES: [(&str, LoadMeasure); 3] =
+    [("reads", LoadMeasure::Reads), ("writes", LoadMeasure::Writes), ("bytes", LoadMeasure::Bytes)];
 
 type Asked = State<Arc<Shown>>;
 type Named = Result<Path<String>, PathRejection>;

@@ -22,17 +22,16 @@ mod table;
 
 use std::pin::Pin;
 
-pub use cluster::{Group, GroupDetail, Load, Master, Member, Overview, Region, RegionDetail, RegionSelection, Server};
+pub use cluster::{Group, GroupDetail, Master, Member, Overview, Region, RegionDetail, RegionSelection, Server};
 pub use failure::{Failure, Status};
-pub use heat::{Advice, AdviceKind, Heat, HeatQuery, HeatRow, Hotspot, Measure};
-pub use history::{
-    Bucket, Event, EventQuery, Failovers, Procedure, STAGES, SlowQuery, SlowRequest, SlowRequests, Stage,
-};
+pub use heat::{Advice, AdviceKind, Heat, HeatQuery, HeatRow, Hotspot};
+pub use history::{Bucket, EventQuery, Failovers, Procedure, STAGES, SlowQuery, SlowRequest, SlowRequests, Stage};
 pub use key::{Bound, Key};
 pub use rows::{Cell, Row, RowPage, RowQuery};
 pub use setting::{Setting, SettingChange};
 pub use table::{Attribute, Family, KeyPart, Table, TableDetail};
-pub use terrane_types::admin::{EventKind, Failover, LoadMinute};
+pub use terrane_types::admin::cluster::RegionLoad;
+pub use terrane_types::admin::past::{EventInfo, EventKind, Failover, LoadMeasure, LoadMinute};
 pub use terrane_types::{Issue, IssueKind, Place, Severity};
 
 /// The future of an answer. Boxed, so that a source is an object.
@@ -69,7 +68,7 @@ pub trait Source: Send + Sync {
     fn group(&self, id: u64) -> Answer<'_, GroupDetail>;
 
     /// Events, newest first.
-    fn events(&self, query: EventQuery) -> Answer<'_, Vec<Event>>;
+    fn events(&self, query: EventQuery) -> Answer<'_, Vec<EventInfo>>;
 
     /// Procedures: running ones first, then completed ones, newest first.
     fn procedures(&self) -> Answer<'_, Vec<Procedure>>;

@@ -33,6 +33,12 @@ macro_rules! named {
             }
         }
 
+        impl Default for $set {
+            fn default() -> Self {
+                Self::$unknown
+            }
+        }
+
         impl std::fmt::Display for $set {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.name())

@@ -12,6 +12,7 @@
 //! protects keeps being tried while there is one level only.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 /// The feature level of this build.
 pub const FEATURE_LEVEL: u32 = 1;
@@ -81,6 +82,15 @@ impl Default for Levels {
     }
 }
 
+/// Versions as `3` or `1-3`.
+#[must_use]
+pub fn range_text(versions: &RangeInclusive<u32>) -> String {
+    match (versions.start(), versions.end()) {
+        (oldest, newest) if oldest == newest => newest.to_string(),
+        (oldest, newest) => format!("{oldest}-{newest}"),
+    }
+}
+
 /// The versions of one durable or wire format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatVersions {
@@ -94,10 +104,7 @@ pub struct FormatVersions {
 
 impl fmt::Display for FormatVersions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.oldest, self.newest) {
-            (oldest, newest) if oldest == newest => write!(out, "{} {newest}", self.name),
-            (oldest, newest) => write!(out, "{} {oldest}-{newest}", self.name),
-        }
+        write!(out, "{} {}", self.name, range_text(&(self.oldest..=self.newest)))
     }
 }
 

@@ -50,7 +50,7 @@ fn ended_row(ended: &EndedProcedure, now_ms: u64) -> Vec<String> {
     let lasted = |from_ms: u64, to_ms: u64| duration_text(Duration::from_millis(to_ms.saturating_sub(from_ms)));
     vec![
         ended.id.clone(),
-        ended.kind.clone(),
+        ended.kind.to_string(),
         ended.subject.clone(),
         format!("{} ago", lasted(ended.ended_ms, now_ms)),
         lasted(ended.started_ms, ended.ended_ms),
@@ -76,10 +76,10 @@ fn print_procedures(output: &mut Output, procedures: &[ProcedureInfo]) -> Result
         };
         vec![
             procedure.id.clone(),
-            procedure.kind.clone(),
+            procedure.kind.to_string(),
             procedure.subject.clone(),
             procedure.owner.clone(),
-            procedure.state.clone(),
+            procedure.state.to_string(),
             steps,
             since_text(procedure.since),
             procedure.reason.clone(),

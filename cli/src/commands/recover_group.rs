@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use terrane_client::{Admin, GroupRecovery};
+use terrane_client::{Admin, GroupRecovery, ProcedureInfo, ProcedureKind};
 use terrane_types::GroupId;
 use terrane_types::states::GroupState;
 
@@ -95,12 +95,10 @@ fn confirmed_by_person(group: u64) -> Result<bool, Failure> {
 
 /// The recovery continues without us.
 async fn until_recovered(admin: &Admin, group: u64) -> Result<(), Failure> {
-    // Masters of the former build give every change of the group the same id.
-    let (any, one) = (format!("members-{group}"), format!("members-{group}-"));
-    let is_it = |id: &str| id == any || id.starts_with(&one);
+    let id = format!("members-{group}-");
+    let is_it = |one: &ProcedureInfo| one.kind == ProcedureKind::RecoverGroup && one.id.starts_with(&id);
     loop {
-        let procedures = admin.procedures().await.during("look at the recovery")?;
-        if !procedures.iter().any(|procedure| is_it(&procedure.id) && procedure.kind == "recover group") {
+        if !admin.procedures().await.during("look at the recovery")?.iter().any(is_it) {
             return Ok(());
         }
         tokio::time::sleep(LOOK_EVERY).await;

@@ -7,7 +7,7 @@
 //! - if it stays where it is and its region can be split, split it, at the key where the sampled load is halved if that is known;
 //! - if one row has most of the load, only the application can spread it. The row is named by itself ([`advise_row`]).
 
-use terrane_console::source::{Advice, AdviceKind, Measure};
+use terrane_console::source::{Advice, AdviceKind, LoadMeasure};
 use terrane_types::KeyDeclaration;
 use terrane_types::keycodec::PartType;
 
@@ -36,7 +36,7 @@ pub(super) struct SplitAt {
 /// A hot range in its table.
 pub(super) struct Situation<'a> {
     pub table: &'a str,
-    pub measure: Measure,
+    pub measure: LoadMeasure,
     pub key: Option<&'a KeyDeclaration>,
     /// All ranges of the map, in the order of the keys.
     pub ranges: &'a [RangeLoad<'a>],
@@ -60,12 +60,12 @@ pub(super) struct Situation<'a> {
 
 /// What to do; `None`: nothing.
 pub(super) fn advise(of: &Situation<'_>) -> Option<Advice> {
-    let floor = if of.measure == Measure::Bytes { BYTES_MIN } else { ROWS_MIN };
+    let floor = if of.measure == LoadMeasure::Bytes { BYTES_MIN } else { ROWS_MIN };
     if of.share <= SHARE_MIN || of.per_second < floor {
         return None;
     }
     let percent = (of.share * 100.0).round();
-    if of.measure != Measure::Reads && (of.grows || moves(of.ranges) || is_at_the_growing_end(of)) {
+    if of.measure != LoadMeasure::Reads && (of.grows || moves(of.ranges) || is_at_the_growing_end(of)) {
         return Some(spread(of, percent));
     }
     let region = of.region.filter(|_| of.splittable && !of.is_one_row)?;
@@ -185,7 +185,7 @@ mod tests {
         let key = key.map(|key| KeyDeclaration::parse(key).unwrap());
         let mut situation = Situation {
             table: "t",
-            measure: Measure::Writes,
+            measure: LoadMeasure::Writes,
             key: key.as_ref(),
             ranges: &ranges,
             at,
@@ -223,7 +223,7 @@ mod tests {
         let ranges = [RangeLoad { counts: &[90] }];
         let situation = Situation {
             table: "t",
-            measure: Measure::Writes,
+            measure: LoadMeasure::Writes,
             key: None,
             ranges: &ranges,
             at: 0,
@@ -255,7 +255,7 @@ mod tests {
     fn a_small_share_or_a_small_load_needs_nothing() {
         assert_eq!(advice(STAYS, 1, None, |of| of.share = 0.25), None);
         assert_eq!(advice(STAYS, 1, None, |of| of.per_second = 99.0), None);
-        assert_eq!(advice(STAYS, 1, None, |of| of.measure = Measure::Bytes), None);
+        assert_eq!(advice(STAYS, 1, None, |of| of.measure = LoadMeasure::Bytes), None);
         assert_eq!(advice(STAYS, 1, None, |of| of.region = None), None);
     }
 
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(
             advice(&[&[5, 5]], 0, Some("time:i64"), |of| {
                 grows(of);
-                of.measure = Measure::Reads;
+                of.measure = LoadMeasure::Reads;
             }),
             Some(AdviceKind::Split),
             "reads can be divided"
@@ -295,7 +295,7 @@ mod tests {
         let ranges = [RangeLoad { counts: &[90] }];
         let situation = Situation {
             table: "t",
-            measure: Measure::Writes,
+            measure: LoadMeasure::Writes,
             key: None,
             ranges: &ranges,
             at: 0,
@@ -325,6 +325,6 @@ mod tests {
         let last: &[&[u64]] = &[&[1, 1], &[90, 90]];
         assert_eq!(advice(last, 1, Some("time:i64"), |_| {}), Some(AdviceKind::AddBuckets));
         assert_eq!(advice(last, 1, Some("name:text"), |_| {}), Some(AdviceKind::Split));
-        assert_eq!(advice(last, 1, Some("time:i64"), |of| of.measure = Measure::Reads), Some(AdviceKind::Split));
+        assert_eq!(advice(last, 1, Some("time:i64"), |of| of.measure = LoadMeasure::Reads), Some(AdviceKind::Split));
     }
 }

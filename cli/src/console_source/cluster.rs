@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use terrane_client::{Client, ClusterStatus, GroupInfo, RegionInfo, RegionLoad, TableInfo};
+use terrane_client::{Client, ClusterStatus, GroupInfo, LoadMeasure, RegionInfo, TableInfo};
 use terrane_console::source::{
-    Failure, Group, GroupDetail, HeatQuery, Load, Master, Measure, Member, Overview, Place, Region, RegionDetail,
-    RegionSelection, Server,
+    Failure, Group, GroupDetail, HeatQuery, Master, Member, Overview, Place, Region, RegionDetail, RegionSelection,
+    Server,
 };
 use terrane_types::health::sentence;
 use terrane_types::states::{DrainState, MasterState, RegionState, ServerState};
@@ -13,20 +13,6 @@ use terrane_types::{GroupId, Issue, KeyDeclaration, RegionId};
 
 use super::refusal::refused;
 use super::{heat, keys, past};
-
-/// Adds a region's load to a sum.
-#[allow(clippy::cast_precision_loss, reason = "rates for people")]
-pub(super) fn add(sum: &mut Load, load: &RegionLoad) {
-    sum.reads_per_second += load.rows_read as f64;
-    sum.writes_per_second += load.rows_written as f64;
-    sum.bytes_per_second += load.bytes as f64;
-}
-
-fn sum<'a>(regions: impl Iterator<Item = &'a RegionInfo>) -> Load {
-    let mut load = Load::default();
-    regions.for_each(|region| add(&mut load, &region.load));
-    load
-}
 
 pub(super) async fn overview(client: &Client, seen_from: &str) -> Result<Overview, Failure> {
     let admin = client.admin();
@@ -50,7 +36,7 @@ pub(super) async fn overview(client: &Client, seen_from: &str) -> Result<Overvie
         regions: u64::from(status.regions),
         groups: u64::from(status.groups),
         bytes: regions.iter().map(|region| region.bytes).sum(),
-        load: sum(regions.iter()),
+        load: regions.iter().map(|region| region.load).sum(),
         history,
         problems: problems(&status),
     })
@@ -70,7 +56,7 @@ fn server(known: &terrane_client::ServerInfo, regions: &[RegionInfo]) -> Server 
         regions: u64::from(known.regions),
         bytes: known.store_bytes.map(|files| files + known.log_bytes),
         disk_free_bytes: known.disk_free_bytes,
-        load: sum(regions.iter().filter(|region| region.leader == known.address)),
+        load: regions.iter().filter(|region| region.leader == known.address).map(|region| region.load).sum(),
     }
 }
 
@@ -106,8 +92,6 @@ pub(super) async fn regions(client: &Client, selection: &RegionSelection) -> Res
 }
 
 fn region_shown(known: &RegionInfo, key: Option<&KeyDeclaration>, servers: &BTreeMap<String, u64>) -> Region {
-    let mut load = Load::default();
-    add(&mut load, &known.load);
     Region {
         id: known.descriptor.region.0,
         table: known.table.clone(),
@@ -120,7 +104,7 @@ fn region_shown(known: &RegionInfo, key: Option<&KeyDeclaration>, servers: &BTre
         state: known.state.name().to_owned(),
         healthy: known.state == RegionState::Open && !known.leader.is_empty(),
         bytes: known.bytes,
-        load,
+        load: known.load,
     }
 }
 
@@ -141,7 +125,7 @@ pub(super) async fn region(client: &Client, id: u64) -> Result<RegionDetail, Fai
     let history = heat::minutes(client, &region).await?;
     let query = HeatQuery {
         table: region.table.clone(),
-        measure: Measure::Writes,
+        measure: LoadMeasure::Writes,
         from_ms: None,
         to_ms: None,
         span_ms: 3_600_000,
@@ -196,7 +180,7 @@ fn group_shown(known: &GroupInfo, regions: &[RegionInfo]) -> Group {
         bytes: own().map(|region| region.bytes).sum(),
         state: known.leader.map_or("no leader", |_| known.state.name()).to_owned(),
         healthy: known.leader.is_some(),
-        load: sum(own()),
+        load: own().map(|region| region.load).sum(),
     }
 }
 

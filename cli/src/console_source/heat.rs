@@ -7,7 +7,7 @@ use std::time::Duration;
 use terrane_client::{
     Client, HotRegion, HotRow, KeyRange, LoadMeasure, LoadQuery, RegionInfo, RegionLoad, TableLoad, TableSchema,
 };
-use terrane_console::source::{Failure, Heat, HeatQuery, HeatRow, Hotspot, LoadMinute, Measure, Region};
+use terrane_console::source::{Failure, Heat, HeatQuery, HeatRow, Hotspot, LoadMinute, Region};
 use terrane_types::states::RegionState;
 
 use super::advice::{self, RangeLoad, Situation, SplitAt};
@@ -44,7 +44,7 @@ pub(super) async fn map(client: &Client, query: HeatQuery) -> Result<Heat, Failu
         Failure::bad_input(format!("The range of keys is wrong: {bad}."), "Give a start that is less than the end.")
     })?;
     let asked = LoadQuery {
-        measure: measure(query.measure),
+        measure: query.measure,
         from_ms,
         to_ms,
         range: range.clone(),
@@ -92,18 +92,10 @@ async fn sampled(client: &Client, table: &str) -> Vec<HotRegion> {
     }
 }
 
-fn measure(measure: Measure) -> LoadMeasure {
-    match measure {
-        Measure::Reads => LoadMeasure::Reads,
-        Measure::Writes => LoadMeasure::Writes,
-        Measure::Bytes => LoadMeasure::Bytes,
-    }
-}
-
 /// A heat map before it is shown.
 struct Map<'a> {
     table: &'a str,
-    measure: Measure,
+    measure: LoadMeasure,
     schema: &'a TableSchema,
     load: &'a TableLoad,
     rows: &'a [HeatRow],
@@ -175,9 +167,9 @@ impl Map<'_> {
     fn is_one_row(&self, sampled: &HotRegion) -> bool {
         let is_hot = |rows: &[HotRow]| rows.first().is_some_and(|hot| hot.share >= ONE_ROW_SHARE_MIN);
         let is_one_row = match self.measure {
-            Measure::Reads => is_hot(&sampled.reads),
-            Measure::Writes => is_hot(&sampled.writes),
-            Measure::Bytes => is_hot(&sampled.reads) || is_hot(&sampled.writes),
+            LoadMeasure::Reads => is_hot(&sampled.reads),
+            LoadMeasure::Writes => is_hot(&sampled.writes),
+            LoadMeasure::Bytes => is_hot(&sampled.reads) || is_hot(&sampled.writes),
         };
         is_one_row && sampled.split_at.is_none()
     }
@@ -185,9 +177,9 @@ impl Map<'_> {
     /// Single keys with a considerable share of the table's load. Bytes are not counted by key.
     fn keys(&self, sampled: &[HotRegion], range: &KeyRange) -> Vec<Hotspot> {
         let is_write = match self.measure {
-            Measure::Reads => false,
-            Measure::Writes => true,
-            Measure::Bytes => return Vec::new(),
+            LoadMeasure::Reads => false,
+            LoadMeasure::Writes => true,
+            LoadMeasure::Bytes => return Vec::new(),
         };
         let loads: Vec<RegionLoad> = self.regions.iter().map(|region| region.load).collect();
         let found = hot_keys::of_table(sampled, &loads).into_iter();
@@ -233,7 +225,7 @@ pub(super) async fn minutes(client: &Client, region: &Region) -> Result<Vec<Load
             match measure {
                 LoadMeasure::Reads => minutes[at].reads = count,
                 LoadMeasure::Writes => minutes[at].writes = count,
-                _ => minutes[at].bytes = count,
+                LoadMeasure::Bytes => minutes[at].bytes = count,
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Events, procedures and failovers.
 
-use terrane_client::{Client, EndedProcedure, EventInfo, ProcedureInfo};
-use terrane_console::source::{Bucket, Event, EventKind, EventQuery, Failover, Failovers, Failure, Place, Procedure};
+use terrane_client::{Client, EndedProcedure, EventInfo, ProcedureInfo, ProcedureKind};
+use terrane_console::source::{Bucket, EventKind, EventQuery, Failover, Failovers, Failure, Place, Procedure};
 
 use super::refusal::refused;
 
@@ -10,30 +10,25 @@ const BOUNDS_MS: [u64; 9] = [250, 500, 1_000, 1_500, 2_000, 3_000, 5_000, 10_000
 /// All events that a master keeps.
 const EVENTS_MAX: u32 = 2_000;
 
-pub(super) async fn events(client: &Client, query: EventQuery) -> Result<Vec<Event>, Failure> {
+pub(super) async fn events(client: &Client, query: EventQuery) -> Result<Vec<EventInfo>, Failure> {
     let listed = client.admin().events(0, EVENTS_MAX).await.map_err(refused)?;
-    let wanted = |event: &Event| {
+    let wanted = |event: &EventInfo| {
         query.kind.is_none_or(|kind| kind == event.kind) && query.before_ms.is_none_or(|before| event.time_ms < before)
     };
-    Ok(listed.events.iter().map(event).filter(wanted).take(query.limit).collect())
+    Ok(listed.events.into_iter().map(shown).filter(wanted).take(query.limit).collect())
 }
 
 /// The events about one thing, newest first.
-pub(super) async fn events_of(client: &Client, place: &Place) -> Result<Vec<Event>, Failure> {
+pub(super) async fn events_of(client: &Client, place: &Place) -> Result<Vec<EventInfo>, Failure> {
     let listed = client.admin().events(0, EVENTS_MAX).await.map_err(refused)?;
-    Ok(listed.events.iter().map(event).filter(|event| event.places.contains(place)).take(50).collect())
+    let of_place = listed.events.into_iter().filter(|event| event.places.contains(place));
+    Ok(of_place.map(shown).take(50).collect())
 }
 
-fn event(event: &EventInfo) -> Event {
+/// A drain is an event of its server.
+fn shown(event: EventInfo) -> EventInfo {
     let kind = if event.kind == EventKind::Drain { EventKind::Server } else { event.kind };
-    Event {
-        time_ms: event.time_ms,
-        kind,
-        what: event.what.clone(),
-        reason: event.reason.clone(),
-        duration_ms: None,
-        places: event.places.clone(),
-    }
+    EventInfo { kind, ..event }
 }
 
 pub(super) async fn procedures(client: &Client) -> Result<Vec<Procedure>, Failure> {
@@ -44,8 +39,8 @@ pub(super) async fn procedures(client: &Client) -> Result<Vec<Procedure>, Failur
 }
 
 /// `create table` and `table t` as `create table t`, `replace replica` and `group 3 …` as `replace replica of group 3 …`.
-fn what(kind: &str, subject: &str) -> String {
-    match kind.rsplit_once(' ') {
+fn what(kind: ProcedureKind, subject: &str) -> String {
+    match kind.name().rsplit_once(' ') {
         Some((verb, noun)) if subject.starts_with(&format!("{noun} ")) => format!("{verb} {subject}"),
         _ if subject.starts_with("group ") => format!("{kind} of {subject}"),
         _ => format!("{kind} {subject}"),
@@ -53,9 +48,9 @@ fn what(kind: &str, subject: &str) -> String {
 }
 
 /// Why a procedure was begun. Masters give no reason for what a caller asked, and for the groups that they create themselves.
-fn reason(kind: &str, given: &str) -> String {
+fn reason(kind: ProcedureKind, given: &str) -> String {
     match (given, kind) {
-        ("", "create group") => "servers joined".to_owned(),
+        ("", ProcedureKind::CreateGroup) => "servers joined".to_owned(),
         ("", _) => "asked by an administrator".to_owned(),
         (given, _) => given.to_owned(),
     }
@@ -64,30 +59,30 @@ fn reason(kind: &str, given: &str) -> String {
 fn ended_procedure(ended: &EndedProcedure) -> Procedure {
     Procedure {
         id: ended.id.clone(),
-        what: what(&ended.kind, &ended.subject),
+        what: what(ended.kind, &ended.subject),
         state: ended.outcome.clone(),
         done: true,
         failed: ended.failed,
         started_ms: Some(ended.started_ms),
         ended_ms: Some(ended.ended_ms),
-        reason: reason(&ended.kind, &ended.reason),
+        reason: reason(ended.kind, &ended.reason),
         places: ended.places.clone(),
     }
 }
 
 fn procedure(known: &ProcedureInfo, now_ms: u64) -> Procedure {
-    let parts = [known.state.as_str(), known.detail.as_str(), known.waits_for.as_str()];
+    let parts = [known.state.name(), known.detail.as_str(), known.waits_for.as_str()];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let since = u64::try_from(known.since.as_millis()).unwrap_or(u64::MAX);
     Procedure {
         id: known.id.clone(),
-        what: what(&known.kind, &known.subject),
+        what: what(known.kind, &known.subject),
         state: parts.join("; "),
         done: false,
         failed: false,
         started_ms: Some(now_ms.saturating_sub(since)),
         ended_ms: None,
-        reason: reason(&known.kind, &known.reason),
+        reason: reason(known.kind, &known.reason),
         places: Vec::new(),
     }
 }
@@ -129,10 +124,13 @@ mod tests {
 
     #[test]
     fn a_procedure_is_named_without_repetition() {
-        assert_eq!(what("create table", "table t"), "create table t");
-        assert_eq!(what("move region", "region 7 from group 1 to 2"), "move region 7 from group 1 to 2");
-        assert_eq!(what("replace replica", "group 3 to server 4"), "replace replica of group 3 to server 4");
-        assert_eq!(what("change masters", "from a to b"), "change masters from a to b");
+        assert_eq!(what(ProcedureKind::CreateTable, "table t"), "create table t");
+        assert_eq!(what(ProcedureKind::MoveRegion, "region 7 from group 1 to 2"), "move region 7 from group 1 to 2");
+        assert_eq!(
+            what(ProcedureKind::ReplaceReplica, "group 3 to server 4"),
+            "replace replica of group 3 to server 4"
+        );
+        assert_eq!(what(ProcedureKind::ChangeMasters, "from a to b"), "change masters from a to b");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use terrane_client::{Client, TableInfo};
-use terrane_console::source::{Attribute, Failure, Family, KeyPart, Load, RegionSelection, Table, TableDetail};
+use terrane_client::{Client, RegionLoad, TableInfo};
+use terrane_console::source::{Attribute, Failure, Family, KeyPart, RegionSelection, Table, TableDetail};
 use terrane_types::{FamilyName, FamilySchema, TableName, TableSchema, escape};
 
 use super::cluster;
@@ -12,16 +12,14 @@ use super::refusal::refused;
 
 pub(super) async fn list(client: &Client) -> Result<Vec<Table>, Failure> {
     let regions = client.admin().regions(None).await.map_err(refused)?;
-    let mut loads: BTreeMap<String, Load> = BTreeMap::new();
-    regions.iter().for_each(|region| cluster::add(loads.entry(region.table.clone()).or_default(), &region.load));
+    let mut loads: BTreeMap<&str, Vec<RegionLoad>> = BTreeMap::new();
+    regions.iter().for_each(|region| loads.entry(&region.table).or_default().push(region.load));
+    let load = |name: &str| loads.get(name).into_iter().flatten().copied().sum();
     let tables = client.admin().list_tables().await.map_err(refused)?;
-    Ok(tables
-        .iter()
-        .map(|table| shown(table, loads.get(&table.schema.name.to_string()).copied().unwrap_or_default()))
-        .collect())
+    Ok(tables.iter().map(|table| shown(table, load(&table.schema.name.to_string()))).collect())
 }
 
-fn shown(table: &TableInfo, load: Load) -> Table {
+fn shown(table: &TableInfo, load: RegionLoad) -> Table {
     Table {
         name: table.schema.name.to_string(),
         families: table.schema.families.iter().map(|family| family.name.to_string()).collect(),
@@ -37,17 +35,11 @@ pub(super) async fn detail(client: &Client, name: &str) -> Result<TableDetail, F
     let described = describe(client, name).await?;
     let selection = RegionSelection { table: Some(name.to_owned()), ..RegionSelection::default() };
     let regions = cluster::regions(client, &selection).await?;
-    let mut load = Load::default();
-    for region in &regions {
-        load.reads_per_second += region.load.reads_per_second;
-        load.writes_per_second += region.load.writes_per_second;
-        load.bytes_per_second += region.load.bytes_per_second;
-    }
     let schema = &described.schema;
     let parts = schema.key.iter().flat_map(|key| key.parts());
     let defaults = TableName::new("t").map(|name| TableSchema::new(name).attributes()).unwrap_or_default();
     Ok(TableDetail {
-        table: shown(&described, load),
+        table: shown(&described, regions.iter().map(|region| region.load).sum()),
         key_parts: parts.map(|part| KeyPart { name: part.name.clone(), kind: part.kind.to_string() }).collect(),
         attributes: attributes(schema.attributes(), &defaults),
         family_details: schema.families.iter().map(family).collect(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use terrane_types::admin::cluster::{ClusterStatus, GroupInfo, RegionInfo, ServerInfo, TableInfo};
 use terrane_types::{NamespaceName, RegionDescriptor, RegionId};
 
 use crate::api::core::Core;
@@ -18,15 +19,11 @@ use crate::wire::masters::Masters;
 pub(crate) mod diagnostics;
 pub(crate) mod fleet;
 pub(crate) mod hot;
-pub(crate) mod info;
-#[cfg(feature = "serde")]
-mod json;
 pub(crate) mod maintenance;
 pub(crate) mod past;
 pub(crate) mod slow;
 pub(crate) mod spec;
 
-use info::{ClusterStatus, GroupInfo, RegionInfo, ServerInfo, TableInfo};
 use spec::{TableChange, TableSpec};
 
 /// An administrator's calls. Cheap to clone.

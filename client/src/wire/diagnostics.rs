@@ -5,13 +5,13 @@ use std::time::Duration;
 use terrane_env::trace::TraceId;
 use terrane_proto::v1::diagnostics_client::DiagnosticsClient;
 use terrane_proto::{error, v1};
+use terrane_types::admin::cluster::RegionLoad;
 use terrane_types::{RegionId, TableId};
 use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use crate::api::admin::hot::{HotRegion, HotRow};
-use crate::api::admin::info::RegionLoad;
 use crate::api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
 use crate::wire::masters::Masters;
 

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use terrane_types::Issue;
-use terrane_types::admin::LoadMinute;
+use terrane_types::admin::cluster::RegionLoad;
+use terrane_types::admin::past::{EventInfo, LoadMinute};
 
 use super::heat::Advice;
-use super::history::Event;
 use super::key::Key;
 
 /// The state of the cluster at a glance.
@@ -32,7 +32,7 @@ pub struct Overview {
     /// How many bytes the regions hold, each counted once, whatever the number of replicas.
     pub bytes: u64,
     /// The load of the whole cluster now.
-    pub load: Load,
+    pub load: RegionLoad,
     /// The load of the last hour or more, a point per minute, oldest first; minutes that are not known are missing.
     pub history: Vec<LoadMinute>,
     /// What is wrong, worst first, with what and what to do as sentences, a command in them between backquotes; empty when
@@ -77,18 +77,7 @@ pub struct Server {
     /// The free bytes of its data disk.
     pub disk_free_bytes: Option<u64>,
     /// The load of the regions that it hosts.
-    pub load: Load,
-}
-
-/// Load per second, as a mean over the last seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Load {
-    /// Rows read.
-    pub reads_per_second: f64,
-    /// Rows written.
-    pub writes_per_second: f64,
-    /// Bytes read and written.
-    pub bytes_per_second: f64,
+    pub load: RegionLoad,
 }
 
 /// Which regions to list.
@@ -128,7 +117,7 @@ pub struct Region {
     /// How many bytes it holds.
     pub bytes: u64,
     /// Its load.
-    pub load: Load,
+    pub load: RegionLoad,
 }
 
 /// A region on its page.
@@ -144,7 +133,7 @@ pub struct RegionDetail {
     /// The load of the last hour or more, oldest first.
     pub history: Vec<LoadMinute>,
     /// What happened to it, newest first.
-    pub events: Vec<Event>,
+    pub events: Vec<EventInfo>,
     /// What to do about it, if anything.
     pub advice: Vec<Advice>,
 }
@@ -188,7 +177,7 @@ pub struct Group {
     /// Whether `state` needs no attention.
     pub healthy: bool,
     /// The load of its regions.
-    pub load: Load,
+    pub load: RegionLoad,
 }
 
 /// A log group on its page.
@@ -202,5 +191,5 @@ pub struct GroupDetail {
     /// Its regions.
     pub regions: Vec<Region>,
     /// What happened to it, newest first.
-    pub events: Vec<Event>,
+    pub events: Vec<EventInfo>,
 }

@@ -5,21 +5,9 @@
 //! query; zooming in asks again with a smaller span.
 
 use serde::{Deserialize, Serialize};
+use terrane_types::admin::past::LoadMeasure;
 
 use super::key::Key;
-
-/// What a heat map counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Measure {
-    /// Rows read.
-    Reads,
-    /// Rows written.
-    #[default]
-    Writes,
-    /// Bytes read and written.
-    Bytes,
-}
 
 /// Which heat map.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +15,7 @@ pub struct HeatQuery {
     /// The table.
     pub table: String,
     /// What to count.
-    pub measure: Measure,
+    pub measure: LoadMeasure,
     /// The first time; without it, `span_ms` before the last.
     pub from_ms: Option<u64>,
     /// The time behind the last; without it, now.
@@ -50,7 +38,7 @@ pub struct Heat {
     /// The table.
     pub table: String,
     /// What is counted.
-    pub measure: Measure,
+    pub measure: LoadMeasure,
     /// The start of the first column.
     pub from_ms: u64,
     /// The end of the last column.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use terrane_types::Place;
-use terrane_types::admin::{EventKind, Failover};
+use terrane_types::admin::past::{EventKind, Failover};
 
 use super::key::Key;
 
@@ -15,23 +15,6 @@ pub struct EventQuery {
     pub before_ms: Option<u64>,
     /// The most events to answer.
     pub limit: usize,
-}
-
-/// Something that happened in the cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Event {
-    /// When.
-    pub time_ms: u64,
-    /// What kind of event it is.
-    pub kind: EventKind,
-    /// What happened, in a few words: `region 7 split into 12 and 13`.
-    pub what: String,
-    /// Why: `300 MiB, limit 256 MiB`, `server 2 is silent`, `asked by an operator`; empty if it is not known.
-    pub reason: String,
-    /// How long it took, if it took time.
-    pub duration_ms: Option<u64>,
-    /// What it happened to.
-    pub places: Vec<Place>,
 }
 
 /// A multi-step change that the master drives.

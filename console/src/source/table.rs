@@ -1,8 +1,9 @@
 //! Tables: what they declare, and where their regions are.
 
 use serde::{Deserialize, Serialize};
+use terrane_types::admin::cluster::RegionLoad;
 
-use super::cluster::{Load, Region};
+use super::cluster::Region;
 
 /// A table in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,7 +21,7 @@ pub struct Table {
     /// Whether it is disabled.
     pub disabled: bool,
     /// Its load.
-    pub load: Load,
+    pub load: RegionLoad,
 }
 
 /// A table on its page.

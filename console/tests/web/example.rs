@@ -11,9 +11,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use terrane_console::source::{
-    Answer, Event, EventQuery, Failovers, Failure, Group, GroupDetail, Heat, HeatQuery, Overview, Procedure, Region,
-    RegionDetail, RegionSelection, RowPage, RowQuery, Setting, SettingChange, SlowQuery, SlowRequests, Source, Table,
-    TableDetail,
+    Answer, EventInfo, EventQuery, Failovers, Failure, Group, GroupDetail, Heat, HeatQuery, Overview, Procedure,
+    Region, RegionDetail, RegionSelection, RowPage, RowQuery, Setting, SettingChange, SlowQuery, SlowRequests, Source,
+    Table, TableDetail,
 };
 
 /// The time of the invented cluster: 21 November 2026, 14:00 UTC.
@@ -89,7 +89,7 @@ impl Source for ExampleCluster {
         self.answer(|| places::group(id))
     }
 
-    fn events(&self, query: EventQuery) -> Answer<'_, Vec<Event>> {
+    fn events(&self, query: EventQuery) -> Answer<'_, Vec<EventInfo>> {
         self.answer(|| Ok(history::events(&query)))
     }
 

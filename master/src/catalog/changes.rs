@@ -1,5 +1,6 @@
 //! A change of a group's members as a value: who joins, who leaves, why, and how far it is.
 
+use terrane_types::admin::procedures::ProcedureState;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use super::codec::{DecodeError, Reader, Writer};
@@ -67,14 +68,19 @@ pub enum ChangeState {
 }
 
 impl ChangeState {
+    /// As it is shown.
+    pub const fn shown(self) -> ProcedureState {
+        match self {
+            Self::Joining => ProcedureState::Joining,
+            Self::Promoting => ProcedureState::Promoting,
+            Self::Undoing => ProcedureState::Undoing,
+            Self::Recovering => ProcedureState::Recovering,
+        }
+    }
+
     /// Its name in output.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Joining => "joining",
-            Self::Promoting => "promoting",
-            Self::Undoing => "undoing",
-            Self::Recovering => "recovering",
-        }
+        self.shown().name()
     }
 
     const fn code(self) -> u8 {

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use terrane_proto::v1;
 use terrane_raft::MemberProgress;
+use terrane_types::admin::procedures::{ProcedureKind, ProcedureState};
 use terrane_types::{GroupId, ServerId, TableId};
 
 use crate::catalog::Catalog;
-use crate::catalog::changes::{ChangeState, MemberChange};
-use crate::catalog::groups::GroupEntry;
+use crate::catalog::changes::ChangeState;
+use crate::catalog::groups::{GroupEntry, GroupState};
 use crate::catalog::moves::MoveId;
 use crate::catalog::servers::Drain;
 use crate::catalog::tables::{TableEntry, TableState};
@@ -71,15 +72,24 @@ fn procedure(
     };
     match subject {
         Subject::Group(group) => {
-            let state = catalog.groups().get(group)?.state.name().to_owned();
+            let state = match catalog.groups().get(group)?.state {
+                GroupState::Creating => ProcedureState::Creating,
+                GroupState::Partial => ProcedureState::Partial,
+                GroupState::Open => return None,
+            };
             let (id, subject) = (format!("group-{group}"), format!("group {group}"));
-            Some(v1::ProcedureInfo { id, kind: "create group".to_owned(), subject, state, ..blank })
+            Some(v1::ProcedureInfo { id, subject, ..described(ProcedureKind::CreateGroup, state, blank) })
         }
         Subject::Table(table) => Some(table_info(catalog, table, blank)?),
         Subject::Members(group) => members_info(catalog, observed, group, blank, wall_ms),
         Subject::Move(id) => move_info(context, catalog, id, blank, wall_ms),
         Subject::Masters => masters_info(catalog, &context.journal.group().members(), blank, wall_ms),
     }
+}
+
+/// A procedure of this kind that is so far.
+fn described(kind: ProcedureKind, state: ProcedureState, of: v1::ProcedureInfo) -> v1::ProcedureInfo {
+    v1::ProcedureInfo { kind: kind.name().to_owned(), state: state.name().to_owned(), ..of }
 }
 
 /// The id of the change that a table is in. It names the version of the schema, so that no later change of the table has it.
@@ -95,19 +105,17 @@ pub fn members_id(group: GroupId, entry: &GroupEntry) -> String {
 
 fn table_info(catalog: &Catalog, table: TableId, blank: v1::ProcedureInfo) -> Option<v1::ProcedureInfo> {
     let entry = catalog.tables().get(table)?;
-    let kind = match entry.state {
-        TableState::Creating => "create table",
-        TableState::Altering => "alter table",
-        TableState::Dropping => "drop table",
+    let (kind, state) = match entry.state {
+        TableState::Creating => (ProcedureKind::CreateTable, ProcedureState::Creating),
+        TableState::Altering => (ProcedureKind::AlterTable, ProcedureState::Altering),
+        TableState::Dropping => (ProcedureKind::DropTable, ProcedureState::Dropping),
         TableState::Enabled => return None,
     };
     Some(v1::ProcedureInfo {
         id: table_id(entry),
-        kind: kind.to_owned(),
         subject: format!("table {}", entry.schema.name),
-        state: entry.state.name().to_owned(),
         cancellable: entry.state == TableState::Creating,
-        ..blank
+        ..described(kind, state, blank)
     })
 }
 
@@ -121,31 +129,24 @@ fn members_info(
     let entry = catalog.groups().get(group)?;
     let change = entry.change?;
     let (steps_done, steps) = member_change::progress(entry, observed.inventory.group(group));
-    if let Some((replica, server)) = change.add.filter(|_| change.state == ChangeState::Recovering) {
-        return Some(v1::ProcedureInfo {
-            id: members_id(group, entry),
-            kind: "recover group".to_owned(),
-            subject: format!("group {group} from replica {replica} on server {server}"),
-            state: change.state.name().to_owned(),
-            reason: change.reason.name().to_owned(),
-            steps_done,
-            steps,
-            since_ms: wall_ms.saturating_sub(change.since_ms),
-            ..blank
-        });
-    }
     let old = change.remove.and_then(|replica| entry.members.get(&replica).copied());
+    let (kind, subject) = match (change.add, change.remove) {
+        (Some((replica, server)), _) if change.state == ChangeState::Recovering => {
+            (ProcedureKind::RecoverGroup, format!(" from replica {replica} on server {server}"))
+        }
+        (Some((_, new)), Some(_)) => (ProcedureKind::ReplaceReplica, from_to(old, Some(new))),
+        (Some((_, new)), None) => (ProcedureKind::AddReplica, from_to(old, Some(new))),
+        (None, _) => (ProcedureKind::RemoveReplica, from_to(old, None)),
+    };
     Some(v1::ProcedureInfo {
         id: members_id(group, entry),
-        kind: change_kind(&change).to_owned(),
-        subject: format!("group {group}{}", from_to(old, change.add.map(|(_, server)| server))),
-        state: change.state.name().to_owned(),
+        subject: format!("group {group}{subject}"),
         reason: change.reason.name().to_owned(),
         steps_done,
         steps,
         since_ms: wall_ms.saturating_sub(change.since_ms),
         cancellable: change.state == ChangeState::Joining,
-        ..blank
+        ..described(kind, change.state.shown(), blank)
     })
 }
 
@@ -160,16 +161,16 @@ fn move_info(
     let known = catalog.moves().get(id)?;
     let progress = context.move_progress(id);
     let (state, steps_done) = match (&known.cancelled, progress.frozen) {
-        (Some(_), _) => ("undoing", 0),
-        (None, true) => ("frozen", 2),
-        (None, false) => ("copying", u32::from(progress.bytes > 0 && progress.copied_bytes >= progress.bytes)),
+        (Some(_), _) => (ProcedureState::Undoing, 0),
+        (None, true) => (ProcedureState::Frozen, 2),
+        (None, false) => {
+            (ProcedureState::Copying, u32::from(progress.bytes > 0 && progress.copied_bytes >= progress.bytes))
+        }
     };
     let (region, from, to) = (known.region.region, known.region.group, known.to);
     Some(v1::ProcedureInfo {
         id: format!("move-{id}"),
-        kind: "move region".to_owned(),
         subject: format!("region {region} from group {from} to {to}"),
-        state: state.to_owned(),
         reason: format!("{}: {}", known.reason.name(), known.cancelled.as_ref().unwrap_or(&known.why)),
         steps_done,
         steps: STEPS,
@@ -178,7 +179,7 @@ fn move_info(
         bytes: progress.bytes,
         copied_bytes: progress.copied_bytes,
         detail: progress.detail,
-        ..blank
+        ..described(ProcedureKind::MoveRegion, state, blank)
     })
 }
 
@@ -191,23 +192,14 @@ fn masters_info(
     let set = catalog.masters();
     let change = set.change.as_ref()?;
     let list = |peers: &[Peer]| peers.iter().map(|peer| peer.address.as_str()).collect::<Vec<_>>().join(",");
+    let state = if change.undo { ProcedureState::Undoing } else { ProcedureState::Changing };
     Some(v1::ProcedureInfo {
         id: "masters".to_owned(),
-        kind: "change masters".to_owned(),
         subject: format!("from {} to {}", list(&set.present), list(&set.after())),
-        state: if change.undo { "undoing" } else { "changing" }.to_owned(),
         since_ms: wall_ms.saturating_sub(change.since_ms),
         cancellable: !change.undo && !masters_change::is_made(set, members),
-        ..blank
+        ..described(ProcedureKind::ChangeMasters, state, blank)
     })
-}
-
-fn change_kind(change: &MemberChange) -> &'static str {
-    match (change.add, change.remove) {
-        (Some(_), Some(_)) => "replace replica",
-        (Some(_), None) => "add replica",
-        (None, _) => "remove replica",
-    }
 }
 
 fn from_to(from: Option<ServerId>, to: Option<ServerId>) -> String {
@@ -227,16 +219,14 @@ fn drain_info(
     let left = u32::try_from(catalog.groups().replicas_on(server)).unwrap_or(u32::MAX);
     (left > 0).then(|| v1::ProcedureInfo {
         id: format!("drain-{server}"),
-        kind: "drain server".to_owned(),
         subject: format!("server {server} ({})", catalog.servers().address(server)),
         owner: owner.to_owned(),
-        state: "draining".to_owned(),
         steps: drain.replicas.max(left),
         steps_done: drain.replicas.saturating_sub(left),
         since_ms: wall_ms.saturating_sub(drain.since_ms),
         waits_for: obstacles.first().cloned().unwrap_or_default(),
         cancellable: true,
-        ..v1::ProcedureInfo::default()
+        ..described(ProcedureKind::DrainServer, ProcedureState::Draining, v1::ProcedureInfo::default())
     })
 }
 
@@ -246,18 +236,17 @@ fn surplus_info(context: &MasterContext, catalog: &Catalog) -> Option<v1::Proced
     let Retiring { group, regions, since, .. } = surplus.retiring()?;
     let left = catalog.regions().iter().filter(|entry| entry.descriptor.group == group).count();
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let state = if left > 0 { ProcedureState::Emptying } else { ProcedureState::Empty };
     Some(v1::ProcedureInfo {
         id: format!("surplus-{group}"),
-        kind: "remove group".to_owned(),
         subject: format!("group {group}"),
-        state: if left > 0 { "emptying" } else { "empty" }.to_owned(),
         reason: format!("surplus: there are {} groups", catalog.groups().len()),
         owner: context.fleet.owner.clone(),
         steps: count(regions.max(left)),
         steps_done: count(regions.saturating_sub(left)),
         since_ms: millis(now().since(since)),
         waits_for: surplus.held().unwrap_or_default().to_owned(),
-        ..v1::ProcedureInfo::default()
+        ..described(ProcedureKind::RemoveGroup, state, v1::ProcedureInfo::default())
     })
 }
 

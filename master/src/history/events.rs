@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use terrane_types::admin::{EventInfo, EventKind, Failover};
+use terrane_types::admin::past::{EventInfo, EventKind, Failover};
 use terrane_types::states::DrainState::{self, Drained, Draining};
 use terrane_types::states::ServerState;
 use terrane_types::{GroupId, KeyDeclaration, Place, RegionDescriptor, RegionId, ServerId, TableId, escape};

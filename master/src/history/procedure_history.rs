@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use terrane_proto::v1;
-use terrane_types::admin::EndedProcedure;
+use terrane_types::admin::procedures::{EndedProcedure, ProcedureKind};
 use terrane_types::{Place, ReplicaId, ServerId};
 
 use crate::catalog::Catalog;
@@ -112,7 +112,7 @@ impl ProcedureHistory {
         let Begun { info, places, started_ms, .. } = begun;
         let v1::ProcedureInfo { id, kind, subject, owner, reason, .. } = info;
         let Outcome { failed, text: outcome } = outcome;
-        let ended_ms = wall_ms;
+        let (kind, ended_ms) = (ProcedureKind::named(&kind), wall_ms);
         let ended = EndedProcedure { id, kind, subject, owner, reason, failed, outcome, started_ms, ended_ms, places };
         self.ended.push_back(ended);
         while self.ended.len() > ENDED_MAX {
@@ -230,15 +230,15 @@ mod tests {
                     let applied = catalog.apply(&edit, stamp);
                     assert!(!matches!(applied, Applied::Refused(_)), "{text}: {applied:?}");
                     let describe = |work: Work| {
-                        let kind = format!("{work:?}");
-                        Some(v1::ProcedureInfo { kind, ..v1::ProcedureInfo::default() })
+                        let subject = format!("{work:?}");
+                        Some(v1::ProcedureInfo { subject, ..v1::ProcedureInfo::default() })
                     };
                     history.look(&catalog, crate::procedures::intents(&catalog), stamp * 1_000, describe);
                     for ended in history.ended.drain(..) {
-                        let EndedProcedure { kind, failed, outcome, started_ms, ended_ms, places, .. } = ended;
+                        let EndedProcedure { subject, failed, outcome, started_ms, ended_ms, places, .. } = ended;
                         let how = if failed { "failed" } else { "ended" };
                         let took = (ended_ms - started_ms) / 1_000;
-                        writeln!(out, "{kind} {how} after {took} s: {outcome} {places:?}")
+                        writeln!(out, "{subject} {how} after {took} s: {outcome} {places:?}")
                             .expect("writing to a string");
                     }
                 }

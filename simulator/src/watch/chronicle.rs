@@ -150,8 +150,8 @@ pub async fn of_a_known_load(client: &Client, context: &Context) -> Result<(), S
     let is_one_life = [listed, ended] == [life, life];
     // A leadership that was handed over and came back tells nothing of what was written meanwhile.
     let is_led_by_one = context.watch.inner.events.borrow().elections(group.0) == elections;
-    let stays = is_led_by_one
-        && regions.iter().all(|region| region.leader == *leader && region.descriptor.group == *group);
+    let stays =
+        is_led_by_one && regions.iter().all(|region| region.leader == *leader && region.descriptor.group == *group);
     // On a slow disk so few batches fit that the last one before the split, which is not counted to the end, is a large part.
     let is_fast = context.plan.slow_disks.1.is_zero();
     let known = Known {

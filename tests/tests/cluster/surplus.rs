@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use terrane_client::ProcedureKind;
 use terrane_tests::cluster::{Cluster, Settings};
 use terrane_tests::eventually::eventually;
 
@@ -27,7 +28,7 @@ async fn surplus_groups_are_emptied_and_removed() -> Result<()> {
     cluster.start_master().await?;
     eventually("the removal of a group is listed", REMOVED_WITHIN, async || {
         let procedures = admin.procedures().await?;
-        let listed = procedures.iter().find(|procedure| procedure.kind == "remove group");
+        let listed = procedures.iter().find(|procedure| procedure.kind == ProcedureKind::RemoveGroup);
         ensure!(listed.is_some_and(|listed| listed.id.starts_with("surplus-")), "{procedures:?}");
         Ok(())
     })

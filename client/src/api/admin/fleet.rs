@@ -1,13 +1,12 @@
 //! Calls about the fleet: drains, moves of regions, balance, replication, procedures and checks.
 
-use std::time::Duration;
-
-use terrane_types::admin::EndedProcedure;
-use terrane_types::{GroupId, RegionDescriptor, RegionId, ReplicaId, ServerId};
+use terrane_types::admin::fleet::{
+    BalancePlan, ClusterCheck, GroupRecovery, MastersChange, MoveBegun, RestartVerdict, ServerChanged,
+};
+use terrane_types::admin::procedures::{EndedProcedure, ProcedureInfo};
+use terrane_types::{GroupId, RegionDescriptor, RegionId};
 
 use super::Admin;
-#[cfg(feature = "serde")]
-use super::json;
 use crate::error::Error;
 
 /// What an administrator intends for a server.
@@ -22,20 +21,6 @@ pub enum ServerChange {
     Decommission,
 }
 
-/// A server whose intent was changed, with what it had before.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ServerChanged {
-    /// The server.
-    pub server: ServerId,
-    /// Its address.
-    pub address: String,
-    /// Its replicas.
-    pub replicas: u32,
-    /// The groups it led.
-    pub leaders: u32,
-}
-
 /// What to do about the spread of replicas and leaderships.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -48,118 +33,6 @@ pub enum BalanceMode {
     On,
     /// Only repair and drain.
     Off,
-}
-
-/// A plan of moves.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct BalancePlan {
-    /// Whether the cluster balances without being asked.
-    pub on: bool,
-    /// The steps, in their order.
-    pub steps: Vec<BalanceStep>,
-    /// What each server has, and will have.
-    #[cfg_attr(feature = "serde", serde(rename = "servers"))]
-    pub shares: Vec<BalanceShare>,
-    /// What keeps replicas from being placed, as sentences.
-    pub obstacles: Vec<String>,
-}
-
-/// A step of a plan.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct BalanceStep {
-    /// The group that it is about.
-    pub group: GroupId,
-    /// What is done.
-    pub action: String,
-    /// Why.
-    pub reason: String,
-}
-
-/// What a server has before and after a plan.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct BalanceShare {
-    /// The server.
-    pub server: ServerId,
-    /// Its address.
-    pub address: String,
-    /// Groups that it leads.
-    pub leaders: u32,
-    /// Its replicas.
-    pub replicas: u32,
-    /// Groups that it leads after the plan.
-    pub leaders_after: u32,
-    /// Its replicas after the plan.
-    pub replicas_after: u32,
-    /// Regions of the groups that it leads.
-    pub regions: u32,
-    /// Those after the plan.
-    pub regions_after: u32,
-    /// Bytes of those regions.
-    pub bytes: u64,
-    /// Those after the plan.
-    pub bytes_after: u64,
-    /// Rows and KiB per second that those regions are asked for.
-    pub load: u64,
-    /// Those after the plan.
-    pub load_after: u64,
-}
-
-/// An unfinished change of a table, a group or a server.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct ProcedureInfo {
-    /// Names it in [`Admin::cancel`].
-    pub id: String,
-    /// `create table`, `replace replica`, `drain server` and so on.
-    pub kind: String,
-    /// What it works on.
-    pub subject: String,
-    /// The address of the master that drives it.
-    pub owner: String,
-    /// How far it is.
-    pub state: String,
-    /// Why it was begun; empty: by an administrator's call.
-    pub reason: String,
-    /// Its steps.
-    pub steps: u32,
-    /// The steps that are done.
-    pub steps_done: u32,
-    /// How long ago it began, or since when its owner knows it.
-    #[cfg_attr(feature = "serde", serde(rename = "since_seconds", serialize_with = "json::seconds"))]
-    pub since: Duration,
-    /// What it waits for; empty: nothing.
-    pub waits_for: String,
-    /// Whether it can be cancelled.
-    pub cancellable: bool,
-    /// The bytes that it copies; 0: not known, or none.
-    pub bytes: u64,
-    /// The bytes that are copied.
-    pub copied_bytes: u64,
-    /// What it does now; empty: not known.
-    pub detail: String,
-}
-
-/// A move of a region that has begun.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct MoveBegun {
-    /// Its id, for [`Admin::follow_move`]. [`Admin::cancel`] takes it as `move-ID`.
-    pub id: u64,
-    /// The server that the region moves to.
-    pub server: ServerId,
-    /// Its address.
-    pub address: String,
-    /// The group that the region was in.
-    pub from: GroupId,
-    /// The group that it moves to.
-    pub to: GroupId,
 }
 
 /// How far a move of a region is.
@@ -184,123 +57,6 @@ pub enum MoveState {
         /// Why.
         why: String,
     },
-}
-
-/// Whether a server can be stopped.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RestartVerdict {
-    /// The server.
-    pub server: ServerId,
-    /// Its address.
-    pub address: String,
-    /// What speaks against stopping it, as sentences; empty: nothing.
-    pub obstacles: Vec<String>,
-}
-
-/// The result of a check of the whole cluster.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ClusterCheck {
-    /// What is wrong; empty: nothing.
-    pub findings: Vec<CheckFinding>,
-    /// The tables that were checked.
-    pub tables: u32,
-    /// The regions that were checked.
-    pub regions: u32,
-    /// The groups that were checked.
-    pub groups: u32,
-    /// The servers that were checked.
-    pub servers: u32,
-}
-
-/// Something that is wrong.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct CheckFinding {
-    /// What it is about: `map`, `regions`, `leader`, `majority`, `members`, `replicas`, `group` or `server`.
-    pub kind: String,
-    /// A sentence.
-    pub what: String,
-}
-
-/// What is left of a group whose majority is lost, and what its recovery means.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct GroupRecovery {
-    /// The group.
-    pub group: GroupId,
-    /// The version of its members.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub version: u64,
-    /// The replica that it is recovered from: the one with the longest log.
-    pub survivor: ReplicaId,
-    /// The members that answer.
-    pub survivors: Vec<GroupSurvivor>,
-    /// The members that do not.
-    pub lost: Vec<LostMember>,
-    /// What may be lost, as sentences.
-    pub losses: Vec<String>,
-    /// Whether the recovery has begun.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub begun: bool,
-}
-
-/// A member that answers.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct GroupSurvivor {
-    /// The replica.
-    pub replica: ReplicaId,
-    /// Its server.
-    pub server: ServerId,
-    /// The server's address.
-    pub address: String,
-    /// Term of the last entry of its log.
-    pub last_term: u64,
-    /// Index of that entry.
-    pub last_index: u64,
-    /// The last entry that it knows to be committed.
-    pub committed: u64,
-    /// The last entry that it has applied.
-    pub applied: u64,
-}
-
-/// A member that does not answer.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct LostMember {
-    /// The replica.
-    pub replica: ReplicaId,
-    /// Its server.
-    pub server: ServerId,
-    /// The server's address.
-    pub address: String,
-    /// The time since the server's last report, or since the master began to lead.
-    #[cfg_attr(feature = "serde", serde(rename = "quiet_seconds", serialize_with = "json::seconds"))]
-    pub quiet_for: Duration,
-    /// What asking it gave.
-    pub why: String,
-}
-
-/// A change of the set of masters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct MastersChange {
-    /// The version of the set that it is described for.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub version: u64,
-    /// The addresses of the present masters.
-    pub before: Vec<String>,
-    /// Those that are added.
-    pub add: Vec<String>,
-    /// Those that are removed.
-    pub remove: Vec<String>,
 }
 
 impl Admin {

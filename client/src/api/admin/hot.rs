@@ -1,9 +1,8 @@
 //! The hottest rows, as the leaders of regions sample them.
 
 use bytes::Bytes;
+use terrane_types::admin::cluster::RegionLoad;
 use terrane_types::{RegionId, TableId};
-
-use super::info::RegionLoad;
 
 /// What was sampled of a region in the last minute or two, by the server that leads it.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,24 +1,10 @@
 //! What the leading master has seen since it began to lead: loads, events and failovers.
 
-use bytes::Bytes;
-use terrane_types::admin::{EventInfo, Failover, LoadMinute};
-use terrane_types::{KeyRange, RegionId};
+use terrane_types::KeyRange;
+use terrane_types::admin::past::{ClusterLoad, EventList, FailoverList, LoadMeasure, TableLoad};
 
 use super::Admin;
 use crate::error::Error;
-
-/// What a load history counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LoadMeasure {
-    /// Rows read.
-    Reads,
-    /// Rows written.
-    #[default]
-    Writes,
-    /// Bytes of the rows read and written.
-    Bytes,
-}
 
 /// Which part of a table's load to show. Times are in milliseconds since 1970.
 #[derive(Clone, Debug)]
@@ -43,68 +29,6 @@ impl Default for LoadQuery {
         let measure = LoadMeasure::default();
         Self { measure, from_ms: 0, to_ms: 0, range: KeyRange::all(), columns_max: 0, rows_max: 0 }
     }
-}
-
-/// The load of a table by time and key. A range that was split or merged keeps its history: halves of it, or the sum.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct TableLoad {
-    /// Since when the master has watched; `None`: it has no history of the table yet.
-    pub known_from_ms: Option<u64>,
-    /// The start of the first column.
-    pub from_ms: u64,
-    /// The duration of a column.
-    pub step_ms: u64,
-    /// The columns of each row.
-    pub columns: u32,
-    /// The master's time. The last column may reach beyond it: its last minute is not over.
-    pub now_ms: u64,
-    /// Key ranges in order.
-    pub rows: Vec<LoadRow>,
-}
-
-/// The load of a key range: of one region, or of several neighbours.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct LoadRow {
-    /// The first key.
-    pub start: Bytes,
-    /// The key behind the last; empty: the end of the table.
-    pub end: Bytes,
-    /// The region that has the first key now.
-    pub region: Option<RegionId>,
-    /// The count of each column, for all of its time.
-    pub counts: Vec<u64>,
-}
-
-/// The load of the whole cluster per minute.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ClusterLoad {
-    /// Since when the master has watched; `None`: it has not begun.
-    pub known_from_ms: Option<u64>,
-    /// The finished minutes of the last 24 hours that the master has watched, oldest first.
-    pub minutes: Vec<LoadMinute>,
-}
-
-/// The latest events.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct EventList {
-    /// Since when the master has watched.
-    pub known_from_ms: Option<u64>,
-    /// Newest first.
-    pub events: Vec<EventInfo>,
-}
-
-/// The latest failovers.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct FailoverList {
-    /// Since when the master has watched.
-    pub known_from_ms: Option<u64>,
-    /// Those that last, then the newest first.
-    pub failovers: Vec<Failover>,
 }
 
 impl Admin {

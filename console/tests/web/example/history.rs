@@ -1,7 +1,7 @@
 //! What happened in the invented cluster: two days of events, a failover, procedures and slow requests.
 
 use terrane_console::source::{
-    Bucket, Event, EventKind, EventQuery, Failover, Failovers, Key, Place, Procedure, SlowQuery, SlowRequest,
+    Bucket, EventInfo, EventKind, EventQuery, Failover, Failovers, Key, Place, Procedure, SlowQuery, SlowRequest,
     SlowRequests, Stage,
 };
 use terrane_types::{GroupId, RegionId, ServerId};
@@ -9,18 +9,12 @@ use terrane_types::{GroupId, RegionId, ServerId};
 use super::places::user_key;
 use super::{NOW_MS, noise};
 
-fn event(ago_s: u64, kind: EventKind, what: &str, reason: &str, took_ms: Option<u64>, places: &[Place]) -> Event {
-    Event {
-        time_ms: NOW_MS - ago_s * 1_000,
-        kind,
-        what: what.to_owned(),
-        reason: reason.to_owned(),
-        duration_ms: took_ms,
-        places: places.to_vec(),
-    }
+fn event(ago_s: u64, kind: EventKind, what: &str, reason: &str, places: &[Place]) -> EventInfo {
+    let (time_ms, what, reason) = (NOW_MS - ago_s * 1_000, what.to_owned(), reason.to_owned());
+    EventInfo { number: 2_000_000 - ago_s, time_ms, kind, what, reason, places: places.to_vec() }
 }
 
-fn all() -> Vec<Event> {
+fn all() -> Vec<EventInfo> {
     use EventKind::{Election, Failover, Merge, Move, Server, Setting, Split, Table};
     let mut events = vec![
         event(
@@ -28,7 +22,6 @@ fn all() -> Vec<Event> {
             Split,
             "region 30 splits at user=6145833",
             "41 % of the table's writes, limit 25 %",
-            None,
             &[Place::Region(RegionId(30)), Place::Table("actions".to_owned())],
         ),
         event(
@@ -36,24 +29,15 @@ fn all() -> Vec<Event> {
             Failover,
             "group 2 is led by server 1",
             "server 3 is silent",
-            Some(640),
             &[Place::Group(GroupId(2)), Place::Server(ServerId(3))],
         ),
-        event(
-            40,
-            Election,
-            "group 5 elected server 4 in term 12",
-            "server 3 is silent",
-            Some(412),
-            &[Place::Group(GroupId(5))],
-        ),
-        event(41, Server, "server 3 is silent", "no report for 3 s", None, &[Place::Server(ServerId(3))]),
+        event(40, Election, "group 5 elected server 4 in term 12", "server 3 is silent", &[Place::Group(GroupId(5))]),
+        event(41, Server, "server 3 is silent", "no report for 3 s", &[Place::Server(ServerId(3))]),
         event(
             1_860,
             Setting,
             "server.compaction_rate is 64MiB",
             "set by an operator",
-            None,
             &[Place::Setting("server.compaction_rate".to_owned())],
         ),
         event(
@@ -61,23 +45,14 @@ fn all() -> Vec<Event> {
             Move,
             "region 17 moved from group 4 to group 2",
             "server 4 had 12 % more requests than the others",
-            Some(1_900),
             &[Place::Region(RegionId(17)), Place::Group(GroupId(2))],
         ),
-        event(
-            9_000,
-            Merge,
-            "regions 8 and 9 became region 8",
-            "together 12 MiB",
-            Some(320),
-            &[Place::Region(RegionId(8))],
-        ),
+        event(9_000, Merge, "regions 8 and 9 became region 8", "together 12 MiB", &[Place::Region(RegionId(8))]),
         event(
             70_000,
             Table,
             "table webtable is disabled",
             "asked by an operator",
-            None,
             &[Place::Table("webtable".to_owned())],
         ),
     ];
@@ -88,21 +63,20 @@ fn all() -> Vec<Event> {
             Split,
             &format!("region {region} split into {region} and {}", region + 1),
             "300 MiB, limit 256 MiB",
-            Some(180 + noise(at, 4)),
             &[Place::Region(RegionId(region))],
         ));
     }
     events
 }
 
-pub fn events(query: &EventQuery) -> Vec<Event> {
-    let matches = |event: &Event| {
+pub fn events(query: &EventQuery) -> Vec<EventInfo> {
+    let matches = |event: &EventInfo| {
         query.kind.is_none_or(|kind| kind == event.kind) && query.before_ms.is_none_or(|before| event.time_ms < before)
     };
     all().into_iter().filter(matches).take(query.limit).collect()
 }
 
-pub fn events_about(place: &Place) -> Vec<Event> {
+pub fn events_about(place: &Place) -> Vec<EventInfo> {
     all().into_iter().filter(|event| event.places.contains(place)).take(20).collect()
 }
 

@@ -1,6 +1,8 @@
 //! The load of the invented cluster: a quiet morning, a hot range from noon on, a hot key in it.
 
-use terrane_console::source::{Advice, AdviceKind, Failure, Heat, HeatQuery, HeatRow, Hotspot, LoadMinute, Measure};
+use terrane_console::source::{
+    Advice, AdviceKind, Failure, Heat, HeatQuery, HeatRow, Hotspot, LoadMeasure, LoadMinute,
+};
 
 use super::places::{self, user_key};
 use super::{NOW_MS, noise};
@@ -24,7 +26,7 @@ pub fn history(seed: u64) -> Vec<LoadMinute> {
 }
 
 /// What region number `at` of `total` counted in a minute.
-fn count(measure: Measure, at: usize, total: usize, minute_ms: u64) -> u64 {
+fn count(measure: LoadMeasure, at: usize, total: usize, minute_ms: u64) -> u64 {
     if !(KNOWN_FROM_MS..NOW_MS).contains(&minute_ms) {
         return 0;
     }
@@ -38,9 +40,9 @@ fn count(measure: Measure, at: usize, total: usize, minute_ms: u64) -> u64 {
     let sweep = if at.abs_diff(walk) * 60 < total.max(60) && minute_ms < NOW_MS - 360 * MINUTE_MS { 1_400 } else { 0 };
     let heat = if since_noon && near * 40 < total.max(40) { 9_000 / (near as u64 + 1) + noise(minute, 3) } else { 0 };
     match measure {
-        Measure::Writes => base + sweep + heat,
-        Measure::Reads => base * 3 + heat / 5,
-        Measure::Bytes => (base + sweep + heat) * 1_100,
+        LoadMeasure::Writes => base + sweep + heat,
+        LoadMeasure::Reads => base * 3 + heat / 5,
+        LoadMeasure::Bytes => (base + sweep + heat) * 1_100,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Servers, tables, regions and groups of the invented cluster.
 
 use terrane_console::source::{
-    Attribute, Failure, Family, Group, GroupDetail, Issue, IssueKind, Key, KeyPart, Load, Master, Member, Overview,
-    Place, Region, RegionDetail, RegionSelection, Server, Severity, Table, TableDetail,
+    Attribute, Failure, Family, Group, GroupDetail, Issue, IssueKind, Key, KeyPart, Master, Member, Overview, Place,
+    Region, RegionDetail, RegionLoad, RegionSelection, Server, Severity, Table, TableDetail,
 };
 use terrane_types::{GroupId, RegionId, ServerId};
 
@@ -26,9 +26,9 @@ pub fn user_key(user: u64) -> Key {
     Key::decoded(user.to_be_bytes(), format!("user={user}"))
 }
 
-fn load(seed: u64, scale: f64) -> Load {
-    let noise = noise(seed, 77) as f64 * scale;
-    Load { reads_per_second: noise * 3.1, writes_per_second: noise, bytes_per_second: noise * 1_350.0 }
+fn load(seed: u64, tenths: u64) -> RegionLoad {
+    let noise = noise(seed, 77) * tenths / 10;
+    RegionLoad { rows_read: noise * 3, rows_written: noise, bytes: noise * 1_350 }
 }
 
 fn address(server: u64) -> String {
@@ -50,7 +50,7 @@ pub fn overview() -> Overview {
         regions: regions.len() as u64,
         groups: GROUPS,
         bytes: regions.iter().map(|region| region.bytes).sum(),
-        load: Load { reads_per_second: 18_412.0, writes_per_second: 7_209.5, bytes_per_second: 9_120_400.0 },
+        load: RegionLoad { rows_read: 18_412, rows_written: 7_209, bytes: 9_120_400 },
         history: history(1),
         problems: vec![
             problem(
@@ -93,7 +93,7 @@ fn server(id: u64) -> Server {
         regions: if silent { 0 } else { 354 },
         bytes: Some((180 + id * 7) << 30),
         disk_free_bytes: (!silent).then_some((600 - id * 31) << 30),
-        load: if silent { Load::default() } else { load(id, 9.0) },
+        load: if silent { RegionLoad::default() } else { load(id, 90) },
     }
 }
 
@@ -105,7 +105,7 @@ pub fn tables() -> Vec<Table> {
         regions: *regions as u64,
         bytes: (*regions as u64 * 190) << 20,
         disabled: *name == "webtable",
-        load: load(at as u64 + 5, if *name == "webtable" { 0.0 } else { 6.0 }),
+        load: load(at as u64 + 5, if *name == "webtable" { 0 } else { 60 }),
     };
     TABLES.iter().enumerate().map(table).collect()
 }
@@ -200,7 +200,7 @@ pub fn all_regions() -> Vec<Region> {
                 .to_owned(),
                 healthy: id != 41,
                 bytes: (60 << 20) + noise(id, 2) * 200_000,
-                load: load(id, if splitting { 4.0 } else { 0.1 }),
+                load: load(id, if splitting { 40 } else { 1 }),
             });
         }
     }
@@ -252,7 +252,7 @@ pub fn region(id: u64) -> Result<RegionDetail, Failure> {
         events: events_about(&Place::Region(RegionId(30))),
         advice: super::load::heat(&terrane_console::source::HeatQuery {
             table: region.table.clone(),
-            measure: terrane_console::source::Measure::Writes,
+            measure: terrane_console::source::LoadMeasure::Writes,
             from_ms: None,
             to_ms: None,
             span_ms: 3_600_000,
@@ -287,7 +287,7 @@ fn summary(id: u64) -> Group {
         bytes: regions.iter().map(|region| region.bytes).sum(),
         state: if healthy { "ok" } else { "2 of 3 members" }.to_owned(),
         healthy,
-        load: load(id, 2.0),
+        load: load(id, 20),
         members,
     }
 }

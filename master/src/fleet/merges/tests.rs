@@ -56,14 +56,15 @@ impl Scene {
             let (server, group) = (ServerId(number), GroupId(number));
             self.observed.liveness.live(server, 1, Moment(0)).expect("the first boot");
             let replica = *self.catalog.groups().get(group).expect("a group").members.keys().next().expect("a member");
-            let seen = regions.iter().zip(reported).filter(|(region, _)| region.group == group).map(|(region, reported)| {
-                let shape = v1::RegionShape {
-                    planned_start: reported.planned_at.as_bytes().to_vec().into(),
-                    age_ms: reported.age_ms,
-                    ..v1::RegionShape::default()
-                };
-                RegionSeen { shape: Some(shape), ..RegionSeen::open(region.clone(), reported.kib << 10, 1) }
-            });
+            let seen =
+                regions.iter().zip(reported).filter(|(region, _)| region.group == group).map(|(region, reported)| {
+                    let shape = v1::RegionShape {
+                        planned_start: reported.planned_at.as_bytes().to_vec().into(),
+                        age_ms: reported.age_ms,
+                        ..v1::RegionShape::default()
+                    };
+                    RegionSeen { shape: Some(shape), ..RegionSeen::open(region.clone(), reported.kib << 10, 1) }
+                });
             let group = GroupSeen {
                 group,
                 replica,

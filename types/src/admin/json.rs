@@ -1,9 +1,13 @@
 //! How `terrane --json` shows what administrators are told, where that is not how it is kept.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Serialize as _, Serializer};
-use terrane_types::ServerId;
+
+use crate::ServerId;
+use crate::versions::range_text;
 
 /// Whole seconds.
 pub(super) fn seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
@@ -18,4 +22,17 @@ pub(super) fn seconds_left<S: Serializer>(time: &Option<Duration>, to: S) -> Res
 /// The addresses of members alone.
 pub(super) fn addresses<S: Serializer>(members: &[(ServerId, String)], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(members.iter().map(|(_, address)| address))
+}
+
+/// Versions as `3` or `1-3`.
+pub(super) fn versions<S: Serializer>(versions: &RangeInclusive<u32>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&range_text(versions))
+}
+
+/// The versions of each format, likewise.
+pub(super) fn formats<S: Serializer>(
+    formats: &BTreeMap<String, RangeInclusive<u32>>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.collect_map(formats.iter().map(|(name, versions)| (name, range_text(versions))))
 }

@@ -1,10 +1,12 @@
-//! Tables, servers, groups and regions as the master describes them.
+//! Tables, servers, groups, regions and masters, as a master describes them.
 
+use std::collections::BTreeMap;
+use std::iter::Sum;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use terrane_types::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
-use terrane_types::{ClusterId, Endpoint, GroupId, Issue, IssueKind, RegionDescriptor, ServerId, TableSchema};
+use crate::states::{DrainState, GroupState, MasterState, RegionState, ServerState, TableState};
+use crate::{ClusterId, Endpoint, GroupId, Issue, IssueKind, RegionDescriptor, ServerId, TableSchema};
 
 #[cfg(feature = "serde")]
 use super::json;
@@ -23,7 +25,7 @@ pub struct TableInfo {
 }
 
 /// A region server, as the master describes it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ServerInfo {
     /// Its id.
@@ -90,6 +92,7 @@ pub struct ServerInfo {
 
 /// What a process says of its versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ProcessVersions {
     /// The version of its build; empty: a build that does not say it.
     pub build: String,
@@ -98,15 +101,16 @@ pub struct ProcessVersions {
     /// The lowest.
     pub oldest_level: u32,
     /// The protocol versions that it speaks.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::versions"))]
     pub protocol: RangeInclusive<u32>,
     /// The versions of each format that it reads, by name.
-    pub formats: Vec<(String, RangeInclusive<u32>)>,
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::formats"))]
+    pub formats: BTreeMap<String, RangeInclusive<u32>>,
 }
 
 /// A limited resource of a server: memory, streams, queues. `docs/design/bounds.md` explains each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
 pub struct ResourceUsage {
     /// Its name, as in the metric `terrane_server_resource_used`.
     pub name: String,
@@ -124,7 +128,7 @@ pub struct ResourceUsage {
 }
 
 /// A log group, as the master describes it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct GroupInfo {
     /// Its id.
@@ -169,19 +173,33 @@ pub struct RegionInfo {
     pub load: RegionLoad,
 }
 
-/// The load of a region, per second, averaged over the last few seconds.
+/// The load of a region, or of several, per second, averaged over the last few seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RegionLoad {
     /// Rows read.
+    #[cfg_attr(feature = "serde", serde(rename = "reads_per_second"))]
     pub rows_read: u64,
     /// Rows written.
+    #[cfg_attr(feature = "serde", serde(rename = "writes_per_second"))]
     pub rows_written: u64,
     /// Bytes of the rows read and written.
+    #[cfg_attr(feature = "serde", serde(rename = "bytes_per_second"))]
     pub bytes: u64,
 }
 
+impl Sum for RegionLoad {
+    fn sum<I: Iterator<Item = Self>>(loads: I) -> Self {
+        loads.fold(Self::default(), |sum, load| Self {
+            rows_read: sum.rows_read + load.rows_read,
+            rows_written: sum.rows_written + load.rows_written,
+            bytes: sum.bytes + load.bytes,
+        })
+    }
+}
+
 /// A summary of the whole cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ClusterStatus {
     /// Its id.
     pub cluster: ClusterId,
@@ -224,7 +242,6 @@ impl ClusterStatus {
 /// A master, as the master that answered sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
 pub struct MasterInfo {
     /// Its address.
     pub address: String,
