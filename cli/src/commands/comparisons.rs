@@ -35,24 +35,13 @@ fn since(at_ms: u64, now_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use terrane_client::{GroupId, GroupState, ServerId};
+    use terrane_client::ServerId;
 
     use super::*;
 
     fn group(regions: u32, compared_regions: u32, compared_ms: u64) -> GroupInfo {
         let members = (1..=3).map(|server| (ServerId(server), format!("s{server}:7700"))).collect();
-        GroupInfo {
-            group: GroupId(1),
-            leader: None,
-            term: 1,
-            members,
-            replicas: vec![1, 2, 3],
-            regions,
-            applied: 1,
-            state: GroupState::Open,
-            compared_regions,
-            compared_ms,
-        }
+        GroupInfo { members, regions, compared_regions, compared_ms, ..GroupInfo::default() }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use serde::Serialize;
 use terrane_client::{ClusterStatus, MasterInfo, ProcessVersions, ResourceUsage, ServerInfo};
 use terrane_types::states::ServerState;
+use terrane_types::versions::range_text;
 use terrane_types::{Issue, Place};
 
 use super::admin::print_servers;
 use super::masters::print_masters;
-use super::version::{VersionsLine, range};
 use super::{comparisons, connect};
 use crate::args::client::Status;
 use crate::failure::{During, Failure};
@@ -52,7 +52,7 @@ struct StatusLine<'a> {
     masters: &'a [MasterInfo],
     feature_level: u32,
     level_waits_for: Vec<String>,
-    processes: Vec<ProcessLine>,
+    processes: Vec<ProcessLine<'a>>,
     region_servers: &'a [ServerInfo],
 }
 
@@ -68,11 +68,11 @@ struct IssueLine {
 
 /// The versions of a process, which has not said them if they are missing.
 #[derive(Serialize)]
-struct ProcessLine {
+struct ProcessLine<'a> {
     process: String,
-    address: String,
+    address: &'a str,
     #[serde(flatten)]
-    versions: Option<VersionsLine>,
+    versions: Option<&'a ProcessVersions>,
 }
 
 #[derive(Serialize)]
@@ -113,7 +113,9 @@ impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
             masters: &status.masters,
             feature_level: status.feature_level,
             level_waits_for: status.level_waits_for.clone(),
-            processes: processes(status).map(process_line).collect(),
+            processes: processes(status)
+                .map(|(process, address, versions)| ProcessLine { process, address, versions })
+                .collect(),
             region_servers: &status.servers,
         }
     }
@@ -128,10 +130,6 @@ fn processes(status: &ClusterStatus) -> impl Iterator<Item = Process<'_>> {
     let servers = status.servers.iter();
     let server = |server: &ServerInfo| format!("server {}", server.server);
     masters.chain(servers.map(move |known| (server(known), known.address.as_str(), known.versions.as_ref())))
-}
-
-fn process_line((process, address, versions): Process<'_>) -> ProcessLine {
-    ProcessLine { process, address: address.to_owned(), versions: versions.map(VersionsLine::from) }
 }
 
 /// The level of the cluster; while builds are mixed, also what each process runs and which hold the next level back.
@@ -156,7 +154,7 @@ fn print_versions(output: &mut Output, status: &ClusterStatus) -> Result<(), Fai
             address.to_owned(),
             build,
             known(&|said| said.level.to_string()),
-            known(&|said| range(&said.protocol)),
+            known(&|said| range_text(&said.protocol)),
         ]
     };
     output.table(&["process", "address", "build", "level", "protocol"], processes(status).map(row).collect())
@@ -239,55 +237,17 @@ fn print(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use terrane_client::{ClusterId, ServerId};
+    use terrane_client::ServerId;
 
     use super::*;
     use terrane_types::IssueKind;
 
     fn server(state: ServerState) -> ServerInfo {
-        ServerInfo {
-            server: ServerId(2),
-            address: "h:1".to_owned(),
-            console: String::new(),
-            state,
-            leaders: 0,
-            replicas: 0,
-            regions: 0,
-            engine: "sled".to_owned(),
-            log_bytes: 5,
-            log_limit: 10,
-            log_held_by: "server 3".to_owned(),
-            memtable_bytes: 0,
-            store_bytes: Some(5),
-            disk_free_bytes: None,
-            since_report: Duration::from_secs(7),
-            zone: String::new(),
-            drain: None,
-            replaced_in: None,
-            issues: Vec::new(),
-            resources: Vec::new(),
-            versions: None,
-        }
+        ServerInfo { server: ServerId(2), address: "h:1".to_owned(), state, ..ServerInfo::default() }
     }
 
     fn status(servers: Vec<ServerInfo>) -> ClusterStatus {
-        ClusterStatus {
-            cluster: ClusterId::nil(),
-            replication: 3,
-            servers,
-            tables: 0,
-            regions: 0,
-            groups: 12,
-            groups_without_leader: 0,
-            issues: Vec::new(),
-            waiting_for: String::new(),
-            catalog_index: 0,
-            masters: Vec::new(),
-            feature_level: 4,
-            level_waits_for: Vec::new(),
-        }
+        ClusterStatus { servers, ..ClusterStatus::default() }
     }
 
     #[test]
