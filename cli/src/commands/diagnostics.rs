@@ -12,31 +12,12 @@ use crate::args::client::Connection;
 use crate::failure::{During, Failure};
 use crate::output::{Output, duration_text};
 
-#[derive(Serialize)]
-struct SlowLine<'a> {
-    at_ms: u64,
-    server: &'a str,
-    operation: &'a str,
-    table: &'a str,
-    region: u64,
-    first: String,
-    last: String,
-    is_range: bool,
-    rows: u64,
-    took_ms: f64,
-    /// By name.
-    stages_ms: BTreeMap<&'a str, f64>,
-    failure: &'a str,
-    /// The id of its trace; null: none was recorded.
-    trace: Option<String>,
-}
-
 pub async fn slow(limit: usize, connection: &Connection) -> Result<(), Failure> {
     let client = connect(connection).await?;
     let found = client.admin().slow_requests(limit).await.during("list the slow requests")?;
     let mut output = Output::new(connection.json);
     if output.is_json() {
-        found.requests.iter().try_for_each(|slow| output.object(&slow_line(slow)))?;
+        found.requests.iter().try_for_each(|slow| output.object(slow))?;
     } else if found.requests.is_empty() && found.failures.is_empty() {
         output.line("no slow requests since the servers started; the setting slow-request is the threshold")?;
     } else {
@@ -61,24 +42,6 @@ async fn schemas(client: &Client) -> BTreeMap<String, TableSchema> {
 
 fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1_000.0
-}
-
-fn slow_line(slow: &SlowRequest) -> SlowLine<'_> {
-    SlowLine {
-        at_ms: slow.at_ms,
-        server: &slow.server,
-        operation: &slow.operation,
-        table: &slow.table_name,
-        region: slow.region.0,
-        first: escape(&slow.first),
-        last: escape(&slow.last),
-        is_range: slow.is_range,
-        rows: slow.rows,
-        took_ms: ms(slow.took),
-        stages_ms: slow.stages.iter().map(|stage| (stage.name.as_str(), ms(stage.took))).collect(),
-        failure: &slow.failure,
-        trace: slow.trace.map(|trace| trace.to_string()),
-    }
 }
 
 fn slow_row(slow: &SlowRequest, schemas: &BTreeMap<String, TableSchema>) -> Vec<String> {
