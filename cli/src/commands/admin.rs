@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::Serialize;
-use terrane_client::{Client, GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, ServerInfo};
+use terrane_client::{Client, GroupInfo, Maintained, RegionDescriptor, RegionId, RegionInfo, RegionState, ServerInfo};
 use terrane_types::{KeyDeclaration, TableId, escape};
 use tokio::time::Instant;
 
@@ -248,38 +248,51 @@ pub fn print_servers(output: &mut Output, servers: &[ServerInfo]) -> Result<(), 
 #[derive(Serialize)]
 struct RegionLine<'a> {
     table: &'a str,
+    #[serde(flatten)]
+    range: RangeLine,
+    leader: &'a str,
+    bytes: u64,
+    state: RegionState,
+}
+
+/// A region and its range, also by the parts of the declared key.
+#[derive(Serialize)]
+struct RangeLine {
     region: u64,
     start: String,
     stop: String,
-    /// By the parts of the declared key.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stop_key: Option<String>,
     epoch: u64,
     group: u64,
-    leader: &'a str,
-    bytes: u64,
-    state: &'a str,
+}
+
+impl RangeLine {
+    fn new(region: &RegionDescriptor, keys: &Keys) -> Self {
+        let (start_key, stop_key) = parts_of(region, keys).unzip();
+        Self {
+            region: region.region.0,
+            start: escape(&region.range.start),
+            stop: escape(&region.range.end),
+            start_key,
+            stop_key,
+            epoch: region.epoch.0,
+            group: region.group.0,
+        }
+    }
+
+    /// Its start and its stop, for people.
+    fn bounds(self) -> (String, String) {
+        (self.start_key.unwrap_or(self.start), self.stop_key.unwrap_or(self.stop))
+    }
 }
 
 impl<'a> RegionLine<'a> {
     fn new(region: &'a RegionInfo, keys: &Keys) -> RegionLine<'a> {
-        let descriptor = &region.descriptor;
-        let (start_key, stop_key) = parts_of(descriptor, keys).unzip();
-        RegionLine {
-            start_key,
-            stop_key,
-            table: &region.table,
-            region: descriptor.region.0,
-            start: escape(&descriptor.range.start),
-            stop: escape(&descriptor.range.end),
-            epoch: descriptor.epoch.0,
-            group: descriptor.group.0,
-            leader: &region.leader,
-            bytes: region.bytes,
-            state: region.state.name(),
-        }
+        let RegionInfo { descriptor, table, leader, bytes, state, .. } = region;
+        RegionLine { table, range: RangeLine::new(descriptor, keys), leader, bytes: *bytes, state: *state }
     }
 }
 
@@ -288,17 +301,17 @@ fn print_regions(output: &mut Output, regions: &[RegionInfo], keys: &Keys) -> Re
         return regions.iter().try_for_each(|region| output.object(&RegionLine::new(region, keys)));
     }
     let rows = regions.iter().map(|region| {
-        let line = RegionLine::new(region, keys);
+        let (start, stop) = RangeLine::new(&region.descriptor, keys).bounds();
         vec![
-            line.table.to_owned(),
-            line.region.to_string(),
-            line.start_key.unwrap_or(line.start),
-            line.stop_key.unwrap_or(line.stop),
-            line.epoch.to_string(),
-            line.group.to_string(),
-            line.leader.to_owned(),
-            bytes_rounded(line.bytes),
-            line.state.to_owned(),
+            region.table.clone(),
+            region.descriptor.region.to_string(),
+            start,
+            stop,
+            region.descriptor.epoch.to_string(),
+            region.descriptor.group.to_string(),
+            region.leader.clone(),
+            bytes_rounded(region.bytes),
+            region.state.to_string(),
             region.load.rows_read.to_string(),
             region.load.rows_written.to_string(),
             format!("{}/s", bytes_rounded(region.load.bytes)),
@@ -333,37 +346,15 @@ fn print_groups(output: &mut Output, groups: &[GroupInfo]) -> Result<(), Failure
     output.table(&heading, rows.collect())
 }
 
-#[derive(Serialize)]
-struct ChangedLine {
-    region: u64,
-    start: String,
-    stop: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start_key: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stop_key: Option<String>,
-    epoch: u64,
-    group: u64,
-}
-
 /// The regions that a split or merge made.
 fn print_changed(output: &mut Output, regions: &[RegionDescriptor], keys: &Keys) -> Result<(), Failure> {
     for daughter in regions {
-        let (start_key, stop_key) = parts_of(daughter, keys).unzip();
-        let line = ChangedLine {
-            start_key,
-            stop_key,
-            region: daughter.region.0,
-            start: escape(&daughter.range.start),
-            stop: escape(&daughter.range.end),
-            epoch: daughter.epoch.0,
-            group: daughter.group.0,
-        };
+        let line = RangeLine::new(daughter, keys);
         if output.is_json() {
             output.object(&line)?;
         } else {
-            let (start, stop) = (line.start_key.unwrap_or(line.start), line.stop_key.unwrap_or(line.stop));
-            output.line(&format!("region {} [{start}, {stop}) epoch {}", line.region, line.epoch))?;
+            let (start, stop) = line.bounds();
+            output.line(&format!("region {} [{start}, {stop}) epoch {}", daughter.region, daughter.epoch))?;
         }
     }
     Ok(())
@@ -371,9 +362,7 @@ fn print_changed(output: &mut Output, regions: &[RegionDescriptor], keys: &Keys)
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use terrane_client::{KeyRange, RegionLoad, RegionState, ServerId, ServerState, TableId};
+    use terrane_client::{KeyRange, RegionLoad, ServerId, ServerState};
     use terrane_types::{GroupId, RegionEpoch};
 
     use super::*;
@@ -423,25 +412,13 @@ mod tests {
         let info = ServerInfo {
             server: ServerId(1),
             address: "127.0.0.1:7700".to_owned(),
-            console: String::new(),
             state: ServerState::Live,
             leaders: 4,
             replicas: 12,
             regions: 9,
             engine: "sled".to_owned(),
-            log_bytes: 0,
-            log_limit: 0,
-            log_held_by: String::new(),
-            memtable_bytes: 0,
             store_bytes: Some(5),
-            disk_free_bytes: None,
-            since_report: Duration::ZERO,
-            zone: String::new(),
-            drain: None,
-            replaced_in: None,
-            issues: Vec::new(),
-            resources: Vec::new(),
-            versions: None,
+            ..ServerInfo::default()
         };
         let line = serde_json::to_string(&info).expect("JSON");
         let expected = concat!(
