@@ -10,24 +10,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use terrane_types::Place;
+use terrane_types::admin::past::{EventInfo, EventKind};
+
 use crate::verdict::Verdict;
 
 /// The kinds of events that need a reason.
-const REASONED: [&str; 7] = ["split", "merge", "move", "election", "handover", "failover", "master"];
+const REASONED: [EventKind; 7] = [
+    EventKind::Split,
+    EventKind::Merge,
+    EventKind::Move,
+    EventKind::Election,
+    EventKind::Handover,
+    EventKind::Failover,
+    EventKind::Master,
+];
 
 /// What may happen twice in a row.
 const REPEATED: [&str; 2] = ["was started again", "was truncated"];
-
-/// An event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    pub number: u64,
-    pub kind: String,
-    pub what: String,
-    pub reason: String,
-    /// The tables that it is about.
-    pub tables: Vec<String>,
-}
 
 /// The first keys of the regions of each table, escaped.
 pub type Boundaries = BTreeMap<String, BTreeSet<String>>;
@@ -37,7 +37,7 @@ pub type Boundaries = BTreeMap<String, BTreeSet<String>>;
 pub struct Events {
     /// When it began to lead, which distinguishes it.
     life: Option<u64>,
-    seen: BTreeMap<u64, Event>,
+    seen: BTreeMap<u64, EventInfo>,
     /// Whether each boundary is there, by the last event about it.
     boundaries: BTreeMap<(String, String), bool>,
     leaders: BTreeMap<u64, (u64, u64)>,
@@ -45,7 +45,7 @@ pub struct Events {
     elections: BTreeMap<u64, usize>,
     groups: BTreeMap<u64, u64>,
     /// What each server, drain and table did last.
-    last: BTreeMap<(String, String), String>,
+    last: BTreeMap<(EventKind, String), String>,
     /// The map at the first look at it.
     first: Boundaries,
     /// Whether a second look came after that one.
@@ -60,11 +60,11 @@ impl Events {
     ///
     /// # Errors
     /// If one is not right.
-    pub fn look(&mut self, life: u64, events: Vec<Event>) -> Verdict {
+    pub fn look(&mut self, life: u64, events: Vec<EventInfo>) -> Verdict {
         if self.life != Some(life) {
             *self = Self { life: Some(life), ..Self::default() };
         }
-        let events: BTreeMap<u64, Event> = events.into_iter().map(|event| (event.number, event)).collect();
+        let events: BTreeMap<u64, EventInfo> = events.into_iter().map(|event| (event.number, event)).collect();
         for (number, event) in events {
             if let Some(before) = self.seen.get(&number) {
                 if *before != event {
@@ -90,8 +90,8 @@ impl Events {
 
     /// The events about a table, of a kind.
     #[must_use]
-    pub fn about(&self, table: &str, kind: &str) -> usize {
-        let is_about = |event: &&Event| event.kind == kind && event.tables.iter().any(|known| known == table);
+    pub fn about(&self, table: &str, kind: EventKind) -> usize {
+        let is_about = |event: &&EventInfo| event.kind == kind && tables(event).any(|known| known == table);
         self.seen.values().filter(is_about).count()
     }
 
@@ -101,24 +101,24 @@ impl Events {
         self.elections.get(&group).copied().unwrap_or_default()
     }
 
-    fn follow(&mut self, event: &Event) -> Verdict {
-        if event.reason.is_empty() && REASONED.contains(&event.kind.as_str()) {
+    fn follow(&mut self, event: &EventInfo) -> Verdict {
+        if event.reason.is_empty() && REASONED.contains(&event.kind) {
             return Err("it has no reason".to_owned());
         }
         let words: Vec<&str> = event.what.split_whitespace().collect();
         let number = |at: usize| words.get(at).and_then(|word| word.trim_end_matches(',').parse::<u64>().ok());
-        match event.kind.as_str() {
-            "split" | "merge" => {
+        match event.kind {
+            EventKind::Split | EventKind::Merge => {
                 // A region that split and merged again has the boundaries that it had.
                 let Some((_, at)) = event.what.split_once(" at ") else { return Ok(()) };
-                let table = event.tables.first().cloned().unwrap_or_default();
-                let is_there = event.kind == "split";
+                let table = tables(event).next().unwrap_or_default().to_owned();
+                let is_there = event.kind == EventKind::Split;
                 match self.boundaries.insert((table, at.to_owned()), is_there) {
                     Some(before) if before == is_there => Err(format!("it follows another {} there", event.kind)),
                     _ => Ok(()),
                 }
             }
-            "move" if words.first() == Some(&"region") => {
+            EventKind::Move if words.first() == Some(&"region") => {
                 let (Some(region), Some(from), Some(to)) = (number(1), number(7), number(10)) else {
                     return Err("it does not say from where to where".to_owned());
                 };
@@ -127,7 +127,7 @@ impl Events {
                     _ => Ok(()),
                 }
             }
-            "election" | "handover" | "failover" => {
+            EventKind::Election | EventKind::Handover | EventKind::Failover => {
                 let (Some(to), Some(group), Some(from)) = (number(1), number(4), number(7)) else {
                     return Err("it does not say who leads after whom".to_owned());
                 };
@@ -144,11 +144,12 @@ impl Events {
                     _ => Ok(()),
                 }
             }
-            "server" | "drain" => self.not_again(event),
-            "table" => {
+            EventKind::Server | EventKind::Drain => self.not_again(event),
+            EventKind::Table => {
                 // A table of this name begins without a past.
-                let is_of =
-                    |table: &String| event.tables.contains(table) || event.what.contains(&format!("table {table} "));
+                let is_of = |table: &str| {
+                    tables(event).any(|of| of == table) || event.what.contains(&format!("table {table} "))
+                };
                 self.boundaries.retain(|(table, _), _| !is_of(table));
                 self.first.retain(|table, _| !is_of(table));
                 self.passing.retain(|(table, _)| !is_of(table));
@@ -158,9 +159,9 @@ impl Events {
         }
     }
 
-    fn not_again(&mut self, event: &Event) -> Verdict {
+    fn not_again(&mut self, event: &EventInfo) -> Verdict {
         let subject: Vec<&str> = event.what.split_whitespace().take(2).collect();
-        let before = self.last.insert((event.kind.clone(), subject.join(" ")), event.what.clone());
+        let before = self.last.insert((event.kind, subject.join(" ")), event.what.clone());
         if before.as_ref() == Some(&event.what) && !REPEATED.iter().any(|again| event.what.contains(again)) {
             return Err("that was so already".to_owned());
         }
@@ -206,16 +207,26 @@ impl Events {
     }
 }
 
+/// The tables that an event is about.
+fn tables(event: &EventInfo) -> impl Iterator<Item = &str> {
+    event.places.iter().filter_map(|place| match place {
+        Place::Table(name) => Some(name.as_str()),
+        _ => None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn event(number: u64, kind: &str, what: &str) -> Event {
-        let tables = if what.contains(" of t ") || kind == "table" { vec!["t".to_owned()] } else { Vec::new() };
-        Event { number, kind: kind.to_owned(), what: what.to_owned(), reason: "why".to_owned(), tables }
+    fn event(number: u64, kind: &str, what: &str) -> EventInfo {
+        let of_table = what.contains(" of t ") || kind == "table";
+        let places = of_table.then(|| Place::Table("t".to_owned())).into_iter().collect();
+        let (kind, what, reason) = (EventKind::named(kind), what.to_owned(), "why".to_owned());
+        EventInfo { number, time_ms: 0, kind, what, reason, places }
     }
 
-    fn list(events: &[(&str, &str)]) -> Vec<Event> {
+    fn list(events: &[(&str, &str)]) -> Vec<EventInfo> {
         (1..).zip(events).map(|(number, (kind, what))| event(number, kind, what)).collect()
     }
 
@@ -276,11 +287,11 @@ mod tests {
         let mut events = Events::default();
         events.look(1, list(&[SPLIT])).unwrap();
         events.look(1, list(&[SPLIT, MERGE])).unwrap();
-        assert_eq!((events.count(), events.about("t", "split")), (2, 1));
+        assert_eq!((events.count(), events.about("t", EventKind::Split)), (2, 1));
         assert!(events.look(1, list(&[MERGE])).unwrap_err().contains("event 1 was"));
         assert!(events.look(1, vec![event(4, "split", SPLIT.1)]).unwrap_err().contains("event 3 is left out"));
         events.look(2, list(&[SPLIT])).unwrap();
-        let silent = Event { reason: String::new(), ..event(2, "merge", MERGE.1) };
+        let silent = EventInfo { reason: String::new(), ..event(2, "merge", MERGE.1) };
         assert!(events.look(2, vec![silent]).unwrap_err().contains("no reason"));
     }
 

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use terrane_client::{Client, Error, EventInfo, LoadQuery, Place, Put, RegionInfo, Table, TableInfo, TableSpec};
-use terrane_oracle::events::{Boundaries, Event};
+use terrane_client::{Client, Error, EventKind, LoadQuery, Put, RegionInfo, Table, TableInfo, TableSpec};
+use terrane_oracle::events::Boundaries;
 use terrane_oracle::load_history::{Known, Look, judge};
 use terrane_types::{GroupId, RegionId, escape};
 
@@ -39,21 +39,12 @@ const SECONDS_TO_COME: u64 = 5;
 const LISTED_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-fn event(info: &EventInfo) -> Event {
-    let tables = info.places.iter().filter_map(|place| match place {
-        Place::Table(name) => Some(name.clone()),
-        _ => None,
-    });
-    let (kind, what, reason) = (info.kind.name().to_owned(), info.what.clone(), info.reason.clone());
-    Event { number: info.number, kind, what, reason, tables: tables.collect() }
-}
-
 /// Looks at the events; which master told them. `None`: no master leads, or none can be asked.
 async fn events(client: &Client, context: &Context) -> Result<Option<u64>, String> {
     let Ok(list) = client.admin().events(0, EVENTS_MAX).await else { return Ok(None) };
     let Some(life) = list.known_from_ms else { return Ok(None) };
-    let seen = list.events.iter().map(event).collect();
-    context.watch.inner.events.borrow_mut().look(life, seen).map_err(|what| format!("the events are wrong: {what}"))?;
+    let looked = context.watch.inner.events.borrow_mut().look(life, list.events);
+    looked.map_err(|what| format!("the events are wrong: {what}"))?;
     context.watch.count("looks at events");
     Ok(Some(life))
 }
@@ -141,7 +132,7 @@ pub async fn of_a_known_load(client: &Client, context: &Context) -> Result<(), S
     let at = row(BATCH / 2);
     patiently(async || client.admin().split(*region, Some(at.as_bytes())).await).await.map_err(failed)?;
     acknowledged += write_for(&table, LASTS / 2).await.map_err(failed)?;
-    let listed = until_listed(client, context, Some(life), |context| count(context, "split") > 0).await?;
+    let listed = until_listed(client, context, Some(life), |context| count(context, EventKind::Split) > 0).await?;
     tokio::time::sleep(COUNTED_WITHIN).await;
 
     let regions = patiently(async || client.admin().regions(Some(TABLE)).await).await.map_err(failed)?;
@@ -175,9 +166,9 @@ pub async fn of_a_known_load(client: &Client, context: &Context) -> Result<(), S
         Err(error) if error.is_invalid() || error.is_not_found() => return Ok(()),
         Err(error) => return Err(failed(error)),
     }
-    let merged = until_listed(client, context, Some(ended), |context| count(context, "merge") > 0).await?;
+    let merged = until_listed(client, context, Some(ended), |context| count(context, EventKind::Merge) > 0).await?;
     if is_one_life && merged == life {
-        let seen = (count(context, "split"), count(context, "merge"));
+        let seen = (count(context, EventKind::Split), count(context, EventKind::Merge));
         if seen != (1, 1) {
             return Err(format!("a split and a merge are {} and {} events", seen.0, seen.1));
         }
@@ -202,7 +193,7 @@ fn row(number: usize) -> String {
     format!("row-{number:03}")
 }
 
-fn count(context: &Context, kind: &str) -> usize {
+fn count(context: &Context, kind: EventKind) -> usize {
     context.watch.inner.events.borrow().about(TABLE, kind)
 }
 
