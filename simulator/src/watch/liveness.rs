@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use terrane_client::{
-    Client, ClusterStatus, Delete, Error, Get, GroupInfo, Issue, IssueKind, RegionInfo, ServerChange, ServerInfo,
-    Table, TableInfo,
+    Client, ClusterStatus, Delete, Error, Get, GroupInfo, Issue, IssueKind, Place, RegionInfo, ServerChange,
+    ServerInfo, Table, TableInfo,
 };
 use terrane_types::GroupId;
 use terrane_types::limits::ROW_BYTES_MAX;
@@ -103,12 +103,7 @@ pub fn complaint(status: &ClusterStatus, context: &Context) -> Option<String> {
     let lost = context.state.degraded().map(address);
     let is_away = |server: &&ServerInfo| server.state != ServerState::Live && lost.as_deref() != Some(&server.address);
     let away: Vec<&str> = status.servers.iter().filter(is_away).map(|server| server.address.as_str()).collect();
-    let is_legal = |issue: &&Issue| {
-        // An issue that the lost server has reported names its address.
-        let is_of = |lost: &String| issue.what.contains(lost) || LEGAL_WITHOUT_A_SERVER.contains(&issue.kind);
-        LEGAL.contains(&issue.kind) || lost.as_ref().is_some_and(is_of)
-    };
-    let issues: Vec<&Issue> = status.issues.iter().filter(|issue| !is_legal(issue)).collect();
+    let issues: Vec<&Issue> = status.issues.iter().filter(|issue| !is_legal(issue, lost.as_deref(), status)).collect();
     if status.servers.len() < servers || !away.is_empty() {
         return Some(format!("{} of {servers} servers are known, not live: {away:?}", status.servers.len()));
     }
@@ -123,6 +118,20 @@ pub fn complaint(status: &ClusterStatus, context: &Context) -> Option<String> {
         return Some(format!("the master waits for {}", status.waiting_for));
     }
     (!issues.is_empty()).then(|| format!("the status says {issues:?}"))
+}
+
+/// Whether an issue is no fault of the cluster, of which the server at the address `lost` is away for good.
+fn is_legal(issue: &Issue, lost: Option<&str>, status: &ClusterStatus) -> bool {
+    let lost = status.servers.iter().find(|server| Some(server.address.as_str()) == lost);
+    let has_said = |server: &ServerInfo| {
+        server.issues.iter().any(|own| own.kind == issue.kind && own.place.is_some() && own.place == issue.place)
+    };
+    let is_of = |lost: &ServerInfo| {
+        // What it has reported of a group or region does not name it; no other server says the same.
+        let only_it_said = status.servers.iter().all(|server| has_said(server) == (server.server == lost.server));
+        only_it_said || issue.place == Some(Place::Server(lost.server)) || LEGAL_WITHOUT_A_SERVER.contains(&issue.kind)
+    };
+    LEGAL.contains(&issue.kind) || lost.is_some_and(is_of)
 }
 
 /// Reads and writes in every region, then compares the replicas.
