@@ -1,7 +1,7 @@
 //! Plain little-endian writing and checked reading of the engine's on-disk data.
 
 use terrane_types::ByteReader;
-pub(crate) use terrane_types::ByteWriter as Writer;
+pub(crate) use terrane_types::ByteWriter;
 
 /// Reads fields from bytes that passed their checksum; a field that does not fit nevertheless reads as `None`.
 pub(crate) struct Reader<'a>(ByteReader<&'a [u8]>);
@@ -49,10 +49,9 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 8;
 
 /// Appends `payload` with its length and CRC32C before it.
 pub(crate) fn frame(out: &mut Vec<u8>, payload: &[u8]) {
-    let len = u32::try_from(payload.len()).expect("frames are far below 4 GiB");
-    out.extend_from_slice(&len.to_le_bytes());
-    out.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
-    out.extend_from_slice(payload);
+    out.count(payload.len());
+    out.u32(crc32c::crc32c(payload));
+    out.raw(payload);
 }
 
 /// The frame at the head of `bytes`, when it is whole and its checksum holds.

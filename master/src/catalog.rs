@@ -41,7 +41,7 @@ use terrane_types::{
 };
 
 use self::changes::ChangeState;
-use self::codec::{DecodeError, Reader, Writer, flag};
+use self::codec::{ByteWriter as _, DecodeError, Reader, flag};
 pub use self::edit::{Bootstrap, CatalogEdit, NewTable};
 use self::groups::{GroupEntry, GroupPlan, GroupState, Groups};
 use self::masters::MasterSet;
@@ -494,11 +494,8 @@ impl Catalog {
     }
 
     /// Encodes the catalog of a checkpoint.
-    pub(crate) fn encode(&self, out: &mut Writer) {
-        out.u8(u8::from(self.bootstrap.is_some()));
-        if let Some(bootstrap) = &self.bootstrap {
-            bootstrap.encode(out);
-        }
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.option(self.bootstrap.as_ref(), |out, bootstrap| bootstrap.encode(out));
         self.ids.encode(out);
         self.servers.encode(out);
         self.groups.encode(out);
@@ -508,7 +505,7 @@ impl Catalog {
         self.regions.encode(out);
         self.page_keys.encode(out);
         self.requests.encode(out);
-        out.u8(u8::from(self.balancing_off));
+        out.flag(self.balancing_off);
         self.moves.encode(out);
         // A level that has risen is never 0.
         out.u32(self.level.unwrap_or(0));

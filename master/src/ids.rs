@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use terrane_types::{GroupId, RegionId, ReplicaId, ServerId, TableId};
 
-use crate::catalog::codec::{DecodeError, Reader, Writer};
+use crate::catalog::codec::{ByteWriter as _, DecodeError, Reader};
 use crate::catalog::moves::MoveId;
 
 const INCARNATION_SHIFT: u32 = 48;
@@ -125,7 +125,7 @@ impl Ids {
         MoveId(self.region_move.take(1).start)
     }
 
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.u16(self.incarnation);
         for counter in [self.server, self.group, self.replica, self.region, self.table, self.region_move] {
             out.u64(counter.next);
@@ -179,10 +179,9 @@ mod tests {
         let mut ids = Ids::new(2);
         assert_eq!((ids.server().0, ids.regions(7).0, ids.table().0), ((2 << 48) + 1, (2 << 48) + 1, (2 << 48) + 1));
         assert_eq!(ids.region_move().0, (2 << 48) + 1);
-        let mut out = Writer::default();
+        let mut out = Vec::new();
         ids.encode(&mut out);
-        let bytes = out.finish();
-        let mut from = Reader::new(&bytes);
+        let mut from = Reader::new(&out);
         assert_eq!(Ids::decode(&mut from).unwrap(), ids);
         from.finish().unwrap();
     }

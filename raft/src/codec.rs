@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use openraft::EntryPayload;
-use terrane_types::{ByteReader, ReplicaId, ServerId};
+use terrane_types::{ByteReader, ByteWriter, ReplicaId, ServerId};
 
 use crate::types::{Entry, LogId, Member, Membership, Packed, Payload, StoredMembership, Vote, log_id, term_of};
 
@@ -111,80 +111,52 @@ const PAYLOAD_BLANK: u8 = 0;
 const PAYLOAD_NORMAL: u8 = 1;
 const PAYLOAD_MEMBERSHIP: u8 = 2;
 
-pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-pub(crate) fn put_flag(out: &mut Vec<u8>, value: bool) {
-    out.push(u8::from(value));
-}
-
-/// Writes a length or count. Everything written was bounded when it was accepted, far below four billion.
-pub(crate) fn put_length(out: &mut Vec<u8>, length: usize) {
-    put_u32(out, u32::try_from(length).expect("accepted sizes are bounded far below four billion"));
-}
-
-pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_length(out, bytes.len());
-    out.extend_from_slice(bytes);
-}
-
-pub(crate) fn put_option<T>(out: &mut Vec<u8>, value: Option<&T>, put: impl FnOnce(&mut Vec<u8>, &T)) {
-    put_flag(out, value.is_some());
-    if let Some(value) = value {
-        put(out, value);
+/// Writes the values of log records and peer frames.
+pub(crate) trait WriteRaft: ByteWriter {
+    fn log_id(&mut self, id: &LogId) {
+        self.u64(term_of(id));
+        self.u64(id.index);
     }
-}
 
-pub(crate) fn put_log_id(out: &mut Vec<u8>, id: &LogId) {
-    put_u64(out, term_of(id));
-    put_u64(out, id.index);
-}
-
-pub(crate) fn put_vote(out: &mut Vec<u8>, vote: &Vote) {
-    put_u64(out, vote.leader_id.term);
-    put_u64(out, vote.leader_id.voted_for.0);
-    put_flag(out, vote.committed);
-}
-
-pub(crate) fn put_membership(out: &mut Vec<u8>, membership: &Membership) {
-    put_length(out, membership.nodes().count());
-    for (replica, member) in membership.nodes() {
-        put_u64(out, replica.0);
-        put_u64(out, member.server.0);
+    fn vote(&mut self, vote: &Vote) {
+        self.u64(vote.leader_id.term);
+        self.u64(vote.leader_id.voted_for.0);
+        self.flag(vote.committed);
     }
-    put_length(out, membership.get_joint_config().len());
-    for voters in membership.get_joint_config() {
-        put_length(out, voters.len());
-        for replica in voters {
-            put_u64(out, replica.0);
+
+    fn membership(&mut self, membership: &Membership) {
+        self.count(membership.nodes().count());
+        for (replica, member) in membership.nodes() {
+            self.u64(replica.0);
+            self.u64(member.server.0);
+        }
+        self.list(membership.get_joint_config().iter(), |out, voters| {
+            out.list(voters.iter(), |out, replica| out.u64(replica.0));
+        });
+    }
+
+    fn stored_membership(&mut self, membership: &StoredMembership) {
+        self.option(membership.log_id().as_ref(), Self::log_id);
+        self.membership(membership.membership());
+    }
+
+    fn entry(&mut self, id: &LogId, payload: &Payload) {
+        self.log_id(id);
+        match payload {
+            EntryPayload::Blank => self.u8(PAYLOAD_BLANK),
+            EntryPayload::Normal(packed) => {
+                self.u8(PAYLOAD_NORMAL);
+                self.bytes(&packed.0);
+            }
+            EntryPayload::Membership(membership) => {
+                self.u8(PAYLOAD_MEMBERSHIP);
+                self.membership(membership);
+            }
         }
     }
 }
 
-pub(crate) fn put_stored_membership(out: &mut Vec<u8>, membership: &StoredMembership) {
-    put_option(out, membership.log_id().as_ref(), put_log_id);
-    put_membership(out, membership.membership());
-}
-
-pub(crate) fn put_entry(out: &mut Vec<u8>, id: &LogId, payload: &Payload) {
-    put_log_id(out, id);
-    match payload {
-        EntryPayload::Blank => out.push(PAYLOAD_BLANK),
-        EntryPayload::Normal(packed) => {
-            out.push(PAYLOAD_NORMAL);
-            put_bytes(out, &packed.0);
-        }
-        EntryPayload::Membership(membership) => {
-            out.push(PAYLOAD_MEMBERSHIP);
-            put_membership(out, membership);
-        }
-    }
-}
+impl WriteRaft for Vec<u8> {}
 
 /// A payload with its own memory if it is small: a slice would keep alive the whole buffer it came in, be that a network
 /// message or a segment.
@@ -252,7 +224,7 @@ mod tests {
         #[test]
         fn entries_come_back(entry in entries()) {
             let mut out = Vec::new();
-            put_entry(&mut out, &entry.log_id, &entry.payload);
+            out.entry(&entry.log_id, &entry.payload);
             let mut read = reader(&out);
             prop_assert_eq!(read.entry().unwrap(), entry);
             read.finish().unwrap();
@@ -261,8 +233,8 @@ mod tests {
         #[test]
         fn votes_and_memberships_come_back(vote in votes(), membership in memberships()) {
             let mut out = Vec::new();
-            put_vote(&mut out, &vote);
-            put_membership(&mut out, &membership);
+            out.vote(&vote);
+            out.membership(&membership);
             let mut read = reader(&out);
             prop_assert_eq!(read.vote().unwrap(), vote);
             prop_assert_eq!(read.membership().unwrap(), membership);
@@ -293,7 +265,7 @@ mod tests {
     #[test]
     fn the_empty_membership_comes_back() {
         let mut out = Vec::new();
-        put_stored_membership(&mut out, &StoredMembership::default());
+        out.stored_membership(&StoredMembership::default());
         assert_eq!(reader(&out).stored_membership().unwrap(), StoredMembership::default());
     }
 }

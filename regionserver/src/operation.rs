@@ -39,14 +39,14 @@ mod write;
 
 use bytes::Bytes;
 use terrane_types::versions::FormatVersions;
-use terrane_types::{RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
+use terrane_types::{ByteWriter as _, RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
 
 pub use self::compare::{Compare, ComparisonId};
 pub use self::load::{Load, LoadedFile, StagingId};
 pub use self::moves::{Adopt, Depart, Destination, Freeze, Refuse, Source, Unfreeze};
 pub use self::result::{ResultKind, RowResult};
 pub use self::write::{LoggedRow, LoggedWrite, ROW_HEADER_BYTES, WriteEncoder, WriteHeader};
-use crate::record::{Malformed, Reader, put_count, put_long, put_short, put_u64};
+use crate::record::{Malformed, Reader};
 use crate::window::{ClientId, UnderWay};
 
 /// The layout this build writes.
@@ -151,12 +151,9 @@ pub fn encode_tick(out: &mut Vec<u8>) {
 impl ChangeTables {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, CHANGE_TABLES]);
-        put_long(out, &self.schema.as_ref().map(TableSchema::encode).unwrap_or_default());
-        put_count(out, self.create.len());
-        for descriptor in &self.create {
-            put_descriptor(out, descriptor);
-        }
-        put_u64(out, self.drop.map_or(0, |table| table.0));
+        out.bytes(&self.schema.as_ref().map(TableSchema::encode).unwrap_or_default());
+        out.list(self.create.iter(), put_descriptor);
+        out.u64(self.drop.map_or(0, |table| table.0));
     }
 
     fn decode(mut reader: Reader) -> Result<Self, Malformed> {
@@ -175,11 +172,11 @@ impl Split {
     /// [`Malformed`] for a boundary that is longer than any row.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.extend_from_slice(&[FORMAT, SPLIT]);
-        put_u64(out, self.region.0);
-        put_u64(out, self.epoch.0);
-        put_u64(out, self.left.0);
-        put_u64(out, self.right.0);
-        put_short(out, &self.at)
+        out.u64(self.region.0);
+        out.u64(self.epoch.0);
+        out.u64(self.left.0);
+        out.u64(self.right.0);
+        Ok(out.short(&self.at)?)
     }
 
     fn decode(mut reader: Reader) -> Result<Self, Malformed> {
@@ -202,7 +199,7 @@ impl Merge {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, MERGE]);
         for number in [self.left.0, self.left_epoch.0, self.right.0, self.right_epoch.0, self.into.0] {
-            put_u64(out, number);
+            out.u64(number);
         }
     }
 
@@ -230,14 +227,13 @@ impl Settle {
         let ranges = self.under_way.ranges();
         out.reserve(self.encoded_len());
         out.extend_from_slice(&[FORMAT, SETTLE]);
-        put_u64(out, self.region.0);
+        out.u64(self.region.0);
         out.extend_from_slice(&self.client);
-        put_u64(out, self.under_way.below);
-        put_count(out, ranges.len());
-        for (first, last) in ranges {
-            put_u64(out, *first);
-            put_u64(out, *last);
-        }
+        out.u64(self.under_way.below);
+        out.list(ranges.iter(), |out, (first, last)| {
+            out.u64(*first);
+            out.u64(*last);
+        });
     }
 
     fn decode(mut reader: Reader) -> Result<Self, Malformed> {
@@ -254,7 +250,7 @@ const DESCRIPTOR_BYTES_MIN: usize = 4;
 
 /// Appends a descriptor, in the layout of operations and durable points.
 pub fn put_descriptor(out: &mut Vec<u8>, descriptor: &RegionDescriptor) {
-    put_long(out, &descriptor.encode());
+    out.bytes(&descriptor.encode());
 }
 
 /// Reads what [`put_descriptor`] wrote.

@@ -5,7 +5,6 @@
 //! checkpoint.
 
 use crate::byte_reader::{ByteReader, Malformed};
-pub(crate) use crate::byte_writer::ByteWriter as Writer;
 use crate::invalid::Invalid;
 
 /// Reads the version byte, which has to be `format`, and returns a reader of the fields.

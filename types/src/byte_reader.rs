@@ -26,6 +26,9 @@ pub enum Malformed {
     /// Bytes follow the last field.
     #[error("{0} bytes follow the last field")]
     LeftOver(usize),
+    /// A field of so many bytes cannot be written: its length has 16 bits.
+    #[error("a field has {0} bytes; at most 65535 are allowed")]
+    TooLong(usize),
 }
 
 impl Malformed {
@@ -38,6 +41,7 @@ impl Malformed {
             Self::Flag(_) => "a flag is neither 0 nor 1",
             Self::Text(_) => "a text is not UTF-8",
             Self::LeftOver(_) => "bytes follow the last field",
+            Self::TooLong(_) => "a field is longer than 65535 bytes",
         }
     }
 }

@@ -17,7 +17,7 @@ use terrane_types::{CellKind, CellRef, FamilyName};
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
-use crate::codec::{FRAME_HEADER_BYTES, Reader, Writer, frame, unframe};
+use crate::codec::{ByteWriter as _, FRAME_HEADER_BYTES, Reader, frame, unframe};
 use crate::file_directory::FileDirectory;
 use crate::levels::{FileRef, FileSource};
 use crate::manifest::FileRecord;
@@ -209,35 +209,35 @@ impl FileSource for SortedCells {
 
 fn encode(id: u64, family: &FamilyName, all: &Cells) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut header = Writer::default();
+    let mut header = Vec::new();
     header.u8(HEADER);
     header.u8(FORMAT);
     header.u64(id);
-    frame(&mut out, &header.0);
+    frame(&mut out, &header);
     let mut cells = begin(family);
     for cell in all.iter() {
         write_cell(&mut cells, cell);
-        if cells.0.len() >= FRAME_BYTES {
-            frame(&mut out, &cells.0);
+        if cells.len() >= FRAME_BYTES {
+            frame(&mut out, &cells);
             cells = begin(family);
         }
     }
-    frame(&mut out, &cells.0);
-    let mut end = Writer::default();
+    frame(&mut out, &cells);
+    let mut end = Vec::new();
     end.u8(END);
     end.u64(all.len() as u64);
-    frame(&mut out, &end.0);
+    frame(&mut out, &end);
     out
 }
 
-fn begin(family: &FamilyName) -> Writer {
-    let mut cells = Writer::default();
+fn begin(family: &FamilyName) -> Vec<u8> {
+    let mut cells = Vec::new();
     cells.u8(CELLS);
     cells.bytes(family.as_bytes());
     cells
 }
 
-fn write_cell(out: &mut Writer, cell: Cell<'_>) {
+fn write_cell(out: &mut Vec<u8>, cell: Cell<'_>) {
     out.bytes(cell.row);
     out.bytes(cell.qualifier);
     out.i64(cell.timestamp);

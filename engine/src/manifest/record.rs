@@ -11,7 +11,7 @@ use terrane_types::visibility::{RulesChange, RulesHistory};
 use terrane_types::{FamilyName, FamilyRules, GroupId, KeepDeleted, KeyRange, RegionId, TableId};
 
 use super::family::{FamilyRecord, RulesFrom};
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteWriter as _, Reader};
 use crate::point::{DurablePoint, GroupPoint, RegionKey};
 use crate::row_range::RowRange;
 
@@ -170,7 +170,7 @@ impl GroupRecord {
 
 impl Record {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Vec::new();
         out.u8(FORMAT);
         match self {
             Self::Engine { name } => {
@@ -212,7 +212,7 @@ impl Record {
                 out.u64(group.0);
             }
         }
-        out.0
+        out
     }
 
     /// `None` for what this build cannot read.
@@ -261,7 +261,7 @@ fn count(len: usize) -> u32 {
     u32::try_from(len).expect("a server has far fewer than 2^32 of anything in one record")
 }
 
-fn write_group(out: &mut Writer, group: GroupId, point: &GroupPoint) {
+fn write_group(out: &mut Vec<u8>, group: GroupId, point: &GroupPoint) {
     out.u64(group.0);
     out.u64(point.index);
     out.bytes(&point.state);
@@ -273,7 +273,7 @@ fn read_group(input: &mut Reader<'_>) -> Option<(GroupId, GroupPoint)> {
     Some((group, GroupPoint { index, state: Bytes::copy_from_slice(input.bytes()?) }))
 }
 
-fn write_region(out: &mut Writer, region: &RegionRecord) {
+fn write_region(out: &mut Vec<u8>, region: &RegionRecord) {
     out.u64(region.region.0);
     out.u64(region.table.0);
     out.bytes(&region.range.start);
@@ -308,7 +308,7 @@ fn write_region(out: &mut Writer, region: &RegionRecord) {
     }
 }
 
-pub(crate) fn write_file(out: &mut Writer, file: &FileRecord) {
+pub(crate) fn write_file(out: &mut Vec<u8>, file: &FileRecord) {
     out.u64(file.id);
     out.u8(file.level);
     out.u64(file.size);
@@ -382,7 +382,7 @@ fn read_region(input: &mut Reader<'_>) -> Option<RegionRecord> {
     Some(RegionRecord { region, table, range, point, families, files })
 }
 
-fn write_history(out: &mut Writer, rules: &RulesHistory) {
+fn write_history(out: &mut Vec<u8>, rules: &RulesHistory) {
     out.u32(count(rules.changes().len()));
     rules.changes().iter().for_each(|change| write_rules(out, change));
 }
@@ -401,7 +401,7 @@ fn read_beyond(input: &mut Reader<'_>) -> Option<Arc<[RulesFrom]>> {
     beyond.windows(2).all(|pair| pair[0].row < pair[1].row).then(|| beyond.into())
 }
 
-fn write_rules(out: &mut Writer, change: &RulesChange) {
+fn write_rules(out: &mut Vec<u8>, change: &RulesChange) {
     out.u64(change.sequence);
     out.i64(change.stamp_ms);
     out.u32(change.rules.versions);

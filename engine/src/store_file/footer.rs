@@ -2,7 +2,7 @@
 
 use super::block::BlockAt;
 use super::data_block::Malformed;
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteWriter as _, Reader};
 use terrane_types::versions::FormatVersions;
 
 /// The format that this build writes, and the newest that it reads.
@@ -43,7 +43,7 @@ pub(super) struct Footer {
 
 impl Footer {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Vec::new();
         let absent = BlockAt { offset: 0, len: 0 };
         for at in [self.top_index, self.filter.unwrap_or(absent), self.prefix_filter.unwrap_or(absent), self.properties]
         {
@@ -53,13 +53,13 @@ impl Footer {
         out.u64(self.data_end);
         out.u64(self.id);
         // The checksum also covers what follows it.
-        let mut covered = crc32c::crc32c(&out.0);
+        let mut covered = crc32c::crc32c(&out);
         covered = crc32c::crc32c_append(covered, &FORMAT.to_le_bytes());
         covered = crc32c::crc32c_append(covered, MAGIC);
         out.u32(covered);
         out.u32(FORMAT);
-        out.0.extend_from_slice(MAGIC);
-        out.0
+        out.raw(MAGIC);
+        out
     }
 
     /// Reads the last [`FOOTER_BYTES`] of a file of `size` bytes.

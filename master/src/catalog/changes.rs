@@ -3,7 +3,7 @@
 use terrane_types::admin::procedures::ProcedureState;
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 
 /// Why the members of a group change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +131,7 @@ pub struct ChangePlan {
 }
 
 impl ChangePlan {
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.u64(self.group.0);
         out.u64(self.version);
         out.u64(self.add.map_or(0, |server| server.0));
@@ -151,7 +151,7 @@ impl ChangePlan {
 }
 
 impl MemberChange {
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let (replica, server) = self.add.unwrap_or((ReplicaId(0), ServerId(0)));
         out.u64(replica.0);
         out.u64(server.0);

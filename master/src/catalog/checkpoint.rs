@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use terrane_types::versions::FormatVersions;
 
 use super::Catalog;
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 
 const MAGIC: &[u8; 8] = b"TERRACAT";
 const CHECKPOINT_VERSION: u16 = 1;
@@ -60,16 +60,15 @@ pub enum CheckpointError {
 impl Checkpoint {
     /// Encodes the file.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Vec::new();
         out.raw(MAGIC);
         out.u16(CHECKPOINT_VERSION);
         out.u64(self.applied);
         out.u64(self.stamp);
         self.catalog.encode(&mut out);
-        let mut bytes = out.finish();
-        let checksum = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-        bytes
+        let checksum = crc32c::crc32c(&out);
+        out.u32(checksum);
+        out
     }
 
     /// Decodes the file.

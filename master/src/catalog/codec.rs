@@ -4,7 +4,7 @@
 //! reader returns slices of its input, and lists grow as their elements are read.
 
 use bytes::Bytes;
-pub use terrane_types::ByteWriter as Writer;
+pub use terrane_types::ByteWriter;
 use terrane_types::{ByteReader, Invalid, Malformed};
 
 /// Version of the layout of edits and outcomes.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use terrane_types::{ClusterId, GroupId, NamespaceName, RegionDescriptor, ReplicaId, ServerId, TableId, TableSchema};
 
 use super::changes::ChangePlan;
-use super::codec::{self, DecodeError, EDIT_VERSION, Reader, Writer, check_version};
+use super::codec::{self, ByteWriter as _, DecodeError, EDIT_VERSION, Reader, check_version};
 use super::groups::GroupPlan;
 use super::masters::MastersEdit;
 use super::moves::{MoveEnd, MoveId, MovePlan};
@@ -128,13 +128,13 @@ pub struct Bootstrap {
 impl CatalogEdit {
     /// Encodes the edit as an operation of group 0's log.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Vec::new();
         out.u8(EDIT_VERSION);
         self.encode_body(&mut out);
-        out.finish()
+        out
     }
 
-    fn encode_body(&self, out: &mut Writer) {
+    fn encode_body(&self, out: &mut Vec<u8>) {
         match self {
             Self::Bootstrap(bootstrap) => {
                 out.u8(tag::BOOTSTRAP);
@@ -198,7 +198,7 @@ impl CatalogEdit {
     }
 
     /// Encodes an edit of a table or a namespace.
-    fn encode_tables(&self, out: &mut Writer) {
+    fn encode_tables(&self, out: &mut Vec<u8>) {
         match self {
             Self::CreateTable(new) => {
                 out.u8(tag::CREATE_TABLE);
@@ -236,7 +236,7 @@ impl CatalogEdit {
     }
 
     /// Encodes an edit of servers, or of groups and their members.
-    fn encode_fleet(&self, out: &mut Writer) {
+    fn encode_fleet(&self, out: &mut Vec<u8>) {
         match self {
             Self::AddServer(registration) => {
                 out.u8(tag::ADD_SERVER);
@@ -371,7 +371,7 @@ impl CatalogEdit {
 }
 
 impl NewTable {
-    fn encode(&self, out: &mut Writer) {
+    fn encode(&self, out: &mut Vec<u8>) {
         encode_schema(&self.schema, out);
         out.list(self.split_at.iter(), |out, key| out.bytes(key));
         out.list(self.groups.iter(), |out, group| out.u64(group.0));
@@ -387,7 +387,7 @@ impl NewTable {
 }
 
 impl Bootstrap {
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.raw(&self.cluster.0);
         out.list(self.peers.iter(), |out, peer| out.text(peer));
         out.u32(self.replication);

@@ -9,7 +9,7 @@ use terrane_types::{GroupId, ReplicaId, ServerId, states};
 
 use super::Refusal;
 use super::changes::MemberChange;
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 
 /// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,7 +106,7 @@ impl GroupPlan {
         distinct.len() == self.servers.len() && self.servers.contains(&self.leader)
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.u64(self.leader.0);
         out.list(self.servers.iter(), |out, server| out.u64(server.0));
     }
@@ -182,7 +182,7 @@ impl Groups {
         Ok(())
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.list(self.by_id.iter(), |out, (group, entry)| {
             out.u64(group.0);
             out.u8(match entry.state {

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use super::codec::{DecodeError, Reader, Writer, flag};
+use super::codec::{ByteWriter as _, DecodeError, Reader, flag};
 use super::{Catalog, Outcome, Refusal, tag};
 use crate::masters::numbers::{Peer, check_count};
 
@@ -132,7 +132,7 @@ impl MasterSet {
         Err(Refusal::Changed(format!("the masters are at version {}, not {version}", self.version)))
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.u64(self.version);
         encode_peers(&self.present, out);
         out.u8(u8::from(self.change.is_some()));
@@ -163,7 +163,7 @@ fn decode_peer(from: &mut Reader<'_>) -> Result<Peer, DecodeError> {
 }
 
 impl MastersEdit {
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Begin(plan) => {
                 out.tagged(tag::BEGIN_MASTERS, &[plan.version]);
@@ -212,7 +212,7 @@ impl Catalog {
     }
 }
 
-fn encode_peers(peers: &[Peer], out: &mut Writer) {
+fn encode_peers(peers: &[Peer], out: &mut Vec<u8>) {
     out.list(peers.iter(), |out, peer| {
         out.u64(peer.number);
         out.text(&peer.address);

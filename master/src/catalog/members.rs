@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
 use super::changes::{ChangePlan, ChangeReason, ChangeState, MemberChange};
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 use super::groups::{GroupEntry, GroupState, Groups, unknown_group};
 use super::{Catalog, Outcome, Refusal};
 
@@ -168,15 +168,12 @@ fn no_change(group: GroupId) -> Refusal {
 }
 
 /// Appends the version of the members of each group that has changed them, and the unfinished change.
-pub(super) fn encode_changes(groups: &Groups, out: &mut Writer) {
+pub(super) fn encode_changes(groups: &Groups, out: &mut Vec<u8>) {
     let noted: Vec<_> = groups.iter().filter(|(_, entry)| entry.version != 0 || entry.change.is_some()).collect();
     out.list(noted.into_iter(), |out, (group, entry)| {
         out.u64(group.0);
         out.u64(entry.version);
-        out.u8(u8::from(entry.change.is_some()));
-        if let Some(change) = &entry.change {
-            change.encode(out);
-        }
+        out.option(entry.change.as_ref(), |out, change| change.encode(out));
     });
 }
 

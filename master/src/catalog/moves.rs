@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use terrane_types::{GroupId, RegionDescriptor, RegionEpoch, RegionId, ServerId, TableId};
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 use super::regions::{decode_descriptor, encode_descriptor};
 
 /// Ended moves that are remembered, for the callers that follow them and so that a region rests after a move.
@@ -178,7 +178,7 @@ impl Moves {
         }
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.list(self.by_id.iter(), |out, (id, known)| {
             out.u64(id.0);
             known.encode(out);
@@ -198,7 +198,7 @@ fn decode_partner(from: &mut Reader<'_>) -> Result<Option<RegionId>, DecodeError
 }
 
 impl MovePlan {
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.u64(self.region.0);
         out.u64(self.epoch.0);
         out.u64(self.to.0);
@@ -222,7 +222,7 @@ impl MovePlan {
 }
 
 impl RegionMove {
-    fn encode(&self, out: &mut Writer) {
+    fn encode(&self, out: &mut Vec<u8>) {
         encode_descriptor(&self.region, out);
         out.u64(self.to.0);
         out.u64(self.lead.map_or(0, |server| server.0));
@@ -249,7 +249,7 @@ impl RegionMove {
 }
 
 impl MoveEnd {
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Undone(why) => {
                 out.u8(0);
@@ -272,7 +272,7 @@ impl MoveEnd {
 }
 
 impl EndedMove {
-    fn encode(&self, out: &mut Writer) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.u64(self.id.0);
         out.u64(self.region.0);
         out.u64(self.to.0);

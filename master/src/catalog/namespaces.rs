@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use terrane_types::NamespaceName;
 use terrane_types::limits::{ALL_PROPERTIES_BYTES_MAX, NAMESPACE_PROPERTIES_BYTES_MAX, NAMESPACES_MAX};
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 use super::outcome::Refusal;
 use super::tables::Tables;
 
@@ -114,7 +114,7 @@ impl Namespaces {
         Ok(())
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.list(self.names.iter(), |out, name| out.text(name.as_str()));
         out.list(self.properties.iter(), |out, (name, properties)| {
             out.text(name.as_str());
@@ -141,7 +141,7 @@ fn bytes_of(properties: &Properties) -> usize {
     properties.iter().map(|(name, value)| name.len() + value.len()).sum()
 }
 
-pub(super) fn encode_properties(properties: &Properties, out: &mut Writer) {
+pub(super) fn encode_properties(properties: &Properties, out: &mut Vec<u8>) {
     out.list(properties.iter(), |out, (name, value)| {
         out.text(name);
         out.text(value);

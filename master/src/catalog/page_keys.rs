@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 
 /// Bytes of a key.
 pub const SECRET_BYTES: usize = 32;
@@ -66,7 +66,7 @@ impl PageKeys {
         self.keys.truncate(VALID);
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.list(self.keys.iter(), |out, key| {
             out.u32(key.id);
             out.raw(&key.secret.0);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId};
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 
 /// A region in the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,7 +213,7 @@ impl Regions {
         }
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let all: Vec<&RegionEntry> = self.iter().collect();
         out.list(all.into_iter(), |out, entry| {
             encode_descriptor(&entry.descriptor, out);
@@ -249,7 +249,7 @@ fn tiles<'a>(range: &KeyRange, claims: impl Iterator<Item = &'a RegionDescriptor
 }
 
 /// Encodes a descriptor in the versioned layout that logs and manifests use, too.
-pub(super) fn encode_descriptor(descriptor: &RegionDescriptor, out: &mut Writer) {
+pub(super) fn encode_descriptor(descriptor: &RegionDescriptor, out: &mut Vec<u8>) {
     out.bytes(&descriptor.encode());
 }
 

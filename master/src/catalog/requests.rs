@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use terrane_types::{Error, Invalid, TableId};
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 
 /// Number of recorded requests: at least the last minutes, even when tables are created fast.
 const REQUESTS_MAX: usize = 4_096;
@@ -58,7 +58,7 @@ impl Requests {
         }
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.list(self.order.iter(), |out, id| {
             out.raw(&id.0);
             out.u64(self.changed.get(id).map_or(0, |table| table.0));
@@ -91,9 +91,9 @@ mod tests {
         let mut requests = Requests::default();
         (0..REQUESTS_MAX as u64 + 2).for_each(|number| requests.record(id(number), TableId(number)));
         assert_eq!((requests.get(id(1)), requests.get(id(2))), (None, Some(TableId(2))));
-        let mut out = Writer::default();
+        let mut out = Vec::new();
         requests.encode(&mut out);
-        assert_eq!(Requests::decode(&mut Reader::new(&out.finish())), Ok(requests));
+        assert_eq!(Requests::decode(&mut Reader::new(&out)), Ok(requests));
     }
 
     #[test]

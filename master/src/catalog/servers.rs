@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use terrane_types::ServerId;
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 
 /// What a server registers with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    pub(crate) fn encode(&self, out: &mut Writer) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.text(&self.address);
         out.text(&self.console);
         out.text(&self.engine);
@@ -100,7 +100,7 @@ impl Servers {
         self.draining.remove(&server);
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.list(self.by_id.iter(), |out, (server, registration)| {
             out.u64(server.0);
             registration.encode(out);

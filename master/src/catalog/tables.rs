@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use terrane_types::{NamespaceName, TableId, TableSchema, states};
 
-use super::codec::{DecodeError, Reader, Writer};
+use super::codec::{ByteWriter as _, DecodeError, Reader};
 
 /// The state of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Tables {
         self.dropped.insert(table);
     }
 
-    pub(super) fn encode(&self, out: &mut Writer) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.list(self.by_id.values(), |out, entry| {
             out.u8(entry.state.byte());
             encode_schema(&entry.schema, out);
@@ -182,7 +182,7 @@ impl Tables {
 }
 
 /// Encodes a schema in the versioned layout that logs and manifests use, too.
-pub(super) fn encode_schema(schema: &TableSchema, out: &mut Writer) {
+pub(super) fn encode_schema(schema: &TableSchema, out: &mut Vec<u8>) {
     out.bytes(&schema.encode());
 }
 

@@ -10,9 +10,10 @@
 //! distinguishes a torn tail, which recovery cuts, from damage to acknowledged entries, which it must not cut.
 
 use bytes::Bytes;
+use terrane_types::ByteWriter as _;
 use terrane_types::versions::FormatVersions;
 
-use crate::codec::{Reader, put_u64};
+use crate::codec::Reader;
 
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 64;
@@ -67,13 +68,13 @@ impl BatchHeader {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(&MAGIC);
         for value in [self.log, self.segment, self.batch, self.synced.segment, self.synced.offset] {
-            put_u64(&mut bytes, value);
+            bytes.u64(value);
         }
         for value in [self.previous, self.length, self.records] {
-            bytes.extend_from_slice(&value.to_le_bytes());
+            bytes.u32(value);
         }
         let crc = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes.u32(crc);
         out[..HEADER_BYTES].copy_from_slice(&bytes);
         crc
     }

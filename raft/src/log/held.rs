@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_types::versions::FormatVersions;
-use terrane_types::{GroupId, ReplicaId};
+use terrane_types::{ByteWriter as _, GroupId, ReplicaId};
 
 use super::files::Files;
 use super::held_list::HeldFile;
@@ -32,7 +32,7 @@ use super::names;
 use super::place::{BadBytes, HELD, Place};
 use super::record::{self, Record};
 use crate::GroupSpec;
-use crate::codec::{Reader, put_u64};
+use crate::codec::Reader;
 use crate::types::{log_id, term_of};
 
 /// First bytes of a held file; the last one is the layout's version.
@@ -176,10 +176,10 @@ async fn write(
 
 pub(super) fn header(log: u64, group: GroupId, number: u64, replica: ReplicaId) -> Vec<u8> {
     let mut header = MAGIC.to_vec();
-    [log, group.0, number & !HELD, replica.0].into_iter().for_each(|value| put_u64(&mut header, value));
+    [log, group.0, number & !HELD, replica.0].into_iter().for_each(|value| header.u64(value));
     let crc = crc32c::crc32c(&header);
-    header.extend_from_slice(&crc.to_le_bytes());
-    header.extend_from_slice(&[0; 4]);
+    header.u32(crc);
+    header.u32(0);
     header
 }
 

@@ -10,13 +10,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use terrane_types::{GroupId, ReplicaId, ServerId};
+use terrane_types::{ByteWriter, GroupId, ReplicaId, ServerId};
 
 use crate::GroupSpec;
-use crate::codec::{
-    Malformed, ReadRaft as _, Reader, malformed, put_entry, put_length, put_log_id, put_option, put_stored_membership,
-    put_u64, put_vote,
-};
+use crate::codec::{Malformed, ReadRaft as _, Reader, WriteRaft as _, malformed};
 use crate::proposals::entry::Sequence;
 use crate::types::{Entry, LogId, Payload, StoredMembership, Vote};
 
@@ -61,25 +58,24 @@ pub(crate) enum Record {
 
 pub(crate) fn put_created(out: &mut Vec<u8>, spec: &GroupSpec) {
     framed(out, KIND_CREATED, spec.group, |out| {
-        put_u64(out, spec.replica.0);
-        put_length(out, spec.members.len());
-        for (replica, server) in &spec.members {
-            put_u64(out, replica.0);
-            put_u64(out, server.0);
-        }
+        out.u64(spec.replica.0);
+        out.list(spec.members.iter(), |out, (replica, server)| {
+            out.u64(replica.0);
+            out.u64(server.0);
+        });
     });
 }
 
 pub(crate) fn put_vote_record(out: &mut Vec<u8>, group: GroupId, vote: &Vote) {
-    framed(out, KIND_VOTE, group, |out| put_vote(out, vote));
+    framed(out, KIND_VOTE, group, |out| out.vote(vote));
 }
 
 pub(crate) fn put_entry_record(out: &mut Vec<u8>, group: GroupId, id: &LogId, payload: &Payload) {
-    framed(out, KIND_ENTRY, group, |out| put_entry(out, id, payload));
+    framed(out, KIND_ENTRY, group, |out| out.entry(id, payload));
 }
 
 pub(crate) fn put_truncated(out: &mut Vec<u8>, group: GroupId, last: Option<u64>) {
-    framed(out, KIND_TRUNCATED, group, |out| put_option(out, last.as_ref(), |out, last| put_u64(out, *last)));
+    framed(out, KIND_TRUNCATED, group, |out| out.option(last, ByteWriter::u64));
 }
 
 pub(crate) fn put_purged(out: &mut Vec<u8>, group: GroupId, mark: &Mark) {
@@ -87,23 +83,23 @@ pub(crate) fn put_purged(out: &mut Vec<u8>, group: GroupId, mark: &Mark) {
 }
 
 pub(crate) fn put_removed(out: &mut Vec<u8>, group: GroupId, replica: ReplicaId) {
-    framed(out, KIND_REMOVED, group, |out| put_u64(out, replica.0));
+    framed(out, KIND_REMOVED, group, |out| out.u64(replica.0));
 }
 
 pub(crate) fn put_mark(out: &mut Vec<u8>, mark: &Mark) {
-    put_log_id(out, &mark.log_id);
-    put_stored_membership(out, &mark.membership);
-    put_u64(out, mark.sequence.term);
-    put_u64(out, mark.sequence.ordinal);
-    put_u64(out, mark.sequence.stamp);
-    put_u64(out, mark.sequence.released);
+    out.log_id(&mark.log_id);
+    out.stored_membership(&mark.membership);
+    out.u64(mark.sequence.term);
+    out.u64(mark.sequence.ordinal);
+    out.u64(mark.sequence.stamp);
+    out.u64(mark.sequence.released);
 }
 
 fn framed(out: &mut Vec<u8>, kind: u8, group: GroupId, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&[0; FRAME_BYTES]);
     out.push(kind);
-    put_u64(out, group.0);
+    out.u64(group.0);
     body(out);
     let length =
         u32::try_from(out.len() - start - FRAME_BYTES).expect("accepted sizes are bounded far below four billion");

@@ -16,13 +16,10 @@ use openraft::raft::{
     VoteRequest, VoteResponse,
 };
 use terrane_types::versions::FormatVersions;
-use terrane_types::{GroupId, ReplicaId};
+use terrane_types::{ByteWriter as _, GroupId, ReplicaId};
 
 use crate::CopiedFile;
-use crate::codec::{
-    Malformed, ReadRaft as _, Reader, detached, malformed, put_bytes, put_entry, put_flag, put_length, put_log_id,
-    put_option, put_u64, put_vote,
-};
+use crate::codec::{Malformed, ReadRaft as _, Reader, WriteRaft, detached, malformed};
 use crate::copies::{FILES_MAX, Offer, Part};
 use crate::log::{payload_bytes, put_mark, read_mark};
 use crate::members::applying::Applying;
@@ -150,9 +147,9 @@ const ENTRY_BYTES_MIN: usize = 17;
 const FILE_BYTES: usize = 16;
 
 fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
-    put_u64(out, frame.call);
-    put_u64(out, frame.group.0);
-    put_u64(out, frame.replica.0);
+    out.u64(frame.call);
+    out.u64(frame.group.0);
+    out.u64(frame.replica.0);
     match &frame.message {
         Message::Append(request, None) => {
             out.push(APPEND);
@@ -160,46 +157,46 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
         }
         Message::Append(request, Some(bound)) => {
             out.push(BOUNDED_APPEND);
-            put_u64(out, bound.time_ms);
-            put_u64(out, bound.index);
+            out.u64(bound.time_ms);
+            out.u64(bound.index);
             put_append(out, request);
         }
         Message::Appended(reply, applying) => {
             out.push(APPENDED);
-            put_u64(out, applying.applied);
-            put_u64(out, applying.lacks_for);
-            put_flag(out, applying.asks);
+            out.u64(applying.applied);
+            out.u64(applying.lacks_for);
+            out.flag(applying.asks);
             put_appended(out, reply);
         }
         Message::Vote(request) => put_vote_request(out, VOTE, request),
         Message::PreVote(request) => put_vote_request(out, PRE_VOTE, request),
         Message::Voted(reply) => {
             out.push(VOTED);
-            put_vote(out, &reply.vote);
-            put_flag(out, reply.vote_granted);
-            put_option(out, reply.last_log_id.as_ref(), put_log_id);
+            out.vote(&reply.vote);
+            out.flag(reply.vote_granted);
+            out.option(reply.last_log_id.as_ref(), WriteRaft::log_id);
         }
         Message::Transfer(request) => {
             out.push(TRANSFER);
-            put_vote(out, request.from_leader());
-            put_u64(out, request.to_node_id().0);
-            put_option(out, request.last_log_id(), put_log_id);
+            out.vote(request.from_leader());
+            out.u64(request.to_node_id().0);
+            out.option(request.last_log_id(), WriteRaft::log_id);
         }
         Message::Transferred(reply) => put_transferred(out, reply),
         Message::Released(index) => {
             out.push(RELEASED);
-            put_u64(out, *index);
+            out.u64(*index);
         }
         Message::Clock => out.push(CLOCK),
         Message::ClockTold { wall_ms, abstains } => {
             out.push(CLOCK_TOLD);
-            put_u64(out, *wall_ms);
-            put_flag(out, *abstains);
+            out.u64(*wall_ms);
+            out.flag(*abstains);
         }
         Message::Offer(offer) => {
             out.push(OFFER);
-            put_u64(out, offer.number);
-            put_vote(out, &offer.vote);
+            out.u64(offer.number);
+            out.vote(&offer.vote);
             put_mark(out, &offer.mark);
             put_files(out, &offer.files);
         }
@@ -209,34 +206,33 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
         }
         Message::Part(part) => {
             out.push(PART);
-            put_u64(out, part.offer);
-            put_u64(out, part.id);
-            put_u64(out, part.offset);
-            put_bytes(out, &part.bytes);
+            out.u64(part.offer);
+            out.u64(part.id);
+            out.u64(part.offset);
+            out.bytes(&part.bytes);
         }
         Message::Taken => out.push(TAKEN),
         Message::Install { offer, vote } => {
             out.push(INSTALL);
-            put_u64(out, *offer);
-            put_vote(out, vote);
+            out.u64(*offer);
+            out.vote(vote);
         }
         Message::Installed(vote) => {
             out.push(INSTALLED);
-            put_vote(out, vote);
+            out.vote(vote);
         }
         Message::Failed(what) => {
             out.push(FAILED);
-            put_bytes(out, what.as_bytes());
+            out.text(what);
         }
     }
 }
 
 fn put_files(out: &mut Vec<u8>, files: &[CopiedFile]) {
-    put_length(out, files.len());
-    for file in files {
-        put_u64(out, file.id);
-        put_u64(out, file.size);
-    }
+    out.list(files.iter(), |out, file| {
+        out.u64(file.id);
+        out.u64(file.size);
+    });
 }
 
 fn read_files(reader: &mut Reader) -> Result<Vec<CopiedFile>, Malformed> {
@@ -248,13 +244,10 @@ fn read_files(reader: &mut Reader) -> Result<Vec<CopiedFile>, Malformed> {
 }
 
 fn put_append(out: &mut Vec<u8>, request: &AppendEntriesRequest<Types>) {
-    put_vote(out, &request.vote);
-    put_option(out, request.prev_log_id.as_ref(), put_log_id);
-    put_option(out, request.leader_commit.as_ref(), put_log_id);
-    put_length(out, request.entries.len());
-    for entry in &request.entries {
-        put_entry(out, &entry.log_id, &entry.payload);
-    }
+    out.vote(&request.vote);
+    out.option(request.prev_log_id.as_ref(), WriteRaft::log_id);
+    out.option(request.leader_commit.as_ref(), WriteRaft::log_id);
+    out.list(request.entries.iter(), |out, entry| out.entry(&entry.log_id, &entry.payload));
 }
 
 fn put_appended(out: &mut Vec<u8>, reply: &AppendEntriesResponse<Types>) {
@@ -262,21 +255,21 @@ fn put_appended(out: &mut Vec<u8>, reply: &AppendEntriesResponse<Types>) {
         AppendEntriesResponse::Success => out.push(APPENDED_ALL),
         AppendEntriesResponse::PartialSuccess(last) => {
             out.push(APPENDED_PART);
-            put_option(out, last.as_ref(), put_log_id);
+            out.option(last.as_ref(), WriteRaft::log_id);
         }
         AppendEntriesResponse::Conflict => out.push(APPENDED_CONFLICT),
         AppendEntriesResponse::HigherVote(vote) => {
             out.push(APPENDED_HIGHER_VOTE);
-            put_vote(out, vote);
+            out.vote(vote);
         }
     }
 }
 
 fn put_vote_request(out: &mut Vec<u8>, kind: u8, request: &VoteRequest<Types>) {
     out.push(kind);
-    put_vote(out, &request.vote);
-    put_option(out, request.last_log_id.as_ref(), put_log_id);
-    put_flag(out, request.leadership_transfer);
+    out.vote(&request.vote);
+    out.option(request.last_log_id.as_ref(), WriteRaft::log_id);
+    out.flag(request.leadership_transfer);
 }
 
 fn put_transferred(out: &mut Vec<u8>, reply: &TransferLeaderResponse<Types>) {
@@ -285,13 +278,13 @@ fn put_transferred(out: &mut Vec<u8>, reply: &TransferLeaderResponse<Types>) {
         Ok(()) => out.push(TRANSFERRED_DONE),
         Err(TransferLeaderError::VoteChanged { expected, actual }) => {
             out.push(TRANSFERRED_VOTE_CHANGED);
-            put_vote(out, expected);
-            put_vote(out, actual);
+            out.vote(expected);
+            out.vote(actual);
         }
         Err(TransferLeaderError::LogNotFlushed { expected, actual }) => {
             out.push(TRANSFERRED_NOT_FLUSHED);
-            put_option(out, expected.as_ref(), put_log_id);
-            put_option(out, actual.as_ref(), put_log_id);
+            out.option(expected.as_ref(), WriteRaft::log_id);
+            out.option(actual.as_ref(), WriteRaft::log_id);
         }
     }
 }

@@ -17,9 +17,10 @@
 //! rule depends on the log alone, so all replicas agree on which entries are skipped.
 
 use bytes::Bytes;
+use terrane_types::ByteWriter as _;
 use terrane_types::versions::{FormatVersions, LEVEL_NEXT};
 
-use crate::codec::{Malformed, Reader, malformed, put_length, put_u64};
+use crate::codec::{Malformed, Reader, malformed};
 
 /// Bytes of an entry's header.
 const HEADER_BYTES: usize = 1 + CRC_BYTES + 5 * 8;
@@ -65,7 +66,7 @@ impl Packer {
         bytes.push(format);
         bytes.extend_from_slice(&[0; CRC_BYTES]);
         for field in [header.term, header.ordinal, header.stamp, header.released, header.time] {
-            put_u64(&mut bytes, field);
+            bytes.u64(field);
         }
         Packer { bytes, operations: 0 }
     }
@@ -74,7 +75,7 @@ impl Packer {
     /// stays as it was.
     pub(crate) fn push<T>(&mut self, prepare: impl FnOnce(&mut Vec<u8>) -> (bool, T)) -> T {
         let start = self.bytes.len();
-        put_length(&mut self.bytes, 0);
+        self.bytes.count(0);
         let body = self.bytes.len();
         let (keep, answer) = prepare(&mut self.bytes);
         match self.bytes.len().checked_sub(body).map(u32::try_from) {

@@ -29,11 +29,11 @@ use hmac::{Hmac, Mac};
 use parking_lot::RwLock;
 use sha2::Sha256;
 use terrane_types::limits::ROW_BYTES_MAX;
-use terrane_types::{Error, Invalid, TableId};
+use terrane_types::{ByteWriter as _, Error, Invalid, TableId};
 use tokio::time::Instant;
 
 use crate::edge::error_mapping::no_page_key;
-use crate::record::{Malformed, Reader, put_short, put_u64};
+use crate::record::{Malformed, Reader};
 
 const VERSION: u8 = 1;
 const DOMAIN: &[u8] = b"terrane page token 1";
@@ -120,15 +120,15 @@ impl PageSeal {
         let mut token =
             Vec::with_capacity(64 + positions.iter().map(|position| 8 + position.last.len()).sum::<usize>());
         token.push(VERSION);
-        token.extend_from_slice(&key.id.to_le_bytes());
-        put_u64(&mut token, binding.table.0);
-        token.extend_from_slice(&crc32c::crc32c(&bound).to_le_bytes());
+        token.u32(key.id);
+        token.u64(binding.table.0);
+        token.u32(crc32c::crc32c(&bound));
         let count = u16::try_from(positions.len()).expect("at most 256, as checked above");
-        token.extend_from_slice(&count.to_le_bytes());
+        token.u16(count);
         for position in positions {
-            token.extend_from_slice(&position.bucket.to_le_bytes());
+            token.u32(position.bucket);
             token.push(if position.finished { FINISHED } else { 0 });
-            put_short(&mut token, &position.last).map_err(|error| Invalid::new(error.to_string()))?;
+            token.short(&position.last).map_err(|error| Invalid::new(error.to_string()))?;
         }
         let tag = mac(key, &token, &bound).finalize().into_bytes();
         token.extend_from_slice(&tag);
@@ -239,19 +239,13 @@ fn read_positions(body: Bytes) -> Result<Vec<Position>, Malformed> {
 fn bound(binding: &Binding) -> Vec<u8> {
     let Binding { table: _, start, end, reverse, filter } = binding;
     let mut out = Vec::with_capacity(17 + start.len() + end.len() + filter.len());
-    put_part(&mut out, start);
-    put_part(&mut out, end);
-    out.push(u8::from(*reverse));
-    put_part(&mut out, filter.as_bytes());
+    out.bytes(start);
+    out.bytes(end);
+    out.flag(*reverse);
+    out.text(filter);
     // The principal.
-    put_part(&mut out, b"");
+    out.bytes(b"");
     out
-}
-
-fn put_part(out: &mut Vec<u8>, part: &[u8]) {
-    let len = u32::try_from(part.len()).expect("no message is as large as 4 GiB");
-    out.extend_from_slice(&len.to_le_bytes());
-    out.extend_from_slice(part);
 }
 
 fn mac(key: &PageKey, token: &[u8], bound: &[u8]) -> Hmac<Sha256> {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use terrane_types::cell::Cells;
 use terrane_types::versions::FormatVersions;
-use terrane_types::{KeyRange, RegionDescriptor, RegionEpoch, TableSchema};
+use terrane_types::{ByteWriter as _, KeyRange, RegionDescriptor, RegionEpoch, TableSchema};
 
 use crate::group::reply::Reply;
 use crate::operation::{Destination, WriteHeader, put_descriptor, read_descriptor, read_schema};
-use crate::record::{Malformed, Reader, put_long};
+use crate::record::{Malformed, Reader};
 
 /// The layout of a region's part of a durable point.
 const FORMAT: u8 = 1;
@@ -38,13 +38,10 @@ impl RegionState {
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
         put_descriptor(&mut out, &self.descriptor);
-        put_long(&mut out, &self.schema.encode());
-        put_long(&mut out, &self.planned.start);
-        put_long(&mut out, &self.planned.end);
-        out.push(u8::from(self.moving.is_some()));
-        if let Some(moving) = &self.moving {
-            moving.encode(&mut out);
-        }
+        out.bytes(&self.schema.encode());
+        out.bytes(&self.planned.start);
+        out.bytes(&self.planned.end);
+        out.option(self.moving.as_ref(), |out, moving| moving.encode(out));
         out.into()
     }
 

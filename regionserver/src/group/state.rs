@@ -21,14 +21,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use terrane_types::versions::FormatVersions;
-use terrane_types::{GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema};
+use terrane_types::{
+    ByteWriter as _, GroupId, KeyRange, RegionDescriptor, RegionEpoch, RegionId, TableId, TableSchema,
+};
 
 use self::moves::Moves;
 pub use self::moves::{Arrival, Arriving};
 use super::region_state::RegionState;
 use crate::group::reply::Reply;
 use crate::operation::{ChangeTables, Merge, Split, WriteHeader, read_schema};
-use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
+use crate::record::{Malformed, Reader};
 use crate::region::boundary::check_boundary;
 
 /// The layout of the group's part of a durable point.
@@ -338,15 +340,9 @@ impl GroupState {
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = vec![FORMAT];
-        put_count(&mut out, self.tables.len());
-        for schema in self.tables.values() {
-            put_long(&mut out, &schema.encode());
-        }
-        put_count(&mut out, self.dropped.len());
-        for table in &self.dropped {
-            put_u64(&mut out, table.0);
-        }
-        put_count(&mut out, self.retired_order.len());
+        out.list(self.tables.values(), |out, schema| out.bytes(&schema.encode()));
+        out.list(self.dropped.iter(), |out, table| out.u64(table.0));
+        out.count(self.retired_order.len());
         for region in &self.retired_order {
             let (left, right) = match self.retired.get(region) {
                 Some(Successors::Daughters([left, right])) => (*left, *right),
@@ -355,7 +351,7 @@ impl GroupState {
                 None => continue,
             };
             for id in [*region, left, right] {
-                put_u64(&mut out, id.0);
+                out.u64(id.0);
             }
         }
         self.moves.encode(&mut out);

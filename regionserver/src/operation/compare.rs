@@ -1,9 +1,9 @@
 //! The operation that compares the replicas of a region: each pins a snapshot at this entry, so that all read the same state.
 
-use terrane_types::RegionId;
+use terrane_types::{ByteWriter as _, RegionId};
 
 use super::FORMAT;
-use crate::record::{Malformed, Reader, put_u64};
+use crate::record::{Malformed, Reader};
 
 pub(super) const COMPARE: u8 = 13;
 
@@ -24,7 +24,7 @@ impl Compare {
 
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, COMPARE]);
-        put_u64(out, self.region.0);
+        out.u64(self.region.0);
         out.extend_from_slice(&self.id.0);
     }
 

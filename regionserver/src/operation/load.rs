@@ -5,10 +5,10 @@
 //! fate, so they have one operation number, in the client's window of the region like that of any other write.
 
 use bytes::Bytes;
-use terrane_types::{FamilyName, RegionEpoch, RegionId, ServerId};
+use terrane_types::{ByteWriter as _, FamilyName, RegionEpoch, RegionId, ServerId};
 
 use super::FORMAT;
-use crate::record::{Malformed, Reader, put_count, put_short, put_u64};
+use crate::record::{Malformed, Reader};
 use crate::window::ClientId;
 
 pub(super) const LOAD: u8 = 12;
@@ -89,21 +89,19 @@ impl Load {
 
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, LOAD]);
-        [self.region.0, self.epoch.0, self.schema_version].into_iter().for_each(|number| put_u64(out, number));
+        [self.region.0, self.epoch.0, self.schema_version].into_iter().for_each(|number| out.u64(number));
         out.extend_from_slice(&self.client);
-        put_u64(out, self.lowest_unsettled);
-        put_count(out, self.operations.len());
-        self.operations.iter().for_each(|operation| put_u64(out, *operation));
-        put_u64(out, self.first_try_ms);
+        out.u64(self.lowest_unsettled);
+        out.list(self.operations.iter(), |out, operation| out.u64(*operation));
+        out.u64(self.first_try_ms);
         out.extend_from_slice(&self.staging.0);
-        put_u64(out, self.source.0);
-        put_count(out, self.files.len());
-        for file in &self.files {
-            put_short(out, file.family.as_bytes()).expect("the name of a family is short");
-            put_u64(out, file.number);
-            put_u64(out, file.bytes);
-            out.extend_from_slice(&file.crc.to_le_bytes());
-        }
+        out.u64(self.source.0);
+        out.list(self.files.iter(), |out, file| {
+            out.short(file.family.as_bytes()).expect("the name of a family is short");
+            out.u64(file.number);
+            out.u64(file.bytes);
+            out.u32(file.crc);
+        });
     }
 
     /// Reads what [`Load::encode`] wrote, from a server.

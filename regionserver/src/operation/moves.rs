@@ -4,10 +4,10 @@
 //! one. Of Adopt and Refuse the first in that log stands: it decides the move.
 
 use bytes::Bytes;
-use terrane_types::{GroupId, MoveId, RegionDescriptor, RegionEpoch, RegionId, ServerId};
+use terrane_types::{ByteWriter as _, GroupId, MoveId, RegionDescriptor, RegionEpoch, RegionId, ServerId};
 
 use super::{FORMAT, put_descriptor, read_descriptor};
-use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
+use crate::record::{Malformed, Reader};
 
 pub(super) const FREEZE: u8 = 7;
 pub(super) const UNFREEZE: u8 = 8;
@@ -80,8 +80,8 @@ pub struct Refuse {
 impl Freeze {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, FREEZE]);
-        put_u64(out, self.region.0);
-        put_u64(out, self.epoch.0);
+        out.u64(self.region.0);
+        out.u64(self.epoch.0);
         self.to.encode(out);
     }
 
@@ -96,10 +96,9 @@ impl Freeze {
 impl Destination {
     /// Appends it, in the layout of operations and durable points.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_u64(out, self.id.0);
-        put_u64(out, self.group.0);
-        put_count(out, self.servers.len());
-        self.servers.iter().for_each(|server| put_u64(out, server.0));
+        out.u64(self.id.0);
+        out.u64(self.group.0);
+        out.list(self.servers.iter(), |out, server| out.u64(server.0));
     }
 
     /// Reads what [`Destination::encode`] wrote.
@@ -114,8 +113,8 @@ impl Destination {
 impl Unfreeze {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, UNFREEZE]);
-        put_u64(out, self.region.0);
-        put_u64(out, self.id.0);
+        out.u64(self.region.0);
+        out.u64(self.id.0);
     }
 
     pub(super) fn decode(mut reader: Reader) -> Result<Self, Malformed> {
@@ -128,7 +127,7 @@ impl Unfreeze {
 impl Depart {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, DEPART]);
-        put_u64(out, self.id.0);
+        out.u64(self.id.0);
         put_descriptor(out, &self.adopted);
     }
 
@@ -143,10 +142,10 @@ impl Depart {
 impl Adopt {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, ADOPT]);
-        put_u64(out, self.id.0);
-        put_u64(out, self.source.server.0);
-        put_u64(out, self.source.boot);
-        put_long(out, &self.contents);
+        out.u64(self.id.0);
+        out.u64(self.source.server.0);
+        out.u64(self.source.boot);
+        out.bytes(&self.contents);
     }
 
     pub(super) fn decode(mut reader: Reader) -> Result<Self, Malformed> {
@@ -161,7 +160,7 @@ impl Adopt {
 impl Refuse {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[FORMAT, REFUSE]);
-        put_u64(out, self.id.0);
+        out.u64(self.id.0);
     }
 
     pub(super) fn decode(mut reader: Reader) -> Result<Self, Malformed> {

@@ -13,9 +13,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_types::{Error, Invalid, PackedCells, RowOutcome};
+use terrane_types::{ByteWriter as _, Error, Invalid, PackedCells, RowOutcome};
 
-use crate::record::{Malformed, Reader, put_u64};
+use crate::record::{Malformed, Reader};
 
 const VERSION: u8 = 1;
 
@@ -58,7 +58,7 @@ impl RowResult {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16);
         out.push(VERSION);
-        put_u64(&mut out, self.stamp);
+        out.u64(self.stamp);
         match &self.kind {
             ResultKind::Applied { returned } => {
                 out.push(APPLIED);

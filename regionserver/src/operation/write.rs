@@ -6,10 +6,10 @@
 use bytes::Bytes;
 use terrane_env::trace::{TRACE_CONTEXT_BYTES, TraceContext};
 use terrane_types::cell::stamp_in_place;
-use terrane_types::{RegionEpoch, RegionId};
+use terrane_types::{ByteWriter as _, RegionEpoch, RegionId};
 
 use super::{FORMAT, WRITE};
-use crate::record::{Malformed, Reader, put_count, put_u64};
+use crate::record::{Malformed, Reader};
 use crate::window::ClientId;
 
 /// Bytes of a Write before its rows, and of a row before its key.
@@ -161,17 +161,17 @@ impl<'a> WriteEncoder<'a> {
     pub fn new(out: &'a mut Vec<u8>, header: &WriteHeader, stamp: i64) -> Self {
         let start = out.len();
         out.extend_from_slice(&[FORMAT, WRITE]);
-        put_u64(out, header.region.0);
-        put_u64(out, header.epoch.0);
-        put_u64(out, header.schema_version);
+        out.u64(header.region.0);
+        out.u64(header.epoch.0);
+        out.u64(header.schema_version);
         out.extend_from_slice(&header.client);
-        put_u64(out, header.lowest_unsettled);
+        out.u64(header.lowest_unsettled);
         out.push(header.flags());
         if let Some(trace) = header.trace {
             out.extend_from_slice(&trace.to_bytes());
         }
         let count_at = out.len();
-        put_count(out, 0);
+        out.count(0);
         Self { out, start, count_at, rows: 0, stamp }
     }
 
@@ -180,18 +180,17 @@ impl<'a> WriteEncoder<'a> {
         let LoggedRow { operation, first_try_ms, row, cells, result, untracked } = *row;
         let result_bytes = result.map_or(0, |result| 4 + result.len());
         self.out.reserve(ROW_HEADER_BYTES + row.len() + cells.len() + result_bytes);
-        put_u64(self.out, operation);
-        put_u64(self.out, first_try_ms);
+        self.out.u64(operation);
+        self.out.u64(first_try_ms);
         self.out.push((u8::from(untracked) * UNTRACKED) | (u8::from(result.is_some()) * RESULT));
-        self.out.extend_from_slice(&u16::try_from(row.len()).expect("rows are bounded at the edge").to_le_bytes());
-        put_count(self.out, cells.len());
+        self.out.u16(u16::try_from(row.len()).expect("rows are bounded at the edge"));
+        self.out.count(cells.len());
         self.out.extend_from_slice(row);
         let at = self.out.len();
         self.out.extend_from_slice(cells);
         stamp_in_place(&mut self.out[at..], self.stamp);
         if let Some(result) = result {
-            put_count(self.out, result.len());
-            self.out.extend_from_slice(result);
+            self.out.bytes(result);
         }
         self.rows += 1;
         &self.out[at..at + cells.len()]

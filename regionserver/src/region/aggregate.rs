@@ -7,9 +7,9 @@
 //! Invariant: a row is counted whole or not at all. A value that cannot be read ends the scan before its row counts.
 
 use bytes::Bytes;
-use terrane_types::{CellRef, Error, FamilyName, Invalid, Value, ValueType, escape};
+use terrane_types::{ByteWriter as _, CellRef, Error, FamilyName, Invalid, Value, ValueType, escape};
 
-use crate::record::{Malformed, Reader, put_u64};
+use crate::record::{Malformed, Reader};
 
 /// The column, and the numeric type of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,8 +137,8 @@ impl Totals {
 
     /// Appends the totals to a resume token; see [`crate::region::resume_token`] for the layout.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        put_u64(out, self.rows);
-        put_u64(out, self.values);
+        out.u64(self.rows);
+        out.u64(self.values);
         let float = matches!(self.sum, Number::Float(_));
         out.push(u8::from(float) | u8::from(self.extremes.is_some()) << 1);
         self.sum.encode(out);
@@ -175,8 +175,8 @@ impl Number {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Integer(value) => out.extend_from_slice(&value.to_le_bytes()),
-            Self::Float(value) => out.extend_from_slice(&value.to_le_bytes()),
+            Self::Integer(value) => out.raw(&value.to_le_bytes()),
+            Self::Float(value) => out.raw(&value.to_le_bytes()),
         }
     }
 

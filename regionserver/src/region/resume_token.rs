@@ -18,9 +18,9 @@
 //! ```
 
 use bytes::Bytes;
-use terrane_types::{Invalid, KeyRange};
+use terrane_types::{ByteWriter as _, Invalid, KeyRange};
 
-use crate::record::{Malformed, Reader, put_short, put_u64};
+use crate::record::{Malformed, Reader};
 use crate::region::aggregate::Totals;
 use crate::region::latest::PrefixProgress;
 
@@ -88,13 +88,13 @@ impl ResumeToken {
                 | flag(LIMITED, self.limit_left.is_some())
                 | flag(REVERSE, self.reverse),
         );
-        put_short(&mut out, &self.region.start)?;
-        put_short(&mut out, &self.region.end)?;
-        put_u64(&mut out, self.limit_left.unwrap_or(0));
-        put_u64(&mut out, self.offset_left);
+        out.short(&self.region.start)?;
+        out.short(&self.region.end)?;
+        out.u64(self.limit_left.unwrap_or(0));
+        out.u64(self.offset_left);
         if let Some(group) = &self.group {
-            put_short(&mut out, &group.prefix)?;
-            out.extend_from_slice(&group.returned.to_le_bytes());
+            out.short(&group.prefix)?;
+            out.u32(group.returned);
         }
         if let Some(totals) = &self.totals {
             totals.encode(&mut out);
@@ -103,24 +103,24 @@ impl ResumeToken {
             Position::Start => out.push(0),
             Position::After(row) => {
                 out.push(1);
-                put_short(&mut out, row)?;
+                out.short(row)?;
             }
             Position::At(row) => {
                 out.push(3);
-                put_short(&mut out, row)?;
+                out.short(row)?;
             }
             Position::Within { row, sequence, cell, unseen } => {
                 out.push(if *unseen { 4 } else { 2 });
-                put_short(&mut out, row)?;
-                put_u64(&mut out, *sequence);
-                put_short(&mut out, &cell.family)?;
-                put_short(&mut out, &cell.qualifier)?;
-                out.extend_from_slice(&cell.timestamp.to_le_bytes());
-                put_u64(&mut out, cell.sequence);
+                out.short(row)?;
+                out.u64(*sequence);
+                out.short(&cell.family)?;
+                out.short(&cell.qualifier)?;
+                out.i64(cell.timestamp);
+                out.u64(cell.sequence);
             }
         }
         if let Some(sequence) = self.sequence {
-            put_u64(&mut out, sequence);
+            out.u64(sequence);
         }
         Ok(out.into())
     }

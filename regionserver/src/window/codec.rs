@@ -11,9 +11,10 @@
 //! Clients, ranges, results and stamps are ascending. The manifest's record carries the checksum.
 
 use bytes::Bytes;
+use terrane_types::ByteWriter as _;
 
 use super::{CLIENT_BYTES, Client, Nonces, RANGE_BYTES, RESULT_OVERHEAD_BYTES, Ranges, Window};
-use crate::record::{Malformed, Reader, put_count, put_long, put_u64};
+use crate::record::{Malformed, Reader};
 
 const VERSION: u8 = 1;
 
@@ -25,20 +26,19 @@ impl Window {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(1 + 8 + 4 + self.bytes);
         out.push(VERSION);
-        put_u64(&mut out, self.floor);
-        put_count(&mut out, self.clients.len());
+        out.u64(self.floor);
+        out.count(self.clients.len());
         for (id, client) in &self.clients {
             out.extend_from_slice(id);
-            put_u64(&mut out, client.last);
-            put_u64(&mut out, client.since);
-            put_u64(&mut out, client.settled);
+            out.u64(client.last);
+            out.u64(client.since);
+            out.u64(client.settled);
             put_ranges(&mut out, &client.applied);
-            put_count(&mut out, client.results.len());
-            for (operation, result) in &client.results {
-                put_u64(&mut out, *operation);
-                put_long(&mut out, result);
-            }
-            put_u64(&mut out, client.gone_below);
+            out.list(client.results.iter(), |out, (operation, result)| {
+                out.u64(*operation);
+                out.bytes(result);
+            });
+            out.u64(client.gone_below);
             put_ranges(&mut out, &client.settled_above);
         }
         put_nonces(&mut out, &self.nonces);
@@ -67,7 +67,7 @@ impl Window {
 
 fn put_nonces(out: &mut Vec<u8>, nonces: &Nonces) {
     let batches_at = out.len();
-    put_count(out, 0);
+    out.count(0);
     // The stamp of the last batch, where its count is, and the count.
     let (mut last, mut batches) = (None, 0u32);
     for (stamp, number) in nonces.iter() {
@@ -75,12 +75,12 @@ fn put_nonces(out: &mut Vec<u8>, nonces: &Nonces) {
             Some((of, at, count)) if of == stamp => (at, count + 1),
             _ => {
                 batches += 1;
-                put_u64(out, stamp);
-                put_count(out, 0);
+                out.u64(stamp);
+                out.count(0);
                 (out.len() - 4, 1u32)
             }
         };
-        put_u64(out, number);
+        out.u64(number);
         out[at..at + 4].copy_from_slice(&count.to_le_bytes());
         last = Some((stamp, at, count));
     }
@@ -105,10 +105,10 @@ fn read_nonces(reader: &mut Reader) -> Result<Nonces, Malformed> {
 }
 
 fn put_ranges(out: &mut Vec<u8>, ranges: &Ranges) {
-    put_count(out, ranges.len());
+    out.count(ranges.len());
     for (first, last) in ranges.iter() {
-        put_u64(out, first);
-        put_u64(out, last);
+        out.u64(first);
+        out.u64(last);
     }
 }
 

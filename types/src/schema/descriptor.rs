@@ -1,6 +1,7 @@
 //! A region's descriptor: which rows of which table, and who orders their writes.
 
-use crate::binary::{Writer, begin};
+use crate::binary::begin;
+use crate::byte_writer::ByteWriter as _;
 use crate::ids::{GroupId, RegionEpoch, RegionId, TableId};
 use crate::invalid::Invalid;
 use crate::range::KeyRange;
@@ -65,7 +66,7 @@ impl RegionDescriptor {
     /// The binary form for logs and manifests.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new(DESCRIPTOR_FORMAT);
+        let mut out = vec![DESCRIPTOR_FORMAT];
         out.u64(self.region.0);
         out.u64(self.table.0);
         out.bytes(&self.range.start);
@@ -73,7 +74,7 @@ impl RegionDescriptor {
         out.u64(self.epoch.0);
         out.u64(self.group.0);
         out.u64(self.schema_version);
-        out.finish()
+        out
     }
 
     /// Decodes the bytes of [`RegionDescriptor::encode`].

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use super::{
     Bloom, Compression, FamilyRules, FamilySchema, FamilyStorage, Foreign, KeepDeleted, SplitPolicy, TableSchema,
 };
-use crate::binary::{Writer, begin};
+use crate::binary::begin;
 use crate::byte_reader::ByteReader;
+use crate::byte_writer::ByteWriter as _;
 use crate::ids::TableId;
 use crate::invalid::Invalid;
 use crate::key::KeyDeclaration;
@@ -24,7 +25,7 @@ impl TableSchema {
     /// The binary form for logs and checkpoints.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::new(SCHEMA_FORMAT);
+        let mut out = vec![SCHEMA_FORMAT];
         out.u64(self.table.0);
         out.text(&self.name.to_string());
         out.u64(self.version);
@@ -38,13 +39,12 @@ impl TableSchema {
             out.u8(family.storage.compression as u8);
             out.u8(family.storage.bloom as u8);
             out.u32(family.storage.block_size);
-            out.u8(u8::from(family.storage.in_memory));
+            out.flag(family.storage.in_memory);
             encode_metadata(&mut out, &family.metadata);
-            out.count(family.types.len());
-            for (qualifier, read_as) in &family.types {
+            out.list(family.types.iter(), |out, (qualifier, read_as)| {
                 out.bytes(qualifier);
                 out.text(read_as.name());
-            }
+            });
             encode_foreign(&mut out, &family.foreign);
         }
         out.u64(self.region_size);
@@ -52,14 +52,14 @@ impl TableSchema {
         out.text(&self.key.as_ref().map(ToString::to_string).unwrap_or_default());
         out.u32(self.atomic);
         out.u32(self.bloom_prefix);
-        out.u8(u8::from(self.read_only));
+        out.flag(self.read_only);
         encode_metadata(&mut out, &self.metadata);
         out.u64(self.history_ms);
         out.u8(self.split_policy as u8);
-        out.u8(u8::from(self.disabled));
+        out.flag(self.disabled);
         encode_foreign(&mut out, &self.foreign);
-        out.u8(u8::from(self.strict_reads));
-        out.finish()
+        out.flag(self.strict_reads);
+        out
     }
 
     /// Decodes the bytes of [`TableSchema::encode`].
@@ -130,12 +130,11 @@ impl TableSchema {
     }
 }
 
-fn encode_foreign(out: &mut Writer, foreign: &Foreign) {
-    out.count(foreign.len());
-    for (name, value) in foreign {
+fn encode_foreign(out: &mut Vec<u8>, foreign: &Foreign) {
+    out.list(foreign.iter(), |out, (name, value)| {
         out.bytes(name);
         out.bytes(value);
-    }
+    });
 }
 
 fn decode_foreign(input: &mut Fields<'_>) -> Result<Foreign, Invalid> {
@@ -146,12 +145,11 @@ fn decode_foreign(input: &mut Fields<'_>) -> Result<Foreign, Invalid> {
     Ok(foreign)
 }
 
-fn encode_metadata(out: &mut Writer, metadata: &BTreeMap<String, String>) {
-    out.count(metadata.len());
-    for (name, value) in metadata {
+fn encode_metadata(out: &mut Vec<u8>, metadata: &BTreeMap<String, String>) {
+    out.list(metadata.iter(), |out, (name, value)| {
         out.text(name);
         out.text(value);
-    }
+    });
 }
 
 fn decode_metadata(input: &mut Fields<'_>) -> Result<BTreeMap<String, String>, Invalid> {

@@ -3,7 +3,7 @@
 use terrane_types::{CellKind, CellRef};
 
 use crate::cells::{Cell, Cells};
-use crate::codec::{Reader, Writer};
+use crate::codec::{ByteWriter as _, Reader};
 
 /// A key before every cell of `row` and after every cell of lower rows.
 pub(super) fn row_start(row: &[u8]) -> Vec<u8> {
@@ -27,12 +27,12 @@ pub(super) fn key_of(cell: Cell<'_>) -> Vec<u8> {
 }
 
 pub(super) fn value_of(cell: Cell<'_>) -> Vec<u8> {
-    let mut value = Writer::default();
+    let mut value = Vec::new();
     value.u8(cell.kind as u8);
     value.u16(u16::try_from(cell.tags.len()).expect("tag sections are limited to less than 64 KiB at the edge"));
-    value.0.extend_from_slice(cell.tags);
-    value.0.extend_from_slice(cell.value);
-    value.0
+    value.raw(cell.tags);
+    value.raw(cell.value);
+    value
 }
 
 pub(super) fn read_cell(key: &[u8], value: &[u8], out: &mut Cells) -> Option<()> {

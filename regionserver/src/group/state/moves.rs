@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use terrane_types::{MoveId, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
+use terrane_types::{ByteWriter as _, MoveId, RegionDescriptor, RegionEpoch, RegionId, TableSchema};
 
 use super::{GroupState, RegionState, TableChanges};
 use crate::group::reply::Reply;
 use crate::operation::{Depart, Freeze, Unfreeze, put_descriptor, read_descriptor};
-use crate::record::{Malformed, Reader, put_count, put_u64};
+use crate::record::{Malformed, Reader};
 
 /// The regions that left whose new group is remembered. Clients that missed more ask the master.
 const DEPARTED_MAX: usize = 1024;
@@ -89,20 +89,20 @@ impl Moves {
     }
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        put_count(out, self.departed_order.len());
+        out.count(self.departed_order.len());
         for (id, adopted) in self.departed_order.iter().filter_map(|region| self.departed.get(region)) {
-            put_u64(out, id.0);
+            out.u64(id.0);
             put_descriptor(out, adopted);
         }
-        put_u64(out, self.forgotten.0);
-        put_count(out, self.arrivals.len());
+        out.u64(self.forgotten.0);
+        out.count(self.arrivals.len());
         for (id, arrival) in &self.arrivals {
             // No region has the id 0.
             let (region, index) = match arrival {
                 Arrival::Adopted { region, index } => (region.0, *index),
                 Arrival::Refused => (0, 0),
             };
-            [id.0, region, index].into_iter().for_each(|number| put_u64(out, number));
+            [id.0, region, index].into_iter().for_each(|number| out.u64(number));
         }
     }
 
