@@ -15,6 +15,7 @@ impl<'a> Reader<'a> {
         self.0.u8().ok()
     }
 
+    #[cfg(feature = "sled")]
     pub(crate) fn u16(&mut self) -> Option<u16> {
         self.0.u16().ok()
     }

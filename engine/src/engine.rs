@@ -204,7 +204,7 @@ impl Engine {
         for region in dropped {
             self.regions.lock().remove(&region.key());
             let families = region.families();
-            self.backend.drop_range(group, region.table(), families, region.bounds().clone()).await?;
+            self.backend.store().remove(group, region.table(), families, region.bounds().clone(), None).await?;
         }
         self.clean_up().await;
         Ok(())
@@ -213,17 +213,14 @@ impl Engine {
     /// Counts of what reads of each family met since the engine was opened; empty where the backend counts nothing.
     #[must_use]
     pub fn family_reads(&self) -> Vec<(TableId, FamilyName, FamilyReadCounts)> {
-        let Backend::Lsm(lsm) = &*self.backend else { return Vec::new() };
+        let Some(lsm) = self.backend.lsm() else { return Vec::new() };
         lsm.reads().into_iter().map(|((table, family), reads)| (table, family, reads.counts())).collect()
     }
 
     /// Bytes of blocks in the cache.
     #[must_use]
     pub fn cache_bytes(&self) -> u64 {
-        match &*self.backend {
-            Backend::Lsm(lsm) => lsm.shared.cache.bytes(),
-            _ => 0,
-        }
+        self.backend.lsm().map_or(0, |lsm| lsm.shared.cache.bytes())
     }
 
     /// Makes running compactions end soon, without a change. Nothing else is affected.

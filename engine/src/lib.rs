@@ -14,11 +14,6 @@
 //!
 //! Not here: placement, consensus, requests. Tests: `tests/` in this crate, against a plain model.
 
-#![cfg_attr(
-    not(feature = "sled"),
-    allow(dead_code, unused_variables, reason = "the memory backend alone needs less of what both are handed")
-)]
-
 mod backend;
 mod boxed;
 mod cell_window;

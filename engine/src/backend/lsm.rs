@@ -12,8 +12,9 @@ use terrane_env::task;
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{FamilyName, TableId};
 
-use super::WriterTarget;
+use super::{CellFiles, CellStore, FamilyKey, FamilyWriter, WriterTarget, sync_names};
 use crate::Error;
+use crate::boxed::BoxFuture;
 use crate::cells::{Cell, Cells, weight_of};
 use crate::file_directory::{Claim, FileDirectory};
 use crate::levels::{FileRef, FileSource};
@@ -60,13 +61,8 @@ impl LsmBackend {
         Arc::clone(self.reads.lock().entry((table, family.clone())).or_default())
     }
 
-    /// Loads a file that the manifest names; its length must be the recorded one.
-    pub(crate) async fn load(
-        &self,
-        record: &FileRecord,
-        table: TableId,
-        family: &FamilyName,
-    ) -> Result<Arc<LazyStoreFile>, Error> {
+    /// A file that the manifest names; its length must be the recorded one.
+    async fn recorded(&self, record: &FileRecord, key: FamilyKey<'_>) -> Result<Arc<LazyStoreFile>, Error> {
         let path = self.files.path_of(record.id);
         let size = self.shared.disk.file_len(&path).await.map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::damage(&path, 0, "the manifest names the file, but it is missing"),
@@ -76,19 +72,7 @@ impl LsmBackend {
             let what = format!("it has {size} bytes; the manifest says {}", record.size);
             return Err(Error::damage(&path, size.min(record.size), what));
         }
-        Ok(self.file(record.id, record.origin, record.size, record.timestamps.1, table, family))
-    }
-
-    /// Verifies a file as a whole; returns what the manifest should say of it.
-    pub(crate) async fn verify(&self, file: &Arc<LazyStoreFile>) -> Result<FileRecord, Error> {
-        let file = Arc::clone(file);
-        // Reads all of it, so not on a runtime thread.
-        task::run_blocking(move || {
-            let file = file.opened(true)?;
-            file.check(None)?;
-            Ok(record_of(file.properties()))
-        })
-        .await
+        Ok(self.file(record.id, record.origin, record.size, record.timestamps.1, key.table, key.family))
     }
 
     /// A file that is not open yet.
@@ -113,28 +97,22 @@ impl LsmBackend {
             claim: self.files.claim(id),
         })
     }
+}
 
-    /// A second name for a file, with an id of its own.
-    pub(crate) async fn linked(&self, file: &FileRef, table: TableId, family: &FamilyName) -> Result<FileRef, Error> {
-        let FileRecord { id: from, origin, size, timestamps, .. } = *file.record;
-        let id = self.files.allocate();
-        let (disk, from, to) = (self.shared.disk.clone(), self.files.path_of(from), self.files.path_of(id));
-        let linked = task::run_io(async move {
-            disk.hard_link(&from, &to).await.map_err(Error::io(format!("link {}", from.display())))
-        });
-        if let Err(error) = linked.await {
-            self.files.release(id);
-            return Err(error);
-        }
-        let source = self.file(id, origin, size, timestamps.1, table, family);
-        Ok(FileRef { record: Arc::new(FileRecord { id, ..(*file.record).clone() }), source })
+impl CellStore for LsmBackend {
+    fn load<'a>(
+        &'a self,
+        record: &'a FileRecord,
+        key: FamilyKey<'a>,
+    ) -> BoxFuture<'a, Result<Arc<dyn FileSource>, Error>> {
+        Box::pin(async move { Ok(self.recorded(record, key).await? as Arc<dyn FileSource>) })
     }
 
-    pub(crate) fn writer(&self, target: WriterTarget<'_>) -> LsmWriter {
-        LsmWriter {
+    fn writer(&self, target: WriterTarget<'_>) -> Result<Box<dyn FamilyWriter>, Error> {
+        Ok(Box::new(LsmWriter {
             files: Arc::clone(&self.files),
             shared: Arc::clone(&self.shared),
-            reads: self.reads_of(target.table, target.family),
+            reads: self.reads_of(target.key.table, target.key.family),
             storage: target.storage,
             prefix: target.prefix,
             level: target.level,
@@ -143,8 +121,56 @@ impl LsmBackend {
             current: None,
             begun: Vec::new(),
             made: Vec::new(),
-        }
+        }))
     }
+
+    fn sync(&self) -> BoxFuture<'_, Result<(), Error>> {
+        sync_names(&self.files)
+    }
+
+    /// A second name for the file.
+    fn linked<'a>(&'a self, file: &'a FileRef, key: FamilyKey<'a>) -> BoxFuture<'a, Result<Option<FileRef>, Error>> {
+        Box::pin(async move {
+            let FileRecord { id: from, origin, size, timestamps, .. } = *file.record;
+            let id = self.files.allocate();
+            if let Err(error) = self.files.link(&self.files.path_of(from), id).await {
+                self.files.release(id);
+                return Err(error);
+            }
+            let source = self.file(id, origin, size, timestamps.1, key.table, key.family);
+            Ok(Some(FileRef { record: Arc::new(FileRecord { id, ..(*file.record).clone() }), source }))
+        })
+    }
+}
+
+impl CellFiles for LsmBackend {
+    fn directory(&self) -> &Arc<FileDirectory> {
+        &self.files
+    }
+
+    fn verified<'a>(
+        &'a self,
+        record: &'a FileRecord,
+        key: FamilyKey<'a>,
+    ) -> BoxFuture<'a, Result<(FileRecord, Arc<dyn FileSource>), Error>> {
+        Box::pin(async move {
+            let file = self.recorded(record, key).await?;
+            let properties = checked(&file).await?;
+            Ok((record_of(&properties), file as Arc<dyn FileSource>))
+        })
+    }
+}
+
+/// Reads and checks a whole file.
+pub(crate) async fn checked(file: &Arc<LazyStoreFile>) -> Result<StoreFileProperties, Error> {
+    let file = Arc::clone(file);
+    // Reads all of it, so not on a runtime thread.
+    task::run_blocking(move || {
+        let file = file.opened(true)?;
+        file.check(None)?;
+        Ok(file.properties().clone())
+    })
+    .await
 }
 
 /// A store file, opened at its first use.
@@ -274,53 +300,70 @@ pub(crate) struct LsmWriter {
     made: Vec<StoreFileProperties>,
 }
 
-impl LsmWriter {
-    pub(crate) fn has_work(&self, within_row: bool) -> bool {
+impl FamilyWriter for LsmWriter {
+    fn has_work(&self, within_row: bool) -> bool {
         self.current.as_ref().is_none_or(|current| {
             current.pending_bytes() >= WRITE_BYTES || (!within_row && current.size_estimate() >= self.file_bytes)
         })
     }
 
-    pub(crate) async fn work(&mut self, within_row: bool) -> Result<(), Error> {
-        let is_full = |current: &mut StoreFileWriter| !within_row && current.size_estimate() >= self.file_bytes;
-        if let Some(current) = self.current.take_if(is_full) {
-            self.made.push(current.finish().await?);
-        }
-        match &mut self.current {
-            Some(current) => current.write_pending().await,
-            None => {
-                let id = self.files.allocate();
-                self.begun.push(id);
-                let options = StoreFileOptions { storage: self.storage, prefix: self.prefix.clone() };
-                self.current = Some(StoreFileWriter::create(&self.shared.disk, self.files.dir(), id, options).await?);
-                Ok(())
+    fn work(&mut self, within_row: bool) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let is_full = |current: &mut StoreFileWriter| !within_row && current.size_estimate() >= self.file_bytes;
+            if let Some(current) = self.current.take_if(is_full) {
+                self.made.push(current.finish().await?);
             }
-        }
+            match &mut self.current {
+                Some(current) => current.write_pending().await,
+                None => {
+                    let id = self.files.allocate();
+                    self.begun.push(id);
+                    let options = StoreFileOptions { storage: self.storage, prefix: self.prefix.clone() };
+                    let created = StoreFileWriter::create(&self.shared.disk, self.files.dir(), id, options);
+                    self.current = Some(created.await?);
+                    Ok(())
+                }
+            }
+        })
     }
 
-    pub(crate) fn add(&mut self, cell: Cell<'_>) {
+    fn add(&mut self, cell: Cell<'_>) {
         self.current.as_mut().expect("work() is called before the first row, and makes a file").add(cell);
     }
 
-    pub(crate) async fn finish(mut self, bounds: &RowRange) -> Result<Vec<FileRef>, Error> {
-        if let Some(current) = self.current.take() {
-            if current.cells() > 0 {
-                self.made.push(current.finish().await?);
-            } else {
-                let id = current.id();
-                current.abandon().await?;
-                self.files.release(id);
+    fn finish(mut self: Box<Self>, bounds: &RowRange) -> BoxFuture<'_, Result<Vec<FileRef>, Error>> {
+        Box::pin(async move {
+            if let Some(current) = self.current.take() {
+                if current.cells() > 0 {
+                    self.made.push(current.finish().await?);
+                } else {
+                    let id = current.id();
+                    current.abandon().await?;
+                    self.files.release(id);
+                }
             }
-        }
-        let mut files = Vec::with_capacity(self.made.len());
-        for properties in std::mem::take(&mut self.made) {
-            files.push(self.file_of(&properties, bounds)?);
-        }
-        // From here on the caller releases them.
-        self.begun.clear();
-        Ok(files)
+            let made = std::mem::take(&mut self.made);
+            let files =
+                made.iter().map(|properties| self.file_of(properties, bounds)).collect::<Result<Vec<_>, _>>()?;
+            // From here on the caller releases them.
+            self.begun.clear();
+            Ok(files)
+        })
     }
 
+    fn abandon(mut self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            if let Some(current) = self.current.take()
+                && let Err(error) = current.abandon().await
+            {
+                // It goes with the next clean-up, at the latest when the engine is opened again.
+                tracing::warn!("a discarded file could not be removed: {error}");
+            }
+        })
+    }
+}
+
+impl LsmWriter {
     fn file_of(&self, properties: &StoreFileProperties, bounds: &RowRange) -> Result<FileRef, Error> {
         let record = FileRecord {
             level: self.level,
@@ -342,16 +385,6 @@ impl LsmWriter {
         // Flushes and compactions may block, and the bytes were written a moment ago.
         file.opened(true)?;
         Ok(FileRef { record: Arc::new(record), source: Arc::new(file) })
-    }
-
-    /// Discards what was written.
-    pub(crate) async fn abandon(mut self) {
-        if let Some(current) = self.current.take()
-            && let Err(error) = current.abandon().await
-        {
-            // It goes with the next clean-up, at the latest when the engine is opened again.
-            tracing::warn!("a discarded file could not be removed: {error}");
-        }
     }
 }
 

@@ -15,7 +15,9 @@ use bytes::Bytes;
 use terrane_env::fs::Disk;
 use terrane_types::{CellKind, CellRef, FamilyName};
 
+use super::{CellFiles, CellStore, FamilyKey, FamilyWriter, WriterTarget, sync_names};
 use crate::Error;
+use crate::boxed::BoxFuture;
 use crate::cells::{Cell, Cells};
 use crate::codec::{ByteWriter as _, FRAME_HEADER_BYTES, Reader, frame, unframe};
 use crate::file_directory::FileDirectory;
@@ -43,7 +45,7 @@ const FILE_BYTES_MAX: u64 = 2 << 30;
 /// The files of one server.
 pub(crate) struct MemoryBackend {
     disk: Disk,
-    pub(crate) files: Arc<FileDirectory>,
+    files: Arc<FileDirectory>,
 }
 
 impl MemoryBackend {
@@ -52,36 +54,69 @@ impl MemoryBackend {
         Ok(Self { disk: disk.clone(), files })
     }
 
-    /// Loads a file that the manifest names.
-    pub(crate) async fn load(&self, record: &FileRecord) -> Result<Arc<dyn FileSource>, Error> {
-        let (cells, _) = read_file(&self.disk, &self.files.path_of(record.id), record.origin).await?;
-        Ok(Arc::new(SortedCells::new(cells)))
-    }
-
-    /// Verifies a file as a whole; returns what the manifest should say of it.
-    pub(crate) async fn verify(&self, record: &FileRecord) -> Result<FileRecord, Error> {
-        check_file(&self.disk, &self.files.path_of(record.id), record.origin).await
-    }
-
-    /// The part of a file as a file of its own; `None` if it has no cells.
-    pub(crate) async fn copied(&self, file: &FileRef, family: &FamilyName) -> Result<Option<FileRef>, Error> {
-        let bounds = &file.record.bounds;
-        let mut writer = self.writer(family);
-        let mut cursor = file.bounded().cursor(bounds, false, Reading::BULK)?;
-        while cursor.row().is_some() {
-            cursor.take(Sought::ALL, usize::MAX, &mut writer.cells)?;
-        }
-        writer.finish(bounds).await
-    }
-
-    pub(crate) fn writer(&self, family: &FamilyName) -> MemoryWriter {
+    fn new_writer(&self, family: &FamilyName) -> MemoryWriter {
         let (disk, files) = (self.disk.clone(), Arc::clone(&self.files));
         MemoryWriter { disk, files, family: family.clone(), cells: Cells::default(), bytes: 0 }
     }
 }
 
+impl CellStore for MemoryBackend {
+    fn load<'a>(
+        &'a self,
+        record: &'a FileRecord,
+        _key: FamilyKey<'a>,
+    ) -> BoxFuture<'a, Result<Arc<dyn FileSource>, Error>> {
+        Box::pin(async move {
+            let (cells, _) = read_file(&self.disk, &self.files.path_of(record.id), record.origin).await?;
+            Ok(Arc::new(SortedCells::new(cells)) as Arc<dyn FileSource>)
+        })
+    }
+
+    fn writer(&self, target: WriterTarget<'_>) -> Result<Box<dyn FamilyWriter>, Error> {
+        Ok(Box::new(self.new_writer(target.key.family)))
+    }
+
+    fn sync(&self) -> BoxFuture<'_, Result<(), Error>> {
+        sync_names(&self.files)
+    }
+
+    /// The part of the file as a file of its own.
+    fn linked<'a>(&'a self, file: &'a FileRef, key: FamilyKey<'a>) -> BoxFuture<'a, Result<Option<FileRef>, Error>> {
+        Box::pin(async move {
+            let bounds = &file.record.bounds;
+            let mut writer = self.new_writer(key.family);
+            let mut cursor = file.bounded().cursor(bounds, false, Reading::BULK)?;
+            while cursor.row().is_some() {
+                cursor.take(Sought::ALL, usize::MAX, &mut writer.cells)?;
+            }
+            writer.write(bounds).await
+        })
+    }
+
+    fn rewrites(&self, files: usize) -> bool {
+        files >= FILES_MAX
+    }
+}
+
+impl CellFiles for MemoryBackend {
+    fn directory(&self) -> &Arc<FileDirectory> {
+        &self.files
+    }
+
+    fn verified<'a>(
+        &'a self,
+        record: &'a FileRecord,
+        key: FamilyKey<'a>,
+    ) -> BoxFuture<'a, Result<(FileRecord, Arc<dyn FileSource>), Error>> {
+        Box::pin(async move {
+            let source = self.load(record, key).await?;
+            Ok((check_file(&self.disk, &self.files.path_of(record.id), record.origin).await?, source))
+        })
+    }
+}
+
 /// Gathers the cells of one family's flush.
-pub(crate) struct MemoryWriter {
+struct MemoryWriter {
     disk: Disk,
     files: Arc<FileDirectory>,
     family: FamilyName,
@@ -90,16 +125,22 @@ pub(crate) struct MemoryWriter {
     bytes: u64,
 }
 
-impl MemoryWriter {
-    pub(crate) fn add(&mut self, cell: Cell<'_>) {
+impl FamilyWriter for MemoryWriter {
+    fn add(&mut self, cell: Cell<'_>) {
         self.bytes += cell.data_bytes() as u64;
         if self.bytes <= FILE_BYTES_MAX {
             self.cells.push(cell);
         }
     }
 
+    fn finish(self: Box<Self>, bounds: &RowRange) -> BoxFuture<'_, Result<Vec<FileRef>, Error>> {
+        Box::pin(async move { Ok(self.write(bounds).await?.into_iter().collect()) })
+    }
+}
+
+impl MemoryWriter {
     /// Writes and syncs the file; nothing is written when there are no cells.
-    pub(crate) async fn finish(self, bounds: &RowRange) -> Result<Option<FileRef>, Error> {
+    async fn write(self, bounds: &RowRange) -> Result<Option<FileRef>, Error> {
         if self.cells.is_empty() {
             return Ok(None);
         }

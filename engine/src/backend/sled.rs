@@ -20,7 +20,9 @@ use terrane_env::{fs, task};
 use terrane_types::{FamilyName, GroupId, TableId};
 
 use self::keys::{escape, key_of, read_cell, row_start, sequence_of, value_of};
+use super::{CellStore, FamilyKey, FamilyWriter, WriterTarget};
 use crate::Error;
+use crate::boxed::BoxFuture;
 use crate::cells::{Cell, Cells};
 use crate::levels::{FileRef, FileSource, Levels};
 use crate::manifest::{Contents, FileRecord};
@@ -97,58 +99,79 @@ impl SledBackend {
         Ok(())
     }
 
-    fn tree(&self, group: GroupId, table: TableId, family: &FamilyName) -> Result<sled::Tree, Error> {
-        self.db.open_tree(tree_name(group, table, family)).map_err(|error| self.failed(&error))
+    fn source(&self, key: FamilyKey<'_>) -> Result<Arc<SledSource>, Error> {
+        let tree = self.db.open_tree(tree_name(key.group, key.table, key.family));
+        Ok(Arc::new(SledSource { dir: self.dir.clone(), tree: tree.map_err(|error| self.failed(&error))? }))
     }
 
     fn failed(&self, error: &sled::Error) -> Error {
         failed(&self.dir, error)
     }
+}
 
-    pub(crate) fn writer(&self, group: GroupId, table: TableId, family: &FamilyName) -> Result<SledWriter, Error> {
-        let tree = self.tree(group, table, family)?;
-        Ok(SledWriter { source: Arc::new(SledSource { dir: self.dir.clone(), tree }), cells: Cells::default() })
+impl CellStore for SledBackend {
+    /// A tree is the same file for all regions of the table.
+    fn load<'a>(
+        &'a self,
+        _record: &'a FileRecord,
+        key: FamilyKey<'a>,
+    ) -> BoxFuture<'a, Result<Arc<dyn FileSource>, Error>> {
+        Box::pin(async move { Ok(self.source(key)? as Arc<dyn FileSource>) })
     }
 
-    /// Makes everything written durable.
-    pub(crate) async fn sync(&self) -> Result<(), Error> {
-        let db = self.db.clone();
-        let flushed = task::run_blocking(move || db.flush()).await;
-        flushed.map_err(|error| self.failed(&error))?;
-        let dir = self.dir.clone();
-        task::run_io(async move { sync_all(&dir).await }).await
+    fn writer(&self, target: WriterTarget<'_>) -> Result<Box<dyn FamilyWriter>, Error> {
+        Ok(Box::new(SledWriter { source: self.source(target.key)?, cells: Cells::default() }))
     }
 
-    /// The cells of a family.
-    pub(crate) fn source(
-        &self,
-        group: GroupId,
-        table: TableId,
-        family: &FamilyName,
-    ) -> Result<Arc<dyn FileSource>, Error> {
-        let tree = self.tree(group, table, family)?;
-        Ok(Arc::new(SledSource { dir: self.dir.clone(), tree }))
+    fn sync(&self) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let db = self.db.clone();
+            let flushed = task::run_blocking(move || db.flush()).await;
+            flushed.map_err(|error| self.failed(&error))?;
+            let dir = self.dir.clone();
+            task::run_io(async move { sync_all(&dir).await }).await
+        })
     }
 
-    /// Removes the cells within `bounds`: those above a sequence number, or all.
-    pub(crate) async fn remove(
+    /// Trees hold the cells of all regions, and no part of a file is there twice.
+    fn linked<'a>(&'a self, file: &'a FileRef, _key: FamilyKey<'a>) -> BoxFuture<'a, Result<Option<FileRef>, Error>> {
+        Box::pin(async move { Ok(Some(file.clone())) })
+    }
+
+    /// A tree counts as one file, with the bytes of all flushes.
+    fn with_files(&self, before: Levels, made: Vec<FileRef>, bounds: &RowRange) -> Levels {
+        let Some(new) = made.into_iter().next() else { return before };
+        let mut record = (*new.record).clone();
+        if let Some(older) = before.level0.first() {
+            record.bytes += older.record.bytes;
+            record.cells += older.record.cells;
+            record.first_row = record.first_row.min(older.record.first_row.clone());
+            record.last_row = record.last_row.max(older.record.last_row.clone());
+        }
+        record.bounds = bounds.clone();
+        Levels { level0: vec![FileRef { record: Arc::new(record), source: new.source }], below: Vec::new() }
+    }
+
+    fn remove(
         &self,
         group: GroupId,
         table: TableId,
         families: Vec<FamilyName>,
         bounds: RowRange,
         above: Option<u64>,
-    ) -> Result<(), Error> {
-        for family in families {
-            let tree = self.tree(group, table, &family)?;
-            let mut from = Some(row_start(&bounds.start));
-            while let Some(start) = from {
-                let (tree, end) = (tree.clone(), bounds.end.clone());
-                let step = task::run_blocking(move || remove_step(&tree, start, &end, above)).await;
-                from = step.map_err(|error| self.failed(&error))?;
+    ) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            for family in families {
+                let source = self.source(FamilyKey { group, table, family: &family })?;
+                let mut from = Some(row_start(&bounds.start));
+                while let Some(start) = from {
+                    let (tree, end) = (source.tree.clone(), bounds.end.clone());
+                    let step = task::run_blocking(move || remove_step(&tree, start, &end, above)).await;
+                    from = step.map_err(|error| self.failed(&error))?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
@@ -444,17 +467,23 @@ impl Cursor for SledCursor {
 }
 
 /// Gathers the cells of one family's flush.
-pub(crate) struct SledWriter {
+struct SledWriter {
     source: Arc<SledSource>,
     cells: Cells,
 }
 
-impl SledWriter {
-    pub(crate) fn add(&mut self, cell: Cell<'_>) {
+impl FamilyWriter for SledWriter {
+    fn add(&mut self, cell: Cell<'_>) {
         self.cells.push(cell);
     }
 
-    pub(crate) fn finish(self, bounds: &RowRange) -> Result<Option<FileRef>, Error> {
+    fn finish(self: Box<Self>, bounds: &RowRange) -> BoxFuture<'_, Result<Vec<FileRef>, Error>> {
+        Box::pin(async move { Ok(self.write(bounds)?.into_iter().collect()) })
+    }
+}
+
+impl SledWriter {
+    fn write(self, bounds: &RowRange) -> Result<Option<FileRef>, Error> {
         if self.cells.is_empty() {
             return Ok(None);
         }
@@ -492,20 +521,6 @@ impl SledWriter {
     fn apply(&self, batch: sled::Batch) -> Result<(), Error> {
         self.source.tree.apply_batch(batch).map_err(|error| failed(&self.source.dir, &error))
     }
-}
-
-/// A tree counts as one file, with the bytes of all flushes.
-pub(crate) fn one_file(before: Levels, made: Vec<FileRef>, bounds: &RowRange) -> Levels {
-    let Some(new) = made.into_iter().next() else { return before };
-    let mut record = (*new.record).clone();
-    if let Some(older) = before.level0.first() {
-        record.bytes += older.record.bytes;
-        record.cells += older.record.cells;
-        record.first_row = record.first_row.min(older.record.first_row.clone());
-        record.last_row = record.last_row.max(older.record.last_row.clone());
-    }
-    record.bounds = bounds.clone();
-    Levels { level0: vec![FileRef { record: Arc::new(record), source: new.source }], below: Vec::new() }
 }
 
 fn range_of(tree: &sled::Tree, bounds: &RowRange) -> sled::Iter {

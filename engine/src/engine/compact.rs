@@ -29,7 +29,7 @@ use self::change::Change;
 use self::stores::{older_than, policy_of, sources_of, trees};
 use super::{BoxFuture, Engine};
 use crate::Error;
-use crate::backend::{Backend, FamilyWriter, WriterTarget};
+use crate::backend::{FamilyKey, FamilyWriter, WriterTarget};
 use crate::collecting::Collecting;
 use crate::compaction::{CompactionTotals, Debt, Job, Plan, Rewrite, debt, pick, pick_major, pressure};
 use crate::levels::FileRef;
@@ -102,7 +102,7 @@ impl Engine {
     }
 
     fn has_levels(&self) -> bool {
-        matches!(&*self.backend, Backend::Lsm(_))
+        self.backend.lsm().is_some()
     }
 
     /// The most urgent compaction that is not running; `None` when there is nothing to do, or when all of it is in the way
@@ -194,10 +194,8 @@ impl Engine {
         let oldest_snapshot = region.begin_collection(point.stamp).min(point.sequence);
         let log_time = i64::try_from(point.stamp).unwrap_or(i64::MAX);
         let policy = policy_of(region, &family, point.stamp, oldest_snapshot);
-        let writer = self.backend.writer(WriterTarget {
-            group: point.group,
-            table: region.table(),
-            family: name,
+        let writer = self.backend.store().writer(WriterTarget {
+            key: FamilyKey { group: point.group, table: region.table(), family: name },
             storage: family.storage,
             prefix: region.prefix(),
             level: u8::try_from(rewrite.to_level).expect("there are a handful of levels"),
@@ -298,7 +296,7 @@ impl Engine {
 /// A running rewrite.
 struct Runner {
     rows: Collecting,
-    writer: FamilyWriter,
+    writer: Box<dyn FamilyWriter>,
 }
 
 impl Runner {

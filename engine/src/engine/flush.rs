@@ -18,7 +18,7 @@ use terrane_types::{FamilyName, GroupId, RegionId};
 
 use super::{BoxFuture, Engine};
 use crate::Error;
-use crate::backend::{FamilyWriter, WriterTarget};
+use crate::backend::{FamilyKey, FamilyWriter, WriterTarget};
 use crate::cells::Cell;
 use crate::collecting::{Collecting, Older};
 use crate::levels::{FileRef, Levels, RegionFiles};
@@ -125,9 +125,8 @@ impl Engine {
             return Ok(());
         }
         let point = region.point();
-        self.backend
-            .remove_above(point.group, region.table(), region.families(), region.bounds().clone(), point.sequence)
-            .await
+        let (families, bounds) = (region.families(), region.bounds().clone());
+        self.backend.store().remove(point.group, region.table(), families, bounds, Some(point.sequence)).await
     }
 
     /// Collects frozen memtables for the readers there may be, and hands what is left to the backend. Returns the region's
@@ -164,17 +163,15 @@ impl Engine {
             return Ok(());
         }
         let point = &input.last().point;
-        let rewrites = self.backend.rewrites(levels.level0.len() + 1);
+        let rewrites = self.backend.store().rewrites(levels.level0.len() + 1);
         let mut older = Older::default();
         if rewrites {
             sources.extend(levels.sources());
         } else {
             older = older_than_memtables(&levels);
         }
-        let writer = self.backend.writer(WriterTarget {
-            group: point.group,
-            table: region.table(),
-            family: name,
+        let writer = self.backend.store().writer(WriterTarget {
+            key: FamilyKey { group: point.group, table: region.table(), family: name },
             storage: family.storage,
             prefix: region.prefix(),
             level: 0,
@@ -196,7 +193,8 @@ impl Engine {
         flushed.made.extend(made.iter().cloned());
         flushed.rewrote |= rewrites;
         let before = if rewrites { Levels::default() } else { levels };
-        flushed.files.insert(name.clone(), self.backend.with_files(before, made, region.bounds()));
+        let files = self.backend.store().with_files(before, made, region.bounds());
+        flushed.files.insert(name.clone(), files);
         Ok(())
     }
 }
@@ -223,7 +221,7 @@ struct FamilyFlush {
 }
 
 impl FamilyFlush {
-    async fn run(self, mut writer: FamilyWriter) -> Result<Vec<FileRef>, Error> {
+    async fn run(self, mut writer: Box<dyn FamilyWriter>) -> Result<Vec<FileRef>, Error> {
         let cursors = self.sources.into_iter().map(|source| source.cursor(&self.bounds, false, Reading::BULK));
         let merge = MergingCursor::new(cursors.collect::<Result<_, _>>()?, false);
         let Self { family, oldest_snapshot, log_time, older, part_bytes, .. } = self;

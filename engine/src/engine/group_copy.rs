@@ -118,7 +118,7 @@ impl Engine {
     /// Whether groups can be copied: cells are in files that hold one region's, or some.
     #[must_use]
     pub fn can_copy_groups(&self) -> bool {
-        self.backend.has_files()
+        self.backend.files().is_some()
     }
 
     /// Takes a copy of what is recorded of a group. It leaves out what is in memory.
@@ -127,7 +127,7 @@ impl Engine {
     /// [`Error::NotCopied`] with an engine that has no files of its own.
     pub fn copy_group(&self, group: GroupId) -> BoxFuture<'_, Result<GroupCopy, Error>> {
         Box::pin(async move {
-            self.can_install(group)?;
+            self.copied_files(group)?;
             // Until all files are claimed, so that no clean-up runs with a later manifest before.
             let manifest = self.manifest.lock().await;
             let contents = GroupContents(manifest.contents().group(group));

@@ -11,15 +11,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use terrane_env::task;
 use terrane_types::FamilyName;
 
 use super::{BoxFuture, Engine};
 use crate::Error;
-use crate::backend::Backend;
-use crate::backend::lsm::LsmBackend;
-use crate::cells::weight_of;
+use crate::backend::lsm::{self, LsmBackend};
 use crate::levels::FileRef;
 use crate::manifest::{FileRecord, Record};
 use crate::point::DurablePoint;
@@ -49,7 +46,7 @@ impl Engine {
     /// Whether this engine has store files, and so can ingest some.
     #[must_use]
     pub fn can_ingest(&self) -> bool {
-        matches!(&*self.backend, Backend::Lsm(_))
+        self.backend.lsm().is_some()
     }
 
     /// Takes files into a region, as of `point`: its sequence number, one above the region's last, becomes that of all their
@@ -74,7 +71,7 @@ impl Engine {
         files: Vec<IngestFile>,
         point: DurablePoint,
     ) -> Result<(), Error> {
-        let Backend::Lsm(lsm) = &*self.backend else {
+        let Some(lsm) = self.backend.lsm() else {
             return Err(Error::NotIngested { file: PathBuf::new(), why: "this engine has no store files".to_owned() });
         };
         // What was written before goes below. Not under `point`: after a crash before the files are recorded, the region
@@ -155,14 +152,7 @@ async fn link_verified(lsm: &LsmBackend, region: &Region, file: &IngestFile, seq
             task::run_io(async move { disk.file_len(&to).await.map_err(Error::io(format!("stat {}", to.display()))) });
         let size = length.await?;
         let source = lsm.file(id, origin, size, i64::MAX, region.table(), &file.family);
-        let checked = Arc::clone(&source);
-        // Reads all of it, so not on a runtime thread.
-        let properties = task::run_blocking(move || {
-            let file = checked.opened(true)?;
-            file.check(None)?;
-            Ok::<_, Error>(file.properties().clone())
-        })
-        .await?;
+        let properties = lsm::checked(&source).await?;
         if properties.sequences != (0, 0) {
             return Err(refused("its cells have sequence numbers of their own"));
         }
@@ -171,19 +161,12 @@ async fn link_verified(lsm: &LsmBackend, region: &Region, file: &IngestFile, seq
         }
         let record = FileRecord {
             id,
-            level: 0,
             size,
-            bytes: weight_of(properties.cells, properties.data_bytes),
             bounds: region.bounds().clone(),
-            first_row: Bytes::copy_from_slice(&properties.first_row),
-            last_row: Bytes::copy_from_slice(&properties.last_row),
-            timestamps: properties.timestamps,
             sequences: (sequence, sequence),
-            cells: properties.cells,
-            deletes: properties.deletes,
-            collected: (0, 0),
             origin,
             ingested_at: sequence,
+            ..lsm::record_of(&properties)
         };
         Ok(FileRef { record: Arc::new(record), source })
     };

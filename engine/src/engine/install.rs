@@ -14,6 +14,7 @@ use terrane_types::GroupId;
 use super::group_copy::GroupContents;
 use super::{BoxFuture, Engine};
 use crate::Error;
+use crate::backend::{CellFiles, FamilyKey};
 use crate::levels::{FileRef, FileSource, Levels, RegionFiles};
 use crate::manifest::{FileRecord, GroupRecord, Record, RegionRecord};
 use crate::point::GroupPoint;
@@ -110,7 +111,7 @@ impl Engine {
     }
 
     async fn stage_here(self: &Arc<Self>, mut record: GroupRecord, dir: &Path) -> Result<StagedGroup, Error> {
-        self.can_install(record.group)?;
+        self.copied_files(record.group)?;
         let taken = self.link_copy(&mut record.regions, dir, None).await?;
         Ok(StagedGroup { record, taken })
     }
@@ -154,20 +155,17 @@ impl Engine {
         }
         let removed = self.replace_regions(group, Record::RemoveGroup(group), None, Vec::new()).await?;
         for region in removed {
-            self.backend.drop_range(group, region.table(), region.families(), region.bounds().clone()).await?;
+            let (families, bounds) = (region.families(), region.bounds().clone());
+            self.backend.store().remove(group, region.table(), families, bounds, None).await?;
         }
         self.clean_up().await;
         Ok(())
     }
 
-    /// A copy may be older than what is here. If the process ends after it has installed a copy and before its log has a record of
-    /// that, the log starts from before the copy; then another member may send the state as of an entry in between. What
-    /// follows that entry is applied again. The log never takes a copy that is older than what it has applied.
-    pub(super) fn can_install(&self, group: GroupId) -> Result<(), Error> {
-        if self.backend.has_files() {
-            return Ok(());
-        }
-        Err(Error::NotCopied { group, why: "its engine keeps cells in files that all groups share".to_owned() })
+    /// The backend, if groups can be copied from and to it.
+    pub(super) fn copied_files(&self, group: GroupId) -> Result<&dyn CellFiles, Error> {
+        let why = || "its engine keeps cells in files that all groups share".to_owned();
+        self.backend.files().ok_or_else(|| Error::NotCopied { group, why: why() })
     }
 
     /// The regions of a group in the order of their rows, in which several of them are locked.
@@ -201,14 +199,16 @@ impl Engine {
     async fn link_files(&self, regions: &mut [RegionRecord], taken: &mut LinkedFiles, dir: &Path) -> Result<(), Error> {
         let mut named = BTreeSet::new();
         for region in regions {
+            let backend = self.copied_files(region.point.group)?;
             for (family, files) in &mut region.files {
+                let key = FamilyKey { group: region.point.group, table: region.table, family };
                 for file in files {
                     // A file of several regions has one number.
                     let id = match taken.numbers.get(&file.id) {
                         Some(id) => *id,
                         None => {
                             let from: PathBuf = dir.join(Self::fetched_name(file.id));
-                            let (id, source) = self.backend.adopt(&from, file, region.table, family).await?;
+                            let (id, source) = backend.adopt(&from, file, key).await?;
                             taken.numbers.insert(file.id, id);
                             taken.files.insert(id, source);
                             id
@@ -223,6 +223,9 @@ impl Engine {
         self.backend.sync(taken.len() > 0).await
     }
 
+    /// A copy may be older than what is here. If the process ends after it has installed a copy and before its log has a record of
+    /// that, the log starts from before the copy; then another member may send the state as of an entry in between. What
+    /// follows that entry is applied again. The log never takes a copy that is older than what it has applied.
     async fn replace_group(&self, staged: &mut StagedGroup) -> Result<(), Error> {
         let mut record = staged.record.clone();
         if terrane_env::planted!("an installed copy lacks a region") {

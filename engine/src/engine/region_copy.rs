@@ -124,7 +124,7 @@ impl Engine {
     /// [`Error::NotCopied`] with an engine that has no files of its own.
     pub fn copy_region(&self, group: GroupId, region: RegionId) -> BoxFuture<'_, Result<Option<RegionCopy>, Error>> {
         Box::pin(async move {
-            self.can_install(group)?;
+            self.copied_files(group)?;
             // Until all files are claimed, so that no clean-up runs with a later manifest before.
             let manifest = self.manifest.lock().await;
             let Some(record) = manifest.contents().regions.get(&(group, region)) else { return Ok(None) };
@@ -175,7 +175,6 @@ impl Engine {
         let (engine, dir) = (Arc::clone(self), dir.to_path_buf());
         Box::pin(task::run_to_end(async move {
             let mut regions = [contents.0];
-            engine.can_install(regions[0].point.group)?;
             let former = former.map(|former| former.taken);
             let taken = engine.link_copy(&mut regions, &dir, former).await?;
             let [record] = regions;

@@ -9,6 +9,7 @@ use tokio::sync::MutexGuard;
 use super::flush::Flushed;
 use super::{BoxFuture, Engine};
 use crate::Error;
+use crate::backend::FamilyKey;
 use crate::manifest::Record;
 use crate::region::{FlushInput, Recording, Region, SplitDaughter};
 
@@ -209,8 +210,9 @@ impl Engine {
         let Flushed { files, made, .. } = flushed;
         let mut any = false;
         for (name, levels) in files {
+            let key = FamilyKey { group: region.key().0, table: region.table(), family: name };
             for part in levels.doubles() {
-                let linked = self.backend.linked(&part, region.table(), name).await?;
+                let linked = self.backend.store().linked(&part, key).await?;
                 levels.replace(&part, linked.as_ref());
                 made.extend(linked);
                 any = true;
