@@ -15,6 +15,7 @@
 
 pub mod csv;
 mod delimited;
+mod field;
 pub mod jsonl;
 pub mod mapping;
 pub mod ncdc;

@@ -13,7 +13,8 @@ use std::borrow::Cow;
 
 use terrane_types::escape;
 
-use super::mapping::{Columns, Field, Mapping, Names};
+use super::field::Field;
+use super::mapping::{Columns, Mapping, Names};
 use super::{Backslashes, Item, LineError, Parsed, Record, RecordCell, cell_from_text, column_text, row_from_text};
 
 /// The header of the layout `cells`.

@@ -3,7 +3,8 @@
 //! There are no quotes: a separator or a line end in a value is written as an escape, unless backslashes are literal. An
 //! empty field writes no cell.
 
-use super::mapping::{Field, Mapping};
+use super::field::Field;
+use super::mapping::Mapping;
 use super::{Backslashes, LineError, Parsed};
 
 /// Lines of fields.

@@ -4,19 +4,19 @@
 //! in the header of a CSV file, as the columns of a Parquet file, or in `--columns`, where HBase's words are known, too. All
 //! names are resolved before the first row is written, so that a misspelt one writes nothing.
 //!
-//! Invariants: a mapping names the row, or all parts of its key, exactly once, and at least one column; a value is stored as
-//! its column's declared type, or else as bytes.
+//! Invariant: a mapping names the row, or all parts of its key, exactly once, and at least one column.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use terrane_types::keycodec::PartType;
-use terrane_types::limits::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
+use terrane_types::limits::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX};
 use terrane_types::{KeyDeclaration, Row, TableSchema, ValueType, closest, escape, unescape};
 
+use super::field::{Field, line_error};
 use super::jsonl::Declared;
-use super::{LineError, Parsed, Record, RecordCell, check_timestamp, column_text, row_from_text};
+use super::{LineError, Parsed, Record, RecordCell, column_text, row_from_text};
 
 /// A mapping that the command line gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,24 +49,6 @@ pub enum Use {
     Key,
     Timestamp,
     Value,
-}
-
-/// A field of a record.
-#[derive(Clone, Copy, Debug)]
-pub enum Field<'a> {
-    /// An empty field of a text.
-    Blank,
-    /// A null of a typed file.
-    Null,
-    /// Text with escapes.
-    Text(&'a str),
-    /// The bytes themselves, of a text or not.
-    Bytes(&'a [u8]),
-    Integer(i128),
-    Float(f64),
-    /// A number of 32 bits, whose shortest text is another than that of the same number in 64.
-    Single(f32),
-    Bool(bool),
 }
 
 /// What every field of a file's records is.
@@ -312,9 +294,9 @@ impl Mapping {
                 Target::Skip => {}
                 Target::Row => row = self.row(field)?,
                 Target::Part(at) => parts[*at] = self.part(*at, field)?,
-                Target::Timestamp => timestamp = timestamp_of(field)?,
+                Target::Timestamp => timestamp = field.timestamp()?,
                 Target::Cell { family, qualifier, kind } => {
-                    let value = value_of(*kind, field).map_err(|error| {
+                    let value = field.value(*kind).map_err(|error| {
                         LineError::new(format!("column {}: {error}", column_text(family, qualifier)))
                     })?;
                     if let Some(value) = value {
@@ -325,7 +307,7 @@ impl Mapping {
             }
         }
         if let Some(key) = self.key.as_ref().filter(|_| self.by_parts) {
-            row = key.encode(&parts).map_err(|error| LineError::new(error.to_string()))?.into_bytes();
+            row = key.encode(&parts).map_err(line_error)?.into_bytes();
         }
         if cells.is_empty() {
             return Ok(Parsed::Skipped);
@@ -337,54 +319,35 @@ impl Mapping {
     }
 
     fn row(&self, field: Field<'_>) -> Result<Bytes, LineError> {
-        let of_text = |text: &str| match &self.key {
-            Some(key) => key.parse_line(text).map(Row::into_bytes).map_err(|error| LineError::new(error.to_string())),
-            None => row_from_text(text),
-        };
-        match field {
-            Field::Blank | Field::Null => {
+        match (field, &self.key) {
+            (Field::Blank | Field::Null, _) => {
                 Err(LineError::new(format!("the row key is empty; rows have 1 to {ROW_BYTES_MAX} bytes")))
             }
-            Field::Text(text) => of_text(text),
-            Field::Bytes(bytes) => {
-                let row = Row::new(Bytes::copy_from_slice(bytes));
-                Ok(row.map_err(|error| LineError::new(error.to_string()))?.into_bytes())
+            (Field::Bytes(bytes), _) => {
+                Row::new(Bytes::copy_from_slice(bytes)).map(Row::into_bytes).map_err(line_error)
             }
-            Field::Integer(integer) => of_text(&integer.to_string()),
-            Field::Float(float) => of_text(&float.to_string()),
-            Field::Single(float) => of_text(&float.to_string()),
-            Field::Bool(truth) => of_text(if truth { "true" } else { "false" }),
+            (_, Some(key)) => key.parse_line(&field.text()).map(Row::into_bytes).map_err(line_error),
+            (_, None) => row_from_text(&field.text()),
         }
     }
 
-    fn part_type(&self, at: usize) -> Option<PartType> {
-        self.key.as_ref().map(|key| key.text_parts()[at].kind.part)
-    }
-
     fn part<'f>(&self, at: usize, field: Field<'f>) -> Result<Cow<'f, str>, LineError> {
+        let part = self.key.as_ref().map(|key| &key.text_parts()[at]);
+        let kind = part.map(|part| part.kind.part);
         Ok(match field {
-            Field::Blank => Cow::Borrowed(""),
             Field::Null => {
-                let name = self.key.as_ref().map_or("", |key| &key.text_parts()[at].name);
-                return Err(LineError::new(format!("part {name} is null")));
+                return Err(LineError::new(format!("part {} is null", part.map_or("", |part| &part.name))));
             }
-            Field::Text(text) => Cow::Borrowed(text),
-            Field::Bytes(bytes) => Cow::Owned(match self.part_type(at) {
-                Some(PartType::Uuid) if bytes.len() == 16 => uuid_text(bytes),
-                _ => escape(bytes),
-            }),
-            Field::Integer(integer) => Cow::Owned(integer.to_string()),
+            Field::Bytes(bytes) if bytes.len() == 16 && kind == Some(PartType::Uuid) => Cow::Owned(uuid_text(bytes)),
             // Keys tell all bits of a NaN apart.
             Field::Float(float) if float.is_nan() && float.to_bits() != f64::NAN.to_bits() => {
                 Cow::Owned(format!("NaN:{:016x}", float.to_bits()))
             }
-            Field::Float(float) => Cow::Owned(float.to_string()),
             // A part of 64 bits is exactly the number that the file has.
-            Field::Single(float) if float.is_nan() || self.part_type(at) == Some(PartType::F64) => {
+            Field::Single(float) if float.is_nan() || kind == Some(PartType::F64) => {
                 return self.part(at, Field::Float(f64::from(float)));
             }
-            Field::Single(float) => Cow::Owned(float.to_string()),
-            Field::Bool(truth) => Cow::Borrowed(if truth { "true" } else { "false" }),
+            _ => field.text(),
         })
     }
 }
@@ -399,58 +362,6 @@ fn uuid_text(bytes: &[u8]) -> String {
         text.push_str(&format!("{byte:02x}"));
     }
     text
-}
-
-fn timestamp_of(field: Field<'_>) -> Result<Option<i64>, LineError> {
-    let refused = |shown: &str| LineError::new(format!("the timestamp {shown:?} is not an integer of milliseconds"));
-    let timestamp = match field {
-        Field::Blank | Field::Null => return Ok(None),
-        Field::Text(text) => text.parse().map_err(|_| refused(text))?,
-        Field::Integer(integer) => i64::try_from(integer).map_err(|_| refused(&integer.to_string()))?,
-        Field::Bytes(bytes) => {
-            let text = escape(bytes);
-            text.parse().map_err(|_| refused(&text))?
-        }
-        Field::Float(float) => return Err(refused(&float.to_string())),
-        Field::Single(float) => return Err(refused(&float.to_string())),
-        Field::Bool(truth) => return Err(refused(&truth.to_string())),
-    };
-    check_timestamp(timestamp)?;
-    Ok(Some(timestamp))
-}
-
-/// The bytes of a value of this type; `None` if the field has none.
-fn value_of(kind: Option<ValueType>, field: Field<'_>) -> Result<Option<Bytes>, LineError> {
-    let typed = |text: &str| match kind {
-        Some(kind) => kind.parse_text(text).map(Bytes::from).map_err(|error| LineError::new(error.to_string())),
-        None => Ok(Bytes::copy_from_slice(text.as_bytes())),
-    };
-    let value = match (field, kind) {
-        (Field::Blank | Field::Null, _) => return Ok(None),
-        (Field::Text(text), None | Some(ValueType::Text | ValueType::Bytes)) if !text.contains('\\') => {
-            Bytes::copy_from_slice(text.as_bytes())
-        }
-        (Field::Text(text), Some(_)) => typed(text)?,
-        (Field::Text(text), None) => Bytes::from(unescape(text).map_err(|error| LineError::new(error.to_string()))?),
-        (Field::Bytes(bytes), None | Some(ValueType::Bytes)) => Bytes::copy_from_slice(bytes),
-        (Field::Bytes(bytes), Some(kind)) => {
-            let text = std::str::from_utf8(bytes).map_err(|_| LineError::new("the bytes are not UTF-8"))?;
-            if kind == ValueType::Text { Bytes::copy_from_slice(bytes) } else { typed(text)? }
-        }
-        (Field::Float(float), Some(ValueType::F64)) => Bytes::copy_from_slice(&float.to_be_bytes()),
-        (Field::Float(float), _) => typed(&float.to_string())?,
-        (Field::Single(float), Some(ValueType::F64)) => Bytes::copy_from_slice(&f64::from(float).to_be_bytes()),
-        (Field::Single(float), _) => typed(&float.to_string())?,
-        (Field::Integer(integer), _) => typed(&integer.to_string())?,
-        (Field::Bool(truth), _) => typed(if truth { "true" } else { "false" })?,
-    };
-    if value.len() > VALUE_BYTES_MAX {
-        return Err(LineError::new(format!(
-            "the value has {} bytes; at most {VALUE_BYTES_MAX} are allowed",
-            value.len()
-        )));
-    }
-    Ok(Some(value))
 }
 
 #[cfg(test)]
@@ -562,38 +473,6 @@ pub(super) mod tests {
             assert!(error.contains(said), "{fields}: {error}");
         }
         assert!(Columns::parse("a=ROW,d:b").expect_err("mixed").contains("for all fields or for none"));
-    }
-
-    #[test]
-    fn values_become_their_columns_types_or_are_refused() {
-        let of = |kind, field| value_of(kind, field).map(|value| value.expect("a value"));
-        for (kind, field, bytes) in [
-            (None, Field::Integer(-3), &b"-3"[..]),
-            (None, Field::Float(1.5), b"1.5"),
-            (None, Field::Bool(true), b"true"),
-            (None, Field::Bytes(b"\\x41"), b"\\x41"),
-            (None, Field::Text("\\x41"), b"A"),
-            (Some(ValueType::I32), Field::Integer(-3), &(-3i32).to_be_bytes()),
-            (Some(ValueType::U64), Field::Text("7"), &7u64.to_be_bytes()),
-            (Some(ValueType::I64), Field::Float(2.0), &2i64.to_be_bytes()),
-            (Some(ValueType::F64), Field::Float(f64::NAN), &f64::NAN.to_be_bytes()),
-            (Some(ValueType::F64), Field::Integer(2), &2f64.to_be_bytes()),
-            (Some(ValueType::I64), Field::Bytes(b"12"), &12i64.to_be_bytes()),
-            (Some(ValueType::Text), Field::Bytes("é\\".as_bytes()), "é\\".as_bytes()),
-        ] {
-            assert_eq!(of(kind, field).as_deref(), Ok(bytes), "{kind:?} {field:?}");
-        }
-        for (kind, field) in [
-            (Some(ValueType::I32), Field::Integer(1 << 40)),
-            (Some(ValueType::U64), Field::Integer(-1)),
-            (Some(ValueType::I64), Field::Float(2.5)),
-            (Some(ValueType::I64), Field::Bool(true)),
-            (Some(ValueType::Text), Field::Bytes(b"\xff")),
-            (Some(ValueType::I64), Field::Text("")),
-            (None, Field::Text("\\q")),
-        ] {
-            assert!(of(kind, field).is_err(), "{kind:?} {field:?}");
-        }
     }
 
     #[test]

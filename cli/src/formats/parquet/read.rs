@@ -16,7 +16,8 @@ use ::parquet::schema::types::ColumnDescriptor;
 use bytes::Bytes;
 use terrane_types::limits::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
 
-use super::super::mapping::{Columns, Field, Mapping, Names, Use};
+use super::super::field::Field;
+use super::super::mapping::{Columns, Mapping, Names, Use};
 use super::super::{Item, LineError, Parsed, Record, RecordCell, check_timestamp};
 use super::types::{Meaning, check_codec, integer_of_decimal, meaning_of, note_of};
 use super::{CELLS, KEY_PREFIX, Kind};
