@@ -9,4 +9,4 @@ mod machine;
 pub mod nemesis;
 mod staged;
 
-pub use draw::{Aim, ClockFault, Damage, DiskCall, DiskFault, Fault, LinkFault, PlannedFault, SyncedFile, Target};
+pub use draw::{ClockFault, Damage, DiskCall, DiskFault, Fault, LinkFault, PlannedFault, SyncedFile, Target, Trigger};

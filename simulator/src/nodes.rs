@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::kind::Kind;
 use crate::plan::{Plan, master_address};
-use crate::run_state::CatalogIs;
+use crate::run_state::CatalogState;
 use crate::trace::{self, chain};
 use crate::verdict::Failure;
 
@@ -100,8 +100,8 @@ async fn run_master(host: &'static str, boot: u32, context: Context) -> turmoil:
         let serves = async {
             loop {
                 context.state.leads(host, master.leads());
-                if master.leads() && context.state.catalog() == CatalogIs::Lost {
-                    context.state.set_catalog(CatalogIs::Rebuilt);
+                if master.leads() && context.state.catalog() == CatalogState::Lost {
+                    context.state.set_catalog(CatalogState::Rebuilt);
                 }
                 tokio::time::sleep(LOOK_EVERY).await;
             }
@@ -119,8 +119,8 @@ async fn run_master(host: &'static str, boot: u32, context: Context) -> turmoil:
 
 async fn master_config(host: &'static str, boot: u32, context: &Context) -> std::io::Result<MasterConfig> {
     let data_dir = match context.state.catalog() {
-        CatalogIs::Whole => PathBuf::from(DATA),
-        CatalogIs::Lost | CatalogIs::Rebuilt => rebuilt(host, context).await?,
+        CatalogState::Whole => PathBuf::from(DATA),
+        CatalogState::Lost | CatalogState::Rebuilt => rebuilt(host, context).await?,
     };
     let masters = context.plan.masters();
     let waits = !context.plan.founds(host) || context.state.was_removed(host);
@@ -150,7 +150,7 @@ async fn leave_masters(host: &'static str, context: &Context) -> std::io::Result
 /// The directory of a rebuilt catalog. The operator rebuilds it, if that is not done yet, once all servers answer.
 async fn rebuilt(host: &'static str, context: &Context) -> std::io::Result<PathBuf> {
     let out = PathBuf::from(REBUILT);
-    if context.state.catalog() == CatalogIs::Rebuilt
+    if context.state.catalog() == CatalogState::Rebuilt
         && let Some(directory) = terrane_env::fs::list(&out).await?.pop()
     {
         return Ok(out.join(directory));
@@ -257,9 +257,9 @@ async fn exit(host: &'static str, context: &Context, error: &dyn std::error::Err
 }
 
 /// Takes the spans of servers, which only the scenario `rows` begins traces for.
-struct Recorded(Arc<Mutex<Traces<TraceId>>>);
+struct SpanRecorder(Arc<Mutex<Traces<TraceId>>>);
 
-impl SpanSink for Recorded {
+impl SpanSink for SpanRecorder {
     fn take(&self, span: Span) {
         let mut traces = self.0.lock().expect("checks do not panic");
         traces.recorded(span.context.trace, span.name, span.parent.is_some());
@@ -269,7 +269,7 @@ impl SpanSink for Recorded {
 async fn start_server(host: &str, boot: u32, context: &Context) -> Result<RegionServer, ServerStartError> {
     let plan = &context.plan;
     let tracer = if plan.scenario == Kind::Rows {
-        Tracer::new(Recorded(Arc::clone(&context.traces)), 0.0)
+        Tracer::new(SpanRecorder(Arc::clone(&context.traces)), 0.0)
     } else {
         Tracer::default()
     };

@@ -14,7 +14,7 @@ use rand::{Rng, SeedableRng};
 use crate::fault::draw::{self, Fault, PlannedFault};
 use crate::kind::Kind;
 
-use crate::planted::Needed;
+use crate::planted::Requirement;
 
 /// The hosts of the region servers; a run has the first three, four or five of them.
 pub const SERVERS: [&str; 5] = ["s1", "s2", "s3", "s4", "s5"];
@@ -231,64 +231,64 @@ impl Plan {
 
     /// The plan with what a planted bug needs to show: damage to the disk of one server and no other, or several lost syncs.
     #[must_use]
-    pub fn with(mut self, needed: Needed) -> Plan {
+    pub fn with(mut self, needed: Requirement) -> Plan {
         let mut rng = StdRng::seed_from_u64(self.seed ^ NEEDED_STREAM);
         match needed {
-            Needed::Damage(what) => {
+            Requirement::Damage(what) => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 self.faults.push(draw::damage(&mut rng, self.servers, self.until, what));
                 (self.loses_majority, self.loses_catalog, self.changes_a_cell) = (false, false, false);
             }
-            Needed::LostMajority => {
+            Requirement::LostMajority => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 (self.loses_majority, self.rolls_out) = (true, false);
             }
-            Needed::LostCatalog => {
+            Requirement::LostCatalog => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::MasterIsolation { .. }));
                 (self.loses_catalog, self.rolls_out) = (true, false);
                 (self.masters, self.changes_masters) = (1, false);
             }
-            Needed::Masters => {
+            Requirement::Masters => {
                 self = self.with_masters(&mut rng);
                 self.loses_catalog = false;
             }
-            Needed::MastersChange => {
+            Requirement::MastersChange => {
                 self = self.with_masters(&mut rng);
                 (self.changes_masters, self.loses_catalog, self.rolls_out) = (true, false, false);
             }
-            Needed::RollOut => {
+            Requirement::RollOut => {
                 (self.rolls_out, self.falls_back) = (true, true);
                 (self.loses_majority, self.loses_catalog, self.changes_a_cell) = (false, false, false);
             }
-            Needed::Moves => {
+            Requirement::Moves => {
                 (self.work, self.aimed) = (Work::Moves, POINTS_OF_MOVES.to_vec());
                 self.aimed_limits = LIMITS_OF_MOVES.to_vec();
             }
-            Needed::Merges => self.work = Work::Merges,
-            Needed::Replacements => {
+            Requirement::Merges => self.work = Work::Merges,
+            Requirement::Replacements => {
                 self.servers = self.servers.max(REPLICATION + 1);
                 self.replace_after = Duration::from_secs(2);
             }
-            Needed::Strangers => {
+            Requirement::Strangers => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 (self.loses_majority, self.loses_catalog) = (false, false);
                 (self.rolls_out, self.changes_masters) = (false, false);
                 self.slow_disks = (&[], Duration::ZERO);
                 self.has_strangers = true;
             }
-            Needed::ChangedCell => {
+            Requirement::ChangedCell => {
                 self.faults.retain(|planned| !matches!(planned.fault, Fault::Damage { .. }));
                 (self.rolls_out, self.falls_back) = (false, false);
                 self = self.with_a_changed_cell();
             }
-            Needed::LateLoads => self.aimed = vec![("a load is proposed again later", 2)],
-            Needed::Pauses => {
+            Requirement::LateLoads => self.aimed = vec![("a load is proposed again later", 2)],
+            Requirement::Pauses => {
                 self.strict_reads = true;
                 self.faults.extend((0..PAUSES).map(|_| draw::pause(&mut rng, self.until)));
             }
-            Needed::SlowDisks => self.slow_disks = (&SERVERS, milliseconds(SLOW_SYNC_MS)),
-            Needed::LostSyncs(of) => {
+            Requirement::SlowDisks => self.slow_disks = (&SERVERS, milliseconds(SLOW_SYNC_MS)),
+            Requirement::LostSyncs(of) => {
                 let lost = (0..LOST_SYNCS).map(|_| draw::lost_sync(&mut rng, self.servers, self.until, of));
                 self.faults.extend(lost);
             }
@@ -367,8 +367,8 @@ mod tests {
     #[test]
     fn plans_with_what_a_bug_needs_go_together() {
         for seed in 0..300 {
-            let needed = Needed::NAMED.iter().map(|(_, needed)| *needed);
-            for needed in needed.chain([Needed::Damage(draw::Damage::BitRot)]) {
+            let needed = Requirement::NAMED.iter().map(|(_, needed)| *needed);
+            for needed in needed.chain([Requirement::Damage(draw::Damage::BitRot)]) {
                 let plan = Plan::drawn(seed, None).with(needed);
                 let loses = plan.loses_majority || plan.loses_catalog;
                 assert!(!loses || !plan.rolls_out, "{needed:?}: {plan:?}");
@@ -378,7 +378,7 @@ mod tests {
                 assert!(!loses || !plan.damages_a_disk(), "{needed:?}: {plan:?}");
                 assert!(!plan.loses_catalog || plan.masters == 1, "{needed:?}: {plan:?}");
                 assert!(!plan.has_strangers || plan.may_have_strangers(), "{needed:?}: {plan:?}");
-                assert!(needed != Needed::Strangers || plan.has_strangers, "{plan:?}");
+                assert!(needed != Requirement::Strangers || plan.has_strangers, "{plan:?}");
                 assert!(!plan.changes_masters || plan.masters == SEVERAL, "{needed:?}: {plan:?}");
             }
         }

@@ -21,14 +21,14 @@ pub struct PlantedBug {
 impl PlantedBug {
     /// The fault without which it cannot be found. Few runs have it, so those that look for the bug have it in any case.
     #[must_use]
-    pub fn needs(&self) -> Option<Needed> {
+    pub fn needs(&self) -> Option<Requirement> {
         NEEDS.iter().find(|(name, _)| *name == self.name).map(|(_, needed)| *needed)
     }
 }
 
 /// A fault that a bug needs to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Needed {
+pub enum Requirement {
     /// Several masters.
     Masters,
     /// Masters that are replaced by others.
@@ -61,73 +61,73 @@ pub enum Needed {
     LostSyncs(SyncedFile),
 }
 
-impl Needed {
+impl Requirement {
     /// Those that a run can be asked for by name.
-    pub const NAMED: [(&'static str, Needed); 13] = [
-        ("masters", Needed::Masters),
-        ("masters-change", Needed::MastersChange),
-        ("roll-out", Needed::RollOut),
-        ("moves", Needed::Moves),
-        ("merges", Needed::Merges),
-        ("lost-majority", Needed::LostMajority),
-        ("lost-catalog", Needed::LostCatalog),
-        ("replacements", Needed::Replacements),
-        ("strangers", Needed::Strangers),
-        ("slow-disks", Needed::SlowDisks),
-        ("pauses", Needed::Pauses),
-        ("changed-cell", Needed::ChangedCell),
-        ("late-loads", Needed::LateLoads),
+    pub const NAMED: [(&'static str, Requirement); 13] = [
+        ("masters", Requirement::Masters),
+        ("masters-change", Requirement::MastersChange),
+        ("roll-out", Requirement::RollOut),
+        ("moves", Requirement::Moves),
+        ("merges", Requirement::Merges),
+        ("lost-majority", Requirement::LostMajority),
+        ("lost-catalog", Requirement::LostCatalog),
+        ("replacements", Requirement::Replacements),
+        ("strangers", Requirement::Strangers),
+        ("slow-disks", Requirement::SlowDisks),
+        ("pauses", Requirement::Pauses),
+        ("changed-cell", Requirement::ChangedCell),
+        ("late-loads", Requirement::LateLoads),
     ];
 
     /// The one with a name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Needed> {
+    pub fn named(name: &str) -> Option<Requirement> {
         Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, needed)| *needed)
     }
 }
 
 /// The bugs that only such a fault shows.
-const NEEDS: &[(&str, Needed)] = &[
-    ("a damaged block is served", Needed::Damage(Damage::BitRot)),
-    ("damage to the log passes for a torn tail", Needed::Damage(Damage::LogBitRot)),
-    ("a zero tail ends a segment", Needed::Damage(Damage::LogLostEnd)),
-    ("a master looks up without asking the leader", Needed::Masters),
-    ("the level rises while a process is away", Needed::RollOut),
-    ("a server does not store the level of its cluster", Needed::RollOut),
-    ("an entry is written before all servers can read it", Needed::RollOut),
-    ("a refused move is adopted", Needed::Moves),
-    ("a move is undone without asking", Needed::Moves),
-    ("a refused move forgets an adopted one", Needed::Moves),
-    ("a region that has left needs no entries", Needed::Moves),
-    ("a vote has the time of a silence", Needed::SlowDisks),
-    ("a start counts as being back", Needed::Strangers),
-    ("a taken address is given to a newcomer", Needed::Strangers),
-    ("a server is live without being called back", Needed::Strangers),
-    ("a newcomer expels the server that has its address", Needed::Strangers),
-    ("strict reads rely on a lease", Needed::Pauses),
-    ("a stale read is complete up to the present", Needed::Pauses),
-    ("replicas that differ are taken for equal", Needed::ChangedCell),
-    ("a load is taken in again", Needed::LateLoads),
-    ("a replayed creation brings a moved region back", Needed::Moves),
-    ("a move leaves the rest behind", Needed::Moves),
-    ("an adopted region forgets its window", Needed::Moves),
-    ("the id of a move is used again", Needed::Moves),
-    ("a frozen region takes writes", Needed::Moves),
-    ("one split of a look is listed", Needed::Merges),
-    ("a merge forgets the window of one side", Needed::Merges),
-    ("a merge leaves the memtables of one side", Needed::Merges),
-    ("a merge judges both sides by one history", Needed::Merges),
-    ("a merged region continues from the lower epoch", Needed::Merges),
-    ("a removed master does not learn of it", Needed::MastersChange),
-    ("a rebuilt catalog gives ids out again", Needed::LostCatalog),
-    ("a copy lacks a file", Needed::Replacements),
-    ("an installed copy lacks a region", Needed::Replacements),
-    ("a copy counts before the log has a record of it", Needed::Replacements),
-    ("a change of members ends before its vote", Needed::Replacements),
-    ("a replica is removed while its group changes", Needed::Replacements),
-    ("a failed sync of the log is ignored", Needed::LostSyncs(SyncedFile::Log)),
-    ("a restart trusts bytes that a failed sync left", Needed::LostSyncs(SyncedFile::Log)),
-    ("a restart trusts a manifest that was not synced", Needed::LostSyncs(SyncedFile::Manifest)),
+const NEEDS: &[(&str, Requirement)] = &[
+    ("a damaged block is served", Requirement::Damage(Damage::BitRot)),
+    ("damage to the log passes for a torn tail", Requirement::Damage(Damage::LogBitRot)),
+    ("a zero tail ends a segment", Requirement::Damage(Damage::LogLostEnd)),
+    ("a master looks up without asking the leader", Requirement::Masters),
+    ("the level rises while a process is away", Requirement::RollOut),
+    ("a server does not store the level of its cluster", Requirement::RollOut),
+    ("an entry is written before all servers can read it", Requirement::RollOut),
+    ("a refused move is adopted", Requirement::Moves),
+    ("a move is undone without asking", Requirement::Moves),
+    ("a refused move forgets an adopted one", Requirement::Moves),
+    ("a region that has left needs no entries", Requirement::Moves),
+    ("a vote has the time of a silence", Requirement::SlowDisks),
+    ("a start counts as being back", Requirement::Strangers),
+    ("a taken address is given to a newcomer", Requirement::Strangers),
+    ("a server is live without being called back", Requirement::Strangers),
+    ("a newcomer expels the server that has its address", Requirement::Strangers),
+    ("strict reads rely on a lease", Requirement::Pauses),
+    ("a stale read is complete up to the present", Requirement::Pauses),
+    ("replicas that differ are taken for equal", Requirement::ChangedCell),
+    ("a load is taken in again", Requirement::LateLoads),
+    ("a replayed creation brings a moved region back", Requirement::Moves),
+    ("a move leaves the rest behind", Requirement::Moves),
+    ("an adopted region forgets its window", Requirement::Moves),
+    ("the id of a move is used again", Requirement::Moves),
+    ("a frozen region takes writes", Requirement::Moves),
+    ("one split of a look is listed", Requirement::Merges),
+    ("a merge forgets the window of one side", Requirement::Merges),
+    ("a merge leaves the memtables of one side", Requirement::Merges),
+    ("a merge judges both sides by one history", Requirement::Merges),
+    ("a merged region continues from the lower epoch", Requirement::Merges),
+    ("a removed master does not learn of it", Requirement::MastersChange),
+    ("a rebuilt catalog gives ids out again", Requirement::LostCatalog),
+    ("a copy lacks a file", Requirement::Replacements),
+    ("an installed copy lacks a region", Requirement::Replacements),
+    ("a copy counts before the log has a record of it", Requirement::Replacements),
+    ("a change of members ends before its vote", Requirement::Replacements),
+    ("a replica is removed while its group changes", Requirement::Replacements),
+    ("a failed sync of the log is ignored", Requirement::LostSyncs(SyncedFile::Log)),
+    ("a restart trusts bytes that a failed sync left", Requirement::LostSyncs(SyncedFile::Log)),
+    ("a restart trusts a manifest that was not synced", Requirement::LostSyncs(SyncedFile::Manifest)),
 ];
 
 const DURABLE: &str = "only what a quorum has synced is acknowledged, and it stays";

@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::fault::nemesis::Nemesis;
 use crate::nodes;
 use crate::plan::Plan;
-use crate::run_state::CatalogIs;
+use crate::run_state::CatalogState;
 use crate::scenario::{Play, Scenario, scenario};
 use crate::trace::{self, chain};
 use crate::verdict::{Failure, Verdict};
@@ -139,9 +139,9 @@ impl SimulatedRun {
         for (host, play) in scenario.clients(&self.context) {
             self.add_client(host, play);
         }
-        self.add_client("watcher", Box::pin(status::look_on(self.context.clone())));
+        self.add_client("watcher", Box::pin(status::watch_status(self.context.clone())));
         if self.context.plan.changes_masters {
-            let changes = masters_change::again_and_again(self.context.clone());
+            let changes = masters_change::change_repeatedly(self.context.clone());
             self.add_client("operator-of-masters", Box::pin(changes));
         }
         let mut nemesis = Nemesis::new(&self.context);
@@ -151,7 +151,7 @@ impl SimulatedRun {
         self.read_everything(["reading-healed", "watcher-healed"], scenario, &mut nemesis)?;
         self.compare_damaged(&mut nemesis)?;
         if self.context.plan.has_strangers {
-            self.have_strangers_knock(&mut nemesis)?;
+            self.run_strangers(&mut nemesis)?;
         }
         if self.context.plan.changes_a_cell {
             self.change_a_cell(&mut nemesis)?;
@@ -188,7 +188,7 @@ impl SimulatedRun {
         self.add_client(watcher, Box::pin(liveness::until_well(self.context.clone())));
         // The replicas on a slow disk have to catch up within it.
         let within = READING_MAX + 3 * liveness::SYNCS_UNTIL_EQUAL * self.context.plan.slow_disks.1;
-        self.until_clients_end(host, within, |sim| nemesis.tend(sim))
+        self.until_clients_end(host, within, |sim| nemesis.drive(sim))
     }
 
     /// Starts the server whose disk was damaged once more, if there is one, and compares it with the others.
@@ -197,48 +197,48 @@ impl SimulatedRun {
             return Ok(());
         }
         self.add_client("watcher-damaged", Box::pin(damaged::compare(self.context.clone())));
-        self.until_clients_end("the comparison with the damaged server", READING_MAX, |sim| nemesis.tend(sim))?;
+        self.until_clients_end("the comparison with the damaged server", READING_MAX, |sim| nemesis.drive(sim))?;
         nemesis.stop_damaged(&mut self.sim);
         Ok(())
     }
 
     /// A server is down, and processes come that are not what they say.
-    fn have_strangers_knock(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
+    fn run_strangers(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
         trace::note(format_args!("strangers knock"));
         let down = nemesis.lose_some(&mut self.sim);
-        self.add_client("strangers", Box::pin(strangers::knock(self.context.clone(), down)));
-        self.until_clients_end("the strangers", STRANGERS_MAX, |sim| nemesis.tend(sim))?;
-        nemesis.bring_back(&mut self.sim, down);
+        self.add_client("strangers", Box::pin(strangers::try_to_register(self.context.clone(), down)));
+        self.until_clients_end("the strangers", STRANGERS_MAX, |sim| nemesis.drive(sim))?;
+        nemesis.restart_lost(&mut self.sim, down);
         Ok(())
     }
 
     /// A cell changes on one replica, which is found and replaced.
     fn change_a_cell(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
         self.add_client("operator-comparing", Box::pin(changed_cell::is_found(self.context.clone())));
-        self.until_clients_end("the search for a replica that differs", CHANGED_MAX, |sim| nemesis.tend(sim))
+        self.until_clients_end("the search for a replica that differs", CHANGED_MAX, |sim| nemesis.drive(sim))
     }
 
     /// Two servers are lost at once, and their groups recovered; then the two are back.
     fn lose_majority(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
         trace::note(format_args!("two servers are lost"));
         self.add_client("before-the-loss", Box::pin(lost_majority::all_have_everything()));
-        self.until_clients_end("the pause before the loss", READING_MAX, |sim| nemesis.tend(sim))?;
+        self.until_clients_end("the pause before the loss", READING_MAX, |sim| nemesis.drive(sim))?;
         let lost = nemesis.lose_some(&mut self.sim);
         self.add_client("operator-recovering", Box::pin(lost_majority::recover(self.context.clone(), lost)));
-        self.until_clients_end("the recovery of groups", RECOVERY_MAX, |sim| nemesis.tend(sim))?;
-        nemesis.bring_back(&mut self.sim, lost);
+        self.until_clients_end("the recovery of groups", RECOVERY_MAX, |sim| nemesis.drive(sim))?;
+        nemesis.restart_lost(&mut self.sim, lost);
         self.add_client("operator-waiting", Box::pin(lost_majority::until_whole(self.context.clone())));
-        self.until_clients_end("the return of the lost servers", RECOVERY_MAX, |sim| nemesis.tend(sim))
+        self.until_clients_end("the return of the lost servers", RECOVERY_MAX, |sim| nemesis.drive(sim))
     }
 
     /// The only master loses its disk, and the catalog is rebuilt.
     fn lose_catalog(&mut self, nemesis: &mut Nemesis) -> Result<(), Stop> {
-        self.context.state.set_catalog(CatalogIs::Lost);
+        self.context.state.set_catalog(CatalogState::Lost);
         // The masters begin another log.
         terrane_env::sim::compare_witnesses();
         nemesis.lose_master(&mut self.sim);
         self.add_client("operator-rebuilding", Box::pin(rebuilt_catalog::goes_on(self.context.clone())));
-        self.until_clients_end("the rebuild of the catalog", REBUILD_MAX, |sim| nemesis.tend(sim))
+        self.until_clients_end("the rebuild of the catalog", REBUILD_MAX, |sim| nemesis.drive(sim))
     }
 
     fn until_clients_end(
@@ -271,7 +271,7 @@ impl SimulatedRun {
 
     /// Why the run shows little, if it does.
     fn shortfall(&self, scenario: &dyn Scenario) -> Option<String> {
-        let faults: u64 = self.context.state.struck().values().sum();
+        let faults: u64 = self.context.state.fault_counts().values().sum();
         let least = crate::fault::draw::FAULTS_MIN as u64;
         if faults < least {
             return Some(format!("only {faults} faults of at least {least} struck"));
@@ -291,7 +291,7 @@ impl SimulatedRun {
             flushes: state.total("terrane_server_flushes_total"),
             splits: state.total("terrane_server_splits_total"),
             purges: state.purged(),
-            faults: state.struck(),
+            faults: state.fault_counts(),
             machines,
             watched: self.context.watch.counts(),
             points,

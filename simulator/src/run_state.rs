@@ -21,12 +21,12 @@ pub struct RunState {
 }
 
 /// A host and its boot number.
-type Life = (&'static str, u32);
+type Incarnation = (&'static str, u32);
 type Numbers = BTreeMap<String, f64>;
 
 /// What has become of the catalog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CatalogIs {
+pub enum CatalogState {
     #[default]
     Whole,
     /// The only master has lost its disk: the operator has to rebuild it.
@@ -51,18 +51,18 @@ struct Inner {
     /// What its log has lost, so that it must not start.
     unreadable: RefCell<Option<String>>,
     /// How often each kind of fault struck.
-    struck: RefCell<BTreeMap<&'static str, u64>>,
+    fault_counts: RefCell<BTreeMap<&'static str, u64>>,
     /// The last metrics by host and boot.
-    numbers: RefCell<BTreeMap<Life, Numbers>>,
+    numbers: RefCell<BTreeMap<Incarnation, Numbers>>,
     /// The master that said last that it leads, and since when it has said so.
     leading: Cell<Option<(&'static str, Duration)>>,
-    catalog: Cell<CatalogIs>,
+    catalog: Cell<CatalogState>,
     /// The hosts of processes that are masters, by their own account.
     masters: RefCell<BTreeSet<&'static str>>,
     /// Those of processes that were masters until they were removed.
     removed: RefCell<BTreeSet<&'static str>>,
     /// The log segments by host and boot.
-    segments: RefCell<BTreeMap<Life, Segments>>,
+    segments: RefCell<BTreeMap<Incarnation, Segments>>,
 }
 
 #[derive(Default)]
@@ -156,11 +156,11 @@ impl RunState {
     }
 
     /// What has become of the catalog.
-    pub fn catalog(&self) -> CatalogIs {
+    pub fn catalog(&self) -> CatalogState {
         self.inner.catalog.get()
     }
 
-    pub fn set_catalog(&self, is: CatalogIs) {
+    pub fn set_catalog(&self, is: CatalogState) {
         self.inner.catalog.set(is);
     }
 
@@ -204,13 +204,13 @@ impl RunState {
     }
 
     /// A fault of this kind struck.
-    pub fn strike(&self, kind: &'static str) {
-        *self.inner.struck.borrow_mut().entry(kind).or_default() += 1;
+    pub fn count_fault(&self, kind: &'static str) {
+        *self.inner.fault_counts.borrow_mut().entry(kind).or_default() += 1;
     }
 
     /// How often each kind of fault struck.
-    pub fn struck(&self) -> BTreeMap<&'static str, u64> {
-        self.inner.struck.borrow().clone()
+    pub fn fault_counts(&self) -> BTreeMap<&'static str, u64> {
+        self.inner.fault_counts.borrow().clone()
     }
 
     /// Records the present metrics of a node.

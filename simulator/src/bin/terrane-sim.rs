@@ -20,7 +20,7 @@ use terrane_simulator::fault::draw::NAMES;
 use terrane_simulator::kind::Kind;
 use terrane_simulator::memory;
 use terrane_simulator::plan::Plan;
-use terrane_simulator::planted::{Needed, PLANTED, PlantedBug};
+use terrane_simulator::planted::{PLANTED, PlantedBug, Requirement};
 use terrane_simulator::run::{self, Summary};
 use terrane_simulator::trace;
 use terrane_simulator::verdict::{Failure, Verdict};
@@ -50,7 +50,7 @@ struct Arguments {
     wire: bool,
     until: Option<Duration>,
     plant: Option<String>,
-    need: Option<(String, Needed)>,
+    need: Option<(String, Requirement)>,
 }
 
 fn main() {
@@ -109,7 +109,7 @@ fn parsed(mut words: impl Iterator<Item = String>) -> Option<(Arguments, u64)> {
             "--until" => arguments.until = Some(Duration::try_from_secs_f64(words.next()?.parse().ok()?).ok()?),
             "--need" => {
                 let name = words.next()?;
-                let needed = Needed::named(&name)?;
+                let needed = Requirement::named(&name)?;
                 arguments.need = Some((name, needed));
             }
             "--plant" => arguments.plant = Some(words.next()?),

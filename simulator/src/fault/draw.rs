@@ -40,7 +40,7 @@ pub enum Target {
 
 /// The moment at which a crash strikes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aim {
+pub enum Trigger {
     /// At its time.
     Time,
     /// At the next acknowledgement that a client receives: what was not durable by then is lost.
@@ -152,15 +152,15 @@ pub enum ClockFault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A server loses power: its process ends and its disk forgets what was not synced.
-    PowerCut { target: Target, aim: Aim, silent: bool },
+    PowerCut { target: Target, aim: Trigger, silent: bool },
     /// A server's process is killed; its disk keeps everything written.
-    Kill { target: Target, aim: Aim },
+    Kill { target: Target, aim: Trigger },
     /// Several servers lose power at once.
     SeveralPowerCuts { servers: Vec<usize> },
     /// All servers and masters lose power at once.
     Blackout,
     /// The leading master loses power.
-    MasterPowerCut { aim: Aim },
+    MasterPowerCut { aim: Trigger },
     /// A server is isolated from all others, and from the masters too if `from_master`; one client reaches it, and only it.
     Isolation { target: Target, from_master: bool },
     /// The leading master is isolated from the others, and from the servers too if `from_servers`.
@@ -200,13 +200,13 @@ impl Fault {
     pub const fn name(&self) -> &'static str {
         match self {
             Fault::PowerCut { aim, .. } => match aim {
-                Aim::Time => "power cut",
-                Aim::Acknowledgement => "power cut at an acknowledgement",
-                Aim::Election => "power cut at an election",
-                Aim::Flush => "power cut at a flush",
-                Aim::Step(_) => "power cut in a step",
+                Trigger::Time => "power cut",
+                Trigger::Acknowledgement => "power cut at an acknowledgement",
+                Trigger::Election => "power cut at an election",
+                Trigger::Flush => "power cut at a flush",
+                Trigger::Step(_) => "power cut in a step",
             },
-            Fault::Kill { aim: Aim::Step(_), .. } => "kill in a step",
+            Fault::Kill { aim: Trigger::Step(_), .. } => "kill in a step",
             Fault::Kill { .. } => "kill",
             Fault::SeveralPowerCuts { .. } => "power cut of several",
             Fault::Blackout => "power cut of all",
@@ -406,8 +406,8 @@ fn fault(rng: &mut StdRng, servers: usize) -> Fault {
             Fault::SlowLink { between: link(rng, servers), latency }
         }
         20 | 21 => Fault::Deaf { server: rng.random_range(0..servers), client: rng.random_range(0..CLIENTS_DEAF) },
-        22 => Fault::Kill { target: target(rng, servers), aim: Aim::Time },
-        23 | 24 => Fault::Kill { target: target(rng, servers), aim: Aim::Step(rng.random_range(1..STEPS_AHEAD)) },
+        22 => Fault::Kill { target: target(rng, servers), aim: Trigger::Time },
+        23 | 24 => Fault::Kill { target: target(rng, servers), aim: Trigger::Step(rng.random_range(1..STEPS_AHEAD)) },
         25..=31 => Fault::Disk { target: target(rng, servers), what: disk_fault(rng) },
         32 | 33 => {
             let of = if rng.random_bool(0.5) { SyncedFile::Log } else { SyncedFile::Manifest };
@@ -448,9 +448,17 @@ fn clock_fault(rng: &mut StdRng) -> ClockFault {
 /// Clients with these indices may be deaf.
 const CLIENTS_DEAF: usize = 2;
 
-fn aim(rng: &mut StdRng) -> Aim {
-    let step = Aim::Step(rng.random_range(1..STEPS_AHEAD));
-    let aims = [Aim::Time, Aim::Acknowledgement, Aim::Acknowledgement, Aim::Election, Aim::Flush, step, step];
+fn aim(rng: &mut StdRng) -> Trigger {
+    let step = Trigger::Step(rng.random_range(1..STEPS_AHEAD));
+    let aims = [
+        Trigger::Time,
+        Trigger::Acknowledgement,
+        Trigger::Acknowledgement,
+        Trigger::Election,
+        Trigger::Flush,
+        step,
+        step,
+    ];
     *aims.choose(rng).expect("not empty")
 }
 

@@ -35,7 +35,7 @@ impl Nemesis {
     }
 
     /// Servers that were lost are back.
-    pub fn bring_back<const N: usize>(&mut self, sim: &mut Sim, lost: [Host; N]) {
+    pub fn restart_lost<const N: usize>(&mut self, sim: &mut Sim, lost: [Host; N]) {
         for host in lost {
             trace::note(format_args!("{host} is back"));
             self.down.remove(host);

@@ -13,7 +13,7 @@ mod pausing;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::draw::{Aim, Damage, DiskFault, Fault, LinkFault, MASTER_NODE, PlannedFault, Target};
+use super::draw::{Damage, DiskFault, Fault, LinkFault, MASTER_NODE, PlannedFault, Target, Trigger};
 use super::links::Links;
 use super::machine::{self, Crash};
 use super::staged::{LogDamage, LostSync, Place, Staged};
@@ -40,11 +40,11 @@ pub struct Nemesis {
     /// When clients could start; times of faults count from here.
     began: Option<Duration>,
     planned: VecDeque<PlannedFault>,
-    aiming: Vec<Aiming>,
+    aiming: Vec<ArmedFault>,
     staged: Vec<Staged>,
     links: Links,
     /// What happens later: heals, and further steps of faults.
-    later: Vec<(Duration, Act)>,
+    later: Vec<(Duration, FaultEvent)>,
     /// Hosts that are down.
     pub(super) down: BTreeMap<Host, Duration>,
     /// Hosts whose disk failed or was damaged, which may have made their process end itself.
@@ -55,17 +55,17 @@ pub struct Nemesis {
     place: Option<Place>,
 }
 
-struct Aiming {
+struct ArmedFault {
     planned: PlannedFault,
     since: Duration,
     /// What it looks at, when it began.
-    before: Watched,
+    before: ClusterSample,
     /// The host that is held up in a step.
     held: Option<Host>,
 }
 
 #[derive(PartialEq)]
-struct Watched {
+struct ClusterSample {
     acknowledged: u64,
     led: Vec<u64>,
     flushes: Vec<u64>,
@@ -73,7 +73,7 @@ struct Watched {
 
 /// Something that happens at a time.
 #[derive(Clone)]
-enum Act {
+enum FaultEvent {
     Restart(Host),
     PowerCut(Host),
     Break(Host, Host, LinkFault),
@@ -120,7 +120,7 @@ impl Nemesis {
         let now = sim.elapsed();
         // First of all: it says which host must not crash at present.
         self.continue_staged(sim, now);
-        self.tend(sim);
+        self.drive(sim);
         if self.began.is_none() && self.context.state.is_ready() {
             self.began = Some(now);
         }
@@ -140,7 +140,7 @@ impl Nemesis {
     }
 
     /// Does what is due: ends faults, and restarts processes that ended themselves.
-    pub fn tend(&mut self, sim: &mut Sim) {
+    pub fn drive(&mut self, sim: &mut Sim) {
         let now = sim.elapsed();
         self.restart_exited(sim, now);
         self.act_later(sim, now);
@@ -155,7 +155,7 @@ impl Nemesis {
                 let what = format!("{host} ended itself without a failure of its disk: {message}");
                 self.context.state.fail(Failure { what, about: vec![host.to_owned()] });
             }
-            self.context.state.strike("process that ended itself");
+            self.context.state.count_fault("process that ended itself");
             if self.down.contains_key(host) {
                 continue;
             }
@@ -163,7 +163,7 @@ impl Nemesis {
             sim.crash(host);
             // One that could not notice its damage stays down.
             if !self.is_unnoticeable(host) {
-                self.later.push((now + EXIT_PAUSE, Act::Restart(host)));
+                self.later.push((now + EXIT_PAUSE, FaultEvent::Restart(host)));
             }
         }
     }
@@ -182,7 +182,7 @@ impl Nemesis {
     fn finish_log_damage(&mut self, sim: &mut Sim, now: Duration, damage: &LogDamage) {
         let name = Fault::Damage { victim: 0, what: damage.what }.name();
         trace::note(format_args!("FAULT {name} of {} at {:?}", damage.host, damage.place));
-        self.context.state.strike(name);
+        self.context.state.count_fault(name);
         self.place.clone_from(&damage.place);
         let how = if terrane_env::rand::range(0..2) == 0 { Crash::Kill } else { Crash::PowerCut { silent: false } };
         self.crash(sim, damage.host, now + damage.lasts, how);
@@ -191,11 +191,11 @@ impl Nemesis {
     fn finish_lost_sync(&mut self, sim: &mut Sim, now: Duration, lost: &LostSync) {
         let name = Fault::LostSync { target: Target::Leader, of: lost.of, kill: lost.kill }.name();
         trace::note(format_args!("FAULT {name} of {}, kill {}", lost.host, lost.kill));
-        self.context.state.strike(name);
+        self.context.state.count_fault(name);
         if lost.kill {
             self.crash(sim, lost.host, now + EXIT_PAUSE, Crash::Kill);
         }
-        self.later.push((now + lost.lasts, Act::PowerCut(lost.host)));
+        self.later.push((now + lost.lasts, FaultEvent::PowerCut(lost.host)));
     }
 
     fn is_unnoticeable(&self, host: Host) -> bool {
@@ -218,12 +218,13 @@ impl Nemesis {
         let watched = self.watched();
         if let Some((host, step)) = terrane_env::sim::held_step() {
             trace::note(format_args!("{host} is held up: {step}"));
-            let aiming = self.aiming.iter_mut().find(|aiming| matches!(aim_of(&aiming.planned.fault), Aim::Step(_)));
+            let aiming =
+                self.aiming.iter_mut().find(|aiming| matches!(aim_of(&aiming.planned.fault), Trigger::Step(_)));
             if let Some(aiming) = aiming {
                 aiming.held = Some(host);
             }
         }
-        let (hit, aiming): (Vec<Aiming>, Vec<Aiming>) =
+        let (hit, aiming): (Vec<ArmedFault>, Vec<ArmedFault>) =
             std::mem::take(&mut self.aiming).into_iter().partition(|aiming| aiming.is_hit(&watched, now));
         self.aiming = aiming;
         for aiming in hit {
@@ -233,10 +234,10 @@ impl Nemesis {
         }
     }
 
-    fn watched(&self) -> Watched {
+    fn watched(&self) -> ClusterSample {
         let state = &self.context.state;
         let of = |name| self.servers().iter().map(|server| state.number(server, name) as u64).collect();
-        Watched { acknowledged: state.acknowledged(), led: of(GROUPS_LED), flushes: of(FLUSHES) }
+        ClusterSample { acknowledged: state.acknowledged(), led: of(GROUPS_LED), flushes: of(FLUSHES) }
     }
 
     pub(super) fn servers(&self) -> &'static [Host] {
@@ -254,16 +255,16 @@ impl Nemesis {
 
     fn begin(&mut self, sim: &mut Sim, now: Duration, planned: PlannedFault) {
         match aim_of(&planned.fault) {
-            Aim::Time if self.begin_staged(&planned) => {}
-            Aim::Time => {
+            Trigger::Time if self.begin_staged(&planned) => {}
+            Trigger::Time => {
                 let name = planned.fault.name();
                 self.strike(sim, now, &planned, name, None);
             }
             aim => {
-                if let Aim::Step(nth) = aim {
+                if let Trigger::Step(nth) = aim {
                     terrane_env::sim::hold_step(nth);
                 }
-                self.aiming.push(Aiming { planned, since: now, before: self.watched(), held: None });
+                self.aiming.push(ArmedFault { planned, since: now, before: self.watched(), held: None });
             }
         }
     }
@@ -290,7 +291,7 @@ impl Nemesis {
     /// Strikes; `held` is the host that an aimed crash has found in a step.
     fn strike(&mut self, sim: &mut Sim, now: Duration, planned: &PlannedFault, name: &'static str, held: Option<Host>) {
         trace::note(format_args!("FAULT {name}: {:?} for {:?}", planned.fault, planned.lasts));
-        self.context.state.strike(name);
+        self.context.state.count_fault(name);
         let ends = now + planned.lasts;
         match &planned.fault {
             Fault::PowerCut { target, silent, .. } => {
@@ -322,29 +323,29 @@ impl Nemesis {
             }
             Fault::Cut { between, how } => {
                 let (a, b) = self.link(*between);
-                self.perform(sim, now, Act::Break(a, b, *how));
-                self.later.push((ends, Act::Heal(a, b)));
+                self.perform(sim, now, FaultEvent::Break(a, b, *how));
+                self.later.push((ends, FaultEvent::Heal(a, b)));
             }
             Fault::Flapping { between, period } => {
                 let (a, b) = self.link(*between);
-                self.perform(sim, now, Act::Flap(a, b, *period, ends));
-                self.later.push((ends, Act::Heal(a, b)));
+                self.perform(sim, now, FaultEvent::Flap(a, b, *period, ends));
+                self.later.push((ends, FaultEvent::Heal(a, b)));
             }
             Fault::Swizzle { links } => self.swizzle(now, links, ends),
             Fault::Loss { between, per_mille } => {
                 let (a, b) = self.link(*between);
                 sim.set_link_fail_rate(a, b, f64::from(*per_mille) / 1_000.0);
-                self.later.push((ends, Act::Lossless(a, b)));
+                self.later.push((ends, FaultEvent::Lossless(a, b)));
             }
             Fault::SlowLink { between, latency } => {
                 let (a, b) = self.link(*between);
                 sim.set_link_latency(a, b, *latency);
-                self.later.push((ends, Act::Fast(a, b)));
+                self.later.push((ends, FaultEvent::Fast(a, b)));
             }
             Fault::Deaf { server, client } => {
                 let (server, client) = (self.servers()[*server], HOSTS[*client]);
-                self.perform(sim, now, Act::Break(server, client, LinkFault::DropOneWay));
-                self.later.push((ends, Act::Heal(server, client)));
+                self.perform(sim, now, FaultEvent::Break(server, client, LinkFault::DropOneWay));
+                self.later.push((ends, FaultEvent::Heal(server, client)));
             }
             Fault::Disk { target, what } => {
                 let host = self.host(*target);
@@ -352,7 +353,7 @@ impl Nemesis {
                     self.failing.insert(host);
                 }
                 machine::strike_disk(host, *what, ends);
-                self.later.push((ends, Act::HealDisk(host)));
+                self.later.push((ends, FaultEvent::HealDisk(host)));
             }
             Fault::Damage { victim, what } => {
                 let host = self.servers()[*victim];
@@ -366,7 +367,7 @@ impl Nemesis {
             Fault::Clock { server, what } => {
                 let host = self.servers()[*server];
                 machine::strike_clock(host, *what);
-                self.later.push((ends, Act::HealClock(host)));
+                self.later.push((ends, FaultEvent::HealClock(host)));
             }
         }
     }
@@ -402,7 +403,7 @@ impl Nemesis {
         how.strike(sim, host);
         // Another master may lead, and answer, before it has said so here.
         self.context.state.leads(host, false);
-        self.later.push((restart_at, Act::Restart(host)));
+        self.later.push((restart_at, FaultEvent::Restart(host)));
     }
 
     fn isolate(&mut self, sim: &mut Sim, server: Host, from_master: bool, ends: Duration) {
@@ -416,7 +417,7 @@ impl Nemesis {
             .collect();
         for (a, b) in cut {
             self.links.cut(sim, a, b, LinkFault::Drop);
-            self.later.push((ends, Act::Heal(a, b)));
+            self.later.push((ends, FaultEvent::Heal(a, b)));
         }
     }
 
@@ -427,7 +428,7 @@ impl Nemesis {
         let servers = if from_servers { self.servers() } else { &[] };
         for other in self.masters().iter().chain(servers).filter(|other| **other != isolated) {
             self.links.cut(sim, isolated, other, LinkFault::Drop);
-            self.later.push((ends, Act::Heal(isolated, other)));
+            self.later.push((ends, FaultEvent::Heal(isolated, other)));
         }
     }
 
@@ -437,53 +438,53 @@ impl Nemesis {
         for (place, link) in links.iter().enumerate() {
             let (a, b) = self.link(*link);
             let at = now + SWIZZLE_PAUSE * u32::try_from(place).expect("few links");
-            self.later.push((at, Act::Break(a, b, LinkFault::Drop)));
+            self.later.push((at, FaultEvent::Break(a, b, LinkFault::Drop)));
             healing.push((a, b));
         }
         healing.sort_unstable();
         for (place, (a, b)) in healing.into_iter().enumerate() {
             let at = ends + SWIZZLE_PAUSE * u32::try_from(place).expect("few links");
-            self.later.push((at, Act::Heal(a, b)));
+            self.later.push((at, FaultEvent::Heal(a, b)));
         }
     }
 
-    fn perform(&mut self, sim: &mut Sim, now: Duration, act: Act) {
+    fn perform(&mut self, sim: &mut Sim, now: Duration, act: FaultEvent) {
         match act {
-            Act::Restart(host) => {
+            FaultEvent::Restart(host) => {
                 if self.down.remove(host).is_some() {
                     trace::note(format_args!("RESTART of {host}"));
                     self.others(host).for_each(|other| self.links.heal(sim, host, other));
                     self.restart(sim, host);
                 }
             }
-            Act::PowerCut(host) => self.crash(sim, host, now + EXIT_PAUSE, Crash::PowerCut { silent: false }),
-            Act::Break(a, b, how) => {
+            FaultEvent::PowerCut(host) => self.crash(sim, host, now + EXIT_PAUSE, Crash::PowerCut { silent: false }),
+            FaultEvent::Break(a, b, how) => {
                 trace::note(format_args!("BREAK {a} - {b} {how:?}"));
                 self.links.cut(sim, a, b, how);
             }
-            Act::Heal(a, b) => {
+            FaultEvent::Heal(a, b) => {
                 trace::note(format_args!("HEAL {a} - {b}"));
                 self.links.heal(sim, a, b);
             }
-            Act::Flap(a, b, period, ends) => {
+            FaultEvent::Flap(a, b, period, ends) => {
                 if now >= ends {
                     return;
                 }
                 self.links.cut(sim, a, b, LinkFault::Drop);
-                self.later.push((now + period / 2, Act::Heal(a, b)));
-                self.later.push((now + period, Act::Flap(a, b, period, ends)));
+                self.later.push((now + period / 2, FaultEvent::Heal(a, b)));
+                self.later.push((now + period, FaultEvent::Flap(a, b, period, ends)));
             }
-            Act::Lossless(a, b) => {
+            FaultEvent::Lossless(a, b) => {
                 sim.set_link_fail_rate(a, b, 0.0);
                 self.links.heal(sim, a, b);
             }
-            Act::Fast(a, b) => {
+            FaultEvent::Fast(a, b) => {
                 sim.set_link_latency(a, b, self.context.plan.latency_min);
                 sim.set_link_max_message_latency(a, b, self.context.plan.latency_max);
             }
-            Act::HealDisk(host) => machine::heal_disk(host),
-            Act::HealClock(host) => machine::heal_clock(host),
-            Act::Resume(host) => self.resume(sim, now, host),
+            FaultEvent::HealDisk(host) => machine::heal_disk(host),
+            FaultEvent::HealClock(host) => machine::heal_clock(host),
+            FaultEvent::Resume(host) => self.resume(sim, now, host),
         }
     }
 
@@ -530,7 +531,7 @@ impl Nemesis {
     /// Stops it again.
     pub fn stop_damaged(&mut self, sim: &mut Sim) {
         let Some(damaged) = self.damaged else { return };
-        self.later.retain(|(_, act)| !matches!(act, Act::Restart(host) if *host == damaged));
+        self.later.retain(|(_, act)| !matches!(act, FaultEvent::Restart(host) if *host == damaged));
         if self.down.remove(damaged).is_none() {
             sim.crash(damaged);
         }
@@ -546,23 +547,23 @@ impl Nemesis {
     }
 }
 
-impl Aiming {
-    fn is_hit(&self, now: &Watched, elapsed: Duration) -> bool {
+impl ArmedFault {
+    fn is_hit(&self, now: &ClusterSample, elapsed: Duration) -> bool {
         let before = &self.before;
         elapsed >= self.since + AIM_MAX
             || match aim_of(&self.planned.fault) {
-                Aim::Time => true,
-                Aim::Acknowledgement => now.acknowledged > before.acknowledged,
-                Aim::Election => now.led != before.led,
-                Aim::Flush => now.flushes != before.flushes,
-                Aim::Step(_) => self.held.is_some(),
+                Trigger::Time => true,
+                Trigger::Acknowledgement => now.acknowledged > before.acknowledged,
+                Trigger::Election => now.led != before.led,
+                Trigger::Flush => now.flushes != before.flushes,
+                Trigger::Step(_) => self.held.is_some(),
             }
     }
 }
 
-fn aim_of(fault: &Fault) -> Aim {
+fn aim_of(fault: &Fault) -> Trigger {
     match fault {
         Fault::PowerCut { aim, .. } | Fault::Kill { aim, .. } | Fault::MasterPowerCut { aim } => *aim,
-        _ => Aim::Time,
+        _ => Trigger::Time,
     }
 }

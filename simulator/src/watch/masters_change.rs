@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const CALL_MAX: Duration = Duration::from_secs(2);
 
 /// Changes the masters until the faults are over.
-pub async fn again_and_again(context: Context) -> Result<(), Error> {
+pub async fn change_repeatedly(context: Context) -> Result<(), Error> {
     let client = context.connect(PATIENCE).await?;
     let admin = client.admin().with_timeout(CALL_MAX);
     context.state.until_ready().await;

@@ -9,7 +9,7 @@ use terrane_client::{Admin, Error};
 
 use super::{liveness, new_table, now};
 use crate::context::Context;
-use crate::run_state::CatalogIs;
+use crate::run_state::CatalogState;
 use crate::scenario::{passes, patiently};
 use crate::verdict::Failure;
 
@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Waits for the rebuilt catalog, and checks that everything works with it.
 pub async fn goes_on(context: Context) -> Result<(), Error> {
     let began = now();
-    while context.state.catalog() != CatalogIs::Rebuilt {
+    while context.state.catalog() != CatalogState::Rebuilt {
         if now() > began + LEADS_WITHIN {
             let what = format!("no catalog is rebuilt {} s after the loss of the master", LEADS_WITHIN.as_secs());
             context.state.fail(Failure::new(what));

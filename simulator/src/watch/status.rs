@@ -29,7 +29,7 @@ const MASTER_KNOWS_WITHIN: Duration = Duration::from_secs(6);
 const PARTIAL: [RegionState; 2] = [RegionState::Creating, RegionState::Dropping];
 
 /// Asks until the faults are over.
-pub async fn look_on(context: Context) -> Result<(), Error> {
+pub async fn watch_status(context: Context) -> Result<(), Error> {
     let client = context.connect(PATIENCE).await?;
     let mut looks = 0_u32;
     while !context.state.is_over() {
@@ -65,7 +65,7 @@ async fn look(client: &Client, context: &Context) {
 
 /// A server that the master cannot hear.
 #[derive(PartialEq)]
-struct Away {
+struct UnreachableServer {
     host: Host,
     since: Duration,
     why: &'static str,
@@ -75,16 +75,16 @@ const DOWN: &str = "is down";
 const CUT_OFF: &str = "is cut off from the master";
 
 impl Watch {
-    fn away(&self) -> Vec<Away> {
+    fn away(&self) -> Vec<UnreachableServer> {
         let (down, cut_off) = (self.inner.down.borrow(), self.inner.cut_off.borrow());
-        let away = |hosts: &BTreeMap<Host, Duration>, why| -> Vec<Away> {
-            hosts.iter().map(|(host, since)| Away { host, since: *since, why }).collect()
+        let away = |hosts: &BTreeMap<Host, Duration>, why| -> Vec<UnreachableServer> {
+            hosts.iter().map(|(host, since)| UnreachableServer { host, since: *since, why }).collect()
         };
         away(&down, DOWN).into_iter().chain(away(&cut_off, CUT_OFF)).collect()
     }
 
-    fn check_named(&self, away: &Away, status: &ClusterStatus, context: &Context) {
-        let Away { host, since, why } = away;
+    fn check_named(&self, away: &UnreachableServer, status: &ClusterStatus, context: &Context) {
+        let UnreachableServer { host, since, why } = away;
         let address = address(host);
         let Some(server) = status.servers.iter().find(|server| server.address == address) else { return };
         let fail = |what: String| {

@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const TABLE: &str = "beside-a-stranger";
 
 /// Has strangers knock while this server is down.
-pub async fn knock(context: Context, [down]: [&'static str; 1]) -> Result<(), Error> {
+pub async fn try_to_register(context: Context, [down]: [&'static str; 1]) -> Result<(), Error> {
     let client = context.connect(CALL_MAX).await?;
     let strangers =
         Strangers { admin: client.admin().with_timeout(CALL_MAX), cluster: cluster(&client).await?, context };

@@ -1,6 +1,6 @@
 //! The end of all faults. What was damaged stays damaged, and its server is lost for good.
 
-use super::{Act, Host, Nemesis, Sim};
+use super::{FaultEvent, Host, Nemesis, Sim};
 use crate::fault::machine;
 use crate::scenario::HOSTS;
 use crate::trace;
@@ -13,7 +13,9 @@ impl Nemesis {
         self.aiming.clear();
         self.staged.clear();
         let later = std::mem::take(&mut self.later);
-        for (_, act) in later.into_iter().filter(|(_, act)| matches!(act, Act::Lossless(..) | Act::Fast(..))) {
+        for (_, act) in
+            later.into_iter().filter(|(_, act)| matches!(act, FaultEvent::Lossless(..) | FaultEvent::Fast(..)))
+        {
             self.perform(sim, now, act);
         }
         self.nodes().into_iter().for_each(|host| self.links.resume(host));

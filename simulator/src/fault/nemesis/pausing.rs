@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Act, Host, Nemesis, Sim};
+use super::{FaultEvent, Host, Nemesis, Sim};
 use crate::fault::draw::LinkFault;
 use crate::scenario::{CAPTIVE, HOSTS};
 use crate::trace;
@@ -28,11 +28,11 @@ impl Nemesis {
         // One client does not learn what the others decide.
         for other in self.servers().iter().copied().filter(|other| *other != host) {
             self.links.cut(sim, CAPTIVE, other, LinkFault::Drop);
-            self.later.push((ends + CLIENTS_FIRST, Act::Heal(CAPTIVE, other)));
+            self.later.push((ends + CLIENTS_FIRST, FaultEvent::Heal(CAPTIVE, other)));
         }
-        self.later.push((ends, Act::Resume(host)));
+        self.later.push((ends, FaultEvent::Resume(host)));
         for other in self.nodes().into_iter().filter(|other| *other != host) {
-            self.later.push((ends + CLIENTS_FIRST, Act::Heal(host, other)));
+            self.later.push((ends + CLIENTS_FIRST, FaultEvent::Heal(host, other)));
         }
     }
 
