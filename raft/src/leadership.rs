@@ -37,7 +37,7 @@ const LEADERLESS_MAX: Duration = Duration::from_secs(2);
 
 /// Whether a server may stand for election: it has no reason against it, or only a soft one and has heard no leader for
 /// `leaderless`.
-pub(crate) fn may_stand(reason: Option<Weight>, leaderless: Duration) -> bool {
+pub(crate) fn may_campaign(reason: Option<Weight>, leaderless: Duration) -> bool {
     match reason {
         None => true,
         Some(Weight::Soft) => leaderless > LEADERLESS_MAX,
@@ -107,7 +107,7 @@ impl Leadership {
         let abstention = self.abstains();
         let weight = abstention.as_ref().map(|abstention| abstention.weight);
         let lags = self.applying.lags().then_some(Weight::Soft);
-        let free = may_stand(weight.or(lags), self.election.leaderless());
+        let free = may_campaign(weight.or(lags), self.election.leaderless());
         let released = !self.election.is_bound();
         let stands = free && released && !self.view.is_lost() && !self.election.leaves_candidate_alone();
         self.raft.runtime_config().elect(stands);
@@ -130,7 +130,7 @@ impl Leadership {
 
     fn candidates(&self) -> Vec<Candidate> {
         let servers = self.view.servers();
-        let (applied_here, said) = (self.view.standing().applied_index(), &self.view.followers().applied);
+        let (applied_here, said) = (self.view.applied_state().applied_index(), &self.view.followers().applied);
         let now = Instant::now();
         let metrics = self.view.metrics();
         let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != self.view.replica());
@@ -177,7 +177,7 @@ impl Leadership {
         match unfit(*chosen, &candidates, newest, declined) {
             Some(what) => Err(MembersError::Later { what }),
             None => {
-                self.view.standing().hands_over().await;
+                self.view.applied_state().hands_over().await;
                 self.transfer(to).await
             }
         }

@@ -72,7 +72,7 @@ pub(crate) use self::memory::payload_bytes;
 #[cfg(test)]
 pub(crate) use self::record::tests::marks;
 pub(crate) use self::record::{Mark, put_mark, read_mark};
-use self::shared::{Change, Done, Item, Shared, Totals};
+use self::shared::{Change, Completion, Item, Shared, Totals};
 pub(crate) use self::shares::{GroupUse, Refusal, Role};
 use self::writer::Writer;
 use crate::leadership::stall::SyncTimes;
@@ -162,7 +162,7 @@ impl SharedLog {
     /// Nothing is left of a removed replica of this group.
     pub(crate) fn forget(&self, group: GroupId) {
         if let Some(log) = self.removed.lock().remove(&group) {
-            self.shared.push(Item { log, change: Change::Forgotten, done: Done::Unobserved });
+            self.shared.push(Item { log, change: Change::Forgotten, done: Completion::Unobserved });
         }
     }
 
@@ -173,7 +173,7 @@ impl SharedLog {
         let before = self.groups.lock().insert(log.group(), log.clone());
         assert!(before.is_none(), "group {} was created twice: its first log would be lost", log.group());
         let (done, synced) = oneshot::channel();
-        self.shared.push(Item { log: log.clone(), change: Change::Created, done: Done::Waiter(done) });
+        self.shared.push(Item { log: log.clone(), change: Change::Created, done: Completion::Waiter(done) });
         synced.await.ok().map(|()| log)
     }
 
@@ -183,7 +183,7 @@ impl SharedLog {
         log.set_removed();
         self.removed.lock().insert(log.group(), log.clone());
         let (done, synced) = oneshot::channel();
-        self.shared.push(Item { log: log.clone(), change: Change::Removed, done: Done::Waiter(done) });
+        self.shared.push(Item { log: log.clone(), change: Change::Removed, done: Completion::Waiter(done) });
         synced.await.ok()
     }
 
@@ -208,7 +208,7 @@ impl SharedLog {
     }
 
     /// Returns when the log has grown past its budget or limit.
-    pub(crate) async fn pressed(&self) {
+    pub(crate) async fn over_budget(&self) {
         self.shared.pressed.notified().await;
     }
 

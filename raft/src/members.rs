@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 use crate::MembersError;
 use crate::groups::group_view::{GroupView, matched};
-use crate::members::pace::Pace;
+use crate::members::pace::LeaderProgress;
 use crate::proposals::adapter::Raft;
 use crate::types::{Member, Metrics, Types};
 
@@ -87,7 +87,7 @@ pub(crate) struct MemberChanges {
     view: Arc<GroupView>,
     raft: Raft,
     /// What this replica had applied, and when, while it leads.
-    pace: Mutex<Pace>,
+    pace: Mutex<LeaderProgress>,
 }
 
 impl MemberChanges {
@@ -104,7 +104,7 @@ impl MemberChanges {
         let voters = voters_ahead(&metrics);
         let copies = self.view.followers().sending.progress();
         let expected =
-            self.pace.lock().expected(metrics.current_term, self.view.standing().applied_index(), Instant::now());
+            self.pace.lock().expected(metrics.current_term, self.view.applied_state().applied_index(), Instant::now());
         let member = |(replica, member): (&ReplicaId, &Member)| {
             let copy = copies.get(replica).copied().unwrap_or_default();
             let applied = self.view.reached(&metrics, *replica);

@@ -27,10 +27,10 @@ use crate::peer::{Call, Lane, Message, Peers};
 use crate::proposals::adapter::Raft;
 use crate::proposals::erased::Machine;
 use crate::retention::announcing::Announcer;
-use crate::retention::release::{MemberLog, Pressure, Silence, is_lost, released};
+use crate::retention::release::{LastContact, MemberLog, Pressure, is_lost, released};
 use crate::types::Metrics;
 
-type Replied = tokio::sync::oneshot::Receiver<Message>;
+type PendingReply = tokio::sync::oneshot::Receiver<Message>;
 
 /// What a group keeps in the log.
 pub(crate) struct Retention {
@@ -40,7 +40,7 @@ pub(crate) struct Retention {
     /// The index up to which the log is not kept for members, as of the last check.
     released: AtomicU64,
     /// Since when this leader has not heard its members.
-    silence: Mutex<Silence>,
+    silence: Mutex<LastContact>,
     /// Decides when this leader announces that index.
     announcer: Mutex<Announcer>,
     /// What keeps this group's entries in the log, for people, as of the last check.
@@ -73,7 +73,7 @@ impl Retention {
     /// Decides up to where the log is not kept for members. True if that is to be announced now. `segment` is the log's newest;
     /// `wanted` is the last index that must be purged, if this group holds back a log over its budget.
     pub(crate) fn release(&self, segment: u64, wanted: Option<u64>) -> bool {
-        let said = self.view.standing().sequence().released;
+        let said = self.view.applied_state().sequence().released;
         let Some(released) = self.to_release(wanted) else {
             self.note_released(said);
             self.silence.lock().forget();
@@ -115,7 +115,7 @@ impl Retention {
 
     /// The bytes that this group has in the log.
     pub(crate) fn log_use(&self) -> GroupUse {
-        let covered = self.machine.durable().index.min(self.view.standing().applied_index());
+        let covered = self.machine.durable().index.min(self.view.applied_state().applied_index());
         let log = self.view.log();
         let for_members = if self.least_released() < covered { log.bytes_through(covered) } else { 0 };
         GroupUse { group: self.view.group(), all: log.bytes(), for_members }
@@ -123,7 +123,7 @@ impl Retention {
 
     /// Tells members that refuse entries up to where the log is not kept for members. Entries would tell them, and it lets them
     /// purge.
-    pub(crate) fn tell_refusing(&self, peers: &Peers, within: Duration) -> Vec<Replied> {
+    pub(crate) fn notify_refusing(&self, peers: &Peers, within: Duration) -> Vec<PendingReply> {
         let refusing = self.view.followers().refused_by.by();
         if refusing.is_empty() || !self.view.leads() {
             return Vec::new();
@@ -142,7 +142,7 @@ impl Retention {
         if terrane_env::buggify!("a purge waits for the next look") {
             return;
         }
-        let applied = self.view.standing().applied_index();
+        let applied = self.view.applied_state().applied_index();
         let early = terrane_env::planted!("the log is purged beyond what is flushed");
         let durable = if early { applied } else { self.machine.durable().index };
         let least = not_needed(durable, self.least_released(), applied);
@@ -150,13 +150,13 @@ impl Retention {
             let metrics = self.view.metrics();
             (metrics.snapshot.map(|id| id.index), metrics.purged.map(|id| id.index))
         };
-        if let Some(mark) = self.view.standing().mark_at_most(least).filter(|_| least > 0)
-            && may_offer(mark.log_id.index, self.view.standing().offered(), least)
+        if let Some(mark) = self.view.applied_state().mark_at_most(least).filter(|_| least > 0)
+            && may_offer(mark.log_id.index, self.view.applied_state().offered(), least)
         {
-            self.view.standing().offer(mark);
+            self.view.applied_state().offer(mark);
         }
         // An error means that the replica stopped: it purges nothing, and the host is going down.
-        match next_step(self.view.standing().offered(), snapshot, purged) {
+        match next_step(self.view.applied_state().offered(), snapshot, purged) {
             Step::Snapshot => drop(self.raft.trigger().snapshot().await),
             Step::Purge(index) => drop(self.raft.trigger().purge_log(index).await),
             Step::Nothing => {}

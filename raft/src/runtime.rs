@@ -16,9 +16,9 @@ use std::time::Duration;
 use openraft_rt::{AsyncRuntime, OptionalSend, Select2, Select3, Select4};
 
 #[cfg(feature = "sim")]
-pub(crate) type Base = openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
+pub(crate) type TokioRuntime = openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
 #[cfg(not(feature = "sim"))]
-pub(crate) type Base = openraft_rt_tokio::TokioRuntime;
+pub(crate) type TokioRuntime = openraft_rt_tokio::TokioRuntime;
 
 /// The shortest silence of a leader that starts an election.
 pub(crate) const ELECTION_MIN: Duration = Duration::from_millis(300);
@@ -27,44 +27,44 @@ pub(crate) const VOTE_MAX: Duration = Duration::from_secs(5);
 
 /// Tokio, patient with votes.
 #[derive(Debug)]
-pub(crate) struct Patient(Base);
+pub(crate) struct RaftRuntime(TokioRuntime);
 
-impl AsyncRuntime for Patient {
-    type JoinError = <Base as AsyncRuntime>::JoinError;
-    type JoinHandle<T: OptionalSend + 'static> = <Base as AsyncRuntime>::JoinHandle<T>;
-    type Sleep = <Base as AsyncRuntime>::Sleep;
-    type Instant = <Base as AsyncRuntime>::Instant;
-    type TimeoutError = <Base as AsyncRuntime>::TimeoutError;
-    type Timeout<R, T: Future<Output = R> + OptionalSend> = <Base as AsyncRuntime>::Timeout<R, T>;
-    type ThreadLocalRng = <Base as AsyncRuntime>::ThreadLocalRng;
-    type Mpsc = <Base as AsyncRuntime>::Mpsc;
-    type Watch = <Base as AsyncRuntime>::Watch;
-    type Oneshot = <Base as AsyncRuntime>::Oneshot;
-    type Mutex<T: OptionalSend + 'static> = <Base as AsyncRuntime>::Mutex<T>;
+impl AsyncRuntime for RaftRuntime {
+    type JoinError = <TokioRuntime as AsyncRuntime>::JoinError;
+    type JoinHandle<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::JoinHandle<T>;
+    type Sleep = <TokioRuntime as AsyncRuntime>::Sleep;
+    type Instant = <TokioRuntime as AsyncRuntime>::Instant;
+    type TimeoutError = <TokioRuntime as AsyncRuntime>::TimeoutError;
+    type Timeout<R, T: Future<Output = R> + OptionalSend> = <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
+    type ThreadLocalRng = <TokioRuntime as AsyncRuntime>::ThreadLocalRng;
+    type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
+    type Watch = <TokioRuntime as AsyncRuntime>::Watch;
+    type Oneshot = <TokioRuntime as AsyncRuntime>::Oneshot;
+    type Mutex<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::Mutex<T>;
 
     fn spawn<T>(future: T) -> Self::JoinHandle<T::Output>
     where
         T: Future + OptionalSend + 'static,
         T::Output: OptionalSend + 'static,
     {
-        Base::spawn(future)
+        TokioRuntime::spawn(future)
     }
 
     fn sleep(duration: Duration) -> Self::Sleep {
-        Base::sleep(duration)
+        TokioRuntime::sleep(duration)
     }
 
     fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
-        Base::sleep_until(deadline)
+        TokioRuntime::sleep_until(deadline)
     }
 
     fn timeout<R, F: Future<Output = R> + OptionalSend>(duration: Duration, future: F) -> Self::Timeout<R, F> {
         let is_of_vote = duration == ELECTION_MIN && !terrane_env::planted!("a vote has the time of a silence");
-        Base::timeout(if is_of_vote { VOTE_MAX } else { duration }, future)
+        TokioRuntime::timeout(if is_of_vote { VOTE_MAX } else { duration }, future)
     }
 
     fn timeout_at<R, F: Future<Output = R> + OptionalSend>(deadline: Self::Instant, future: F) -> Self::Timeout<R, F> {
-        Base::timeout_at(deadline, future)
+        TokioRuntime::timeout_at(deadline, future)
     }
 
     fn select2<A, B>(a: A, b: B) -> impl Future<Output = Select2<A::Output, B::Output>> + OptionalSend
@@ -72,7 +72,7 @@ impl AsyncRuntime for Patient {
         A: Future + OptionalSend,
         B: Future + OptionalSend,
     {
-        Base::select2(a, b)
+        TokioRuntime::select2(a, b)
     }
 
     fn select3<A, B, C>(
@@ -85,7 +85,7 @@ impl AsyncRuntime for Patient {
         B: Future + OptionalSend,
         C: Future + OptionalSend,
     {
-        Base::select3(a, b, c)
+        TokioRuntime::select3(a, b, c)
     }
 
     fn select4<A, B, C, D>(
@@ -100,19 +100,19 @@ impl AsyncRuntime for Patient {
         C: Future + OptionalSend,
         D: Future + OptionalSend,
     {
-        Base::select4(a, b, c, d)
+        TokioRuntime::select4(a, b, c, d)
     }
 
     fn is_panic(join_error: &Self::JoinError) -> bool {
-        Base::is_panic(join_error)
+        TokioRuntime::is_panic(join_error)
     }
 
     fn thread_rng() -> Self::ThreadLocalRng {
-        Base::thread_rng()
+        TokioRuntime::thread_rng()
     }
 
     fn new(threads: usize) -> Self {
-        Patient(Base::new(threads))
+        RaftRuntime(TokioRuntime::new(threads))
     }
 
     fn block_on<F, T>(&mut self, future: F) -> T
@@ -127,7 +127,7 @@ impl AsyncRuntime for Patient {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        Base::spawn_blocking(f)
+        TokioRuntime::spawn_blocking(f)
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
     async fn a_vote_may_take_longer_than_the_silence_that_starts_an_election() {
         let takes = |duration| async move {
             let begun = tokio::time::Instant::now();
-            Patient::timeout(duration, std::future::pending::<()>()).await.unwrap_err();
+            RaftRuntime::timeout(duration, std::future::pending::<()>()).await.unwrap_err();
             begun.elapsed().as_millis()
         };
         assert_eq!(takes(ELECTION_MIN).await, VOTE_MAX.as_millis());

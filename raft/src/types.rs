@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::proposals::erased::Answers;
-use crate::runtime::Patient;
+use crate::runtime::RaftRuntime;
 
 /// The type configuration of all groups.
 #[derive(Debug, Clone, Copy, Default, Eq, PartialEq, Ord, PartialOrd)]
@@ -39,7 +39,7 @@ impl openraft::RaftTypeConfig for Types {
         = openraft::impls::InlineBatch<T>
     where
         T: openraft::OptionalSend + 'static;
-    type AsyncRuntime = Patient;
+    type AsyncRuntime = RaftRuntime;
     type ErrorSource = openraft::impls::BoxedErrorSource;
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn term_of(id: &LogId) -> u64 {
 /// simulator. In production it is `future` itself.
 #[cfg(feature = "sim")]
 pub fn scope<F: Future>(seed: u64, future: F) -> impl Future<Output = F::Output> {
-    crate::runtime::Base::scope(seed, future)
+    crate::runtime::TokioRuntime::scope(seed, future)
 }
 
 /// Runs `future` with the randomness of openraft seeded by `seed`, so that the tasks it starts are reproducible in the

@@ -48,17 +48,17 @@ impl RequestedCopies {
             }
             metrics.vote
         };
-        let (standing, followers) = (self.view.standing(), self.view.followers());
+        let (applied_state, followers) = (self.view.applied_state(), self.view.followers());
         let under_way = followers.sending.progress();
         for (to, covers) in followers.applied.due(Instant::now()) {
             if under_way.contains_key(&to) {
                 continue;
             }
             let durable = self.machine.durable().index;
-            let mark = standing.mark_at_most(durable).filter(|mark| mark.log_id.index >= covers);
+            let mark = applied_state.mark_at_most(durable).filter(|mark| mark.log_id.index >= covers);
             let Some(mark) = mark else {
                 // Once that is in files, there is a copy.
-                self.machine.relieve(covers.min(standing.applied_index()));
+                self.machine.relieve(covers.min(applied_state.applied_index()));
                 continue;
             };
             followers.applied.tried(to, Instant::now());

@@ -19,7 +19,7 @@ use terrane_types::{GroupId, ReplicaId, ServerId};
 use crate::log::{GroupLog, SharedLog};
 use crate::members::followers::Followers;
 use crate::members::lineage::is_lost;
-use crate::proposals::adapter::Standing;
+use crate::proposals::adapter::AppliedState;
 use crate::types::{LogId, Metrics, Types};
 use crate::{GroupSpec, ProposeError};
 
@@ -29,7 +29,7 @@ const ALIVE_WITHIN: Duration = Duration::from_secs(1);
 /// What a replica knows of its group.
 pub(crate) struct GroupView {
     metrics: WatchReceiverOf<Types, Metrics>,
-    standing: Arc<Standing>,
+    applied_state: Arc<AppliedState>,
     log: Arc<GroupLog>,
     shared_log: Arc<SharedLog>,
     followers: Arc<Followers>,
@@ -44,7 +44,7 @@ pub(crate) struct GroupView {
 impl GroupView {
     pub(crate) fn new(
         metrics: WatchReceiverOf<Types, Metrics>,
-        standing: Arc<Standing>,
+        applied_state: Arc<AppliedState>,
         log: Arc<GroupLog>,
         shared_log: Arc<SharedLog>,
         followers: Arc<Followers>,
@@ -52,7 +52,7 @@ impl GroupView {
     ) -> GroupView {
         GroupView {
             metrics,
-            standing,
+            applied_state,
             log,
             shared_log,
             followers,
@@ -86,8 +86,8 @@ impl GroupView {
         self.metrics.clone()
     }
 
-    pub(crate) fn standing(&self) -> &Standing {
-        &self.standing
+    pub(crate) fn applied_state(&self) -> &AppliedState {
+        &self.applied_state
     }
 
     pub(crate) fn log(&self) -> &Arc<GroupLog> {
@@ -213,7 +213,7 @@ impl GroupView {
     pub(crate) fn reached(&self, metrics: &Metrics, replica: ReplicaId) -> u64 {
         let matched = matched(metrics, replica);
         if replica == self.replica() {
-            return self.standing.applied_index().min(matched);
+            return self.applied_state.applied_index().min(matched);
         }
         self.followers.applied.reached(replica, matched)
     }

@@ -29,7 +29,7 @@ use crate::log::{GroupLog, SharedLog, spill};
 use crate::peer::network::{Connections, Network};
 use crate::peer::service::{PeerService, Receiver};
 use crate::peer::{Headroom, Peers};
-use crate::proposals::adapter::{Adapter, Raft, Standing};
+use crate::proposals::adapter::{Adapter, AppliedState, Raft};
 use crate::proposals::erased::Machine;
 use crate::proposals::proposer::Proposer;
 use crate::proposals::submission::Queue;
@@ -199,7 +199,7 @@ impl Host {
 
     async fn start(&self, log: Arc<GroupLog>, restarted: bool) -> Result<Arc<Replica>, String> {
         let machine = (self.open_machine)(log.spec());
-        let standing = Arc::new(Standing::new(log.purged(), self.config.levels.newest));
+        let applied_state = Arc::new(AppliedState::new(log.purged(), self.config.levels.newest));
         let found_to = log.ends().1.map_or(0, |last| last.index);
         let network = Arc::new(Network {
             peers: self.peers.clone(),
@@ -210,10 +210,10 @@ impl Host {
             leading: Arc::default(),
             copies: self.shared.copies.clone(),
         });
-        let raft = self.open_raft(&log, standing.clone(), network.clone(), restarted).await?;
+        let raft = self.open_raft(&log, applied_state.clone(), network.clone(), restarted).await?;
         let recovered_term = self.config.recovered.get(&log.group()).copied().unwrap_or(0);
         let (shared_log, followers) = (self.shared.log.clone(), network.followers.clone());
-        let view = GroupView::new(raft.metrics(), standing, log, shared_log, followers, recovered_term);
+        let view = GroupView::new(raft.metrics(), applied_state, log, shared_log, followers, recovered_term);
         // A group of one has made no promise to another member, and need not wait for a timeout either.
         let alone = view.is_alone(&view.metrics());
         let bound = restarted && !alone;
@@ -240,7 +240,7 @@ impl Host {
         if is_lost {
             replica.warn_of_loss();
         } else if bound {
-            self.keep(stand_later(replica.clone()));
+            self.keep(campaign_later(replica.clone()));
         } else if alone && replica.view.log().first_index().is_some() {
             replica.raft.trigger().elect(false).await.map_err(|error| error.to_string())?;
         }
@@ -251,13 +251,13 @@ impl Host {
     async fn open_raft(
         &self,
         log: &Arc<GroupLog>,
-        standing: Arc<Standing>,
+        applied_state: Arc<AppliedState>,
         network: Arc<Network>,
         restarted: bool,
     ) -> Result<Raft, String> {
         let store = || self.shared.log.store(log);
         let machine = network.machine.clone();
-        let adapter = Adapter::new(machine, standing, log.clone(), store(), self.config.metrics.clone());
+        let adapter = Adapter::new(machine, applied_state, log.clone(), store(), self.config.metrics.clone());
         let mut config = Config::clone(&self.raft_config);
         // Until its membership is known, which only the log tells: it may have grown since the group was created.
         config.enable_elect = !restarted;
@@ -487,7 +487,7 @@ async fn initialize(replica: &Replica) -> Result<(), Error> {
 }
 
 /// Allows a restarted replica to stand for election once no leader can count on its old promise any more.
-async fn stand_later(replica: Arc<Replica>) {
+async fn campaign_later(replica: Arc<Replica>) {
     let mut stopped = replica.stopped();
     tokio::select! {
         biased;

@@ -199,7 +199,7 @@ impl Replica {
 
     /// The status of the group as seen from here.
     pub(crate) fn status(&self) -> GroupStatus {
-        let (view, standing) = (&self.view, self.view.standing());
+        let (view, applied_state) = (&self.view, self.view.applied_state());
         let metrics = view.metrics();
         let (last, committed) = (metrics.last_log_index, metrics.local_committed.map(|id| id.index));
         debug_assert!(committed <= last, "entry {committed:?} is committed, but the log ends at {last:?}");
@@ -215,11 +215,11 @@ impl Replica {
             replica: view.replica(),
             term,
             leader: leader.and_then(|leader| Some((leader, view.server_of(&metrics, leader)?))),
-            is_leader: leads && standing.applied_term() == term,
+            is_leader: leads && applied_state.applied_term() == term,
             last_index: last.unwrap_or(0),
             committed: committed.unwrap_or(0),
-            applied: standing.applied_index(),
-            last_stamp: standing.stamp(),
+            applied: applied_state.applied_index(),
+            last_stamp: applied_state.stamp(),
             voters: if voters.is_empty() { view.spec().members.keys().copied().collect() } else { voters },
             members: if members.is_empty() { view.spec().members.clone() } else { members },
             copies_failing: view.followers().failing_copies.all(),

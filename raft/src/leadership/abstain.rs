@@ -47,21 +47,21 @@ const HANDOVER_RETRY: Duration = Duration::from_secs(1);
 
 /// The attempts to hand over one group in one term.
 #[derive(Debug)]
-struct Attempts {
+struct HandoverAttempts {
     term: u64,
     began: Instant,
     made: usize,
 }
 
-impl Attempts {
-    fn new(term: u64, now: Instant) -> Attempts {
-        Attempts { term, began: now, made: 0 }
+impl HandoverAttempts {
+    fn new(term: u64, now: Instant) -> HandoverAttempts {
+        HandoverAttempts { term, began: now, made: 0 }
     }
 
     /// The number of the next attempt, if one is due.
     fn next(&mut self, term: u64, now: Instant) -> Option<usize> {
         if self.term != term {
-            *self = Attempts::new(term, now);
+            *self = HandoverAttempts::new(term, now);
         }
         if self.made > 0 && now.duration_since(self.began) < HANDOVER_RETRY {
             return None;
@@ -74,7 +74,7 @@ impl Attempts {
 
 /// Compares leaderships with the reasons. Never returns.
 pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>, log: Arc<SharedLog>) {
-    let mut handovers: BTreeMap<GroupId, Attempts> = BTreeMap::new();
+    let mut handovers: BTreeMap<GroupId, HandoverAttempts> = BTreeMap::new();
     let mut stall = Stall::default();
     loop {
         abstentions.set(LOG_DISK, stall.look(log.sync_times(), terrane_env::time::now_ns()));
@@ -102,9 +102,9 @@ pub(crate) async fn run(groups: Arc<Registry>, abstentions: Arc<Abstentions>, lo
 }
 
 /// The number of the next attempt to hand over, if one is due.
-fn attempt(handovers: &mut BTreeMap<GroupId, Attempts>, replica: &Replica) -> Option<usize> {
+fn attempt(handovers: &mut BTreeMap<GroupId, HandoverAttempts>, replica: &Replica) -> Option<usize> {
     let (term, now) = (replica.view.metrics().current_term, Instant::now());
-    handovers.entry(replica.view.group()).or_insert_with(|| Attempts::new(term, now)).next(term, now)
+    handovers.entry(replica.view.group()).or_insert_with(|| HandoverAttempts::new(term, now)).next(term, now)
 }
 
 async fn hand_over(replica: &Replica, attempt: usize) {

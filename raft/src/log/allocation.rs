@@ -86,7 +86,7 @@ pub(super) struct Allocator {
 }
 
 /// A segment to be written: its file and the bytes allocated for it.
-pub(super) struct Allocated {
+pub(super) struct AllocatedSegment {
     pub(super) file: fs::File,
     pub(super) bytes: u64,
 }
@@ -98,7 +98,7 @@ impl Allocator {
 
     /// The first segment of this start. `last` is the newest recovered segment with its bytes in use: the space beyond them is
     /// freed first. If the disk has no space for a whole segment, a smaller one has to do.
-    pub(super) async fn first(&mut self, segment: u64, last: Option<(u64, u64)>) -> io::Result<Allocated> {
+    pub(super) async fn first(&mut self, segment: u64, last: Option<(u64, u64)>) -> io::Result<AllocatedSegment> {
         if let Some((last, end)) = last {
             self.give_back(last, end).await?;
         }
@@ -111,7 +111,7 @@ impl Allocator {
             match self.allocate(path.clone(), bytes).await {
                 Ok(file) => {
                     self.sync_names().await?;
-                    return Ok(Allocated { file, bytes });
+                    return Ok(AllocatedSegment { file, bytes });
                 }
                 // As large as possible, within a few percent: the next restart depends on what this one leaves.
                 Err(error) if is_full(&error) && bytes > SEGMENT_BYTES_MIN => {
@@ -134,7 +134,7 @@ impl Allocator {
     }
 
     /// Turns the spare into segment `segment`; `None` while there is no space for a spare.
-    pub(super) async fn next(&mut self, segment: u64) -> io::Result<Option<Allocated>> {
+    pub(super) async fn next(&mut self, segment: u64) -> io::Result<Option<AllocatedSegment>> {
         if !self.prepare().await? {
             return Ok(None);
         }
@@ -148,7 +148,7 @@ impl Allocator {
         // The name is durable before anything is written to the file, so a spare is always empty.
         self.sync_names().await?;
         let file = self.files.disk().open_rw(&path).await?;
-        Ok(Some(Allocated { file, bytes: self.segment_bytes }))
+        Ok(Some(AllocatedSegment { file, bytes: self.segment_bytes }))
     }
 
     /// Allocates the spare unless it exists; false while the disk has no space for it.

@@ -53,7 +53,7 @@ pub(crate) struct BatchHeader {
 
 /// What is at the place of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum HeaderProbe {
     /// A header and its checksum.
     Header(BatchHeader, u32),
     /// A header of a layout that this build does not know.
@@ -80,22 +80,22 @@ impl BatchHeader {
     }
 
     /// Looks for a header at `offset` of `bytes`.
-    pub(crate) fn find(bytes: &Bytes, offset: usize) -> Found {
+    pub(crate) fn find(bytes: &Bytes, offset: usize) -> HeaderProbe {
         let Some(end) = offset.checked_add(HEADER_BYTES).filter(|end| *end <= bytes.len()) else {
-            return Found::Nothing;
+            return HeaderProbe::Nothing;
         };
         let header = &bytes[offset..end];
         if header[..7] != MAGIC[..7] {
-            return Found::Nothing;
+            return HeaderProbe::Nothing;
         }
         let crc = u32::from_le_bytes(header[HEADER_BYTES - 4..].try_into().expect("four bytes"));
         if crc32c::crc32c(&header[..HEADER_BYTES - 4]) != crc {
-            return Found::Nothing;
+            return HeaderProbe::Nothing;
         }
         if header[7] != MAGIC[7] {
-            return Found::OtherVersion(header[7]);
+            return HeaderProbe::OtherVersion(header[7]);
         }
-        Found::Header(Self::read(bytes.slice(offset + MAGIC.len()..end)), crc)
+        HeaderProbe::Header(Self::read(bytes.slice(offset + MAGIC.len()..end)), crc)
     }
 
     fn read(bytes: Bytes) -> BatchHeader {
@@ -137,7 +137,7 @@ mod tests {
     fn headers_round_trip() {
         let mut bytes = vec![0; 8];
         bytes.extend(written());
-        assert!(matches!(BatchHeader::find(&bytes.into(), 8), Found::Header(HEADER, _)));
+        assert!(matches!(BatchHeader::find(&bytes.into(), 8), HeaderProbe::Header(HEADER, _)));
     }
 
     #[test]
@@ -146,9 +146,9 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = written();
                 bytes[at] ^= 1 << bit;
-                assert_eq!(BatchHeader::find(&bytes.into(), 0), Found::Nothing);
+                assert_eq!(BatchHeader::find(&bytes.into(), 0), HeaderProbe::Nothing);
             }
-            assert_eq!(BatchHeader::find(&written()[..at].to_vec().into(), 0), Found::Nothing);
+            assert_eq!(BatchHeader::find(&written()[..at].to_vec().into(), 0), HeaderProbe::Nothing);
         }
     }
 
@@ -158,6 +158,6 @@ mod tests {
         bytes[7] = 9;
         let crc = crc32c::crc32c(&bytes[..HEADER_BYTES - 4]);
         bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(BatchHeader::find(&bytes.into(), 0), Found::OtherVersion(9));
+        assert_eq!(BatchHeader::find(&bytes.into(), 0), HeaderProbe::OtherVersion(9));
     }
 }

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use terrane_env::fs;
 use terrane_types::{GroupId, Inspection};
 
-use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligned};
+use super::batch::{ALIGNMENT, BatchHeader, HEADER_BYTES, HeaderProbe, Position, aligned};
 use super::files::Files;
 use super::held;
 use super::memory::GroupLog;
@@ -167,13 +167,13 @@ impl LogCheck<'_> {
         let mut offset = 0;
         while !is_zero(&bytes[offset..]) {
             let header = match BatchHeader::find(bytes, offset) {
-                Found::Header(header, crc) => Some((header, crc)),
-                Found::OtherVersion(version) => {
+                HeaderProbe::Header(header, crc) => Some((header, crc)),
+                HeaderProbe::OtherVersion(version) => {
                     let what = format!("a batch of layout {version}, which this build does not know");
                     self.damage(&path, offset as u64, &what);
                     return;
                 }
-                Found::Nothing => None,
+                HeaderProbe::Nothing => None,
             };
             match self.batch(segment, bytes, offset, header) {
                 Ok(()) => {}
@@ -266,8 +266,8 @@ impl LogCheck<'_> {
     /// The first header of this log after `offset`.
     fn next_header(&self, bytes: &Bytes, offset: usize) -> Option<usize> {
         (offset + ALIGNMENT..bytes.len()).step_by(ALIGNMENT).find(|&at| match BatchHeader::find(bytes, at) {
-            Found::Header(header, _) => self.chain.is_none_or(|before| before.log == header.log),
-            Found::OtherVersion(_) | Found::Nothing => false,
+            HeaderProbe::Header(header, _) => self.chain.is_none_or(|before| before.log == header.log),
+            HeaderProbe::OtherVersion(_) | HeaderProbe::Nothing => false,
         })
     }
 

@@ -12,7 +12,7 @@ use terrane_types::fuzzing::{Damage, Dice, Format, again, no_limits, round_trip}
 use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::versions::FEATURE_LEVEL;
 
-use super::batch::{BatchHeader, Found, HEADER_BYTES, Position, aligned};
+use super::batch::{BatchHeader, HEADER_BYTES, HeaderProbe, Position, aligned};
 use super::files::Files;
 use super::held;
 use super::place::HELD;
@@ -52,7 +52,7 @@ pub(crate) const BATCH_HEADER: Format = Format {
     name: "log-batch-header",
     damage: Damage::Refused,
     read: |bytes| match BatchHeader::find(&Bytes::copy_from_slice(bytes), 0) {
-        Found::Header(header, _) if bytes.len() == HEADER_BYTES => Some(header_bytes(&header)),
+        HeaderProbe::Header(header, _) if bytes.len() == HEADER_BYTES => Some(header_bytes(&header)),
         _ => None,
     },
     draw: |dice| {
@@ -66,7 +66,7 @@ pub(crate) const BATCH_HEADER: Format = Format {
             records: dice.number32(),
         };
         let bytes = header_bytes(&header);
-        assert!(matches!(BatchHeader::find(&bytes.clone().into(), 0), Found::Header(back, _) if back == header));
+        assert!(matches!(BatchHeader::find(&bytes.clone().into(), 0), HeaderProbe::Header(back, _) if back == header));
         bytes
     },
     limits: no_limits,

@@ -14,7 +14,7 @@ use super::files::Files;
 use super::memory::{Appended, GroupLog, Source};
 use super::place::Place;
 use super::record::Mark;
-use super::shared::{Change, Done, Item, Shared};
+use super::shared::{Change, Completion, Item, Shared};
 use crate::proposals::entry::Sequence;
 use crate::types::{Entry, Payload, StoredMembership, log_id, term_of};
 use crate::{GroupSpec, LogConfig};
@@ -62,7 +62,7 @@ pub fn callers_and_writer_share_a_queue(abandons: bool) {
                 let (done, synced) = oneshot::channel();
                 let appended = Appended { first_index: index, first_serial: caller };
                 let change = Change::Entries(appended, vec![blank(1, index)]);
-                shared.push(Item { log: Arc::clone(&log), change, done: Done::Waiter(done) });
+                shared.push(Item { log: Arc::clone(&log), change, done: Completion::Waiter(done) });
                 synced
             });
             let waiting: Vec<_> = waiting.collect();
@@ -92,7 +92,11 @@ pub fn a_log_is_truncated_while_its_writer_reports_places() {
     let append = |term: u64, indexes: std::ops::RangeInclusive<u64>| {
         let entries: Vec<_> = indexes.map(|index| blank(term, index)).collect();
         let appended = queued.append(&entries);
-        queue.push(Item { log: queued.clone(), change: Change::Entries(appended, entries), done: Done::Unobserved });
+        queue.push(Item {
+            log: queued.clone(),
+            change: Change::Entries(appended, entries),
+            done: Completion::Unobserved,
+        });
     };
     let writing = spawn({
         let (queue, log) = (Arc::clone(&queue), log.clone());

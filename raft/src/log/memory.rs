@@ -42,7 +42,7 @@ struct State {
     /// The written entries. Its end is the first entry that is not written.
     index: Index,
     /// The last entries of the log with their payloads: all unwritten ones, and written ones while they are cached.
-    recent: VecDeque<Recent>,
+    recent: VecDeque<CachedEntry>,
     /// Index of the first recent entry.
     recent_first: u64,
     next_serial: u64,
@@ -55,7 +55,7 @@ struct State {
     removed: bool,
 }
 
-struct Recent {
+struct CachedEntry {
     term: u64,
     serial: u64,
     payload: Payload,
@@ -86,7 +86,7 @@ impl State {
         self.last().map_or(0, |id| id.index + 1)
     }
 
-    fn recent(&self, index: u64) -> Option<&Recent> {
+    fn recent(&self, index: u64) -> Option<&CachedEntry> {
         self.recent.get(usize::try_from(index.checked_sub(self.recent_first)?).ok()?)
     }
 
@@ -98,7 +98,7 @@ impl State {
         }
         let serial = self.next_serial;
         self.next_serial += 1;
-        self.recent.push_back(Recent { term, serial, payload });
+        self.recent.push_back(CachedEntry { term, serial, payload });
         serial
     }
 
@@ -139,7 +139,7 @@ impl State {
 impl State {
     /// Makes `index` the next one while records are replayed. Entries from held files give way: a segment that holds an
     /// entry also holds everything written after it, so all later entries follow in the segments.
-    fn make_way_for(&mut self, index: u64) -> Result<(), &'static str> {
+    fn truncate_held_from(&mut self, index: u64) -> Result<(), &'static str> {
         if self.is_empty() {
             // A later purge may cover what is missing before it; `replayed` checks that at the end.
             self.index.reset(index);
@@ -297,7 +297,8 @@ impl GroupLog {
         let mut state = self.state.lock();
         for (at, place) in (0..).zip(places) {
             let (index, serial) = (appended.first_index + at, appended.first_serial + at);
-            let is_it = |recent: &&Recent| recent.serial == serial || is_planted("a place is taken for another entry");
+            let is_it =
+                |recent: &&CachedEntry| recent.serial == serial || is_planted("a place is taken for another entry");
             let term = state.recent(index).filter(is_it).map(|recent| recent.term);
             if let Some(term) = term.filter(|_| state.index.end() == index) {
                 state.index.push(term, *place);
@@ -442,7 +443,7 @@ impl GroupLog {
             }
             Record::Entry(entry) => {
                 let index = entry.log_id.index;
-                state.make_way_for(index)?;
+                state.truncate_held_from(index)?;
                 let term = term_of(&entry.log_id);
                 // A predecessor in a held file may be of a later term: held files reflect a truncation that the
                 // segments have yet to replay, and until then they still hold the entries that it removed.
@@ -475,7 +476,7 @@ impl GroupLog {
             // The entries in between were purged while these were copied. If not, `replayed` finds them missing.
             state.index.reset(id.index);
         }
-        state.make_way_for(id.index)?;
+        state.truncate_held_from(id.index)?;
         state.index.push(term_of(id), place);
         Ok(())
     }

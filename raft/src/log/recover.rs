@@ -18,7 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use terrane_types::GroupId;
 
-use super::batch::{ALIGNMENT, BatchHeader, Found, HEADER_BYTES, Position, aligned};
+use super::batch::{ALIGNMENT, BatchHeader, HEADER_BYTES, HeaderProbe, Position, aligned};
 use super::cache::Cache;
 use super::extents::Extents;
 use super::files::Files;
@@ -112,7 +112,7 @@ fn damage(files: &Files, segment: u64, offset: u64, what: &str) -> OpenError {
 
 /// How far a segment is good.
 #[derive(Clone, Copy)]
-pub(super) struct Scanned {
+pub(super) struct SegmentScan {
     /// Where the last good batch ends.
     pub(super) end: u64,
     /// Why what follows is not a batch, unless nothing follows.
@@ -182,24 +182,24 @@ impl Recovery {
     }
 
     /// Applies all batches of a segment up to the first bad one.
-    pub(super) fn scan(&mut self, segment: u64, bytes: &Bytes) -> Result<Scanned, OpenError> {
+    pub(super) fn scan(&mut self, segment: u64, bytes: &Bytes) -> Result<SegmentScan, OpenError> {
         let mut offset = 0;
         loop {
             let end = offset as u64;
             if bytes[offset..].iter().all(|byte| *byte == 0) {
-                return Ok(Scanned { end, bad: None });
+                return Ok(SegmentScan { end, bad: None });
             }
             let (header, crc) = match BatchHeader::find(bytes, offset) {
-                Found::Header(header, crc) => (header, crc),
-                Found::OtherVersion(version) => return Err(self.unsupported(segment, version)),
-                Found::Nothing => return Ok(Scanned { end, bad: Some("no batch header") }),
+                HeaderProbe::Header(header, crc) => (header, crc),
+                HeaderProbe::OtherVersion(version) => return Err(self.unsupported(segment, version)),
+                HeaderProbe::Nothing => return Ok(SegmentScan { end, bad: Some("no batch header") }),
             };
             if let Some(what) = self.breaks_chain(segment, &header) {
-                return Ok(Scanned { end, bad: Some(what) });
+                return Ok(SegmentScan { end, bad: Some(what) });
             }
             let records = match read_records(segment, bytes, offset, &header) {
                 Ok(records) => records,
-                Err(bad) => return Ok(Scanned { end, bad: Some(bad.what) }),
+                Err(bad) => return Ok(SegmentScan { end, bad: Some(bad.what) }),
             };
             for (group, record, place) in records {
                 self.replay(group, record, place)?;
@@ -417,7 +417,7 @@ pub(super) fn ends_early(segment: u64, mut marks: impl Iterator<Item = Position>
 pub(super) fn synced_marks(bytes: &Bytes, offset: u64, log: Option<u64>) -> impl Iterator<Item = Position> {
     let first = usize::try_from(offset).unwrap_or(bytes.len());
     (first..bytes.len()).step_by(ALIGNMENT).filter_map(move |offset| match BatchHeader::find(bytes, offset) {
-        Found::Header(header, _) if log.is_none_or(|log| header.log == log) => Some(header.synced),
+        HeaderProbe::Header(header, _) if log.is_none_or(|log| header.log == log) => Some(header.synced),
         _ => None,
     })
 }

@@ -27,7 +27,7 @@ const LOOKS_PER_LIMIT: u64 = 32;
 pub(super) struct Item {
     pub(super) log: Arc<GroupLog>,
     pub(super) change: Change,
-    pub(super) done: Done,
+    pub(super) done: Completion,
 }
 
 pub(super) enum Change {
@@ -48,19 +48,19 @@ pub(super) enum Change {
 }
 
 /// Notified when an item is synced.
-pub(super) enum Done {
+pub(super) enum Completion {
     Unobserved,
     Raft(IOFlushed<Types>),
     Waiter(oneshot::Sender<()>),
 }
 
-impl Done {
+impl Completion {
     pub(super) fn report(self) {
         match self {
-            Done::Unobserved => {}
-            Done::Raft(flushed) => flushed.io_completed(Ok(())),
+            Completion::Unobserved => {}
+            Completion::Raft(flushed) => flushed.io_completed(Ok(())),
             // The waiter may have given up.
-            Done::Waiter(waiter) => drop(waiter.send(())),
+            Completion::Waiter(waiter) => drop(waiter.send(())),
         }
     }
 }

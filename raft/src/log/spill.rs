@@ -16,7 +16,7 @@ use super::files::Files;
 use super::held;
 use super::memory::GroupLog;
 use super::place::Place;
-use super::shared::{Change, Done, Item, SpillRequest};
+use super::shared::{Change, Completion, Item, SpillRequest};
 
 /// A held file smaller than this fraction of a segment is copied into the next one of its group.
 const SMALL_PART: u64 = 4;
@@ -83,7 +83,7 @@ async fn spill(log: &Arc<SharedLog>, group: GroupId, before: u64) -> std::io::Re
     }
     if let Some(last) = of_group.last_held() {
         let (done, noted) = oneshot::channel();
-        log.shared.push(Item { log: of_group, change: Change::Moved { before, last }, done: Done::Waiter(done) });
+        log.shared.push(Item { log: of_group, change: Change::Moved { before, last }, done: Completion::Waiter(done) });
         // An error means that the log was closed.
         noted.await.ok();
     }

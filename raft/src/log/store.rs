@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::memory::GroupLog;
 use super::record::Mark;
-use super::shared::{Change, Done, Item, Shared};
+use super::shared::{Change, Completion, Item, Shared};
 use crate::types::{Entry, LogId, Types, Vote};
 
 /// Bytes of entries in one append to a peer: large enough that the cost per message does not matter, small enough that a
@@ -44,16 +44,16 @@ impl Store {
         self.log.offer(mark);
         let Some(mark) = self.log.purge(&id)? else { return Ok(()) };
         if terrane_env::planted!("a copy counts before the log has a record of it") {
-            self.push(Change::Purged(mark), Done::Unobserved);
+            self.push(Change::Purged(mark), Completion::Unobserved);
             return Ok(());
         }
         let (done, synced) = oneshot::channel();
         // The core of a replica has stopped before it is removed, but what installs a copy may still run.
-        self.log.unless_removed(|| self.push(Change::Purged(mark), Done::Waiter(done)))?;
+        self.log.unless_removed(|| self.push(Change::Purged(mark), Completion::Waiter(done)))?;
         synced.await.map_err(|_| io::Error::other("the log was closed"))
     }
 
-    fn push(&self, change: Change, done: Done) {
+    fn push(&self, change: Change, done: Completion) {
         self.shared.push(Item { log: self.log.clone(), change, done });
     }
 }
@@ -134,7 +134,7 @@ impl RaftLogStorage<Types> for Store {
             return Ok(());
         }
         let (done, synced) = oneshot::channel();
-        self.push(Change::Vote(*vote), Done::Waiter(done));
+        self.push(Change::Vote(*vote), Completion::Waiter(done));
         synced.await.map_err(|_| io::Error::other("the log was closed"))
     }
 
@@ -146,20 +146,20 @@ impl RaftLogStorage<Types> for Store {
         let entries: Vec<Entry> = entries.into_iter().collect();
         self.shared.wait_for_queue().await;
         let appended = self.log.append(&entries);
-        self.push(Change::Entries(appended, entries), Done::Raft(flushed));
+        self.push(Change::Entries(appended, entries), Completion::Raft(flushed));
         Ok(())
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
         let last = last.map(|id| id.index);
         self.log.truncate_after(last);
-        self.push(Change::Truncated(last), Done::Unobserved);
+        self.push(Change::Truncated(last), Completion::Unobserved);
         Ok(())
     }
 
     async fn purge(&mut self, id: LogId) -> Result<(), io::Error> {
         if let Some(mark) = self.log.purge(&id)? {
-            self.push(Change::Purged(mark), Done::Unobserved);
+            self.push(Change::Purged(mark), Completion::Unobserved);
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use openraft::type_config::TypeConfigExt;
 use openraft::{EntryPayload, RaftLogReader};
 use terrane_types::{GroupId, ReplicaId, ServerId};
 
-use super::batch::{ALIGNMENT, BatchHeader, Found};
+use super::batch::{ALIGNMENT, BatchHeader, HeaderProbe};
 use super::record::Mark;
 use super::{GroupLog, SharedLog, store::Store};
 use crate::proposals::entry::Sequence;
@@ -81,7 +81,7 @@ pub(super) fn batches(path: &Path) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut end = 0;
     for at in (0..bytes.len()).step_by(ALIGNMENT) {
-        if let Found::Header(header, _) = BatchHeader::find(&bytes, at) {
+        if let HeaderProbe::Header(header, _) = BatchHeader::find(&bytes, at) {
             starts.push(at);
             end = super::batch::aligned(at + super::batch::HEADER_BYTES + header.length as usize);
         }

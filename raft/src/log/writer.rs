@@ -12,7 +12,7 @@ use std::sync::Arc;
 use terrane_env::{fs, task};
 use terrane_types::GroupId;
 
-use super::allocation::{Allocated, Allocator, is_full};
+use super::allocation::{AllocatedSegment, Allocator, is_full};
 use super::batch::{BatchHeader, HEADER_BYTES, Position, aligned};
 use super::cache::Cache;
 use super::extents::Extents;
@@ -74,7 +74,7 @@ impl Writer {
         let segment = found.segments.last_key_value().map_or(1, |(segment, _)| segment + 1);
         let mut allocator = Allocator::new(files.clone(), segment_bytes);
         let last = found.segments.last_key_value().map(|(segment, end)| (*segment, *end));
-        let Allocated { file, bytes: allocated } = allocator.first(segment, last).await?;
+        let AllocatedSegment { file, bytes: allocated } = allocator.first(segment, last).await?;
         let mut writer = Writer {
             shared,
             files,
@@ -161,7 +161,7 @@ impl Writer {
     }
 
     /// Removes what is no longer needed: held files before segments, see `held.rs`. Returns whether segments may have been removed.
-    async fn remove(&mut self, unneeded: Unneeded) -> io::Result<bool> {
+    async fn remove(&mut self, unneeded: Obsolete) -> io::Result<bool> {
         for (group, last) in unneeded.truncated {
             held::truncated(&self.files, group, last).await?;
         }
@@ -222,7 +222,7 @@ impl Writer {
     }
 
     /// Begins a new segment with the records that rebuild every group, as of before the batch that did not fit.
-    async fn rotate(&mut self, segment: u64, allocated: Allocated) -> io::Result<()> {
+    async fn rotate(&mut self, segment: u64, allocated: AllocatedSegment) -> io::Result<()> {
         assert_eq!(segment, self.at.segment + 1, "segment {segment} cannot follow segment {}", self.at.segment);
         self.segments.insert(self.at.segment, self.at.offset);
         (self.file, self.allocated) = (allocated.file, allocated.bytes);
@@ -321,10 +321,10 @@ impl Writer {
 
     /// Records what is durable now and notifies the waiting callers, in the order of the queue. Returns what is no longer
     /// needed.
-    fn report(&mut self, items: Vec<Item>, entries: &[(usize, usize)], start: u64) -> Unneeded {
+    fn report(&mut self, items: Vec<Item>, entries: &[(usize, usize)], start: u64) -> Obsolete {
         assert_eq!(self.synced, self.at, "a batch must not be acknowledged before everything up to its end is synced");
         let mut entries = entries.iter();
-        let mut unneeded = Unneeded::default();
+        let mut unneeded = Obsolete::default();
         for item in items {
             let group = item.log.group();
             match item.change {
@@ -431,7 +431,7 @@ impl Writer {
 
 /// What is no longer needed after a batch.
 #[derive(Default)]
-struct Unneeded {
+struct Obsolete {
     truncated: Vec<(GroupId, Option<u64>)>,
     purged: Vec<(GroupId, u64)>,
     /// Segments may have become removable in another way.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::groups::group_view::GroupView;
 use crate::leadership::abstention::{Abstention, Weight};
-use crate::members::applying::{Applying, CAUGHT_UP_ENTRIES, LAG_MAX, Stuck, Watch};
+use crate::members::applying::{ApplyStall, Applying, CAUGHT_UP_ENTRIES, LAG_MAX, Watch};
 use crate::proposals::erased::Machine;
 
 /// Watches how the local replica applies.
@@ -27,7 +27,7 @@ impl ApplyWatch {
     /// Looks whether this replica gets on.
     pub(crate) fn look(&self) {
         let committed = self.view.committed();
-        let (applied, progress) = (self.view.standing().applied_index(), self.machine.progress());
+        let (applied, progress) = (self.view.applied_state().applied_index(), self.machine.progress());
         let mut watch = self.watch.lock();
         if !watch.look(applied, committed, progress, Instant::now()) {
             return;
@@ -40,7 +40,7 @@ impl ApplyWatch {
     }
 
     /// Why this replica applies nothing, if so.
-    pub(crate) fn stuck(&self) -> Option<Stuck> {
+    pub(crate) fn stuck(&self) -> Option<ApplyStall> {
         self.watch.lock().stuck().cloned()
     }
 
@@ -54,7 +54,7 @@ impl ApplyWatch {
         if self.machine.progress().waits || self.watch.lock().lag(Instant::now()) > LAG_MAX {
             return true;
         }
-        self.view.committed().saturating_sub(self.view.standing().applied_index()) > CAUGHT_UP_ENTRIES
+        self.view.committed().saturating_sub(self.view.applied_state().applied_index()) > CAUGHT_UP_ENTRIES
     }
 
     /// What this replica says of itself with its answers to appends.
@@ -62,13 +62,13 @@ impl ApplyWatch {
         let lacks_for = self.machine.progress().lacks.map_or(0, |(entry, _)| entry);
         let asks = lacks_for > 0 && self.stuck().is_some_and(|stuck| stuck.lacks.is_some());
         let asks = asks && !terrane_env::planted!("files go with the holder's log");
-        Applying { applied: self.view.standing().applied_index(), lacks_for, asks }
+        Applying { applied: self.view.applied_state().applied_index(), lacks_for, asks }
     }
 
     /// Whether everything is applied that may have been applied before the last restart: what the log had then, or all that
     /// was left of it.
     pub(crate) fn has_replayed(&self) -> bool {
         let last = self.view.metrics().last_log_index.unwrap_or(0);
-        self.view.standing().applied_index() >= self.found_to.min(last)
+        self.view.applied_state().applied_index() >= self.found_to.min(last)
     }
 }

@@ -69,11 +69,11 @@ pub(crate) struct Applying {
 /// What the members have said to their leader.
 #[derive(Default)]
 pub(crate) struct Members {
-    told: Mutex<BTreeMap<ReplicaId, Told>>,
+    followers: Mutex<BTreeMap<ReplicaId, FollowerProgress>>,
 }
 
 #[derive(Default)]
-struct Told {
+struct FollowerProgress {
     /// `None`: it has not answered yet.
     applying: Option<Applying>,
     lag: Lag,
@@ -88,37 +88,37 @@ struct Told {
 impl Members {
     /// A member has answered.
     pub(crate) fn heard(&self, replica: ReplicaId, applying: Applying) {
-        self.told.lock().entry(replica).or_default().applying = Some(applying);
+        self.followers.lock().entry(replica).or_default().applying = Some(applying);
     }
 
     /// A member has every entry up to this one, says its answer to the leader with this vote.
     pub(crate) fn acknowledged(&self, replica: ReplicaId, vote: &Vote, last: LogId, now: Instant) {
-        let mut told = self.told.lock();
-        let told = told.entry(replica).or_default();
-        match &mut told.acknowledged {
+        let mut followers = self.followers.lock();
+        let follower = followers.entry(replica).or_default();
+        match &mut follower.acknowledged {
             // Heartbeats and appends are answered side by side.
             Some((of, upto)) if of == vote => *upto = (*upto).max(last),
             other => *other = Some((*vote, last)),
         }
-        told.lost.take_if(|lost| *lost <= last.index);
-        if let Some(applying) = told.applying {
-            told.lag.note(applying.applied, last.index, now);
+        follower.lost.take_if(|lost| *lost <= last.index);
+        if let Some(applying) = follower.applying {
+            follower.lag.note(applying.applied, last.index, now);
         }
     }
 
     /// For how long a member has not applied an entry that it has, as has its leader, which has applied those up to `upto`.
     pub(crate) fn lag(&self, replica: ReplicaId, upto: u64, now: Instant) -> Duration {
-        self.told.lock().get(&replica).map_or(Duration::ZERO, |told| told.lag.behind(upto, now))
+        self.followers.lock().get(&replica).map_or(Duration::ZERO, |follower| follower.lag.behind(upto, now))
     }
 
     /// Whether a member that says to the leader with this vote that it misses an entry has acknowledged that entry to it
     /// before. Until it has it again, it is due for a copy.
     pub(crate) fn has_lost(&self, replica: ReplicaId, vote: &Vote, missing: LogId) -> bool {
-        let mut told = self.told.lock();
-        let Some(told) = told.get_mut(&replica) else { return false };
-        let acknowledged = told.acknowledged.as_ref().filter(|(of, upto)| of == vote && *upto >= missing);
+        let mut followers = self.followers.lock();
+        let Some(follower) = followers.get_mut(&replica) else { return false };
+        let acknowledged = follower.acknowledged.as_ref().filter(|(of, upto)| of == vote && *upto >= missing);
         let Some((_, upto)) = acknowledged else { return false };
-        if told.lost.replace(upto.index).is_none() {
+        if follower.lost.replace(upto.index).is_none() {
             tracing::warn!(%replica, missing = missing.index, acknowledged = upto.index,
                 "a member has lost entries that it had acknowledged, and gets a copy of the group: its disk does not keep what it \
                  syncs, or an older state of it was restored");
@@ -133,24 +133,25 @@ impl Members {
 
     /// What a member has said last; the default before it has answered.
     pub(crate) fn of(&self, replica: ReplicaId) -> Applying {
-        self.told.lock().get(&replica).and_then(|told| told.applying).unwrap_or_default()
+        self.followers.lock().get(&replica).and_then(|follower| follower.applying).unwrap_or_default()
     }
 
     /// The members that are due for a copy, because they asked for one or have lost entries, and the entry that it has to cover.
     pub(crate) fn due(&self, now: Instant) -> Vec<(ReplicaId, u64)> {
-        let told = self.told.lock();
-        let due =
-            told.iter().filter(|(_, told)| told.tried.is_none_or(|tried| now.duration_since(tried) >= COPY_EVERY));
-        let covers = |told: &Told| {
-            let asked_for = told.applying.filter(|applying| applying.asks).map(|applying| applying.lacks_for);
-            asked_for.max(told.lost)
+        let followers = self.followers.lock();
+        let due = followers
+            .iter()
+            .filter(|(_, follower)| follower.tried.is_none_or(|tried| now.duration_since(tried) >= COPY_EVERY));
+        let covers = |follower: &FollowerProgress| {
+            let asked_for = follower.applying.filter(|applying| applying.asks).map(|applying| applying.lacks_for);
+            asked_for.max(follower.lost)
         };
-        due.filter_map(|(replica, told)| Some((*replica, covers(told)?))).collect()
+        due.filter_map(|(replica, follower)| Some((*replica, covers(follower)?))).collect()
     }
 
     /// A copy to this member is tried, or has ended.
     pub(crate) fn tried(&self, replica: ReplicaId, now: Instant) {
-        self.told.lock().entry(replica).or_default().tried = Some(now);
+        self.followers.lock().entry(replica).or_default().tried = Some(now);
     }
 }
 
@@ -161,12 +162,12 @@ pub(crate) struct Watch {
     /// What was seen last, and since when it has been so.
     seen: Option<(u64, Progress, Instant)>,
     lag: Lag,
-    stuck: Option<Stuck>,
+    stuck: Option<ApplyStall>,
 }
 
 /// A replica that applies nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stuck {
+pub(crate) struct ApplyStall {
     /// The last entry that it has applied.
     pub(crate) applied: u64,
     /// The entry that it cannot apply because of what it lacks, and what that is.
@@ -175,7 +176,7 @@ pub(crate) struct Stuck {
     after: Duration,
 }
 
-impl Stuck {
+impl ApplyStall {
     /// For people: a sentence without its full stop.
     pub(crate) fn reason(&self) -> String {
         let seconds = self.after.as_secs();
@@ -206,7 +207,7 @@ impl Watch {
         self.seen = Some((applied, progress, since));
         let before = self.stuck.is_some();
         let after = self.stuck_after;
-        self.stuck = (now.duration_since(since) >= after).then_some(Stuck { applied, lacks, after });
+        self.stuck = (now.duration_since(since) >= after).then_some(ApplyStall { applied, lacks, after });
         before != self.stuck.is_some()
     }
 
@@ -215,7 +216,7 @@ impl Watch {
         self.lag.behind(u64::MAX, now)
     }
 
-    pub(crate) fn stuck(&self) -> Option<&Stuck> {
+    pub(crate) fn stuck(&self) -> Option<&ApplyStall> {
         self.stuck.as_ref()
     }
 }
@@ -280,7 +281,7 @@ mod tests {
                     let steps = line.get("steps").unwrap_or(0);
                     let progress = Progress { steps, lacks, ..Progress::default() };
                     let changed = watch.look(line.need("applied"), line.need("committed"), progress, now);
-                    let state = watch.stuck().map_or_else(|| "gets on".to_owned(), Stuck::reason);
+                    let state = watch.stuck().map_or_else(|| "gets on".to_owned(), ApplyStall::reason);
                     writeln!(out, "{}{state}", if changed { "now: " } else { "" }).unwrap();
                 }
                 other => panic!("unknown command {other}"),

@@ -24,10 +24,10 @@ pub(crate) const DAMAGED_ENTRY: &str = "the leader's copy is damaged of entry";
 /// Members of a group to which copies of it are not getting through.
 #[derive(Default)]
 pub(crate) struct FailingCopies {
-    members: Mutex<BTreeMap<ReplicaId, Failing>>,
+    members: Mutex<BTreeMap<ReplicaId, CopyFailure>>,
 }
 
-struct Failing {
+struct CopyFailure {
     since: Instant,
     last: Instant,
     why: String,
@@ -42,7 +42,7 @@ impl FailingCopies {
         let is_news = before.is_none_or(|failing| failing.why != why);
         let lasting = before.filter(|failing| failing.last.elapsed() < FAILED_FOR);
         let since = lasting.map_or(now, |failing| failing.since);
-        members.insert(replica, Failing { since, last: now, why: why.to_owned() });
+        members.insert(replica, CopyFailure { since, last: now, why: why.to_owned() });
         is_news
     }
 

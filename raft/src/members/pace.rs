@@ -18,12 +18,12 @@ const NOTE_EVERY: Duration = Duration::from_millis(100);
 
 /// What a leader had applied, and when.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct LeaderProgress {
     term: u64,
     applied: VecDeque<(Instant, u64)>,
 }
 
-impl Pace {
+impl LeaderProgress {
     /// Notes what the leader of a term has applied. Returns what a member that keeps pace has applied; in the first moments of
     /// a term, that is what the leader had applied when it was looked at first.
     pub(crate) fn expected(&mut self, term: u64, applied: u64, now: Instant) -> u64 {
@@ -49,7 +49,7 @@ mod tests {
 
     /// `look at=MS term=T applied=I`: the leader of a term has applied up to here.
     fn start() -> impl FnMut(&str, &mut String) {
-        let (mut pace, begun) = (Pace::default(), Instant::now());
+        let (mut pace, begun) = (LeaderProgress::default(), Instant::now());
         move |line, out| {
             let line = Line::new(line);
             assert_eq!(line.command(), "look");

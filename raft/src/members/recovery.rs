@@ -66,7 +66,7 @@ pub struct Recovery {
 impl Replica {
     /// What this replica has.
     pub(crate) fn inspect(&self) -> Inspection {
-        let has_leader = self.hears_a_quorum();
+        let has_leader = self.has_quorum();
         let status = self.status();
         let last = self.view.log().ends().1.map_or((0, 0), |last| (term_of(&last), last.index));
         let configured = self.view.metrics().membership_config.membership().get_joint_config().clone();
@@ -88,7 +88,7 @@ impl Replica {
     pub(crate) async fn recover_alone(&self, order: &Recovery) -> Result<(), MembersError> {
         if !self.view.is_alone(&self.view.metrics()) {
             self.check_recovery(order)?;
-            self.leave_others(order).await?;
+            self.append_sole_membership(order).await?;
             terrane_env::buggify_pause!("a survivor is alone and has not elected itself").await;
         }
         if self.status().is_leader {
@@ -129,7 +129,7 @@ impl Replica {
     }
 
     /// Appends the configuration with this replica alone, as a leader of a later term would.
-    async fn leave_others(&self, order: &Recovery) -> Result<(), MembersError> {
+    async fn append_sole_membership(&self, order: &Recovery) -> Result<(), MembersError> {
         let (own, group) = (self.view.replica(), self.view.group());
         let term = self.view.metrics().current_term.max(order.above_term) + 1;
         let last = self.view.log().ends().1;
@@ -151,7 +151,7 @@ impl Replica {
 
     /// Whether the group has a leader with a quorum, as far as this replica can know: a majority answered it, or a leader was
     /// heard, which a leader without a majority stops soon.
-    fn hears_a_quorum(&self) -> bool {
+    fn has_quorum(&self) -> bool {
         let metrics = self.view.metrics();
         if metrics.state == ServerState::Leader {
             let answered = metrics.last_quorum_acked.map(|at| at.into_inner().elapsed());

@@ -19,15 +19,15 @@ const ADDRESS_BYTES_MAX: usize = 512;
 /// The addresses of a cluster's servers, shared by everything that opens connections to them.
 #[derive(Debug, Default)]
 pub struct AddressBook {
-    known: Mutex<Known>,
+    known: Mutex<Addresses>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Addresses {
     addresses: BTreeMap<ServerId, String>,
     /// The master's last report: only a different address is news.
-    told: BTreeMap<ServerId, String>,
+    reported: BTreeMap<ServerId, String>,
     /// The boot number of the latest hello of a server.
     boots: BTreeMap<ServerId, u64>,
 }
@@ -38,8 +38,8 @@ impl AddressBook {
         let mut known = self.known.lock();
         let mut news = false;
         for (server, address) in addresses {
-            if known.told.get(&server) != Some(&address) {
-                known.told.insert(server, address.clone());
+            if known.reported.get(&server) != Some(&address) {
+                known.reported.insert(server, address.clone());
                 news |= known.addresses.insert(server, address.clone()) != Some(address);
             }
         }
@@ -59,9 +59,9 @@ impl AddressBook {
         let is_removed =
             |server: &&ServerId| **server != own && addresses.iter().all(|(present, _)| present != *server);
         // Only those that a master has told: a server may have heard of a peer before its master did.
-        let removed: Vec<ServerId> = known.told.keys().filter(is_removed).copied().collect();
+        let removed: Vec<ServerId> = known.reported.keys().filter(is_removed).copied().collect();
         for server in &removed {
-            known.told.remove(server);
+            known.reported.remove(server);
             known.addresses.remove(server);
             known.boots.remove(server);
         }
@@ -96,7 +96,7 @@ impl AddressBook {
     pub fn forget(&self, server: ServerId) {
         let mut known = self.known.lock();
         known.addresses.remove(&server);
-        known.told.remove(&server);
+        known.reported.remove(&server);
     }
 
     /// The address of a server.
@@ -121,18 +121,18 @@ mod tests {
 
     const SERVER: ServerId = ServerId(7);
 
-    fn told(book: &AddressBook, address: &str) {
+    fn report(book: &AddressBook, address: &str) {
         book.set([(SERVER, address.to_owned())]);
     }
 
     #[tokio::test]
     async fn a_master_that_repeats_itself_does_not_revert_a_peers_announcement() {
         let book = AddressBook::default();
-        told(&book, "a:1");
+        report(&book, "a:1");
         book.heard(SERVER, 2, "a:2");
-        told(&book, "a:1");
+        report(&book, "a:1");
         assert_eq!(book.get(SERVER).as_deref(), Some("a:2"));
-        told(&book, "a:3");
+        report(&book, "a:3");
         assert_eq!(book.get(SERVER).as_deref(), Some("a:3"));
     }
 
@@ -152,10 +152,10 @@ mod tests {
     #[tokio::test]
     async fn a_forgotten_server_can_be_told_again() {
         let book = AddressBook::default();
-        told(&book, "a:1");
+        report(&book, "a:1");
         book.forget(SERVER);
         assert_eq!(book.get(SERVER), None);
-        told(&book, "a:1");
+        report(&book, "a:1");
         assert_eq!(book.get(SERVER).as_deref(), Some("a:1"));
     }
 

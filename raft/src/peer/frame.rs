@@ -68,7 +68,7 @@ pub(crate) enum Message {
     Released(u64),
     /// Asks what the server's clock shows and whether the server is willing to lead.
     Clock,
-    ClockTold {
+    ClockReply {
         wall_ms: u64,
         /// It has a reason to lead nothing.
         abstains: bool,
@@ -123,7 +123,7 @@ const BOUNDED_APPEND: u8 = 9;
 /// Sent only to members that refused entries because their log is full.
 const RELEASED: u8 = 16;
 const CLOCK: u8 = 10;
-const CLOCK_TOLD: u8 = 11;
+const CLOCK_REPLY: u8 = 11;
 const OFFER: u8 = 17;
 const HELD: u8 = 18;
 const PART: u8 = 19;
@@ -188,8 +188,8 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
             out.u64(*index);
         }
         Message::Clock => out.push(CLOCK),
-        Message::ClockTold { wall_ms, abstains } => {
-            out.push(CLOCK_TOLD);
+        Message::ClockReply { wall_ms, abstains } => {
+            out.push(CLOCK_REPLY);
             out.u64(*wall_ms);
             out.flag(*abstains);
         }
@@ -317,7 +317,7 @@ fn read_frame(bytes: Bytes) -> Result<Frame, Malformed> {
         TRANSFERRED => Message::Transferred(read_transferred(&mut reader)?),
         RELEASED => Message::Released(reader.u64()?),
         CLOCK => Message::Clock,
-        CLOCK_TOLD => Message::ClockTold { wall_ms: reader.u64()?, abstains: reader.flag()? },
+        CLOCK_REPLY => Message::ClockReply { wall_ms: reader.u64()?, abstains: reader.flag()? },
         OFFER => {
             let (number, vote, mark) = (reader.u64()?, reader.vote()?, read_mark(&mut reader)?);
             Message::Offer(Offer { number, vote, mark, files: read_files(&mut reader)? })

@@ -102,7 +102,7 @@ fn message(dice: &mut Dice) -> Message {
         10 => Message::Transferred(transferred(dice)),
         11 => Message::Released(term),
         12 => Message::Clock,
-        13 => Message::ClockTold { wall_ms: term, abstains: dice.flag() },
+        13 => Message::ClockReply { wall_ms: term, abstains: dice.flag() },
         14 => Message::Offer(Offer {
             number: term,
             vote: draw::vote(dice, term),

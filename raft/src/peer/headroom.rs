@@ -21,7 +21,7 @@ pub(crate) struct Headroom {
 }
 
 /// The bytes of one request; returned when dropped.
-pub(crate) struct Taken {
+pub(crate) struct HeadroomPermit {
     headroom: Arc<Headroom>,
     bytes: u64,
 }
@@ -47,13 +47,13 @@ impl Headroom {
     }
 
     /// Counts a request that was read.
-    pub(crate) fn take(self: &Arc<Headroom>, bytes: u64) -> Taken {
+    pub(crate) fn take(self: &Arc<Headroom>, bytes: u64) -> HeadroomPermit {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.shown.set_used(used);
         if used >= self.shown.limit() {
             self.shown.count_refusal();
         }
-        Taken { headroom: self.clone(), bytes }
+        HeadroomPermit { headroom: self.clone(), bytes }
     }
 
     /// Returns when another request may be read.
@@ -71,7 +71,7 @@ impl Headroom {
     }
 }
 
-impl Drop for Taken {
+impl Drop for HeadroomPermit {
     fn drop(&mut self) {
         let before = self.headroom.used.fetch_sub(self.bytes, Ordering::Relaxed);
         self.headroom.shown.set_used(before - self.bytes);

@@ -29,7 +29,7 @@ use crate::members::lagging::{DAMAGED_ENTRY, LOG_FULL};
 use crate::peer::{Call, Lane, Link, Message, Peers};
 use crate::proposals::adapter::StateAt;
 use crate::proposals::erased::Machine;
-use crate::reads::completeness::Leading;
+use crate::reads::completeness::LeaderBound;
 use crate::runtime::VOTE_MAX;
 use crate::types::{LogId, Member, Types, Vote};
 
@@ -47,7 +47,7 @@ pub(crate) struct Network {
     pub(crate) machine: Arc<dyn Machine>,
     pub(crate) followers: Arc<Followers>,
     pub(crate) handovers: Arc<Mutex<Handovers>>,
-    pub(crate) leading: Arc<Leading>,
+    pub(crate) leading: Arc<LeaderBound>,
     /// What all copies share that this process sends.
     pub(crate) copies: Arc<Copies>,
 }
@@ -102,11 +102,11 @@ const COPY_PAUSE_MAX: Duration = Duration::from_secs(3);
 /// How long a member that refused entries is left alone.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-type Replied = Option<oneshot::Receiver<Message>>;
+type PendingReply = Option<oneshot::Receiver<Message>>;
 
 impl Connection {
     /// Queues a call. Calls reach the peer in order.
-    fn send(&self, link: &Link, message: Message, within: Duration) -> Replied {
+    fn send(&self, link: &Link, message: Message, within: Duration) -> PendingReply {
         link.call(Call { group: self.network.group, replica: self.replica, message, deadline: Instant::now() + within })
     }
 
@@ -124,7 +124,7 @@ impl Connection {
     }
 }
 
-async fn reply(replied: Replied) -> Result<Message, Unreachable<Types>> {
+async fn reply(replied: PendingReply) -> Result<Message, Unreachable<Types>> {
     let Some(replied) = replied else {
         return Err(Unreachable::from_string("too many calls are queued for this peer"));
     };
@@ -148,7 +148,7 @@ fn is_for(vote: &Vote, own: &Vote) -> bool {
     vote.leader_id.voted_for == own.leader_id.voted_for && vote.leader_id.term > own.leader_id.term
 }
 
-fn never_asked_for() -> Unreachable<Types> {
+fn foreign_vote_error() -> Unreachable<Types> {
     Unreachable::from_string("it has voted for this member in a later term, which this member never asked for")
 }
 
@@ -162,7 +162,7 @@ struct Appending {
 
 impl Appending {
     /// Waits for the answer, and notes what it says of the member.
-    async fn answered(self, replied: Replied, replica: ReplicaId, members: &Members) -> AppendResult {
+    async fn answered(self, replied: PendingReply, replica: ReplicaId, members: &Members) -> AppendResult {
         let Message::Appended(outcome, applying) = reply(replied).await? else { return Err(unexpected()) };
         members.heard(replica, applying);
         match (&outcome, self.prev) {
@@ -174,7 +174,7 @@ impl Appending {
             (AppendEntriesResponse::Success, _) => self.acknowledged(members, replica, self.last),
             (AppendEntriesResponse::PartialSuccess(last), _) => self.acknowledged(members, replica, *last),
             (AppendEntriesResponse::HigherVote(vote), _) if is_for(vote, &self.vote) => {
-                return Err(never_asked_for().into());
+                return Err(foreign_vote_error().into());
             }
             (AppendEntriesResponse::Conflict | AppendEntriesResponse::HigherVote(_), _) => {}
         }
@@ -307,7 +307,7 @@ impl NetSnapshot<Types> for Connection {
             biased;
             closed = cancel => Err(StreamingError::Closed(closed)),
             sent = target.send(vote, snapshot.snapshot.mark) => match sent {
-                Ok(answer) if is_for(&answer, &vote) => Err(never_asked_for().into()),
+                Ok(answer) if is_for(&answer, &vote) => Err(foreign_vote_error().into()),
                 Ok(vote) => {
                     self.network.followers.failing_copies.succeeded(self.replica);
                     Ok(SnapshotResponse::new(vote))

@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::Lane;
 use super::frame::{Frame, Message, Packer, Unpacker};
-use super::headroom::{Headroom, Taken};
+use super::headroom::{Headroom, HeadroomPermit};
 use crate::AddressBook;
 use crate::copies::receiving::Offered;
 use crate::groups::registry::Registry;
@@ -181,7 +181,7 @@ impl Receiver {
             return handle(self.groups.clone(), frame, taken).boxed();
         }
         let abstains = self.abstentions.weightiest().is_some();
-        let message = Message::ClockTold { wall_ms: self.clocks.wall_ms(), abstains };
+        let message = Message::ClockReply { wall_ms: self.clocks.wall_ms(), abstains };
         futures::future::ready(Frame { message, ..frame }).boxed()
     }
 }
@@ -234,7 +234,7 @@ impl Peer {
     }
 }
 
-async fn handle(groups: Arc<Registry>, frame: Frame, taken: Taken) -> Frame {
+async fn handle(groups: Arc<Registry>, frame: Frame, taken: HeadroomPermit) -> Frame {
     let Frame { call, group, replica, message } = frame;
     let message = match find(&groups, group, replica).await {
         Some(local) => ask(&local, message).await,
@@ -255,7 +255,7 @@ async fn find(groups: &Registry, group: GroupId, replica: ReplicaId) -> Option<A
 }
 
 async fn ask(local: &Replica, message: Message) -> Message {
-    if let Some(term) = sent_in(&message)
+    if let Some(term) = sender_term(&message)
         && lineage::is_lost(term, local.view.log().voted_term().max(local.view.recovered_term()))
     {
         return Message::Failed("the group was recovered without this member".to_owned());
@@ -340,7 +340,7 @@ async fn ask(local: &Replica, message: Message) -> Message {
         | Message::Held(_)
         | Message::Taken
         | Message::Installed(_)
-        | Message::ClockTold { .. }
+        | Message::ClockReply { .. }
         | Message::Failed(_) => Message::Failed("a reply where a request was expected".to_owned()),
     }
 }
@@ -357,7 +357,7 @@ fn damaged(entries: &[Entry]) -> Option<String> {
 }
 
 /// The term of the leader or candidate that sends a request, where a request says it.
-fn sent_in(message: &Message) -> Option<u64> {
+fn sender_term(message: &Message) -> Option<u64> {
     let vote = match message {
         Message::Append(request, _) => &request.vote,
         Message::Vote(request) | Message::PreVote(request) => &request.vote,

@@ -42,7 +42,7 @@ const MARK_ENTRIES: u64 = 1024;
 const MARKS_MAX: usize = 4096;
 
 /// Where the group stands, shared with all readers of it.
-pub(crate) struct Standing {
+pub(crate) struct AppliedState {
     state: Mutex<State>,
     /// The same as in `state`, for readers that must not wait. Written after the state machine has applied, index before
     /// term; so a reader of term, then index, never sees an index that is not applied.
@@ -75,7 +75,7 @@ const STALL: Duration = Duration::from_secs(2);
 /// In this time before the handover, proposals arrive that are not applied.
 const BEFORE_HANDOVER: Duration = Duration::from_millis(50);
 
-impl Standing {
+impl AppliedState {
     /// A leader is about to hand over.
     pub(crate) async fn hands_over(&self) {
         if terrane_env::buggify!("a leader that hands over applies late") {
@@ -91,7 +91,7 @@ impl Standing {
     }
 
     /// `level` is the newest feature level that this process works at.
-    pub(crate) fn new(purged: Option<Mark>, level: u32) -> Standing {
+    pub(crate) fn new(purged: Option<Mark>, level: u32) -> AppliedState {
         let applied = purged.as_ref().map(|mark| mark.log_id);
         let sequence = purged.as_ref().map(|mark| mark.sequence).unwrap_or_default();
         let state = State {
@@ -102,7 +102,7 @@ impl Standing {
             marks: VecDeque::new(),
             snapshot: purged,
         };
-        Standing {
+        AppliedState {
             state: Mutex::new(state),
             applied_index: AtomicU64::new(applied.map_or(0, |id| id.index)),
             applied_term: AtomicU64::new(applied.as_ref().map_or(0, term_of)),
@@ -268,7 +268,7 @@ enum Admitted {
 #[derive(Clone)]
 pub(crate) struct Adapter {
     machine: Arc<dyn Machine>,
-    standing: Arc<Standing>,
+    applied_state: Arc<AppliedState>,
     log: Arc<GroupLog>,
     store: Store,
     metrics: Arc<Metrics>,
@@ -292,12 +292,12 @@ impl Chunk {
 impl Adapter {
     pub(crate) fn new(
         machine: Arc<dyn Machine>,
-        standing: Arc<Standing>,
+        applied_state: Arc<AppliedState>,
         log: Arc<GroupLog>,
         store: Store,
         metrics: Arc<Metrics>,
     ) -> Adapter {
-        Adapter { machine, standing, log, store, metrics }
+        Adapter { machine, applied_state, log, store, metrics }
     }
 
     /// Applies the entries of a chunk. After an error, which stops the replica, those before the damaged one are applied.
@@ -311,7 +311,7 @@ impl Adapter {
             let of = lineage(entry.term) << LINEAGE_SHIFT | self.log.group().0;
             terrane_env::witness!("a group's entry", [of, entry.index], digest(entry));
         }
-        self.standing.stall().await;
+        self.applied_state.stall().await;
         let began_ns = terrane_env::time::now_ns();
         let answers = self.machine.apply(&entries).await;
         let apply_ns = terrane_env::time::now_ns().saturating_sub(began_ns);
@@ -320,7 +320,7 @@ impl Adapter {
         let damage = self.machine.damage().filter(|_| answered < count);
         assert!(answered == count || damage.is_some(), "the state machine answered {answered} of {count} entries");
         if let Some(last) = answered.checked_sub(1) {
-            self.standing.reached(&entries[last]);
+            self.applied_state.reached(&entries[last]);
         }
         for ((entry, answers), (responder, skipped)) in entries.iter().zip(answers).zip(waiting) {
             if let Some(responder) = responder {
@@ -338,7 +338,7 @@ impl Adapter {
     }
 
     fn snapshot(&self) -> Option<SnapshotOf<Types, StateAt>> {
-        let mark = self.standing.state.lock().snapshot.clone()?;
+        let mark = self.applied_state.state.lock().snapshot.clone()?;
         // Before openraft knows of it: it may purge up to this at any time from then on.
         self.log.offer(mark.clone());
         let meta = SnapshotMetaOf::<Types> { last_log_id: Some(mark.log_id), last_membership: mark.membership.clone() };
@@ -385,7 +385,7 @@ impl RaftStateMachine<Types> for Adapter {
     type SnapshotBuilder = Adapter;
 
     async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), io::Error> {
-        let state = self.standing.state.lock();
+        let state = self.applied_state.state.lock();
         Ok((state.applied, state.membership.clone()))
     }
 
@@ -396,7 +396,7 @@ impl RaftStateMachine<Types> for Adapter {
         let mut chunk = Chunk::default();
         while let Some(next) = entries.next().await {
             let (entry, responder) = next?;
-            match self.standing.admit(&entry) {
+            match self.applied_state.admit(&entry) {
                 Admitted::Entry(mut applied, skipped) => {
                     if responder.is_none() && terrane_env::planted!("a follower loses the end of an entry") {
                         let kept = applied.operations.len().div_ceil(2);
@@ -420,7 +420,7 @@ impl RaftStateMachine<Types> for Adapter {
 
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<Adapter> {
         // There is nothing to build from: openraft then keeps the log, as it must.
-        self.standing.state.lock().snapshot.as_ref()?;
+        self.applied_state.state.lock().snapshot.as_ref()?;
         Some(self.clone())
     }
 
@@ -434,7 +434,7 @@ impl RaftStateMachine<Types> for Adapter {
         staged.install(mark.log_id.index).await?;
         // openraft answers for the copy's entries once this returns. It lets nothing be appended until then.
         self.store.begin_after(mark.clone()).await?;
-        self.standing.install(mark);
+        self.applied_state.install(mark);
         Ok(())
     }
 

@@ -97,7 +97,7 @@ pub(crate) trait Machine: Send + Sync {
     fn durable(&self) -> Durable;
     fn keeps_files_after(&self, index: u64) -> bool;
     fn relieve(&self, index: u64);
-    fn came_back(&self);
+    fn discard_assumptions(&self);
     fn gained_leadership(&self);
     fn began_to_serve(&self);
     fn lost_leadership(&self);
@@ -149,8 +149,8 @@ impl<M: StateMachine> Machine for M {
         StateMachine::relieve(self, index);
     }
 
-    fn came_back(&self) {
-        StateMachine::came_back(self);
+    fn discard_assumptions(&self) {
+        StateMachine::discard_assumptions(self);
     }
 
     fn gained_leadership(&self) {

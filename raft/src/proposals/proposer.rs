@@ -25,8 +25,8 @@ use openraft::type_config::alias::WatchReceiverOf;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use self::backlog::{Backlog, HeaderInputs, IN_FLIGHT_MAX, Landed, PackedEntry};
-use self::flight::Flight;
+use self::backlog::{Backlog, EntryOutcome, HeaderInputs, IN_FLIGHT_MAX, PackedEntry};
+use self::flight::InFlightEntry;
 use crate::BoxFuture;
 use crate::ProposeError;
 use crate::groups::replica::Replica;
@@ -45,8 +45,8 @@ pub(crate) struct Proposer {
     inbox: Inbox,
     /// Changes of leadership: they are rarer than changes of the metrics.
     leadership: WatchReceiverOf<Types, openraft::metrics::RaftServerMetrics<Types>>,
-    landed_sender: mpsc::Sender<Landed>,
-    landed: mpsc::Receiver<Landed>,
+    landed_sender: mpsc::Sender<EntryOutcome>,
+    landed: mpsc::Receiver<EntryOutcome>,
     backlog: Backlog,
     /// The term in which it serves.
     serves: Option<u64>,
@@ -75,7 +75,7 @@ impl Proposer {
                 woken = self.wake() => if !woken { break },
             }
             self.look_at_leadership();
-            self.look_whether_it_serves();
+            self.check_serving();
             self.gather().await;
             self.dispatch().await;
         }
@@ -92,7 +92,7 @@ impl Proposer {
             // This end holds a sender too, so the channel is never closed.
             Some(landed) = self.landed.recv() => self.backlog.landed(landed, Instant::now()),
             changed = self.leadership.changed() => return changed.is_ok(),
-            () = self.replica.view.standing().term_applied.notified() => {}
+            () = self.replica.view.applied_state().term_applied.notified() => {}
             () = self.inbox.hint.notified() => self.backlog.hint = true,
             count = self.inbox.proposals.recv_many(&mut taken, capacity), if capacity > 0 => {
                 if count == 0 {
@@ -105,12 +105,12 @@ impl Proposer {
             () = sleep_until(timers.stalled) => self.backlog.give_up_waiting(),
         }
         self.backlog.take(taken);
-        self.backlog.take_aside(Instant::now());
+        self.backlog.requeue_deferred(Instant::now());
         true
     }
 
-    fn look_whether_it_serves(&mut self) {
-        let serves = self.backlog.leads().filter(|term| self.replica.view.standing().applied_term() == *term);
+    fn check_serving(&mut self) {
+        let serves = self.backlog.leads().filter(|term| self.replica.view.applied_state().applied_term() == *term);
         if serves.is_some() && serves != self.serves {
             self.machine.began_to_serve();
         }
@@ -152,26 +152,26 @@ impl Proposer {
     }
 
     async fn dispatch(&mut self) {
-        if self.backlog.take_back() {
-            self.machine.came_back();
+        if self.backlog.requeue_returned() {
+            self.machine.discard_assumptions();
         }
         if self.replica.view.is_stuck() {
             return self.backlog.fail_waiting(&self.replica.view.not_leader());
         }
         let now = Instant::now();
         let Some(term) = self.backlog.leads() else {
-            if self.backlog.turn_away(self.replica.view.awaits_successor(), now) {
+            if self.backlog.redirect_waiting(self.replica.view.awaits_successor(), now) {
                 let error = self.replica.view.not_leader();
                 self.backlog.fail_waiting(&error);
             }
             return;
         };
-        let is_behind = self.replica.view.standing().applied_term() != term
+        let is_behind = self.replica.view.applied_state().applied_term() != term
             && !terrane_env::planted!("a new leader decides before it has caught up");
         if is_behind || self.replica.time.now_ms().is_none() {
             return self.backlog.wait_to_be_ready(now);
         }
-        self.backlog.give_up_if_unsure_for_long(now);
+        self.backlog.expire_uncertain(now);
         while self.backlog.may_send(Instant::now()) {
             let inputs = self.header_inputs();
             if let Some(entry) = self.backlog.pack(term, &inputs, &*self.machine, Instant::now())
@@ -185,7 +185,7 @@ impl Proposer {
     fn header_inputs(&self) -> HeaderInputs {
         let replica = &self.replica;
         HeaderInputs {
-            sequence: replica.view.standing().sequence(),
+            sequence: replica.view.applied_state().sequence(),
             // Only as far as the members' clocks confirm this server's clock: a stamp cannot be taken back.
             time: replica.time.confirmed_ms().unwrap_or(0),
             floor: replica.time.floor_ms(),
@@ -202,7 +202,7 @@ impl Proposer {
             self.metrics.queue.observe_ns(packed_ns.saturating_sub(pending.submitted_ns));
         }
         let (metrics, landed) = (self.metrics.clone(), Some(self.landed_sender.clone()));
-        let flight = Flight { ordinal, proposals, packed_ns, metrics, landed };
+        let flight = InFlightEntry { ordinal, proposals, packed_ns, metrics, landed };
         let answer = Answer::new(move |outcome| flight.land(outcome));
         self.replica.raft.client_write_ff(Packed(bytes), Some(answer)).await.is_ok()
     }

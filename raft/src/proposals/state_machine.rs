@@ -74,7 +74,7 @@ pub trait StateMachine: Send + Sync + 'static {
 
     /// Entries that were packed here had no effect, or it is unknown whether they had: drops everything assumed about them.
     /// Nothing is in flight, and what had no effect will be prepared again.
-    fn came_back(&self) {}
+    fn discard_assumptions(&self) {}
 
     /// This replica leads from now on, in another term than before. It may not have applied what it has to yet.
     fn gained_leadership(&self) {}

@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use crate::groups::group_view::GroupView;
 use crate::proposals::adapter::Raft;
 use crate::reads::lease::{LeaseClock, LeaseView};
-use crate::reads::rounds::{Joined, Rounds};
+use crate::reads::rounds::{JoinOutcome, Rounds};
 use crate::types::{LeaseInstant, Types, spawn};
 use crate::{ProposeError, ReadPoint};
 
@@ -68,9 +68,9 @@ impl Reads {
         }
         let (reader, answer) = oneshot::channel();
         match self.rounds.join(reader) {
-            Joined::Full => return Err(ProposeError::Busy),
-            Joined::Waits => {}
-            Joined::Starts => {
+            JoinOutcome::Full => return Err(ProposeError::Busy),
+            JoinOutcome::Waits => {}
+            JoinOutcome::Starts => {
                 let reads = self.clone();
                 spawn(async move { reads.run_rounds().await });
             }
@@ -110,8 +110,8 @@ impl Reads {
         let age = |asked: LeaseInstant| if never_ends { Duration::ZERO } else { seen_of(asked.elapsed()) };
         let age = asked.map(age);
         let suspended_since = asked.is_some_and(|asked| self.clock.not_before().is_some_and(|moment| asked <= moment));
-        // Term before index: see `Standing::reached`.
-        let applied_term = self.view.standing().applied_term();
+        // Term before index: see `AppliedState::reached`.
+        let applied_term = self.view.applied_state().applied_term();
         let voted_term = self.view.log().voted_term();
         let point = self.applied_point(term);
         let view = LeaseView {
@@ -131,8 +131,8 @@ impl Reads {
 
     /// What is applied now, as the leader of `term`.
     fn applied_point(&self, term: u64) -> ReadPoint {
-        let standing = self.view.standing();
-        ReadPoint { term, index: standing.applied_index(), stamp: standing.stamp() }
+        let applied_state = self.view.applied_state();
+        ReadPoint { term, index: applied_state.applied_index(), stamp: applied_state.stamp() }
     }
 
     async fn run_rounds(self: Arc<Self>) {

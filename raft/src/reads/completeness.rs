@@ -29,11 +29,11 @@ const MOMENTS_MAX: usize = 16;
 ///
 /// A machine that was paused between that moment and now knows the time of now, which says nothing about the moment.
 #[derive(Debug, Default)]
-pub(crate) struct Moments {
+pub(crate) struct TimeSamples {
     known: Mutex<VecDeque<(LeaseInstant, u64)>>,
 }
 
-impl Moments {
+impl TimeSamples {
     /// Records a time that had been reached at a moment. 0: it is not known.
     pub(crate) fn note(&self, at: LeaseInstant, time_ms: u64) {
         let mut known = self.known.lock();
@@ -60,11 +60,11 @@ type BoundSource = Box<dyn Fn() -> Option<Bound> + Send + Sync>;
 
 /// Gives a group's connections the bound that this replica may announce as a leader. Connections exist before the replica.
 #[derive(Default)]
-pub(crate) struct Leading {
+pub(crate) struct LeaderBound {
     source: OnceLock<BoundSource>,
 }
 
-impl Leading {
+impl LeaderBound {
     /// Connects the replica. Called once, when it is created.
     pub(crate) fn set(&self, source: impl Fn() -> Option<Bound> + Send + Sync + 'static) {
         assert!(self.source.set(Box::new(source)).is_ok(), "the connections of a group belong to one replica");
@@ -78,19 +78,19 @@ impl Leading {
 
 /// The bounds that a replica has received from leaders.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
-    state: Mutex<HeardState>,
+pub(crate) struct ReceivedBounds {
+    state: Mutex<BoundState>,
 }
 
 #[derive(Debug, Default)]
-struct HeardState {
+struct BoundState {
     /// The highest time whose index is applied; 0: none yet.
     proven_ms: u64,
     /// The next bound, whose index is not known to be applied.
     waiting: Option<Bound>,
 }
 
-impl HeardState {
+impl BoundState {
     fn prove(&mut self, applied: u64) {
         if let Some(bound) = self.waiting.filter(|bound| bound.index <= applied) {
             self.proven_ms = self.proven_ms.max(bound.time_ms);
@@ -99,7 +99,7 @@ impl HeardState {
     }
 }
 
-impl Heard {
+impl ReceivedBounds {
     /// Records a leader's bound; `applied` is the index applied here.
     pub(crate) fn note(&self, bound: Bound, applied: u64) {
         let mut state = self.state.lock();
@@ -107,7 +107,7 @@ impl Heard {
         // Leaders' clocks differ by the margin at most. A much earlier time means that a clock was corrected, and that its
         // earlier bounds named times that had not come yet.
         if state.proven_ms.saturating_sub(bound.time_ms) > 2 * CLOCK_DIFFERENCE_MAX_MS {
-            *state = HeardState::default();
+            *state = BoundState::default();
         }
         state.waiting.get_or_insert(bound);
         state.prove(applied);
@@ -142,7 +142,7 @@ mod tests {
     /// `beat time=MS index=I applied=I`: a heartbeat with a bound comes in. `read applied=I [packed=MS] [wall=MS]`: a read
     /// of what is applied. `clock at=MS time=MS`, `time at=MS`: a leader notes the time of a moment, and is asked for one.
     fn start() -> impl FnMut(&str, &mut String) {
-        let (heard, moments, begun) = (Heard::default(), Moments::default(), LeaseInstant::now());
+        let (heard, moments, begun) = (ReceivedBounds::default(), TimeSamples::default(), LeaseInstant::now());
         move |line, out| {
             let line = Line::new(line);
             let applied = line.get("applied").unwrap_or(0);

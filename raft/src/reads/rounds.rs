@@ -28,7 +28,7 @@ struct State {
 
 /// What became of a read that wants a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Joined {
+pub(crate) enum JoinOutcome {
     /// It waits for the next round, which another caller runs.
     Waits,
     /// It waits, and the caller has to run the rounds.
@@ -39,13 +39,13 @@ pub(crate) enum Joined {
 
 impl Rounds {
     /// Adds a reader to the next round.
-    pub(crate) fn join(&self, reader: Reader) -> Joined {
+    pub(crate) fn join(&self, reader: Reader) -> JoinOutcome {
         let mut state = self.state.lock();
         if state.readers.len() >= terrane_env::limit!("reads that wait for a round", WAITING_READS_MAX, 4..=16) {
-            return Joined::Full;
+            return JoinOutcome::Full;
         }
         state.readers.push(reader);
-        if std::mem::replace(&mut state.running, true) { Joined::Waits } else { Joined::Starts }
+        if std::mem::replace(&mut state.running, true) { JoinOutcome::Waits } else { JoinOutcome::Starts }
     }
 
     /// The readers of the round that begins now. `None` ends the rounds: the next reader starts them again.

@@ -32,7 +32,7 @@ use openraft_rt::Instant as _;
 use crate::ProposeError;
 use crate::groups::group_view::GroupView;
 use crate::reads::barrier::Reads;
-use crate::reads::completeness::{Bound, Heard, Moments, complete_until};
+use crate::reads::completeness::{Bound, ReceivedBounds, TimeSamples, complete_until};
 use crate::status::StalePoint;
 use crate::time::group_time::GroupTime;
 use crate::types::LeaseInstant;
@@ -43,19 +43,19 @@ pub(crate) struct StaleReads {
     time: Arc<GroupTime>,
     reads: Arc<Reads>,
     /// The bounds received from leaders.
-    heard: Heard,
+    heard: ReceivedBounds,
     /// The times of late, while this replica leads.
-    moments: Moments,
+    moments: TimeSamples,
 }
 
 impl StaleReads {
     pub(crate) fn new(view: Arc<GroupView>, time: Arc<GroupTime>, reads: Arc<Reads>) -> StaleReads {
-        StaleReads { view, time, reads, heard: Heard::default(), moments: Moments::default() }
+        StaleReads { view, time, reads, heard: ReceivedBounds::default(), moments: TimeSamples::default() }
     }
 
     /// A leader announces a bound.
     pub(crate) fn note_bound(&self, bound: Bound) {
-        self.heard.note(bound, self.view.standing().applied_index());
+        self.heard.note(bound, self.view.applied_state().applied_index());
     }
 
     /// The bound that this replica may announce, if it leads under its lease.
@@ -75,14 +75,14 @@ impl StaleReads {
         if let Some(bound) = self.leading_bound() {
             // The bound still holds, less the margin, once this replica no longer leads.
             self.heard.note(bound, bound.index);
-            let stamp = self.view.standing().stamp();
+            let stamp = self.view.applied_state().stamp();
             return Ok(StalePoint { index: bound.index, stamp, as_of_ms: bound.time_ms });
         }
         // Read all three before any data: the data is then of this index or later.
-        let standing = self.view.standing();
-        let packed_at = standing.packed_at();
-        let stamp = standing.stamp();
-        let index = standing.applied_index();
+        let applied_state = self.view.applied_state();
+        let packed_at = applied_state.packed_at();
+        let stamp = applied_state.stamp();
+        let index = applied_state.applied_index();
         let own_clock = terrane_env::planted!("a follower claims its own clock").then(|| self.time.wall_ms());
         let proven = own_clock.or_else(|| self.heard.proven_ms(index));
         let complete = complete_until(proven, packed_at, self.time.wall_ms());

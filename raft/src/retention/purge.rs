@@ -23,7 +23,7 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<P
     loop {
         tokio::select! {
             biased;
-            () = log.pressed() => {}
+            () = log.over_budget() => {}
             () = tokio::time::sleep(INTERVAL) => {}
         }
         let replicas = groups.all();
@@ -37,10 +37,10 @@ pub(crate) async fn run(groups: Arc<Registry>, log: Arc<SharedLog>, peers: Arc<P
             }
             replica.retention.purge().await;
             replica.requested_copies.send(&peers);
-            replica.incoming.discard_superseded(replica.view.standing().applied_index());
+            replica.incoming.discard_superseded(replica.view.applied_state().applied_index());
         }
         told.clear();
-        told.extend(replicas.iter().flat_map(|replica| replica.retention.tell_refusing(&peers, INTERVAL)));
+        told.extend(replicas.iter().flat_map(|replica| replica.retention.notify_refusing(&peers, INTERVAL)));
         let uses: Vec<GroupUse> = replicas.iter().map(|replica| replica.retention.log_use()).collect();
         // Most likely, the groups all wait for the same server.
         let straggler = || replicas.iter().filter_map(|replica| replica.retention.straggler()).max();
@@ -77,7 +77,7 @@ fn relieve(replicas: &[Arc<Replica>], holders: &BTreeMap<GroupId, u64>) {
         if let Some(&index) = holders.get(&replica.view.group())
             && replica.machine.durable().index < index
         {
-            replica.machine.relieve(index.min(replica.view.standing().applied_index()));
+            replica.machine.relieve(index.min(replica.view.applied_state().applied_index()));
         }
     }
 }

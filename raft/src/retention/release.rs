@@ -64,11 +64,11 @@ pub(crate) fn released(members: &[MemberLog], pressure: Pressure, can_copy: bool
 
 /// When each member was last heard.
 #[derive(Default)]
-pub(crate) struct Silence {
+pub(crate) struct LastContact {
     heard: BTreeMap<ReplicaId, Instant>,
 }
 
-impl Silence {
+impl LastContact {
     /// Notes whether a member is alive now and gets on, and returns for how long that has not been so. A new leader waits for
     /// everybody at first.
     pub(crate) fn of(&mut self, replica: ReplicaId, alive: bool, now: Instant) -> Duration {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_member_is_lost_only_after_a_long_silence_and_while_it_lacks_much() {
-        let (mut silence, began) = (Silence::default(), Instant::now());
+        let (mut silence, began) = (LastContact::default(), Instant::now());
         let member = ReplicaId(1);
         assert_eq!(silence.of(member, false, began), Duration::ZERO, "a new leader waits for it");
         let longest = Duration::from_secs(SILENT_SECONDS_MAX);

@@ -156,7 +156,7 @@ impl Clocks {
     /// The bounds of the time of a group of `members`. `None` while too few of their clocks are known.
     pub(crate) fn bounds(&self, members: &[ServerId]) -> Option<TimeBounds> {
         if members.iter().all(|member| *member == self.own) {
-            let high = self.believed(ahead_now(&self.wall));
+            let high = self.estimated_offset(ahead_now(&self.wall));
             return Some(TimeBounds { low: i64::MIN, high });
         }
         let known = self.known(members, elapsed_ms());
@@ -197,12 +197,12 @@ impl Clocks {
     /// How far this server's clock was set while the process ran, for servers without other clocks to compare with.
     pub(crate) fn jumped_ms(&self) -> Option<i64> {
         let own = ahead_now(&self.wall);
-        self.believed(own);
+        self.estimated_offset(own);
         Some(own - self.steady.lock().ahead).filter(|jump| jump.abs() > CLOCK_OFF_MAX_MS)
     }
 
     /// The believed distance of this server's clock, for a group that has no other.
-    fn believed(&self, own: i64) -> i64 {
+    fn estimated_offset(&self, own: i64) -> i64 {
         let is_confirmed = self.is_confirmed(own);
         let mut steady = self.steady.lock();
         if is_confirmed {

@@ -52,7 +52,7 @@ async fn ask(peers: Arc<Peers>, clocks: Arc<Clocks>, server: ServerId) -> Server
     // The question is for the server: no group or replica has these numbers.
     let call = Call { group: GroupId(0), replica: ReplicaId(0), message: Message::Clock, deadline };
     if let Some(answer) = peers.link(server, Lane::Votes).call(call)
-        && let Ok(Message::ClockTold { wall_ms, abstains }) = answer.await
+        && let Ok(Message::ClockReply { wall_ms, abstains }) = answer.await
         && !terrane_env::buggify!("a reading of a clock is lost")
     {
         clocks.note(server, asked, wall_ms);

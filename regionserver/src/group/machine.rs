@@ -540,7 +540,7 @@ impl StateMachine for GroupMachine {
         self.signals.wake();
     }
 
-    fn came_back(&self) {
+    fn discard_assumptions(&self) {
         self.evaluator.lock().forget();
     }
 

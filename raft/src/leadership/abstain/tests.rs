@@ -6,9 +6,9 @@ use std::time::Duration;
 use terrane_types::ReplicaId;
 use tokio::time::Instant;
 
-use super::Attempts;
+use super::HandoverAttempts;
 use crate::leadership::abstention::Weight;
-use crate::leadership::may_stand;
+use crate::leadership::may_campaign;
 use crate::leadership::successor::{Candidate, choose, unfit};
 use crate::script::{Line, check, or_dash};
 
@@ -43,7 +43,7 @@ fn candidate(word: &str) -> Candidate {
 /// - `look at=MS term=T`: a look at a group that this server leads in spite of a reason.
 fn start() -> impl FnMut(&str, &mut String) {
     let begun = Instant::now();
-    let mut attempts: Option<Attempts> = None;
+    let mut attempts: Option<HandoverAttempts> = None;
     move |line, out| {
         let line = Line::new(line);
         match line.command() {
@@ -61,12 +61,12 @@ fn start() -> impl FnMut(&str, &mut String) {
                 writeln!(out, "{}", why.unwrap_or_else(|| "ordered".to_owned())).unwrap();
             }
             "stand" => {
-                let stands = may_stand(weight(&line), line.ms("silent").unwrap_or(Duration::ZERO));
+                let stands = may_campaign(weight(&line), line.ms("silent").unwrap_or(Duration::ZERO));
                 writeln!(out, "{}", if stands { "stands" } else { "does not stand" }).unwrap();
             }
             "look" => {
                 let (term, now) = (line.need("term"), begun + line.ms("at").expect("at="));
-                let next = attempts.get_or_insert_with(|| Attempts::new(term, now)).next(term, now);
+                let next = attempts.get_or_insert_with(|| HandoverAttempts::new(term, now)).next(term, now);
                 writeln!(out, "attempt {}", or_dash(next)).unwrap();
             }
             other => panic!("unknown command {other}"),

@@ -9,7 +9,7 @@ use super::{A, config, entry, mark, payloads, spec};
 use crate::log::files::Files;
 use crate::log::memory::GroupLog;
 use crate::log::recover::{self, Recovered};
-use crate::log::shared::{Change, Done, Item, Shared};
+use crate::log::shared::{Change, Completion, Item, Shared};
 use crate::log::store::Store;
 use crate::log::writer::Writer;
 
@@ -39,7 +39,7 @@ impl Process {
         let shared = Arc::new(Shared::new(&config()));
         let mut writer = Writer::start(shared.clone(), files.clone(), config().segment_bytes, found, 7).await.unwrap();
         let log = Arc::new(GroupLog::new(spec(A), files));
-        let created = Item { log: log.clone(), change: Change::Created, done: Done::Unobserved };
+        let created = Item { log: log.clone(), change: Change::Created, done: Completion::Unobserved };
         assert!(writer.write(vec![created]).await.unwrap());
         let mut process = Process { shared, writer, log };
         process.append(0).await.unwrap();
@@ -64,7 +64,7 @@ impl Process {
     }
 
     fn item(&self, change: Change) -> Item {
-        Item { log: self.log.clone(), change, done: Done::Unobserved }
+        Item { log: self.log.clone(), change, done: Completion::Unobserved }
     }
 }
 

@@ -65,7 +65,7 @@ fn messages() -> impl Strategy<Value = Message> {
         ))),
         any::<u64>().prop_map(Message::Released),
         Just(Message::Clock),
-        (any::<u64>(), any::<bool>()).prop_map(|(wall_ms, abstains)| Message::ClockTold { wall_ms, abstains }),
+        (any::<u64>(), any::<bool>()).prop_map(|(wall_ms, abstains)| Message::ClockReply { wall_ms, abstains }),
         (any::<u64>(), votes(), marks(), files()).prop_map(|(number, vote, mark, files)| Message::Offer(Offer {
             number,
             vote,

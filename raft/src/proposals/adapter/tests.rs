@@ -13,14 +13,14 @@ use crate::{Durable, GroupSpec, LogConfig, Packing, Prepared, StateMachine};
 
 /// Keeps the operations that it applies. It cannot read some.
 #[derive(Default)]
-struct Keeper {
+struct RecordingMachine {
     applied: Mutex<Vec<Bytes>>,
     damage: Mutex<Option<String>>,
 }
 
 const UNREADABLE: &[u8] = b"unreadable";
 
-impl StateMachine for Keeper {
+impl StateMachine for RecordingMachine {
     type Proposal = Vec<u8>;
     type Answer = ();
 
@@ -81,14 +81,15 @@ async fn applied(entries: Vec<Entry>) -> (Vec<Bytes>, u64, Option<String>) {
     let log = SharedLog::open(directory.path().to_owned(), &LogConfig::default()).await.unwrap();
     let members = [(ReplicaId(1), ServerId(1))].into();
     let of_group = log.create(GroupSpec { group: GroupId(1), replica: ReplicaId(1), members }).await.unwrap();
-    let (machine, standing) = (Arc::new(Keeper::default()), Arc::new(Standing::new(None, FEATURE_LEVEL)));
+    let (machine, applied_state) =
+        (Arc::new(RecordingMachine::default()), Arc::new(AppliedState::new(None, FEATURE_LEVEL)));
     let store = log.store(&of_group);
-    let mut adapter = Adapter::new(machine.clone(), standing.clone(), of_group, store, Arc::default());
+    let mut adapter = Adapter::new(machine.clone(), applied_state.clone(), of_group, store, Arc::default());
     let outcome = adapter.apply(stream::iter(entries.into_iter().map(|entry| Ok((entry, None))))).await;
     assert_eq!(outcome.err().map(|error| error.to_string()), StateMachine::damage(&*machine));
     log.close().await;
     let operations = machine.applied.lock().clone();
-    (operations, standing.applied_index(), StateMachine::damage(&*machine))
+    (operations, applied_state.applied_index(), StateMachine::damage(&*machine))
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ const SUCCESSOR_WAIT_MAX: Duration = Duration::from_millis(300);
 const STALLED_MAX: Duration = Duration::from_secs(3);
 
 /// How an entry in flight ended.
-pub(super) enum Landed {
+pub(super) enum EntryOutcome {
     /// It took effect, and all its proposals are answered.
     Applied,
     /// All its proposals are answered, but it is unknown whether it took effect.
@@ -177,7 +177,7 @@ impl Backlog {
     }
 
     /// Takes the proposal at the front of the queue out of the way of the others.
-    fn put_aside(&mut self, now: Instant) {
+    fn defer(&mut self, now: Instant) {
         let mut pending = self.next_waiting();
         pending.times_aside += 1;
         if pending.times_aside > ASIDE_TIMES_MAX || self.aside.len() >= ASIDE_PROPOSALS_MAX {
@@ -188,7 +188,7 @@ impl Backlog {
     }
 
     /// Moves what was put aside until now to the front of the queue.
-    pub(super) fn take_aside(&mut self, now: Instant) {
+    pub(super) fn requeue_deferred(&mut self, now: Instant) {
         let due = self.aside.iter().take_while(|(until, _)| *until <= now).count();
         for (_, pending) in self.aside.drain(..due).rev() {
             self.waiting_bytes += pending.bytes;
@@ -209,26 +209,26 @@ impl Backlog {
     }
 
     /// Records how an entry ended.
-    pub(super) fn landed(&mut self, landed: Landed, now: Instant) {
+    pub(super) fn landed(&mut self, landed: EntryOutcome, now: Instant) {
         assert!(self.in_flight > 0, "an entry landed although none was in flight");
         self.in_flight -= 1;
         self.moved_at = now;
         match landed {
-            Landed::Applied => self.unsure_since = None,
-            Landed::Lost => self.lost = true,
-            Landed::Back { ordinal, proposals, refused } => {
+            EntryOutcome::Applied => self.unsure_since = None,
+            EntryOutcome::Lost => self.lost = true,
+            EntryOutcome::Back { ordinal, proposals, refused } => {
                 self.back.push((ordinal, proposals));
                 // A new leader refuses until a quorum has answered it. One that hands over or was deposed will be known as
                 // such in a moment, and then turns the proposals away.
                 if refused {
-                    self.be_unsure(now);
+                    self.mark_uncertain(now);
                     self.retry_at = Some(now + LEASE_RETRY);
                 }
             }
         }
     }
 
-    fn be_unsure(&mut self, now: Instant) {
+    fn mark_uncertain(&mut self, now: Instant) {
         self.unsure_since.get_or_insert(now);
     }
 
@@ -243,7 +243,7 @@ impl Backlog {
 
     /// Begins a turn: once nothing is in flight, moves what came back to the front of the queue, in its old order. True if
     /// the state machine has to drop its assumptions about entries that had no effect, or may have had none.
-    pub(super) fn take_back(&mut self) -> bool {
+    pub(super) fn requeue_returned(&mut self) -> bool {
         if self.in_flight > 0 {
             return false;
         }
@@ -265,8 +265,8 @@ impl Backlog {
     /// A leader that cannot pack yet: its first entry is not applied, or it knows too few clocks to set a stamp.
     pub(super) fn wait_to_be_ready(&mut self, now: Instant) {
         if self.has_work() {
-            self.be_unsure(now);
-            self.give_up_if_unsure_for_long(now);
+            self.mark_uncertain(now);
+            self.expire_uncertain(now);
         }
     }
 
@@ -373,7 +373,7 @@ impl Backlog {
                     self.reading = Some(reading);
                     break;
                 }
-                Prepared::Later => self.put_aside(now),
+                Prepared::Later => self.defer(now),
             }
         }
         (packer.finish(), proposals)
@@ -388,10 +388,10 @@ impl Backlog {
 
     /// This replica does not lead. True if what waits has to be redirected now; while a successor is awaited, proposals are
     /// kept until its name is known.
-    pub(super) fn turn_away(&mut self, awaits_successor: bool, now: Instant) -> bool {
+    pub(super) fn redirect_waiting(&mut self, awaits_successor: bool, now: Instant) -> bool {
         self.hint = false;
         if !self.waiting.is_empty() && awaits_successor {
-            self.be_unsure(now);
+            self.mark_uncertain(now);
             if self.unsure_since.is_some_and(|since| now.duration_since(since) < SUCCESSOR_WAIT_MAX) {
                 return false;
             }
@@ -401,7 +401,7 @@ impl Backlog {
     }
 
     /// Gives up on a leader that has not become sure of its leadership for long.
-    pub(super) fn give_up_if_unsure_for_long(&mut self, now: Instant) {
+    pub(super) fn expire_uncertain(&mut self, now: Instant) {
         if self.unsure_since.is_some_and(|since| now.duration_since(since) > LEASE_WAIT_MAX) {
             self.give_up_waiting();
             self.hint = false;

@@ -6,14 +6,14 @@ use openraft::errors::ClientWriteError;
 use openraft::raft::ClientWriteResult;
 use tokio::sync::mpsc;
 
-use super::backlog::Landed;
+use super::backlog::EntryOutcome;
 use crate::metrics::Metrics;
 use crate::proposals::submission::Pending;
 use crate::types::{Applied, Types};
 use crate::{ProposeError, Timing};
 
 /// An entry in flight.
-pub(super) struct Flight {
+pub(super) struct InFlightEntry {
     pub(super) ordinal: u64,
     /// What was packed into it.
     pub(super) proposals: Vec<Pending>,
@@ -21,10 +21,10 @@ pub(super) struct Flight {
     pub(super) packed_ns: u64,
     pub(super) metrics: Arc<Metrics>,
     /// Taken when the outcome is reported.
-    pub(super) landed: Option<mpsc::Sender<Landed>>,
+    pub(super) landed: Option<mpsc::Sender<EntryOutcome>>,
 }
 
-impl Flight {
+impl InFlightEntry {
     /// Runs where the outcome became known, as a rule in the task that applied the entry.
     pub(super) fn land(mut self, outcome: ClientWriteResult<Types>) {
         match outcome {
@@ -38,41 +38,41 @@ impl Flight {
                         let queue_ns = packed_ns.saturating_sub(pending.submitted_ns);
                         pending.answer(&mut answers, Timing { queue_ns, commit_ns, apply_ns });
                     });
-                    self.report(Landed::Applied);
+                    self.report(EntryOutcome::Applied);
                 }
-                Applied::Skipped => self.come_back(false),
+                Applied::Skipped => self.return_proposals(false),
             },
             // Refused before it was appended.
-            Err(ClientWriteError::ForwardToLeader(_)) => self.come_back(true),
+            Err(ClientWriteError::ForwardToLeader(_)) => self.return_proposals(true),
             // It was appended and then gave way to another leader's log; it may have been committed all the same. The drop
             // reports that.
             Err(_) => {}
         }
     }
 
-    fn come_back(&mut self, refused: bool) {
+    fn return_proposals(&mut self, refused: bool) {
         let proposals = std::mem::take(&mut self.proposals);
-        self.report(Landed::Back { ordinal: self.ordinal, proposals, refused });
+        self.report(EntryOutcome::Back { ordinal: self.ordinal, proposals, refused });
     }
 
-    fn report(&mut self, landed: Landed) {
+    fn report(&mut self, landed: EntryOutcome) {
         let Some(sender) = self.landed.take() else {
             return;
         };
         // The channel holds all that may be in flight, so this fails only when the proposer has ended.
         if let Err(error) = sender.try_send(landed)
-            && let Landed::Back { proposals, .. } = error.into_inner()
+            && let EntryOutcome::Back { proposals, .. } = error.into_inner()
         {
             proposals.into_iter().for_each(|pending| pending.fail(ProposeError::Stopped));
         }
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightEntry {
     fn drop(&mut self) {
         for pending in self.proposals.drain(..) {
             pending.fail(ProposeError::Uncertain);
         }
-        self.report(Landed::Lost);
+        self.report(EntryOutcome::Lost);
     }
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Backlog, HeaderInputs, Landed};
+use super::{Backlog, EntryOutcome, HeaderInputs};
 use terrane_types::versions::FEATURE_LEVEL;
 
 use crate::proposals::entry::{Header, Sequence, format_at};
@@ -45,12 +45,12 @@ impl Proposal for Word {
 
 /// Names the operations it packs.
 #[derive(Default)]
-struct Namer {
+struct RecordingMachine {
     packed: Mutex<Vec<String>>,
     was_read: Mutex<bool>,
 }
 
-impl StateMachine for Namer {
+impl StateMachine for RecordingMachine {
     type Proposal = Word;
     type Answer = String;
 
@@ -82,7 +82,7 @@ impl StateMachine for Namer {
 
 struct Script {
     backlog: Backlog,
-    machine: Namer,
+    machine: RecordingMachine,
     now: Instant,
     sequence: Sequence,
     clock: u64,
@@ -95,7 +95,7 @@ impl Script {
         let now = Instant::now();
         Script {
             backlog: Backlog::new(Arc::new(AtomicUsize::new(0)), now),
-            machine: Namer::default(),
+            machine: RecordingMachine::default(),
             now,
             sequence: Sequence::default(),
             clock: 1_000,
@@ -116,11 +116,11 @@ impl Script {
 
     /// A turn of the proposer: everything that may be sent is.
     fn turn(&mut self, out: &mut String) {
-        if self.backlog.take_back() {
+        if self.backlog.requeue_returned() {
             writeln!(out, "the state machine drops its assumptions").unwrap();
         }
         let Some(term) = self.backlog.leads() else { return };
-        self.backlog.give_up_if_unsure_for_long(self.now);
+        self.backlog.expire_uncertain(self.now);
         while self.backlog.may_send(self.now) {
             let inputs = HeaderInputs {
                 sequence: self.sequence,
@@ -141,18 +141,18 @@ impl Script {
     fn land(&mut self, ordinal: u64, how: &str, log_term: Option<u64>) {
         let (bytes, proposals) = self.in_flight.remove(&ordinal).expect("the entry is in flight");
         let header: Header = crate::proposals::entry::unpack(&bytes, format_at(FEATURE_LEVEL)).unwrap().0;
-        let back = |proposals, refused| Landed::Back { ordinal, proposals, refused };
+        let back = |proposals, refused| EntryOutcome::Back { ordinal, proposals, refused };
         let landed = match how {
             "applied" if self.sequence.accept(log_term.unwrap_or(header.term), &header) => {
                 let mut answers = Answers::new(vec!["ok".to_owned(); proposals.len()]);
                 proposals.into_iter().for_each(|pending| pending.answer(&mut answers, Timing::default()));
-                Landed::Applied
+                EntryOutcome::Applied
             }
             "applied" => back(proposals, false),
             "refused" => back(proposals, true),
             "lost" => {
                 proposals.into_iter().for_each(|pending| pending.fail(ProposeError::Uncertain));
-                Landed::Lost
+                EntryOutcome::Lost
             }
             other => panic!("unknown outcome {other}"),
         };
@@ -171,7 +171,7 @@ impl Script {
                 if self.backlog.set_leads(None) {
                     writeln!(out, "the state machine drops what a leader keeps").unwrap();
                 }
-                if self.backlog.turn_away(line.has("awaits-successor"), self.now) {
+                if self.backlog.redirect_waiting(line.has("awaits-successor"), self.now) {
                     self.backlog.fail_waiting(&ProposeError::NotLeader { term: 0, leader: None });
                 }
             }
@@ -188,7 +188,7 @@ impl Script {
             "clock" => self.clock = line.word(0),
             "wait" => {
                 self.now += Duration::from_millis(line.word(0));
-                self.backlog.take_aside(self.now);
+                self.backlog.requeue_deferred(self.now);
                 if self.backlog.timers(self.now).stalled.is_some_and(|at| at <= self.now) {
                     self.backlog.give_up_waiting();
                 }
