@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use futures::Stream;
 use futures::future::BoxFuture;
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
 
 use crate::error::Error;
 use crate::read::row_data::RowData;
@@ -80,14 +80,7 @@ impl RowStream {
     /// # Errors
     /// The stream's.
     pub async fn next_many(&mut self, rows: usize) -> Result<Vec<RowData>, Error> {
-        let mut read = Vec::new();
-        while read.len() < rows {
-            match self.next().await {
-                Some(row) => read.push(row?),
-                None => break,
-            }
-        }
-        Ok(read)
+        self.take(rows).try_collect().await
     }
 
     /// All remaining rows. They are held in memory together: give the scan a [limit](crate::Scan::limit), or take them in parts

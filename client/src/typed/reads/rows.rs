@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures::Stream;
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use terrane_types::row_key::{after_bucket, buckets, leading_bytes};
 use terrane_types::{IntoSpan, KeySpan, RowKey};
 
@@ -217,14 +217,7 @@ impl<T: FromRow + Unpin> TypedRows<T> {
     /// # Errors
     /// The stream's, and a row that is not a `T`.
     pub async fn next_many(&mut self, rows: usize) -> Result<Vec<T>, Error> {
-        let mut read = Vec::new();
-        while read.len() < rows {
-            match self.next().await {
-                Some(row) => read.push(row?),
-                None => break,
-            }
-        }
-        Ok(read)
+        self.take(rows).try_collect().await
     }
 
     /// All remaining rows, in memory together. As [`RowStream::collect`].
