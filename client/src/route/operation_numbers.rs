@@ -145,6 +145,10 @@ impl Ticket {
         self.first
     }
 
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     pub(crate) fn client_id(&self) -> Bytes {
         self.identity.client_id.clone()
     }

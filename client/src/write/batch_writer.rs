@@ -383,6 +383,7 @@ impl Collector {
             }
             if self.collected.is_empty() && self.sent.is_empty() {
                 if !self.flushes.is_empty() {
+                    assert!(self.busy.is_empty(), "a flush would be answered although rows are in flight");
                     for flush in self.flushes.drain(..) {
                         // The caller may have left.
                         let _ = flush.send(());
@@ -453,6 +454,11 @@ impl Collector {
         let capacity = self.collected.len();
         let rows = std::mem::replace(&mut self.collected, Vec::with_capacity(capacity));
         let in_flight = std::mem::replace(&mut self.in_flight, Vec::with_capacity(capacity));
+        assert_eq!(rows.len(), in_flight.len(), "the outcome of a row would be reported as that of another one");
+        debug_assert!(
+            in_flight.iter().all(|row| !self.busy.contains(&row.hash)),
+            "two changes of a row are in flight at once: the later one may be applied first"
+        );
         self.bytes = 0;
         self.due = None;
         self.busy.extend(in_flight.iter().map(|row| row.hash));

@@ -43,7 +43,8 @@ pub(crate) async fn send_many(router: &Router, target: &Target, rows: Vec<RowWri
     if let Err(error) = router.call(target, &mut scatter, &mut progress).instrument(span).await {
         scatter.give_all_up(&error);
     }
-    let given_up = scatter.given_up;
+    let Scatter { pending, given_up, .. } = scatter;
+    assert!(pending.is_empty(), "{} rows that were not written would be reported as written", pending.len());
     // The call itself succeeds: each row has its own outcome.
     call.end(&Ok::<(), Error>(()), progress.tries);
     many.into_outcomes(given_up)

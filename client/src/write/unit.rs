@@ -68,6 +68,8 @@ impl Unit {
     }
 
     fn number(&mut self) {
+        let rows = self.rows.len() as u64;
+        assert_eq!(self.ticket.count(), rows, "rows would share numbers with other operations, and not be applied");
         for (row, number) in self.rows.iter_mut().zip(self.ticket.first()..) {
             row.operation = number;
         }

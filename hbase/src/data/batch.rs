@@ -270,6 +270,7 @@ impl Batch<'_> {
             }
         };
         for (row, place) in rows.into_iter().zip(0u32..) {
+            assert!(came[row.at].is_none(), "an action of a batch is answered twice, so another one's answer is lost");
             let outcome = row_outcome(&mut mutated, place, row.repeatable);
             for at in &row.also {
                 came[*at] = Some(outcome.as_ref().map_or_else(|e| Err(e.clone()), |_| Ok(ActionOutcome::Done)));

@@ -53,6 +53,7 @@ impl RegionResult {
             return result;
         }
         let codec = calls.opened.codec;
+        assert_eq!(self.indices.len(), self.came.len(), "an action of a batch would be left without an answer");
         for (index, came) in self.indices.into_iter().zip(self.came) {
             let missing = || Err(exception(&Error::Uncertain { not_tried: true }, true));
             let encoded = came.unwrap_or_else(missing).and_then(|came| match came {

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use terrane_types::cell::{CellKind, CellRef, LATEST, pack};
+use terrane_types::cell::{CellKind, CellRef, Cells, LATEST, pack};
 use terrane_types::{KeepDeleted, TableSchema};
 
 /// Packs cells of one row that arrive together, in the order in which they have HBase's outcome.
@@ -23,17 +23,18 @@ pub(super) fn pack_together<'a>(cells: impl Iterator<Item = CellRef<'a>> + Clone
         let family = schema.family(cell.family);
         family.is_some_and(|family| family.rules.keep_deleted_cells != KeepDeleted::No)
     };
-    let mut after = Vec::new();
+    let (mut after, mut left_out) = (Vec::new(), 0);
     for cell in cells.clone().filter(|cell| cell.kind == CellKind::Put) {
         match deletes.outcome(&cell) {
             // Written down, it would push out a version that stays when it is gone.
-            Outcome::Deleted if !keeps(&cell) => {}
+            Outcome::Deleted if !keeps(&cell) => left_out += 1,
             Outcome::Deleted | Outcome::Unclear => pack(&mut packed, cell),
             Outcome::Stays => after.push(cell),
         }
     }
-    cells.filter(|cell| cell.kind.is_delete()).for_each(|cell| pack(&mut packed, cell));
+    cells.clone().filter(|cell| cell.kind.is_delete()).for_each(|cell| pack(&mut packed, cell));
     after.into_iter().for_each(|cell| pack(&mut packed, cell));
+    debug_assert_eq!(Cells::new(&packed).count() + left_out, cells.count(), "a cell of a write is lost on the way");
     packed
 }
 
@@ -100,7 +101,6 @@ impl<'a> Deletes<'a> {
 #[cfg(test)]
 mod tests {
     use terrane_types::FamilySchema;
-    use terrane_types::cell::Cells;
 
     use super::*;
 
