@@ -11,9 +11,9 @@ use terrane_types::visibility::{CellMeta, Collector, Fate};
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::ColumnSelection;
 use crate::manifest::FamilyRecord;
 use crate::merging_cursor::MergingCursor;
-use crate::sought::Sought;
 
 /// The most parts of one column that are gathered to be judged: 64 MiB.
 const COLUMN_PARTS_MAX: usize = 128;
@@ -23,14 +23,14 @@ pub(crate) type RowEnds = (Vec<u8>, Vec<u8>);
 
 /// First and last rows of files that hold older cells than the merge and are not in it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Older {
+pub(crate) struct OlderFiles {
     /// Groups of files, each sorted by row and without overlaps; the number is the first file that was not passed yet.
     groups: Vec<(Vec<RowEnds>, usize)>,
     /// Any row may be in one of them.
     is_unknown: bool,
 }
 
-impl Older {
+impl OlderFiles {
     /// Files that may hold any row.
     pub(crate) fn unknown() -> Self {
         Self { groups: Vec::new(), is_unknown: true }
@@ -77,7 +77,7 @@ pub(crate) struct Collecting {
     /// Older cells belong to an earlier family of the same name.
     since: u64,
     rules: CurrentRules,
-    older: Older,
+    older: OlderFiles,
     /// For rows with everything older present, and for the others.
     whole: Collector,
     part: Collector,
@@ -105,7 +105,7 @@ impl Collecting {
         family: &FamilyRecord,
         oldest_snapshot: u64,
         log_time_ms: i64,
-        older: Older,
+        older: OlderFiles,
         part_bytes: usize,
     ) -> Self {
         let collector = |covers_older| Collector::new(&family.rules, oldest_snapshot, log_time_ms, covers_older);
@@ -152,7 +152,7 @@ impl Collecting {
         // A column that continues doubles what is gathered of it, so that finding its end costs no more than reading
         // it.
         let bytes_max = self.part_bytes.max(self.gathered.data_bytes());
-        let is_over = self.merge.take(Sought::ALL, bytes_max, &mut self.gathered)?;
+        let is_over = self.merge.take(ColumnSelection::ALL, bytes_max, &mut self.gathered)?;
         self.cells_seen += (self.gathered.len() - before.0) as u64;
         self.bytes_seen += self.gathered.weight() - before.1;
         if self.since > 0 {
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn older_files_are_found_by_row() {
         let pair = |first: &[u8], last: &[u8]| (first.to_vec(), last.to_vec());
-        let mut older = Older::default();
+        let mut older = OlderFiles::default();
         older.add_sorted(vec![pair(b"b", b"d"), pair(b"m", b"m")]);
         older.add_sorted(vec![pair(b"x", b"z")]);
         let held: Vec<bool> =

@@ -9,12 +9,12 @@ use terrane_types::{KeyRange, Projection};
 use crate::Error;
 use crate::cell_window::CellWindow;
 use crate::cells::Cells;
+use crate::column_selection::ColumnSelection;
 use crate::family_reader::{FamilyReader, Patience, ReadStats, RowRead, view_of};
 use crate::region::Region;
 use crate::scan::{RowScanner, ScanSpec, column_cells};
 use crate::snapshot::Snapshot;
-use crate::sought::Sought;
-use crate::source::{Reading, RowKey};
+use crate::source::{Reading, RowKey, RowLookup};
 
 thread_local! {
     /// A buffer for the cells of a row that a get gathers, kept by the thread for the next get.
@@ -102,7 +102,7 @@ impl Region {
         let mut window = CellWindow::of(projection);
         for store in self.views(projection) {
             let asked = projection.columns(store.name.as_bytes());
-            let sought = Sought::of(asked).pausing_after(column_cells(projection, part_bytes));
+            let sought = ColumnSelection::of(asked).pausing_after(column_cells(projection, part_bytes));
             let view = view_of(projection, store.name.as_bytes(), snapshot.sequence(), now_ms);
             let reading = Reading {
                 blocking: patience == Patience::MayBlock,
@@ -111,11 +111,12 @@ impl Region {
                 time_min: view.time_min,
                 prefix: None,
             };
+            let lookup = RowLookup { key, sought, reading, bytes_max: part_bytes };
             cells.clear();
             let mut sources_with_row = 0;
             for source in &store.sources {
                 let before = cells.len();
-                is_all = source.row(&key, sought, reading, part_bytes, &mut cells)?;
+                is_all = source.row(&lookup, &mut cells)?;
                 sources_with_row += usize::from(cells.len() > before);
                 if !is_all || (sources_with_row > 0 && terrane_env::planted!("a get reads only the newest file")) {
                     break;

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use terrane_types::FamilyName;
 
-use self::ingested::Ingested;
+use self::ingested::IngestedSource;
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::ColumnSelection;
 use crate::manifest::FileRecord;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
-use crate::source::{Cursor, Reading, RowKey, Source};
+use crate::source::{Cursor, Reading, RowLookup, Source};
 
 /// A source that a manifest record names.
 pub(crate) trait FileSource: Source {
@@ -75,7 +75,7 @@ impl FileRef {
     pub(crate) fn bounded(&self) -> Arc<dyn Source> {
         let mut source = Arc::clone(&self.source) as Arc<dyn Source>;
         if self.record.ingested_at > 0 {
-            source = Arc::new(Ingested { source, sequence: self.record.ingested_at });
+            source = Arc::new(IngestedSource { source, sequence: self.record.ingested_at });
         }
         if self.record.straddles() {
             source = Arc::new(Bounded { record: Arc::clone(&self.record), source });
@@ -97,18 +97,11 @@ struct Bounded {
 }
 
 impl Source for Bounded {
-    fn row(
-        &self,
-        row: &RowKey<'_>,
-        sought: Sought<'_>,
-        reading: Reading,
-        bytes_max: usize,
-        out: &mut Cells,
-    ) -> Result<bool, Error> {
-        if !self.record.bounds.contains(row.row) {
+    fn row(&self, lookup: &RowLookup<'_>, out: &mut Cells) -> Result<bool, Error> {
+        if !self.record.bounds.contains(lookup.key.row) {
             return Ok(true);
         }
-        self.source.row(row, sought, reading, bytes_max, out)
+        self.source.row(lookup, out)
     }
 
     fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
@@ -258,19 +251,11 @@ impl LevelSource {
 }
 
 impl Source for LevelSource {
-    fn row(
-        &self,
-        row: &RowKey<'_>,
-        sought: Sought<'_>,
-        reading: Reading,
-        bytes_max: usize,
-        out: &mut Cells,
-    ) -> Result<bool, Error> {
-        match self.files.get(self.at_or_after(row.row)) {
-            Some(file) if file.record.holds(row.row) && file.record.ingested_at == 0 => {
-                file.source.row(row, sought, reading, bytes_max, out)
-            }
-            Some(file) if file.record.holds(row.row) => file.bounded().row(row, sought, reading, bytes_max, out),
+    fn row(&self, lookup: &RowLookup<'_>, out: &mut Cells) -> Result<bool, Error> {
+        let row = lookup.key.row;
+        match self.files.get(self.at_or_after(row)) {
+            Some(file) if file.record.holds(row) && file.record.ingested_at == 0 => file.source.row(lookup, out),
+            Some(file) if file.record.holds(row) => file.bounded().row(lookup, out),
             _ => Ok(true),
         }
     }
@@ -349,7 +334,7 @@ impl Cursor for LevelCursor {
         Ok(())
     }
 
-    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Some(current) = &mut self.current else { return Ok(true) };
         let is_over = current.take(sought, bytes_max, out)?;
         if current.row().is_none() {

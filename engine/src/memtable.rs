@@ -51,13 +51,13 @@ use self::idle_detector::IdleDetector;
 use self::merge::Dropping;
 pub(crate) use self::merge::{Limits, Retention};
 use self::run::SortedRun;
-use self::view::{CurrentView, Due, View, sizes};
+use self::view::{CurrentView, DueMerges, View, sizes};
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::Portion;
 use crate::row_heads::Prefix;
 use crate::row_range::RowRange;
-use crate::sought::{Portion, Sought};
-use crate::source::{Cursor, Reading, RowKey, Source};
+use crate::source::{Cursor, Reading, RowLookup, Source};
 
 /// A batch of this many cells becomes a run; a smaller one goes to the active buffer.
 const RUN_CELLS_MIN: usize = limit(512, 3);
@@ -94,12 +94,12 @@ pub(crate) struct Memtable {
 
 /// Puts of a batch that replace older ones, for [`Memtable::remove_all_replaced`] once they are published.
 #[derive(Debug, Default)]
-pub(crate) struct Replacing {
+pub(crate) struct ReplacedPuts {
     cells: Cells,
     which: Vec<usize>,
 }
 
-impl Replacing {
+impl ReplacedPuts {
     pub(crate) fn is_empty(&self) -> bool {
         self.which.is_empty()
     }
@@ -149,17 +149,17 @@ impl Memtable {
 
     /// Inserts the cells of many row mutations, in any order; all of them are above what is published. A large batch
     /// becomes a run. Returns the puts that replace others.
-    pub(crate) fn insert_batch(&self, mut cells: Cells) -> Replacing {
+    pub(crate) fn insert_batch(&self, mut cells: Cells) -> ReplacedPuts {
         let run_cells = terrane_env::limit!("cells worth a run of their own", RUN_CELLS_MIN, 1..=8);
         if cells.len() < run_cells && cells.data_bytes() < RUN_BYTES_MIN {
             let which = cells.iter().enumerate().filter(|(_, cell)| self.insert(*cell)).map(|(at, _)| at).collect();
-            return Replacing { cells, which };
+            return ReplacedPuts { cells, which };
         }
         cells.sort_from(0);
         if let Some(run) = SortedRun::new(cells) {
             self.push_run(run, None);
         }
-        Replacing::default()
+        ReplacedPuts::default()
     }
 
     /// After the write of `cell`, a put, was published: removes the puts directly below it in the active buffer that
@@ -170,7 +170,7 @@ impl Memtable {
     }
 
     /// The same for a batch.
-    pub(crate) fn remove_all_replaced(&self, replacing: &Replacing, newest_snapshot: Option<u64>) -> bool {
+    pub(crate) fn remove_all_replaced(&self, replacing: &ReplacedPuts, newest_snapshot: Option<u64>) -> bool {
         let mut removed = false;
         for at in &replacing.which {
             removed |= self.remove_replaced(replacing.cells.get(*at), newest_snapshot);
@@ -326,7 +326,7 @@ impl Memtable {
     }
 
     /// Does a merge that is due; returns whether it did.
-    fn merge_due(&self, which: impl Fn(&Due) -> Option<Range<usize>>) -> bool {
+    fn merge_due(&self, which: impl Fn(&DueMerges) -> Option<Range<usize>>) -> bool {
         if which(&self.view.load().due).is_none() {
             return false;
         }
@@ -359,7 +359,7 @@ impl Memtable {
     }
 
     /// Notes a read, and does a merge that is due for the sake of later readers.
-    fn note_read(&self, due: &Due, reading: Reading) {
+    fn note_read(&self, due: &DueMerges, reading: Reading) {
         if !reading.fills_cache {
             // A flush reads everything once: it merges as it goes.
             return;
@@ -379,24 +379,18 @@ impl Memtable {
 }
 
 impl Source for Memtable {
-    fn row(
-        &self,
-        row: &RowKey<'_>,
-        sought: Sought<'_>,
-        reading: Reading,
-        bytes_max: usize,
-        out: &mut Cells,
-    ) -> Result<bool, Error> {
+    fn row(&self, lookup: &RowLookup<'_>, out: &mut Cells) -> Result<bool, Error> {
+        let RowLookup { key, sought, reading, bytes_max } = *lookup;
         let current = self.view.load();
         let view = current.for_reading();
         let (first, mut portion) = (out.len(), Portion::begin(out, bytes_max, sought));
-        let mut is_all = view.active.push_row(row.row, sought, &mut portion, out);
+        let mut is_all = view.active.push_row(key.row, sought, &mut portion, out);
         let mut parts = usize::from(out.len() > first);
         for run in view.runs.iter().rev() {
             if !is_all {
                 return Ok(false);
             }
-            if let Some(index) = run.look_up(row) {
+            if let Some(index) = run.look_up(&key) {
                 is_all = run.push_row(index, sought, &mut portion, out);
                 parts += 1;
             }

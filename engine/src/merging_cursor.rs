@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
-use crate::sought::{Portion, Sought};
+use crate::column_selection::{ColumnSelection, Portion};
 use crate::source::Cursor;
 
 /// Moves over the rows of several sources of one family, in one direction. After an error it is exhausted.
@@ -80,7 +80,12 @@ impl MergingCursor {
     }
 
     /// Appends the cells of the next row in store order and moves on; arguments and result as in [`Cursor::take`].
-    pub(crate) fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    pub(crate) fn take(
+        &mut self,
+        sought: ColumnSelection<'_>,
+        bytes_max: usize,
+        out: &mut Cells,
+    ) -> Result<bool, Error> {
         if self.wide.is_some() {
             return self.take_part(sought, bytes_max, out);
         }
@@ -125,7 +130,7 @@ impl MergingCursor {
     }
 
     /// Appends a part of a wide row; returns whether it is over.
-    fn take_part(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take_part(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Self { cursors, wide, .. } = self;
         let Some(wide) = wide else { return Ok(true) };
         let lanes = &mut wide.lanes;
@@ -325,7 +330,7 @@ mod tests {
         while let Some(row) = merge.row() {
             let row = row.to_vec();
             cells.clear();
-            assert!(merge.take(Sought::ALL, usize::MAX, &mut cells).unwrap(), "the whole row");
+            assert!(merge.take(ColumnSelection::ALL, usize::MAX, &mut cells).unwrap(), "the whole row");
             rows.push((row, cells.iter().map(|cell| cell.sequence).collect()));
         }
         rows
@@ -354,7 +359,7 @@ mod tests {
                 runs.iter().map(|run| run.clone().cursor(&bounds, false, crate::source::Reading::BULK).unwrap());
             let mut merge = MergingCursor::new(cursors.collect(), false);
             let mut gathered = Cells::default();
-            while !merge.take(Sought::ALL, 500, &mut gathered).unwrap() {
+            while !merge.take(ColumnSelection::ALL, 500, &mut gathered).unwrap() {
                 assert!(
                     merge.single().is_none() && merge.first().is_none(),
                     "{} cells of the row given",
@@ -392,7 +397,7 @@ mod tests {
             let mut part = Cells::default();
             loop {
                 part.clear();
-                let is_over = merge.take(Sought::ALL, bytes_max, &mut part).unwrap();
+                let is_over = merge.take(ColumnSelection::ALL, bytes_max, &mut part).unwrap();
                 assert!(part.len() <= bytes_max / 49 + 2, "{} cells in a part of {bytes_max} bytes", part.len());
                 row.extend(part.iter().map(|cell| (cell.row.to_vec(), cell.qualifier.to_vec(), cell.sequence)));
                 if is_over {
@@ -411,7 +416,7 @@ mod tests {
                 assert!(parts.row().is_none());
                 // Left in the middle, and entered in the middle.
                 let mut skipped = open(reverse);
-                skipped.take(Sought::ALL, bytes_max, &mut Cells::default()).unwrap();
+                skipped.take(ColumnSelection::ALL, bytes_max, &mut Cells::default()).unwrap();
                 skipped.skip().unwrap();
                 skipped.seek_column(&150u32.to_be_bytes()).unwrap();
                 let tail: Vec<_> =

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::cells::Cells;
+use crate::column_selection::{ColumnSelection, Portion};
 use crate::row_range::RowRange;
-use crate::sought::{Portion, Sought};
-use crate::source::{Cursor, Reading, RowKey, Source};
+use crate::source::{Cursor, Reading, RowLookup, Source};
 
 /// Cells in store order.
 #[derive(Debug, Default)]
@@ -55,18 +55,11 @@ impl SortedCells {
 }
 
 impl Source for SortedCells {
-    fn row(
-        &self,
-        row: &RowKey<'_>,
-        sought: Sought<'_>,
-        _reading: Reading,
-        bytes_max: usize,
-        out: &mut Cells,
-    ) -> Result<bool, Error> {
-        let mut portion = Portion::begin(out, bytes_max, sought);
-        for index in self.lower_bound(row.row, false)..self.cells.len() {
+    fn row(&self, lookup: &RowLookup<'_>, out: &mut Cells) -> Result<bool, Error> {
+        let mut portion = Portion::begin(out, lookup.bytes_max, lookup.sought);
+        for index in self.lower_bound(lookup.key.row, false)..self.cells.len() {
             let cell = self.cells.get(index);
-            if cell.row != row.row {
+            if cell.row != lookup.key.row {
                 break;
             }
             if portion.is_full(out) {
@@ -136,7 +129,7 @@ impl Cursor for SortedCellsCursor {
         Ok(())
     }
 
-    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let rest = self.rest();
         let mut portion = Portion::begin(out, bytes_max, sought);
         for at in rest.clone() {

@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::ColumnSelection;
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
 
 /// Bytes of cells after which a row is cut into parts.
 pub(crate) const PART_BYTES: usize = 512 << 10;
@@ -86,6 +86,22 @@ impl<'a> RowKey<'a> {
     }
 }
 
+/// What is read of one row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowLookup<'a> {
+    pub(crate) key: RowKey<'a>,
+    pub(crate) sought: ColumnSelection<'a>,
+    pub(crate) reading: Reading,
+    /// About so many bytes at the most.
+    pub(crate) bytes_max: usize,
+}
+
+impl<'a> RowLookup<'a> {
+    pub(crate) fn new(row: &'a [u8], sought: ColumnSelection<'a>, reading: Reading, bytes_max: usize) -> Self {
+        Self { key: RowKey::new(row), sought, reading, bytes_max }
+    }
+}
+
 /// The hash that filters on disk and in memory are built from. It is stored on disk and never changes.
 pub(crate) fn hash_of(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
@@ -98,14 +114,7 @@ pub(crate) trait Source: Send + Sync {
     ///
     /// Returns whether those are all. After about `bytes_max` bytes, or the cells of one column after which to pause, it
     /// gives up: some of the row's cells are missing, not always the last ones, and the row must be read with a cursor.
-    fn row(
-        &self,
-        row: &RowKey<'_>,
-        sought: Sought<'_>,
-        reading: Reading,
-        bytes_max: usize,
-        out: &mut Cells,
-    ) -> Result<bool, Error>;
+    fn row(&self, lookup: &RowLookup<'_>, out: &mut Cells) -> Result<bool, Error>;
 
     /// A cursor over the rows within `bounds`, from the first, or with `reverse` from the last.
     fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error>;
@@ -130,7 +139,7 @@ pub(crate) trait Cursor: Send {
     /// Moves to the next row, from anywhere in the current one.
     fn skip(&mut self) -> Result<(), Error> {
         let mut skipped = Cells::default();
-        while self.row().is_some() && !self.take(Sought::ALL, PART_BYTES, &mut skipped)? {
+        while self.row().is_some() && !self.take(ColumnSelection::ALL, PART_BYTES, &mut skipped)? {
             skipped.clear();
         }
         Ok(())
@@ -141,7 +150,7 @@ pub(crate) trait Cursor: Send {
     ///
     /// Returns whether the row is over. After about `bytes_max` bytes, or the cells of one column after which to pause, it is
     /// not: the cursor stays within the row, and the next call appends what follows.
-    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error>;
+    fn take(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error>;
 
     /// Moves, within what is left of the current row, to the first cell whose qualifier is not below this one. Where there is
     /// none, the row is over.

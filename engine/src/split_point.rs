@@ -1,8 +1,8 @@
 //! The best place to split a region: a row near the middle by bytes.
 
 use crate::cells::Cells;
+use crate::column_selection::ColumnSelection;
 use crate::region::Region;
-use crate::sought::Sought;
 use crate::source::{PART_BYTES, Reading, Source};
 
 /// The approximate number of samples of a memtable; the boundary is accurate to one of them.
@@ -53,7 +53,7 @@ impl Region {
             let mut bytes = 0;
             while cursor.row().is_some() {
                 cells.clear();
-                let is_over = cursor.take(Sought::ALL, PART_BYTES, &mut cells).ok()?;
+                let is_over = cursor.take(ColumnSelection::ALL, PART_BYTES, &mut cells).ok()?;
                 if bytes == 0 && !cells.is_empty() {
                     samples.push(Sample { row: cells.row(0).to_vec(), bytes: 0 });
                 }

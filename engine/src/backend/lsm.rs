@@ -16,14 +16,14 @@ use super::{CellFiles, CellStore, FamilyKey, FamilyWriter, WriterTarget, sync_na
 use crate::Error;
 use crate::boxed::BoxFuture;
 use crate::cells::{Cell, Cells, weight_of};
+use crate::column_selection::ColumnSelection;
 use crate::file_directory::{Claim, FileDirectory};
 use crate::levels::{FileRef, FileSource};
 use crate::manifest::FileRecord;
 use crate::options::Options;
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
-use crate::source::{Cursor, Reading, RowKey, Source};
+use crate::source::{Cursor, Reading, RowLookup, Source};
 use crate::store_file::{
     EXTENSION_WITH_DOT, FamilyReads, StoreFile, StoreFileOptions, StoreFileProperties, StoreFileShared, StoreFileWriter,
 };
@@ -72,30 +72,13 @@ impl LsmBackend {
             let what = format!("it has {size} bytes; the manifest says {}", record.size);
             return Err(Error::damage(&path, size.min(record.size), what));
         }
-        Ok(self.file(record.id, record.origin, record.size, record.timestamps.1, key.table, key.family))
+        Ok(self.family(key.table, key.family).file(record.id, record.origin, record.size, record.timestamps.1))
     }
 
-    /// A file that is not open yet.
-    pub(crate) fn file(
-        &self,
-        id: u64,
-        origin: u64,
-        size: u64,
-        timestamp_max: i64,
-        table: TableId,
-        family: &FamilyName,
-    ) -> Arc<LazyStoreFile> {
-        Arc::new(LazyStoreFile {
-            shared: Arc::clone(&self.shared),
-            reads: self.reads_of(table, family),
-            id,
-            origin,
-            size,
-            timestamp_max,
-            open: OnceLock::new(),
-            opening: Mutex::new(()),
-            claim: self.files.claim(id),
-        })
+    /// The files of a family.
+    pub(crate) fn family(&self, table: TableId, family: &FamilyName) -> FamilyFiles {
+        let (files, shared) = (Arc::clone(&self.files), Arc::clone(&self.shared));
+        FamilyFiles { files, shared, reads: self.reads_of(table, family) }
     }
 }
 
@@ -110,9 +93,7 @@ impl CellStore for LsmBackend {
 
     fn writer(&self, target: WriterTarget<'_>) -> Result<Box<dyn FamilyWriter>, Error> {
         Ok(Box::new(LsmWriter {
-            files: Arc::clone(&self.files),
-            shared: Arc::clone(&self.shared),
-            reads: self.reads_of(target.key.table, target.key.family),
+            family: self.family(target.key.table, target.key.family),
             storage: target.storage,
             prefix: target.prefix,
             level: target.level,
@@ -137,7 +118,7 @@ impl CellStore for LsmBackend {
                 self.files.release(id);
                 return Err(error);
             }
-            let source = self.file(id, origin, size, timestamps.1, key.table, key.family);
+            let source = self.family(key.table, key.family).file(id, origin, size, timestamps.1);
             Ok(Some(FileRef { record: Arc::new(FileRecord { id, ..(*file.record).clone() }), source }))
         })
     }
@@ -171,6 +152,30 @@ pub(crate) async fn checked(file: &Arc<LazyStoreFile>) -> Result<StoreFileProper
         Ok(file.properties().clone())
     })
     .await
+}
+
+/// Where the files of one family are.
+pub(crate) struct FamilyFiles {
+    files: Arc<FileDirectory>,
+    shared: Arc<StoreFileShared>,
+    reads: Arc<FamilyReads>,
+}
+
+impl FamilyFiles {
+    /// A file that is not open yet.
+    pub(crate) fn file(&self, id: u64, origin: u64, size: u64, timestamp_max: i64) -> Arc<LazyStoreFile> {
+        Arc::new(LazyStoreFile {
+            shared: Arc::clone(&self.shared),
+            reads: Arc::clone(&self.reads),
+            id,
+            origin,
+            size,
+            timestamp_max,
+            open: OnceLock::new(),
+            opening: Mutex::new(()),
+            claim: self.files.claim(id),
+        })
+    }
 }
 
 /// A store file, opened at its first use.
@@ -219,27 +224,20 @@ impl LazyStoreFile {
 }
 
 impl Source for LazyStoreFile {
-    fn row(
-        &self,
-        row: &RowKey<'_>,
-        sought: Sought<'_>,
-        reading: Reading,
-        bytes_max: usize,
-        out: &mut Cells,
-    ) -> Result<bool, Error> {
-        if self.is_too_old(reading) {
+    fn row(&self, lookup: &RowLookup<'_>, out: &mut Cells) -> Result<bool, Error> {
+        if self.is_too_old(lookup.reading) {
             return Ok(true);
         }
-        self.opened(reading.blocking)?.row(row, sought, reading, bytes_max, out)
+        self.opened(lookup.reading.blocking)?.row(lookup, out)
     }
 
     fn cursor(self: Arc<Self>, bounds: &RowRange, reverse: bool, reading: Reading) -> Result<Box<dyn Cursor>, Error> {
         if self.is_too_old(reading) {
-            return Ok(Box::new(Nothing));
+            return Ok(Box::new(EmptyCursor));
         }
         let file = Arc::clone(self.opened(reading.blocking)?);
         if reading.prefix.is_some_and(|prefix| !file.may_contain_prefix(prefix.id, prefix.hash)) {
-            return Ok(Box::new(Nothing));
+            return Ok(Box::new(EmptyCursor));
         }
         file.cursor(bounds, reverse, reading)
     }
@@ -264,14 +262,14 @@ impl FileSource for LazyStoreFile {
 const SAMPLES: usize = 256;
 
 /// A cursor over no rows.
-struct Nothing;
+struct EmptyCursor;
 
-impl Cursor for Nothing {
+impl Cursor for EmptyCursor {
     fn row(&self) -> Option<&[u8]> {
         None
     }
 
-    fn take(&mut self, _sought: Sought<'_>, _bytes_max: usize, _out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, _sought: ColumnSelection<'_>, _bytes_max: usize, _out: &mut Cells) -> Result<bool, Error> {
         Ok(true)
     }
 
@@ -285,10 +283,8 @@ impl Cursor for Nothing {
 }
 
 /// Writes the cells of one family to one file after another.
-pub(crate) struct LsmWriter {
-    files: Arc<FileDirectory>,
-    shared: Arc<StoreFileShared>,
-    reads: Arc<FamilyReads>,
+struct LsmWriter {
+    family: FamilyFiles,
     storage: FamilyStorage,
     prefix: Option<RowPrefix>,
     level: u8,
@@ -316,10 +312,11 @@ impl FamilyWriter for LsmWriter {
             match &mut self.current {
                 Some(current) => current.write_pending().await,
                 None => {
-                    let id = self.files.allocate();
+                    let id = self.family.files.allocate();
                     self.begun.push(id);
                     let options = StoreFileOptions { storage: self.storage, prefix: self.prefix.clone() };
-                    let created = StoreFileWriter::create(&self.shared.disk, self.files.dir(), id, options);
+                    let created =
+                        StoreFileWriter::create(&self.family.shared.disk, self.family.files.dir(), id, options);
                     self.current = Some(created.await?);
                     Ok(())
                 }
@@ -339,7 +336,7 @@ impl FamilyWriter for LsmWriter {
                 } else {
                     let id = current.id();
                     current.abandon().await?;
-                    self.files.release(id);
+                    self.family.files.release(id);
                 }
             }
             let made = std::mem::take(&mut self.made);
@@ -371,27 +368,17 @@ impl LsmWriter {
             collected: self.collected,
             ..record_of(properties)
         };
-        let file = LazyStoreFile {
-            shared: Arc::clone(&self.shared),
-            reads: Arc::clone(&self.reads),
-            id: record.id,
-            origin: record.origin,
-            size: record.size,
-            timestamp_max: record.timestamps.1,
-            open: OnceLock::new(),
-            opening: Mutex::new(()),
-            claim: self.files.claim(record.id),
-        };
+        let source = self.family.file(record.id, record.origin, record.size, record.timestamps.1);
         // Flushes and compactions may block, and the bytes were written a moment ago.
-        file.opened(true)?;
-        Ok(FileRef { record: Arc::new(record), source: Arc::new(file) })
+        source.opened(true)?;
+        Ok(FileRef { record: Arc::new(record), source })
     }
 }
 
 impl Drop for LsmWriter {
     fn drop(&mut self) {
         // It was given up, or reading or writing failed: the manifest will never name these files.
-        self.begun.drain(..).for_each(|id| self.files.release(id));
+        self.begun.drain(..).for_each(|id| self.family.files.release(id));
     }
 }
 

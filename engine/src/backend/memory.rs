@@ -20,12 +20,12 @@ use crate::Error;
 use crate::boxed::BoxFuture;
 use crate::cells::{Cell, Cells};
 use crate::codec::{ByteWriter as _, FRAME_HEADER_BYTES, Reader, frame, unframe};
+use crate::column_selection::ColumnSelection;
 use crate::file_directory::FileDirectory;
 use crate::levels::{FileRef, FileSource};
 use crate::manifest::FileRecord;
 use crate::row_range::RowRange;
 use crate::sorted_cells::SortedCells;
-use crate::sought::Sought;
 use crate::source::Reading;
 
 pub(crate) const FORMAT: u8 = 1;
@@ -87,7 +87,7 @@ impl CellStore for MemoryBackend {
             let mut writer = self.new_writer(key.family);
             let mut cursor = file.bounded().cursor(bounds, false, Reading::BULK)?;
             while cursor.row().is_some() {
-                cursor.take(Sought::ALL, usize::MAX, &mut writer.cells)?;
+                cursor.take(ColumnSelection::ALL, usize::MAX, &mut writer.cells)?;
             }
             writer.write(bounds).await
         })

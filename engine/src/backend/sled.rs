@@ -24,11 +24,11 @@ use super::{CellStore, FamilyKey, FamilyWriter, WriterTarget};
 use crate::Error;
 use crate::boxed::BoxFuture;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::ColumnSelection;
 use crate::levels::{FileRef, FileSource, Levels};
 use crate::manifest::{Contents, FileRecord};
 use crate::row_range::RowRange;
-use crate::sought::Sought;
-use crate::source::{Cursor, Reading, RowKey, Source};
+use crate::source::{Cursor, Reading, RowLookup, Source};
 
 /// Cells per sled batch: enough to spread its cost, and far below its limits.
 const BATCH_CELLS: usize = 1_024;
@@ -244,19 +244,12 @@ impl SledSource {
 }
 
 impl Source for SledSource {
-    fn row(
-        &self,
-        row: &RowKey<'_>,
-        _sought: Sought<'_>,
-        _reading: Reading,
-        bytes_max: usize,
-        out: &mut Cells,
-    ) -> Result<bool, Error> {
+    fn row(&self, lookup: &RowLookup<'_>, out: &mut Cells) -> Result<bool, Error> {
         let mark = out.mark();
-        let mut prefix = Vec::with_capacity(row.row.len() + 2);
-        escape(&mut prefix, row.row);
+        let mut prefix = Vec::with_capacity(lookup.key.row.len() + 2);
+        escape(&mut prefix, lookup.key.row);
         for item in self.tree.scan_prefix(&prefix) {
-            if out.has_grown(mark, bytes_max) {
+            if out.has_grown(mark, lookup.bytes_max) {
                 return Ok(false);
             }
             if let Err(error) = self.read(item, out) {
@@ -420,7 +413,7 @@ impl Cursor for SledCursor {
         self.leave_row()
     }
 
-    fn take(&mut self, _sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, _sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let rest = self.rest();
         let mark = out.mark();
         for at in rest.clone() {

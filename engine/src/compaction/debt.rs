@@ -129,14 +129,14 @@ pub enum Verdict {
     /// Write after this time.
     Wait(Duration),
     /// Write nothing; try again after this time.
-    Busy(Duration),
+    RunningJobs(Duration),
 }
 
 /// What a writer must do at this pressure: waits grow smoothly with it, up to the hard limit.
 #[must_use]
 pub fn verdict(pressure: u32) -> Verdict {
     if u64::from(pressure) >= PERMILLE {
-        return Verdict::Busy(BUSY_RETRY);
+        return Verdict::RunningJobs(BUSY_RETRY);
     }
     match WAIT_MAX * pressure / PERMILLE as u32 {
         wait if wait < WAIT_MIN => Verdict::Go,

@@ -12,7 +12,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 
-use super::selection::{Busy, Selection, free_oldest};
+use super::selection::{RunningJobs, Selection, free_oldest};
 use super::tiering::similar_run;
 use super::{FileSummary, LEVEL_MAX, PERMILLE, Plan, Policy, Reason, Tree};
 
@@ -57,11 +57,11 @@ pub(super) fn level0_target(tree: &Tree, targets: &Targets) -> usize {
     tree.first_filled_level().unwrap_or(targets.base).min(targets.base)
 }
 
-pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> (Plan, u64) {
+pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>) -> (Plan, u64) {
     let targets = targets(tree, policy);
     let mut scores = scores(tree, policy, busy, &targets);
     scores.sort_by_key(|&(level, score)| (Reverse(score), level));
-    let mut kept = Kept::default();
+    let mut kept = BlockedLevels::default();
     for &(level, score) in scores.iter().filter(|&&(_, score)| score >= PERMILLE) {
         let to_level = if level == 0 { level0_target(tree, &targets) } else { level + 1 };
         if kept.holds(level, to_level) {
@@ -86,9 +86,9 @@ pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> (Plan, u64)
 
 /// Levels that wait for a running job.
 #[derive(Default)]
-struct Kept([bool; LEVEL_MAX + 1]);
+struct BlockedLevels([bool; LEVEL_MAX + 1]);
 
-impl Kept {
+impl BlockedLevels {
     fn keep(&mut self, level: usize, to_level: usize) {
         self.0[level..=to_level].fill(true);
     }
@@ -103,7 +103,7 @@ impl Kept {
 }
 
 /// How far each level is over its target. Busy files are on their way down and do not count.
-fn scores(tree: &Tree, policy: &Policy, busy: &Busy<'_>, targets: &Targets) -> Vec<(usize, u64)> {
+fn scores(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>, targets: &Targets) -> Vec<(usize, u64)> {
     let free = |level: usize| tree.level(level).iter().filter(|file| busy.is_free(file));
     let permille = |part: u64, whole: u64| part.saturating_mul(PERMILLE) / whole.max(1);
     // A file dense in tombstones counts twice: what it hides below is still there.
@@ -124,7 +124,7 @@ fn scores(tree: &Tree, policy: &Policy, busy: &Busy<'_>, targets: &Targets) -> V
     scores
 }
 
-fn level0(tree: &Tree, policy: &Policy, busy: &Busy<'_>, to_level: usize) -> Option<Plan> {
+fn level0(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>, to_level: usize) -> Option<Plan> {
     let places = free_oldest(tree, busy, policy.base_bytes.saturating_mul(LEVEL0_JOB_BASES));
     let join = || {
         let run = similar_run(&tree.level0, |file| busy.is_free(file), policy.level0_files, policy.base_bytes)?;
@@ -148,7 +148,13 @@ fn level0(tree: &Tree, policy: &Policy, busy: &Busy<'_>, to_level: usize) -> Opt
 
 /// The oldest file of level 0 moves down unchanged when nothing overlaps it, here or there. Small ones are rewritten
 /// instead, or rows that arrive in order would end up in many small files.
-fn move_oldest(tree: &Tree, policy: &Policy, busy: &Busy<'_>, places: &[usize], to_level: usize) -> Option<Plan> {
+fn move_oldest(
+    tree: &Tree,
+    policy: &Policy,
+    busy: &RunningJobs<'_>,
+    places: &[usize],
+    to_level: usize,
+) -> Option<Plan> {
     let (&oldest, newer) = places.split_first()?;
     let file = &tree.level0[oldest];
     let large = file.bytes.saturating_mul(2) >= policy.file_bytes;
@@ -171,7 +177,7 @@ fn is_movable(tree: &Tree, file: &FileSummary, to_level: usize) -> bool {
 fn level_down(
     tree: &Tree,
     policy: &Policy,
-    busy: &Busy<'_>,
+    busy: &RunningJobs<'_>,
     level: usize,
     admits: impl Fn(&FileSummary) -> bool,
 ) -> Option<Plan> {
@@ -210,7 +216,7 @@ fn by_worth(tree: &Tree, level: usize, a: &FileSummary, b: &FileSummary) -> Orde
 fn widened<'a>(
     tree: &'a Tree,
     policy: &Policy,
-    busy: &Busy<'_>,
+    busy: &RunningJobs<'_>,
     level: usize,
     place: usize,
     narrow: Selection<'a>,
@@ -236,7 +242,7 @@ fn widened<'a>(
 }
 
 /// What pays although no level is over its target.
-fn tidy(tree: &Tree, policy: &Policy, busy: &Busy<'_>, kept: &Kept) -> Option<(Plan, u64)> {
+fn tidy(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>, kept: &BlockedLevels) -> Option<(Plan, u64)> {
     let dense = (1..LEVEL_MAX)
         .filter(|&level| !kept.holds(level, level + 1))
         .find_map(|level| level_down(tree, policy, busy, level, FileSummary::is_dense_in_deletes));
@@ -253,7 +259,7 @@ fn tidy(tree: &Tree, policy: &Policy, busy: &Busy<'_>, kept: &Kept) -> Option<(P
 }
 
 /// Nothing older lies below the deepest level, so a rewrite in place collects everything there is to collect.
-pub(super) fn rewrite_deepest(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Option<(Plan, u64)> {
+pub(super) fn rewrite_deepest(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>) -> Option<(Plan, u64)> {
     let deletes = in_place(tree, busy, LEVEL_MAX, Reason::Deletes, |file| {
         // Once no snapshot is below the file's last cell, and then never again: tombstones that stay are there to stay.
         let is_collectable = file.max_sequence <= policy.oldest_snapshot && file.collected_sequence < file.max_sequence;
@@ -276,7 +282,7 @@ fn is_half_expired(file: &FileSummary, policy: &Policy) -> bool {
 
 fn in_place(
     tree: &Tree,
-    busy: &Busy<'_>,
+    busy: &RunningJobs<'_>,
     level: usize,
     reason: Reason,
     wants: impl Fn(&FileSummary) -> bool,

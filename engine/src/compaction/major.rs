@@ -6,13 +6,13 @@
 //! `Idle`, and a crash between two steps loses only the running one.
 
 use super::levelled::{level0_target, targets};
-use super::selection::{Busy, Selection, free_oldest};
+use super::selection::{RunningJobs, Selection, free_oldest};
 use super::{FileSummary, LEVEL_MAX, Plan, Policy, Reason, Tree};
 
 /// The output files' worth of inputs that a step takes, if the files' row ranges allow it.
 const STEP_FILES: u64 = 16;
 
-pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Plan {
+pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>) -> Plan {
     let plan = match () {
         () if !tree.level0.is_empty() => level0_down(tree, policy, busy),
         () => match tree.first_filled_level() {
@@ -24,7 +24,7 @@ pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Plan {
     plan.unwrap_or(Plan::Wait)
 }
 
-fn level0_down(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Option<Plan> {
+fn level0_down(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>) -> Option<Plan> {
     let step_bytes = policy.file_bytes.saturating_mul(STEP_FILES);
     let small = tree.bytes() <= step_bytes;
     let to_level = if small { LEVEL_MAX } else { level0_target(tree, &targets(tree, policy)) };
@@ -33,7 +33,7 @@ fn level0_down(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Option<Plan> {
 }
 
 /// The first files in row order of a level, as many as a step holds, or one.
-fn level_down(tree: &Tree, policy: &Policy, busy: &Busy<'_>, level: usize) -> Option<Plan> {
+fn level_down(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>, level: usize) -> Option<Plan> {
     let step_bytes = policy.file_bytes.saturating_mul(STEP_FILES);
     let files = tree.level(level).len();
     let down = |start: usize, end: usize| {
@@ -50,7 +50,7 @@ fn level_down(tree: &Tree, policy: &Policy, busy: &Busy<'_>, level: usize) -> Op
     Some(step.rewrite(Reason::Major))
 }
 
-fn collect_deepest(tree: &Tree, policy: &Policy, busy: &Busy<'_>) -> Plan {
+fn collect_deepest(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>) -> Plan {
     let step_bytes = policy.file_bytes.saturating_mul(STEP_FILES);
     let files = tree.level(LEVEL_MAX);
     let wanted: Vec<usize> = (0..files.len()).filter(|&place| has_to_give(&files[place], policy)).collect();

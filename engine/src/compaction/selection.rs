@@ -17,13 +17,13 @@ use bytes::Bytes;
 use super::{FileSummary, Job, Plan, Reason, Rewrite, Tree};
 
 /// The running jobs of a tree, looked up once per decision.
-pub(super) struct Busy<'a> {
+pub(super) struct RunningJobs<'a> {
     files: BTreeSet<u64>,
-    jobs: Vec<Reach<'a>>,
+    jobs: Vec<JobSpan<'a>>,
 }
 
 /// The rows, levels and places that a job covers.
-struct Reach<'a> {
+struct JobSpan<'a> {
     first_row: &'a [u8],
     last_row: &'a [u8],
     levels: RangeInclusive<usize>,
@@ -31,24 +31,24 @@ struct Reach<'a> {
     level0: Option<RangeInclusive<usize>>,
 }
 
-impl Reach<'_> {
+impl JobSpan<'_> {
     fn joins_within_level0(&self) -> bool {
         *self.levels.end() == 0
     }
 
-    fn overlaps(&self, other: &Reach<'_>) -> bool {
+    fn overlaps(&self, other: &JobSpan<'_>) -> bool {
         self.first_row <= other.last_row && self.last_row >= other.first_row
     }
 
     /// Whether another job takes cells past this run of level 0: the newest of them must be older than the run.
-    fn is_passed_by(&self, other: &Reach<'_>) -> bool {
+    fn is_passed_by(&self, other: &JobSpan<'_>) -> bool {
         match (&self.level0, &other.level0) {
             (Some(run), Some(taken)) => taken.end() > run.start(),
             _ => false,
         }
     }
 
-    fn conflicts(&self, other: &Reach<'_>) -> bool {
+    fn conflicts(&self, other: &JobSpan<'_>) -> bool {
         if !self.overlaps(other) {
             return false;
         }
@@ -62,7 +62,7 @@ impl Reach<'_> {
     }
 }
 
-impl<'a> Busy<'a> {
+impl<'a> RunningJobs<'a> {
     pub(super) fn of(tree: &'a Tree) -> Self {
         let files = tree.busy.iter().flat_map(|job| job.files.iter().copied()).collect();
         let jobs = tree.busy.iter().filter_map(|job| reach_of_job(tree, job)).collect();
@@ -81,7 +81,7 @@ impl<'a> Busy<'a> {
     }
 }
 
-fn reach_of_job<'a>(tree: &'a Tree, job: &Job) -> Option<Reach<'a>> {
+fn reach_of_job<'a>(tree: &'a Tree, job: &Job) -> Option<JobSpan<'a>> {
     let mut inputs: Vec<Input<'a>> = Vec::new();
     for (place, file) in tree.level0.iter().enumerate() {
         inputs.extend(job.files.contains(&file.id).then_some(Input { level: 0, place, file }));
@@ -93,9 +93,9 @@ fn reach_of_job<'a>(tree: &'a Tree, job: &Job) -> Option<Reach<'a>> {
     reach_of(&inputs, job.to_level)
 }
 
-fn reach_of<'a>(inputs: &[Input<'a>], to_level: usize) -> Option<Reach<'a>> {
+fn reach_of<'a>(inputs: &[Input<'a>], to_level: usize) -> Option<JobSpan<'a>> {
     let places = || inputs.iter().filter(|input| input.level == 0).map(|input| input.place);
-    Some(Reach {
+    Some(JobSpan {
         first_row: inputs.iter().map(|input| &input.file.first_row[..]).min()?,
         last_row: inputs.iter().map(|input| &input.file.last_row[..]).max()?,
         levels: inputs.iter().map(|input| input.level).min()?..=to_level,
@@ -122,7 +122,7 @@ impl<'a> Selection<'a> {
     /// the result of [`free_oldest`]; for another level, neighbours. `None`: a running job is in the way.
     pub(super) fn down(
         tree: &'a Tree,
-        busy: &Busy<'_>,
+        busy: &RunningJobs<'_>,
         level: usize,
         places: &[usize],
         to_level: usize,
@@ -142,17 +142,17 @@ impl<'a> Selection<'a> {
     }
 
     /// Neighbours of one level, rewritten in place.
-    pub(super) fn in_place(tree: &'a Tree, busy: &Busy<'_>, level: usize, places: Range<usize>) -> Option<Self> {
+    pub(super) fn in_place(tree: &'a Tree, busy: &RunningJobs<'_>, level: usize, places: Range<usize>) -> Option<Self> {
         let files = tree.level(level);
         let inputs = places.map(|place| Input { level, place, file: &files[place] }).collect();
         Self { inputs, to_level: level }.admitted(busy)
     }
 
-    fn admitted(self, busy: &Busy<'_>) -> Option<Self> {
+    fn admitted(self, busy: &RunningJobs<'_>) -> Option<Self> {
         (!self.inputs.is_empty() && busy.admits(&self)).then_some(self)
     }
 
-    fn reach(&self) -> Reach<'a> {
+    fn reach(&self) -> JobSpan<'a> {
         reach_of(&self.inputs, self.to_level).expect("a selection is never empty")
     }
 
@@ -178,7 +178,7 @@ impl<'a> Selection<'a> {
 
 /// The places of the oldest files of level 0 that can move down together, about `bytes_max` bytes of them. A file that
 /// cannot is left out, and with it every newer one whose rows would pass it.
-pub(super) fn free_oldest(tree: &Tree, busy: &Busy<'_>, bytes_max: u64) -> Vec<usize> {
+pub(super) fn free_oldest(tree: &Tree, busy: &RunningJobs<'_>, bytes_max: u64) -> Vec<usize> {
     let mut taken: Vec<usize> = Vec::new();
     let mut rows: Option<(Bytes, Bytes)> = None;
     let mut bytes = 0u64;

@@ -16,7 +16,7 @@
 use std::time::Duration;
 
 use super::levelled::rewrite_deepest;
-use super::selection::{Busy, Selection};
+use super::selection::{RunningJobs, Selection};
 use super::tiering::similar_run;
 use super::{FileSummary, PERMILLE, Plan, Policy, Reason, Tree};
 
@@ -97,7 +97,7 @@ pub(super) fn groups(tree: &Tree, policy: &Policy, ttl: Duration) -> Vec<Group> 
     groups
 }
 
-pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &Busy<'_>, ttl: Duration) -> (Plan, u64) {
+pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &RunningJobs<'_>, ttl: Duration) -> (Plan, u64) {
     let groups = groups(tree, policy, ttl);
     let score = |files: usize| (files as u64).saturating_mul(PERMILLE) / (policy.level0_files.max(1) as u64);
     for group in &groups {
@@ -122,7 +122,7 @@ pub(super) fn pick(tree: &Tree, policy: &Policy, busy: &Busy<'_>, ttl: Duration)
 fn join_similar(
     tree: &Tree,
     policy: &Policy,
-    busy: &Busy<'_>,
+    busy: &RunningJobs<'_>,
     start: usize,
     stop: usize,
     reason: Reason,

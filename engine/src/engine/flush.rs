@@ -20,7 +20,7 @@ use super::{BoxFuture, Engine};
 use crate::Error;
 use crate::backend::{FamilyKey, FamilyWriter, WriterTarget};
 use crate::cells::Cell;
-use crate::collecting::{Collecting, Older};
+use crate::collecting::{Collecting, OlderFiles};
 use crate::levels::{FileRef, Levels, RegionFiles};
 use crate::manifest::{FamilyRecord, Record};
 use crate::merging_cursor::MergingCursor;
@@ -131,9 +131,9 @@ impl Engine {
 
     /// Collects frozen memtables for the readers there may be, and hands what is left to the backend. Returns the region's
     /// files as they are afterwards.
-    pub(super) async fn write_frozen(&self, region: &Region, input: &mut FlushInput) -> Result<Flushed, Error> {
+    pub(super) async fn write_frozen(&self, region: &Region, input: &mut FlushInput) -> Result<FlushOutput, Error> {
         let mut files = std::mem::take(&mut input.files);
-        let mut flushed = Flushed { files: RegionFiles::new(), made: Vec::new(), rewrote: false };
+        let mut flushed = FlushOutput { files: RegionFiles::new(), made: Vec::new(), rewrote: false };
         for (name, family) in &input.last().families {
             let levels = files.remove(name).unwrap_or_default();
             if let Err(error) = self.write_family(region, input, name, family, levels, &mut flushed).await {
@@ -155,7 +155,7 @@ impl Engine {
         name: &FamilyName,
         family: &FamilyRecord,
         levels: Levels,
-        flushed: &mut Flushed,
+        flushed: &mut FlushOutput,
     ) -> Result<(), Error> {
         let mut sources = memtables_of(&input.frozen, name);
         if sources.is_empty() {
@@ -164,7 +164,7 @@ impl Engine {
         }
         let point = &input.last().point;
         let rewrites = self.backend.store().rewrites(levels.level0.len() + 1);
-        let mut older = Older::default();
+        let mut older = OlderFiles::default();
         if rewrites {
             sources.extend(levels.sources());
         } else {
@@ -200,7 +200,7 @@ impl Engine {
 }
 
 /// What a flush has written.
-pub(super) struct Flushed {
+pub(super) struct FlushOutput {
     /// All files of the region.
     pub(super) files: RegionFiles,
     /// The new ones among them.
@@ -216,7 +216,7 @@ struct FamilyFlush {
     family: FamilyRecord,
     oldest_snapshot: u64,
     log_time: i64,
-    older: Older,
+    older: OlderFiles,
     part_bytes: usize,
 }
 
@@ -259,8 +259,8 @@ fn memtables_of(frozen: &[Frozen], family: &FamilyName) -> Vec<Arc<dyn Source>> 
 
 /// Everything on disk is older than a memtable. Also where nothing is, tombstones stay until a compaction: HBase's clients may
 /// write what they cover later, and find them.
-fn older_than_memtables(levels: &Levels) -> Older {
-    let mut older = Older::unknown();
+fn older_than_memtables(levels: &Levels) -> OlderFiles {
+    let mut older = OlderFiles::unknown();
     let ends = |file: &FileRef| (file.record.first_row.to_vec(), file.record.last_row.to_vec());
     levels.level0.iter().for_each(|file| older.add_sorted(vec![ends(file)]));
     levels.below.iter().for_each(|level| older.add_sorted(level.iter().map(ends).collect()));

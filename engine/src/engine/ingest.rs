@@ -151,7 +151,7 @@ async fn link_verified(lsm: &LsmBackend, region: &Region, file: &IngestFile, seq
         let length =
             task::run_io(async move { disk.file_len(&to).await.map_err(Error::io(format!("stat {}", to.display()))) });
         let size = length.await?;
-        let source = lsm.file(id, origin, size, i64::MAX, region.table(), &file.family);
+        let source = lsm.family(region.table(), &file.family).file(id, origin, size, i64::MAX);
         let properties = lsm::checked(&source).await?;
         if properties.sequences != (0, 0) {
             return Err(refused("its cells have sequence numbers of their own"));

@@ -6,7 +6,7 @@ use terrane_env::task;
 use terrane_types::GroupId;
 use tokio::sync::MutexGuard;
 
-use super::flush::Flushed;
+use super::flush::FlushOutput;
 use super::{BoxFuture, Engine};
 use crate::Error;
 use crate::backend::FamilyKey;
@@ -61,7 +61,7 @@ impl PendingSplit {
 }
 
 /// A new region with what it writes of its inheritance.
-type Inherited = (FlushInput, Flushed);
+type InheritedFlush = (FlushInput, FlushOutput);
 
 impl Engine {
     /// Splits a region at `at`, in memory: both daughters take its files and frozen memtables by reference and serve at
@@ -195,7 +195,7 @@ impl Engine {
     }
 
     /// Writes what a new region inherited.
-    async fn write_inherited(&self, region: &Arc<Region>) -> Result<Inherited, Error> {
+    async fn write_inherited(&self, region: &Arc<Region>) -> Result<InheritedFlush, Error> {
         let mut input = region.begin_inherited_flush();
         let mut flushed = self.write_frozen(region, &mut input).await?;
         if let Err(error) = self.separate(region, &mut flushed).await {
@@ -206,8 +206,8 @@ impl Engine {
     }
 
     /// Gives further parts of a file that a merge brought together twice names of their own: files are known by id.
-    async fn separate(&self, region: &Region, flushed: &mut Flushed) -> Result<(), Error> {
-        let Flushed { files, made, .. } = flushed;
+    async fn separate(&self, region: &Region, flushed: &mut FlushOutput) -> Result<(), Error> {
+        let FlushOutput { files, made, .. } = flushed;
         let mut any = false;
         for (name, levels) in files {
             let key = FamilyKey { group: region.key().0, table: region.table(), family: name };
@@ -232,7 +232,7 @@ impl Engine {
     }
 }
 
-fn record_of(change: &Change, inherited: &[Inherited]) -> Record {
+fn record_of(change: &Change, inherited: &[InheritedFlush]) -> Record {
     let mut records = change.children().iter().zip(inherited).map(|(child, (input, flushed))| {
         let last = input.last();
         child.record(last.point.clone(), last.families.clone(), &flushed.files)

@@ -4,27 +4,20 @@ use std::sync::Arc;
 
 use crate::Error;
 use crate::cells::Cells;
+use crate::column_selection::ColumnSelection;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
-use crate::source::{Cursor, Reading, RowKey, Source};
+use crate::source::{Cursor, Reading, RowLookup, Source};
 
 /// A file that was written elsewhere: all its cells have the sequence number of the ingest.
-pub(super) struct Ingested {
+pub(super) struct IngestedSource {
     pub(super) source: Arc<dyn Source>,
     pub(super) sequence: u64,
 }
 
-impl Source for Ingested {
-    fn row(
-        &self,
-        row: &RowKey<'_>,
-        sought: Sought<'_>,
-        reading: Reading,
-        bytes_max: usize,
-        out: &mut Cells,
-    ) -> Result<bool, Error> {
+impl Source for IngestedSource {
+    fn row(&self, lookup: &RowLookup<'_>, out: &mut Cells) -> Result<bool, Error> {
         let first = out.len();
-        let is_all = self.source.row(row, sought, reading, bytes_max, out)?;
+        let is_all = self.source.row(lookup, out)?;
         out.set_sequence_from(first, self.sequence);
         Ok(is_all)
     }
@@ -49,7 +42,7 @@ impl Cursor for IngestedCursor {
         self.cursor.skip()
     }
 
-    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let first = out.len();
         let is_over = self.cursor.take(sought, bytes_max, out)?;
         out.set_sequence_from(first, self.sequence);

@@ -18,18 +18,17 @@ use crate::Error;
 use crate::cells::Cells;
 use crate::manifest::FileRecord;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
-use crate::source::{Cursor, Reading, RowKey, Source};
+use crate::source::{Cursor, Reading, RowLookup, Source};
 
 /// A file that is never read, and holds as many bytes of each row.
-struct Unread {
+struct StubFile {
     first: u8,
     last: u8,
     bytes: u64,
 }
 
-impl Source for Unread {
-    fn row(&self, _: &RowKey<'_>, _: Sought<'_>, _: Reading, _: usize, _: &mut Cells) -> Result<bool, Error> {
+impl Source for StubFile {
+    fn row(&self, _: &RowLookup<'_>, _: &mut Cells) -> Result<bool, Error> {
         unreachable!("splits and merges read nothing")
     }
 
@@ -38,7 +37,7 @@ impl Source for Unread {
     }
 }
 
-impl FileSource for Unread {
+impl FileSource for StubFile {
     fn bytes_within(&self, bounds: &RowRange) -> Option<u64> {
         let within = (self.first..=self.last).filter(|row| bounds.contains(&[*row])).count() as u64;
         Some(self.bytes * within / u64::from(self.last - self.first + 1))
@@ -129,7 +128,7 @@ pub(super) fn file(id: &str, level: &str, rows: &str, bytes: &str) -> FileRef {
         last_row: Bytes::copy_from_slice(&[last]),
         ..crate::manifest::script_tests::file(number(id))
     };
-    FileRef { record: Arc::new(record), source: Arc::new(Unread { first, last, bytes }) }
+    FileRef { record: Arc::new(record), source: Arc::new(StubFile { first, last, bytes }) }
 }
 
 fn show(name: &str, levels: &Levels, out: &mut String) {

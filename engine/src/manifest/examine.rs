@@ -16,13 +16,13 @@ const SECTOR_BYTES: usize = 512;
 
 /// What a manifest holds, and what is wrong with it.
 #[derive(Debug, Default)]
-pub(crate) struct Examined {
+pub(crate) struct Examination {
     pub(crate) contents: Contents,
     /// With the offset of the record concerned.
     pub(crate) findings: Vec<(Severity, u64, &'static str)>,
 }
 
-impl Examined {
+impl Examination {
     /// Whether the contents are all that was recorded.
     pub(crate) fn is_whole(&self) -> bool {
         self.findings.iter().all(|(severity, ..)| *severity < Severity::Damage)
@@ -34,8 +34,8 @@ impl Examined {
 }
 
 /// Reads all whole records, including those after damage.
-pub(crate) fn examine(bytes: &[u8]) -> Examined {
-    let mut found = Examined::default();
+pub(crate) fn examine(bytes: &[u8]) -> Examination {
+    let mut found = Examination::default();
     let mut at = 0;
     while at < bytes.len() {
         if let Some(payload) = unframe(&bytes[at..]) {

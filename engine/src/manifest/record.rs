@@ -291,7 +291,7 @@ fn write_region(out: &mut Vec<u8>, region: &RegionRecord) {
         out.u8(family.storage.compression as u8);
         out.u8(family.storage.bloom as u8);
         out.u32(family.storage.block_size);
-        out.u8(u8::from(family.storage.in_memory));
+        out.flag(family.storage.in_memory);
         write_history(out, &family.rules);
         out.u32(count(family.beyond.len()));
         for from in family.beyond.iter() {

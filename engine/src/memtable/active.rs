@@ -17,9 +17,9 @@ use terrane_env::sync::{limit, point};
 use terrane_types::CellKind;
 
 use crate::cells::{Cell, Cells};
+use crate::column_selection::{ColumnSelection, Portion};
 use crate::row_heads::Prefix;
 use crate::row_range::RowRange;
-use crate::sought::{Portion, Sought};
 
 /// Cells of a full buffer: with their heads and towers they stay in the second-level cache.
 const CELLS_MAX: usize = limit(4_096, 3);
@@ -193,7 +193,13 @@ impl Active {
     }
 
     /// Appends the cells of one row; returns whether those are all of it, see [`crate::source::Source::row`].
-    pub(super) fn push_row(&self, row: &[u8], sought: Sought<'_>, portion: &mut Portion, out: &mut Cells) -> bool {
+    pub(super) fn push_row(
+        &self,
+        row: &[u8],
+        sought: ColumnSelection<'_>,
+        portion: &mut Portion,
+        out: &mut Cells,
+    ) -> bool {
         if self.entries.is_empty() {
             return true;
         }

@@ -21,8 +21,8 @@ use self::lanes::Lanes;
 use super::view::View;
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::{ColumnSelection, Portion};
 use crate::row_range::RowRange;
-use crate::sought::{Portion, Sought};
 use crate::source::Cursor;
 
 /// Cells that are passed over one by one before a column is searched for.
@@ -150,7 +150,7 @@ impl MemtableCursor {
     }
 
     /// Appends a part of the opened row; returns whether it is over.
-    fn take_part(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> bool {
+    fn take_part(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> bool {
         let mut portion = Portion::begin(out, bytes_max, sought);
         let Some(wide) = &mut self.wide else { return true };
         while let Some(cell) = wide.next(&self.lanes) {
@@ -248,7 +248,7 @@ impl Cursor for MemtableCursor {
         Ok(())
     }
 
-    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if self.wide.is_some() {
             return Ok(self.take_part(sought, bytes_max, out));
         }

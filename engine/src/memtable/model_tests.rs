@@ -13,6 +13,7 @@ use terrane_types::visibility::{CellMeta, Resolver, RulesChange, RulesHistory, V
 use terrane_types::{CellKind, FamilyRules};
 
 use super::*;
+use crate::column_selection::ColumnSelection;
 
 pub(super) const READING: Reading =
     Reading { blocking: false, sequential: false, fills_cache: true, time_min: 0, prefix: None };
@@ -38,14 +39,14 @@ const QUALIFIERS: [&[u8]; 4] = [b"", b"p", b"q", b"qq"];
 
 /// The region's knowledge of its snapshots.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct SnapshotState {
     pub(super) published: u64,
     pub(super) live: BTreeMap<u64, usize>,
     pub(super) collected: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Snapshots(pub(super) Mutex<Held>);
+pub(super) struct Snapshots(pub(super) Mutex<SnapshotState>);
 
 impl Snapshots {
     pub(super) fn publish(&self, sequence: u64, replaces: bool) -> Option<u64> {
@@ -314,7 +315,9 @@ impl World {
         };
         let mut out = Cells::default();
         out.push(Cell::of_mutation(b"before", cell_ref(), 1, 0));
-        self.memtable.row(&RowKey::new(row), Sought::columns(&columns), READING, usize::MAX, &mut out).unwrap();
+        self.memtable
+            .row(&RowLookup::new(row, ColumnSelection::columns(&columns), READING, usize::MAX), &mut out)
+            .unwrap();
         assert_eq!(out.row(0), b"before");
         assert!((1..out.len()).all(|at| out.row(at) == row));
         let wanted = |qualifier: &[u8]| columns.is_empty() || columns.iter().any(|column| column == qualifier);
@@ -356,7 +359,7 @@ impl World {
             assert!(bounds.contains(&row));
             assert!(last.is_none_or(|last| if reverse { row < last } else { row > last }), "rows in order");
             out.clear();
-            cursor.take(Sought::ALL, usize::MAX, &mut out).unwrap();
+            cursor.take(ColumnSelection::ALL, usize::MAX, &mut out).unwrap();
             assert!((0..out.len()).all(|at| out.row(at) == row) && !out.is_empty());
             let seen = self.resolve(&out, 0, sequence);
             if !seen.is_empty() {
@@ -495,7 +498,7 @@ fn a_buffer_that_is_read_and_no_longer_written_is_copied_until_the_next_insert()
     };
     let cells_of = |row: u64| {
         let mut out = Cells::default();
-        memtable.row(&RowKey::new(&row.to_be_bytes()), Sought::ALL, READING, usize::MAX, &mut out).unwrap();
+        memtable.row(&RowLookup::new(&row.to_be_bytes(), ColumnSelection::ALL, READING, usize::MAX), &mut out).unwrap();
         out.len()
     };
     (0..1_000).for_each(insert);

@@ -7,6 +7,7 @@ use terrane_types::{CellKind, CellRef};
 
 use super::model_tests::{READING, Snapshots};
 use super::*;
+use crate::column_selection::ColumnSelection;
 
 const ROWS: u64 = 2_000;
 
@@ -64,7 +65,7 @@ fn scan(memtable: &Arc<Memtable>, snapshot: u64, reverse: bool) {
     let mut out = Cells::default();
     while cursor.row().is_some() {
         out.clear();
-        cursor.take(Sought::ALL, usize::MAX, &mut out).unwrap();
+        cursor.take(ColumnSelection::ALL, usize::MAX, &mut out).unwrap();
         let seen = newest(&out, snapshot);
         if !seen.is_empty() {
             let row = u64::from_be_bytes(out.row(0).try_into().unwrap());
@@ -77,7 +78,7 @@ fn scan(memtable: &Arc<Memtable>, snapshot: u64, reverse: bool) {
 
 fn get(memtable: &Arc<Memtable>, row: u64, snapshot: u64) {
     let mut out = Cells::default();
-    memtable.row(&RowKey::new(&row.to_be_bytes()), Sought::ALL, READING, usize::MAX, &mut out).unwrap();
+    memtable.row(&RowLookup::new(&row.to_be_bytes(), ColumnSelection::ALL, READING, usize::MAX), &mut out).unwrap();
     assert_eq!(newest(&out, snapshot), expected(row, snapshot), "row {row} at {snapshot}");
 }
 

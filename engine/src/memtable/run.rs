@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 
 use super::filter::Filter;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::{ColumnSelection, Portion};
 use crate::row_heads::Prefix;
-use crate::sought::{Portion, Sought};
 use crate::source::{RowKey, hash_of};
 
 /// Rows with more cells than this are searched for the wanted columns instead of being copied whole.
@@ -222,7 +222,13 @@ impl SortedRun {
 
     /// Appends the cells of the row with this index: all of them, or in wide rows the wanted ones. Returns whether it
     /// appended all of those, see [`crate::source::Source::row`].
-    pub(super) fn push_row(&self, index: usize, sought: Sought<'_>, portion: &mut Portion, out: &mut Cells) -> bool {
+    pub(super) fn push_row(
+        &self,
+        index: usize,
+        sought: ColumnSelection<'_>,
+        portion: &mut Portion,
+        out: &mut Cells,
+    ) -> bool {
         let Range { start: mut at, end } = self.cells_of(index);
         if sought.is_all() || end - at <= CELLS_COPIED_WHOLE {
             return push_all((at..end).map(|index| self.cells.get(index)), portion, out);

@@ -35,13 +35,13 @@ pub(super) struct View {
     pub(super) run_bytes: u64,
     /// The common beginning of the rows of all runs.
     pub(super) prefix: Prefix,
-    pub(super) due: Due,
-    settled: Option<Settled>,
+    pub(super) due: DueMerges,
+    settled: Option<CachedView>,
 }
 
 /// The same view with a copy of the active buffer as one more run, for readers until the next insert. To search a run costs
 /// a fraction of what the skip list costs, and its filter turns most rows away.
-struct Settled {
+struct CachedView {
     /// [`Active::inserts`] before the buffer was copied.
     inserts: u64,
     copy: Arc<SortedRun>,
@@ -50,7 +50,7 @@ struct Settled {
 
 /// The merges that are due, decided once per list of runs.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Due {
+pub(super) struct DueMerges {
     pub(super) short: Option<Range<usize>>,
     pub(super) long: Option<Range<usize>>,
     /// Worth it where there are readers and a thread is idle.
@@ -92,7 +92,7 @@ impl View {
             Some((first, rest)) => rest.iter().fold(first.prefix().clone(), |all, run| all.common_with(run.prefix())),
             None => Prefix::default(),
         };
-        let due = Due::of(&runs);
+        let due = DueMerges::of(&runs);
         Self { active, runs, run_bytes, prefix, due, settled: None }
     }
 
@@ -111,7 +111,7 @@ impl View {
         runs.extend_from_slice(&self.runs);
         runs.push(Arc::clone(&copy));
         let view = Arc::new(Self::new(Arc::new(Active::new(Prefix::default())), runs));
-        self.settled = Some(Settled { inserts, copy, view });
+        self.settled = Some(CachedView { inserts, copy, view });
         self
     }
 
@@ -142,7 +142,7 @@ impl View {
     }
 }
 
-impl Due {
+impl DueMerges {
     fn of(runs: &[Arc<SortedRun>]) -> Self {
         if runs.len() <= IDLE_RUNS_MAX {
             return Self::default();

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use super::MergingCursor;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::ColumnSelection;
 use crate::row_range::RowRange;
 use crate::sorted_cells::SortedCells;
-use crate::sought::Sought;
 use crate::source::{Reading, Source};
 
 /// The weight of one of these cells, with a row of its own.
@@ -80,7 +80,7 @@ impl Script {
             return false;
         };
         let mut cells = Cells::default();
-        let is_over = self.cursor().take(Sought::ALL, bytes_max, &mut cells).expect("nothing fails in memory");
+        let is_over = self.cursor().take(ColumnSelection::ALL, bytes_max, &mut cells).expect("nothing fails in memory");
         let mut cells: Vec<_> = cells.iter().map(|cell| text(&cell)).collect();
         if cells.is_empty() {
             cells.push("-".to_owned());

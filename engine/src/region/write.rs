@@ -8,7 +8,7 @@ use terrane_types::{FamilyName, PackedCells};
 use super::Region;
 use super::state::Store;
 use crate::cells::{Cell, Cells};
-use crate::memtable::Replacing;
+use crate::memtable::ReplacedPuts;
 
 /// Row mutations that are worth a sorted run of their own in the memtable.
 const BATCH_ROWS_MIN: usize = limit(256, 3);
@@ -79,7 +79,7 @@ fn insert_batch<'a, 's>(
     stores: &'s BTreeMap<FamilyName, Store>,
     first_sequence: u64,
     mutations: impl ExactSizeIterator<Item = (&'a [u8], &'a PackedCells)> + Clone,
-) -> Vec<(&'s Store, Replacing)> {
+) -> Vec<(&'s Store, ReplacedPuts)> {
     let bytes = mutations.clone().map(|(row, cells)| row.len() + cells.as_bytes().len()).sum::<usize>();
     let mut batches: Vec<(&Store, Cells)> = Vec::with_capacity(stores.len());
     for_each_cell(stores, first_sequence, mutations.clone(), |store, cell| {

@@ -17,9 +17,9 @@ use super::{CellPosition, FamilyScan, RowScanner, Step, column_cells};
 use crate::Error;
 use crate::cell_window::CellWindow;
 use crate::cells::Cell;
+use crate::column_selection::ColumnSelection;
 use crate::family_reader::Patience;
-use crate::sought::Sought;
-use crate::source::{Reading, RowKey};
+use crate::source::{Reading, RowLookup};
 
 /// What the parts of a row share.
 pub(super) struct CurrentRow {
@@ -108,12 +108,12 @@ impl RowScanner {
                 }
                 Ordering::Equal if !position.qualifier.is_empty() => {
                     spare.clear();
-                    let key = RowKey::new(next_row);
                     let mut is_all = true;
                     let (time_min, _) = self.projection.times(store.name.as_bytes());
                     let reading = Reading { time_min, ..reading };
+                    let lookup = RowLookup::new(next_row, ColumnSelection::TOMBSTONES, reading, *part_bytes);
                     for source in &store.sources {
-                        is_all &= source.row(&key, Sought::TOMBSTONES, reading, *part_bytes, spare)?;
+                        is_all &= source.row(&lookup, spare)?;
                     }
                     if is_all {
                         spare.sort_from(0);
@@ -162,7 +162,7 @@ impl RowScanner {
             visible.clear();
         }
         let asked = self.projection.columns(store.name.as_bytes());
-        let sought = Sought::of(asked).pausing_after(*column_cells);
+        let sought = ColumnSelection::of(asked).pausing_after(*column_cells);
         let is_over = match merge {
             Some(merge) => merge.take(sought, at_hand.part_bytes, gathered)?,
             // Nothing is behind what was sought.

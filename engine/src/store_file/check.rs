@@ -30,7 +30,7 @@ pub(crate) struct CheckReport {
 
 /// The last cell, to compare the next one with.
 #[derive(Default)]
-struct Last {
+struct PreviousCell {
     cell: Cells,
     /// The entry of the previous block, as its row and qualifier.
     bound: Option<(Vec<u8>, Option<Vec<u8>>)>,
@@ -57,7 +57,7 @@ impl StoreFile {
         let mut counted = StoreFileProperties::new(said.format, said.id, said.storage);
         counted.size = said.size;
         counted.prefix_id = said.prefix_id;
-        let (mut last, mut ahead) = (Last::default(), ReadAhead::default());
+        let (mut last, mut ahead) = (PreviousCell::default(), ReadAhead::default());
         let mut data_end = 0;
         for (at, above) in self.top().entries().iter().enumerate() {
             let payload = self.fresh(above.at, None)?;
@@ -111,7 +111,7 @@ impl StoreFile {
         &self,
         partition: &IndexBlock,
         entry: &Entry,
-        last: &mut Last,
+        last: &mut PreviousCell,
         ahead: &mut ReadAhead,
         counted: &mut StoreFileProperties,
         prefix: Option<&PrefixOf>,
@@ -159,7 +159,7 @@ impl StoreFile {
     fn check_row(
         &self,
         cell: &Cell<'_>,
-        last: &mut Last,
+        last: &mut PreviousCell,
         counted: &mut StoreFileProperties,
         prefix: Option<&PrefixOf>,
     ) -> Result<(), &'static str> {

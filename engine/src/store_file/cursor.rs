@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::data_block::{Next, Place};
 use super::reader::StoreFile;
-use super::walk::{Walk, Wanted};
+use super::walk::{Walk, WantedColumns};
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::ColumnSelection;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
 use crate::source::{Cursor, Reading};
 
 /// Moves forward. Whether it is at a row is decided on arrival, so that the query costs nothing.
@@ -73,14 +73,14 @@ impl Cursor for ForwardCursor {
         Ok(())
     }
 
-    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if !self.at_row {
             return Ok(true);
         }
         // Exhausted, unless everything succeeds.
         self.at_row = false;
         let mark = out.mark();
-        let mut wanted = Wanted::new(sought);
+        let mut wanted = WantedColumns::new(sought);
         match self.walk.gather(&self.file, &mut wanted, self.reading, bytes_max, out) {
             Ok(next) => {
                 self.arrive_at(next);

@@ -23,11 +23,11 @@ use super::reader::StoreFile;
 use super::{FamilyReads, StoreFileOptions, StoreFileShared, StoreFileWriter, path_of};
 use crate::Error;
 use crate::cells::Cells;
+use crate::column_selection::ColumnSelection;
 use crate::fuzzing::draw;
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
-use crate::source::{Reading, RowKey, Source};
+use crate::source::{Reading, RowLookup, Source};
 
 /// The file that all blocks belong to, and where they are in it.
 const FILE_ID: u64 = 7;
@@ -373,12 +373,15 @@ fn read_everything(file: &Arc<StoreFile>) -> Result<Cells, Error> {
                 break;
             }
             out.clear();
-            cursor.take(Sought::ALL, usize::MAX, &mut out)?;
+            cursor.take(ColumnSelection::ALL, usize::MAX, &mut out)?;
         }
     }
     for row in [file.properties().first_row.clone(), file.properties().last_row.clone()] {
         out.clear();
-        file.row(&RowKey::new(&row), Sought::ALL, Reading { sequential: false, ..reading }, usize::MAX, &mut out)?;
+        file.row(
+            &RowLookup::new(&row, ColumnSelection::ALL, Reading { sequential: false, ..reading }, usize::MAX),
+            &mut out,
+        )?;
     }
     Ok(cells)
 }

@@ -12,11 +12,11 @@ use super::data_block::{DataBlock, Decoder, Next, Parts, Place, RESTART_INTERVAL
 use super::index::IndexBlock;
 use super::read_ahead::ReadAhead;
 use super::reader::StoreFile;
-use super::walk::{Walk, Wanted};
+use super::walk::{Walk, WantedColumns};
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::ColumnSelection;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
 use crate::source::{Cursor, Reading};
 
 /// Bytes of blocks that are kept while a row is gathered back to its beginning: a longer row is walked forward.
@@ -224,7 +224,7 @@ impl ReverseCursor {
 
     /// Appends the cells of the current row; returns whether that is all of it. What a few blocks hold of a row is one
     /// part, after which nothing of the row is left.
-    fn gather(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn gather(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if self.walk.is_some() {
             return self.append_rest(sought, bytes_max, out);
         }
@@ -259,7 +259,7 @@ impl ReverseCursor {
         let row = self.slots.last().map_or(&[][..], |slot| self.slot_row(slot));
         let of_row = [(block, &self.slots[first..])].into_iter();
         let of_row = of_row.chain(later.iter().rev().map(|(block, slots)| (block, slots.as_slice())));
-        let mut wanted = Wanted::new(sought);
+        let mut wanted = WantedColumns::new(sought);
         let before = out.len();
         for (block, slots) in of_row {
             for slot in slots {
@@ -285,9 +285,9 @@ impl ReverseCursor {
     }
 
     /// Appends what follows of a row that is walked forward.
-    fn append_rest(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn append_rest(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         let Some(walk) = &mut self.walk else { return Ok(true) };
-        let mut wanted = Wanted::new(sought);
+        let mut wanted = WantedColumns::new(sought);
         if walk.gather(&self.file, &mut wanted, self.reading, bytes_max, out)? == Next::SameRow {
             self.at_row = true;
             return Ok(false);
@@ -366,7 +366,7 @@ impl Cursor for ReverseCursor {
         self.find_row()
     }
 
-    fn take(&mut self, sought: Sought<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
+    fn take(&mut self, sought: ColumnSelection<'_>, bytes_max: usize, out: &mut Cells) -> Result<bool, Error> {
         if !self.at_row {
             return Ok(true);
         }

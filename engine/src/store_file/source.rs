@@ -8,12 +8,12 @@ use super::cursor::ForwardCursor;
 use super::data_block::Next;
 use super::reader::StoreFile;
 use super::reverse::ReverseCursor;
-use super::walk::{Walk, Wanted};
+use super::walk::{Walk, WantedColumns};
 use crate::Error;
 use crate::cells::Cells;
+use crate::column_selection::ColumnSelection;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
-use crate::source::{Cursor, Reading, RowKey, Source};
+use crate::source::{Cursor, Reading, RowKey, RowLookup, Source};
 
 thread_local! {
     /// The buffer for the row that a get decodes, kept by the thread for the next get. At most the length of a row.
@@ -22,37 +22,31 @@ thread_local! {
 
 impl StoreFile {
     /// The columns worth searching for in a row, of those wanted; `None` when the filter says that none is present.
-    fn wanted<'a>(&self, row: &RowKey<'_>, sought: Sought<'a>) -> Option<Wanted<'a>> {
+    fn wanted<'a>(&self, row: &RowKey<'_>, sought: ColumnSelection<'a>) -> Option<WantedColumns<'a>> {
         if !self.may_contain_row_hash(row.hash) {
             return None;
         }
-        let mut wanted = Wanted::new(sought);
+        let mut wanted = WantedColumns::new(sought);
         let narrowed = wanted.retain(|qualifier| self.may_contain_column(row.hash, qualifier));
         narrowed.then_some(wanted)
     }
 }
 
 impl Source for StoreFile {
-    fn row(
-        &self,
-        row: &RowKey<'_>,
-        sought: Sought<'_>,
-        reading: Reading,
-        bytes_max: usize,
-        out: &mut Cells,
-    ) -> Result<bool, Error> {
+    fn row(&self, lookup: &RowLookup<'_>, out: &mut Cells) -> Result<bool, Error> {
+        let RowLookup { key, sought, reading, bytes_max } = *lookup;
         let properties = self.properties();
-        let outside = row.row < properties.first_row.as_slice() || row.row > properties.last_row.as_slice();
+        let outside = key.row < properties.first_row.as_slice() || key.row > properties.last_row.as_slice();
         if outside || !self.covers(reading.time_min) {
             return Ok(true);
         }
-        let Some(mut wanted) = self.wanted(row, sought) else {
+        let Some(mut wanted) = self.wanted(&key, sought) else {
             FamilyReads::count(&self.reads().filter_negative, 1);
             return Ok(true);
         };
         let mark = out.mark();
         let mut walk = Walk::with_buffer(ROW_BUFFER.take());
-        let gathered = walk.row(self, row.row, &mut wanted, reading, bytes_max, out);
+        let gathered = walk.row(self, key.row, &mut wanted, reading, bytes_max, out);
         ROW_BUFFER.set(walk.into_buffer());
         if gathered.is_err() {
             out.rewind(mark);

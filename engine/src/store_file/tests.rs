@@ -13,10 +13,10 @@ use terrane_types::schema::{Bloom, Compression, FamilyStorage};
 use super::*;
 use crate::Error;
 use crate::cells::{Cell, Cells};
+use crate::column_selection::ColumnSelection;
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
-use crate::sought::Sought;
-use crate::source::{Cursor, Reading, RowKey, Source, hash_of};
+use crate::source::{Cursor, Reading, RowKey, RowLookup, Source, hash_of};
 use crate::store_file::FamilyReads;
 
 const DIR: &str = "/tables";
@@ -150,7 +150,7 @@ fn drain(cursor: &mut dyn Cursor) -> Vec<(Vec<u8>, Vec<String>)> {
     let mut out = Cells::default();
     while let Some(row) = cursor.row().map(<[u8]>::to_vec) {
         out.clear();
-        cursor.take(Sought::ALL, usize::MAX, &mut out).unwrap();
+        cursor.take(ColumnSelection::ALL, usize::MAX, &mut out).unwrap();
         assert!(out.iter().all(|cell| cell.row == row));
         rows.push((row, all(&out)));
     }
@@ -238,7 +238,7 @@ fn seeks_and_columns(random: &mut StdRng, file: &Arc<StoreFile>, cells: &Cells, 
                     .map(|_| Bytes::from(format!("q{}", random.random_range(0..300))))
                     .collect();
                 columns.sort();
-                cursor.take(Sought::columns(&columns), usize::MAX, &mut out).unwrap();
+                cursor.take(ColumnSelection::columns(&columns), usize::MAX, &mut out).unwrap();
                 assert_holds(row, &columns, &out);
                 left = rest;
             }
@@ -272,7 +272,11 @@ fn gets(random: &mut StdRng, file: &Arc<StoreFile>, cells: &Cells, rows: &[Vec<u
         columns.sort();
         out.clear();
         let key = RowKey::new(&row);
-        file.row(&key, Sought::columns(&columns), READING, usize::MAX, &mut out).unwrap();
+        file.row(
+            &RowLookup { key, sought: ColumnSelection::columns(&columns), reading: READING, bytes_max: usize::MAX },
+            &mut out,
+        )
+        .unwrap();
         let there: Vec<String> = cells.iter().filter(|cell| cell.row == row).map(|cell| shown(&cell)).collect();
         assert_holds(&there, &columns, &out);
         assert!(there.is_empty() || file.may_contain(&key));
@@ -292,13 +296,13 @@ async fn a_read_that_would_have_to_wait_fails_and_changes_nothing() {
     let row = cells.row(cells.len() / 2).to_vec();
     let mut out = Cells::default();
     out.push(cells.get(0));
-    let refused = file.row(&RowKey::new(&row), Sought::ALL, now, usize::MAX, &mut out);
+    let refused = file.row(&RowLookup::new(&row, ColumnSelection::ALL, now, usize::MAX), &mut out);
     assert!(matches!(refused, Err(Error::NeedsDisk)));
     assert_eq!(out.len(), 1);
     assert!(matches!(Arc::clone(&file).cursor(&RowRange::default(), false, now), Err(Error::NeedsDisk)));
-    file.row(&RowKey::new(&row), Sought::ALL, READING, usize::MAX, &mut out).unwrap();
+    file.row(&RowLookup::new(&row, ColumnSelection::ALL, READING, usize::MAX), &mut out).unwrap();
     let operations = world.memory.operations();
-    file.row(&RowKey::new(&row), Sought::ALL, now, usize::MAX, &mut out).unwrap();
+    file.row(&RowLookup::new(&row, ColumnSelection::ALL, now, usize::MAX), &mut out).unwrap();
     assert_eq!(world.memory.operations(), operations, "all was in memory");
     let beyond = RowRange { start: b"~".to_vec(), end: Vec::new() };
     assert!(Arc::clone(&file).cursor(&beyond, true, now).unwrap().row().is_none(), "bounds outside cost nothing");
@@ -319,13 +323,18 @@ async fn filters_spare_reads_of_absent_rows_and_columns() {
     let mut out = Cells::default();
     let before = world.memory.operations();
     for row in 0..3000u32 {
-        file.row(&RowKey::new(format!("row{:05}", row * 2 + 1).as_bytes()), Sought::ALL, reading, usize::MAX, &mut out)
-            .unwrap();
         file.row(
-            &RowKey::new(format!("row{:05}", row * 2).as_bytes()),
-            Sought::columns(&[Bytes::from_static(b"other")]),
-            reading,
-            usize::MAX,
+            &RowLookup::new(format!("row{:05}", row * 2 + 1).as_bytes(), ColumnSelection::ALL, reading, usize::MAX),
+            &mut out,
+        )
+        .unwrap();
+        file.row(
+            &RowLookup::new(
+                format!("row{:05}", row * 2).as_bytes(),
+                ColumnSelection::columns(&[Bytes::from_static(b"other")]),
+                reading,
+                usize::MAX,
+            ),
             &mut out,
         )
         .unwrap();
@@ -335,8 +344,11 @@ async fn filters_spare_reads_of_absent_rows_and_columns() {
     assert!(reads < 600, "{reads} reads for 6000 gets of what is not there");
     let before = world.memory.operations();
     for row in 0..100u32 {
-        file.row(&RowKey::new(format!("row{:05}", row * 2).as_bytes()), Sought::ALL, reading, usize::MAX, &mut out)
-            .unwrap();
+        file.row(
+            &RowLookup::new(format!("row{:05}", row * 2).as_bytes(), ColumnSelection::ALL, reading, usize::MAX),
+            &mut out,
+        )
+        .unwrap();
     }
     assert_eq!(out.len(), 100);
     assert!(world.memory.operations() - before <= 200, "one block of cells and one of the index for each");
@@ -357,7 +369,7 @@ async fn one_column_of_a_wide_row_is_found_without_reading_the_row() {
         let before = world.memory.operations();
         let mut out = Cells::default();
         let mut cursor = Arc::clone(&file).cursor(&RowRange::default(), reverse, reading).unwrap();
-        cursor.take(Sought::columns(&columns), usize::MAX, &mut out).unwrap();
+        cursor.take(ColumnSelection::columns(&columns), usize::MAX, &mut out).unwrap();
         assert!(cursor.row().is_none());
         let mut positions: Vec<_> = out.iter().map(|cell| cell.position).collect();
         positions.sort_unstable();
@@ -421,12 +433,12 @@ fn read_all(world: &World, id: u64, size: u64, cells: &Cells) -> Result<(), Erro
     let mut read = Cells::default();
     let mut cursor = Arc::clone(&file).cursor(&RowRange::default(), false, reading)?;
     while cursor.row().is_some() {
-        cursor.take(Sought::ALL, usize::MAX, &mut read)?;
+        cursor.take(ColumnSelection::ALL, usize::MAX, &mut read)?;
     }
     assert_eq!(all(&read), all(cells), "damage was served");
     for row in rows_of(cells) {
         read.clear();
-        file.row(&RowKey::new(&row), Sought::ALL, reading, usize::MAX, &mut read)?;
+        file.row(&RowLookup::new(&row, ColumnSelection::ALL, reading, usize::MAX), &mut read)?;
         assert!(!read.is_empty(), "damage hides a row");
     }
     file.check(Some(&prefix().length)).map(drop)

@@ -14,7 +14,7 @@ use super::read_ahead::ReadAhead;
 use super::reader::StoreFile;
 use crate::Error;
 use crate::cells::{Cell, Cells};
-use crate::sought::{Portion, Sought};
+use crate::column_selection::{ColumnSelection, Portion};
 use crate::source::Reading;
 
 /// Cells of other columns after which a wanted column is searched for instead of walked to.
@@ -22,7 +22,7 @@ const SKIPPED_MAX: usize = 16;
 
 /// The columns wanted from a row; all, when none is named.
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct WantedColumns<'a> {
     /// Sorted; the empty qualifier is always among them.
     qualifiers: SmallVec<[&'a [u8]; 8]>,
     /// Sorted and disjoint.
@@ -32,11 +32,11 @@ pub(super) struct Wanted<'a> {
     at: usize,
     /// The same of the ranges.
     range_at: usize,
-    sought: Sought<'a>,
+    sought: ColumnSelection<'a>,
 }
 
-impl<'a> Wanted<'a> {
-    pub(super) fn new(sought: Sought<'a>) -> Self {
+impl<'a> WantedColumns<'a> {
+    pub(super) fn new(sought: ColumnSelection<'a>) -> Self {
         let mut qualifiers: SmallVec<[&[u8]; 8]> = SmallVec::new();
         if !sought.is_all() {
             qualifiers.push(&[]);
@@ -233,7 +233,7 @@ impl Walk {
         &mut self,
         file: &StoreFile,
         row: &[u8],
-        wanted: &mut Wanted<'_>,
+        wanted: &mut WantedColumns<'_>,
         reading: Reading,
         bytes_max: usize,
         out: &mut Cells,
@@ -250,7 +250,7 @@ impl Walk {
     pub(super) fn gather(
         &mut self,
         file: &StoreFile,
-        wanted: &mut Wanted<'_>,
+        wanted: &mut WantedColumns<'_>,
         reading: Reading,
         bytes_max: usize,
         out: &mut Cells,

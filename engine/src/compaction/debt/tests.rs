@@ -20,7 +20,7 @@ fn any_hard_limit_alone_is_full_pressure() {
     assert_eq!(pressure(&[debt_of(0, PENDING_REGIONS_HARD), calm], 0, 1_000_000), 1000);
     assert_eq!(pressure(&[calm], 1_000_000, 1_000_000), 1000);
     assert_eq!(pressure(&[debt_of(u64::MAX, u64::MAX >> 20)], u64::MAX, 1), 1000);
-    assert_eq!(verdict(1000), Verdict::Busy(BUSY_RETRY));
+    assert_eq!(verdict(1000), Verdict::RunningJobs(BUSY_RETRY));
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn waits_never_jump() {
     let wait = |pressure| match verdict(pressure) {
         Verdict::Go => Duration::ZERO,
         Verdict::Wait(wait) => wait,
-        Verdict::Busy(_) => panic!("busy below the limit, at {pressure}"),
+        Verdict::RunningJobs(_) => panic!("busy below the limit, at {pressure}"),
     };
     for pressure in 1..1000 {
         let step = wait(pressure).checked_sub(wait(pressure - 1)).expect("waits only grow");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use terrane_types::FamilyName;
 
-use crate::collecting::Older;
+use crate::collecting::OlderFiles;
 use crate::compaction::{FileSummary, Policy, Tree};
 use crate::levels::{FileRef, Levels};
 use crate::manifest::{FamilyRecord, FileRecord};
@@ -79,8 +79,8 @@ pub(super) fn sources_of(levels: &Levels, inputs: &BTreeSet<u64>) -> Option<Vec<
 }
 
 /// Files that hold what was written before the inputs, and are not among them.
-pub(super) fn older_than(levels: &Levels, inputs: &BTreeSet<u64>, to_level: usize) -> Older {
-    let mut older = Older::default();
+pub(super) fn older_than(levels: &Levels, inputs: &BTreeSet<u64>, to_level: usize) -> OlderFiles {
+    let mut older = OlderFiles::default();
     let ends = |file: &FileRef| (file.record.first_inside().to_vec(), file.record.last_row.to_vec());
     if to_level == 0 {
         let oldest = levels.level0.iter().position(|file| inputs.contains(&file.record.id)).unwrap_or(0);

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cells::{Cell, Cells};
+use crate::column_selection::{ColumnSelection, Portion};
 use crate::memtable::run::SortedRun;
 use crate::memtable::view::View;
 use crate::row_range::RowRange;
-use crate::sought::{Portion, Sought};
 
 /// Rows of the active buffer in the first chunk; each later chunk is twice as long, up to the last.
 const CHUNK_ROWS_MIN: usize = 2;
@@ -141,7 +141,13 @@ impl Lanes {
 
     /// Appends the current row of a lane; returns whether all of it fit.
     #[inline]
-    pub(super) fn push_row(&self, lane: usize, sought: Sought<'_>, portion: &mut Portion, out: &mut Cells) -> bool {
+    pub(super) fn push_row(
+        &self,
+        lane: usize,
+        sought: ColumnSelection<'_>,
+        portion: &mut Portion,
+        out: &mut Cells,
+    ) -> bool {
         match &self.lanes[lane].part {
             Part::Run(run, left) => self.view.runs[*run].push_row(self.current(left), sought, portion, out),
             Part::Active(active) => {

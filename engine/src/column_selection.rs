@@ -11,7 +11,7 @@ use crate::cells::{Cells, Mark};
 
 /// The columns of a row that are sought, and when to pause within one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sought<'a> {
+pub(crate) struct ColumnSelection<'a> {
     /// Sorted. With no ranges either: all columns.
     qualifiers: &'a [Bytes],
     /// Sorted and disjoint.
@@ -23,7 +23,7 @@ pub(crate) struct Sought<'a> {
 /// The qualifier of the tombstones of a family.
 static TOMBSTONES: [Bytes; 1] = [Bytes::new()];
 
-impl<'a> Sought<'a> {
+impl<'a> ColumnSelection<'a> {
     /// Everything.
     pub(crate) const ALL: Self = Self { qualifiers: &[], ranges: &[], column_cells: usize::MAX };
 
@@ -75,7 +75,7 @@ impl<'a> Sought<'a> {
 }
 
 #[cfg(test)]
-impl<'a> Sought<'a> {
+impl<'a> ColumnSelection<'a> {
     /// These columns, which are sorted.
     pub(crate) fn columns(qualifiers: &'a [Bytes]) -> Self {
         assert!(qualifiers.is_sorted(), "{qualifiers:?}");
@@ -94,7 +94,7 @@ pub(crate) struct Portion {
 
 impl Portion {
     /// Of cells that are appended from now on.
-    pub(crate) fn begin(out: &Cells, bytes_max: usize, sought: Sought<'_>) -> Self {
+    pub(crate) fn begin(out: &Cells, bytes_max: usize, sought: ColumnSelection<'_>) -> Self {
         let column_cells = sought.column_cells;
         Self { mark: out.mark(), bytes_max, column_cells, look_at: out.len().saturating_add(column_cells) }
     }
