@@ -31,6 +31,7 @@ pub mod log_control;
 mod memory_disk;
 pub mod net;
 mod node;
+pub mod pace;
 mod points;
 pub mod rand;
 #[cfg(feature = "sim")]

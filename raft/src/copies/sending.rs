@@ -88,7 +88,7 @@ impl Target<'_> {
         let CopiedFile { id, size } = file;
         let left = usize::try_from(size - offset).unwrap_or(usize::MAX);
         let length = left.min(terrane_env::limit!("bytes of a part of a copy", PART_BYTES, 8192..=32_768));
-        self.copies.pace(length as u64).await;
+        self.copies.pace.wait(length as u64).await;
         let bytes = copy.read(id, offset, length).await.map_err(|error| format!("file {id} of the copy: {error}"))?;
         let next = offset + bytes.len() as u64;
         match self.ask(Message::Part(Part { offer, id, offset, bytes }), STEP_DEADLINE).await? {

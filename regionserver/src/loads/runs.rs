@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use terrane_engine::StoreFileBuilder;
 use terrane_env::budget::{Budget, Share, Unit};
 use terrane_env::fs::Disk;
+use terrane_env::pace::Pace;
 use terrane_types::cell::{CellRef, LATEST};
 use terrane_types::escape::escape;
 use terrane_types::{Error, FamilyName, Invalid, PackedCells, RegionEpoch, RegionId};
@@ -107,32 +108,9 @@ struct Building {
     _shares: Vec<Share>,
 }
 
-/// A number of bytes per second.
-struct Pace {
-    bytes_per_second: u64,
-    next: Mutex<Instant>,
-}
-
-impl Pace {
-    /// Waits for the turn of so many bytes.
-    async fn wait(&self, bytes: u64) {
-        if self.bytes_per_second == 0 {
-            return;
-        }
-        let takes = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.bytes_per_second);
-        let due = {
-            let mut next = self.next.lock();
-            let due = (*next).max(Instant::now());
-            *next = due + takes;
-            due
-        };
-        tokio::time::sleep_until(due).await;
-    }
-}
-
 impl Runs {
     pub fn new(files: Arc<LoadFiles>, admission: Arc<Admission>, metrics: Arc<Metrics>, bytes_per_second: u64) -> Self {
-        let pace = Pace { bytes_per_second, next: Mutex::new(Instant::now()) };
+        let pace = Pace::new(bytes_per_second);
         let bytes = Budget::new("bulk_runs", Unit::Bytes, OPEN_BYTES_MAX);
         Self { files, admission, metrics, pace, bytes, open: Mutex::default() }
     }
