@@ -78,6 +78,19 @@ pub async fn create_dir_durable(path: &Path) -> io::Result<()> {
     Disk::os().create_dir_durable(path).await
 }
 
+/// Removes a directory and everything in it, if it is there, durably: a power cut does not bring it back. After an error the
+/// caller tries again.
+pub async fn remove_dir_durable(path: &Path) -> io::Result<()> {
+    if exists(path).await? {
+        remove_dir_all(path).await?;
+    }
+    match path.parent() {
+        // Also if an earlier try removed it, and failed here.
+        Some(parent) if exists(parent).await? => sync_dir(parent).await,
+        _ => Ok(()),
+    }
+}
+
 /// Like [`write_durable`], for a file that every start rewrites: on a full disk it overwrites the file in place, which needs
 /// no space.
 ///

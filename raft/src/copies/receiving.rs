@@ -298,17 +298,7 @@ async fn found(all: &Path, dir: &Path, files: &BTreeMap<u64, u64>) -> io::Result
 
 /// Removes a directory of what has arrived, if it is there, also from a disk whose power is cut.
 async fn remove(dir: &Path) -> bool {
-    let removed = async {
-        if !fs::exists(dir).await? {
-            return Ok(());
-        }
-        fs::remove_dir_all(dir).await?;
-        match dir.parent() {
-            Some(parent) => fs::sync_dir(parent).await,
-            None => Ok(()),
-        }
-    };
-    let removed: io::Result<()> = removed.await;
+    let removed = fs::remove_dir_durable(dir).await;
     if let Err(error) = &removed {
         tracing::warn!(dir = %dir.display(), %error, "a copy that is no longer needed was not removed; trying again later");
     }

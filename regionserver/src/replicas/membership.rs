@@ -186,16 +186,7 @@ pub async fn remove_leftovers(engine: &Arc<Engine>, host: &GroupHost) -> Result<
 /// Removes what has arrived of a copy of a group that is no longer here. Durably: when the removal of the group is forgotten,
 /// a power cut must not bring back what nothing names any more.
 async fn remove_incoming(dir: PathBuf) -> Result<(), terrane_engine::Error> {
-    let removed = run_io(async move {
-        if fs::exists(&dir).await? {
-            fs::remove_dir_all(&dir).await?;
-        }
-        match dir.parent() {
-            // An earlier try may have removed it and failed here.
-            Some(all) if fs::exists(all).await? => fs::sync_dir(all).await,
-            _ => Ok(()),
-        }
-    });
+    let removed = run_io(async move { fs::remove_dir_durable(&dir).await });
     let doing = "remove a copy that has arrived in part".to_owned();
     removed.await.map_err(|cause| terrane_engine::Error::Io { doing, cause })
 }
