@@ -13,11 +13,9 @@
 //! Not in this crate: where regions live (the master decides), what a row key means, how cells are stored (the engine).
 
 mod background;
-mod bringing;
 mod check;
 pub mod edge;
 mod evaluate;
-mod fetching;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -35,6 +33,7 @@ mod region;
 mod replicas;
 mod server;
 mod service;
+mod staging;
 mod versions;
 mod views;
 mod window;

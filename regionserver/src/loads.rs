@@ -1,8 +1,7 @@
 //! Bulk loads: sorted rows of one region become store files, which every replica of the region takes in by one entry.
 //!
 //! - [`runs`]: the leader builds files of the parts that a client sends;
-//! - [`files`]: every member keeps the files of loads, fetches what it lacks, and hands files on;
-//! - [`commit`]: the leader has the members fetch the files, and proposes the load.
+//! - [`commit`]: the leader has the members fetch the files into the [staging room](crate::staging), and proposes the load.
 //!
 //! # Steps
 //! 1. A client sends a run, the sorted rows of one region, in parts. The leader checks each row as it checks those of a write
@@ -13,11 +12,8 @@
 //!
 //! # Invariants
 //! - A load is proposed only when a quorum has its files on disk. A replica that applies it without them fetches them first.
-//! - Files of a load that a log may still need stay: from the moment a replica begins to apply it until its log is purged
-//!   above the entry. Others go when nothing was heard of them for a while.
 //! - A load has an operation number and is applied once. A run that is cut in two because its region was split keeps the
 //!   numbers it had, so that a commit whose answer was lost is recognised in both halves.
 
 pub mod commit;
-pub mod files;
 pub mod runs;

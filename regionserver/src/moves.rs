@@ -1,7 +1,7 @@
 //! Moves of regions between groups: the server's part in both.
 //!
 //! - [`departures`]: the moves of regions that leave; `driver`: the leader of their group drives each.
-//! - [`arrivals`]: the members of the other group fetch its files; `receiving`: and take it in, or refuse it.
+//! - `receiving`: the members of the other group fetch its files into the [staging room](crate::staging), and adopt it or refuse it.
 //! - [`peers`]: the calls between the two.
 //!
 //! # Steps
@@ -20,7 +20,6 @@
 //!   rises, and stamps go on from the higher one of both groups.
 //! - Fetched files stay as long as the log has the adoption: a member that applies it later fetches them from another one.
 
-pub mod arrivals;
 pub mod departures;
 mod driver;
 pub mod peers;

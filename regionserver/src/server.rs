@@ -47,7 +47,6 @@ use crate::group::machine::GroupMachine;
 use crate::group::machine::digest::GroupDigest;
 use crate::group::proposal::GroupHost;
 use crate::health::HealthIssues;
-use crate::loads::files::LoadFiles;
 use crate::masters::Masters;
 use crate::masters::addresses::{self, Addresses};
 use crate::masters::description::Description;
@@ -56,7 +55,6 @@ use crate::masters::joining;
 use crate::masters::leadership::NewestLeadership;
 use crate::masters::region_ids::RegionIdStock;
 use crate::metrics::Metrics;
-use crate::moves::arrivals::Arrivals;
 use crate::moves::peers::Peers;
 use crate::region::orders::RegionOrders;
 use crate::replicas::Replicas;
@@ -69,6 +67,7 @@ use crate::server::start_error::StartError;
 use crate::service::admin::AdminService;
 use crate::service::data::DataService;
 use crate::service::diagnostics::DiagnosticsService;
+use crate::staging::{Staging, sweep};
 use crate::views::Views;
 
 /// How long the handover of leaderships may take when the server stops.
@@ -113,8 +112,7 @@ pub struct RegionServer {
 /// Creates the state machines of groups over the engine.
 struct Machines {
     engine: Arc<Engine>,
-    arrivals: Arc<Arrivals>,
-    load_files: Arc<LoadFiles>,
+    staging: Arc<Staging>,
     replicas: Arc<Replicas>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
@@ -131,7 +129,7 @@ impl Factory for Machines {
             self.replicas.regions.clone(),
             self.signals.clone(),
             self.metrics.clone(),
-            (self.arrivals.clone(), self.load_files.clone()),
+            self.staging.clone(),
             self.tracer.clone(),
         );
         let machine = machine.unwrap_or_else(|error| {
@@ -192,8 +190,7 @@ impl RegionServer {
         parts.budgets.add(parts.admission.waiting().clone());
         parts.intake.budgets().for_each(|budget| parts.budgets.add(budget));
         let stop = CancellationToken::new();
-        let arrivals = Arrivals::new(engine.clone(), stop.clone());
-        let load_files = LoadFiles::new(&engine, stop.clone());
+        let staging = Staging::new(engine.clone(), stop.clone());
         let description = Description {
             address: advertised.clone(),
             console: config.console.clone().unwrap_or_default(),
@@ -202,25 +199,18 @@ impl RegionServer {
         };
         // Before any of its replicas may stand for election.
         let recovered = joined.registered.iter().flat_map(|registered| registered.recovered.iter().copied()).collect();
-        let host = open_host(
-            (&config, presence),
-            identity,
-            (advertised, recovered),
-            &engine,
-            (&arrivals, &load_files),
-            &parts,
-        )
-        .await?;
+        let host = open_host((&config, presence), identity, (advertised, recovered), &engine, &staging, &parts).await?;
         membership::remove_leftovers(&engine, &host).await.map_err(StartError::Engine)?;
         host.budgets().into_iter().for_each(|budget| parts.budgets.add(budget));
         let peers = Arc::new(Peers::new(identity, parts.addresses.clone()));
-        let loads = parts.loads(&peers, load_files, (&host, &engine), &stop, config.bulk_rate);
+        staging.connect(peers.clone(), &host);
+        let loads = parts.loads(&peers, &staging, (&host, &engine), &stop, config.bulk_rate);
         let edge = parts.edge(identity, &host, &config, loads.clone());
         let stop_serving = CancellationToken::new();
         let digesting = Arc::new(Digesting::new(parts.replicas.clone(), parts.metrics.clone(), stop.clone()));
         let comparer = parts.comparer(&peers, &host, &digesting, &stop, config.compare_every);
         let views = Arc::new(Views::new(host.clone(), parts.replicas.clone(), peers.clone(), stop.clone()));
-        let departures = parts.departures(peers, &host, &engine, arrivals, &stop);
+        let departures = parts.departures(peers, &host, &engine, &staging, &stop);
         let membership = Arc::new(Membership {
             edge: edge.clone(),
             engine: engine.clone(),
@@ -257,6 +247,10 @@ impl RegionServer {
             terrane_env::task::spawn_named("moves", departures.watch()),
             terrane_env::task::spawn_named("views", views.watch()),
             terrane_env::task::spawn_named("loads", loads.watch()),
+            terrane_env::task::spawn_named(
+                "staging",
+                sweep::watch(staging, host.clone(), parts.replicas.clone(), stop.clone()),
+            ),
             terrane_env::task::spawn_named("comparisons", comparer.watch()),
             terrane_env::task::spawn_named("orphans", orphans.watch(stop.clone())),
         ];
@@ -447,7 +441,7 @@ async fn open_host(
     identity: HelloIdentity,
     (advertised, recovered): (String, BTreeMap<GroupId, u64>),
     engine: &Arc<Engine>,
-    (arrivals, load_files): (&Arc<Arrivals>, &Arc<LoadFiles>),
+    staging: &Arc<Staging>,
     parts: &Parts,
 ) -> Result<Arc<GroupHost>, StartError> {
     let mut host_config =
@@ -459,8 +453,7 @@ async fn open_host(
     host_config.log = log_config(config);
     let machines = Machines {
         engine: engine.clone(),
-        arrivals: arrivals.clone(),
-        load_files: load_files.clone(),
+        staging: staging.clone(),
         replicas: parts.replicas.clone(),
         signals: parts.signals.clone(),
         metrics: parts.metrics.clone(),

@@ -2,7 +2,7 @@
 //!
 //! Parts: [`copying`] takes and installs copies, [`prepare`] packs proposals on the leader, [`apply`] applies committed entries,
 //! [`regions`] what they say about tables and regions, [`moves`] what they say about regions that move, [`loads`] what they
-//! say about files of bulk loads, [`files`] brings the files here that they name, [`compare`] reads what replicas are compared by.
+//! say about files of bulk loads, [`files`] fetches the files that they name, [`compare`] reads what replicas are compared by.
 //!
 //! Durability: regions carry their own points; background work records the group's part (schemas, dropped tables) later.
 //! Until then `dirty` holds back the log. After a restart each region skips entries up to the point with which it was
@@ -36,15 +36,14 @@ use self::regions::set_attributes;
 use super::region_state::RegionState;
 use super::state::GroupState;
 use crate::background::signals::Signals;
-use crate::bringing::Bringing;
 use crate::evaluate::Evaluator;
 use crate::group::proposal::Proposal;
 use crate::group::reply::Reply;
-use crate::loads::files::LoadFiles;
 use crate::metrics::Metrics;
-use crate::moves::arrivals::Arrivals;
 use crate::ranked_lock::RankedMutex;
 use crate::replicas::hosted::{HostedRegion, HostedRegions};
+use crate::staging::Staging;
+use crate::staging::wait::Waits;
 use crate::window::Window;
 
 /// Expired cells are looked for once per this fraction of their time to live.
@@ -61,12 +60,10 @@ pub struct GroupMachine {
     regions: Arc<HostedRegions>,
     signals: Arc<Signals>,
     metrics: Arc<Metrics>,
-    /// Files of regions that come in.
-    arrivals: Arc<Arrivals>,
-    /// Files of bulk loads.
-    load_files: Arc<LoadFiles>,
-    /// The files that the next entry waits for.
-    bringing: Bringing,
+    /// The files that entries name.
+    staging: Arc<Staging>,
+    /// Whether the next entry waits for some.
+    waits: Waits,
     /// Records what is applied of traced writes.
     tracer: Tracer,
     /// What is wrong with the replica's log.
@@ -127,7 +124,7 @@ impl GroupMachine {
         regions: Arc<HostedRegions>,
         signals: Arc<Signals>,
         metrics: Arc<Metrics>,
-        (arrivals, load_files): (Arc<Arrivals>, Arc<LoadFiles>),
+        staging: Arc<Staging>,
         tracer: Tracer,
     ) -> Result<Arc<Self>, String> {
         let inner = Inner::restored(group, &engine)?;
@@ -142,9 +139,8 @@ impl GroupMachine {
             regions,
             signals,
             metrics,
-            arrivals,
-            load_files,
-            bringing: Bringing::default(),
+            staging,
+            waits: Waits::default(),
             tracer,
             damage: OnceLock::new(),
             this: this.clone(),
@@ -327,7 +323,7 @@ impl GroupMachine {
     /// next start would open the engine's directory beside it. A restart applies what is left; the log is closed by now, so
     /// that nothing of it is purged.
     pub async fn stop_applying(&self) {
-        self.bringing.give_up();
+        self.waits.give_up();
         let _boundary = self.boundary.lock().await;
         self.inner.lock().is_removed = true;
     }
@@ -335,7 +331,7 @@ impl GroupMachine {
     /// Removes everything of the group from this server: its replica has left the group, and nothing is proposed or applied any
     /// more. Reads that have begun end with what they have.
     pub async fn remove(&self) -> Result<(), terrane_engine::Error> {
-        self.bringing.give_up();
+        self.waits.give_up();
         let _recording = self.recording.lock().await;
         let _boundary = self.boundary.lock().await;
         let gone: Vec<RegionId> = {
@@ -495,7 +491,7 @@ impl StateMachine for GroupMachine {
     }
 
     fn progress(&self) -> Progress {
-        self.bringing.progress(self.inner.lock().applied)
+        self.waits.progress(self.inner.lock().applied)
     }
 
     fn note_damage(&self, what: &str) {
@@ -528,7 +524,7 @@ impl StateMachine for GroupMachine {
     }
 
     fn keeps_files_after(&self, index: u64) -> bool {
-        self.load_files.last_marked(self.group) > index || self.inner.lock().state.last_adoption() > index
+        self.staging.last_marked(self.group) > index || self.inner.lock().state.last_adoption() > index
     }
 
     fn relieve(&self, index: u64) {

@@ -20,16 +20,16 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::files::{LoadFiles, LogRange, Staged};
 use super::runs::{Part, PartsHere, RunId, Runs, Sealed};
 use crate::edge::error_mapping::{propose_error, require_leader, stopping};
-use crate::fetching::later;
 use crate::group::proposal::{Group, GroupHost, Proposal};
 use crate::masters::addresses::Addresses;
 use crate::moves::peers::{CALL_TIMEOUT, PAUSES, Peers, answer};
 use crate::operation::{Load, StagingId};
 use crate::replicas::Replicas;
 use crate::replicas::hosted::HostedRegion;
+use crate::staging::transfer::later;
+use crate::staging::{FileSet, Staging, StagingProgress};
 use crate::window::{ClientId, NO_CLIENT};
 
 /// How long a server fetches before it says how far it has come.
@@ -76,7 +76,7 @@ type Pending = Shared<BoxFuture<'static, Outcome>>;
 /// The bulk loads of this server.
 pub struct Loads {
     pub runs: Runs,
-    pub files: Arc<LoadFiles>,
+    pub staging: Arc<Staging>,
     pub engine: Arc<Engine>,
     pub host: Arc<GroupHost>,
     pub replicas: Arc<Replicas>,
@@ -276,8 +276,8 @@ impl Loads {
     async fn stage_at(&self, server: ServerId, group: GroupId, load: Bytes, of: &Load) -> Result<(), Error> {
         let own = self.peers.server();
         if server == own {
-            let staged = self.files.stage(of, &[], STAGE_TIME).await?;
-            return if staged.staged { Ok(()) } else { Err(later("the files of a load are gone".to_owned())) };
+            let progress = self.staging.stage(FileSet::Load(of), &[], STAGE_TIME).await?;
+            return if progress.is_staged { Ok(()) } else { Err(later("the files of a load are gone".to_owned())) };
         }
         let (mut bytes, mut moved_at, mut pause) = (0, Instant::now(), PAUSES.0);
         loop {
@@ -324,17 +324,18 @@ impl Loads {
         if !request.source_address.is_empty() {
             self.addresses.set([(load.source, request.source_address)]);
         }
-        self.files.touch(load.staging);
-        let Staged { staged, bytes } = self.files.stage(&load, &[load.source], STAGE_TIME).await?;
+        let progress = self.staging.stage(FileSet::Load(&load), &[load.source], STAGE_TIME).await?;
+        let StagingProgress { is_staged: staged, bytes } = progress;
         if staged {
             self.flush(group, load.region).await;
         }
         Ok(v1::StageLoadReply { staged, bytes })
     }
 
-    /// Removes runs and files that no member needs any more, until the server stops.
+    /// Gives up runs and commits of which nothing is heard, until the server stops.
     pub async fn watch(self: Arc<Self>) {
-        let seconds = terrane_env::limit!("seconds between sweeps of loaded files", SWEEP_INTERVAL.as_secs(), 1..=3);
+        let seconds =
+            terrane_env::limit!("seconds between sweeps of runs of bulk loads", SWEEP_INTERVAL.as_secs(), 1..=3);
         let mut turn = tokio::time::interval(Duration::from_secs(seconds));
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -345,12 +346,6 @@ impl Loads {
             }
             self.runs.sweep().await;
             self.under_way.0.lock().retain(|_, pending| pending.peek().is_none());
-            let logs = self.host.groups().into_iter().map(|group| {
-                let status = group.status();
-                let range = LogRange { first: group.first_index(), last: status.last_index, applied: status.applied };
-                (group.id(), range)
-            });
-            self.files.sweep(&logs.collect()).await;
         }
     }
 }

@@ -23,13 +23,13 @@ use terrane_types::escape::escape;
 use terrane_types::{Error, FamilyName, Invalid, PackedCells, RegionEpoch, RegionId};
 use tokio::time::Instant;
 
-use super::files::LoadFiles;
 use crate::edge::admission::Admission;
 use crate::edge::error_mapping::engine_error;
 use crate::group::region_state::RegionState;
 use crate::metrics::Metrics;
 use crate::operation::{LoadedFile, StagingId};
 use crate::region::write::{ReceivedRow, check_loaded, refusal};
+use crate::staging::Staging;
 use crate::window::ClientId;
 
 /// Runs that are open at once: each has a file open per family.
@@ -77,7 +77,7 @@ pub struct Sealed {
 
 /// The open runs of this server.
 pub struct Runs {
-    files: Arc<LoadFiles>,
+    staging: Arc<Staging>,
     admission: Arc<Admission>,
     metrics: Arc<Metrics>,
     pace: Pace,
@@ -109,10 +109,10 @@ struct Building {
 }
 
 impl Runs {
-    pub fn new(files: Arc<LoadFiles>, admission: Arc<Admission>, metrics: Arc<Metrics>, bytes_per_second: u64) -> Self {
+    pub fn new(staging: Arc<Staging>, admission: Arc<Admission>, metrics: Arc<Metrics>, bytes_per_second: u64) -> Self {
         let pace = Pace::new(bytes_per_second);
         let bytes = Budget::new("bulk_runs", Unit::Bytes, OPEN_BYTES_MAX);
-        Self { files, admission, metrics, pace, bytes, open: Mutex::default() }
+        Self { staging, admission, metrics, pace, bytes, open: Mutex::default() }
     }
 
     /// The budget of bytes of open runs.
@@ -186,7 +186,7 @@ impl Runs {
         }
         let staging = StagingId(terrane_env::rand::bytes::<16>());
         let building = Building {
-            dir: self.files.create(staging).await?,
+            dir: self.staging.create(staging).await?,
             here: PartsHere { parts: 0, timestamp_ms },
             schema_version: region.schema.version,
             last_row: Bytes::new(),
@@ -201,7 +201,7 @@ impl Runs {
         let run = Arc::new(Run { at, staging, touched, building: tokio::sync::Mutex::new(building) });
         let former = self.open.lock().insert((client, part.run), run.clone());
         if let Some(former) = former {
-            self.files.discard(former.staging).await;
+            self.staging.discard(former.staging).await;
         }
         Ok(Some(run))
     }
@@ -210,7 +210,7 @@ impl Runs {
     pub fn get(&self, client: ClientId, run: RunId) -> Option<Arc<Run>> {
         let run = self.open.lock().get(&(client, run)).cloned()?;
         *run.touched.lock() = Instant::now();
-        self.files.touch(run.staging);
+        self.staging.touch(run.staging);
         Some(run)
     }
 
@@ -227,10 +227,10 @@ impl Runs {
         let mut files = Vec::with_capacity(building.families.len());
         for (family, (number, builder)) in std::mem::take(&mut building.families) {
             builder.finish().await.map_err(engine_error)?;
-            let (bytes, crc) = self.files.measure(run.staging, number).await?;
+            let (bytes, crc) = self.staging.measure(run.staging, number).await?;
             files.push(LoadedFile { family, number, bytes, crc });
         }
-        self.files.sync(run.staging).await?;
+        self.staging.sync(run.staging).await?;
         building.is_broken = false;
         let (schema_version, timestamp_ms) = (building.schema_version, building.here.timestamp_ms);
         let sealed = Sealed { staging: run.staging, schema_version, timestamp_ms, files };
@@ -242,7 +242,7 @@ impl Runs {
     pub async fn end(&self, client: ClientId, run: RunId, is_loaded: bool) {
         let ended = self.open.lock().remove(&(client, run));
         if let Some(ended) = ended.filter(|_| !is_loaded) {
-            self.files.abandon(ended.staging).await;
+            self.staging.abandon(ended.staging).await;
         }
     }
 
@@ -261,7 +261,7 @@ impl Runs {
                 && building.sealed.is_none()
             {
                 drop(building);
-                self.files.discard(run.staging).await;
+                self.staging.discard(run.staging).await;
             }
         }
     }

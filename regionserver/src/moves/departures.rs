@@ -8,30 +8,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use terrane_engine::{Engine, RegionCopy};
+use terrane_engine::Engine;
 use terrane_proto::v1;
 use terrane_types::{Error, GroupId, Invalid, MoveId, RegionDescriptor, RegionEpoch, RegionId, ServerId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::arrivals::{Arrivals, LocalFiles};
 use super::peers::Peers;
 use crate::edge::error_mapping::require_leader;
 use crate::group::proposal::{Group, GroupHost};
-use crate::group::state::Arrival;
-use crate::operation::{Destination, Source};
+use crate::operation::Destination;
 use crate::replicas::Replicas;
 use crate::replicas::hosted::{ChangeGuard, HostedRegion};
+use crate::staging::Staging;
 
-/// How often frozen regions without a driver are looked for, and files of finished moves...
+/// How often frozen regions without a driver are looked for...
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// ...and how often while a region is frozen in a group that another server leads: requests wait for the region, and this server
 /// may be the next leader.
 const SUCCESSION_INTERVAL: Duration = Duration::from_millis(50);
-const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the end of a move is remembered for the next order.
 const REMEMBER: Duration = Duration::from_secs(600);
 
@@ -89,8 +85,6 @@ pub(super) struct Departure {
     pub(super) group: Group,
     pub(super) to: GroupId,
     pub(super) receivers: Receivers,
-    /// What the other group's members fetch.
-    pub(super) copy: Mutex<Option<Arc<RegionCopy>>>,
     pub(super) progress: Mutex<Progress>,
     pub(super) cancelled: CancellationToken,
     /// The master's orders so far, and the last of them that said that the map has the region here.
@@ -104,7 +98,7 @@ pub struct Departures {
     pub replicas: Arc<Replicas>,
     pub addresses: Arc<crate::masters::addresses::Addresses>,
     pub peers: Arc<Peers>,
-    pub arrivals: Arc<Arrivals>,
+    pub staging: Arc<Staging>,
     pub stop: CancellationToken,
     pub moves: Moves,
 }
@@ -114,9 +108,9 @@ pub struct Departures {
 pub struct Moves(pub(super) Mutex<BTreeMap<MoveId, Arc<Departure>>>);
 
 impl Departures {
-    /// Looks for frozen regions that nothing drives, and for files that nothing needs, until `stop`.
+    /// Looks for frozen regions that nothing drives, until `stop`.
     pub async fn watch(self: Arc<Self>) {
-        let (mut swept, mut pause) = (Instant::now(), Duration::ZERO);
+        let mut pause = Duration::ZERO;
         loop {
             tokio::select! {
                 biased;
@@ -125,21 +119,7 @@ impl Departures {
             }
             pause = if self.resume() { SUCCESSION_INTERVAL } else { WATCH_INTERVAL };
             self.moves.0.lock().retain(|_, departure| !departure.is_forgotten());
-            let sweep_every =
-                terrane_env::limit!("seconds between sweeps of moved files", SWEEP_INTERVAL.as_secs(), 1..=3);
-            if swept.elapsed() >= Duration::from_secs(sweep_every) {
-                swept = Instant::now();
-                self.arrivals.sweep(|id| self.needs(id)).await;
-            }
         }
-    }
-
-    /// Whether a group here may still need the files of a move; `None` if none knows of it.
-    fn needs(&self, id: MoveId) -> Option<bool> {
-        self.replicas.machines().iter().find_map(|machine| match machine.arrival(id)? {
-            Arrival::Refused => Some(false),
-            Arrival::Adopted { index, .. } => Some(self.host.group(machine.group())?.first_index() <= index),
-        })
     }
 
     /// Drives the frozen regions that this server leads. Returns whether it may come to lead others.
@@ -240,7 +220,6 @@ impl Departures {
             group,
             to: to.group,
             receivers: Receivers::new(to.servers),
-            copy: Mutex::default(),
             progress: Mutex::new(progress),
             cancelled: CancellationToken::new(),
             orders: Mutex::default(),
@@ -256,18 +235,6 @@ impl Departures {
             }
         });
         departure
-    }
-}
-
-impl LocalFiles for Departures {
-    fn read_local(
-        &self,
-        of: (MoveId, Source),
-        file: u64,
-        offset: u64,
-        length: usize,
-    ) -> BoxFuture<'_, Result<Bytes, Error>> {
-        Box::pin(self.read(of, file, offset, length))
     }
 }
 
@@ -304,11 +271,6 @@ impl Departure {
     /// looks before each order, and gives one at a time: the second order from then on follows from a later look.
     pub(super) fn is_as_before_since(&self, orders: u64) -> bool {
         self.orders.lock().1 >= orders + 2
-    }
-
-    /// What was copied last.
-    pub(super) fn copied(&self) -> Option<Bytes> {
-        self.copy.lock().as_ref().map(|copy| Bytes::from(copy.contents().encode()))
     }
 
     fn left_for_another(&self) -> bool {

@@ -1,6 +1,5 @@
 //! Driving a move, from the first round of copying to the removal of the region here. See the steps in [`moves`](super).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -68,7 +67,7 @@ impl Departures {
             Ok(()) => self.leave(departure, departure.adopted()).await,
             Err(end) => Err(end),
         };
-        *departure.copy.lock() = None;
+        self.staging.withdraw(departure.id);
         let mut progress = departure.progress.lock();
         progress.ended = Some(Instant::now());
         match ended {
@@ -106,7 +105,8 @@ impl Departures {
         departure.set_stage(Stage::Frozen, "the rest is being copied");
         terrane_env::buggify_pause!("a frozen region waits").await;
         let contents = if terrane_env::planted!("a move leaves the rest behind") {
-            departure.copied().ok_or_else(|| End::GiveUp("nothing was copied".to_owned()))?
+            let copied = self.staging.offered(departure.id).map(|copy| Bytes::from(copy.contents().encode()));
+            copied.ok_or_else(|| End::GiveUp("nothing was copied".to_owned()))?
         } else {
             self.copy(departure).await.map_err(End::GiveUp)?
         };
@@ -125,7 +125,7 @@ impl Departures {
         let copy = copy.ok_or("the region left this server")?;
         let contents = Bytes::from(copy.contents().encode());
         departure.progress.lock().bytes = copy.contents().files().iter().map(|file| file.size).sum();
-        *departure.copy.lock() = Some(Arc::new(copy));
+        self.staging.offer(departure.id, copy);
         Ok(contents)
     }
 

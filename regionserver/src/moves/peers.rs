@@ -1,21 +1,20 @@
-//! Calls of this server to other servers: for their files, and to the leaders of other groups.
+//! Calls of this server to other servers, and to the leaders of other groups.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use terrane_proto::hello::{self, Identity};
 use terrane_proto::v1::region_server_client::RegionServerClient;
 use terrane_proto::{MESSAGE_BYTES_MAX, error, v1};
-use terrane_types::{Error, GroupId, MoveId, ServerId};
+use terrane_types::{Error, GroupId, ServerId};
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use crate::masters::addresses::Addresses;
-use crate::operation::{Source, StagingId};
+use crate::operation::Source;
 
 /// Deadline of one call. One that fetches files answers earlier with how far it has come.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -69,43 +68,6 @@ impl Peers {
 
     pub fn hello(&self, server: ServerId) -> Option<v1::Hello> {
         Some(hello::ours(Some(self.identity.cluster), server, self.identity.server, self.identity.boot))
-    }
-
-    /// Reads a part of a file of a move at another server.
-    pub async fn read(
-        &self,
-        server: ServerId,
-        (id, source): (MoveId, Source),
-        file: u64,
-        offset: u64,
-        length: u32,
-    ) -> Result<Bytes, Error> {
-        let mut client = self.client(server)?;
-        let request = v1::ReadMovedFileRequest {
-            hello: self.hello(server),
-            r#move: id.0,
-            file,
-            offset,
-            length,
-            source: source.server.0,
-            source_boot: source.boot,
-        };
-        answer(client.read_moved_file(request), CALL_TIMEOUT).await.map(|reply| reply.data)
-    }
-
-    /// Reads a part of a file of a bulk load at another server.
-    pub async fn read_loaded(
-        &self,
-        server: ServerId,
-        staging: StagingId,
-        file: u64,
-        offset: u64,
-        length: u32,
-    ) -> Result<Bytes, Error> {
-        let mut client = self.client(server)?;
-        let staging = Bytes::copy_from_slice(&staging.0);
-        let request = v1::ReadLoadedFileRequest { hello: self.hello(server), staging, file, offset, length };
-        answer(client.read_loaded_file(request), CALL_TIMEOUT).await.map(|reply| reply.data)
     }
 
     /// Calls the servers of a group in turn, until its leader answers. A refusal by the leader is final, and so is that it has

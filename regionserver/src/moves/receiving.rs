@@ -1,22 +1,20 @@
-//! What the servers of the other group answer: they fetch files, take a region in or refuse it, and hand files on.
+//! What the servers of the other group answer: they fetch files, and adopt a region or refuse it.
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use terrane_proto::v1;
 use terrane_raft::ProposeError;
 use terrane_types::{Error, GroupId, MoveId, RegionDescriptor, ServerId};
 
-use super::arrivals::Staging;
 use super::departures::Departures;
 use super::peers::PAUSES;
 use crate::edge::error_mapping::propose_error;
-use crate::fetching::read_part;
 use crate::group::machine::GroupMachine;
 use crate::group::proposal::Proposal;
 use crate::group::reply::Reply;
 use crate::group::state::Arrival;
 use crate::operation::{Adopt, Refuse, Source};
+use crate::staging::{FileSet, StagingProgress};
 
 /// How long a server fetches before it says how far it has come.
 const STAGE_TIME: Duration = Duration::from_millis(500);
@@ -61,11 +59,11 @@ impl Departures {
             return Ok(v1::StageRegionReply::default());
         }
         self.addresses.set([(source.server, request.source_address)]);
-        let holders = [source.server];
-        let staging = self.arrivals.stage((id, source), &request.contents, &holders, STAGE_TIME);
-        let Staging { staged, bytes } = staging.await?;
+        let adopt = Adopt { id, source, contents: request.contents };
+        let progress = self.staging.stage(FileSet::Region(&adopt), &[source.server], STAGE_TIME).await?;
+        let StagingProgress { is_staged: staged, bytes } = progress;
         if staged {
-            self.arrivals.note_views(id, source, &request.contents, request.views).await;
+            self.staging.note_views(&adopt, request.views).await;
         }
         Ok(v1::StageRegionReply { staged, bytes, ..Default::default() })
     }
@@ -76,7 +74,7 @@ impl Departures {
         machine.forgotten(id, &was)
     }
 
-    /// Takes a region into a group that this server leads.
+    /// Has a group that this server leads adopt a region.
     pub async fn adopt(&self, request: v1::AdoptRegionRequest) -> Result<v1::AdoptRegionReply, Error> {
         let (id, group) = (MoveId(request.r#move), self.led(GroupId(request.to_group))?);
         let machine = self.replicas.machine(group.id());
@@ -84,13 +82,13 @@ impl Departures {
         let hello = request.hello.as_ref();
         let source =
             hello.map(|hello| Source { server: ServerId(hello.own_server), boot: hello.boot }).unwrap_or_default();
-        if !is_decided && !self.arrivals.has(id, source, &request.contents).await {
+        let adopt = Adopt { id, source, contents: request.contents };
+        if !is_decided && !self.staging.has(FileSet::Region(&adopt)).await {
             let message = "the region's files are not here yet".to_owned();
             return Err(Error::Unavailable { message, retry_after: PAUSES.0 });
         }
-        let contents = terrane_engine::RegionContents::decode(&request.contents);
+        let contents = terrane_engine::RegionContents::decode(&adopt.contents);
         let least_stamp = contents.map_or(0, |contents| contents.point().stamp);
-        let adopt = Adopt { id, source, contents: request.contents };
         if terrane_env::buggify!("an adoption is proposed late") {
             // As after a call that was given up while its proposal waited.
             let (group, adopt) = (group.clone(), adopt.clone());
@@ -119,22 +117,6 @@ impl Departures {
             Ok(Reply::Unknown) => Err(propose_error(ProposeError::Uncertain, &group, &self.addresses)),
             Ok(other) => Err(Error::Internal { message: other.refusal() }),
             Err(error) => Err(propose_error(error, &group, &self.addresses)),
-        }
-    }
-
-    /// Reads a part of a file of a move, of a region that leaves or one that came in.
-    pub async fn read(
-        &self,
-        (id, source): (MoveId, Source),
-        file: u64,
-        offset: u64,
-        length: usize,
-    ) -> Result<Bytes, Error> {
-        let departure = self.moves.0.lock().get(&id).filter(|_| source == self.peers.source()).cloned();
-        let copy = departure.and_then(|departure| departure.copy.lock().clone());
-        match copy.as_ref().and_then(|copy| copy.path(file)) {
-            Some(path) => read_part(path.clone(), offset, length).await,
-            None => self.arrivals.read((id, source), file, offset, length).await,
         }
     }
 }

@@ -25,7 +25,6 @@ use crate::group::proposal::GroupHost;
 use crate::health::HealthIssues;
 use crate::issues::Lasting;
 use crate::loads::commit::{Loads, UnderWay};
-use crate::loads::files::LoadFiles;
 use crate::loads::runs::Runs;
 use crate::masters::addresses::Addresses;
 use crate::masters::endpoints::Endpoints;
@@ -35,7 +34,6 @@ use crate::masters::region_ids::RegionIdStock;
 use crate::masters::report::Reporter;
 use crate::masters::{Masters, REPORT_INTERVAL, Registered};
 use crate::metrics::Metrics;
-use crate::moves::arrivals::Arrivals;
 use crate::moves::departures::{Departures, Moves};
 use crate::moves::peers::Peers;
 use crate::replicas::Replicas;
@@ -44,6 +42,7 @@ use crate::replicas::comparing::digesting::Digesting;
 use crate::replicas::mending::Mending;
 use crate::replicas::orphans::Orphans;
 use crate::server::config::ServerConfig;
+use crate::staging::Staging;
 use crate::versions::ClusterLevel;
 
 /// The parts that most tasks of a server share.
@@ -98,17 +97,16 @@ impl Parts {
     pub(super) fn loads(
         &self,
         peers: &Arc<Peers>,
-        files: Arc<LoadFiles>,
+        staging: &Arc<Staging>,
         (host, engine): (&Arc<GroupHost>, &Arc<Engine>),
         stop: &CancellationToken,
         bytes_per_second: u64,
     ) -> Arc<Loads> {
-        files.connect(peers.clone(), host);
-        let runs = Runs::new(files.clone(), self.admission.clone(), self.metrics.clone(), bytes_per_second);
+        let runs = Runs::new(staging.clone(), self.admission.clone(), self.metrics.clone(), bytes_per_second);
         self.budgets.add(runs.budget().clone());
         Arc::new(Loads {
             runs,
-            files,
+            staging: staging.clone(),
             engine: engine.clone(),
             host: host.clone(),
             replicas: self.replicas.clone(),
@@ -124,21 +122,19 @@ impl Parts {
         peers: Arc<Peers>,
         host: &Arc<GroupHost>,
         engine: &Arc<Engine>,
-        arrivals: Arc<Arrivals>,
+        staging: &Arc<Staging>,
         stop: &CancellationToken,
     ) -> Arc<Departures> {
-        let departures = Arc::new(Departures {
+        Arc::new(Departures {
             engine: engine.clone(),
             host: host.clone(),
             replicas: self.replicas.clone(),
             addresses: self.addresses.clone(),
-            peers: peers.clone(),
-            arrivals: arrivals.clone(),
+            peers,
+            staging: staging.clone(),
             stop: stop.clone(),
             moves: Moves::default(),
-        });
-        arrivals.connect(peers, host, &departures);
-        departures
+        })
     }
 
     pub(super) fn comparer(

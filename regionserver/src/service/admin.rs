@@ -10,7 +10,6 @@ use terrane_env::net::peer_of;
 use terrane_proto::hello::Identity;
 use terrane_proto::{error, hello, v1};
 use terrane_raft::GroupSpec;
-use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::{
     Error, GroupId, Invalid, MoveId, RegionDescriptor, RegionEpoch, RegionId, ReplicaId, ServerId, TableId, TableSchema,
 };
@@ -27,6 +26,7 @@ use crate::region::orders::RegionOrders;
 use crate::replicas::comparing;
 use crate::replicas::comparing::digesting::Digesting;
 use crate::replicas::membership::{self, Membership, raft_error};
+use crate::staging::transfer::FilePart;
 use crate::views::Views;
 
 /// How long the order to start a group's first election waits for its outcome; it is repeated after that.
@@ -223,9 +223,9 @@ impl v1::region_server_server::RegionServer for AdminService {
     ) -> Result<Response<v1::ReadMovedFileReply>, Status> {
         let request = request.into_inner();
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
-        let (id, length) = (MoveId(request.r#move), (request.length as usize).min(BATCH_BYTES_MAX));
+        let part = FilePart { file: request.file, offset: request.offset, length: request.length };
         let source = Source { server: ServerId(request.source), boot: request.source_boot };
-        let read = self.departures.read((id, source), request.file, request.offset, length).await;
+        let read = self.departures.staging.read_moved(MoveId(request.r#move), source, part).await;
         read.map(|data| Response::new(v1::ReadMovedFileReply { data })).map_err(|error| error::status(&error))
     }
 
@@ -243,8 +243,8 @@ impl v1::region_server_server::RegionServer for AdminService {
         self.check(request.hello.as_ref()).map_err(|error| error::status(&error))?;
         let staging: Result<[u8; 16], _> = request.staging[..].try_into();
         let staging = staging.map_err(|_| error::status(&Invalid::new("a staging id has 16 bytes").into()))?;
-        let length = (request.length as usize).min(BATCH_BYTES_MAX);
-        let read = self.edge.loads.files.read(StagingId(staging), request.file, request.offset, length).await;
+        let part = FilePart { file: request.file, offset: request.offset, length: request.length };
+        let read = self.edge.loads.staging.read_loaded(StagingId(staging), part).await;
         read.map(|data| Response::new(v1::ReadLoadedFileReply { data })).map_err(|error| error::status(&error))
     }
 

@@ -16,11 +16,10 @@ use terrane_env::task::{abort_process, run_io};
 use terrane_raft::{BoxFuture, CopiedFile, StagedCopy, StateCopy};
 
 use super::{GroupMachine, Inner};
+use crate::staging::transfer::FREE_BYTES_MIN;
 
 /// The number of the file that describes a copy.
 const DESCRIPTION: u64 = 0;
-/// What stays free on the disk of a server that receives a copy.
-const FREE_BYTES_MIN: u64 = 256 << 20;
 
 impl GroupMachine {
     /// A copy of what is in synced files. What was written since is in the log.
@@ -102,7 +101,7 @@ impl GroupMachine {
         }
         *inner = fresh;
         drop(inner);
-        self.bringing.supersede();
+        self.waits.supersede();
         self.signals.wake();
         Ok(())
     }

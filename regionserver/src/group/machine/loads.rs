@@ -15,12 +15,13 @@ use terrane_env::task::abort_process;
 use terrane_raft::{AppliedEntry, Packing, Prepared};
 use tokio::time::Instant;
 
-use super::files::{Again, Brought};
+use super::files::Retry;
 use super::regions::FULL_DISK_PATIENCE;
 use super::{GroupMachine, Inner};
 use crate::group::reply::Reply;
 use crate::operation::Load;
 use crate::replicas::hosted::HostedRegion;
+use crate::staging::StagedFiles;
 use crate::window::{Known, Window};
 
 /// How a load ends before it begins, or how it goes on.
@@ -52,24 +53,24 @@ impl GroupMachine {
         matches!(known(inner.windows.get(&load.region), load), Known::Applied(_))
     }
 
-    /// Whether the files of a load are to be taken in now.
+    /// Whether the files of a load are to be ingested now.
     pub(super) fn loads_now(&self, entry: &AppliedEntry, load: &Load) -> bool {
         matches!(self.inner.lock().begin_load_at(entry, load), Begun::Comes(_))
     }
 
-    /// Takes the files of a load in, or says why not. The boundary is held. `began`: when the entry was first tried.
-    pub(super) async fn take_in_load(
+    /// Ingests the files of a load, or says why not. The boundary is held. `began`: when the entry was first tried.
+    pub(super) async fn ingest(
         &self,
         entry: &AppliedEntry,
         load: &Load,
-        brought: Brought,
+        files: StagedFiles,
         began: Instant,
-    ) -> Result<Reply, Again> {
+    ) -> Result<Reply, Retry> {
         let applied = Reply::Applied { stamp: entry.stamp };
         let begun = self.inner.lock().begin_load_at(entry, load);
-        let (hosted, dir) = match (begun, brought) {
-            (Begun::Comes(hosted), Brought::Load(dir)) => (hosted, dir),
-            (Begun::Comes(_), _) => return Err(Again),
+        let (hosted, dir) = match (begun, files) {
+            (Begun::Comes(hosted), StagedFiles::Load(dir)) => (hosted, dir),
+            (Begun::Comes(_), _) => return Err(Retry),
             (Begun::IsHere, _) => return Ok(applied),
             (Begun::Refused(reply), _) => return Ok(reply),
         };
@@ -84,7 +85,7 @@ impl GroupMachine {
             Ok(()) => {
                 self.loaded(entry, &hosted, load, window);
                 if terrane_env::planted!("the files of a load go once they are taken in") {
-                    self.load_files.discard(load.staging).await;
+                    self.staging.discard(load.staging).await;
                 }
                 Ok(applied)
             }
@@ -95,10 +96,10 @@ impl GroupMachine {
             Err(Error::Corruption { file, offset, .. }) => {
                 let file = file.display();
                 tracing::warn!(region = %load.region, %file, offset, "a file of a load is damaged; all are fetched again");
-                self.load_files.discard(load.staging).await;
-                Err(Again)
+                self.staging.discard(load.staging).await;
+                Err(Retry)
             }
-            Err(error) if error.is_disk_full() && began.elapsed() <= FULL_DISK_PATIENCE => Err(Again),
+            Err(error) if error.is_disk_full() && began.elapsed() <= FULL_DISK_PATIENCE => Err(Retry),
             Err(error) => {
                 abort_process(&format!("cannot take the files of a load into region {}: {error}", load.region));
             }

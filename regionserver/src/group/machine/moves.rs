@@ -10,13 +10,14 @@ use terrane_env::task::abort_process;
 use terrane_raft::AppliedEntry;
 use terrane_types::{MoveId, RegionId};
 
-use super::files::{Again, Brought};
+use super::files::Retry;
 use super::{GroupMachine, Inner, set_attributes};
 use crate::group::region_state::RegionState;
 use crate::group::reply::Reply;
 use crate::group::state::{Arrival, Arriving};
 use crate::operation::{Adopt, Depart, Freeze, Unfreeze};
 use crate::replicas::hosted::HostedRegion;
+use crate::staging::StagedFiles;
 use crate::window::Window;
 
 impl GroupMachine {
@@ -69,13 +70,12 @@ impl GroupMachine {
         Ok(None)
     }
 
-    /// What is to be taken in now by an adoption, if anything. Nothing changes.
-    pub(super) fn adopts_now(&self, entry: &AppliedEntry, adopt: &Adopt) -> Option<RegionContents> {
+    /// Whether an adoption is to bring its region in now. Nothing changes.
+    pub(super) fn adopts_now(&self, entry: &AppliedEntry, adopt: &Adopt) -> bool {
         let (contents, incoming) = self.incoming_region(entry, adopt);
         let inner = self.inner.lock();
-        let comes = !inner.has_adopted(entry, contents.region())
-            && matches!(inner.state.arriving(adopt.id, &incoming), Arriving::Comes(_));
-        comes.then_some(contents)
+        !inner.has_adopted(entry, contents.region())
+            && matches!(inner.state.arriving(adopt.id, &incoming), Arriving::Comes(_))
     }
 
     /// What an adoption says of its region.
@@ -93,8 +93,8 @@ impl GroupMachine {
         })
     }
 
-    /// Takes a region in, or says why not. The boundary is held.
-    pub(super) async fn adopt(&self, entry: &AppliedEntry, adopt: &Adopt, brought: Brought) -> Result<Reply, Again> {
+    /// Adopts a region, or says why not. The boundary is held.
+    pub(super) async fn adopt(&self, entry: &AppliedEntry, adopt: &Adopt, files: StagedFiles) -> Result<Reply, Retry> {
         let (contents, incoming) = self.incoming_region(entry, adopt);
         let arriving = {
             let mut inner = self.inner.lock();
@@ -120,11 +120,11 @@ impl GroupMachine {
                 return Ok(Reply::Refused { why });
             }
         };
-        let Brought::Region(staged) = brought else { return Err(Again) };
-        Ok(self.take_in(entry, adopt, &contents, *state, *staged).await)
+        let StagedFiles::Region(staged) = files else { return Err(Retry) };
+        Ok(self.adopt_staged(entry, adopt, &contents, *state, *staged).await)
     }
 
-    async fn take_in(
+    async fn adopt_staged(
         &self,
         entry: &AppliedEntry,
         adopt: &Adopt,
@@ -147,7 +147,7 @@ impl GroupMachine {
         };
         let window = Window::decode(point.window.clone());
         let (Ok(window), Ok(region)) = (window, self.engine.adopt_region(staged, point).await) else {
-            abort_process(&format!("cannot take in region {} of group {}", contents.region(), self.group));
+            abort_process(&format!("cannot adopt region {} of group {}", contents.region(), self.group));
         };
         set_attributes(&region, &state.schema);
         let id = state.descriptor.region;

@@ -53,7 +53,7 @@ impl Server {
             Arc::default(),
             self.signals.clone(),
             Arc::default(),
-            (Arrivals::new(engine.clone(), Default::default()), LoadFiles::new(&engine, self.stop.clone())),
+            Staging::new(engine.clone(), self.stop.clone()),
             Tracer::default(),
         )
         .unwrap();

@@ -18,15 +18,15 @@ async fn created() -> Replica {
 }
 
 /// Builds the file of a load of these rows, as a leader does.
-async fn built(files: &LoadFiles, rows: &[&str]) -> Load {
-    let dir = files.create(STAGING).await.unwrap();
+async fn built(staging: &Staging, rows: &[&str]) -> Load {
+    let dir = staging.create(STAGING).await.unwrap();
     let mut builder = StoreFileBuilder::create(&Disk::os(), &dir, 1, FamilyStorage::default()).await.unwrap();
     for row in rows {
         builder.add(row.as_bytes(), CellRef::put(b"f", b"q", 1_000, b"loaded")).await.unwrap();
     }
     builder.finish().await.unwrap();
-    let (bytes, crc) = files.measure(STAGING, 1).await.unwrap();
-    files.sync(STAGING).await.unwrap();
+    let (bytes, crc) = staging.measure(STAGING, 1).await.unwrap();
+    staging.sync(STAGING).await.unwrap();
     Load {
         region: RegionId(1),
         epoch: RegionEpoch(1),
@@ -59,7 +59,7 @@ fn sequence(replica: &Replica, region: u64) -> u64 {
 async fn a_load_takes_effect_once_however_often_it_is_in_the_log() {
     let mut replica = created().await;
     replica.put(1, 1, "a").await;
-    let loaded = built(&replica.machine.load_files, &["b", "m"]).await;
+    let loaded = built(&replica.machine.staging, &["b", "m"]).await;
     assert!(!replica.machine.has_load(&loaded));
     assert!(matches!(load(&mut replica, &loaded).await, Reply::Applied { .. }));
     assert_eq!((replica.shown(), sequence(&replica, 1)), ("r1[a b m]".to_owned(), 2));
@@ -75,7 +75,7 @@ async fn a_load_takes_effect_once_however_often_it_is_in_the_log() {
 #[tokio::test]
 async fn the_halves_of_a_split_know_a_load_of_the_whole() {
     let mut replica = created().await;
-    let loaded = built(&replica.machine.load_files, &["b", "m"]).await;
+    let loaded = built(&replica.machine.staging, &["b", "m"]).await;
     load(&mut replica, &loaded).await;
     replica.split(1, 1, "c", 2, 3).await;
     let stale = load(&mut replica, &loaded).await;
@@ -94,7 +94,7 @@ async fn the_halves_of_a_split_know_a_load_of_the_whole() {
 #[tokio::test]
 async fn a_replica_without_the_files_applies_nothing_until_it_has_them() {
     let replica = created().await;
-    let loaded = built(&replica.machine.load_files, &["b"]).await;
+    let loaded = built(&replica.machine.staging, &["b"]).await;
     let Replica { server, directory, engine, machine, log } = replica;
     let dir = engine.loading_root();
     let aside = directory.path().join("aside");
@@ -121,8 +121,8 @@ async fn a_replica_without_the_files_applies_nothing_until_it_has_them() {
 async fn waiting() -> (Replica, AppliedEntry, tokio::task::JoinHandle<Vec<Vec<Reply>>>) {
     let mut replica = created().await;
     replica.put(1, 1, "a").await;
-    let loaded = built(&replica.machine.load_files, &["b"]).await;
-    replica.machine.load_files.discard(STAGING).await;
+    let loaded = built(&replica.machine.staging, &["b"]).await;
+    replica.machine.staging.discard(STAGING).await;
     let index = replica.log.len() as u64 + 1;
     let operations = vec![encoded(|out| loaded.encode(out)).into()];
     let entry = AppliedEntry { term: 1, index, stamp: 1000 + index, operations };
@@ -157,7 +157,7 @@ async fn a_copy_that_covers_an_entry_ends_the_wait_for_its_files() {
     // Another member has the files, and has applied more.
     let mut other = created().await;
     other.put(1, 1, "a").await;
-    let loaded = built(&other.machine.load_files, &["b"]).await;
+    let loaded = built(&other.machine.staging, &["b"]).await;
     load(&mut other, &loaded).await;
     other.put(1, 1, "m").await;
     other.machine.flush(RegionId(1)).await.unwrap();
@@ -205,7 +205,7 @@ async fn install(from: &Replica, to: &Replica, as_of: u64) {
 #[tokio::test]
 async fn a_table_that_takes_no_writes_takes_no_load() {
     let mut replica = created().await;
-    let loaded = built(&replica.machine.load_files, &["b"]).await;
+    let loaded = built(&replica.machine.staging, &["b"]).await;
     replica.alter(TableSchema { read_only: true, ..schema(2) }).await;
     assert!(matches!(load(&mut replica, &loaded).await, Reply::ReadOnly { .. }));
     replica.alter(TableSchema { disabled: true, ..schema(3) }).await;
@@ -220,13 +220,13 @@ async fn a_table_that_takes_no_writes_takes_no_load() {
 
 #[tokio::test]
 async fn files_stay_while_the_log_has_their_entry_and_go_with_it() {
-    use crate::loads::files::LogRange;
+    use crate::staging::retention::{Claim, LogRange};
 
     let mut replica = created().await;
-    let loaded = built(&replica.machine.load_files, &["b"]).await;
+    let loaded = built(&replica.machine.staging, &["b"]).await;
     load(&mut replica, &loaded).await;
     let index = replica.log.last().unwrap().index;
-    let files = &replica.machine.load_files;
+    let staging = &replica.machine.staging;
     let names = async || {
         let root = replica.engine.loading_root();
         let listed = run_io(async move { fs::list(&root).await }).await.unwrap();
@@ -234,9 +234,9 @@ async fn files_stay_while_the_log_has_their_entry_and_go_with_it() {
     };
     let kept = BTreeSet::from([STAGING.to_string(), format!("{STAGING}.{GROUP}.{index}")]);
     let log = |first| [(GROUP, LogRange { first, last: index + 5, applied: index + 5 })].into();
-    files.sweep(&log(index)).await;
+    staging.sweep(&log(index), |_| Claim::Unknown).await;
     assert_eq!(names().await, kept, "another member may fetch them");
-    files.sweep(&log(index + 1)).await;
+    staging.sweep(&log(index + 1), |_| Claim::Unknown).await;
     assert!(names().await.is_empty());
     assert_eq!(replica.shown(), "r1[b]", "the region has names of its own for them");
 }

@@ -15,14 +15,14 @@ use terrane_raft::Progress;
 use terrane_types::GroupId;
 use tokio_util::sync::CancellationToken;
 
-/// The files that a replica waits for, as others see it.
+/// The waits of a replica for files, as others see them.
 #[derive(Default)]
-pub struct Bringing {
+pub struct Waits {
     /// Cancelled when the replica is removed.
     removed: CancellationToken,
     /// Cancelled when the present wait is to end.
-    wait: Mutex<CancellationToken>,
-    waits: AtomicBool,
+    present: Mutex<CancellationToken>,
+    is_waiting: AtomicBool,
     /// The most bytes that were here in this wait.
     bytes: AtomicU64,
     /// The entry whose files were not found, and why.
@@ -30,26 +30,26 @@ pub struct Bringing {
 }
 
 /// A wait for the files of an entry. It ends when this is dropped.
-pub struct Awaited<'a> {
+pub struct Wait<'a> {
     pub group: GroupId,
     pub index: u64,
-    bringing: &'a Bringing,
+    waits: &'a Waits,
     given_up: CancellationToken,
 }
 
-impl Bringing {
+impl Waits {
     /// A wait begins. What happens from now on ends it: look afterwards whether it is still needed.
-    pub fn begin(&self, group: GroupId, index: u64) -> Awaited<'_> {
+    pub fn begin(&self, group: GroupId, index: u64) -> Wait<'_> {
         let given_up = self.removed.child_token();
-        *self.wait.lock() = given_up.clone();
+        *self.present.lock() = given_up.clone();
         self.bytes.store(0, Ordering::Relaxed);
-        self.waits.store(true, Ordering::Relaxed);
-        Awaited { group, index, bringing: self, given_up }
+        self.is_waiting.store(true, Ordering::Relaxed);
+        Wait { group, index, waits: self, given_up }
     }
 
     /// Ends the present wait: its entry is covered by a copy.
     pub fn supersede(&self) {
-        self.wait.lock().cancel();
+        self.present.lock().cancel();
     }
 
     /// The replica is removed: this wait ends, and so does any other.
@@ -63,20 +63,20 @@ impl Bringing {
             applied,
             steps: self.bytes.load(Ordering::Relaxed),
             lacks: self.lacks.lock().clone(),
-            waits: self.waits.load(Ordering::Relaxed),
+            waits: self.is_waiting.load(Ordering::Relaxed),
         }
     }
 }
 
-impl Awaited<'_> {
+impl Wait<'_> {
     /// So many bytes of the files are here. Fewer than before, because what was fetched is damaged, are no progress.
     pub fn arrived(&self, bytes: u64) {
-        self.bringing.bytes.fetch_max(bytes, Ordering::Relaxed);
+        self.waits.bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
     /// The files were not found.
     pub fn not_found(&self, why: String) {
-        *self.bringing.lacks.lock() = Some((self.index, why));
+        *self.waits.lacks.lock() = Some((self.index, why));
     }
 
     /// Pauses. True if the wait has ended, or the server stops.
@@ -90,10 +90,10 @@ impl Awaited<'_> {
     }
 }
 
-impl Drop for Awaited<'_> {
+impl Drop for Wait<'_> {
     fn drop(&mut self) {
-        self.bringing.waits.store(false, Ordering::Relaxed);
-        *self.bringing.lacks.lock() = None;
+        self.waits.is_waiting.store(false, Ordering::Relaxed);
+        *self.waits.lacks.lock() = None;
     }
 }
 
@@ -103,17 +103,17 @@ mod tests {
 
     #[test]
     fn files_that_are_fetched_again_because_they_were_damaged_are_no_progress() {
-        let bringing = Bringing::default();
-        let awaited = bringing.begin(GroupId(1), 7);
-        awaited.arrived(100);
-        let steps = bringing.progress(6).steps;
-        awaited.arrived(40);
-        awaited.arrived(100);
-        assert_eq!(bringing.progress(6).steps, steps);
-        awaited.arrived(101);
-        assert_ne!(bringing.progress(6).steps, steps);
-        drop(awaited);
-        let _next = bringing.begin(GroupId(1), 8);
-        assert_eq!(bringing.progress(7).steps, 0, "the files of another entry");
+        let waits = Waits::default();
+        let wait = waits.begin(GroupId(1), 7);
+        wait.arrived(100);
+        let steps = waits.progress(6).steps;
+        wait.arrived(40);
+        wait.arrived(100);
+        assert_eq!(waits.progress(6).steps, steps);
+        wait.arrived(101);
+        assert_ne!(waits.progress(6).steps, steps);
+        drop(wait);
+        let _next = waits.begin(GroupId(1), 8);
+        assert_eq!(waits.progress(7).steps, 0, "the files of another entry");
     }
 }

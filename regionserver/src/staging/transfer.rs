@@ -1,12 +1,16 @@
-//! Fetching files from other servers into a directory: for regions that come in, and for bulk loads.
+//! The transfer of files from other servers into a directory.
 //!
-//! A file is written under another name until it is whole and synced, so what is there under its own name is whole, also
-//! after a crash. A fetch that is repeated goes on where the last one ended, but for a file that was not renamed although all of
-//! its bytes are there: its sync may have failed, so it is fetched again. The pace leaves room for requests, and some
-//! space stays free on the disk.
+//! The room pulls: it asks one of the servers that have a file for part after part. Several servers have the files. The one
+//! that answered last is asked first, so that one that is down costs one wait and not one per part; and after files that
+//! arrived damaged another one is ([`Holders`]).
 //!
-//! Several servers have the files. The one that answered last is asked first, so that one that is down costs one wait and not
-//! one per part; and after files that arrived damaged another one is ([`Holders`]).
+//! # Invariants
+//! - A file is written under another name until it is whole and synced, so what is there under its own name is whole, also
+//!   after a crash.
+//! - A transfer that is repeated continues where the last one ended, but for a file that was not renamed although all of its
+//!   bytes are there: its sync may have failed, so it is fetched again.
+//! - Each transfer has a rate, and all of a server share one, which leave room for requests; and some space stays free on the
+//!   disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,14 +20,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_env::fs;
+use terrane_env::pace::Pace;
 use terrane_env::task::run_io;
+use terrane_types::limits::BATCH_BYTES_MAX;
 use terrane_types::{Error, ServerId};
 use tokio::time::Instant;
 
 /// Bytes that one call fetches.
 const PART_BYTES: u32 = 1 << 20;
-/// Bytes fetched per second, so that requests have room.
+/// Bytes that one transfer fetches per second, so that requests have room...
 const BYTES_PER_SECOND: u64 = 128 << 20;
+/// ...and all transfers of a server together.
+pub const ALL_BYTES_PER_SECOND: u64 = 4 * BYTES_PER_SECOND;
+/// Bytes that are read at once for a checksum.
+const READ_BYTES: u64 = 1 << 20;
 /// What stays free on the disk.
 pub const FREE_BYTES_MIN: u64 = 256 << 20;
 /// The pause before files are looked for again.
@@ -33,8 +43,16 @@ pub const TAKE_STEP: Duration = Duration::from_secs(1);
 /// Marks a file that is not whole.
 const UNFINISHED: &str = ".part";
 
+/// A part of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePart {
+    pub file: u64,
+    pub offset: u64,
+    pub length: u32,
+}
+
 /// Which of the servers that have the files is asked first.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Holders(AtomicUsize);
 
 impl Holders {
@@ -60,26 +78,27 @@ impl Holders {
     }
 
     /// What was fetched is damaged: the next server is asked first.
-    pub fn turn(&self) {
+    pub fn rotate(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// The files that a directory is to have, and no others.
-pub struct Fetching<'a> {
+pub struct Transfer<'a> {
     pub dir: &'a Path,
     /// Their sizes by number.
     pub files: BTreeMap<u64, u64>,
     /// The name of the file with a number.
     pub name: fn(u64) -> String,
+    /// Of all transfers.
+    pub pace: &'a Pace,
 }
 
-impl Fetching<'_> {
-    /// Fetches what is missing, for as long as `patience` lasts; returns the bytes that are here. `read` reads so many bytes
-    /// of a file from an offset on.
+impl Transfer<'_> {
+    /// Fetches what is missing, for as long as `patience` lasts; returns the bytes that are here.
     pub async fn run<R, F>(&self, read: R, patience: Duration) -> Result<u64, Error>
     where
-        R: Fn(u64, u64, u32) -> F + Send + Sync,
+        R: Fn(FilePart) -> F + Send + Sync,
         F: Future<Output = Result<Bytes, Error>> + Send,
     {
         let (whole, mut bytes) = self.whole_files().await?;
@@ -147,7 +166,7 @@ impl Fetching<'_> {
         fetched: &mut u64,
     ) -> Result<u64, Error>
     where
-        R: Fn(u64, u64, u32) -> F + Send + Sync,
+        R: Fn(FilePart) -> F + Send + Sync,
         F: Future<Output = Result<Bytes, Error>> + Send,
     {
         let name = (self.name)(file);
@@ -173,7 +192,8 @@ impl Fetching<'_> {
                 return Ok(offset);
             }
             let length = u32::try_from(size - offset).unwrap_or(PART_BYTES).min(PART_BYTES);
-            let part = read(file, offset, length).await?;
+            self.pace.wait(u64::from(length)).await;
+            let part = read(FilePart { file, offset, length }).await?;
             let (to, at, count) = (handle.clone(), offset, part.len() as u64);
             run_io(async move { to.write_all_at(&part, at).await }).await.map_err(io_error)?;
             offset += count;
@@ -181,6 +201,7 @@ impl Fetching<'_> {
             let due = began + Duration::from_nanos(fetched.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
             tokio::time::sleep_until(due).await;
         }
+        assert_eq!(offset, size, "file {name} would get its name with {offset} of its {size} bytes");
         run_io(async move {
             handle.sync_all().await?;
             fs::rename(&unfinished, &whole).await
@@ -191,14 +212,41 @@ impl Fetching<'_> {
     }
 }
 
-/// Reads a part of a file.
-pub async fn read_part(path: PathBuf, offset: u64, length: usize) -> Result<Bytes, Error> {
+/// Reads a part of a file, up to what one message may hold.
+pub async fn read_part(path: PathBuf, part: FilePart) -> Result<Bytes, Error> {
     let read = run_io(async move {
-        let mut bytes = vec![0; length];
-        fs::File::open_read(&path).await?.read_exact_at(&mut bytes, offset).await?;
+        let mut bytes = vec![0; (part.length as usize).min(BATCH_BYTES_MAX)];
+        fs::File::open_read(&path).await?.read_exact_at(&mut bytes, part.offset).await?;
         Ok(Bytes::from(bytes))
     });
     read.await.map_err(io_error)
+}
+
+/// The length of a file and the checksum of its bytes.
+pub async fn checksum(path: PathBuf) -> Result<(u64, u32), Error> {
+    let read = run_io(async move {
+        let file = fs::File::open_read(&path).await?;
+        let bytes = file.len().await?;
+        let (mut crc, mut at) = (0, 0);
+        let mut buffer = vec![0; usize::try_from(READ_BYTES.min(bytes)).unwrap_or(0)];
+        while at < bytes {
+            let length = usize::try_from(READ_BYTES.min(bytes - at)).unwrap_or(0);
+            let part = &mut buffer[..length];
+            file.read_exact_at(part, at).await?;
+            crc = crc32c::crc32c_append(crc, part);
+            at += length as u64;
+        }
+        Ok((bytes, crc))
+    });
+    read.await.map_err(io_error)
+}
+
+/// Removes a directory of files, if it is there.
+pub async fn remove(dir: PathBuf) {
+    let removed = run_io(async move { if fs::exists(&dir).await? { fs::remove_dir_all(&dir).await } else { Ok(()) } });
+    if let Err(error) = removed.await {
+        tracing::warn!(%error, "staged files were not removed; trying again later");
+    }
 }
 
 pub fn io_error(error: std::io::Error) -> Error {
@@ -245,9 +293,9 @@ mod tests {
     async fn after_damaged_files_another_server_is_asked_first() {
         let holders = Holders::default();
         assert_eq!(asked(&holders, &[1, 2], &[], 0).await.0, [1]);
-        holders.turn();
+        holders.rotate();
         assert_eq!(asked(&holders, &[1, 2], &[], 0).await.0, [2]);
-        holders.turn();
+        holders.rotate();
         assert_eq!(asked(&holders, &[1, 2], &[], 0).await.0, [1]);
     }
 }
