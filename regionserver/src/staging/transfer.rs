@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - A file is written under another name until it is whole and synced, so what is there under its own name is whole, also
-//!   after a crash.
+//!   after a crash. Its name is durable before it counts as fetched.
 //! - A transfer that is repeated continues where the last one ended, but for a file that was not renamed although all of its
 //!   bytes are there: its sync may have failed, so it is fetched again.
 //! - Each transfer has a rate, and all of a server share one, which leave room for requests; and some space stays free on the
@@ -111,10 +111,9 @@ impl Transfer<'_> {
                 break;
             }
         }
-        if fetched > 0 {
-            let dir = self.dir.to_path_buf();
-            run_io(async move { fs::sync_dir(&dir).await }).await.map_err(io_error)?;
-        }
+        // Also when nothing was fetched: the last call may have failed, or been given up, between a rename and this.
+        let dir = self.dir.to_path_buf();
+        run_io(async move { fs::sync_dir(&dir).await }).await.map_err(io_error)?;
         Ok(bytes)
     }
 
