@@ -67,7 +67,7 @@ use crate::server::start_error::StartError;
 use crate::service::admin::AdminService;
 use crate::service::data::DataService;
 use crate::service::diagnostics::DiagnosticsService;
-use crate::staging::{Staging, sweep};
+use crate::staging::Staging;
 use crate::views::Views;
 
 /// How long the handover of leaderships may take when the server stops.
@@ -247,10 +247,6 @@ impl RegionServer {
             terrane_env::task::spawn_named("moves", departures.watch()),
             terrane_env::task::spawn_named("views", views.watch()),
             terrane_env::task::spawn_named("loads", loads.watch()),
-            terrane_env::task::spawn_named(
-                "staging",
-                sweep::watch(staging, host.clone(), parts.replicas.clone(), stop.clone()),
-            ),
             terrane_env::task::spawn_named("comparisons", comparer.watch()),
             terrane_env::task::spawn_named("orphans", orphans.watch(stop.clone())),
         ];

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use terrane_engine::{Engine, IngestFile, RegionContents, RegionCopy, StagedRegion, StoreFileBuilder};
+use terrane_engine::{Engine, RegionContents, RegionCopy, StagedRegion, StoreFileBuilder};
 use terrane_env::fs;
 use terrane_env::pace::Pace;
 use terrane_env::task::run_io;
@@ -48,7 +48,7 @@ use self::wait::Wait;
 use crate::edge::error_mapping::engine_error;
 use crate::group::proposal::GroupHost;
 use crate::moves::peers::{CALL_TIMEOUT, Peers, answer};
-use crate::operation::{Adopt, Load, LoadedFile, Source, StagingId};
+use crate::operation::{Adopt, Load, Source, StagingId};
 
 /// What staged files belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +84,7 @@ impl FileSet<'_> {
     fn sizes(self) -> Result<BTreeMap<u64, u64>, Error> {
         Ok(match self {
             Self::Load(load) => load.files.iter().map(|file| (file.number, file.bytes)).collect(),
-            Self::Region(adopt) => contents(&adopt.contents)?.files().iter().map(|file| (file.id, file.size)).collect(),
+            Self::Region(adopt) => decoded(&adopt.contents)?.files().iter().map(|file| (file.id, file.size)).collect(),
         })
     }
 
@@ -120,19 +120,9 @@ pub struct StagingProgress {
 pub enum StagedFiles {
     /// The entry needs none: it is refused, or took effect before.
     Unneeded,
-    Load(LoadDir),
+    /// The directory of a load's files.
+    Load(PathBuf),
     Region(Box<StagedRegion>),
-}
-
-/// The directory of a load.
-pub struct LoadDir(PathBuf);
-
-impl LoadDir {
-    /// One of its files, for the engine.
-    pub fn file(&self, file: &LoadedFile) -> IngestFile {
-        let path = self.0.join(StoreFileBuilder::file_name(file.number));
-        IngestFile { family: file.family.clone(), path }
-    }
 }
 
 /// The staged files of this server.
@@ -165,20 +155,16 @@ struct Set {
 /// What is verified of a set. Held while its files change.
 #[derive(Default)]
 struct Slot {
-    load: LoadSlot,
-    region: RegionSlot,
-}
-
-#[derive(Default)]
-struct LoadSlot {
+    /// The files of the load are verified.
     is_verified: bool,
     /// A replica here has begun to apply the load, in this process.
     is_marked: bool,
+    /// The last round of the move.
+    round: Round,
 }
 
-/// The last round of a move.
 #[derive(Default)]
-struct RegionSlot {
+struct Round {
     source: Source,
     contents: Bytes,
     staged: Option<StagedRegion>,
@@ -189,10 +175,9 @@ struct RegionSlot {
 impl Slot {
     fn has(&self, set: FileSet<'_>) -> bool {
         match set {
-            FileSet::Load(_) => self.load.is_verified,
-            FileSet::Region(adopt) => {
-                let RegionSlot { source, contents, staged, .. } = &self.region;
-                *source == adopt.source && *contents == adopt.contents && staged.is_some()
+            FileSet::Load(_) => self.is_verified,
+            FileSet::Region(Adopt { source, contents, .. }) => {
+                self.round.source == *source && self.round.contents == *contents && self.round.staged.is_some()
             }
         }
     }
@@ -201,19 +186,7 @@ impl Slot {
     fn is_newer(&self, set: FileSet<'_>) -> bool {
         let FileSet::Region(adopt) = set else { return false };
         let index = |encoded: &Bytes| RegionContents::decode(encoded).map(|contents| contents.point().index);
-        self.region.source == adopt.source && index(&self.region.contents) > index(&adopt.contents)
-    }
-}
-
-/// Why files that are here are not staged.
-struct Unverified {
-    is_damaged: bool,
-    error: Error,
-}
-
-impl From<Error> for Unverified {
-    fn from(error: Error) -> Self {
-        Self { is_damaged: false, error }
+        self.round.source == adopt.source && index(&self.round.contents) > index(&adopt.contents)
     }
 }
 
@@ -263,44 +236,39 @@ impl Staging {
         if bytes < total {
             return Ok(StagingProgress { is_staged: false, bytes });
         }
-        match self.verify(files, &dir, &mut slot).await {
-            Ok(()) => Ok(StagingProgress { is_staged: true, bytes: total }),
-            Err(Unverified { is_damaged, error }) => {
-                if is_damaged {
-                    tracing::warn!(%files, %error, "a fetched file is damaged; all are fetched again");
-                    set.holders.rotate();
-                    remove(dir).await;
-                }
-                Err(error)
-            }
+        if let Err(damage) = self.verify(files, &dir, &mut slot).await? {
+            tracing::warn!(%files, error = %damage, "a fetched file is damaged; all are fetched again");
+            set.holders.rotate();
+            remove(dir).await;
+            return Err(damage);
         }
+        Ok(StagingProgress { is_staged: true, bytes: total })
     }
 
-    /// Compares files with what was said of them. Those of a region become the engine's.
-    async fn verify(&self, files: FileSet<'_>, dir: &Path, slot: &mut Slot) -> Result<(), Unverified> {
+    /// Compares files with what was said of them. Those of a region become the engine's. The inner error: a file is damaged.
+    async fn verify(&self, files: FileSet<'_>, dir: &Path, slot: &mut Slot) -> Result<Result<(), Error>, Error> {
         match files {
             FileSet::Load(load) => {
                 for file in &load.files {
                     let found = checksum(dir.join(StoreFileBuilder::file_name(file.number))).await?;
                     if found != (file.bytes, file.crc) {
-                        let error = later(format!("file {} of the load arrived damaged", file.number));
-                        return Err(Unverified { is_damaged: true, error });
+                        return Ok(Err(later(format!("file {} of the load arrived damaged", file.number))));
                     }
                 }
-                slot.load.is_verified = true;
+                slot.is_verified = true;
             }
-            FileSet::Region(Adopt { source, contents: encoded, .. }) => {
+            FileSet::Region(Adopt { source, contents, .. }) => {
                 // Another source has other numbers.
-                let former = slot.region.staged.take().filter(|_| slot.region.source == *source);
-                let staged = self.engine.stage_region(contents(encoded)?, dir, former).await.map_err(|error| {
-                    let is_damaged = matches!(error, terrane_engine::Error::Corruption { .. });
-                    Unverified { is_damaged, error: engine_error(error) }
-                })?;
-                let (source, contents, staged) = (*source, encoded.clone(), Some(staged));
-                slot.region = RegionSlot { source, contents, staged, views: Vec::new() };
+                let former = slot.round.staged.take().filter(|_| slot.round.source == *source);
+                let staged = match self.engine.stage_region(decoded(contents)?, dir, former).await {
+                    Ok(staged) => Some(staged),
+                    Err(error @ terrane_engine::Error::Corruption { .. }) => return Ok(Err(engine_error(error))),
+                    Err(error) => return Err(engine_error(error)),
+                };
+                slot.round = Round { source: *source, contents: contents.clone(), staged, views: Vec::new() };
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Whether exactly these files are staged.
@@ -314,7 +282,7 @@ impl Staging {
         let set = self.used(FileSetId::Move(adopt.id));
         let mut slot = set.slot.lock().await;
         if slot.has(FileSet::Region(adopt)) {
-            slot.region.views = views;
+            slot.round.views = views;
         }
     }
 
@@ -354,13 +322,13 @@ impl Staging {
         }
         match files {
             FileSet::Load(load) => {
-                slot.load.is_marked = true;
+                slot.is_marked = true;
                 self.mark(load.staging, by).await?;
-                Ok(Some(StagedFiles::Load(LoadDir(self.dir(files)))))
+                Ok(Some(StagedFiles::Load(self.dir(files))))
             }
             FileSet::Region(_) => {
-                let views = std::mem::take(&mut slot.region.views);
-                Ok(slot.region.staged.take().map(|mut staged| {
+                let views = std::mem::take(&mut slot.round.views);
+                Ok(slot.round.staged.take().map(|mut staged| {
                     staged.set_views(views);
                     StagedFiles::Region(Box::new(staged))
                 }))
@@ -408,16 +376,11 @@ impl Staging {
         self.used(FileSetId::Load(staging));
     }
 
-    /// The length and checksum of a file that was built here.
-    pub async fn measure(&self, staging: StagingId, number: u64) -> Result<(u64, u32), Error> {
-        checksum(self.root(FileSetId::Load(staging)).join(StoreFileBuilder::file_name(number))).await
-    }
-
     /// Makes the names of files durable that were built here.
     pub async fn sync(&self, staging: StagingId) -> Result<(), Error> {
         let dir = self.root(FileSetId::Load(staging));
         run_io(async move { fs::sync_dir(&dir).await }).await.map_err(io_error)?;
-        self.set(FileSetId::Load(staging)).slot.lock().await.load.is_verified = true;
+        self.set(FileSetId::Load(staging)).slot.lock().await.is_verified = true;
         Ok(())
     }
 
@@ -428,25 +391,25 @@ impl Staging {
 
     /// Removes the files of a load that was refused, unless an earlier try of it was applied here.
     pub async fn abandon(&self, staging: StagingId) {
-        self.discard_if(staging, |load| !load.is_marked).await;
+        self.discard_if(staging, |slot| !slot.is_marked).await;
     }
 
-    async fn discard_if(&self, staging: StagingId, goes: impl Fn(&LoadSlot) -> bool) {
+    async fn discard_if(&self, staging: StagingId, goes: impl Fn(&Slot) -> bool) {
         let set = self.set(FileSetId::Load(staging));
         let mut slot = set.slot.lock().await;
-        if goes(&slot.load) {
-            slot.load.is_verified = false;
+        if goes(&slot) {
+            slot.is_verified = false;
             remove(self.root(FileSetId::Load(staging))).await;
         }
     }
 
-    /// Offers a copy of a region that leaves this server, until it is withdrawn.
-    pub fn offer(&self, id: MoveId, copy: RegionCopy) {
-        self.offered.lock().insert(id, Arc::new(copy));
-    }
-
-    pub fn withdraw(&self, id: MoveId) {
-        self.offered.lock().remove(&id);
+    /// Offers a copy of a region that leaves this server, in place of the last one; `None`: it is over.
+    pub fn offer(&self, id: MoveId, copy: Option<RegionCopy>) {
+        let mut offered = self.offered.lock();
+        match copy {
+            Some(copy) => drop(offered.insert(id, Arc::new(copy))),
+            None => drop(offered.remove(&id)),
+        }
     }
 
     /// The copy that was offered last.
@@ -590,7 +553,7 @@ impl Staging {
     }
 }
 
-fn contents(encoded: &Bytes) -> Result<RegionContents, Error> {
+fn decoded(encoded: &Bytes) -> Result<RegionContents, Error> {
     RegionContents::decode(encoded)
         .ok_or_else(|| Error::Invalid(Invalid::new("this build cannot read what is said of the region")))
 }

@@ -28,6 +28,7 @@ use crate::moves::peers::{CALL_TIMEOUT, PAUSES, Peers, answer};
 use crate::operation::{Load, StagingId};
 use crate::replicas::Replicas;
 use crate::replicas::hosted::HostedRegion;
+use crate::staging::sweep::sweep;
 use crate::staging::transfer::later;
 use crate::staging::{FileSet, Staging, StagingProgress};
 use crate::window::{ClientId, NO_CLIENT};
@@ -332,10 +333,9 @@ impl Loads {
         Ok(v1::StageLoadReply { staged, bytes })
     }
 
-    /// Gives up runs and commits of which nothing is heard, until the server stops.
+    /// Gives up runs and commits of which nothing is heard, and sweeps the staging room, until the server stops.
     pub async fn watch(self: Arc<Self>) {
-        let seconds =
-            terrane_env::limit!("seconds between sweeps of runs of bulk loads", SWEEP_INTERVAL.as_secs(), 1..=3);
+        let seconds = terrane_env::limit!("seconds between sweeps of staged files", SWEEP_INTERVAL.as_secs(), 1..=3);
         let mut turn = tokio::time::interval(Duration::from_secs(seconds));
         turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -346,6 +346,7 @@ impl Loads {
             }
             self.runs.sweep().await;
             self.under_way.0.lock().retain(|_, pending| pending.peek().is_none());
+            sweep(&self.staging, &self.host, &self.replicas).await;
         }
     }
 }

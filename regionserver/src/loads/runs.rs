@@ -30,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::operation::{LoadedFile, StagingId};
 use crate::region::write::{ReceivedRow, check_loaded, refusal};
 use crate::staging::Staging;
+use crate::staging::transfer::checksum;
 use crate::window::ClientId;
 
 /// Runs that are open at once: each has a file open per family.
@@ -227,7 +228,7 @@ impl Runs {
         let mut files = Vec::with_capacity(building.families.len());
         for (family, (number, builder)) in std::mem::take(&mut building.families) {
             builder.finish().await.map_err(engine_error)?;
-            let (bytes, crc) = self.staging.measure(run.staging, number).await?;
+            let (bytes, crc) = checksum(building.dir.join(StoreFileBuilder::file_name(number))).await?;
             files.push(LoadedFile { family, number, bytes, crc });
         }
         self.staging.sync(run.staging).await?;

@@ -67,7 +67,7 @@ impl Departures {
             Ok(()) => self.leave(departure, departure.adopted()).await,
             Err(end) => Err(end),
         };
-        self.staging.withdraw(departure.id);
+        self.staging.offer(departure.id, None);
         let mut progress = departure.progress.lock();
         progress.ended = Some(Instant::now());
         match ended {
@@ -125,7 +125,7 @@ impl Departures {
         let copy = copy.ok_or("the region left this server")?;
         let contents = Bytes::from(copy.contents().encode());
         departure.progress.lock().bytes = copy.contents().files().iter().map(|file| file.size).sum();
-        self.staging.offer(departure.id, copy);
+        self.staging.offer(departure.id, Some(copy));
         Ok(contents)
     }
 

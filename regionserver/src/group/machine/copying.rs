@@ -16,7 +16,7 @@ use terrane_env::task::{abort_process, run_io};
 use terrane_raft::{BoxFuture, CopiedFile, StagedCopy, StateCopy};
 
 use super::{GroupMachine, Inner};
-use crate::staging::transfer::FREE_BYTES_MIN;
+use crate::staging::transfer::{FREE_BYTES_MIN, FilePart, read_part};
 
 /// The number of the file that describes a copy.
 const DESCRIPTION: u64 = 0;
@@ -139,14 +139,10 @@ impl StateCopy for Copied {
             return Box::pin(std::future::ready(Ok(self.description.slice(start..end))));
         }
         let path = self.copy.path(id).cloned();
+        let part = FilePart { file: id, offset, length: u32::try_from(length).unwrap_or(u32::MAX) };
         Box::pin(async move {
             let path = path.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-            run_io(async move {
-                let mut bytes = vec![0; length];
-                fs::File::open_read(&path).await?.read_exact_at(&mut bytes, offset).await?;
-                Ok(Bytes::from(bytes))
-            })
-            .await
+            read_part(path, part).await.map_err(io::Error::other)
         })
     }
 }

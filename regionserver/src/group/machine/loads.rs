@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use terrane_engine::{DurablePoint, Error, IngestFile};
+use terrane_engine::{DurablePoint, Error, IngestFile, StoreFileBuilder};
 use terrane_env::task::abort_process;
 use terrane_raft::{AppliedEntry, Packing, Prepared};
 use tokio::time::Instant;
@@ -77,7 +77,9 @@ impl GroupMachine {
         // Between two entries: the boundary is held.
         self.freeze(load.region);
         let (point, window) = self.inner.lock().point_with(self, entry, &hosted, load);
-        let mut files: Vec<IngestFile> = load.files.iter().map(|file| dir.file(file)).collect();
+        let path = |number| dir.join(StoreFileBuilder::file_name(number));
+        let ingest = load.files.iter().map(|file| IngestFile { family: file.family.clone(), path: path(file.number) });
+        let mut files: Vec<IngestFile> = ingest.collect();
         if terrane_env::planted!("a replica skips the files of a load") {
             files.clear();
         }

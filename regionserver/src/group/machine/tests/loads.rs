@@ -10,6 +10,7 @@ use terrane_types::schema::FamilyStorage;
 
 use super::*;
 use crate::operation::{Load, LoadedFile, StagingId};
+use crate::staging::transfer::checksum;
 
 const STAGING: StagingId = StagingId([9; 16]);
 
@@ -25,7 +26,7 @@ async fn built(staging: &Staging, rows: &[&str]) -> Load {
         builder.add(row.as_bytes(), CellRef::put(b"f", b"q", 1_000, b"loaded")).await.unwrap();
     }
     builder.finish().await.unwrap();
-    let (bytes, crc) = staging.measure(STAGING, 1).await.unwrap();
+    let (bytes, crc) = checksum(dir.join(StoreFileBuilder::file_name(1))).await.unwrap();
     staging.sync(STAGING).await.unwrap();
     Load {
         region: RegionId(1),
