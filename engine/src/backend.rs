@@ -76,16 +76,16 @@ pub(crate) trait CellStore: Send + Sync {
     }
 }
 
+/// What the manifest should say of a file, and its cells.
+pub(crate) type VerifiedFile = (FileRecord, Arc<dyn FileSource>);
+
 /// Stores flushed cells in files that can be copied one by one.
 pub(crate) trait CellFiles: CellStore {
     fn directory(&self) -> &Arc<FileDirectory>;
 
     /// Loads a file and verifies it as a whole; returns what the manifest should say of it, too.
-    fn verified<'a>(
-        &'a self,
-        record: &'a FileRecord,
-        key: FamilyKey<'a>,
-    ) -> BoxFuture<'a, Result<(FileRecord, Arc<dyn FileSource>), Error>>;
+    fn verified<'a>(&'a self, record: &'a FileRecord, key: FamilyKey<'a>)
+    -> BoxFuture<'a, Result<VerifiedFile, Error>>;
 }
 
 impl dyn CellFiles + '_ {

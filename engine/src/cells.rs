@@ -164,6 +164,7 @@ impl Cells {
     }
 
     /// Removes the cells from `len` on. Their bytes stay until [`Cells::clear`].
+    #[cfg(any(test, feature = "sled"))]
     pub(crate) fn truncate(&mut self, len: usize) {
         self.slots.truncate(len);
     }

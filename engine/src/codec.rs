@@ -36,6 +36,7 @@ impl<'a> Reader<'a> {
         self.0.bytes().ok()
     }
 
+    #[cfg(feature = "sled")]
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         self.0.rest()
     }

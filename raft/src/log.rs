@@ -7,7 +7,7 @@
 //! Invariants. A violation is a bug, so an assertion ends the process before the log is harmed. The same violation found in
 //! files is damage: an error with file and offset.
 //! 1. Entries of a group are contiguous: an appended entry's index is the last index + 1 (`memory::State::push`; recovery:
-//!    `memory::State::make_way_for`, `memory::GroupLog::replayed`).
+//!    `memory::State::truncate_held_from`, `memory::GroupLog::replayed`).
 //! 2. The term of an entry is never below its predecessor's (`memory::State::push`; recovery: `memory::GroupLog::replay`).
 //! 3. A vote never regresses (`memory::GroupLog::set_vote`; recovery: `memory::GroupLog::replay`).
 //! 4. Purging never regresses, covers only what a snapshot covered, and nothing purged is truncated

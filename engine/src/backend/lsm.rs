@@ -12,7 +12,7 @@ use terrane_env::task;
 use terrane_types::schema::FamilyStorage;
 use terrane_types::{FamilyName, TableId};
 
-use super::{CellFiles, CellStore, FamilyKey, FamilyWriter, WriterTarget, sync_names};
+use super::{CellFiles, CellStore, FamilyKey, FamilyWriter, VerifiedFile, WriterTarget, sync_names};
 use crate::Error;
 use crate::boxed::BoxFuture;
 use crate::cells::{Cell, Cells, weight_of};
@@ -133,7 +133,7 @@ impl CellFiles for LsmBackend {
         &'a self,
         record: &'a FileRecord,
         key: FamilyKey<'a>,
-    ) -> BoxFuture<'a, Result<(FileRecord, Arc<dyn FileSource>), Error>> {
+    ) -> BoxFuture<'a, Result<VerifiedFile, Error>> {
         Box::pin(async move {
             let file = self.recorded(record, key).await?;
             let properties = checked(&file).await?;

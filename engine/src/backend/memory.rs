@@ -15,7 +15,7 @@ use bytes::Bytes;
 use terrane_env::fs::Disk;
 use terrane_types::{CellKind, CellRef, FamilyName};
 
-use super::{CellFiles, CellStore, FamilyKey, FamilyWriter, WriterTarget, sync_names};
+use super::{CellFiles, CellStore, FamilyKey, FamilyWriter, VerifiedFile, WriterTarget, sync_names};
 use crate::Error;
 use crate::boxed::BoxFuture;
 use crate::cells::{Cell, Cells};
@@ -107,7 +107,7 @@ impl CellFiles for MemoryBackend {
         &'a self,
         record: &'a FileRecord,
         key: FamilyKey<'a>,
-    ) -> BoxFuture<'a, Result<(FileRecord, Arc<dyn FileSource>), Error>> {
+    ) -> BoxFuture<'a, Result<VerifiedFile, Error>> {
         Box::pin(async move {
             let source = self.load(record, key).await?;
             Ok((check_file(&self.disk, &self.files.path_of(record.id), record.origin).await?, source))

@@ -16,7 +16,7 @@ use crate::cells::{Cell, Cells};
 use crate::column_selection::ColumnSelection;
 use crate::row_prefix::RowPrefix;
 use crate::row_range::RowRange;
-use crate::source::{Cursor, Reading, RowKey, RowLookup, Source, hash_of};
+use crate::source::{Cursor, Reading, RowLookup, Source, hash_of};
 use crate::store_file::FamilyReads;
 
 const DIR: &str = "/tables";
@@ -271,15 +271,11 @@ fn gets(random: &mut StdRng, file: &Arc<StoreFile>, cells: &Cells, rows: &[Vec<u
             .collect();
         columns.sort();
         out.clear();
-        let key = RowKey::new(&row);
-        file.row(
-            &RowLookup { key, sought: ColumnSelection::columns(&columns), reading: READING, bytes_max: usize::MAX },
-            &mut out,
-        )
-        .unwrap();
+        let lookup = RowLookup::new(&row, ColumnSelection::columns(&columns), READING, usize::MAX);
+        file.row(&lookup, &mut out).unwrap();
         let there: Vec<String> = cells.iter().filter(|cell| cell.row == row).map(|cell| shown(&cell)).collect();
         assert_holds(&there, &columns, &out);
-        assert!(there.is_empty() || file.may_contain(&key));
+        assert!(there.is_empty() || file.may_contain(&lookup.key));
         if !there.is_empty() && row.len() >= 2 {
             assert!(file.may_contain_prefix(3, hash_of(&row[..2])));
         }
@@ -323,32 +319,18 @@ async fn filters_spare_reads_of_absent_rows_and_columns() {
     let mut out = Cells::default();
     let before = world.memory.operations();
     for row in 0..3000u32 {
-        file.row(
-            &RowLookup::new(format!("row{:05}", row * 2 + 1).as_bytes(), ColumnSelection::ALL, reading, usize::MAX),
-            &mut out,
-        )
-        .unwrap();
-        file.row(
-            &RowLookup::new(
-                format!("row{:05}", row * 2).as_bytes(),
-                ColumnSelection::columns(&[Bytes::from_static(b"other")]),
-                reading,
-                usize::MAX,
-            ),
-            &mut out,
-        )
-        .unwrap();
+        let (absent, other) = (format!("row{:05}", row * 2 + 1), [Bytes::from_static(b"other")]);
+        file.row(&RowLookup::new(absent.as_bytes(), ColumnSelection::ALL, reading, usize::MAX), &mut out).unwrap();
+        let (row, sought) = (format!("row{:05}", row * 2), ColumnSelection::columns(&other));
+        file.row(&RowLookup::new(row.as_bytes(), sought, reading, usize::MAX), &mut out).unwrap();
     }
     assert!(out.is_empty());
     let reads = world.memory.operations() - before;
     assert!(reads < 600, "{reads} reads for 6000 gets of what is not there");
     let before = world.memory.operations();
     for row in 0..100u32 {
-        file.row(
-            &RowLookup::new(format!("row{:05}", row * 2).as_bytes(), ColumnSelection::ALL, reading, usize::MAX),
-            &mut out,
-        )
-        .unwrap();
+        let row = format!("row{:05}", row * 2);
+        file.row(&RowLookup::new(row.as_bytes(), ColumnSelection::ALL, reading, usize::MAX), &mut out).unwrap();
     }
     assert_eq!(out.len(), 100);
     assert!(world.memory.operations() - before <= 200, "one block of cells and one of the index for each");
