@@ -228,7 +228,8 @@ impl Staging {
             return Ok(StagingProgress::default());
         }
         let dir = self.dir(files);
-        let transfer = Transfer { dir: &dir, files: sizes, name: files.file_name(), pace: &self.pace };
+        let disk = fs::Disk::os();
+        let transfer = Transfer { disk: &disk, dir: &dir, files: sizes, name: files.file_name(), pace: &self.pace };
         let read =
             |part: FilePart| set.holders.read(holders, part.length, move |server| self.fetch(server, files, part));
         let bytes = transfer.run(read, patience).await?;

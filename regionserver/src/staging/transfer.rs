@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use terrane_env::fs;
+use terrane_env::fs::{self, Disk};
 use terrane_env::pace::Pace;
 use terrane_env::task::run_io;
 use terrane_types::limits::BATCH_BYTES_MAX;
@@ -85,6 +85,7 @@ impl Holders {
 
 /// The files that a directory is to have, and no others.
 pub struct Transfer<'a> {
+    pub disk: &'a Disk,
     pub dir: &'a Path,
     /// Their sizes by number.
     pub files: BTreeMap<u64, u64>,
@@ -112,8 +113,8 @@ impl Transfer<'_> {
             }
         }
         // Also when nothing was fetched: the last call may have failed, or been given up, between a rename and this.
-        let dir = self.dir.to_path_buf();
-        run_io(async move { fs::sync_dir(&dir).await }).await.map_err(io_error)?;
+        let (disk, dir) = (self.disk.clone(), self.dir.to_path_buf());
+        run_io(async move { disk.sync_dir(&dir).await }).await.map_err(io_error)?;
         Ok(bytes)
     }
 
@@ -122,15 +123,15 @@ impl Transfer<'_> {
         let missing: u64 = self.files.values().sum();
         let names: BTreeMap<String, (u64, u64)> =
             self.files.iter().map(|(file, size)| ((self.name)(*file), (*file, *size))).collect();
-        let dir = self.dir.to_path_buf();
+        let (disk, dir) = (self.disk.clone(), self.dir.to_path_buf());
         run_io(async move {
-            fs::create_dir_durable(&dir).await?;
+            disk.create_dir_durable(&dir).await?;
             let mut whole = BTreeSet::new();
             let mut bytes = 0;
-            for name in fs::list(&dir).await? {
+            for name in disk.list(&dir).await? {
                 match names.get(name.strip_suffix(UNFINISHED).unwrap_or(&name)) {
                     Some((id, size)) if !name.ends_with(UNFINISHED) => {
-                        let here = fs::file_len(&dir.join(&name)).await?;
+                        let here = disk.file_len(&dir.join(&name)).await?;
                         if here != *size {
                             let what = format!("the fetched file {name} has {here} bytes, not {size}");
                             return Err(std::io::Error::other(what));
@@ -139,10 +140,10 @@ impl Transfer<'_> {
                         bytes += size;
                     }
                     Some(_) => {}
-                    None => fs::remove_file(&dir.join(&name)).await?,
+                    None => disk.remove_file(&dir.join(&name)).await?,
                 }
             }
-            let free = fs::free_space(&dir).await?;
+            let free = disk.free_space(&dir).await?;
             if free < missing.saturating_sub(bytes).saturating_add(FREE_BYTES_MIN) {
                 return Err(std::io::Error::other(format!(
                     "the files take {} MiB, and {} MiB are free",
@@ -171,17 +172,17 @@ impl Transfer<'_> {
         let name = (self.name)(file);
         let whole = self.dir.join(&name);
         let unfinished = self.dir.join(format!("{name}{UNFINISHED}"));
-        let opened = unfinished.clone();
+        let (disk, opened) = (self.disk.clone(), unfinished.clone());
         let (handle, mut offset) = run_io(async move {
-            if fs::exists(&opened).await? {
-                let offset = fs::file_len(&opened).await?;
+            if disk.exists(&opened).await? {
+                let offset = disk.file_len(&opened).await?;
                 if offset < size {
-                    return Ok((fs::File::open_rw(&opened).await?, offset));
+                    return Ok((disk.open_rw(&opened).await?, offset));
                 }
                 // Its sync may have failed. Its bytes can be read, and no later sync would write them.
-                fs::remove_file(&opened).await?;
+                disk.remove_file(&opened).await?;
             }
-            Ok((fs::File::create_new(&opened).await?, 0))
+            Ok((disk.create_new(&opened).await?, 0))
         })
         .await
         .map_err(io_error)?;
@@ -201,9 +202,10 @@ impl Transfer<'_> {
             tokio::time::sleep_until(due).await;
         }
         assert_eq!(offset, size, "file {name} would get its name with {offset} of its {size} bytes");
+        let disk = self.disk.clone();
         run_io(async move {
             handle.sync_all().await?;
-            fs::rename(&unfinished, &whole).await
+            disk.rename(&unfinished, &whole).await
         })
         .await
         .map_err(io_error)?;
@@ -259,6 +261,7 @@ pub fn later(message: String) -> Error {
 #[cfg(test)]
 mod tests {
     use parking_lot::Mutex;
+    use terrane_env::fs::{Fault, MemoryDisk, Tear};
 
     use super::*;
 
@@ -296,5 +299,37 @@ mod tests {
         assert_eq!(asked(&holders, &[1, 2], &[], 0).await.0, [2]);
         holders.rotate();
         assert_eq!(asked(&holders, &[1, 2], &[], 0).await.0, [1]);
+    }
+
+    /// Transfers two files of which each part is there at once; returns the bytes that are here.
+    async fn transferred(disk: &MemoryDisk) -> Result<u64, Error> {
+        let disk = Disk::from(disk);
+        let transfer = Transfer {
+            disk: &disk,
+            dir: Path::new("/loading/1"),
+            files: [(1, 4), (2, 4)].into(),
+            name: |number| format!("{number}.store"),
+            pace: &Pace::new(ALL_BYTES_PER_SECOND),
+        };
+        let read = async |_: FilePart| Ok(Bytes::from_static(b"abcd"));
+        transfer.run(|part| read(part), Duration::from_secs(1)).await
+    }
+
+    #[tokio::test]
+    async fn files_that_count_as_fetched_are_there_after_a_power_cut_whatever_failed_before() {
+        for operation in 0.. {
+            let disk = MemoryDisk::new();
+            disk.fail_at(operation, Fault::Error);
+            let failed = transferred(&disk).await.is_err();
+            if disk.operations() <= operation {
+                assert!(operation > 8 && !failed, "a transfer does several things with the disk");
+                return;
+            }
+            // The server lives on, and is asked again.
+            assert_eq!(transferred(&disk).await.unwrap(), 8);
+            let disk = Disk::from(&disk.crash(Tear::Lost));
+            let names = disk.list(Path::new("/loading/1")).await.unwrap_or_default();
+            assert_eq!(names, ["1.store", "2.store"], "operation {operation} failed");
+        }
     }
 }
