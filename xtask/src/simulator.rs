@@ -79,7 +79,7 @@ fn simulated(root: &Path, subcommand: &str) -> Command {
         command.args(["--package", package]);
     }
     for name in OPTIMISED {
-        command.args(["--config", &format!("profile.dev.package.terrane-{name}.opt-level=3")]);
+        command.args(["--config", &format!("profile.dev.package.terrane-{name}.opt-level=1")]);
     }
     command
 }
