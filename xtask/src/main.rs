@@ -41,9 +41,9 @@ use terrane_lab::builds::root;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  check            what CI runs: format, lints, documents, tidy, the book, tests, simulator, interleavings, packages,
-                   examples, Python, HBase's client, two minutes of chaos. Some of it depends on what changed in the last
-                   commits; --all: everything
+  check            what CI runs: format, lints, documents, tidy, the book, tests, simulated environment, simulator, interleavings,
+                   packages, examples, Python, HBase's client, two minutes of chaos. Some of it depends on what changed in the
+                   last commits; --all: everything
   quick [CRATE ..] format, tidy, clippy and fast tests of the crates that changed, or of those named
   fix              format the sources
   tidy             the repository's own rules; `--arrows CRATE` prints its import cycles in full

@@ -1,8 +1,8 @@
 //! `cargo xtask sim`: builds the simulator and runs one seed, many seeds, or the planted bugs.
 //!
-//! The simulator replaces the functions of `terrane-env` by simulated ones, so it is a separate build (feature `sim`). It is
-//! made in the profile of the tests, so that external crates are not compiled again, but with the crates optimised in which a
-//! run spends its time. Build output goes to standard error; standard output belongs to the runs.
+//! The simulator replaces the functions of `terrane-env` by simulated ones, so it is a separate build (feature `sim`), with
+//! an optimised profile of its own: most of its time is spent simulating. Build output goes to standard error; standard
+//! output belongs to the runs.
 
 mod arguments;
 mod many;
@@ -59,35 +59,26 @@ fn ci(program: &Program, request: &Request, root: &Path, recent: Option<&Recent>
     held && same && found
 }
 
-/// Whether the tests of the simulator and of the simulated environment, and CI's runs, succeed. `recent`: of the planted
-/// bugs only those that are due.
+/// Whether the simulator's own tests and CI's runs succeed. `recent`: of the planted bugs only those that are due.
 pub fn ci_succeeds(root: &Path, recent: Option<&Recent>) -> bool {
     let Some(request) = Request::parsed(&["--ci".to_owned()]) else { return false };
     let succeed = |program: Program| ci(&program, &request, root, recent);
-    builds::succeeds(&mut own_tests(root)) && Program::built(root).is_some_and(succeed)
+    builds::succeeds(&mut own_test(root)) && Program::built(root).is_some_and(succeed)
 }
 
-/// The crates in which a run spends its time.
-const OPTIMISED: &[&str] = &["env", "engine", "raft", "regionserver", "master", "client", "hbase", "simulator"];
-
-/// Cargo with the feature `sim`: one set of crates for the simulator, its own tests and those of the simulated environment.
-fn simulated(root: &Path, subcommand: &str) -> Command {
-    let mut command = builds::cargo(root);
-    command.args([subcommand, "--quiet", "--locked", "--features", "terrane-simulator/sim"]);
-    // The last package adds the features of the other builds, so that external crates are not compiled again.
-    for package in ["terrane-simulator", "terrane-env", "terrane-shared-features"] {
-        command.args(["--package", package]);
-    }
-    for name in OPTIMISED {
-        command.args(["--config", &format!("profile.dev.package.terrane-{name}.opt-level=1")]);
-    }
-    command
+/// The simulator's own tests, with those of the modules that an ordinary test run does not build.
+fn own_test(root: &Path) -> Command {
+    let mut test = builds::cargo(root);
+    test.args(["test", "--quiet", "--locked", "--profile", "sim", "--package", "terrane-simulator"]);
+    test.args(["--features", "sim", "--lib"]);
+    test
 }
 
-/// The simulator's own tests, with those of the modules that an ordinary test run does not build, and the tests of the
-/// simulated side of `terrane-env`.
-fn own_tests(root: &Path) -> Command {
-    let mut test = simulated(root, "test");
-    test.args(["--lib", "--test", "simulated"]);
+/// The tests of the simulated side of `terrane-env`, which an ordinary test run cannot build. The second package adds the
+/// features of the other builds, so that external crates are not compiled again.
+pub fn env_test(root: &Path) -> Command {
+    let mut test = builds::cargo(root);
+    test.args(["test", "--quiet", "--locked", "--package", "terrane-env", "--package", "terrane-shared-features"]);
+    test.args(["--features", "terrane-env/sim", "--tests"]);
     test
 }

@@ -28,6 +28,7 @@ pub fn check(root: &Path, all: bool) -> ExitCode {
         ("tidy", Box::new(move || tidy_succeeds(root))),
         ("book", Box::new(move || book::succeeds(root))),
         ("tests", Box::new(move || tests_succeed(root))),
+        ("simulated environment", Box::new(move || succeeds(&mut simulator::env_test(root)))),
         ("simulator", Box::new(move || simulator::ci_succeeds(root, planted))),
         ("interleavings", Box::new(move || succeeds(&mut interleavings::test(root)))),
     ];

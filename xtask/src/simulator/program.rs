@@ -41,10 +41,13 @@ impl Run {
 impl Program {
     /// Builds the simulator; prints why it cannot be built.
     pub fn built(root: &Path) -> Option<Program> {
-        let mut build = super::simulated(root, "build");
-        build.args(["--bin", "terrane-sim"]).stdout(std::io::stderr());
+        let mut build = builds::cargo(root);
+        build
+            .args(["build", "--quiet", "--locked", "--profile", "sim", "--package", "terrane-simulator"])
+            .args(["--bin", "terrane-sim", "--features", "sim"])
+            .stdout(std::io::stderr());
         if builds::succeeds(&mut build) {
-            let path = builds::target_directory(root).join("debug").join("terrane-sim");
+            let path = builds::target_directory(root).join("sim").join("terrane-sim");
             return Some(Program { path, root: root.to_owned() });
         }
         eprintln!("the simulator does not build");
