@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::harness::{Pair, errors_of, free_ports, local, master_arguments, refused};
 
-/// A pair with further arguments for both, and their addresses.
-fn pair(data: &Path, more: &[&str]) -> (Pair, [String; 2]) {
+/// A pair with further arguments, and their addresses.
+fn pair(data: &Path, more: [&[&str]; 2]) -> (Pair, [String; 2]) {
     let ports = free_ports();
     (Pair::start(data, ports, "memory", more), ports.map(local))
 }
@@ -21,7 +21,7 @@ fn objects(log: &str) -> Vec<Value> {
 #[test]
 fn filters_are_shown_and_replaced_while_processes_run() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (pair, [master, server]) = pair(directory.path(), &["--log-format", "json"]);
+    let (pair, [master, server]) = pair(directory.path(), [&["--log-format", "json"]; 2]);
     let filters = |arguments: &[&str]| -> Vec<(String, String, String)> {
         let lines = pair.client.json_lines(&[&["admin", "log"], arguments].concat());
         let text = |line: &Value, name: &str| line[name].as_str().expect("text").to_owned();
@@ -59,7 +59,7 @@ fn filters_are_shown_and_replaced_while_processes_run() {
 fn the_audit_stream_has_a_file_of_its_own_whatever_the_filter_selects() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("audit.log");
-    let (pair, _) = pair(directory.path(), &["--audit-log", file.to_str().expect("text")]);
+    let (pair, _) = pair(directory.path(), [&["--audit-log", file.to_str().expect("text")]; 2]);
     pair.client.succeed(&["admin", "log", "off"]);
     pair.client.succeed(&["table", "create", "t", "--family", "f"]);
     pair.client.succeed(&["table", "drop", "t", "--yes"]);
@@ -75,7 +75,7 @@ fn the_audit_stream_has_a_file_of_its_own_whatever_the_filter_selects() {
 fn slow_requests_are_listed_with_keys_and_stages() {
     let directory = tempfile::tempdir().expect("a directory");
     // Everything is slow by this measure.
-    let (Pair { client, .. }, _) = &pair(directory.path(), &["--slow-request", "0.000001ms"]);
+    let (Pair { client, .. }, _) = &pair(directory.path(), [&[], &["--slow-request", "0.000001ms"]]);
     assert_eq!(client.succeed(&["admin", "slow", "--limit", "0"]).lines().count(), 1, "says that there are none");
     client.succeed(&["table", "create", "t", "--family", "f", "--key", "user:u64"]);
     client.succeed(&["put", "t", "user=7", "f:q", "v"]);

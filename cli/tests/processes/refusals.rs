@@ -21,7 +21,7 @@ fn assert_names(message: &str, names: &[&str]) {
 #[test]
 fn a_directory_serves_one_process_of_its_own_kind() {
     let directory = tempfile::tempdir().expect("a directory");
-    let pair = Pair::start(directory.path(), free_ports(), "memory", &[]);
+    let pair = Pair::start(directory.path(), free_ports(), "memory", [&[], &[]]);
     let (master_data, server_data) = (directory.path().join("master"), directory.path().join("server"));
     let [port, console] = free_ports();
     let in_use = refused(&single_master(&master_data, port, console), 1);
@@ -116,7 +116,7 @@ fn other_machines_can_connect_only_with_insecure() {
 fn a_directory_of_another_cluster_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     let ports: [u16; 2] = free_ports();
-    let first = Pair::start(&directory.path().join("first"), ports, "memory", &[]);
+    let first = Pair::start(&directory.path().join("first"), ports, "memory", [&[], &[]]);
     let cluster = first.client.json(&["status"])["cluster"].as_str().expect("text").to_owned();
     first.server.stop().expect("it stops");
 
@@ -134,7 +134,7 @@ fn a_directory_of_another_cluster_is_refused() {
 fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let ports = free_ports();
-    let yesterday = Pair::start(&directory.path().join("yesterday"), ports, "memory", &[]);
+    let yesterday = Pair::start(&directory.path().join("yesterday"), ports, "memory", [&[], &[]]);
     let client = yesterday.client.clone();
     client.succeed(&["table", "create", "t", "--family", "f"]);
     let mut warm = client.start(&["import", "t", "--format", "tsv", "--json", "--timeout", "3s", "-"]);
@@ -147,7 +147,7 @@ fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
     yesterday.master.kill();
     yesterday.server.kill();
 
-    let today = Pair::start(&directory.path().join("today"), ports, "memory", &[]);
+    let today = Pair::start(&directory.path().join("today"), ports, "memory", [&[], &[]]);
     today.client.succeed(&["table", "create", "t", "--family", "f"]);
     warm.feed(&lines("zombie"));
     let output = warm.finish().expect("it ends");
@@ -162,7 +162,7 @@ fn the_rest_of_an_old_cluster_writes_nothing_to_a_new_one() {
     today.client.wait_until_well();
     today.master.kill();
     today.server.kill();
-    let tomorrow = Pair::start(&directory.path().join("tomorrow"), ports, "memory", &[]);
+    let tomorrow = Pair::start(&directory.path().join("tomorrow"), ports, "memory", [&[], &[]]);
     tomorrow.client.succeed(&["table", "create", "t", "--family", "f"]);
     tomorrow.client.succeed(&["put", "t", "r", "f:q", "v"]);
     let servers = tomorrow.client.json_lines(&["admin", "servers"]);
@@ -265,7 +265,7 @@ fn a_directory_of_another_role_or_with_other_files_is_refused_by_what_it_is() {
 fn a_refused_setting_leaves_no_server_behind() {
     let directory = tempfile::tempdir().expect("a directory");
     let [master, server, third, console] = free_ports();
-    let pair = Pair::start(directory.path(), [master, server], "lsm", &[]);
+    let pair = Pair::start(directory.path(), [master, server], "lsm", [&[], &[]]);
     let mut arguments = server_arguments(&directory.path().join("other"), third, console, &pair.client.masters, "lsm");
     arguments.extend(["--log-limit".to_owned(), "1KiB".to_owned()]);
     let errors = refused(&arguments, 2);

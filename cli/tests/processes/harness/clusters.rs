@@ -66,16 +66,16 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Starts both at these ports; they get `more` arguments.
-    pub fn start(data: &Path, [master, server]: [u16; 2], engine: &str, more: &[&str]) -> Pair {
+    /// Starts both at these ports, each with further arguments: the master's, and the server's.
+    pub fn start(data: &Path, [master, server]: [u16; 2], engine: &str, more: [&[&str]; 2]) -> Pair {
         let [first_console, second_console] = free_ports();
-        let more = || more.iter().map(|word| (*word).to_owned());
+        let [master_more, server_more] = more.map(|words| words.iter().map(|word| (*word).to_owned()));
         let mut arguments = single_master(&data.join("master"), master, first_console);
-        arguments.extend(more());
+        arguments.extend(master_more);
         let (master, client) = (started(&arguments), Client { masters: local(master) });
         assert!(master.ready.contains(&format!("master={}", client.masters)), "{}", master.ready);
         let mut arguments = server_arguments(&data.join("server"), server, second_console, &client.masters, engine);
-        arguments.extend(more());
+        arguments.extend(server_more);
         let pair = Pair { master, server: started(&arguments), client };
         pair.client.wait_until_well();
         pair
