@@ -312,7 +312,7 @@ mod tests {
             pace: &Pace::new(ALL_BYTES_PER_SECOND),
         };
         let read = async |_: FilePart| Ok(Bytes::from_static(b"abcd"));
-        transfer.run(|part| read(part), Duration::from_secs(1)).await
+        transfer.run(read, Duration::from_secs(1)).await
     }
 
     #[tokio::test]
