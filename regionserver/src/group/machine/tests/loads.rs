@@ -74,6 +74,21 @@ async fn a_load_takes_effect_once_however_often_it_is_in_the_log() {
 }
 
 #[tokio::test]
+async fn a_load_that_is_given_up_keeps_the_files_that_a_replica_took_in() {
+    let mut replica = created().await;
+    let loaded = built(&replica.machine.staging, &["b"]).await;
+    load(&mut replica, &loaded).await;
+    replica.machine.staging.abandon(STAGING).await;
+    let files = replica.engine.loading_root().join(STAGING.to_string());
+    assert!(fs::exists(&files).await.unwrap(), "another member may have to fetch them");
+    // One that no replica took in goes.
+    let other = StagingId([8; 16]);
+    let files = replica.machine.staging.create(other).await.unwrap();
+    replica.machine.staging.abandon(other).await;
+    assert!(!fs::exists(&files).await.unwrap());
+}
+
+#[tokio::test]
 async fn the_halves_of_a_split_know_a_load_of_the_whole() {
     let mut replica = created().await;
     let loaded = built(&replica.machine.staging, &["b", "m"]).await;
