@@ -131,24 +131,24 @@ impl Disk {
     }
 
     /// Creates a directory and its missing parents, all durably: after a power cut they are there, with whatever was made
-    /// durable in them.
+    /// durable in them. After an error it may be repeated.
     pub async fn create_dir_durable(&self, path: &Path) -> io::Result<()> {
         let mut missing = Vec::new();
-        let mut next = path;
-        while !self.exists(next).await? && parent(next) != next {
-            missing.push(next);
-            next = parent(next);
+        let mut there = path;
+        while !self.exists(there).await? && parent(there) != there {
+            missing.push(there);
+            there = parent(there);
         }
-        self.create_dir_all(path).await?;
-        if missing.is_empty() {
-            // An earlier process may have died between the two steps. It could read the parent if it created this.
-            return match self.sync_dir(parent(path)).await {
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-                synced => synced,
-            };
+        // An earlier call may have created this level and then failed, or its process may have died, before the name was
+        // durable. The levels above it are durable: each is synced before the next one is created.
+        match self.sync_dir(parent(there)).await {
+            // It could read the parent if it had created this.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced?,
         }
-        for created in missing.into_iter().rev() {
-            self.sync_dir(parent(created)).await?;
+        for level in missing.into_iter().rev() {
+            self.create_dir_all(level).await?;
+            self.sync_dir(parent(level)).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::{MemoryDisk, SEEDS, at, bytes, disk, durable, files, names, state};
-use crate::fs::{Crashed, Disk, Tear};
+use crate::fs::{Crashed, Disk, Fault, Tear};
 
 #[tokio::test]
 async fn a_crash_keeps_what_was_synced_and_may_lose_the_rest() {
@@ -257,4 +257,22 @@ async fn a_directory_that_an_earlier_process_created_is_made_durable_too() {
     disk.create_dir_all(Path::new("/data")).await.unwrap();
     disk.create_dir_durable(Path::new("/data")).await.unwrap();
     assert!(Disk::from(&memory.crash(Tear::Lost)).exists(Path::new("/data")).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_directory_made_durable_survives_with_all_its_parents_whatever_failed_before() {
+    let made = Path::new("/srv/terrane/data");
+    for operation in 0.. {
+        let memory = MemoryDisk::new();
+        memory.fail_at(operation, Fault::Error);
+        let disk = Disk::from(&memory);
+        let failed = disk.create_dir_durable(made).await.is_err();
+        if memory.operations() <= operation {
+            assert!(operation > 6 && !failed, "three levels take several operations");
+            return;
+        }
+        disk.create_dir_durable(made).await.unwrap();
+        let after = Disk::from(&memory.crash(Tear::Lost));
+        assert!(after.exists(made).await.unwrap(), "operation {operation} failed");
+    }
 }
