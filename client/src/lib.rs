@@ -169,7 +169,7 @@ pub use terrane_types::{
     Bloom, Bucket, CellKind, CellRef, CellValue, ClusterId, ColumnValue, Compression, Desc, Endpoint, FamilyName,
     FamilySchema, FamilyStorage, GroupId, IntoSpan, Invalid, Issue, IssueKind, KeyDeclaration, KeyRange, KeySpan,
     LATEST, NamespaceName, Place, RegionDescriptor, RegionId, Returns, ServerId, Severity, TableId, TableName,
-    TableRow, TableSchema, Tail, ValueType, escape, unescape,
+    TableRow, TableSchema, Tail, Time, ValueType, escape, unescape,
 };
 
 pub use terrane_types::admin::cluster::{
@@ -199,12 +199,12 @@ pub use derived::*;
 /// `#[row(key = Key)]` the type of its key. On a field, `#[row(key)]` marks the whole key and `#[row(part)]` a part of it, by
 /// name. Every other field is a column; its qualifier is the field's name, unless `#[row(family = "g", qualifier = "q")]` sets
 /// another. An `Option` is a column that may be absent. Values are numbers (big-endian), `String`, `Vec<u8>`, `Bytes`, `bool`,
-/// `Uuid`, and any serde type in `Json` or `Postcard` (features). A key that is a field must be `Clone`.
+/// `Uuid`, [`Time`], and any serde type in `Json` or `Postcard` (features). A key that is a field must be `Clone`.
 /// `terrane_types::table_row` has examples.
 pub use terrane_types::ClientRow as Row;
 /// Makes a struct a key: its fields, in order, are the parts of the row's bytes, which sort as the parts do. A part is `u32`,
-/// `u64`, `i32`, `i64`, `f64`, `bool`, `Uuid`, `String`, `Vec<u8>`, `[u8; N]` or [`Tail`] (the rest of the key, unencoded); in
-/// [`Desc`] it sorts from high to low. A salted key starts with a [`Bucket<N>`](Bucket), a field without content
+/// `u64`, `i32`, `i64`, `f64`, [`Time`], `bool`, `Uuid`, `String`, `Vec<u8>`, `[u8; N]` or [`Tail`] (the rest of the key,
+/// unencoded); in [`Desc`] it sorts from high to low. A salted key starts with a [`Bucket<N>`](Bucket), a field without content
 /// (`Key { bucket: Bucket, .. }`): the bucket is computed from the other parts. The derive adds `prefix()`, with a method for
 /// each part in turn, to build ranges.
 pub use terrane_types::ClientRowKey as RowKey;

@@ -210,6 +210,9 @@ struct Literal<'a>(ValueType, &'a [u8]);
 impl Display for Literal<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0.read(self.1) {
+            Ok(Value::Integer(_)) if self.0 == ValueType::Time => {
+                write!(f, "'{}'", self.0.text(self.1).unwrap_or_default())
+            }
             Ok(Value::Integer(number)) => number.fmt(f),
             // Debug format: it writes an exponent where one is shorter, and parses back into the same number.
             Ok(Value::Float(number)) => fmt::Debug::fmt(&number, f),

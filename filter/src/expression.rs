@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use terrane_types::{FamilyName, KeyDeclaration, KeyRange, ValueType};
+use terrane_types::{FamilyName, KeyDeclaration, KeyRange, Time, ValueType};
 
 use crate::fuzzy_key::FuzzyKey;
 use crate::pattern::Pattern;
@@ -240,6 +240,14 @@ macro_rules! number_operand {
 }
 
 number_operand!(i32 => I32, i64 => I64, u32 => U32, u64 => U64, f64 => F64);
+
+impl Operand for Time {
+    const READ_AS: ValueType = ValueType::Time;
+
+    fn to_operand(self) -> Bytes {
+        Bytes::copy_from_slice(&self.millis().to_be_bytes())
+    }
+}
 
 impl Operand for &str {
     const READ_AS: ValueType = ValueType::Text;

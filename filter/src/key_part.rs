@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use terrane_types::keycodec::PartType;
 use terrane_types::{CellValue, Invalid, KeyDeclaration, escape};
 
 use crate::error::FilterError;
@@ -25,6 +26,12 @@ impl KeyPartSubject {
         let Some(key) = &self.key else { return Ok(None) };
         key.encode_part(key.place_of(&self.name)?, text).map(Some)
     }
+
+    /// Whether the part is known to be a time.
+    pub(crate) fn is_time(&self) -> bool {
+        let place = self.key.as_ref().and_then(|key| Some((key, key.place_of(&self.name).ok()?)));
+        place.is_some_and(|(key, place)| key.parts()[place].kind.part == PartType::Time)
+    }
 }
 
 /// The error of a test of a part where the table declares none.
@@ -37,7 +44,10 @@ pub(crate) fn bound(value: &CellValue<'_>) -> Result<String, String> {
     let bytes = value.bytes().map_err(|invalid| format!("has no encoding: {}", invalid.what))?;
     let given = value.value_type();
     if given.is_number() {
-        return given.text(bytes).map_err(|invalid| format!("is not a value of its type: {}", invalid.what));
+        return given
+            .as_stored()
+            .text(bytes)
+            .map_err(|invalid| format!("is not a value of its type: {}", invalid.what));
     }
     Ok(escape(bytes).replace('\'', "\\x27"))
 }

@@ -3,11 +3,17 @@
 //! A number fits by its value and not by its width, because a caller's `5` is an `i32` whatever the column holds. Text and
 //! numbers are never taken for each other. An error is the end of a sentence about the parameter.
 
-use terrane_types::{CellValue, Value, ValueType};
+use terrane_types::{CellValue, Time, Value, ValueType};
 
 /// A bound value as an operand of this type.
 pub(crate) fn operand(value: &CellValue<'_>, read_as: ValueType) -> Result<Vec<u8>, String> {
     let bytes = value.bytes().map_err(|invalid| format!("has no encoding: {}", invalid.what))?;
+    if read_as == ValueType::Time && value.value_type() == ValueType::Text {
+        let text = String::from_utf8_lossy(bytes);
+        return Time::parse(&text)
+            .map(|time| time.millis().to_be_bytes().into())
+            .map_err(|invalid| format!("is refused: {}", invalid.what));
+    }
     if read_as.is_number() {
         return number(value.value_type(), bytes, read_as);
     }
@@ -28,7 +34,8 @@ fn number(given: ValueType, bytes: &[u8], read_as: ValueType) -> Result<Vec<u8>,
     if given == read_as {
         return Ok(bytes.to_vec());
     }
-    let shown = given.text(bytes).map_err(|invalid| format!("is not a value of its type: {}", invalid.what))?;
+    let shown =
+        given.as_stored().text(bytes).map_err(|invalid| format!("is not a value of its type: {}", invalid.what))?;
     match given.read(bytes) {
         // Every integer of 4 bytes is a float exactly.
         Ok(Value::Integer(_)) if read_as == ValueType::F64 && given.width() != Some(4) => {

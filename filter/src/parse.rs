@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use terrane_types::{CellValue, FamilyName, KeyDeclaration, KeyRange, TableSchema, ValueType};
+use terrane_types::{CellValue, FamilyName, KeyDeclaration, KeyRange, TableSchema, Time, ValueType};
 
 use crate::error::FilterError;
 use crate::expression::{BitOperator, ColumnSubject, Filter, KeyPartSubject, Subject};
@@ -20,6 +20,8 @@ use crate::pattern::Pattern;
 use crate::token::{Token, TokenKind, syntax, tokens};
 
 mod values;
+
+use values::begins_with_date;
 
 /// Parentheses count as nesting here, and each list may have a pair.
 const NESTING_MAX: usize = 2 * DEPTH_MAX;
@@ -55,7 +57,7 @@ impl FromStr for Filter {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        parse(text, &[], Declared::Nothing).map(|parsed| parsed.filter)
+        parse(text, &[], Declared::Nothing, None).map(|parsed| parsed.filter)
     }
 }
 
@@ -78,14 +80,19 @@ pub(crate) struct Parsed {
     pub(crate) depends_on_table: bool,
 }
 
-/// Parses a text whose parameters have these values.
-pub(crate) fn parse(text: &str, values: &[CellValue<'_>], declared: Declared<'_>) -> Result<Parsed, FilterError> {
+/// Parses a text whose parameters have these values; `now` is what its relative times count from.
+pub(crate) fn parse(
+    text: &str,
+    values: &[CellValue<'_>],
+    declared: Declared<'_>,
+    now: Option<Time>,
+) -> Result<Parsed, FilterError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(FilterError::TooLong { bytes: text.len(), limit: TEXT_BYTES_MAX });
     }
     let tokens = tokens(text)?;
     let mut parser =
-        Parser { text, tokens, next: 0, nesting: 0, values, parameters: 0, declared, depends_on_table: false };
+        Parser { text, tokens, next: 0, nesting: 0, values, parameters: 0, declared, now, depends_on_table: false };
     let filter = parser.expression()?;
     if parser.peek() != TokenKind::End {
         return Err(parser.expected("`and`, `or` or the end"));
@@ -119,6 +126,7 @@ struct Parser<'a> {
     /// How many parameters were met.
     parameters: usize,
     declared: Declared<'a>,
+    now: Option<Time>,
     depends_on_table: bool,
 }
 
@@ -249,7 +257,7 @@ impl<'a> Parser<'a> {
                 let (start, end) = self.range()?;
                 Filter::Qualifiers { start, end }
             }
-            "timestamps" => Filter::Timestamps(self.list(|parser| parser.number("a timestamp"))?),
+            "timestamps" => Filter::Timestamps(self.list(Self::timestamp)?),
             "columns" => {
                 let limit = self.number("how many columns")?;
                 Filter::Columns { limit, offset: self.optional(|parser| parser.number("an offset"))?.unwrap_or(0) }
@@ -358,6 +366,10 @@ impl<'a> Parser<'a> {
         match self.peek() {
             TokenKind::Parameter => return self.parameter(|_| Ok(Bytes::new())),
             TokenKind::Word(word) if word.parse::<f64>().is_ok() => {}
+            TokenKind::Word(word) if begins_with_date(word) || Time::is_relative(word) => {
+                self.word_or_date();
+                return Ok(Bytes::new());
+            }
             TokenKind::Quoted(_) => drop(self.unescaped()?),
             _ => return Err(self.expected("a number, or a string in single quotes")),
         }
@@ -477,12 +489,9 @@ impl<'a> Parser<'a> {
     fn operand(&mut self, subject: &Subject, read_as: ValueType) -> Result<Bytes, FilterError> {
         let Subject::KeyPart(part) = subject else { return self.literal(read_as) };
         let at = self.token(0).at;
-        let text = match self.peek() {
+        let mut text = match self.peek() {
             TokenKind::Parameter => self.parameter(key_part::bound)?,
-            TokenKind::Word(word) => {
-                self.advance();
-                word.to_owned()
-            }
+            TokenKind::Word(_) => self.word_or_date(),
             TokenKind::Quoted(text) => {
                 self.unescaped()?;
                 self.advance();
@@ -490,6 +499,10 @@ impl<'a> Parser<'a> {
             }
             _ => return Err(self.expected("a value of this part of the key")),
         };
+        if part.is_time() && Time::is_relative(&text) {
+            // The filter means the same time on every server and at every retry.
+            text = self.time_of(&text).map_err(|error| syntax(self.text, at, error.what))?.millis().to_string();
+        }
         part.encode(&text).map_err(|error| syntax(self.text, at, error.what))?;
         Ok(text.into())
     }

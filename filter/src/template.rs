@@ -3,7 +3,7 @@
 //! The parser reads the text alone and takes a value where it meets a `?`. A value is therefore never parsed, and whatever it
 //! holds, it cannot change what the filter tests. A `?` stands only where a string or a number can stand.
 
-use terrane_types::{CellValue, TableSchema};
+use terrane_types::{CellValue, TableSchema, Time};
 
 use crate::error::FilterError;
 use crate::expression::Filter;
@@ -15,6 +15,7 @@ use crate::parse::{self, Declared, Parsed};
 pub struct FilterTemplate {
     text: String,
     values: Vec<CellValue<'static>>,
+    now: Option<Time>,
 }
 
 impl Filter {
@@ -32,7 +33,7 @@ impl Filter {
     /// # Ok::<(), terrane_filter::FilterError>(())
     /// ```
     pub fn with(text: impl Into<String>) -> FilterTemplate {
-        FilterTemplate { text: text.into(), values: Vec::new() }
+        FilterTemplate { text: text.into(), values: Vec::new(), now: None }
     }
 }
 
@@ -44,13 +45,28 @@ impl FilterTemplate {
         self
     }
 
+    /// The time from which relative times in the text count (`key(time) > now-1h`); without it they are refused. The filter
+    /// holds the times themselves, so it means the same whenever it is used.
+    ///
+    /// ```
+    /// use terrane_filter::Filter;
+    /// use terrane_types::Time;
+    /// let filter = Filter::with("time(d:seen) > -1h").at(Time::parse("2026-01-31T12:00Z")?).build()?;
+    /// assert_eq!(filter.to_string(), "time(d:seen) > '2026-01-31T11:00:00Z'");
+    /// # Ok::<(), terrane_types::Invalid>(())
+    /// ```
+    pub fn at(mut self, now: Time) -> Self {
+        self.now = Some(now);
+        self
+    }
+
     /// The filter.
     ///
     /// # Errors
     /// [`FilterError::Parameter`] with the number of a parameter that has no value or one of another type, or of a value
     /// without a parameter; and the errors of the text.
     pub fn build(&self) -> Result<Filter, FilterError> {
-        parse::parse(&self.text, &self.values, Declared::Nothing).map(|parsed| parsed.filter)
+        parse::parse(&self.text, &self.values, Declared::Nothing, self.now).map(|parsed| parsed.filter)
     }
 
     /// The filter for a table: columns that declare numbers are compared as such (`d:count > 5`), and parts of the key by their
@@ -59,7 +75,7 @@ impl FilterTemplate {
     /// # Errors
     /// As for [`FilterTemplate::build`], and for values that are not of the declared types.
     pub fn build_for(&self, schema: &TableSchema) -> Result<Filter, FilterError> {
-        parse::parse(&self.text, &self.values, Declared::By(schema)).map(|parsed| parsed.filter)
+        parse::parse(&self.text, &self.values, Declared::By(schema), self.now).map(|parsed| parsed.filter)
     }
 
     /// Checks what can be checked before the table is known.
@@ -67,7 +83,7 @@ impl FilterTemplate {
     /// # Errors
     /// As for [`FilterTemplate::build`].
     pub fn outline(&self) -> Result<FilterOutline, FilterError> {
-        let Parsed { filter, depends_on_table } = parse::parse(&self.text, &self.values, Declared::Later)?;
+        let Parsed { filter, depends_on_table } = parse::parse(&self.text, &self.values, Declared::Later, self.now)?;
         Ok(FilterOutline { filter, depends_on_table })
     }
 }
@@ -165,7 +181,7 @@ mod tests {
     fn schema() -> TableSchema {
         let mut schema = TableSchema::new("t".parse().expect("a name"));
         let mut family = terrane_types::FamilySchema::new("d".parse().expect("a name"));
-        for (attribute, value) in [("type.count", "i64"), ("type.name", "text")] {
+        for (attribute, value) in [("type.count", "i64"), ("type.name", "text"), ("type.seen", "time")] {
             family.set_attribute(attribute, value).expect(attribute);
         }
         schema.add_family(family).expect("one family");
@@ -182,6 +198,46 @@ mod tests {
         assert_eq!(written.to_string(), r"d:count = '\x00' and d:name = 'a' and d:other = 'b' and u64(d:count) < 5");
         // What the table says does not change the text that travels.
         assert_eq!(built("d:count = ?").to_string().parse::<Filter>().unwrap(), built("d:count = ?"));
+    }
+
+    #[test]
+    fn a_time_is_compared_with_dates() {
+        let now = Time::parse("2026-01-31T12:00Z").expect("a date");
+        let built =
+            |text: &str| Filter::with(text).at(now).build_for(&schema()).unwrap_or_else(|error| panic!("{error}"));
+        let noon = "time(d:seen) > '2026-01-31T12:00:00Z'";
+        for text in [
+            "d:seen > '2026-01-31T12:00Z'",
+            "d:seen > 2026-01-31T12:00Z",
+            "d:seen > 2026-01-31T12:00:00.000",
+            "d:seen > '2026-01-31T14:00+02:00'",
+            "d:seen > 1769860800000",
+            "d:seen > now",
+            "(d:seen > 2026-01-31T12:00)",
+            "time(d:seen) > '2026-01-31 12:00'",
+        ] {
+            assert_eq!(built(text).to_string(), noon, "{text}");
+            assert!(Filter::with(text).at(now).outline().is_ok(), "{text}");
+        }
+        assert_eq!(noon.parse::<Filter>().map(|read| read.to_string()).as_deref(), Ok(noon));
+        assert_eq!(
+            built("d:seen in (2026-01-31, now-1d)").to_string(),
+            "time(d:seen) in ('2026-01-31T00:00:00Z', '2026-01-30T12:00:00Z')"
+        );
+        assert_eq!(built("timestamps(2026-01-31T12:00Z, 5)").to_string(), "timestamps(1769860800000, 5)");
+        let bound =
+            Filter::with("d:seen > ? and d:seen != ? and i64(d:seen) < ?").bind(now).bind("2026-01-31").bind(now);
+        assert_eq!(
+            bound.build_for(&schema()).map(|filter| filter.to_string()).as_deref(),
+            Ok(
+                "time(d:seen) > '2026-01-31T12:00:00Z' and time(d:seen) != '2026-01-31T00:00:00Z' and i64(d:seen) < 1769860800000"
+            )
+        );
+        let refused = |text: &str| Filter::with(text).build_for(&schema()).expect_err(text).to_string();
+        assert!(refused("d:seen > 2026-13-01T12:00").contains("there is no month 13"));
+        assert!(refused("d:seen > -1h").contains("no relative time is taken here"));
+        assert!(refused("d:other > 2026-01-31").contains("say to read the other side as one, time(…)"));
+        assert!(refused("prefix(time(d:seen), 'a')").contains("looks at bytes"));
     }
 
     #[test]

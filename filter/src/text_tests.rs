@@ -37,6 +37,7 @@ fn operand() -> impl Strategy<Value = (ValueType, Bytes)> {
         ".{0,5}".prop_map(|text| (ValueType::Text, Bytes::from(text))),
         any::<i32>().prop_map(|number| (ValueType::I32, number.to_operand())),
         any::<i64>().prop_map(|number| (ValueType::I64, number.to_operand())),
+        any::<i64>().prop_map(|number| (ValueType::Time, Time::from_millis(number).to_operand())),
         any::<u32>().prop_map(|number| (ValueType::U32, number.to_operand())),
         any::<u64>().prop_map(|number| (ValueType::U64, number.to_operand())),
         any::<f64>().prop_filter("a number", |number| !number.is_nan()).prop_map(|n| (ValueType::F64, n.to_operand())),

@@ -15,14 +15,15 @@ use uuid::Uuid;
 use crate::invalid::Invalid;
 use crate::row::Row;
 use crate::table_row::ColumnValue;
+use crate::time::Time;
 use crate::value_type::ValueType;
 
 /// The bytes of the longest value with a fixed width: a UUID.
 const SHORT_BYTES_MAX: usize = 16;
 
-/// A value to write into a cell or to compare one with; made from bytes, text, numbers, `bool` and [`Uuid`].
+/// A value to write into a cell or to compare one with; made from bytes, text, numbers, [`Time`], `bool` and [`Uuid`].
 ///
-/// Numbers are big-endian, as [`ValueType`] reads them; `bool` is one byte, FF or 00. The type of a number decides its
+/// Numbers are big-endian, as [`ValueType`] reads them; a `Time` is an `i64` of milliseconds; `bool` is one byte, FF or 00. The type of a number decides its
 /// bytes: `5` alone is an `i32` of 4 bytes, and a counter needs `5_i64`.
 ///
 /// ```
@@ -143,6 +144,12 @@ macro_rules! from_number {
 
 from_number!(i32 => I32, i64 => I64, u32 => U32, u64 => U64, f64 => F64);
 
+impl From<Time> for CellValue<'_> {
+    fn from(value: Time) -> Self {
+        Self::short(value.millis().to_be_bytes(), ValueType::Time)
+    }
+}
+
 impl From<bool> for CellValue<'_> {
     fn from(value: bool) -> Self {
         Self::short([if value { 0xff } else { 0 }], ValueType::Bytes)
@@ -222,6 +229,7 @@ mod tests {
         read_back(u32::MAX);
         read_back(u64::MAX);
         read_back(-0.5_f64);
+        read_back(Time::from_millis(-7));
         read_back(true);
         read_back(false);
         read_back(Uuid::from_u128(7));

@@ -94,6 +94,24 @@ impl KeyDeclaration {
         &self.parts
     }
 
+    /// The same key with the same bytes, whose times are the numbers that they are stored as: for JSON, for programs that read
+    /// text, and to compare declarations by what they mean for bytes.
+    ///
+    /// ```
+    /// use terrane_types::KeyDeclaration;
+    /// let key = KeyDeclaration::parse("user:u64, time:desc time")?;
+    /// let row = key.parse_line("user=7,time=2026-01-31")?;
+    /// assert_eq!(key.line(&row)?, "user=7,time=2026-01-31T00:00:00Z");
+    /// assert_eq!(key.as_stored().line(&row)?, "user=7,time=1769817600000");
+    /// assert_eq!(key.as_stored(), KeyDeclaration::parse("user:u64, time:desc i64")?);
+    /// # Ok::<(), terrane_types::Invalid>(())
+    /// ```
+    #[must_use]
+    pub fn as_stored(&self) -> Self {
+        let part = |part: &KeyPart| KeyPart { name: part.name.clone(), kind: part.kind.as_stored() };
+        Self { parts: self.parts.iter().map(part).collect() }
+    }
+
     /// The parts that have a text form: all but a bucket, which is computed from the others.
     #[must_use]
     pub fn text_parts(&self) -> &[KeyPart] {

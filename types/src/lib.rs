@@ -9,7 +9,7 @@
 //!
 //! Reading order: [`cell`] and [`rows`] (the bytes), [`schema`] (what a table is), [`visibility`] (what a reader sees),
 //! [`mutation`] (what a write may hold), [`keycodec`], [`key`] and [`row_key`] (typed keys), [`table_row`] (typed
-//! rows).
+//! rows), [`time`] (dates).
 
 #![warn(missing_docs)]
 
@@ -42,6 +42,7 @@ pub mod rows;
 pub mod schema;
 pub mod states;
 pub mod table_row;
+pub mod time;
 pub mod value_type;
 pub mod versions;
 pub mod visibility;
@@ -96,4 +97,5 @@ pub use table_row::{ColumnValue, TableRow};
 pub use terrane_types_derive::Row;
 #[doc(hidden)]
 pub use terrane_types_derive::{ClientRow, ClientRowKey};
+pub use time::Time;
 pub use value_type::{Value, ValueType};

@@ -67,6 +67,7 @@ use uuid::Uuid;
 use crate::escape::escape;
 use crate::invalid::Invalid;
 use crate::row_key::RowKey;
+use crate::time::Time;
 
 /// A struct that is a row of a table. Derived; see [the module](self).
 #[diagnostic::on_unimplemented(
@@ -108,7 +109,7 @@ pub trait TableRow: Sized {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the value of a column",
-    note = "numbers, bool, String, bytes, Uuid and Option of them are; Json and Postcard of the client hold anything else"
+    note = "numbers, bool, Time, String, bytes, Uuid and Option of them are; Json and Postcard of the client hold anything else"
 )]
 pub trait ColumnValue: Sized {
     /// The value's bytes.
@@ -183,6 +184,17 @@ number_value!(u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, f32, f64);
 
 fn exactly<const N: usize>(name: &str, value: &[u8]) -> Result<[u8; N], Invalid> {
     value.try_into().map_err(|_| Invalid::new(format!("{name} values have {N} bytes, this one has {}", value.len())))
+}
+
+/// Its milliseconds as an `i64`.
+impl ColumnValue for Time {
+    fn to_value(&self) -> Result<Vec<u8>, Invalid> {
+        self.millis().to_value()
+    }
+
+    fn from_value(value: &[u8]) -> Result<Self, Invalid> {
+        Ok(Self::from_millis(i64::from_be_bytes(exactly("time", value)?)))
+    }
 }
 
 /// One byte, as in HBase: FF is true and 00 is false; every other byte reads as true.

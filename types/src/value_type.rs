@@ -16,6 +16,7 @@ use std::str::FromStr;
 
 use crate::escape::{escape, unescape};
 use crate::invalid::Invalid;
+use crate::time::Time;
 
 /// A type that the bytes of a value can be read as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,6 +31,8 @@ pub enum ValueType {
     U64,
     /// 8 bytes, IEEE 754 double precision, big-endian.
     F64,
+    /// A point in time: milliseconds since 1970, stored as an [`I64`](ValueType::I64) and written as a date ([`crate::time`]).
+    Time,
     /// UTF-8.
     Text,
     /// Any bytes, compared byte by byte.
@@ -40,7 +43,7 @@ pub enum ValueType {
 /// A decoded value.
 #[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
-    /// Of the integer types.
+    /// Of the integer types, and of [`ValueType::Time`] the milliseconds.
     Integer(i128),
     /// Of [`ValueType::F64`].
     Float(f64),
@@ -52,7 +55,8 @@ pub enum Value<'a> {
 
 impl ValueType {
     /// All types, in the order of the grammar.
-    pub const ALL: [Self; 7] = [Self::I32, Self::I64, Self::U32, Self::U64, Self::F64, Self::Text, Self::Bytes];
+    pub const ALL: [Self; 8] =
+        [Self::I32, Self::I64, Self::U32, Self::U64, Self::F64, Self::Time, Self::Text, Self::Bytes];
 
     /// Its name in commands, filters and on the wire.
     #[must_use]
@@ -63,6 +67,7 @@ impl ValueType {
             Self::U32 => "u32",
             Self::U64 => "u64",
             Self::F64 => "f64",
+            Self::Time => "time",
             Self::Text => "text",
             Self::Bytes => "bytes",
         }
@@ -75,14 +80,25 @@ impl ValueType {
     pub fn parse(name: &str) -> Result<Self, Invalid> {
         let found = Self::ALL.into_iter().find(|known| known.name() == name);
         found.ok_or_else(|| {
-            Invalid::new(format!("{name:?} is not a type of values; they are i32, i64, u32, u64, f64, text and bytes"))
+            Invalid::new(format!(
+                "{name:?} is not a type of values; they are i32, i64, u32, u64, f64, time, text and bytes"
+            ))
         })
     }
 
-    /// Whether values are numbers, which can be summed.
+    /// Whether values are numbers, or times, which are numbers of milliseconds.
     #[must_use]
     pub const fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Bytes)
+    }
+
+    /// The type with the same bytes whose text is a number: a time as the `i64` that it is stored as.
+    #[must_use]
+    pub const fn as_stored(self) -> Self {
+        match self {
+            Self::Time => Self::I64,
+            _ => self,
+        }
     }
 
     /// The length of a value in bytes, if it is fixed.
@@ -90,7 +106,7 @@ impl ValueType {
     pub const fn width(self) -> Option<usize> {
         match self {
             Self::I32 | Self::U32 => Some(4),
-            Self::I64 | Self::U64 | Self::F64 => Some(8),
+            Self::I64 | Self::U64 | Self::F64 | Self::Time => Some(8),
             Self::Text | Self::Bytes => None,
         }
     }
@@ -102,7 +118,7 @@ impl ValueType {
     pub fn read(self, bytes: &[u8]) -> Result<Value<'_>, Invalid> {
         Ok(match self {
             Self::I32 => Value::Integer(i32::from_be_bytes(self.fixed(bytes)?).into()),
-            Self::I64 => Value::Integer(i64::from_be_bytes(self.fixed(bytes)?).into()),
+            Self::I64 | Self::Time => Value::Integer(i64::from_be_bytes(self.fixed(bytes)?).into()),
             Self::U32 => Value::Integer(u32::from_be_bytes(self.fixed(bytes)?).into()),
             Self::U64 => Value::Integer(u64::from_be_bytes(self.fixed(bytes)?).into()),
             Self::F64 => Value::Float(f64::from_be_bytes(self.fixed(bytes)?)),
@@ -114,7 +130,7 @@ impl ValueType {
         })
     }
 
-    /// The bytes of a value that is written as text: a number in decimal, and text or bytes with the escapes of
+    /// The bytes of a value that is written as text: a number in decimal, a time as a date, and text or bytes with the escapes of
     /// [`escape`](crate::escape()).
     ///
     /// ```
@@ -139,6 +155,7 @@ impl ValueType {
             Self::U32 => integer(text, u32::MIN, u32::MAX)?.to_be_bytes().into(),
             Self::U64 => integer(text, u64::MIN, u64::MAX)?.to_be_bytes().into(),
             Self::F64 => number::<f64>(text, "a number")?.to_be_bytes().into(),
+            Self::Time => Time::parse(text)?.millis().to_be_bytes().into(),
             Self::Text => String::from_utf8(unescape(text)?)
                 .map_err(|_| Invalid::new(format!("{text:?} is not UTF-8, which a text is")))?
                 .into_bytes(),
@@ -151,6 +168,9 @@ impl ValueType {
     /// # Errors
     /// As for [`ValueType::read`].
     pub fn text(self, bytes: &[u8]) -> Result<String, Invalid> {
+        if self == Self::Time {
+            return Ok(Time::from_millis(i64::from_be_bytes(self.fixed(bytes)?)).to_string());
+        }
         Ok(match self.read(bytes)? {
             Value::Integer(integer) => integer.to_string(),
             Value::Float(float) => float.to_string(),
@@ -250,6 +270,7 @@ mod tests {
             (ValueType::U64, "18446744073709551615"),
             (ValueType::F64, "-0.25"),
             (ValueType::F64, "inf"),
+            (ValueType::Time, "2026-01-31T12:00:00.250Z"),
             (ValueType::Text, r"Zürich\\\x00"),
             (ValueType::Bytes, r"\xFFa"),
         ] {
@@ -260,12 +281,21 @@ mod tests {
             (ValueType::U64, "-1", "from 0 to 18446744073709551615"),
             (ValueType::I64, "1.5", "an integer"),
             (ValueType::F64, "x", "a number"),
+            (ValueType::Time, "2026-13-01", "there is no month 13"),
             (ValueType::Text, r"\xFF", "UTF-8"),
             (ValueType::Bytes, r"\q", "escape"),
         ] {
             let refused = kind.parse_text(text).unwrap_err().to_string();
             assert!(refused.contains(takes), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_time_has_the_bytes_of_its_milliseconds() {
+        let bytes = ValueType::Time.parse_text("2026-01-31").unwrap();
+        assert_eq!(bytes, 1_769_817_600_000_i64.to_be_bytes());
+        assert_eq!(ValueType::Time.as_stored().text(&bytes).as_deref(), Ok("1769817600000"));
+        assert_eq!(ValueType::Time.compare(&bytes, &0_i64.to_be_bytes()), Ok(Ordering::Greater));
     }
 
     #[test]
@@ -280,6 +310,6 @@ mod tests {
         for kind in ValueType::ALL {
             assert_eq!(ValueType::parse(kind.name()), Ok(kind));
         }
-        assert!(ValueType::parse("i128").unwrap_err().to_string().contains("f64, text and bytes"));
+        assert!(ValueType::parse("i128").unwrap_err().to_string().contains("time, text and bytes"));
     }
 }

@@ -37,6 +37,8 @@ enum Kind {
     I64,
     U64,
     F64,
+    /// Milliseconds since 1970.
+    Time,
     Bool,
     Text,
     Bytes,
@@ -50,6 +52,7 @@ impl Kind {
             PartType::I32 => Kind::I32,
             PartType::I64 => Kind::I64,
             PartType::F64 => Kind::F64,
+            PartType::Time => Kind::Time,
             PartType::Bool => Kind::Bool,
             PartType::Text | PartType::Uuid => Kind::Text,
             PartType::Bytes | PartType::Tail | PartType::Fixed(_) | PartType::Bucket(_) => Kind::Bytes,
@@ -63,6 +66,7 @@ impl Kind {
             Some(ValueType::U32) => Kind::U32,
             Some(ValueType::U64) => Kind::U64,
             Some(ValueType::F64) => Kind::F64,
+            Some(ValueType::Time) => Kind::Time,
             Some(ValueType::Text) => Kind::Text,
             Some(ValueType::Bytes) | None => Kind::Bytes,
         }

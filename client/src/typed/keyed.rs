@@ -54,11 +54,11 @@ impl<K> Clone for KeyedTable<K> {
     }
 }
 
-/// Checks that the table declares this key, if it declares any.
+/// Checks that the table declares this key, if it declares any. Times and their `i64` are the same bytes.
 pub(crate) fn check_declared<K: RowKey>(table: &Table) -> Result<(), Error> {
     let (schema, ours) = (table.schema(), K::declaration());
     match &schema.key {
-        Some(declared) if *declared != ours => Err(Error::invalid(format!(
+        Some(declared) if declared.as_stored() != ours.as_stored() => Err(Error::invalid(format!(
             "table {} declares its key as `{declared}`; the key type is `{ours}`",
             schema.name
         ))),

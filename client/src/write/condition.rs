@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use terrane_filter::{Filter, FilterTemplate, IntoFilter};
-use terrane_types::{CellValue, ColumnTest, FamilyName, Invalid, Test, ValueType, escape, escape_family};
+use terrane_types::{CellValue, ColumnTest, FamilyName, Invalid, Test, Time, ValueType, escape, escape_family};
 
 /// A condition that must hold for a row so that a mutation is applied; built by [`column()`], or from text: comparisons of columns
 /// (`f:q = 'v'`, `i64(f:q) < 5`, `f:q in ('a', 'b')`), `exists(f:q)` and `not exists(f:q)`, joined by `and` and `or`.
@@ -188,6 +188,7 @@ numbers! {
     as_u32 u32, U32, "unsigned numbers of 4 bytes";
     as_u64 u64, U64, "unsigned numbers of 8 bytes";
     as_f64 f64, F64, "floating point numbers of 8 bytes";
+    as_time Time, Time, "times: signed milliseconds of 8 bytes";
 }
 
 impl<T> Column<T> {
@@ -318,6 +319,8 @@ mod tests {
         );
         let several = column("f", "n").one_of([1_u32, 2]).checked().unwrap();
         assert!(matches!(several, terrane_types::Condition::Column(test) if test.read_as == ValueType::U32));
+        let since = column("f", "t").at_least(Time::from_millis(5)).checked().unwrap();
+        assert!(matches!(since, terrane_types::Condition::Column(test) if test.read_as == ValueType::Time));
         let text = column("f", "t").equals("a").checked().unwrap();
         assert!(matches!(text, terrane_types::Condition::Column(test) if test.read_as == ValueType::Bytes));
         let both = column("f", "t").as_text().equals(5_i64).checked().unwrap_err();

@@ -5,7 +5,7 @@
 use std::str::FromStr;
 
 use bytes::Bytes;
-use terrane_types::{CellValue, KeyRange, ValueType, unescape};
+use terrane_types::{CellValue, Invalid, KeyRange, Time, ValueType, unescape};
 
 use super::Parser;
 use crate::error::FilterError;
@@ -64,6 +64,9 @@ impl Parser<'_> {
     pub(super) fn literal(&mut self, read_as: ValueType) -> Result<Bytes, FilterError> {
         let (at, word) = match self.peek() {
             TokenKind::Parameter => return self.parameter(|value| operand(value, read_as)).map(Bytes::from),
+            _ if read_as == ValueType::Time => {
+                return Ok(Bytes::copy_from_slice(&self.time()?.millis().to_be_bytes()));
+            }
             TokenKind::Word(word) if read_as.is_number() => (self.token(0).at, word),
             _ if read_as.is_number() => {
                 return Err(
@@ -84,12 +87,58 @@ impl Parser<'_> {
                      what is text: '{word}'"
                 )));
             }
+            TokenKind::Word(word) if begins_with_date(word) => {
+                return Err(self.error(
+                    "a date is compared with a time: say to read the other side as one, time(…), or quote what is text",
+                ));
+            }
             _ => return self.string("a string in single quotes"),
         };
         let bytes = number_bytes(read_as, word)
             .ok_or_else(|| syntax(self.text, at, format!("`{word}` is no number of type {read_as}")))?;
         self.advance();
         Ok(bytes)
+    }
+
+    /// A time: a date, in quotes or without, milliseconds, or relative to what the caller calls now.
+    fn time(&mut self) -> Result<Time, FilterError> {
+        let at = self.token(0).at;
+        let text = match self.peek() {
+            TokenKind::Quoted(text) => {
+                self.advance();
+                text.to_owned()
+            }
+            TokenKind::Word(_) => self.word_or_date(),
+            _ => return Err(self.expected("a time, like '2026-01-31T12:00Z'")),
+        };
+        self.time_of(&text).map_err(|error| syntax(self.text, at, error.what))
+    }
+
+    pub(super) fn time_of(&self, text: &str) -> Result<Time, Invalid> {
+        self.now.map_or_else(|| Time::parse(text), |now| Time::parse_at(text, now))
+    }
+
+    /// A timestamp of a cell.
+    pub(super) fn timestamp(&mut self) -> Result<i64, FilterError> {
+        match self.peek() {
+            TokenKind::Parameter => self.number("a timestamp"),
+            _ => self.time().map(Time::millis),
+        }
+    }
+
+    /// Takes the word that is next; of a date without quotes, `2026-01-31T12:00Z`, also its colons and what follows them.
+    pub(super) fn word_or_date(&mut self) -> String {
+        let at = self.token(0).at;
+        let TokenKind::Word(word) = self.peek() else { return String::new() };
+        let mut end = at + word.len();
+        if begins_with_date(word) {
+            let outside = |letter: char| !letter.is_ascii_alphanumeric() && !"-:.".contains(letter);
+            end = self.text[at..].find(outside).map_or(self.text.len(), |length| at + length);
+        }
+        while self.token(0).at < end {
+            self.advance();
+        }
+        self.text[at..end].to_owned()
     }
 
     pub(super) fn number<T: FromStr>(&mut self, what: &str) -> Result<T, FilterError> {
@@ -192,6 +241,13 @@ impl Parser<'_> {
     }
 }
 
+/// Whether a word has the form of a date, or of a date with the hour after it.
+pub(super) fn begins_with_date(word: &str) -> bool {
+    let is_digit = |at: usize| word.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    let is_dash = |at: usize| word.as_bytes().get(at) == Some(&b'-');
+    [0, 1, 2, 3, 5, 6, 8, 9].into_iter().all(is_digit) && [4, 7].into_iter().all(is_dash)
+}
+
 fn number_bytes(read_as: ValueType, word: &str) -> Option<Bytes> {
     fn bytes<const N: usize>(number: [u8; N]) -> Bytes {
         Bytes::copy_from_slice(&number)
@@ -202,6 +258,6 @@ fn number_bytes(read_as: ValueType, word: &str) -> Option<Bytes> {
         ValueType::U32 => bytes(word.parse::<u32>().ok()?.to_be_bytes()),
         ValueType::U64 => bytes(word.parse::<u64>().ok()?.to_be_bytes()),
         ValueType::F64 => bytes(word.parse::<f64>().ok()?.to_be_bytes()),
-        ValueType::Text | ValueType::Bytes => return None,
+        ValueType::Time | ValueType::Text | ValueType::Bytes => return None,
     })
 }

@@ -235,7 +235,7 @@ fn parts_of(key: &KeyDeclaration, bytes: usize) -> Option<u32> {
     for (part, count) in key.parts().iter().zip(1..) {
         length += match part.kind.part {
             PartType::U32 | PartType::I32 => 4,
-            PartType::U64 | PartType::I64 | PartType::F64 => 8,
+            PartType::U64 | PartType::I64 | PartType::F64 | PartType::Time => 8,
             PartType::Bool | PartType::Bucket(_) => 1,
             PartType::Uuid => 16,
             PartType::Fixed(length) => usize::from(length),

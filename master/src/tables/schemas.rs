@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use terrane_types::limits::{SPLIT_POINTS_BYTES_MAX, SPLIT_POINTS_MAX};
-use terrane_types::{Error, FamilyName, FamilySchema, Invalid, TableId, TableName, TableSchema, escape, range};
+use terrane_types::{
+    Error, FamilyName, FamilySchema, Invalid, KeyDeclaration, TableId, TableName, TableSchema, escape, range,
+};
 
 /// Prepares the schema of a new table: fills in defaults, sorts families and checks everything.
 pub fn new_table(mut schema: TableSchema, split_at: &[Bytes]) -> Result<TableSchema, Error> {
@@ -151,14 +153,17 @@ pub fn modified<'a>(
 }
 
 /// Rejects a change of the key declaration. Clients that opened the table split row keys by the old declaration, and so
-/// do region bounds and the filters of store files. Declaring the key of a table that has none is fine.
+/// do region bounds and the filters of store files. Declaring the key of a table that has none is fine, and so is to name a
+/// part `time` that was `i64`, or back: the bytes are the same.
 fn check_key(schema: &TableSchema, next: &TableSchema) -> Result<(), Invalid> {
     match &schema.key {
-        Some(key) if next.key.as_ref() != Some(key) => Err(Invalid::new(format!(
-            "the key of table {} is declared as '{key}' and cannot be changed: create another table with the new key and \
+        Some(key) if next.key.as_ref().map(KeyDeclaration::as_stored) != Some(key.as_stored()) => {
+            Err(Invalid::new(format!(
+                "the key of table {} is declared as '{key}' and cannot be changed: create another table with the new key and \
              copy the rows",
-            schema.name
-        ))),
+                schema.name
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -339,6 +344,20 @@ mod tests {
         assert!(altered(&declared, &declare("user:u32"), [].iter()).is_ok(), "the same again says nothing new");
         let refused = altered(&declared, &declare("user:u64"), [].iter()).unwrap_err().to_string();
         assert!(refused.contains("'user:u32'") && refused.contains("copy the rows"), "{refused}");
+    }
+
+    #[test]
+    fn a_part_of_the_key_may_become_a_time_and_a_number_again() {
+        let declare = |key: &str| TableChange {
+            set: BTreeMap::from([("key".to_owned(), key.to_owned())]),
+            ..TableChange::default()
+        };
+        let numbers = schema(Some("user:u32, at:desc i64"), 0);
+        let dates = altered(&numbers, &declare("user:u32, at:desc time"), [].iter()).unwrap();
+        assert_eq!(dates.key.as_ref().map(ToString::to_string).as_deref(), Some("user:u32, at:desc time"));
+        assert_eq!(altered(&dates, &declare("user:u32, at:desc i64"), [].iter()).unwrap().key, numbers.key);
+        assert!(altered(&dates, &declare("user:u32, at:time"), [].iter()).is_err(), "another order");
+        assert!(altered(&dates, &declare("user:u32, time:desc time"), [].iter()).is_err(), "another name");
     }
 
     #[test]

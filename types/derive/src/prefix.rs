@@ -164,9 +164,10 @@ fn is_text(kind: &Type) -> bool {
     matches!(kind, Type::Path(path) if path.path.segments.last().is_some_and(|segment| segment.ident == "String"))
 }
 
-/// Text and bytes, which callers have in several forms. Numbers are taken by their exact type, so that a literal has
+/// Text, bytes and times, which callers have in several forms. Numbers are taken by their exact type, so that a literal has
 /// one.
 fn is_built_from_many(kind: &Type) -> bool {
     let Type::Path(path) = kind else { return false };
-    path.path.segments.last().is_some_and(|segment| ["String", "Vec", "Bytes"].iter().any(|many| segment.ident == many))
+    let many = ["String", "Vec", "Bytes", "Time"];
+    path.path.segments.last().is_some_and(|segment| many.iter().any(|many| segment.ident == many))
 }

@@ -83,6 +83,7 @@ pub fn key(dice: &mut Dice) -> KeyDeclaration {
             PartType::I32,
             PartType::I64,
             PartType::F64,
+            PartType::Time,
             PartType::Bool,
             PartType::Uuid,
             PartType::Text,

@@ -9,9 +9,11 @@ use std::fmt::Write as _;
 use super::KeyDeclaration;
 use crate::escape::escape;
 use crate::invalid::Invalid;
+use crate::keycodec::PartType;
 use crate::range::KeyRange;
 use crate::row::Row;
 use crate::suggestion::closest;
+use crate::time::Time;
 
 /// One part of a line.
 struct Field {
@@ -62,6 +64,33 @@ impl KeyDeclaration {
         self.encode_parts(&self.fields(line)?)
     }
 
+    /// The line with its relative times counted from `now`: `user=7,time=-1h`. A line without any is the same line.
+    ///
+    /// ```
+    /// use terrane_types::{KeyDeclaration, Time};
+    /// let key = KeyDeclaration::parse("user:text, time:desc time")?;
+    /// let line = key.with_times_from("user=ann,time=-1h", Time::parse("2026-01-31T12:00Z")?)?;
+    /// assert_eq!(key.line(&key.parse_line(&line)?)?, "user=ann,time=2026-01-31T11:00:00Z");
+    /// # Ok::<(), terrane_types::Invalid>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`KeyDeclaration::parse_bound_line`]; the parts that are no times are not checked.
+    pub fn with_times_from(&self, line: &str, now: Time) -> Result<String, Invalid> {
+        let mut texts = self.fields(line)?;
+        let times = self.text_parts().iter().zip(&mut texts).filter(|(part, _)| part.kind.part == PartType::Time);
+        let mut found = false;
+        for (_, text) in times.filter(|(_, text)| Time::is_relative(text)) {
+            *text = Time::parse_at(text, now)?.millis().to_string();
+            found = true;
+        }
+        if !found {
+            return Ok(line.to_owned());
+        }
+        let quoted: Vec<String> = texts.into_iter().map(quoted).collect();
+        Ok(quoted.join(","))
+    }
+
     /// A row as a line of named parts.
     ///
     /// # Errors
@@ -71,12 +100,7 @@ impl KeyDeclaration {
         let mut line = String::new();
         for (part, text) in self.text_parts().iter().zip(texts) {
             let comma = if line.is_empty() { "" } else { "," };
-            let quoted = if text.is_empty() || text.contains([',', '=', '\'']) {
-                format!("'{}'", text.replace('\'', "''"))
-            } else {
-                text
-            };
-            write!(line, "{comma}{}={quoted}", part.name).expect("a string takes any text");
+            write!(line, "{comma}{}={}", part.name, quoted(text)).expect("a string takes any text");
         }
         Ok(line)
     }
@@ -168,6 +192,11 @@ impl KeyDeclaration {
         }
         Ok(texts.into_iter().flatten().collect())
     }
+}
+
+/// A part as a line has it.
+fn quoted(text: String) -> String {
+    if text.is_empty() || text.contains([',', '=', '\'']) { format!("'{}'", text.replace('\'', "''")) } else { text }
 }
 
 /// Splits a line at the commas outside of quotes.

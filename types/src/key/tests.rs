@@ -14,7 +14,7 @@ fn key(text: &str) -> KeyDeclaration {
 #[test]
 fn every_type_is_read_and_shown_again() {
     let text = "bucket256, a:u32, b:desc u64, c:i32, d:desc i64, e:f64, f:bool, g:uuid, h:desc text, i:bytes, j:bytes12, \
-                k:tail";
+                k:time, l:desc time, m:tail";
     assert_eq!(key(text).to_string(), text);
     assert_eq!(key(" user : u64 ,time:desc   i64 ").to_string(), "user:u64, time:desc i64");
     assert_eq!(key("salt:bucket8, a:u32").to_string(), "salt:bucket8, a:u32");
@@ -105,6 +105,7 @@ fn kinds() -> impl Strategy<Value = PartKind> {
         Just(PartType::I32),
         Just(PartType::I64),
         Just(PartType::F64),
+        Just(PartType::Time),
         Just(PartType::Bool),
         Just(PartType::Uuid),
         Just(PartType::Text),

@@ -1,6 +1,6 @@
 //! Keys as text, part by part: what a person types and sees for a table that declares its key.
 //!
-//! Numbers are decimal (a NaN other than the usual one is `NaN:` and its bits as hexadecimal digits), a bool is `true` or `false`, a UUID is in its hyphenated form, and everything made of bytes is
+//! Times are dates ([`crate::time`]), numbers are decimal (a NaN other than the usual one is `NaN:` and its bits as hexadecimal digits), a bool is `true` or `false`, a UUID is in its hyphenated form, and everything made of bytes is
 //! escaped as everywhere (`\xHH`, `\\`).
 
 use uuid::Uuid;
@@ -11,6 +11,7 @@ use crate::invalid::Invalid;
 use crate::keycodec::{self, Desc, KeyPart as Codec, PartKind, PartReader, PartType, PlainPart, Tail};
 use crate::range::KeyRange;
 use crate::row::Row;
+use crate::time::Time;
 
 impl KeyDeclaration {
     /// The row of a key with these parts; a bucket is computed.
@@ -135,6 +136,7 @@ fn encode_text(kind: PartKind, text: &str, out: &mut Vec<u8>) -> Result<(), Inva
         PartType::I32 => put::<i32>(kind, integer(text, i32::MIN, i32::MAX)?, out),
         PartType::I64 => put::<i64>(kind, integer(text, i64::MIN, i64::MAX)?, out),
         PartType::F64 => put::<f64>(kind, parse_float(text)?, out),
+        PartType::Time => put(kind, Time::parse(text)?, out),
         PartType::Bool => put::<bool>(kind, parse(text, "true or false")?, out),
         PartType::Uuid => {
             put::<Uuid>(kind, parse(text, "a UUID, as in 67e55044-10b1-426f-9247-bb680e5fe0c8")?, out);
@@ -159,6 +161,7 @@ fn decode_text(kind: PartKind, input: &mut PartReader<'_>) -> Result<Option<Stri
         PartType::I32 => take::<i32>(kind, input)?.to_string(),
         PartType::I64 => take::<i64>(kind, input)?.to_string(),
         PartType::F64 => float_text(take::<f64>(kind, input)?),
+        PartType::Time => take::<Time>(kind, input)?.to_string(),
         PartType::Bool => take::<bool>(kind, input)?.to_string(),
         PartType::Uuid => take::<Uuid>(kind, input)?.to_string(),
         PartType::Text => escape(take::<String>(kind, input)?.as_bytes()),
@@ -182,6 +185,7 @@ fn skip(kind: PartKind, input: &mut PartReader<'_>) -> Result<(), Invalid> {
         PartType::I32 => take::<i32>(kind, input).map(drop),
         PartType::I64 => take::<i64>(kind, input).map(drop),
         PartType::F64 => take::<f64>(kind, input).map(drop),
+        PartType::Time => take::<Time>(kind, input).map(drop),
         PartType::Bool => take::<bool>(kind, input).map(drop),
         PartType::Uuid => take::<Uuid>(kind, input).map(drop),
         PartType::Text => take::<String>(kind, input).map(drop),

@@ -1,10 +1,11 @@
-//! Parts of a fixed width: integers, floats, booleans, UUIDs and byte arrays.
+//! Parts of a fixed width: integers, times, floats, booleans, UUIDs and byte arrays.
 
 use uuid::Uuid;
 
 use super::{KeyPart, PartKind, PartReader, PartType, PlainPart};
 use crate::invalid::Invalid;
 use crate::limits::ROW_BYTES_MAX;
+use crate::time::Time;
 
 macro_rules! integer_part {
     ($integer:ty, $part:expr, |$value:ident| $encode:expr, |$raw:ident| $decode:expr) => {
@@ -31,6 +32,21 @@ integer_part!(u64, PartType::U64, |value| value, |raw| raw);
 // Flipping the sign bit moves the negative half below the positive one.
 integer_part!(i32, PartType::I32, |value| value ^ i32::MIN, |raw| raw ^ i32::MIN);
 integer_part!(i64, PartType::I64, |value| value ^ i64::MIN, |raw| raw ^ i64::MIN);
+
+/// The bytes of its milliseconds as an `i64`, so that a declaration of either reads keys of the other.
+impl KeyPart for Time {
+    const KIND: PartKind = PartKind::asc(PartType::Time);
+
+    fn encode_part(&self, out: &mut Vec<u8>) {
+        self.millis().encode_part(out);
+    }
+
+    fn decode_part(input: &mut PartReader<'_>) -> Result<Self, Invalid> {
+        i64::decode_part(input).map(Self::from_millis)
+    }
+}
+
+impl PlainPart for Time {}
 
 /// The bits of a float, transformed so that comparing them as unsigned integers gives IEEE's total order: negative
 /// numbers are complemented (a greater magnitude is less), others get the sign bit set.

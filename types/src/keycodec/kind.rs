@@ -18,6 +18,8 @@ pub enum PartType {
     I64,
     /// 8 bytes, IEEE total order.
     F64,
+    /// A point in time: milliseconds since 1970, with the bytes of an [`I64`](PartType::I64).
+    Time,
     /// One byte, 0 or 1.
     Bool,
     /// 16 bytes.
@@ -54,6 +56,15 @@ impl PartKind {
     #[must_use]
     pub const fn reversed(self) -> Self {
         Self { part: self.part, desc: !self.desc }
+    }
+
+    /// The kind with the same bytes whose text is a number: a time as the `i64` that it is stored as.
+    #[must_use]
+    pub const fn as_stored(self) -> Self {
+        match self.part {
+            PartType::Time => Self { part: PartType::I64, desc: self.desc },
+            _ => self,
+        }
     }
 
     /// Whether this is a tail, which is allowed only as the last part.
@@ -93,6 +104,7 @@ fn parse_type(name: &str) -> Result<PartType, Invalid> {
         "i32" => PartType::I32,
         "i64" => PartType::I64,
         "f64" => PartType::F64,
+        "time" => PartType::Time,
         "bool" => PartType::Bool,
         "uuid" => PartType::Uuid,
         "text" => PartType::Text,
@@ -118,7 +130,7 @@ fn parse_sized_type(name: &str) -> Result<PartType, Invalid> {
     }
     let shown: String = name.chars().take(40).collect();
     Err(Invalid::new(format!(
-        "{shown:?} is not the type of a key part; the types are u32 u64 i32 i64 f64 bool uuid text bytes tail bytesN, \
+        "{shown:?} is not the type of a key part; the types are u32 u64 i32 i64 f64 time bool uuid text bytes tail bytesN, \
          `desc` before one, and bucketN as the first part"
     )))
 }
@@ -138,6 +150,7 @@ impl fmt::Display for PartKind {
             PartType::I32 => f.write_str("i32"),
             PartType::I64 => f.write_str("i64"),
             PartType::F64 => f.write_str("f64"),
+            PartType::Time => f.write_str("time"),
             PartType::Bool => f.write_str("bool"),
             PartType::Uuid => f.write_str("uuid"),
             PartType::Text => f.write_str("text"),

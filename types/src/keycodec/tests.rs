@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::row_key::RowKey;
+use crate::time::Time;
 
 /// The classic layout of a table of user actions: `user id | Long.MAX_VALUE - time | action id`.
 #[derive(Clone, Debug, PartialEq, PartialOrd, RowKey)]
@@ -23,6 +24,7 @@ struct Everything {
     shared: Bytes,
     back: Desc<String>,
     flag: bool,
+    at: Time,
     code: [u8; 3],
     id: Uuid,
     tail: Tail<String>,
@@ -65,6 +67,24 @@ fn the_classic_layout_is_byte_for_byte_what_java_writes() {
     assert_eq!(9_223_370_336_854_775_807, i64::MAX - 1_700_000_000_000);
     assert_eq!(key.encode().expect("a short key").as_bytes(), expected);
     assert_eq!(Action::decode(&expected), Ok(key));
+}
+
+#[test]
+fn a_time_has_the_bytes_of_its_milliseconds() {
+    #[derive(RowKey)]
+    struct Dated {
+        user: u64,
+        time: Desc<Time>,
+        action: u32,
+    }
+    let key = Dated { user: 7, time: Desc(Time::from_millis(1_700_000_000_000)), action: 42 };
+    let row = key.encode().expect("a short key");
+    assert_eq!(Action::decode(&row), Ok(Action { user: 7, time: Desc(1_700_000_000_000), action: 42 }));
+    let since = Dated::prefix().user(7).time_between(Time::from_millis(1_700_000_000_000)..);
+    assert!(since.contains(&row));
+    let at: std::time::SystemTime = Time::from_millis(1_700_000_000_000).try_into().expect("a near time");
+    assert!(crate::range::KeyRange::from(Dated::prefix().user(7).time(at)).contains(&row), "a time of the system");
+    assert_eq!(Dated::declaration().as_stored(), Action::declaration());
 }
 
 #[test]
@@ -127,7 +147,7 @@ fn declarations_follow_the_types() {
     assert_eq!(Salted::declaration().to_string(), "bucket16, user:text, time:desc i64");
     assert_eq!(
         Everything::declaration().to_string(),
-        "number:i32, name:text, raw:bytes, shared:bytes, back:desc text, flag:bool, code:bytes3, id:uuid, tail:tail"
+        "number:i32, name:text, raw:bytes, shared:bytes, back:desc text, flag:bool, at:time, code:bytes3, id:uuid, tail:tail"
     );
     assert_eq!(Action::PARTS, ["user", "time", "action"]);
 }
@@ -171,17 +191,19 @@ fn everything() -> impl Strategy<Value = Everything> {
         bytes(),
         text(),
         any::<bool>(),
+        any::<i64>(),
         any::<[bool; 3]>(),
         any::<bool>(),
         text(),
     )
-        .prop_map(|(number, name, raw, shared, back, flag, code, id, tail)| Everything {
+        .prop_map(|(number, name, raw, shared, back, flag, at, code, id, tail)| Everything {
             number,
             name,
             raw,
             shared: shared.into(),
             back: Desc(back),
             flag,
+            at: Time::from_millis(at),
             code: code.map(u8::from),
             id: Uuid::from_u128(u128::from(id)),
             tail: Tail(tail),

@@ -249,7 +249,7 @@ pub fn leading_bytes<K: RowKey>(parts: usize, after_bucket: &[u8]) -> Result<usi
     for kind in K::KINDS.iter().filter(|kind| !kind.is_bucket()).take(parts) {
         let skip = |input: &mut PartReader<'_>| match kind.part {
             PartType::U32 | PartType::I32 => input.fixed(4).map(drop),
-            PartType::U64 | PartType::I64 | PartType::F64 => input.fixed(8).map(drop),
+            PartType::U64 | PartType::I64 | PartType::F64 | PartType::Time => input.fixed(8).map(drop),
             PartType::Bool | PartType::Bucket(_) => input.fixed(1).map(drop),
             PartType::Uuid => input.fixed(16).map(drop),
             PartType::Fixed(width) => input.fixed(usize::from(width)).map(drop),

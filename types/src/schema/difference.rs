@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::TableSchema;
+use crate::key::KeyDeclaration;
 
 impl TableSchema {
     /// In what this table differs from the `wanted` one: one sentence for each attribute, family and key. Empty if they are
-    /// the same; names, ids and versions do not count.
+    /// the same; names, ids and versions do not count, nor does `time` in the place of `i64`, which are the same bytes.
     ///
     /// ```
     /// # use terrane_types::{FamilySchema, TableName, TableSchema};
@@ -27,13 +28,24 @@ impl TableSchema {
                 theirs.remove(attribute);
             }
         }
+        if self.key.as_ref().map(KeyDeclaration::as_stored) == wanted.key.as_ref().map(KeyDeclaration::as_stored) {
+            ours.remove("key");
+            theirs.remove("key");
+        }
         let mut found = of_attributes(&ours, &theirs);
         for family in &wanted.families {
             let Some(there) = self.family(family.name.as_bytes()) else {
                 found.push(format!("family {} does not exist", family.name));
                 continue;
             };
-            let of_family = of_attributes(&there.attributes(), &family.attributes());
+            let mut wanted = family.clone();
+            for (qualifier, read_as) in &mut wanted.types {
+                if let Some(known) = there.types.get(qualifier).filter(|known| known.as_stored() == read_as.as_stored())
+                {
+                    *read_as = *known;
+                }
+            }
+            let of_family = of_attributes(&there.attributes(), &wanted.attributes());
             found.extend(of_family.into_iter().map(|difference| format!("family {}: {difference}", family.name)));
         }
         let more = self.families.iter().filter(|family| wanted.family(family.name.as_bytes()).is_none());
@@ -85,6 +97,23 @@ mod tests {
                 "family more does not exist",
                 "family old is not specified",
             ]
+        );
+    }
+
+    #[test]
+    fn times_and_their_numbers_are_the_same() {
+        let with = |key: &str, read_as: &str| {
+            let mut table = table();
+            table.set_attribute("key", key).unwrap();
+            table.families[0].set_attribute("type.seen", read_as).unwrap();
+            table
+        };
+        let (dates, numbers) = (with("user:u64, time:desc time", "time"), with("user:u64, time:desc i64", "i64"));
+        assert!(dates.differences(&numbers).is_empty() && numbers.differences(&dates).is_empty());
+        let other = with("user:u64, time:time", "u64");
+        assert_eq!(
+            dates.differences(&other),
+            ["key is user:u64, time:desc time, not user:u64, time:time", "family data: type.seen is time, not u64"]
         );
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ::parquet::basic::{Compression, LogicalType, Repetition, Type as PhysicalType};
+use ::parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as PhysicalType};
 use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::properties::WriterProperties;
@@ -110,6 +110,7 @@ fn field(name: &str, kind: Kind, optional: bool) -> Result<Arc<Type>, ParquetErr
         Kind::I64 => (PhysicalType::INT64, None),
         Kind::U64 => (PhysicalType::INT64, Some(LogicalType::integer(64, false))),
         Kind::F64 => (PhysicalType::DOUBLE, None),
+        Kind::Time => (PhysicalType::INT64, Some(LogicalType::timestamp(true, TimeUnit::MILLIS))),
         Kind::Bool => (PhysicalType::BOOLEAN, None),
         Kind::Text => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String)),
         Kind::Bytes => (PhysicalType::BYTE_ARRAY, None),
@@ -123,7 +124,7 @@ impl Collected {
     fn new(kind: Kind, optional: bool) -> Collected {
         let values = match kind {
             Kind::I32 | Kind::U32 => Collection::I32(Vec::new()),
-            Kind::I64 | Kind::U64 => Collection::I64(Vec::new()),
+            Kind::I64 | Kind::U64 | Kind::Time => Collection::I64(Vec::new()),
             Kind::F64 => Collection::F64(Vec::new()),
             Kind::Bool => Collection::Bool(Vec::new()),
             Kind::Text | Kind::Bytes => Collection::Bytes(Vec::new()),
@@ -191,7 +192,7 @@ impl Collected {
     }
 }
 
-/// The parts of a row's key.
+/// The parts of a row's key, which is given with its times as numbers.
 fn parts_of(key: &KeyDeclaration, row: &[u8]) -> Result<Vec<Option<Datum>>, String> {
     let texts = key.decode(row).map_err(|error| error.to_string())?;
     let kinds = key.text_parts().iter().map(|part| Kind::of_part(part.kind.part));
@@ -201,7 +202,7 @@ fn parts_of(key: &KeyDeclaration, row: &[u8]) -> Result<Vec<Option<Datum>>, Stri
 /// A part from its text; `None` cannot occur for a text that a declaration made.
 fn datum_of_text(kind: Kind, text: &str) -> Option<Datum> {
     Some(match kind {
-        Kind::I32 | Kind::U32 | Kind::I64 | Kind::U64 => Datum::Integer(text.parse().ok()?),
+        Kind::I32 | Kind::U32 | Kind::I64 | Kind::U64 | Kind::Time => Datum::Integer(text.parse().ok()?),
         Kind::F64 => Datum::Float(match text.strip_prefix("NaN:") {
             Some(bits) => f64::from_bits(u64::from_str_radix(bits, 16).ok()?),
             None => text.parse().ok()?,
@@ -230,7 +231,7 @@ impl CellsWriter {
                 );
             }
         }
-        Ok(CellsWriter { file: ParquetWriter::new(columns)?, key })
+        Ok(CellsWriter { file: ParquetWriter::new(columns)?, key: key.map(|key| key.as_stored()) })
     }
 
     /// Adds the cells of a row. A row that is no key of the table has no parts.
@@ -274,7 +275,7 @@ impl RowsWriter {
             (column_text(family, qualifier), Kind::of_value(*kind), true)
         };
         fields.extend(columns.iter().map(column));
-        Ok(RowsWriter { file: ParquetWriter::new(fields)?, key, columns })
+        Ok(RowsWriter { file: ParquetWriter::new(fields)?, key: key.map(|key| key.as_stored()), columns })
     }
 
     /// Adds a row with the first version of each column.
