@@ -28,7 +28,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use terrane_types::limits::{QUALIFIER_BYTES_MAX, ROW_BYTES_MAX, TIMESTAMP_MAX, VALUE_BYTES_MAX};
-use terrane_types::{FamilyName, Invalid, escape, escape_family};
+use terrane_types::{FamilyName, Invalid, Time, escape, escape_family};
 
 pub use csv::Csv;
 pub use delimited::Delimited;
@@ -297,6 +297,19 @@ fn check_length(what: &str, length: usize, bytes_max: usize) -> Result<(), LineE
     Ok(())
 }
 
+/// A timestamp as a text has it: milliseconds since 1970, or a date.
+fn timestamp_from_text(text: &str) -> Result<i64, LineError> {
+    let time = Time::parse(text).map_err(|refused| LineError::new(format!("the timestamp {refused}")))?;
+    check_timestamp(time.millis())?;
+    Ok(time.millis())
+}
+
+/// A timestamp as it is written, as a date or a number. One that is missing, which no export has, is 0.
+fn timestamp_text(timestamp: Option<i64>, as_date: bool) -> String {
+    let timestamp = timestamp.unwrap_or(0);
+    if as_date { Time::from_millis(timestamp).to_string() } else { timestamp.to_string() }
+}
+
 fn check_timestamp(timestamp: i64) -> Result<(), LineError> {
     if (0..=TIMESTAMP_MAX).contains(&timestamp) {
         return Ok(());
@@ -348,10 +361,14 @@ mod tests {
         let record = awkward_record();
         let mut cells = Vec::new();
         for cell in &record.cells {
-            let line = tsv::write(&record.row, cell);
+            let line = tsv::write(&record.row, cell, false);
             assert_eq!(line.matches(char::is_control).count(), 3, "three tabs: {line}");
             let Ok(Parsed::Record(read)) = TextFormat::Tsv.parse(line.as_bytes()) else { panic!("{line} is not read") };
             assert_eq!(read.row, record.row);
+            assert_eq!(
+                TextFormat::Tsv.parse(tsv::write(&record.row, cell, true).as_bytes()),
+                Ok(Parsed::Record(read.clone()))
+            );
             cells.extend(read.cells);
         }
         assert_eq!(cells, record.cells);

@@ -26,7 +26,7 @@ use terrane_hbase::name_pattern::NamePattern;
 use terrane_types::{closest, escape_family};
 use tokio::time::Instant;
 
-use crate::args::client::Connection;
+use crate::args::client::{Connection, TimeForm};
 use crate::args::shell::{Shell, ShellFormat};
 use crate::args::{Cli, Command, mistake, parse};
 use crate::commands;
@@ -46,6 +46,7 @@ const OWN: &[(&str, &str)] = &[
     ("format", "format table|row|json: how results are shown"),
     ("help", "help [COMMAND]"),
     ("quit", "end the session"),
+    ("time", "time auto|date|raw: show times as dates in UTC or as milliseconds; auto: dates at a terminal"),
     ("timing", "timing on|off: show how long commands take"),
 ];
 
@@ -99,6 +100,7 @@ struct Session {
     connection: Connection,
     scope: Scope,
     format: ShellFormat,
+    time: TimeForm,
     timing: bool,
     keep_going: bool,
     names: Names,
@@ -114,6 +116,7 @@ impl Session {
             connection: args.connection.clone(),
             scope,
             format,
+            time: args.times.time,
             timing: args.timing || at_terminal,
             keep_going: args.keep_going || at_terminal,
             failed: None,
@@ -168,6 +171,13 @@ impl Session {
                 ["format", format] => {
                     self.format = ShellFormat::from_str(format, true)
                         .map_err(|_| Failure::usage(format!("{format:?} is not a format; it is table, row or json")))?;
+                    return Ok(LineOutcome::Continue);
+                }
+                ["time"] => return said(&format!("time {}", self.time.name())),
+                ["time", form] => {
+                    self.time = TimeForm::from_str(form, true).map_err(|_| {
+                        Failure::usage(format!("{form:?} is not a form of times; it is auto, date or raw"))
+                    })?;
                     return Ok(LineOutcome::Continue);
                 }
                 ["timing", switch @ ("on" | "off")] => {
@@ -340,6 +350,9 @@ impl Session {
         }
         if takes("json") && !has("json") && self.format == ShellFormat::Json {
             flags.push("--json".to_owned());
+        }
+        if takes("time") && !has("time") && self.time != TimeForm::Auto {
+            flags.push(format!("--time={}", self.time.name()));
         }
         let mut line = vec!["terrane".to_owned()];
         line.extend(words);

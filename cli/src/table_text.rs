@@ -5,20 +5,24 @@
 //! escapes. A row or value that does not have its declared form is shown as bytes, so that a damaged or older row never
 //! hides the others.
 //!
+//! Times are dates where a person reads and numbers where a program does: JSON, and text unless a terminal shows it or
+//! `--time` says otherwise. Both are taken everywhere, and so are times relative to now.
+//!
 //! Text is interpreted after the table is open, since only the schema knows what it means, and before anything is sent:
 //! a bad part or value exits with status 2 and nothing is written.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use terrane_client::{KeyRange, Table};
 use terrane_filter::{Filter, FilterTemplate};
-use terrane_types::{Condition, Invalid, KeyDeclaration, TableSchema, ValueType, escape, unescape};
+use terrane_types::{Condition, Invalid, KeyDeclaration, TableSchema, Time, ValueType, escape, unescape};
 
-use crate::args::client::{RangeFlags, Raw};
+use crate::args::client::{RangeFlags, Raw, Times};
 use crate::args::rows::ReadFlags;
-use crate::args::values::{Column, TableWord};
+use crate::args::values::{Column, TableWord, now};
 use crate::failure::Failure;
 use crate::formats::column_text;
 
@@ -27,6 +31,10 @@ use crate::formats::column_text;
 pub struct TableText {
     schema: Arc<TableSchema>,
     raw: bool,
+    /// Whether rows and values are shown with dates.
+    dates: bool,
+    /// The declared key with its times as numbers.
+    numeric: Option<Arc<KeyDeclaration>>,
 }
 
 /// The ranges that range flags select: one, or one per bucket of a salted key.
@@ -45,7 +53,14 @@ impl TableText {
 
     /// The text of a table with this schema.
     pub fn new(schema: Arc<TableSchema>, raw: bool) -> TableText {
-        TableText { schema, raw }
+        let numeric = schema.key.as_ref().filter(|_| !raw).map(|key| Arc::new(key.as_stored()));
+        TableText { schema, raw, dates: false, numeric }
+    }
+
+    /// The same text, with times as these flags say.
+    pub fn showing(mut self, times: Times) -> TableText {
+        self.dates = times.time.is_date(std::io::stdout().is_terminal());
+        self
     }
 
     /// The declaration of the keys, unless they are taken as bytes.
@@ -77,7 +92,8 @@ impl TableText {
 
     /// The failure with the row named by its key parts; servers and the client name rows by their bytes.
     pub fn name_row(&self, row: &[u8], failure: Failure) -> Failure {
-        failure.reword(&format!("row {}", escape(row)), &format!("row {}", self.show_row(row)))
+        let named = self.key().and_then(|key| key.line(row).ok()).unwrap_or_else(|| escape(row));
+        failure.reword(&format!("row {}", escape(row)), &format!("row {named}"))
     }
 
     /// The rows between two bounds; a reversed pair is named as the user wrote it.
@@ -102,7 +118,8 @@ impl TableText {
     pub fn row(&self, word: &TableWord) -> Result<Bytes, Failure> {
         match self.key() {
             Some(key) => {
-                Ok(key.parse_line(&word.0).map_err(|invalid| self.bad_key("row", word, &invalid))?.into_bytes())
+                let row = key.with_times_from(&word.0, now()).and_then(|line| key.parse_line(&line));
+                Ok(row.map_err(|invalid| self.bad_key("row", word, &invalid))?.into_bytes())
             }
             None => bytes(word),
         }
@@ -117,7 +134,8 @@ impl TableText {
             ))
             .advise(r"give the first byte of a bucket with --raw, such as '\x04'"));
         }
-        Ok(key.parse_bound_line(&word.0).map_err(|invalid| self.bad_key("boundary", word, &invalid))?.into())
+        let bound = key.with_times_from(&word.0, now()).and_then(|line| key.parse_bound_line(&line));
+        Ok(bound.map_err(|invalid| self.bad_key("boundary", word, &invalid))?.into())
     }
 
     /// The flags by which `admin split` reads this boundary back, for a shell: `--at user=7`, or its bytes.
@@ -148,12 +166,15 @@ impl TableText {
         };
         let skip_bytes = usize::from(self.is_salted());
         if let Some(prefix) = &flags.prefix {
-            let ranges =
-                key.parse_prefix_line(&prefix.0).map_err(|invalid| self.bad_key("--prefix", prefix, &invalid))?;
+            let ranges = key.with_times_from(&prefix.0, now()).and_then(|line| key.parse_prefix_line(&line));
+            let ranges = ranges.map_err(|invalid| self.bad_key("--prefix", prefix, &invalid))?;
             return Ok(Ranges { ranges, skip_bytes });
         }
         let bound = |name, flag: &Option<TableWord>| match flag {
-            Some(word) => key.parse_bound_line(&word.0).map_err(|invalid| self.bad_key(name, word, &invalid)),
+            Some(word) => {
+                let bound = key.with_times_from(&word.0, now()).and_then(|line| key.parse_bound_line(&line));
+                bound.map_err(|invalid| self.bad_key(name, word, &invalid))
+            }
             None => Ok(Vec::new()),
         };
         let (start, stop) = (bound("--start", &flags.start)?, bound("--stop", &flags.stop)?);
@@ -190,15 +211,15 @@ impl TableText {
 
     /// A row as it can be typed.
     pub fn show_row(&self, row: &[u8]) -> String {
-        self.key().and_then(|key| key.line(row).ok()).unwrap_or_else(|| escape(row))
+        let key = if self.dates { self.key() } else { self.numeric.as_deref() };
+        key.and_then(|key| key.line(row).ok()).unwrap_or_else(|| escape(row))
     }
 
     /// The value that a word gives a column.
     pub fn value(&self, column: &Column, word: &TableWord) -> Result<Bytes, Failure> {
         let qualifier = column.qualifier.as_deref().unwrap_or_default();
         match self.value_type(column.family.as_bytes(), qualifier) {
-            Some(value_type) => Ok(value_type
-                .parse_text(&word.0)
+            Some(value_type) => Ok(parsed(value_type, &word.0)
                 .map_err(|invalid| {
                     Failure::usage(format!(
                         "column {} ({value_type}): {invalid}",
@@ -213,20 +234,33 @@ impl TableText {
 
     /// A value as it can be typed.
     pub fn show_value(&self, family: &[u8], qualifier: &[u8], value: &[u8]) -> String {
-        self.value_type(family, qualifier)
-            .and_then(|value_type| value_type.text(value).ok())
-            .unwrap_or_else(|| escape(value))
+        let shown = |value_type: ValueType| if self.dates { value_type } else { value_type.as_stored() };
+        let value_type = self.value_type(family, qualifier).map(shown);
+        value_type.and_then(|value_type| value_type.text(value).ok()).unwrap_or_else(|| escape(value))
+    }
+
+    /// The timestamp of a cell.
+    pub fn show_timestamp(&self, timestamp: i64) -> String {
+        self.show_number(timestamp.into(), ValueType::Time)
+    }
+
+    /// A number that was computed from values of this type.
+    pub fn show_number(&self, number: i128, value_type: ValueType) -> String {
+        match i64::try_from(number) {
+            Ok(millis) if self.dates && value_type == ValueType::Time => Time::from_millis(millis).to_string(),
+            _ => number.to_string(),
+        }
     }
 
     /// The parts of a row for JSON; `None` if the table declares none or the row does not have them.
     pub fn key_parts(&self, row: &[u8]) -> Option<KeyParts<'_>> {
-        let key = self.key()?;
+        let key = self.numeric.as_deref()?;
         Some(KeyParts { key, texts: key.decode(row).ok()? })
     }
 
     /// A value of a column with a declared type for JSON; `None` if it has none or the value does not have it.
     pub fn typed_value(&self, family: &[u8], qualifier: &[u8], value: &[u8]) -> Option<JsonScalar> {
-        let value_type = self.value_type(family, qualifier)?;
+        let value_type = self.value_type(family, qualifier)?.as_stored();
         let is_number = value_type.is_number();
         value_type.text(value).ok().map(|text| JsonScalar::of(text, is_number))
     }
@@ -241,6 +275,14 @@ impl TableText {
             Some(key) => failure.advise(format!("the table's key is '{key}'; --raw takes bytes")),
             None => failure,
         }
+    }
+}
+
+/// The bytes of a value of this type; a time may be relative to now.
+fn parsed(value_type: ValueType, text: &str) -> Result<Vec<u8>, Invalid> {
+    match value_type {
+        ValueType::Time => Ok(Time::parse_at(text, now())?.millis().to_be_bytes().into()),
+        other => other.parse_text(text),
     }
 }
 
@@ -312,6 +354,8 @@ impl JsonScalar {
 mod tests {
     use terrane_types::{FamilyName, FamilySchema, TableName};
 
+    use crate::args::client::TimeForm;
+
     use super::*;
 
     fn text(key: Option<&str>, raw: bool) -> TableText {
@@ -319,6 +363,7 @@ mod tests {
         schema.key = key.map(|key| KeyDeclaration::parse(key).expect("a key"));
         let mut family = FamilySchema::new(FamilyName::new("d").expect("a name"));
         family.types.insert(Bytes::from_static(b"count"), ValueType::I64);
+        family.types.insert(Bytes::from_static(b"seen"), ValueType::Time);
         schema.add_family(family).expect("one family");
         TableText::new(Arc::new(schema), raw)
     }
@@ -396,6 +441,37 @@ mod tests {
         let refused = table.one_range(&flags(Some("7"), None, None), "`latest`").expect_err("four ranges");
         assert!(refused.to_string().contains("4 ranges"), "{refused}");
         assert_eq!(table.one_range(&RangeFlags::default(), "`latest`").expect("one range"), KeyRange::default());
+    }
+
+    #[test]
+    fn times_are_taken_as_dates_and_shown_as_asked() {
+        let table = |time| text(Some("user:u64, time:desc time"), false).showing(Times { time });
+        let (dates, numbers) = (table(TimeForm::Date), table(TimeForm::Raw));
+        let row = dates.row(&word("user=7,time=2026-01-31T12:00+02:00")).expect("a row");
+        assert_eq!(row, numbers.row(&word("7,1769853600000")).expect("a row"));
+        assert_eq!(dates.show_row(&row), "user=7,time=2026-01-31T10:00:00Z");
+        assert_eq!(numbers.show_row(&row), "user=7,time=1769853600000");
+        for table in [&dates, &numbers] {
+            let json = serde_json::to_string(&table.key_parts(&row)).expect("JSON");
+            assert_eq!(json, r#"{"user":7,"time":1769853600000}"#);
+        }
+        let newest = dates.ranges(&flags(None, Some("7"), Some("7,-1h"))).expect("the last hour");
+        assert!(newest.ranges[0].contains(&dates.row(&word("7,now")).expect("a row")), "greater times come first");
+        assert!(!newest.ranges[0].contains(&row));
+        let column: Column = "d:seen".parse().expect("a column");
+        let seen = dates.value(&column, &word("2026-01-31")).expect("a time");
+        assert_eq!((dates.show_value(b"d", b"seen", &seen), seen.len()), ("2026-01-31T00:00:00Z".to_owned(), 8));
+        assert_eq!(numbers.show_value(b"d", b"seen", &seen), "1769817600000");
+        assert_eq!(numbers.typed_value(b"d", b"seen", &seen), Some(JsonScalar::Integer(1_769_817_600_000)));
+        assert_eq!(
+            (dates.show_timestamp(7), numbers.show_timestamp(7)),
+            ("1970-01-01T00:00:00.007Z".to_owned(), "7".to_owned())
+        );
+        let failure = dates.row(&word("user=7,time=2026-13-01")).expect_err("no month");
+        assert!(
+            failure.to_string().contains("part time (desc time): \"2026-13-01\" is not a time: there is no month 13"),
+            "{failure}"
+        );
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! latter in the first four characters. Lines are in order of time, one per station and hour. The same seed gives the
 //! same lines, since all arithmetic is on integers.
 
-use crate::formats::ncdc::{date_of_day, days_since_1970};
+use terrane_types::Time;
+
 use crate::random::Random;
 
 /// The year of the first readings.
-const FIRST_YEAR: i64 = 2001;
+const FIRST_YEAR: i32 = 2001;
+const HOUR_MS: i64 = 3_600_000;
 /// One reading in this many is missing.
 const MISSING_ONE_IN: u64 = 50;
 /// One reading in this many is doubtful.
@@ -102,11 +104,15 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).expect("the generator's bounds are far below 2^63")
 }
 
+fn new_year(year: i32) -> Time {
+    Time::from_date(year, 1, 1).expect("every year has a first of January")
+}
+
 fn record(station: &Station, hour: i64, random: &mut Random) -> String {
-    let first_day = days_since_1970(FIRST_YEAR, 1, 1);
-    let day = first_day + hour / 24;
-    let (year, month, day_of_month) = date_of_day(day);
-    let day_of_year = day - days_since_1970(year, 1, 1);
+    let first = new_year(FIRST_YEAR).millis();
+    let time = Time::from_millis(first + hour * HOUR_MS);
+    let (year, month, day_of_month) = time.date().expect("a calendar has the years that are generated");
+    let day_of_year = (time.millis() - new_year(year).millis()) / (24 * HOUR_MS);
     let noise = signed(random.below(61)) - 30;
     let tenths = (station.expected(day_of_year, hour % 24) + noise).clamp(-932, 618);
     let (temperature, quality) = reading(tenths, random);

@@ -59,10 +59,48 @@ pub struct Raw {
     pub raw: bool,
 }
 
+/// How times are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum TimeForm {
+    /// Dates at a terminal, milliseconds elsewhere.
+    #[default]
+    Auto,
+    /// RFC 3339 in UTC.
+    Date,
+    /// Milliseconds since 1970.
+    Raw,
+}
+
+impl TimeForm {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            TimeForm::Auto => "auto",
+            TimeForm::Date => "date",
+            TimeForm::Raw => "raw",
+        }
+    }
+
+    /// Whether output is to have dates; `at_terminal` says whether a terminal shows it.
+    pub fn is_date(self, at_terminal: bool) -> bool {
+        self == TimeForm::Date || (self == TimeForm::Auto && at_terminal)
+    }
+}
+
+/// How a command shows times.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct Times {
+    /// Show times as dates, which are in UTC, or raw, as milliseconds since 1970; auto shows dates at a terminal. JSON always
+    /// has milliseconds.
+    #[arg(long, value_name = "FORM", default_value = "auto")]
+    pub time: TimeForm,
+}
+
 /// A range of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct RangeFlags {
-    /// Only rows whose keys start with these parts, as in `user=7`; bytes if the table declares no key.
+    /// Only rows whose keys start with these parts, as in `user=7,time=2026-01-31`; bytes if the table declares no key.
+    /// Dates are in UTC unless they have an offset; `-1h` counts from now.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["start", "stop"], allow_hyphen_values = true)]
     pub prefix: Option<TableWord>,
     /// First row of the range, inclusive; leading key parts are enough.
@@ -391,13 +429,13 @@ pub struct CreateTable {
     pub split_at: Vec<TableWord>,
     #[command(flatten)]
     pub raw: Raw,
-    /// The type of a column's values: i32, i64, u32, u64, f64, text or bytes; can be repeated.
+    /// The type of a column's values: i32, i64, u32, u64, f64, time, text or bytes; can be repeated.
     #[arg(long, value_name = "F:Q=TYPE", num_args = 1..)]
     pub column: Vec<ColumnType>,
     /// Size at which a region splits, with a unit: B, KiB, MiB or GiB.
     #[arg(long, value_name = "SIZE")]
     pub region_size: Option<Size>,
-    /// The typed parts of row keys, such as 'user:u64, time:desc i64, action:u32'.
+    /// The typed parts of row keys, such as 'user:u64, time:desc time, action:u32'.
     #[arg(long, value_name = "PARTS")]
     pub key: Option<String>,
     /// Set an attribute of the table; can be repeated.

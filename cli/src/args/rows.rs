@@ -4,15 +4,16 @@ use clap::{Args, ValueEnum};
 use terrane_filter::FilterTemplate;
 use terrane_types::TableName;
 
-use super::client::{Connection, RangeFlags, Raw};
+use super::client::{Connection, RangeFlags, Raw, Times};
 use super::condition::{condition, filter};
-use super::values::{Column, NumberColumn, TableWord, TimeRange, full_column};
+use super::values::{Column, NumberColumn, TableWord, TimeRange, full_column, timestamp};
 
 /// Which rows and cells a read returns, and how recent they must be.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ReadFlags {
-    /// Return only versions with timestamps FROM <= t < TO, in milliseconds; either side may be left out.
-    #[arg(long, value_name = "FROM..TO")]
+    /// Return only versions with timestamps FROM <= t < TO; either side may be left out. A time is a date (2026-01-31,
+    /// 2026-01-31T12:00Z; in UTC unless it has an offset), milliseconds since 1970, or relative to now (-1h).
+    #[arg(long, value_name = "FROM..TO", allow_hyphen_values = true)]
     pub time_range: Option<TimeRange>,
     /// Return only rows and cells that pass this filter, such as "i32(data:airtemp) > 100 and prefix(row, '0290')" or
     /// "key(user) = 7 and d:count > 5" for declared keys and columns; see docs/filters.md.
@@ -23,6 +24,8 @@ pub struct ReadFlags {
     pub consistency: Consistency,
     #[command(flatten)]
     pub raw: Raw,
+    #[command(flatten)]
+    pub times: Times,
 }
 
 /// The client library's read consistency. The hidden aliases are the names of earlier versions.
@@ -62,8 +65,9 @@ pub struct Put {
     /// The value, of the column's type if the table declares one; write a byte as `\xHH`.
     #[arg(allow_hyphen_values = true)]
     pub value: TableWord,
-    /// The cell's timestamp in milliseconds (default: assigned by the server).
-    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    /// The cell's timestamp: a date (2026-01-31, 2026-01-31T12:00Z; in UTC unless it has an offset), milliseconds since 1970,
+    /// or relative to now (-1h) (default: assigned by the server).
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = timestamp)]
     pub timestamp: Option<i64>,
     /// Write only if this condition holds for the row, such as "not exists(f:owner) or i64(f:lease) < 5"; otherwise
     /// exit with status 4.
@@ -209,7 +213,7 @@ pub struct Aggregate {
     pub table: TableName,
     /// What to compute.
     pub what: Calculation,
-    /// The column and the big-endian type of its values: i32, i64, u32, u64 or f64. A column whose type the table declares
+    /// The column and the big-endian type of its values: i32, i64, u32, u64, f64 or time. A column whose type the table declares
     /// needs none.
     #[arg(value_name = "TYPE(COLUMN)")]
     pub column: NumberColumn,

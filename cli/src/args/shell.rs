@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::client::Connection;
+use super::client::{Connection, Times};
 
 #[derive(Debug, Args)]
 pub struct Shell {
@@ -18,6 +18,8 @@ pub struct Shell {
     /// Continue after a line that fails, as at a terminal. The exit status is then that of the last failure.
     #[arg(long)]
     pub keep_going: bool,
+    #[command(flatten)]
+    pub times: Times,
     #[command(flatten)]
     pub connection: Connection,
 }

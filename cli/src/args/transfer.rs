@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use terrane_types::{Invalid, TableName};
 
-use super::client::{Connection, RangeFlags, Raw};
+use super::client::{Connection, RangeFlags, Raw, TimeForm};
 use super::values::{Column, full_column};
 use crate::formats::Format;
 
@@ -109,6 +109,10 @@ pub struct Export {
     pub range: RangeFlags,
     #[command(flatten)]
     pub raw: Raw,
+    /// Write times in tsv and csv as dates, which are in UTC, or raw, as milliseconds since 1970 (default). Import reads both;
+    /// jsonl has milliseconds, and parquet a TIMESTAMP where the table declares a time.
+    #[arg(long, value_name = "FORM", default_value = "raw", hide_default_value = true)]
+    pub time: TimeForm,
     /// Maximum number of versions per column (default: all that the table keeps).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub versions: Option<u32>,

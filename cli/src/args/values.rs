@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_env::trace::{BadTrace, TraceContext};
-use terrane_types::{FamilyName, Invalid, ValueType, escape, unescape};
+use terrane_types::{FamilyName, Invalid, Time as Moment, ValueType, escape, unescape};
 
 use crate::formats::column_text;
 
@@ -29,7 +29,17 @@ impl fmt::Display for TableWord {
     }
 }
 
-/// Milliseconds `FROM..TO`, from inclusive to exclusive; either side may be missing.
+/// What `now` means in a time: the time of this machine.
+pub fn now() -> Moment {
+    Moment::from_millis(i64::try_from(terrane_env::time::wall_ms()).expect("milliseconds since 1970 fit 63 bits"))
+}
+
+/// Parses the timestamp of a cell, in milliseconds: a date, a number, or relative to now.
+pub fn timestamp(text: &str) -> Result<i64, Invalid> {
+    Moment::parse_at(text, now()).map(Moment::millis)
+}
+
+/// Timestamps `FROM..TO`, from inclusive to exclusive; either side may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeRange {
     pub from: i64,
@@ -40,16 +50,15 @@ impl FromStr for TimeRange {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<TimeRange, Invalid> {
-        let bad = || {
+        let (from, to) = text.split_once("..").ok_or_else(|| {
             Invalid::new(format!(
-                "{text:?} is not a range of timestamps; write FROM..TO in milliseconds, FROM inclusive and TO exclusive, or \
-                 leave one out"
+                "{text:?} is not a range of timestamps; write FROM..TO, FROM inclusive and TO exclusive, or leave one out, as \
+                 in 2026-01-01..2026-02-01, -1h.. or ..1769817600000"
             ))
-        };
-        let (from, to) = text.split_once("..").ok_or_else(bad)?;
+        })?;
         let side = |side: &str, missing: i64| match side.trim() {
             "" => Ok(missing),
-            number => number.parse().map_err(|_| bad()),
+            time => timestamp(time),
         };
         let range = TimeRange { from: side(from, 0)?, to: side(to, i64::MAX)? };
         if range.from < 0 || range.from >= range.to {
@@ -380,7 +389,10 @@ mod tests {
         assert_eq!(range("5..7"), Ok((5, 7)));
         assert_eq!(range("..7"), Ok((0, 7)));
         assert_eq!(range("5.."), Ok((5, i64::MAX)));
-        for bad in ["", "5", "7..5", "5..5", "a..b", "-1..5"] {
+        assert_eq!(range("1970-01-01..1970-01-02T00:00:00.250"), Ok((0, 86_400_250)));
+        let hour = range("-1h..now").expect("the last hour");
+        assert!((3_600_000..3_601_000).contains(&(hour.1 - hour.0)), "{hour:?}");
+        for bad in ["", "5", "7..5", "5..5", "a..b", "-1..5", "2026-02-01..2026-01-01", "2026-13-01.."] {
             assert!(range(bad).is_err(), "{bad:?}");
         }
     }

@@ -1,14 +1,16 @@
 //! Single rows: `put`, `get`, `delete`, `incr`.
 
+use std::io::IsTerminal;
+
 use serde::Serialize;
 use terrane_client::{Delete, Get, Put, RowMutation, Table};
 use terrane_filter::FilterTemplate;
 use terrane_types::limits::TIMESTAMP_MAX;
-use terrane_types::{TableName, ValueType};
+use terrane_types::{TableName, Time, ValueType};
 
 use super::row_printer::print_one;
 use super::{connect, no_table};
-use crate::args::client::Connection;
+use crate::args::client::{Connection, Times};
 use crate::args::rows as args;
 use crate::args::values::{Column, TimeRange};
 use crate::failure::{During, Failure};
@@ -105,7 +107,7 @@ pub async fn incr(args: args::Increment) -> Result<(), Failure> {
 /// Prints a counter as a number, as `get_counter` of HBase's shell does.
 pub async fn counter(args: args::Get) -> Result<(), Failure> {
     let table = open(&args.connection, &args.table).await?;
-    let text = TableText::of(&table, args.read.raw);
+    let text = TableText::of(&table, args.read.raw).showing(args.read.times);
     let row = text.row(&args.row)?;
     let [Column { family, qualifier }] = &args.columns[..] else {
         return Err(Failure::usage("a counter is one column"));
@@ -142,7 +144,7 @@ fn check_counter(text: &TableText, family: &str, qualifier: &[u8]) -> Result<(),
 
 pub async fn get(args: args::Get) -> Result<(), Failure> {
     let table = open(&args.connection, &args.table).await?;
-    let text = TableText::of(&table, args.read.raw);
+    let text = TableText::of(&table, args.read.raw).showing(args.read.times);
     let mut get = Get::new(text.row(&args.row)?).versions(args.versions);
     for column in &args.columns {
         get = match &column.qualifier {
@@ -158,7 +160,7 @@ pub async fn get(args: args::Get) -> Result<(), Failure> {
     }
     let request = table.get(get).consistency(args.read.consistency.into()).with_as_of();
     let found = request.await.during(format!("get from table {}", args.table))?;
-    print_as_of(found.as_of_ms);
+    print_as_of(found.as_of_ms, args.read.times);
     let is_whole = args.columns.is_empty() && args.read.filter.is_none() && args.read.time_range.is_none();
     let absent = || match is_whole {
         true => format!("table {} has no row {}", args.table, args.row),
@@ -168,9 +170,13 @@ pub async fn get(args: args::Get) -> Result<(), Failure> {
 }
 
 /// Prints as of when a stale read is complete.
-pub fn print_as_of(as_of_ms: Option<u64>) {
+pub fn print_as_of(as_of_ms: Option<u64>, times: Times) {
     if let Some(as_of_ms) = as_of_ms {
         let behind_ms = terrane_env::time::wall_ms().saturating_sub(as_of_ms);
-        eprintln!("complete as of timestamp {as_of_ms} ({behind_ms} ms ago by this machine's clock)");
+        let as_of = match i64::try_from(as_of_ms) {
+            Ok(millis) if times.time.is_date(std::io::stderr().is_terminal()) => Time::from_millis(millis).to_string(),
+            _ => format!("timestamp {as_of_ms}"),
+        };
+        eprintln!("complete as of {as_of} ({behind_ms} ms ago by this machine's clock)");
     }
 }

@@ -14,6 +14,7 @@ use terrane_types::{TableSchema, closest, escape_family};
 
 use super::connect;
 use super::row_printer::{json_line, record_of};
+use crate::args::client::TimeForm;
 use crate::args::transfer::{Export, ExportFormat, Layout};
 use crate::failure::{During, Failure};
 use crate::formats::parquet::{CellsWriter, RowsWriter};
@@ -41,8 +42,9 @@ pub async fn run(args: Export) -> Result<(), Failure> {
             scan.versions(args.versions.unwrap_or_else(kept))
         }
     };
+    let dates = args.time == TimeForm::Date;
     let mut writer =
-        Writer::new(args.format, layout, (&schema, text), columns).map_err(Failure::new).during(during())?;
+        Writer::new(args.format, layout, (&schema, text), columns, dates).map_err(Failure::new).during(during())?;
     let mut rows = table.scan(scan).await.during(during())?;
     let mut out = Destination::open(args.out.as_deref()).await?;
     // On a terminal, a progress bar between the rows would make both unreadable.
@@ -141,8 +143,8 @@ fn columns(args: &Export, schema: &TableSchema) -> Result<Vec<ExportColumn>, Fai
 /// Writes rows in one format.
 enum Writer {
     Jsonl(TableText),
-    Tsv,
-    CsvCells,
+    Tsv { dates: bool },
+    CsvCells { dates: bool },
     CsvRows(CsvRows),
     ParquetCells(Box<CellsWriter>),
     ParquetRows(Box<RowsWriter>),
@@ -154,13 +156,14 @@ impl Writer {
         layout: Layout,
         (schema, text): (&TableSchema, TableText),
         columns: Vec<ExportColumn>,
+        dates: bool,
     ) -> Result<Writer, String> {
         let key = schema.key.clone();
         Ok(match (format, layout) {
             (ExportFormat::Jsonl, _) => Writer::Jsonl(text),
-            (ExportFormat::Tsv, _) => Writer::Tsv,
-            (ExportFormat::Csv, Layout::Cells) => Writer::CsvCells,
-            (ExportFormat::Csv, Layout::Rows) => Writer::CsvRows(CsvRows::new(key, columns)),
+            (ExportFormat::Tsv, _) => Writer::Tsv { dates },
+            (ExportFormat::Csv, Layout::Cells) => Writer::CsvCells { dates },
+            (ExportFormat::Csv, Layout::Rows) => Writer::CsvRows(CsvRows::new(key, columns, dates)),
             (ExportFormat::Parquet, Layout::Cells) => Writer::ParquetCells(Box::new(CellsWriter::new(key)?)),
             (ExportFormat::Parquet, Layout::Rows) => Writer::ParquetRows(Box::new(RowsWriter::new(key, columns)?)),
         })
@@ -169,7 +172,7 @@ impl Writer {
     /// Writes what comes before the first row.
     async fn begin(&mut self, out: &mut Destination) -> Result<(), Failure> {
         match self {
-            Writer::CsvCells => out.line(&csv::CELLS_HEADER.join(",")).await,
+            Writer::CsvCells { .. } => out.line(&csv::CELLS_HEADER.join(",")).await,
             Writer::CsvRows(rows) => out.line(&rows.header()).await,
             _ => Ok(()),
         }
@@ -181,15 +184,15 @@ impl Writer {
         };
         match self {
             Writer::Jsonl(text) => out.line(&json_line(record, text)).await,
-            Writer::Tsv => {
+            Writer::Tsv { dates } => {
                 for cell in &record.cells {
-                    out.line(&tsv::write(&record.row, cell)).await?;
+                    out.line(&tsv::write(&record.row, cell, *dates)).await?;
                 }
                 Ok(())
             }
-            Writer::CsvCells => {
+            Writer::CsvCells { dates } => {
                 for cell in &record.cells {
-                    out.line(&csv::write_cell(&record.row, cell)).await?;
+                    out.line(&csv::write_cell(&record.row, cell, *dates)).await?;
                 }
                 Ok(())
             }

@@ -517,7 +517,7 @@ mod tests {
         let table = TableName::new("observations").expect("a name");
         assert_eq!(
             create_command(Format::Ncdc, &table),
-            "terrane table create observations --family data --column data:airtemp=i32 --key 'station:bytes12, time:desc i64'"
+            "terrane table create observations --family data --column data:airtemp=i32 --key 'station:bytes12, time:desc time'"
         );
         let words = [
             "terrane",

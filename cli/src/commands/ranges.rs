@@ -8,6 +8,7 @@ use terrane_types::TableName;
 use super::data::{open, print_as_of};
 use super::merged_rows::{MergedRows, MergedScan};
 use super::row_printer::{RowPrinter, print_one};
+use crate::args::client::Times;
 use crate::args::rows as args;
 use crate::args::rows::{Calculation, CellFlags, ReadFlags};
 use crate::args::values::{NumberColumn, TimeRange};
@@ -25,7 +26,7 @@ pub async fn scan(args: args::Scan) -> Result<(), Failure> {
         None => None,
     };
     let table = open(&args.connection, &args.table).await?;
-    let text = TableText::of(&table, args.read.raw);
+    let text = TableText::of(&table, args.read.raw).showing(args.read.times);
     let filter = text.filter_of(&args.read)?;
     let of_range = |range: KeyRange| {
         let scan = shown(Scan::range(range), &args.cells, &args.read, filter.as_ref());
@@ -45,7 +46,7 @@ pub async fn scan(args: args::Scan) -> Result<(), Failure> {
         while let Some(row) = rows.next().await.during(during())? {
             printer.row(&row)?;
         }
-        print_as_of(rows.as_of_ms());
+        print_as_of(rows.as_of_ms(), args.read.times);
     }
     printer.end(args.token.then_some(next))
 }
@@ -79,11 +80,11 @@ async fn pages(
     }
 }
 
-async fn print_all(mut rows: RowStream, printer: &mut RowPrinter) -> Result<(), Failure> {
+async fn print_all(mut rows: RowStream, times: Times, printer: &mut RowPrinter) -> Result<(), Failure> {
     while let Some(row) = rows.next().await {
         printer.row(&row?)?;
     }
-    print_as_of(rows.as_of_ms());
+    print_as_of(rows.as_of_ms(), times);
     Ok(())
 }
 
@@ -96,7 +97,7 @@ pub async fn latest(args: args::Latest) -> Result<(), Failure> {
         }
     };
     let table = open(&args.connection, &args.table).await?;
-    let text = TableText::of(&table, args.read.raw);
+    let text = TableText::of(&table, args.read.raw).showing(args.read.times);
     let filter = text.filter_of(&args.read)?;
     let range = text.one_range(&args.range, "`latest`")?;
     let mut scan = shown(Scan::range(range), &args.cells, &args.read, filter.as_ref());
@@ -109,7 +110,7 @@ pub async fn latest(args: args::Latest) -> Result<(), Failure> {
     }
     let during = || format!("read the latest rows of table {}", args.table);
     let mut printer = RowPrinter::new(args.connection.json, text);
-    print_all(table.scan(scan).await.during(during())?, &mut printer).await.during(during())?;
+    print_all(table.scan(scan).await.during(during())?, args.read.times, &mut printer).await.during(during())?;
     printer.end(None)
 }
 
@@ -123,7 +124,7 @@ pub async fn last(args: args::FirstOrLast) -> Result<(), Failure> {
 
 async fn end(args: args::FirstOrLast, is_last: bool) -> Result<(), Failure> {
     let table = open(&args.connection, &args.table).await?;
-    let text = TableText::of(&table, args.read.raw);
+    let text = TableText::of(&table, args.read.raw).showing(args.read.times);
     let ranges = text.ranges(&args.range)?;
     let filter = text.filter_of(&args.read)?;
     let of_range = |range: KeyRange| read_by(Scan::range(range), &args.read, filter.as_ref());
@@ -131,7 +132,7 @@ async fn end(args: args::FirstOrLast, is_last: bool) -> Result<(), Failure> {
     let during = || format!("read table {}", args.table);
     let mut rows = MergedRows::open(&table, ranges, scan).await.during(during())?;
     let found = rows.next().await.during(during())?;
-    print_as_of(rows.as_of_ms());
+    print_as_of(rows.as_of_ms(), args.read.times);
     print_one(args.connection.json, text, found, || no_row_in_range(&args.table))
 }
 
@@ -145,7 +146,7 @@ pub async fn count(args: args::Count) -> Result<(), Failure> {
         count: u64,
     }
     let table = open(&args.connection, &args.table).await?;
-    let text = TableText::of(&table, args.read.raw);
+    let text = TableText::of(&table, args.read.raw).showing(args.read.times);
     let ranges = text.ranges(&args.range)?.ranges;
     let filter = text.filter_of(&args.read)?;
     let (mut count, mut as_of_ms) = (0, None);
@@ -161,7 +162,7 @@ pub async fn count(args: args::Count) -> Result<(), Failure> {
         count += found.value;
         as_of_ms = as_of_ms.into_iter().chain(found.as_of_ms).min();
     }
-    print_as_of(as_of_ms);
+    print_as_of(as_of_ms, args.read.times);
     let mut output = Output::new(args.connection.json);
     if output.is_json() {
         output.object(&Counted { count })?;
@@ -210,10 +211,14 @@ impl Figure {
 
 pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
     let table = open(&args.connection, &args.table).await?;
-    let text = TableText::of(&table, args.read.raw);
+    let text = TableText::of(&table, args.read.raw).showing(args.read.times);
     let range = text.one_range(&args.range, "`aggregate`")?;
     let column = &args.column;
     let read_as = number_type(&table, column)?;
+    if read_as == ValueType::Time && args.what == Calculation::Sum {
+        return Err(Failure::usage(format!("column {column} holds times, which have no sum"))
+            .advise("times have min, max, avg and count; read them as numbers for a sum, as in i64(COLUMN)"));
+    }
     let mut request = table.aggregate(&column.family, &column.qualifier, read_as).range(range);
     if let Some(TimeRange { from, to }) = args.read.time_range {
         request = request.time_range(from, to);
@@ -223,7 +228,7 @@ pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
     }
     let found = request.consistency(args.read.consistency.into()).with_as_of();
     let found = found.await.during(format!("aggregate {column} of table {}", args.table))?;
-    print_as_of(found.as_of_ms);
+    print_as_of(found.as_of_ms, args.read.times);
     let values = found.value;
     let of_none = if read_as == ValueType::F64 { Figure::Float(0.0) } else { Figure::Integer(0) };
     let figure = match args.what {
@@ -247,7 +252,12 @@ pub async fn aggregate(args: args::Aggregate) -> Result<(), Failure> {
             Calculation::Count => Calculated::Count(figure),
         })?;
     } else {
-        output.line(&figure.text())?;
+        let shown = match figure {
+            Figure::Integer(number) if args.what != Calculation::Count => text.show_number(number, read_as),
+            Figure::Float(average) if read_as == ValueType::Time => text.show_number(average.round() as i128, read_as),
+            figure => figure.text(),
+        };
+        output.line(&shown)?;
     }
     output.flush()
 }

@@ -64,7 +64,7 @@ impl RowPrinter {
         for cell in row.cells() {
             let column = column_text(cell.family, cell.qualifier);
             let value = self.text.show_value(cell.family, cell.qualifier, cell.value);
-            self.cells.push(vec![key.clone(), column, cell.timestamp.to_string(), value]);
+            self.cells.push(vec![key.clone(), column, self.text.show_timestamp(cell.timestamp), value]);
         }
         if self.cells.len() >= TABLE_ROWS { self.print_cells() } else { Ok(()) }
     }

@@ -4,6 +4,8 @@ use terrane_console::source::{Bound, Failure, Key};
 use terrane_types::health::sentence;
 use terrane_types::{Invalid, KeyDeclaration, KeyRange, escape, unescape};
 
+use crate::args::values::now;
+
 /// A key or a bound, by its parts as far as it has them.
 pub(super) fn shown(key: Option<&KeyDeclaration>, bytes: &[u8]) -> Key {
     let Some(key) = key.filter(|_| !bytes.is_empty()) else { return Key::of_bytes(bytes) };
@@ -15,7 +17,10 @@ pub(super) fn shown(key: Option<&KeyDeclaration>, bytes: &[u8]) -> Key {
 pub(super) fn start(key: Option<&KeyDeclaration>, bound: &Bound) -> Result<Vec<u8>, Failure> {
     match (bound, key) {
         (Bound::Bytes(bytes), _) => Ok(bytes.clone()),
-        (Bound::Typed(text), Some(key)) => key.parse_bound_line(text).map_err(|bad| bad_key(text, Some(key), &bad)),
+        (Bound::Typed(text), Some(key)) => {
+            let bound = key.with_times_from(text, now()).and_then(|line| key.parse_bound_line(&line));
+            bound.map_err(|bad| bad_key(text, Some(key), &bad))
+        }
         (Bound::Typed(text), None) => unescape(text).map_err(|bad| bad_key(text, None, &bad)),
     }
 }
@@ -23,7 +28,10 @@ pub(super) fn start(key: Option<&KeyDeclaration>, bound: &Bound) -> Result<Vec<u
 /// The ranges of a prefix: one, or one per bucket.
 pub(super) fn prefix(key: Option<&KeyDeclaration>, bound: &Bound) -> Result<Vec<KeyRange>, Failure> {
     match (bound, key) {
-        (Bound::Typed(text), Some(key)) => key.parse_prefix_line(text).map_err(|bad| bad_key(text, Some(key), &bad)),
+        (Bound::Typed(text), Some(key)) => {
+            let ranges = key.with_times_from(text, now()).and_then(|line| key.parse_prefix_line(&line));
+            ranges.map_err(|bad| bad_key(text, Some(key), &bad))
+        }
         (bound, key) => Ok(vec![KeyRange::prefix(&start(key, bound)?)]),
     }
 }
@@ -50,6 +58,17 @@ mod tests {
         assert_eq!(shown(Some(&key), b"abc").text, "abc");
         assert_eq!(shown(Some(&key), b"").text, "");
         assert_eq!(shown(None, b"a\xff").text, r"a\xFF");
+    }
+
+    #[test]
+    fn times_are_dates() {
+        let key = KeyDeclaration::parse("user:u64, time:desc time").unwrap();
+        let bound = |text: &str| start(Some(&key), &Bound::Typed(text.to_owned()));
+        let row = bound("user=7,time=2026-01-31T12:00").unwrap();
+        assert_eq!(row, bound("7,1769860800000").unwrap());
+        assert_eq!(shown(Some(&key), &row).text, "user=7,time=2026-01-31T12:00:00Z");
+        assert!(bound("7,now").unwrap() < bound("7,-1h").unwrap(), "greater times come first");
+        assert!(bound("7,2026-13-01").unwrap_err().to_string().contains("there is no month 13"));
     }
 
     #[test]

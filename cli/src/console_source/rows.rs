@@ -6,8 +6,10 @@
 use bytes::Bytes;
 use terrane_client::{Client, RowData, Scan};
 use terrane_console::source::{Cell, Failure, Row, RowPage, RowQuery};
+use terrane_filter::Filter;
 use terrane_types::{FamilyName, Invalid, KeyDeclaration, KeyRange, TableSchema, escape, unescape};
 
+use crate::args::values::now;
 use crate::formats::column_text;
 
 use super::refusal::refused;
@@ -32,7 +34,7 @@ pub(super) async fn page(client: &Client, query: RowQuery) -> Result<RowPage, Fa
             };
         }
         if let Some(filter) = &query.filter {
-            scan = scan.filter(filter.as_str());
+            scan = scan.filter(Filter::with(filter.as_str()).at(now()));
         }
         let mut rows = table.scan(scan).await.map_err(refused)?;
         while let Some(row) = rows.next().await {

@@ -15,7 +15,10 @@ use terrane_types::escape;
 
 use super::field::Field;
 use super::mapping::{Columns, Mapping, Names};
-use super::{Backslashes, Item, LineError, Parsed, Record, RecordCell, cell_from_text, column_text, row_from_text};
+use super::{
+    Backslashes, Item, LineError, Parsed, Record, RecordCell, cell_from_text, column_text, row_from_text,
+    timestamp_from_text, timestamp_text,
+};
 
 /// The header of the layout `cells`.
 pub const CELLS_HEADER: [&str; 4] = ["row", "column", "timestamp", "value"];
@@ -160,10 +163,7 @@ impl Csv {
                 let [row, column, timestamp, value] = *fields else {
                     return Err(wrong_count(fields.len(), CELLS_HEADER.len()));
                 };
-                let timestamp = timestamp
-                    .parse()
-                    .map_err(|_| LineError::new(format!("the timestamp {timestamp:?} is not an integer")))?;
-                let cell = cell_from_text(column, Some(timestamp), value)?;
+                let cell = cell_from_text(column, Some(timestamp_from_text(timestamp)?), value)?;
                 Ok(Parsed::Record(Record { row: row_from_text(row)?, cells: vec![cell] }))
             }
             CsvLayout::Rows(mapping) => {
@@ -326,9 +326,9 @@ pub fn quoted(field: &str) -> String {
 }
 
 /// The line of a cell in the layout `cells`, without a line end.
-pub fn write_cell(row: &[u8], cell: &RecordCell) -> String {
+pub fn write_cell(row: &[u8], cell: &RecordCell, dates: bool) -> String {
     let column = column_text(&cell.family, &cell.qualifier);
-    let timestamp = cell.timestamp.unwrap_or(0);
+    let timestamp = timestamp_text(cell.timestamp, dates);
     format!("{},{},{timestamp},{}", quoted(&escape(row)), quoted(&column), quoted(&escape(&cell.value)))
 }
 
@@ -427,8 +427,13 @@ mod tests {
     fn the_layout_cells_reads_back_what_it_wrote() {
         let csv = csv("row,column,timestamp,value").expect("a header");
         let record = awkward_record();
-        let text: String =
-            record.cells.iter().map(|cell| write_cell(&record.row, cell) + "\n").collect::<Vec<_>>().concat();
+        let text: String = record
+            .cells
+            .iter()
+            .zip([true, false, true, false])
+            .map(|(cell, dates)| write_cell(&record.row, cell, dates) + "\n")
+            .collect::<Vec<_>>()
+            .concat();
         let mut cells = Vec::new();
         for (_, parsed) in parsed(&csv, &text) {
             let Ok(Parsed::Record(read)) = parsed else { panic!("{parsed:?} of {text}") };

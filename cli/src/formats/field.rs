@@ -8,7 +8,7 @@ use bytes::Bytes;
 use terrane_types::limits::VALUE_BYTES_MAX;
 use terrane_types::{ValueType, escape, unescape};
 
-use super::{LineError, check_timestamp};
+use super::{LineError, timestamp_from_text};
 
 /// A field of a record.
 #[derive(Clone, Copy, Debug)]
@@ -45,14 +45,13 @@ impl<'a> Field<'a> {
     /// The timestamp; `None` if the field has none.
     pub fn timestamp(self) -> Result<Option<i64>, LineError> {
         let text = self.text();
-        let refused = || LineError::new(format!("the timestamp {text:?} is not an integer of milliseconds"));
-        let timestamp = match self {
-            Field::Blank | Field::Null => return Ok(None),
-            Field::Float(_) | Field::Single(_) | Field::Bool(_) => return Err(refused()),
-            Field::Text(_) | Field::Bytes(_) | Field::Integer(_) => text.parse().map_err(|_| refused())?,
-        };
-        check_timestamp(timestamp)?;
-        Ok(Some(timestamp))
+        match self {
+            Field::Blank | Field::Null => Ok(None),
+            Field::Float(_) | Field::Single(_) | Field::Bool(_) => {
+                Err(LineError::new(format!("the timestamp {text:?} is not an integer of milliseconds")))
+            }
+            Field::Text(_) | Field::Bytes(_) | Field::Integer(_) => timestamp_from_text(&text).map(Some),
+        }
     }
 
     /// The bytes of a value of this type; `None` if the field has none.
@@ -105,6 +104,9 @@ mod tests {
             (Some(ValueType::I32), Field::Integer(-3), &(-3i32).to_be_bytes()),
             (Some(ValueType::U64), Field::Text("7"), &7u64.to_be_bytes()),
             (Some(ValueType::I64), Field::Float(2.0), &2i64.to_be_bytes()),
+            (Some(ValueType::Time), Field::Text("1970-01-02"), &86_400_000i64.to_be_bytes()),
+            (Some(ValueType::Time), Field::Bytes(b"1970-01-01T01:00+01:00"), &0i64.to_be_bytes()),
+            (Some(ValueType::Time), Field::Integer(-7), &(-7i64).to_be_bytes()),
             (Some(ValueType::F64), Field::Float(f64::NAN), &f64::NAN.to_be_bytes()),
             (Some(ValueType::F64), Field::Integer(2), &2f64.to_be_bytes()),
             (Some(ValueType::I64), Field::Bytes(b"12"), &12i64.to_be_bytes()),
@@ -119,6 +121,8 @@ mod tests {
             (Some(ValueType::I64), Field::Bool(true)),
             (Some(ValueType::Text), Field::Bytes(b"\xff")),
             (Some(ValueType::I64), Field::Text("")),
+            (Some(ValueType::Time), Field::Text("now")),
+            (Some(ValueType::Time), Field::Float(1.5)),
             (None, Field::Text("\\q")),
         ] {
             assert!(of(kind, field).is_err(), "{kind:?} {field:?}");

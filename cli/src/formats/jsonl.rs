@@ -9,10 +9,10 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use terrane_types::limits::VALUE_BYTES_MAX;
-use terrane_types::{KeyDeclaration, ValueType, closest, escape};
+use terrane_types::{KeyDeclaration, Time, ValueType, closest, escape};
 
 use super::{LineError, Parsed, Record, RecordCell, cell_from_text, check_length, column_text, row_from_text};
 
@@ -34,8 +34,8 @@ struct JsonRow<'a> {
 struct JsonCell<'a> {
     #[serde(borrow)]
     column: Cow<'a, str>,
-    /// If missing, the server assigns it; `export` always writes it.
-    #[serde(default)]
+    /// Milliseconds or a date. If missing, the server assigns it; `export` always writes it, in milliseconds.
+    #[serde(default, deserialize_with = "timestamp")]
     timestamp: Option<i64>,
     /// May be missing if there is a `typed`.
     #[serde(borrow, default)]
@@ -43,6 +43,27 @@ struct JsonCell<'a> {
     /// The value by its column's type; ignored beside a `value`.
     #[serde(default)]
     typed: Option<Value>,
+}
+
+/// A timestamp: a number of milliseconds, or a text with a date.
+fn timestamp<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written<'a> {
+        Number(i64),
+        Text(#[serde(borrow)] Cow<'a, str>),
+    }
+    let written = Option::<Written<'_>>::deserialize(deserializer).map_err(|_| {
+        serde::de::Error::custom("a timestamp is an integer of milliseconds since 1970, or a date in quotes")
+    })?;
+    match written {
+        None => Ok(None),
+        Some(Written::Number(millis)) => Ok(Some(millis)),
+        Some(Written::Text(text)) => match Time::parse(&text) {
+            Ok(time) => Ok(Some(time.millis())),
+            Err(refused) => Err(serde::de::Error::custom(format!("the timestamp {refused}"))),
+        },
+    }
 }
 
 /// What a table declares: lines may leave the bytes of a key or a value out.
@@ -210,6 +231,26 @@ mod tests {
     }
 
     #[test]
+    fn times_are_milliseconds_or_dates() {
+        let column = (Bytes::from_static(b"f"), Bytes::from_static(b"q"));
+        let key = KeyDeclaration::parse("user:u64, time:desc time").expect("a key");
+        let declared = Declared { key: Some(key.clone()), types: BTreeMap::from([(column, ValueType::Time)]) };
+        let read = |time: &str| {
+            let line = format!(
+                r#"{{"key":{{"user":7,"time":{time}}},"cells":[{{"column":"f:q","timestamp":{time},"typed":{time}}}]}}"#
+            );
+            match parse(line.as_bytes(), &declared) {
+                Ok(Parsed::Record(record)) => record,
+                other => panic!("{line}: {other:?}"),
+            }
+        };
+        let record = read("1769853600000");
+        assert_eq!(record, read(r#""2026-01-31T12:00+02:00""#));
+        assert_eq!((record.cells[0].timestamp, record.cells[0].value.len()), (Some(1_769_853_600_000), 8));
+        assert_eq!(key.line(&record.row).as_deref(), Ok("user=7,time=2026-01-31T10:00:00Z"));
+    }
+
+    #[test]
     fn malformed_lines_are_refused() {
         let cases = [
             ("{", "not a row as JSON: EOF while parsing an object at character 1"),
@@ -222,6 +263,8 @@ mod tests {
             (r#"{"row":"r","cells":[{"column":"q","timestamp":1,"value":"v"}]}"#, "family:qualifier"),
             (r#"{"row":"r","cells":[{"column":"f:q","timestamp":-5,"value":"v"}]}"#, "timestamp"),
             (r#"{"row":"r","cells":[{"column":"f:q","timestamp":1.5,"value":"v"}]}"#, "not a row"),
+            (r#"{"row":"r","cells":[{"column":"f:q","timestamp":"2026-13-01","value":"v"}]}"#, "there is no month 13"),
+            (r#"{"row":"r","cells":[{"column":"f:q","timestamp":"-5","value":"v"}]}"#, "outside 0 to"),
             (r#"{"row":"r","cells":[{"column":"f:q","timestamp":1,"valeu":"v"}]}"#, "valeu"),
             (r#"{"row":"r\\x","cells":[{"column":"f:q","timestamp":1,"value":"v"}]}"#, "row key"),
         ];

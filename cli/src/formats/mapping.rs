@@ -47,8 +47,19 @@ enum Target {
 pub enum Use {
     /// The row key or a part of it.
     Key,
+    /// A part of the key that is a time.
+    KeyTime,
     Timestamp,
     Value,
+    /// A value that is a time.
+    ValueTime,
+}
+
+impl Use {
+    /// Whether it is milliseconds since 1970, whatever unit the file has.
+    pub fn is_time(self) -> bool {
+        matches!(self, Use::KeyTime | Use::Timestamp | Use::ValueTime)
+    }
 }
 
 /// What every field of a file's records is.
@@ -276,10 +287,16 @@ impl Mapping {
     pub fn use_of(&self, field: usize) -> Option<Use> {
         match self.targets.get(field)? {
             Target::Skip => None,
+            Target::Part(at) if self.part_type(*at) == Some(PartType::Time) => Some(Use::KeyTime),
             Target::Row | Target::Part(_) => Some(Use::Key),
             Target::Timestamp => Some(Use::Timestamp),
+            Target::Cell { kind: Some(ValueType::Time), .. } => Some(Use::ValueTime),
             Target::Cell { .. } => Some(Use::Value),
         }
+    }
+
+    fn part_type(&self, at: usize) -> Option<PartType> {
+        self.key.as_ref().and_then(|key| key.text_parts().get(at)).map(|part| part.kind.part)
     }
 
     /// The record of these fields, as many as the mapping has. Without a single value there is nothing to write.
@@ -370,16 +387,19 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A table with families `d` (count: i64, share: f64, name: text) and `long`.
+    /// A table with families `d` (count: i64, share: f64, name: text, seen: time) and `longer`.
     pub fn schema(key: Option<&str>) -> TableSchema {
         let mut schema = TableSchema::new(TableName::new("clicks").expect("a name"));
         schema.key = key.map(|key| KeyDeclaration::parse(key).expect("a key"));
         for name in ["d", "longer"] {
             let mut family = FamilySchema::new(FamilyName::new(name).expect("a name"));
             if name == "d" {
-                for (qualifier, kind) in
-                    [("count", ValueType::I64), ("share", ValueType::F64), ("name", ValueType::Text)]
-                {
+                for (qualifier, kind) in [
+                    ("count", ValueType::I64),
+                    ("share", ValueType::F64),
+                    ("name", ValueType::Text),
+                    ("seen", ValueType::Time),
+                ] {
                     family.types.insert(Bytes::from(qualifier), kind);
                 }
             }
@@ -436,6 +456,26 @@ pub(super) mod tests {
         assert!(error.to_string().contains("part time"), "{error}");
         let error = by_parts.record([Field::Text("v"), Field::Null, Field::Null].into_iter()).expect_err("null");
         assert!(error.to_string().contains("part time is null"), "{error}");
+    }
+
+    #[test]
+    fn dates_stand_wherever_a_time_does() {
+        let declared = "user:u64, time:desc time";
+        let key = KeyDeclaration::parse(declared).expect("a key");
+        let mapping = named(Some(declared), "user time d:seen timestamp", None).expect("a mapping");
+        let read = record(&mapping, &["7", "2026-01-31T12:00+02:00", "2026-01-31", "1970-01-02"].map(Field::Text));
+        assert_eq!(key.line(&read.row).as_deref(), Ok("user=7,time=2026-01-31T10:00:00Z"));
+        assert_eq!(read.cells[0].value, 1_769_817_600_000_i64.to_be_bytes().to_vec());
+        assert_eq!(read.cells[0].timestamp, Some(86_400_000));
+        assert_eq!(
+            [0, 1, 2, 3].map(|field| mapping.use_of(field)),
+            [Some(Use::Key), Some(Use::KeyTime), Some(Use::ValueTime), Some(Use::Timestamp)]
+        );
+        let refused =
+            |fields: [&str; 4]| mapping.record(fields.map(Field::Text).into_iter()).expect_err("no date").to_string();
+        assert!(refused(["7", "31.01.2026", "", ""]).contains("the year comes first"));
+        assert!(refused(["7", "5", "2026-02-30", ""]).contains("column d:seen"));
+        assert!(refused(["7", "5", "5", "noon"]).contains("the timestamp \"noon\" is not a time"));
     }
 
     #[test]

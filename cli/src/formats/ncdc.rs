@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use terrane_types::Time;
 
 use super::{LineError, Parsed, Record, RecordCell, station_key};
 
@@ -21,7 +22,7 @@ pub const QUALIFIER: &str = "airtemp";
 /// The air temperature with its type.
 pub const TYPED_COLUMN: &str = "data:airtemp=i32";
 /// The key declaration of a table of these records.
-pub const KEY_PARTS: &str = "station:bytes12, time:desc i64";
+pub const KEY_PARTS: &str = "station:bytes12, time:desc time";
 
 const USAF: Range<usize> = 4..10;
 const WBAN: Range<usize> = 10..15;
@@ -75,15 +76,14 @@ fn air_temperature(field: &[u8]) -> Result<i32, LineError> {
 
 fn time_ms(date: &[u8], time: &[u8]) -> Result<i64, LineError> {
     let bad_date = || field_error("date", date, "a day as YYYYMMDD");
-    let number = |digits_of: &[u8]| digits(digits_of).ok_or_else(bad_date);
+    let number =
+        |digits_of: &[u8]| digits(digits_of).and_then(|number| i32::try_from(number).ok()).ok_or_else(bad_date);
     let (year, month, day) = (number(&date[..4])?, number(&date[4..6])?, number(&date[6..])?);
-    if !(1..=12).contains(&month) || day == 0 || day > days_in_month(year, month) {
-        return Err(bad_date());
-    }
+    let midnight = Time::from_date(year, month.cast_unsigned(), day.cast_unsigned()).ok_or_else(bad_date)?;
     let bad_time = || field_error("time", time, "a time of day as HHMM");
     let hours = digits(&time[..2]).filter(|&hours| hours < 24).ok_or_else(bad_time)?;
     let minutes = digits(&time[2..]).filter(|&minutes| minutes < 60).ok_or_else(bad_time)?;
-    Ok(((days_since_1970(year, month, day) * 24 + hours) * 60 + minutes) * 60_000)
+    Ok(midnight.millis() + (hours * 60 + minutes) * 60_000)
 }
 
 fn digits(text: &[u8]) -> Option<i64> {
@@ -92,47 +92,6 @@ fn digits(text: &[u8]) -> Option<i64> {
 
 fn field_error(name: &str, field: &[u8], wanted: &str) -> LineError {
     LineError::new(format!("the {name} {:?} is not {wanted}", terrane_types::escape(field)))
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    match month {
-        2 if is_leap(year) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days of the proleptic Gregorian calendar, negative before 1970.
-pub fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let years = year - 1;
-    let before_year = years * 365 + years.div_euclid(4) - years.div_euclid(100) + years.div_euclid(400);
-    let before_month: i64 = (1..month).map(|month| days_in_month(year, month)).sum();
-    // 719,162 days lie between the first day of year 1 and that of 1970.
-    before_year + before_month + day - 1 - 719_162
-}
-
-/// The day as (year, month, day): the inverse of [`days_since_1970`], for years from 1 on.
-pub fn date_of_day(days: i64) -> (i64, i64, i64) {
-    // 400 years have 146,097 days; the estimate is at most one year off, which the loops correct.
-    let mut year = (days + 719_162) * 400 / 146_097 + 1;
-    while days_since_1970(year, 1, 1) > days {
-        year -= 1;
-    }
-    while days_since_1970(year + 1, 1, 1) <= days {
-        year += 1;
-    }
-    let mut month = 1;
-    let mut day = days - days_since_1970(year, 1, 1) + 1;
-    while day > days_in_month(year, month) {
-        day -= days_in_month(year, month);
-        month += 1;
-    }
-    (year, month, day)
 }
 
 #[cfg(test)]
@@ -217,16 +176,5 @@ mod tests {
         assert!(parse(b"").is_err());
         assert!(parse(&REAL.as_bytes()[..92]).is_err());
         record(&REAL.as_bytes()[..93]);
-    }
-
-    #[test]
-    fn days_agree_with_known_dates_and_with_each_other() {
-        assert_eq!(days_since_1970(1970, 1, 1), 0);
-        assert_eq!(days_since_1970(2000, 2, 29), 11_016);
-        assert_eq!(days_since_1970(1901, 1, 1), -25_202);
-        for days in -30_000..60_000 {
-            let (year, month, day) = date_of_day(days);
-            assert_eq!(days_since_1970(year, month, day), days);
-        }
     }
 }

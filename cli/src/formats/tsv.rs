@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use terrane_types::escape;
 
-use super::{LineError, Parsed, Record, RecordCell, cell_from_text, column_text, row_from_text};
+use super::{
+    LineError, Parsed, Record, RecordCell, cell_from_text, column_text, row_from_text, timestamp_from_text,
+    timestamp_text,
+};
 
 /// Parses one cell.
 pub fn parse(line: &[u8]) -> Result<Parsed, LineError> {
@@ -15,17 +18,15 @@ pub fn parse(line: &[u8]) -> Result<Parsed, LineError> {
             fields.len()
         )));
     };
-    let timestamp =
-        timestamp.parse().map_err(|_| LineError::new(format!("the timestamp {timestamp:?} is not an integer")))?;
     let row = row_from_text(row)?;
-    let cell = cell_from_text(column, Some(timestamp), value)?;
+    let cell = cell_from_text(column, Some(timestamp_from_text(timestamp)?), value)?;
     Ok(Parsed::Record(Record { row, cells: vec![cell] }))
 }
 
-/// Writes one cell, without a line end. A cell without a timestamp, which `export` never has, gets timestamp 0.
-pub fn write(row: &Bytes, cell: &RecordCell) -> String {
+/// Writes one cell, without a line end.
+pub fn write(row: &Bytes, cell: &RecordCell, dates: bool) -> String {
     let column = column_text(&cell.family, &cell.qualifier);
-    format!("{}\t{column}\t{}\t{}", escape(row), cell.timestamp.unwrap_or(0), escape(&cell.value))
+    format!("{}\t{column}\t{}\t{}", escape(row), timestamp_text(cell.timestamp, dates), escape(&cell.value))
 }
 
 #[cfg(test)]
@@ -42,7 +43,8 @@ mod tests {
             value: Bytes::from_static(b"\\v\xff"),
         };
         let row = Bytes::from_static(b"a\tb");
-        assert_eq!(write(&row, &cell), line);
+        assert_eq!(write(&row, &cell, false), line);
+        assert_eq!(write(&row, &cell, true), line.replace("12", "1970-01-01T00:00:00.012Z"));
         assert_eq!(parse(line.as_bytes()), Ok(Parsed::Record(Record { row, cells: vec![cell] })));
     }
 
@@ -54,7 +56,9 @@ mod tests {
             ("\tf:q\t1\tv", "row key"),
             ("r\tfq\t1\tv", "family:qualifier"),
             ("r\tf/:q\t1\tv", "not the name of a family"),
-            ("r\tf:q\tnow\tv", "timestamp"),
+            ("r\tf:q\tnow\tv", "the timestamp \"now\" is not a time"),
+            ("r\tf:q\t2026-13-01\tv", "there is no month 13"),
+            ("r\tf:q\t1969-12-31\tv", "outside 0 to"),
             ("r\tf:q\t-1\tv", "timestamp"),
             ("r\tf:q\t9223372036854775807\tv", "timestamp"),
             ("r\\x0\tf:q\t1\tv", "row key"),

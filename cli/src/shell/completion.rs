@@ -101,6 +101,7 @@ fn in_ours(text: &str, tables: &[KnownTable]) -> (usize, Vec<String>) {
     let words: Vec<&str> = text[..start].split_whitespace().collect();
     match words[..] {
         ["format"] => return (start, vec!["table".to_owned(), "row".to_owned(), "json".to_owned()]),
+        ["time"] => return (start, ["auto", "date", "raw"].map(str::to_owned).to_vec()),
         ["timing"] => return (start, vec!["on".to_owned(), "off".to_owned()]),
         ["help"] => return (start, verbs()),
         _ => {}
@@ -207,6 +208,8 @@ mod tests {
         assert_eq!(offered("scan actions --rev"), ["--reverse"]);
         assert_eq!(offered("scan actions --consistency str"), ["strict"]);
         assert_eq!(offered("format r"), ["row"]);
+        assert_eq!(offered("time "), ["auto", "date", "raw"]);
+        assert_eq!(offered("scan actions --time r"), ["raw"]);
         assert_eq!(offered("mast"), Vec::<String>::new(), "roles do not run in the shell");
     }
 

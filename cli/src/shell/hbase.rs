@@ -10,6 +10,7 @@
 use terrane_types::{Invalid, escape_family};
 
 use super::ruby::{Value, arguments};
+use crate::args::values::timestamp;
 
 /// What a line does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +111,7 @@ pub const VERBS: &[(&str, &str)] = &[
 
 /// What `create` and `alter` take, for their help.
 pub const ATTRIBUTES: &str = "
-Of a family: NAME, VERSIONS => 3, MIN_VERSIONS => 1, TTL => 86400 (seconds, or FOREVER), COMPRESSION => 'NONE'|'LZ4'|'ZSTD',
+Of a family: NAME, VERSIONS => 3, MIN_VERSIONS => 1, TTL => 86400 (seconds, '1 DAY', '30d' or FOREVER), COMPRESSION => 'NONE'|'LZ4'|'ZSTD',
   BLOOMFILTER => 'NONE'|'ROW'|'ROWCOL', BLOCKSIZE => 65536, IN_MEMORY => true, KEEP_DELETED_CELLS => true
 Of the table: SPLITS => ['k', 'p'] (create only), READONLY => true, MAX_FILESIZE => BYTES, MEMSTORE_FLUSHSIZE => BYTES
 Ignored: BLOCKCACHE, REPLICATION_SCOPE, DATA_BLOCK_ENCODING
@@ -354,8 +355,7 @@ impl Words {
                 _ => return Err(Invalid::new("TIMERANGE takes [from, to]")),
             },
             "TIMESTAMP" => {
-                let at: i64 =
-                    value.text()?.parse().map_err(|_| Invalid::new("TIMESTAMP takes milliseconds since 1970"))?;
+                let at = timestamp(value.text()?)?;
                 self.flag("time-range", &format!("{at}..{}", at.saturating_add(1)));
             }
             // What a client caches or where it reads is not the user's concern here.
@@ -534,7 +534,7 @@ fn family_of(pairs: Vec<(String, Value)>) -> Result<FamilyParts, Invalid> {
             "MIN_VERSIONS" => format!("min_versions={}", value.text()?),
             "TTL" => match value.text()? {
                 "FOREVER" | "2147483647" => "ttl=none".to_owned(),
-                seconds => format!("ttl={}", seconds.trim_end_matches(" SECONDS")),
+                span => format!("ttl={}", ttl_of(span)),
             },
             "COMPRESSION" => match value.text()?.to_ascii_lowercase().as_str() {
                 known @ ("none" | "lz4" | "zstd") => format!("compression={known}"),
@@ -560,6 +560,28 @@ fn family_of(pairs: Vec<(String, Value)>) -> Result<FamilyParts, Invalid> {
         attributes.push(attribute);
     }
     Ok((family, attributes, others))
+}
+
+/// A span as the attribute `ttl` takes it. HBase's shell also reads words, `1 DAY 12 HOURS`, and describes with
+/// `86400 SECONDS (1 DAY)`.
+fn ttl_of(span: &str) -> String {
+    let words: Vec<&str> = span.split('(').next().unwrap_or_default().split_whitespace().collect();
+    let seconds = |pair: &[&str]| {
+        let [number, unit] = pair else { return None };
+        let length: u64 = match unit.to_ascii_uppercase().trim_end_matches('S') {
+            "DAY" => 86_400,
+            "HOUR" => 3_600,
+            "MINUTE" => 60,
+            "SECOND" => 1,
+            _ => return None,
+        };
+        number.parse::<u64>().ok()?.checked_mul(length)
+    };
+    let all: Option<Vec<u64>> = words.chunks(2).map(seconds).collect();
+    match all.and_then(|all| all.into_iter().try_fold(0, u64::checked_add)) {
+        Some(seconds) if !words.is_empty() => seconds.to_string(),
+        _ => span.to_owned(),
+    }
 }
 
 fn table_attribute(name: &str, value: &Value) -> Result<String, Invalid> {
@@ -616,6 +638,12 @@ mod tests {
             ),
             ("scan 't', LIMIT => 1, FILTER => \"PrefixFilter('a')\"", "scan --limit=1 --filter=prefix(row, 'a') -- t"),
             ("scan 't', TIMERANGE => [5, 9]", "scan --time-range=5..9 -- t"),
+            ("scan 't', TIMERANGE => ['2026-01-01', 'now']", "scan --time-range=2026-01-01..now -- t"),
+            ("get 't', 'r', {TIMESTAMP => '1970-01-02'}", "get --time-range=86400000..86400001 -- t r"),
+            ("put 't', 'r', 'f:q', 'v', '2026-01-01'", "put --timestamp 2026-01-01 -- t r f:q v"),
+            ("create 't', {NAME => 'f', TTL => '1 DAY 12 hours'}", "table create t --family=f:ttl=129600"),
+            ("create 't', {NAME => 'f', TTL => '86400 SECONDS (1 DAY)'}", "table create t --family=f:ttl=86400"),
+            ("create 't', {NAME => 'f', TTL => '30d'}", "table create t --family=f:ttl=30d"),
             ("get 't', 'r', {COLUMN => 'f:a', VERSIONS => 4}", "get --versions=4 -- t r f:a"),
             ("get 't', 'r', 'f:a', 'f:b'", "get -- t r f:a f:b"),
             ("put 't', 'r', 'f', '-5', 17", "put --timestamp 17 -- t r f: -5"),

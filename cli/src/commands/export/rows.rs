@@ -16,9 +16,13 @@ pub struct CsvRows {
 }
 
 impl CsvRows {
-    /// Lines with the parts of this key, or the row, and these columns.
-    pub fn new(key: Option<KeyDeclaration>, columns: Vec<ExportColumn>) -> CsvRows {
-        CsvRows { key, columns }
+    /// Lines with the parts of this key, or the row, and these columns; times as dates or as numbers.
+    pub fn new(key: Option<KeyDeclaration>, columns: Vec<ExportColumn>, dates: bool) -> CsvRows {
+        if dates {
+            return CsvRows { key, columns };
+        }
+        let stored = |(family, qualifier, kind): ExportColumn| (family, qualifier, kind.map(ValueType::as_stored));
+        CsvRows { key: key.map(|key| key.as_stored()), columns: columns.into_iter().map(stored).collect() }
     }
 
     /// The header line.
@@ -77,11 +81,22 @@ mod tests {
     }
 
     #[test]
+    fn times_are_written_as_asked() {
+        let key = KeyDeclaration::parse("user:u64, time:desc time").expect("a key");
+        let columns = vec![(Bytes::from("d"), Bytes::from("seen"), Some(ValueType::Time))];
+        let row = key.encode(&["7", "2026-01-31"]).expect("a row").into_bytes();
+        let record = record(row, &[("seen", &86_400_250i64.to_be_bytes())]);
+        let line = |dates| CsvRows::new(Some(key.clone()), columns.clone(), dates).line(&record);
+        assert_eq!(line(true).as_deref(), Ok("7,2026-01-31T00:00:00Z,1970-01-02T00:00:00.250Z"));
+        assert_eq!(line(false).as_deref(), Ok("7,1769817600000,86400250"));
+    }
+
+    #[test]
     fn a_line_has_the_parts_of_the_key_and_the_newest_values() {
         let key = KeyDeclaration::parse("name:text, time:desc i64").expect("a key");
         let column = |qualifier: &'static str, kind| (Bytes::from("d"), Bytes::from(qualifier), kind);
         let columns = vec![column("count", Some(ValueType::I64)), column("a,b", None)];
-        let rows = CsvRows::new(Some(key.clone()), columns.clone());
+        let rows = CsvRows::new(Some(key.clone()), columns.clone(), false);
         assert_eq!(rows.header(), r#"name,time,d:count,"d:a,b""#);
         let row = key.encode(&["Li, Wei", "-5"]).expect("a row").into_bytes();
         let cells = [("a,b", &b""[..]), ("count", &7i64.to_be_bytes()), ("count", &6i64.to_be_bytes())];
@@ -90,7 +105,7 @@ mod tests {
         let error = rows.line(&record(row, &[("count", b"abc")])).expect_err("three bytes");
         assert!(error.contains("row name='Li, Wei',time=-5, column d:count") && error.contains("8 bytes"), "{error}");
         assert!(rows.line(&record("r".into(), &[])).expect_err("no key").contains("row r is not a key"));
-        let bytes = CsvRows::new(None, columns);
+        let bytes = CsvRows::new(None, columns, true);
         assert_eq!(bytes.line(&record("r\"\n".into(), &[("a,b", b" ")])).as_deref(), Ok(r#""r""\x0A",," ""#));
     }
 }

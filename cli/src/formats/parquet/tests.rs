@@ -336,6 +336,64 @@ async fn times_in_keys_are_in_milliseconds_and_said_before_the_first_row() {
 }
 
 #[tokio::test]
+async fn a_declared_time_is_in_milliseconds_whatever_the_file_counts() {
+    let schema = schema(Some("time:desc time"));
+    let key = schema.key.clone().expect("a key");
+    for (field, data, part, said) in [
+        ("int64 x (TIMESTAMP(MILLIS,true))", Data::I64(&[5]), "1970-01-01T00:00:00.005Z", None),
+        ("int64 x", Data::I64(&[5]), "1970-01-01T00:00:00.005Z", None),
+        ("int32 x (DATE)", Data::I32(&[19_723]), "2024-01-01T00:00:00Z", None),
+        ("binary x (STRING)", Data::Bytes(&[b"2024-01-01T01:00+01:00"]), "2024-01-01T00:00:00Z", None),
+        (
+            "int64 x (TIMESTAMP(MICROS,true))",
+            Data::I64(&[5_999]),
+            "1970-01-01T00:00:00.005Z",
+            Some("the keys of two rows equal"),
+        ),
+    ] {
+        let bytes = beside(field, data);
+        let columns = Columns::parse("x=time,v=d:v").expect("columns");
+        let (_directory, opened) = file(&bytes).await;
+        let shape = ParquetReader::open(opened).expect("a file").shape(Some(&columns), &Names::new(&schema, false));
+        let notes = shape.expect("a shape").notes().join("\n");
+        assert!(said.map_or(notes.is_empty(), |said| notes.contains(said)), "{field}: {notes}");
+        let read = records(items(&bytes, &schema, Some("x=time,v=d:v"), 0).await.expect("read"));
+        assert_eq!(key.decode(&read[0].row).expect("a key"), [part], "{field}");
+    }
+    let days = beside("int32 x (DATE)", Data::I32(&[1]));
+    let read = records(items(&days, &self::schema(None), Some("row=ROW,x=d:seen"), 0).await.expect("read"));
+    assert_eq!(read[0].cells[0].value, 86_400_000_i64.to_be_bytes().to_vec(), "also in values");
+    let of_day = items(&beside("int64 x (TIME(MICROS,true))", Data::I64(&[1])), &schema, Some("x=time,v=d:v"), 0).await;
+    assert!(of_day.expect_err("no day").contains("a TIME of day"));
+}
+
+#[tokio::test]
+async fn times_are_written_as_timestamps_and_come_back() {
+    let schema = schema(Some("user:u64, time:desc time"));
+    let key = schema.key.clone().expect("a key");
+    let columns = vec![(Bytes::from("d"), Bytes::from("seen"), Some(ValueType::Time))];
+    let mut writer = RowsWriter::new(Some(key.clone()), columns).expect("a writer");
+    let mut all = Vec::new();
+    for time in ["2026-01-31T12:00:00.250Z", "1969-12-31", "9223372036854775807"] {
+        let bytes = key.encode(&["7", time]).expect("a row").into_bytes();
+        let seen = ValueType::Time.parse_text(time).expect("a time");
+        all.push(row(bytes, &[("seen", 9, &seen)]));
+        writer.push(&all[all.len() - 1]).expect("typed");
+    }
+    let bytes = written(writer.file);
+    let read = records(items(&bytes, &schema, None, 0).await.expect("read"));
+    for (read, written) in read.iter().zip(&all) {
+        assert_eq!((&read.row, &read.cells[0].value), (&written.row, &written.cells[0].value));
+    }
+    assert_eq!(read.len(), all.len());
+    let (_directory, opened) = file(&bytes).await;
+    let shape = ParquetReader::open(opened)
+        .expect("a file")
+        .shape(None, &Names::new(&self::schema(Some("user:u64, time:i64")), false));
+    assert!(shape.expect("a shape").notes().is_empty(), "they are in milliseconds");
+}
+
+#[tokio::test]
 async fn types_that_are_not_on_the_list_are_refused_by_column_and_type() {
     let time = || Data::I64(&[1]);
     for (field, data, target, said) in [

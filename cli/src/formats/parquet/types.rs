@@ -100,17 +100,17 @@ pub fn meaning_of(column: &ColumnDescriptor, used: Use) -> Result<Meaning, Strin
         Err(format!("column {name:?} is {what}, which is no timestamp in milliseconds: {advice}"))
     };
     Ok(match (kind, used) {
-        (Kind::Bool, Use::Timestamp) => return refused("a BOOLEAN", "map another column to it"),
-        (Kind::Float, Use::Timestamp) => {
+        (Kind::Bool, used) if used.is_time() => return refused("a BOOLEAN", "map another column to it"),
+        (Kind::Float, used) if used.is_time() => {
             return refused(&format!("a {}", column.physical_type()), "write it as INT64 or as a TIMESTAMP");
         }
-        (Kind::Time(_), Use::Timestamp) => {
+        (Kind::Time(_), used) if used.is_time() => {
             return refused("a TIME of day", "write a TIMESTAMP, which has the day as well, or skip it");
         }
-        (Kind::Bytes, Use::Timestamp) if column.physical_type() == PhysicalType::FIXED_LEN_BYTE_ARRAY => {
+        (Kind::Bytes, used) if used.is_time() && column.physical_type() == PhysicalType::FIXED_LEN_BYTE_ARRAY => {
             return refused("a FIXED_LEN_BYTE_ARRAY", "write it as INT64 or as a TIMESTAMP");
         }
-        (Kind::Date, Use::Timestamp) => Meaning::Days,
+        (Kind::Date, used) if used.is_time() => Meaning::Days,
         (Kind::Time(unit) | Kind::Timestamp(unit), _) => unit.meaning(),
         (Kind::Unsigned, _) => Meaning::Unsigned,
         (Kind::Decimal, _) => Meaning::Decimal,
@@ -126,11 +126,16 @@ pub fn note_of(column: &ColumnDescriptor, used: Use) -> Option<String> {
         return None;
     }
     let what = match kind_of(column).ok()? {
+        Kind::Date if used.is_time() => return None,
         Kind::Date => "a DATE and is stored as days since 1970-01-01".to_owned(),
         Kind::Time(unit) => format!("a TIME in {} and is stored as milliseconds since midnight", unit.name()),
         Kind::Timestamp(unit @ (Unit::Microseconds | Unit::Nanoseconds)) => {
             let unit = unit.name();
-            let ends = if used == Use::Key { ", also where that makes the keys of two rows equal" } else { "" };
+            let ends = if matches!(used, Use::Key | Use::KeyTime) {
+                ", also where that makes the keys of two rows equal"
+            } else {
+                ""
+            };
             format!(
                 "a TIMESTAMP in {unit} and is stored in milliseconds; fractions of them are dropped{ends} (write it as INT64 to keep {unit})"
             )
