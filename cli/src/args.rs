@@ -36,11 +36,14 @@ pub use mistake::mistake;
 
 /// A distributed, region-sharded, sorted wide-column store.
 #[derive(Debug, Parser)]
-#[command(name = "terrane", version, propagate_version = true)]
+#[command(name = "terrane", version, propagate_version = true, after_help = TIMES)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
+
+const TIMES: &str = "Times: 2026-01-31, 2026-01-31T12:00, 2026-01-31T12:00+01:00, milliseconds since 1970, or relative to now, as -1h. \
+                     Dates are in UTC unless they have an offset, and are shown in UTC.";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {

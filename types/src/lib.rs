@@ -54,13 +54,13 @@ pub mod fuzzing;
 mod attribute;
 mod binary;
 mod named;
+mod quantity;
 mod region_counts;
 mod suggestion;
 
 // The derive generates paths that start with `::terrane_types`; this makes them valid inside the crate as well.
 extern crate self as terrane_types;
 
-pub use attribute::{parse_duration_ms, parse_size};
 pub use byte_reader::{ByteReader, ByteSource, Malformed};
 pub use byte_writer::ByteWriter;
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};
@@ -81,6 +81,7 @@ pub use name::{FamilyName, NamespaceName, TableName};
 pub use onward::Onward;
 pub use place::Place;
 pub use projection::Projection;
+pub use quantity::{parse_duration_ms, parse_size};
 pub use range::KeyRange;
 pub use region_counts::RegionCounts;
 pub use row::Row;

@@ -22,8 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, Datelike, NaiveDate, Timelike};
 
-use crate::attribute::parse_duration_ms;
 use crate::invalid::Invalid;
+use crate::quantity::parse_duration_ms;
 
 /// What a text may be, for errors.
 const FORMS: &str = "write a date, as in 2026-01-31 or 2026-01-31T12:00:00Z, or milliseconds since 1970";

@@ -100,7 +100,7 @@ pub struct Times {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct RangeFlags {
     /// Only rows whose keys start with these parts, as in `user=7,time=2026-01-31`; bytes if the table declares no key.
-    /// Dates are in UTC unless they have an offset; `-1h` counts from now.
+    /// A part that is a time also takes `-1h`, which counts from now.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["start", "stop"], allow_hyphen_values = true)]
     pub prefix: Option<TableWord>,
     /// First row of the range, inclusive; leading key parts are enough.

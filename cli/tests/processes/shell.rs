@@ -110,6 +110,28 @@ fn ctrl_c_stops_a_command_and_not_the_session() {
 }
 
 #[test]
+fn a_terminal_shows_dates_until_numbers_are_asked_for() {
+    let dev = Dev::start("lsm");
+    dev.client.succeed(&["table", "create", "t", "--family", "f", "--key", "time:time", "--column", "f:seen=time"]);
+    let mut session = shell(&dev.client.masters, dev.path("history").as_ref(), &[]);
+    typed(&mut session, "put t 2026-01-31T12:00+02:00 f:seen 2026-01-31 --timestamp 86400000");
+    session.send_line("get t 1769853600000").expect("typed");
+    session.exp_string("time=2026-01-31T10:00:00Z").expect("the row");
+    session.exp_string("1970-01-02T00:00:00Z").expect("the timestamp");
+    session.exp_string("2026-01-31T00:00:00Z").expect("the value");
+    session.exp_string(PROMPT).expect("a prompt");
+    session.send_line("time raw").expect("typed");
+    session.exp_string(PROMPT).expect("a prompt");
+    session.send_line("first t").expect("typed");
+    session.exp_string("time=1769853600000").expect("the row");
+    session.exp_string("86400000").expect("the timestamp");
+    session.exp_string("1769817600000").expect("the value");
+    session.exp_string(PROMPT).expect("a prompt");
+    session.send_control('d').expect("typed");
+    session.exp_eof().expect("the session ends");
+}
+
+#[test]
 fn the_prompt_needs_no_cluster() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut session = shell("127.0.0.1:1", &directory.path().join("history"), &["--timeout", "200ms"]);
