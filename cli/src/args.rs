@@ -26,7 +26,7 @@ use bench::Bench;
 use client::{Admin, NamespaceCommand, Status, TableCommand};
 use config::Config;
 use roles::{Demo, Dev, Master, Server};
-use rows::{Aggregate, Count, Delete, FirstOrLast, Get, Increment, Latest, Put, Scan};
+use rows::{Aggregate, Append, Count, Delete, FirstOrLast, Get, Increment, Latest, Put, Scan};
 use shell::Shell;
 use tool::Tool;
 use transfer::{Export, Import};
@@ -79,6 +79,8 @@ pub enum Command {
     Delete(Delete),
     /// Add to a counter and print its new value.
     Incr(Increment),
+    /// Append to the value of a column and print its new value.
+    Append(Append),
     /// Read the rows of a range.
     Scan(Scan),
     /// Count the rows of a range.

@@ -52,6 +52,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         Command::Get(args) => data::get(args).await,
         Command::Delete(args) => data::delete(args).await,
         Command::Incr(args) => data::incr(args).await,
+        Command::Append(args) => data::append(args).await,
         Command::Scan(args) => ranges::scan(args).await,
         Command::Count(args) => ranges::count(args).await,
         Command::First(args) => ranges::first(args).await,

@@ -13,17 +13,34 @@ use terrane_client::Error as ClientError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Success. A [`Failure`] has this status only if the reader of our output closed the pipe.
-    Done = 0,
+    Done,
     /// The operation failed.
-    Failed = 1,
+    Failed,
     /// The command line is invalid.
-    Usage = 2,
+    Usage,
     /// The row is not there.
-    NothingThere = 3,
+    NothingThere,
     /// A condition did not hold, so nothing was written.
-    ConditionFailed = 4,
+    ConditionFailed,
     /// The user stopped the command (Ctrl-C), after it had said what was done.
-    Interrupted = 130,
+    Interrupted,
+    /// A script of the shell ended with `exit STATUS`.
+    Asked(u8),
+}
+
+impl Exit {
+    /// The number.
+    pub fn status(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::NothingThere => 3,
+            Exit::ConditionFailed => 4,
+            Exit::Interrupted => 130,
+            Exit::Asked(status) => status,
+        }
+    }
 }
 
 /// A failed command.

@@ -6,7 +6,7 @@
 //!
 //! Two kinds of formats meet here. In some every record says which cells it has (`jsonl`, `tsv`, and the layout `cells`
 //! of `csv` and `parquet`): they are exact. In the others a record is a row of fields, and a [`mapping::Mapping`] says
-//! what each field is: `tsv` with `--columns`, `csv` and `parquet`.
+//! what each field is: `tsv` and `jsonl` with `--columns`, `csv` and `parquet`.
 //!
 //! Invariants:
 //! - A parsed record is within all limits of rows, columns, timestamps and values, so a bad line is found here, where
@@ -19,6 +19,7 @@ mod field;
 pub mod jsonl;
 pub mod mapping;
 pub mod ncdc;
+mod objects;
 pub mod parquet;
 pub mod stations;
 pub mod tsv;
@@ -32,6 +33,7 @@ use terrane_types::{FamilyName, Invalid, Time, escape, escape_family};
 
 pub use csv::Csv;
 pub use delimited::Delimited;
+pub use objects::Objects;
 
 /// A row to write, or a row that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +111,7 @@ pub enum Format {
     Stations,
     /// One cell per line, tab-separated; with --columns one row per line, as HBase's ImportTsv reads it.
     Tsv,
-    /// One row per line, as JSON.
+    /// One row per line, as JSON; with --columns a plain object per line.
     Jsonl,
     /// Comma-separated with a header line that names columns.
     Csv,
@@ -165,6 +167,8 @@ pub enum TextFormat {
     Tsv,
     /// A row a line, in JSON. What the table declares replaces bytes that are left out.
     Jsonl(jsonl::Declared),
+    /// A row a line, as a plain JSON object whose fields a mapping names.
+    Objects(Objects),
     /// A row a line, in fields that a mapping names.
     Delimited(Delimited),
     /// CSV.
@@ -177,6 +181,7 @@ impl TextFormat {
         match self {
             TextFormat::Delimited(delimited) => delimited.notes(),
             TextFormat::Csv(csv) => csv.notes(),
+            TextFormat::Objects(objects) => objects.notes(),
             TextFormat::Ncdc | TextFormat::Stations | TextFormat::Tsv | TextFormat::Jsonl(_) => &[],
         }
     }
@@ -188,6 +193,7 @@ impl TextFormat {
             TextFormat::Stations => stations::parse(line),
             TextFormat::Tsv => tsv::parse(line),
             TextFormat::Jsonl(declared) => jsonl::parse(line, declared),
+            TextFormat::Objects(objects) => objects.parse(line),
             TextFormat::Delimited(delimited) => delimited.parse(line),
             TextFormat::Csv(csv) => {
                 let item = csv.parse_block(line, 1).into_iter().next();

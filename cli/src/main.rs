@@ -41,24 +41,32 @@ use failure::{Exit, Failure};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match args::parse(std::env::args_os().collect()) {
+    let words: Vec<_> = std::env::args_os().collect();
+    let cli = match args::parse(words.clone()) {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() {
-                Failure::usage(args::mistake(&error, false)).print();
-                return ExitCode::from(Exit::Usage as u8);
+                let mistake = Failure::usage(args::mistake(&error, false));
+                // A command that is unknown here may be one of SQL or of HBase's shell.
+                let is_unknown = error.kind() == clap::error::ErrorKind::InvalidSubcommand;
+                let words = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+                match shell::advice(&words.collect::<Vec<_>>()).filter(|_| is_unknown) {
+                    Some(advice) => mistake.advise(advice).print(),
+                    None => mistake.print(),
+                }
+                return ExitCode::from(Exit::Usage.status());
             }
             // Help and version go to standard output. If even that cannot be written, there is nothing left to do.
             error.print().ok();
-            return ExitCode::from(Exit::Done as u8);
+            return ExitCode::from(Exit::Done.status());
         }
     };
     logging::begin(matches!(cli.command, args::Command::Master(_) | args::Command::Server(_)));
     match run(cli) {
-        Ok(()) => ExitCode::from(Exit::Done as u8),
+        Ok(()) => ExitCode::from(Exit::Done.status()),
         Err(failure) => {
             failure.print();
-            ExitCode::from(failure.exit as u8)
+            ExitCode::from(failure.exit.status())
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod completion;
 mod editor;
+mod habits;
 mod hbase;
 mod help;
 mod names;
@@ -16,8 +17,8 @@ mod ruby;
 mod words;
 
 use std::io::{BufRead, IsTerminal};
-
 use std::pin::pin;
+use std::time::Duration;
 
 use clap::{CommandFactory, ValueEnum};
 use terrane_client::Error;
@@ -38,14 +39,19 @@ use names::Names;
 
 /// Commands of ours that do not belong in a session: they run until they are stopped, or would nest.
 const OUTSIDE: &[&str] = &["dev", "master", "server", "shell"];
+/// How long the answer to a line of another grammar waits for what the table declares.
+const ASKED_FOR_MAX: Duration = Duration::from_secs(1);
+/// What to do about a statement that no line says.
+const SQL_ADVICE: &str = "scan, count, aggregate and latest read rows, put and delete write them: `help scan` shows examples, and \
+                          docs/coming-from.md has SQL's habits";
 /// Commands that print a summary when Ctrl-C stops them.
 const SUMMED_UP: &[&str] = &["bench", "import"];
 /// Commands of the shell itself, with what they do.
 const OWN: &[(&str, &str)] = &[
-    ("exit", "end the session; Ctrl-D does, too"),
+    ("exit", "exit [STATUS]: end the session; Ctrl-D does, too"),
     ("format", "format table|row|json: how results are shown"),
     ("help", "help [COMMAND]"),
-    ("quit", "end the session"),
+    ("quit", "quit [STATUS]: end the session"),
     ("time", "time auto|date|raw: show times as dates in UTC or as milliseconds; auto: dates at a terminal"),
     ("timing", "timing on|off: show how long commands take"),
 ];
@@ -58,19 +64,37 @@ pub async fn run(args: Shell) -> Result<(), Failure> {
     }
     if !args.execute.is_empty() {
         for (number, line) in (1..).zip(&args.execute) {
-            if session.script_line(number, line).await? == LineOutcome::Exit {
-                break;
+            if let LineOutcome::Exit(status) = session.script_line(number, line).await? {
+                return session.ended(status);
             }
         }
-        return session.ended();
+        return session.ended(None);
     }
     for number in 1.. {
         let Some(line) = next_line().await? else { break };
-        if session.script_line(number, &line).await? == LineOutcome::Exit {
-            break;
+        if let LineOutcome::Exit(status) = session.script_line(number, &line).await? {
+            return session.ended(status);
         }
     }
-    session.ended()
+    session.ended(None)
+}
+
+/// What to type at the command line instead of these words of another grammar; nothing is known of the tables.
+pub fn advice(words: &[String]) -> Option<String> {
+    let line = words.iter().map(|word| if word.contains(' ') { format!("'{word}'") } else { word.clone() });
+    let line = line.collect::<Vec<_>>().join(" ");
+    let lines = habits::lines(&line, None).or_else(|| match hbase::translate(&line)?.ok()? {
+        Action::Run(words) => {
+            let words = words.iter().filter(|word| *word != "--").map(habits::word);
+            Some(vec![words.collect::<Vec<_>>().join(" ")])
+        }
+        Action::Exists(table) | Action::IsDisabled { table, .. } => Some(vec![format!("table describe {table}")]),
+        Action::Drop(table) => Some(vec![format!("table drop {table}")]),
+        Action::List(_) => Some(vec!["table list".to_owned()]),
+        Action::Counter(words) => Some(vec![words.join(" ")]),
+        Action::Alter { .. } => None,
+    })?;
+    Some(habits::advice(&lines, "terrane "))
 }
 
 /// The next line of standard input; `None` at its end.
@@ -92,7 +116,8 @@ fn unreadable(error: std::io::Error) -> Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineOutcome {
     Continue,
-    Exit,
+    /// It ends, with this status if the line says one.
+    Exit(Option<u8>),
 }
 
 /// What lives from one line to the next.
@@ -135,9 +160,10 @@ impl Session {
         }
     }
 
-    /// The result of the session: the last failure's exit status; the failure has been printed.
-    fn ended(&self) -> Result<(), Failure> {
-        match self.failed {
+    /// The result of the session: the status that its last line asked for, or the last failure's; the failure has been printed.
+    fn ended(&self, asked: Option<u8>) -> Result<(), Failure> {
+        let asked = asked.map(|status| if status == 0 { None } else { Some(Exit::Asked(status)) });
+        match asked.unwrap_or(self.failed) {
             Some(exit) => Err(Failure::printed(exit)),
             None => Ok(()),
         }
@@ -164,7 +190,13 @@ impl Session {
         let words = words::split(line).map_err(|invalid| Failure::usage(invalid.to_string()));
         if let Ok(words) = &words {
             match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-                ["exit" | "quit"] => return Ok(LineOutcome::Exit),
+                ["exit" | "quit"] => return Ok(LineOutcome::Exit(None)),
+                ["exit" | "quit", status] => {
+                    let status = status.parse().map_err(|_| {
+                        Failure::usage(format!("{status:?} is not an exit status, which is a number from 0 to 255"))
+                    })?;
+                    return Ok(LineOutcome::Exit(Some(status)));
+                }
                 ["help"] => return help::overview().map(|()| LineOutcome::Continue),
                 ["help", ref of @ ..] => return help::of(of).map(|()| LineOutcome::Continue),
                 ["format"] => return said(&format!("format {}", name_of(self.format))),
@@ -188,7 +220,11 @@ impl Session {
                 _ => {}
             }
         }
+        if habits::is_sql(line) {
+            return Err(self.instead(line).await);
+        }
         let action = match hbase::translate(line) {
+            None if self.is_unknown(line) => return Err(self.instead(line).await),
             Some(translated) => translated.map_err(|invalid| Failure::usage(invalid.to_string()))?,
             None => Action::Run(words?),
         };
@@ -265,6 +301,59 @@ impl Session {
                 self.command(words).await
             }
         }
+    }
+
+    /// Whether the first word is neither a command nor a slip of one.
+    fn is_unknown(&self, line: &str) -> bool {
+        let verb = verb_of(line);
+        Cli::command().find_subcommand(verb).is_none() && !OUTSIDE.contains(&verb)
+    }
+
+    /// The refusal of a line of another grammar, with the line to type instead.
+    async fn instead(&self, line: &str) -> Failure {
+        let verb = verb_of(line);
+        let table = habits::table_of(line);
+        let schema = match &table {
+            // The line is wrong in any case, so its answer waits for the cluster only so long.
+            Some(table) => match tokio::time::timeout(ASKED_FOR_MAX, self.described(table)).await {
+                Ok(Ok(info)) => info.map(|info| info.schema),
+                Ok(Err(_)) | Err(_) => None,
+            },
+            None => None,
+        };
+        let lines = match self.for_each_table(line).await {
+            Some(lines) => Some(lines),
+            None => habits::lines(line, schema.as_ref()),
+        };
+        match lines {
+            Some(lines) => {
+                Failure::usage(format!("there is no command {verb:?} here")).advise(habits::advice(&lines, ""))
+            }
+            None if habits::is_sql(line) => {
+                Failure::usage(format!("{verb:?} of this form has no equal here")).advise(SQL_ADVICE)
+            }
+            None => unknown(verb),
+        }
+    }
+
+    /// `disable_all 'regex'` and its like, as a line for each table.
+    async fn for_each_table(&self, line: &str) -> Option<Vec<String>> {
+        let verbs: &[&str] = match verb_of(line) {
+            "disable_all" => &["disable"],
+            "enable_all" => &["enable"],
+            "drop_all" => &["disable", "drop"],
+            _ => return None,
+        };
+        let arguments = ruby::arguments(line[verb_of(line).len()..].trim()).ok()?;
+        let pattern = NamePattern::new(arguments.first()?.text().ok()?).ok()?;
+        let listed = async {
+            let client = scope::within(self.scope.clone(), commands::connect(&self.connection)).await.ok()?;
+            client.admin().list_tables().await.ok()
+        };
+        let tables = tokio::time::timeout(ASKED_FOR_MAX, listed).await.ok()??;
+        let found = tables.iter().filter(|table| pattern.matches(&table.schema.name).unwrap_or(false));
+        let lines = found.flat_map(|table| verbs.iter().map(move |verb| format!("{verb} '{}'", table.schema.name)));
+        Some(lines.collect::<Vec<_>>()).filter(|lines| !lines.is_empty())
     }
 
     /// Lists the tables whose names the regular expression matches as a whole, as HBase's shell does.
@@ -359,6 +448,12 @@ impl Session {
         line.splice(1 + depth..1 + depth, flags);
         line
     }
+}
+
+/// The first word of a line.
+fn verb_of(line: &str) -> &str {
+    let line = line.trim_start();
+    &line[..line.find(|c: char| c.is_whitespace() || c == '(').unwrap_or(line.len())]
 }
 
 fn unknown(word: &str) -> Failure {

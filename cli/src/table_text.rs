@@ -18,7 +18,7 @@ use bytes::Bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use terrane_client::{KeyRange, Table};
 use terrane_filter::{Filter, FilterTemplate};
-use terrane_types::{Condition, Invalid, KeyDeclaration, TableSchema, Time, ValueType, escape, unescape};
+use terrane_types::{Condition, Invalid, KeyDeclaration, TableSchema, Time, ValueType, closest, escape, unescape};
 
 use crate::args::client::{RangeFlags, Raw, Times};
 use crate::args::rows::ReadFlags;
@@ -80,12 +80,36 @@ impl TableText {
             false => template.build_for(&self.schema),
         };
         let filter = flags.filter.as_ref().map(build).transpose();
-        filter.map_err(|error| Failure::usage(format!("--filter: {error}")))
+        let filter = filter.map_err(|error| Failure::usage(format!("--filter: {error}")))?;
+        filter.iter().for_each(|filter| self.note_columns(filter));
+        Ok(filter)
+    }
+
+    /// Says which columns of a filter were probably meant: a column that does not exist passes nothing, without an error.
+    fn note_columns(&self, filter: &Filter) {
+        filter.columns().iter().filter_map(|(family, qualifier)| self.meant(family.as_bytes(), qualifier)).for_each(
+            |note| {
+                eprintln!("note: {note}");
+            },
+        );
+    }
+
+    /// What to say of a column without a declared type, if the table declares one of nearly its name.
+    fn meant(&self, family: &[u8], qualifier: &[u8]) -> Option<String> {
+        let declared = self.schema.family(family).filter(|_| !self.raw)?;
+        if declared.types.contains_key(qualifier) {
+            return None;
+        }
+        let names: Vec<String> = declared.types.keys().map(|name| escape(name)).collect();
+        let meant = closest(&escape(qualifier), names.iter().map(String::as_str))?;
+        let column = column_text(family, qualifier);
+        Some(format!("the table declares no column {column}; did you mean {}:{meant}?", declared.name))
     }
 
     /// The condition of a write, as [`TableText::filter_of`].
     pub fn condition(&self, template: &FilterTemplate) -> Result<Condition, Failure> {
         let filter = if self.raw { template.build() } else { template.build_for(&self.schema) };
+        filter.iter().for_each(|filter| self.note_columns(filter));
         let condition = filter.map_err(Invalid::from).and_then(Filter::into_condition);
         condition.map_err(|error| Failure::usage(format!("--if: {error}")))
     }

@@ -18,7 +18,7 @@ use crate::error::FilterError;
 use crate::expression::{Filter, KeyPartSubject, Relation, Subject};
 
 /// What tests of key parts there are.
-pub(crate) const RELATIONS: &str = "parts of the key are compared with = != < <= > >= or in";
+pub(crate) const RELATIONS: &str = "parts of the key are compared with = != < <= > >= in or between";
 
 impl KeyPartSubject {
     /// The bytes of this text as this part; `None` while the key is not known.

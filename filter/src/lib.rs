@@ -31,6 +31,7 @@
 //! - `token`, `parse`, `display`: its text. `template`, `parameter`: text with values that are bound. [`error`]: what is
 //!   wrong with a filter, and where; `misspelling`: which name was meant.
 //! - `into_filter`: what calls take as a filter. `condition`: filters as conditions of writes.
+//! - `like`: SQL's patterns, as the tests that they stand for.
 //! - `pattern` (regular expressions within limits), `fuzzy_key` (keys with open places) and `key_part` (parts of declared keys):
 //!   three tests of their own.
 //! - `row_set`: the rows that can pass, as ranges; `column_set`: the columns. `plan`: the filter prepared for evaluation.
@@ -50,6 +51,7 @@ mod display;
 mod fuzzy_key;
 mod into_filter;
 mod key_part;
+mod like;
 mod misspelling;
 mod parameter;
 mod parse;

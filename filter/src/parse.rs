@@ -14,11 +14,12 @@ use crate::error::FilterError;
 use crate::expression::{BitOperator, ColumnSubject, Filter, KeyPartSubject, Subject};
 use crate::key_part;
 use crate::limits::{DEPTH_MAX, TEXT_BYTES_MAX};
-use crate::misspelling::unknown_name;
+use crate::misspelling::{unknown_name, unknown_subject};
 use crate::pattern::Pattern;
 
 use crate::token::{Token, TokenKind, syntax, tokens};
 
+mod sql;
 mod values;
 
 use values::begins_with_date;
@@ -49,7 +50,6 @@ const FUNCTIONS: [&str; 20] = [
     "keys_only",
     "not",
 ];
-const SUBJECTS: [&str; 4] = ["row", "family", "qualifier", "value"];
 /// Begins a test of a part of the key: `key(user)`.
 const KEY: &str = "key";
 
@@ -168,9 +168,10 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Takes the word if it is next and does not name a family.
+    /// Takes the word, in letters of any case, if it is next and does not name a family.
     fn takes_word(&mut self, word: &str) -> bool {
-        let found = self.peek() == TokenKind::Word(word) && self.token(1).kind != TokenKind::Colon;
+        let is_next = matches!(self.peek(), TokenKind::Word(next) if next.eq_ignore_ascii_case(word));
+        let found = is_next && self.token(1).kind != TokenKind::Colon;
         if found {
             self.advance();
         }
@@ -187,10 +188,9 @@ impl<'a> Parser<'a> {
     }
 
     fn conjunction(&mut self) -> Result<Filter, FilterError> {
-        let first = self.unary()?;
-        let mut parts = vec![first];
+        let mut parts = self.unary()?;
         while self.takes_word("and") {
-            parts.push(self.unary()?);
+            parts.extend(self.unary()?);
         }
         Ok(one_or(parts, Filter::And))
     }
@@ -206,14 +206,23 @@ impl<'a> Parser<'a> {
         Ok(result)
     }
 
-    fn unary(&mut self) -> Result<Filter, FilterError> {
+    /// What stands between two `and`, as operands of an `and`: a test in SQL's words may be several.
+    fn unary(&mut self) -> Result<Vec<Filter>, FilterError> {
         if self.takes_word("not") {
-            return Ok(Filter::Not(Box::new(self.nested(Self::unary)?)));
+            let inner = one_or(self.nested(Self::unary)?, Filter::And);
+            return Ok(vec![Filter::Not(Box::new(inner))]);
         }
         if self.peek() == TokenKind::Open {
-            return self.enclosed();
+            return Ok(vec![self.enclosed()?]);
         }
-        self.test()
+        match (self.peek(), self.token(1).kind) {
+            (TokenKind::Word(_) | TokenKind::Quoted(_), TokenKind::Colon) => self.comparison(),
+            (TokenKind::Word(word), TokenKind::Open) if word != KEY && ValueType::parse(word).is_err() => {
+                Ok(vec![self.test(word)?])
+            }
+            (TokenKind::Word(_), _) => self.comparison(),
+            _ => Err(self.expected("a test, like i32(data:airtemp) > 100 or prefix(row, 'a')")),
+        }
     }
 
     fn enclosed(&mut self) -> Result<Filter, FilterError> {
@@ -226,13 +235,7 @@ impl<'a> Parser<'a> {
         Ok(inner)
     }
 
-    fn test(&mut self) -> Result<Filter, FilterError> {
-        let word = match (self.peek(), self.token(1).kind) {
-            (TokenKind::Word(_) | TokenKind::Quoted(_), TokenKind::Colon) => return self.comparison(),
-            (TokenKind::Word(word), TokenKind::Open) if word != KEY && ValueType::parse(word).is_err() => word,
-            (TokenKind::Word(_), _) => return self.comparison(),
-            _ => return Err(self.expected("a test, like i32(data:airtemp) > 100 or prefix(row, 'a')")),
-        };
+    fn test(&mut self, word: &str) -> Result<Filter, FilterError> {
         let begin = self.next;
         self.advance();
         self.take(TokenKind::Open)?;
@@ -308,13 +311,10 @@ impl<'a> Parser<'a> {
     fn bits(&mut self) -> Result<Filter, FilterError> {
         let subject = self.untyped_subject()?;
         self.take(TokenKind::Comma)?;
-        let operator = match self.peek() {
-            TokenKind::Word("and") => BitOperator::And,
-            TokenKind::Word("or") => BitOperator::Or,
-            TokenKind::Word("xor") => BitOperator::Xor,
-            _ => return Err(self.expected("`and`, `or` or `xor`")),
+        let known = [("and", BitOperator::And), ("or", BitOperator::Or), ("xor", BitOperator::Xor)];
+        let Some((_, operator)) = known.into_iter().find(|(word, _)| self.takes_word(word)) else {
+            return Err(self.expected("`and`, `or` or `xor`"));
         };
-        self.advance();
         self.take(TokenKind::Comma)?;
         Ok(Filter::Bits { subject, operator, mask: self.string("the mask, a string in single quotes")? })
     }
@@ -324,26 +324,27 @@ impl<'a> Parser<'a> {
         Ok(Filter::Exists { family, qualifier })
     }
 
-    fn comparison(&mut self) -> Result<Filter, FilterError> {
+    fn comparison(&mut self) -> Result<Vec<Filter>, FilterError> {
         let Typed { subject, read_as, is_written } = self.subject()?;
         let read_as = if is_written { Some(read_as) } else { self.declared_type(&subject) };
-        let operand = |parser: &mut Self| match read_as {
-            Some(read_as) => parser.operand(&subject, read_as),
-            None => parser.operand_of_unknown_type(),
-        };
-        let read_as = read_as.unwrap_or(ValueType::Bytes);
-        if self.takes_word("in") {
-            self.take(TokenKind::Open)?;
-            let operands = self.list(operand)?;
-            self.take(TokenKind::Close)?;
-            return Ok(Filter::OneOf { subject, read_as, operands });
+        if let Some(tests) = self.in_words(&subject, read_as)? {
+            return Ok(tests);
         }
         let TokenKind::Relation(relation) = self.peek() else {
-            return Err(self.expected("one of = != < <= > >= in"));
+            return Err(self.expected("one of = != < <= > >= in like between is"));
         };
         self.advance();
-        let operand = operand(self)?;
-        Ok(Filter::Compare { subject, read_as, relation, operand })
+        self.refuse_null()?;
+        let operand = self.compared_with(&subject, read_as)?;
+        Ok(vec![Filter::Compare { subject, read_as: read_as.unwrap_or(ValueType::Bytes), relation, operand }])
+    }
+
+    /// A value that the subject is compared with, read as this type.
+    fn compared_with(&mut self, subject: &Subject, read_as: Option<ValueType>) -> Result<Bytes, FilterError> {
+        match read_as {
+            Some(read_as) => self.operand(subject, read_as),
+            None => self.operand_of_unknown_type(),
+        }
     }
 
     /// How a subject is compared whose type the text does not say; `None`: that depends on a table that is not known yet.
@@ -446,10 +447,17 @@ impl<'a> Parser<'a> {
             (TokenKind::Word("family"), _) => Subject::Family,
             (TokenKind::Word("qualifier"), _) => Subject::Qualifier,
             (TokenKind::Word("value"), _) => Subject::Value,
-            (TokenKind::Word(name), _) => {
-                let hint = "tests are of row, key(part), family, qualifier, value, or a column like data:airtemp";
-                return Err(self.error(format!("{} ({hint})", unknown_name("subject", name, SUBJECTS))));
-            }
+            (TokenKind::Word(name), _) => match self.declared {
+                // The table may have a name like it, which the error then says.
+                Declared::Later if name.parse::<f64>().is_err() => {
+                    self.depends_on_table = true;
+                    let family = FamilyName::new(name).map_err(|error| self.error(error.what))?;
+                    let qualifier = Bytes::new();
+                    Subject::Column(ColumnSubject { family, qualifier, pass_missing: false, any_version: false })
+                }
+                Declared::Nothing | Declared::Later => return Err(self.error(unknown_subject(name, None))),
+                Declared::By(schema) => return Err(self.error(unknown_subject(name, Some(schema)))),
+            },
             _ => return Err(self.expected("row, key(part), family, qualifier, value or a column like data:airtemp")),
         };
         self.advance();

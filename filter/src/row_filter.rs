@@ -407,4 +407,17 @@ impl Filter {
         });
         families
     }
+
+    /// The columns that the filter tests by name, in its order.
+    #[must_use]
+    pub fn columns(&self) -> Vec<(FamilyName, Bytes)> {
+        let mut columns = Vec::new();
+        named_columns(self, &mut |family, qualifier| {
+            let column = (family.clone(), Bytes::copy_from_slice(qualifier));
+            if !columns.contains(&column) {
+                columns.push(column);
+            }
+        });
+        columns
+    }
 }

@@ -12,6 +12,10 @@ use terrane_types::{KeyRange, ValueType};
 use crate::expression::{Filter, Relation, Subject};
 use crate::key_part::{KeyPartTest, PartRelation};
 
+/// Most stretches of rows that lists of values of several parts of a key are multiplied to, buckets included. Beyond that the lists
+/// of later parts are tested on each row.
+const PREFIXES_MAX: usize = 1_024;
+
 /// A set of rows, as ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowSet(Vec<KeyRange>);
@@ -178,42 +182,58 @@ fn compared(relation: Relation, operand: &Bytes) -> RowSet {
     })
 }
 
-/// The rows that can pass all of these filters, as far as tests of leading key parts say: equal values of the first parts, then
-/// bounds of the next one. Without buckets that is one stretch of rows, otherwise one in each bucket.
+/// The rows that can pass all of these filters, as far as tests of leading key parts say: equal values of the first parts, or a few
+/// values of each, then bounds of the next one. That is one stretch of rows for each combination of values, in each bucket.
 fn rows_of_parts(filters: &[Filter]) -> RowSet {
-    let tests: Vec<KeyPartTest> = filters.iter().filter_map(KeyPartTest::of).collect();
+    let mut tests: Vec<KeyPartTest> = Vec::new();
+    tests_of_parts(filters, &mut tests);
     let Some(key) = tests.first().map(|test| &*test.key) else { return RowSet::all() };
     let of_part = |place: usize| tests.iter().filter(move |test| *test.key == *key && test.place == place);
-    let (buckets, mut place) = match key.parts()[0].kind.part {
-        PartType::Bucket(buckets) => (Some(buckets), 1),
-        _ => (None, 0),
+    // There are at most 256 buckets, and the last one's number fits.
+    let (mut prefixes, mut place): (Vec<Vec<u8>>, usize) = match key.parts()[0].kind.part {
+        PartType::Bucket(buckets) => ((0..buckets).map(|bucket| bucket.to_be_bytes()[1..].to_vec()).collect(), 1),
+        _ => (vec![Vec::new()], 0),
     };
-    let mut equal = Vec::new();
-    while let Some(value) = of_part(place).find_map(|test| match &test.test {
-        PartRelation::Compare(Relation::Equal, value) => Some(value),
-        _ => None,
-    }) {
-        equal.extend_from_slice(value);
+    let first = place;
+    while let Some(values) = of_part(place).filter_map(KeyPartTest::values).min_by_key(|values| values.len()) {
+        if values.len() > 1 && prefixes.len() * values.len() > PREFIXES_MAX {
+            break;
+        }
+        let joined =
+            |prefix: &Vec<u8>| values.iter().map(|value| [&prefix[..], &value[..]].concat()).collect::<Vec<_>>();
+        prefixes = prefixes.iter().flat_map(joined).collect();
         place += 1;
     }
-    if equal.is_empty() && of_part(place).next().is_none() {
+    if place == first && of_part(place).next().is_none() {
         return RowSet::all();
     }
-    let within = |prefix: &[u8]| {
+    let within = |prefix: &Vec<u8>| {
         let all = RowSet::new(vec![KeyRange::prefix(prefix)]);
         of_part(place).fold(all, |rows, test| rows.intersect(&test.rows(prefix)))
     };
-    match buckets {
-        None => within(&equal),
-        Some(buckets) => {
-            // There are at most 256, and the last one's number fits.
-            let of_bucket = |bucket: u16| within(&[&bucket.to_be_bytes()[1..], &equal].concat());
-            RowSet::union((0..buckets).map(of_bucket))
+    RowSet::union(prefixes.iter().map(within))
+}
+
+/// The tests of key parts that all of these filters make, also within another `and`.
+fn tests_of_parts(filters: &[Filter], tests: &mut Vec<KeyPartTest>) {
+    for filter in filters {
+        match filter {
+            Filter::And(parts) => tests_of_parts(parts, tests),
+            other => tests.extend(KeyPartTest::of(other)),
         }
     }
 }
 
 impl KeyPartTest {
+    /// The values that pass, if they are listed.
+    fn values(&self) -> Option<&[Vec<u8>]> {
+        match &self.test {
+            PartRelation::Compare(Relation::Equal, value) => Some(std::slice::from_ref(value)),
+            PartRelation::OneOf(values) => Some(values),
+            PartRelation::Compare(..) => None,
+        }
+    }
+
     /// The rows that can pass among those that begin with what comes before the part. Rows of one value begin with its bytes, and
     /// no value's bytes begin with another's, but for those of a tail, where the rows are a superset.
     fn rows(&self, before: &[u8]) -> RowSet {

@@ -161,10 +161,91 @@ fn texts_that_mean_the_same_are_one_filter() {
         ("f:'a b' = ''", "'f':'a b' = ''"),
         ("random(0.1)", "random(0.100000, 0)"),
         ("columns(5)", "columns(5, 0)"),
+        ("row = 'a' AND NOT f:q = 'b' OR row In ('c', 'd')", "row = 'a' and not f:q = 'b' or row in ('c', 'd')"),
+        ("f:q is null", "not exists(f:q)"),
+        ("i64(f:q) IS NOT NULL", "exists(f:q)"),
+        ("i64(f:q) between -1 and 5", "i64(f:q) >= -1 and i64(f:q) <= 5"),
+        (
+            "f:p = 'x' and f:q between 'a' and 'b' and f:r = 'y'",
+            "f:p = 'x' and f:q >= 'a' and f:q <= 'b' and f:r = 'y'",
+        ),
+        ("not row between 'a' and 'b'", "not (row >= 'a' and row <= 'b')"),
+        ("i64(f:q) not between 1 and 5", "i64(f:q) < 1 or i64(f:q) > 5"),
+        ("f:q not in ('a', 'b')", "f:q != 'a' and f:q != 'b'"),
+        ("f:q like 'ab%'", "prefix(f:q, 'ab')"),
+        ("f:q not like 'ab%'", "exists(f:q) and not prefix(f:q, 'ab')"),
+        ("text(f:q) not like 'ab'", "exists(f:q) and not text(f:q) = 'ab'"),
+        ("bytes(f:q, pass_missing) not like '%a%'", "not contains(f:q, 'a')"),
+        ("value not ilike '%a%'", "not icontains(value, 'a')"),
+        ("key(user) between 1 and 2 or key(user) not in (5)", "key(user) >= 1 and key(user) <= 2 or key(user) != 5"),
+        ("bits(row, XOR, '\\x01')", "bits(row, xor, '\\x01')"),
+        // Words that are names stay names.
+        ("and:like = 'x' and between:is = 'null'", "'and':'like' = 'x' and 'between':'is' = 'null'"),
     ];
     for (one, other) in same {
         assert_eq!(Filter::from_text(one).unwrap(), Filter::from_text(other).unwrap(), "{one}");
         assert_eq!(Filter::from_text(other).unwrap().to_string().parse(), Filter::from_text(one), "{one}");
+    }
+}
+
+/// A comparison in words and whether a value passes it; `None` is an absent column or one of another type.
+#[derive(Clone, Debug)]
+enum Words {
+    In(Vec<i64>),
+    Between(i64, i64),
+    Null,
+}
+
+impl Words {
+    fn text(&self, negated: bool) -> String {
+        let not = if negated { "NOT " } else { "" };
+        match self {
+            Self::In(values) => {
+                let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+                format!("i64(f:q) {not}in ({})", values.join(", "))
+            }
+            Self::Between(low, high) => format!("i64(f:q) {not}BETWEEN {low} and {high}"),
+            Self::Null => format!("i64(f:q) IS {not}NULL"),
+        }
+    }
+
+    /// As SQL says: what is compared with an absent value is never true, whether it is negated or not.
+    fn passes(&self, negated: bool, column: Option<&[u8]>) -> bool {
+        let number = column.and_then(|bytes| bytes.try_into().ok()).map(i64::from_be_bytes);
+        match self {
+            Self::In(values) => number.is_some_and(|number| values.contains(&number) != negated),
+            Self::Between(low, high) => number.is_some_and(|number| (*low..=*high).contains(&number) != negated),
+            Self::Null => column.is_none() != negated,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn words_mean_what_they_mean_in_sql(
+        words in prop_oneof![
+            proptest::collection::vec(-3..3_i64, 1..24).prop_map(Words::In),
+            (-3..3_i64, -3..3_i64).prop_map(|(low, high)| Words::Between(low, high)),
+            Just(Words::Null),
+        ],
+        negated: bool,
+        column in proptest::option::of(prop_oneof![
+            (-3..3_i64).prop_map(|number| number.to_be_bytes().to_vec()),
+            Just(b"five".to_vec()),
+        ]),
+    ) {
+        let text = words.text(negated);
+        let filter = Filter::from_text(&text).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(filter.to_string().parse::<Filter>(), Ok(filter.clone()), "{}", &text);
+        let mut block = Vec::new();
+        let start = rows::begin_row(&mut block, b"r");
+        if let Some(value) = &column {
+            cell::pack(&mut block, CellRef::put(b"f", b"q", 1, value));
+        }
+        cell::pack(&mut block, CellRef::put(b"f", b"z", 1, b""));
+        rows::end_row(&mut block, start);
+        let shown = RowFilter::new(&Projection::all(), &filter).judge(&mut block, 0) == Verdict::Shown;
+        prop_assert_eq!(shown, words.passes(negated, column.as_deref()), "{} of {:?}", text, column);
     }
 }
 

@@ -42,6 +42,40 @@ const TABLE_ATTRIBUTES: [&str; 11] = [
     "strict_reads",
     "meta.NAME",
 ];
+/// Attributes with few values, and these.
+const VALUES: [(&str, &[&str]); 10] = [
+    ("keep_deleted_cells", &["false", "true", "ttl"]),
+    ("compression", &["lz4", "none", "zstd"]),
+    ("bloom", &["none", "row", "rowcol"]),
+    ("in_memory", &["false", "true"]),
+    ("split_policy", &["none", "size"]),
+    ("read_only", &["false", "true"]),
+    ("disabled", &["false", "true"]),
+    ("strict_reads", &["false", "true"]),
+    ("ttl", &["none"]),
+    ("history", &["none"]),
+];
+
+/// The names of a family's attributes, for completion. `type.` and `meta.` begin names.
+pub fn family_attributes() -> impl Iterator<Item = &'static str> {
+    FAMILY_ATTRIBUTES.into_iter().map(without_placeholder)
+}
+
+/// The names of a table's attributes, for completion. `meta.` begins names.
+pub fn table_attributes() -> impl Iterator<Item = &'static str> {
+    TABLE_ATTRIBUTES.into_iter().map(without_placeholder)
+}
+
+/// The values of an attribute that has few, or names some beside numbers; empty for others.
+#[must_use]
+pub fn attribute_values(name: &str) -> &'static [&'static str] {
+    VALUES.iter().find(|(known, _)| *known == name).map_or(&[], |(_, values)| values)
+}
+
+fn without_placeholder(name: &'static str) -> &'static str {
+    name.trim_end_matches("QUALIFIER").trim_end_matches("NAME")
+}
+
 /// The prefix of a qualifier whose type is declared.
 const TYPE_PREFIX: &str = "type.";
 /// The prefix of free metadata names.

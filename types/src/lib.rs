@@ -61,6 +61,7 @@ mod suggestion;
 // The derive generates paths that start with `::terrane_types`; this makes them valid inside the crate as well.
 extern crate self as terrane_types;
 
+pub use attribute::{attribute_values, family_attributes, table_attributes};
 pub use byte_reader::{ByteReader, ByteSource, Malformed};
 pub use byte_writer::ByteWriter;
 pub use cell::{CellKind, CellRef, LATEST, PackedCells};

@@ -8,7 +8,7 @@ use terrane_types::{NamespaceName, TableName};
 use crate::failure::MASTERS_DEFAULT;
 
 use super::values::{
-    Addresses, ColumnType, FamilySpec, Size, TableWord, Traceparent, address, addresses, attribute, collector,
+    Addresses, ColumnType, FamilySpec, Size, TableAttribute, TableWord, Traceparent, address, addresses, collector,
     duration, share,
 };
 
@@ -439,7 +439,7 @@ pub struct CreateTable {
     #[arg(long, value_name = "PARTS")]
     pub key: Option<String>,
     /// Set an attribute of the table; can be repeated.
-    #[arg(long, value_name = "ATTRIBUTE=VALUE", num_args = 1.., value_parser = attribute)]
+    #[arg(long, value_name = "ATTRIBUTE=VALUE", num_args = 1.., value_parser = TableAttribute, hide_possible_values = true)]
     pub set: Vec<(String, String)>,
     #[command(flatten)]
     pub connection: Connection,
@@ -450,7 +450,7 @@ pub struct AlterTable {
     /// The table's name, or `namespace:name`.
     pub name: TableName,
     /// Set an attribute of the table; can be repeated.
-    #[arg(long, value_name = "ATTRIBUTE=VALUE", num_args = 1.., value_parser = attribute)]
+    #[arg(long, value_name = "ATTRIBUTE=VALUE", num_args = 1.., value_parser = TableAttribute, hide_possible_values = true)]
     pub set: Vec<(String, String)>,
     /// Set attributes of a family; can be repeated.
     #[arg(long, value_name = "F:attribute=value,...", num_args = 1..)]

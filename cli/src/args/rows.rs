@@ -100,6 +100,25 @@ pub struct Increment {
 }
 
 #[derive(Debug, Args)]
+pub struct Append {
+    /// The table's name, or `namespace:name`.
+    pub table: TableName,
+    /// The row key: its parts, as in `user=7,time=1000` or `7,1000`, or bytes with `\xHH` if the table declares no key.
+    #[arg(allow_hyphen_values = true)]
+    pub row: TableWord,
+    /// The column, `family:qualifier`. A missing cell counts as empty.
+    #[arg(value_parser = full_column)]
+    pub column: Column,
+    /// What to append; write a byte as `\xHH`.
+    #[arg(allow_hyphen_values = true)]
+    pub value: TableWord,
+    #[command(flatten)]
+    pub raw: Raw,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+#[derive(Debug, Args)]
 pub struct Get {
     /// The table's name, or `namespace:name`.
     pub table: TableName,

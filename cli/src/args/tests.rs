@@ -118,6 +118,7 @@ fn every_line_of_the_grammar_is_read() {
         "get t r --consistency leased",
         "get t r --consistency follower",
         "incr t r f:q",
+        "append t r f:q v --json",
         "incr t r f:q 5",
         "incr t r f:q -5 --json",
         "scan t --filter i32(f:q)>5 --snapshot --consistency strict",

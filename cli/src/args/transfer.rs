@@ -17,8 +17,8 @@ pub struct Import {
     /// The format of the files.
     #[arg(long, value_name = "FORMAT", help_heading = "Format")]
     pub format: Format,
-    /// What the fields are, for tsv, csv and parquet: in order (`ROW,d:a,TIMESTAMP,d:b`), or by the file's own names
-    /// (`id=ROW,clicks=d:count`). ROW is the key, a part's name or KEY.PART a part of it, `-` skips a field.
+    /// What the fields are, for tsv, csv, jsonl and parquet: in order (`ROW,d:a,TIMESTAMP,d:b`), or by the file's own names
+    /// (`id=ROW,clicks=d:count`), as always in jsonl. ROW is the key, a part's name or KEY.PART a part of it, `-` skips a field.
     #[arg(long, value_name = "MAPPING", allow_hyphen_values = true, help_heading = "Format")]
     pub columns: Option<String>,
     /// What separates fields, one ASCII character or \t (default: a tab in tsv, a comma in csv).
@@ -63,6 +63,7 @@ pub struct Import {
 const IMPORT_EXAMPLES: &str = "Examples:
   terrane import clicks --format csv clicks.csv
   terrane import clicks --format tsv --columns HBASE_ROW_KEY,d:page,HBASE_TS_KEY part-*.gz
+  terrane import clicks --format jsonl --columns id=ROW,clicks=d:count clicks.jsonl
   terrane import clicks --format parquet --columns id=ROW,clicks=d:count clicks.parquet
   terrane import clicks --format csv --bulk clicks-*.csv.gz
   terrane import clicks --format csv --state import.state --rejects bad.csv clicks.csv";

@@ -1,10 +1,13 @@
 //! The values of the command line as types. Each is parsed in one place and valid from then on.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
+use clap::builder::{PossibleValue, TypedValueParser};
 use terrane_env::trace::{BadTrace, TraceContext};
 use terrane_types::{FamilyName, Invalid, Time as Moment, ValueType, escape, unescape};
 
@@ -198,6 +201,31 @@ pub fn attribute(text: &str) -> Result<(String, String), Invalid> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err(Invalid::new(format!("{text:?} is not `attribute=value`"))),
+    }
+}
+
+/// Parses attributes of tables as [`attribute`] does, and names them for the completions of shells.
+#[derive(Clone, Copy, Debug)]
+pub struct TableAttribute;
+
+impl TypedValueParser for TableAttribute {
+    type Value = (String, String);
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        attribute.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+            let sign = |name: &str| if name.ends_with('.') { name.to_owned() } else { format!("{name}=") };
+            terrane_types::table_attributes().map(sign).collect()
+        });
+        Some(Box::new(NAMES.iter().map(|name| PossibleValue::new(name.as_str()))))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Single rows: `put`, `get`, `delete`, `incr`.
+//! Single rows: `put`, `get`, `delete`, `incr`, `append`.
 
 use std::io::IsTerminal;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 use terrane_client::{Delete, Get, Put, RowMutation, Table};
 use terrane_filter::FilterTemplate;
 use terrane_types::limits::TIMESTAMP_MAX;
-use terrane_types::{TableName, Time, ValueType};
+use terrane_types::{TableName, Time, ValueType, escape};
 
 use super::row_printer::print_one;
 use super::{connect, no_table};
@@ -100,6 +100,31 @@ pub async fn incr(args: args::Increment) -> Result<(), Failure> {
         output.object(&Incremented { value })?;
     } else {
         output.line(&value.to_string())?;
+    }
+    output.flush()
+}
+
+pub async fn append(args: args::Append) -> Result<(), Failure> {
+    let table = open(&args.connection, &args.table).await?;
+    let text = TableText::of(&table, args.raw);
+    let row = text.row(&args.row)?;
+    let qualifier = args.column.qualifier.clone().unwrap_or_default();
+    let family = args.column.family.as_str();
+    if let Some(number) = text.value_type(family.as_bytes(), &qualifier).filter(|declared| declared.is_number()) {
+        let column = column_text(family.as_bytes(), &qualifier);
+        return Err(Failure::usage(format!(
+            "column {column} holds {number} values; only text and bytes can be appended to"
+        ))
+        .advise("`terrane incr` adds to a counter"));
+    }
+    let value = text.value(&args.column, &args.value)?;
+    let appended = table.append(&row, family, &qualifier, &value).await;
+    let appended = appended.during(format!("append in table {}", args.table));
+    let value = appended.map_err(|failure| text.name_row(&row, failure))?;
+    let mut output = Output::new(args.connection.json);
+    match output.is_json() {
+        true => output.object(&serde_json::json!({ "value": escape(&value) }))?,
+        false => output.line(&text.show_value(family.as_bytes(), &qualifier, &value))?,
     }
     output.flush()
 }

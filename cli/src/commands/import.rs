@@ -63,10 +63,10 @@ pub async fn run(args: Import) -> Result<(), Failure> {
 
 /// What the parser of the command line cannot see.
 async fn check(args: &Import) -> Result<(), Failure> {
-    let mapped = matches!(args.format, Format::Tsv | Format::Csv | Format::Parquet);
+    let mapped = matches!(args.format, Format::Tsv | Format::Jsonl | Format::Csv | Format::Parquet);
     let name = args.format.name();
     if args.columns.is_some() && !mapped {
-        return Err(Failure::usage(format!("--columns maps the fields of tsv, csv and parquet, not of {name}")));
+        return Err(Failure::usage(format!("--columns maps the fields of tsv, csv, jsonl and parquet, not of {name}")));
     }
     let separated = args.format == Format::Csv || (args.format == Format::Tsv && args.columns.is_some());
     if args.separator.is_some() && !separated {

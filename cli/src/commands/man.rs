@@ -7,6 +7,14 @@ use crate::args::{Cli, CompletionShell, Completions, Man};
 use crate::failure::{During, Failure};
 use crate::output::Output;
 
+/// bash puts a blank behind a word that is complete, where the value of an attribute has to follow its name at once.
+const BASH_NAMES: &str = r#"
+_terrane_names() {
+    _terrane "$@"
+    if [[ ${COMPREPLY[0]} == *= ]]; then compopt -o nospace 2>/dev/null; fi
+}
+complete -F _terrane_names -o bashdefault -o default terrane"#;
+
 pub fn completions(args: &Completions) -> Result<(), Failure> {
     let shell = match args.shell {
         CompletionShell::Bash => Shell::Bash,
@@ -19,6 +27,9 @@ pub fn completions(args: &Completions) -> Result<(), Failure> {
         String::from_utf8(script).map_err(|error| Failure::new(format!("the completions are no text: {error}")))?;
     let mut output = Output::new(false);
     output.line(script.trim_end())?;
+    if shell == Shell::Bash {
+        output.line(BASH_NAMES)?;
+    }
     output.flush()
 }
 

@@ -4,9 +4,12 @@
 //! positional argument tables, columns or key parts. In a line of HBase's, quotes and commas say it: the first string is a
 //! table, later strings are columns, and words outside of strings are constants.
 
+mod filter;
+
 use std::sync::LazyLock;
 
 use clap::{Arg, Command, CommandFactory};
+use terrane_types::{ValueType, attribute_values, family_attributes, table_attributes};
 
 use super::names::KnownTable;
 use super::{OUTSIDE, OWN, hbase};
@@ -96,9 +99,27 @@ fn columns(table: &KnownTable) -> Vec<String> {
     table.families.iter().map(|family| format!("{family}:")).chain(table.columns.iter().cloned()).collect()
 }
 
+/// Where a word begins that has a quote, which is not closed yet: behind the quote.
+fn open_quote(text: &str) -> Option<usize> {
+    let mut open: Option<(char, usize)> = None;
+    let mut is_inside = false;
+    for (at, c) in text.char_indices() {
+        match open {
+            Some((quote, _)) if c == quote => open = None,
+            Some(_) => {}
+            None if !is_inside && (c == '\'' || c == '"') => open = Some((c, at + 1)),
+            None => {}
+        }
+        is_inside = open.is_none() && !c.is_whitespace();
+    }
+    open.map(|(_, at)| at)
+}
+
 fn in_ours(text: &str, tables: &[KnownTable]) -> (usize, Vec<String>) {
-    let start = text.rfind([' ', '\t']).map_or(0, |at| at + 1);
-    let words: Vec<&str> = text[..start].split_whitespace().collect();
+    let start = open_quote(text).or_else(|| text.rfind([' ', '\t']).map(|at| at + 1)).unwrap_or(0);
+    let is_quoted = text[..start].ends_with(['\'', '"']);
+    let head = if is_quoted { &text[..start - 1] } else { &text[..start] };
+    let words: Vec<&str> = head.split_whitespace().collect();
     match words[..] {
         ["format"] => return (start, vec!["table".to_owned(), "row".to_owned(), "json".to_owned()]),
         ["time"] => return (start, ["auto", "date", "raw"].map(str::to_owned).to_vec()),
@@ -155,11 +176,24 @@ fn values(
     table: Option<&KnownTable>,
 ) -> (usize, Vec<String>) {
     let declared = argument.get_possible_values();
-    if !declared.is_empty() {
+    if !declared.is_empty() && argument.get_id() != "set" {
         return (start, declared.iter().map(|value| value.get_name().to_owned()).collect());
     }
     let names = || table.map(columns).unwrap_or_default();
     match argument.get_id().as_str() {
+        "filter" | "condition" => {
+            let (at, words) = filter::candidates(partial, table);
+            (start + at, words)
+        }
+        "set" => attributes(partial, start, table_attributes()),
+        "family" | "add_family" if partial.contains(':') => {
+            let begin = partial.rfind([':', ',']).map_or(0, |at| at + 1);
+            attributes(&partial[begin..], start + begin, family_attributes())
+        }
+        "column" if partial.contains('=') => {
+            let begin = partial.rfind('=').map_or(0, |at| at + 1);
+            (start + begin, ValueType::ALL.iter().map(|kind| kind.name().to_owned()).collect())
+        }
         "table" | "name" => (start, tables.iter().map(|table| table.name.clone()).collect()),
         "column" | "columns" => {
             let start = start + partial.rfind([',', '(']).map_or(0, |at| at + 1);
@@ -168,6 +202,20 @@ fn values(
         "family" | "drop_family" => (start, table.map(|table| table.families.clone()).unwrap_or_default()),
         "row" | "prefix" | "start" | "stop" => parts(partial, start, table),
         _ => (start, Vec::new()),
+    }
+}
+
+/// An attribute's name with its sign, or its values behind it.
+fn attributes(partial: &str, start: usize, names: impl Iterator<Item = &'static str>) -> (usize, Vec<String>) {
+    match partial.split_once('=') {
+        Some((name, _)) => {
+            let values = attribute_values(name).iter().map(|value| (*value).to_owned());
+            (start + name.len() + 1, values.collect())
+        }
+        None => {
+            let names = names.map(|name| if name.ends_with('.') { name.to_owned() } else { format!("{name}=") });
+            (start, names.collect())
+        }
     }
 }
 
@@ -225,6 +273,39 @@ mod tests {
         assert_eq!(offered("scan actions --column d:count,m"), ["meta:"]);
         assert_eq!(offered("table alter web --drop-family a"), ["anchor"]);
         assert_eq!(offered("scan none --column "), Vec::<String>::new());
+    }
+
+    #[test]
+    fn attributes_and_their_values_follow_their_flags() {
+        assert_eq!(offered("table alter web --set str"), ["strict_reads="]);
+        assert_eq!(offered("table alter web --set strict_reads="), ["false", "true"]);
+        assert_eq!(offered("table create t --set meta"), ["meta."]);
+        assert_eq!(offered("table create t --family f:com"), ["compression="]);
+        assert_eq!(offered("table alter web --family anchor:bloom=row,compression=z"), ["zstd"]);
+        assert_eq!(offered("table create t --family f --column f:n=i"), ["i32", "i64"]);
+        assert_eq!(offered("table alter web --family a"), ["anchor"]);
+    }
+
+    #[test]
+    fn filters_complete_within_their_quotes() {
+        assert_eq!(offered("scan actions --filter \"d:c"), ["d:count"]);
+        assert_eq!(
+            offered("scan actions --filter \"d:count > 5 and ke"),
+            ["key(", "key(time)", "key(user)", "keys_only()"]
+        );
+        assert_eq!(offered("scan actions --filter \"key("), ["time)", "user)"]);
+        assert_eq!(offered("scan actions --filter \"d:count b"), ["between"]);
+        assert_eq!(offered("scan actions --filter \"d:count between 1 "), ["and", "or"]);
+        assert_eq!(offered("scan actions --filter \"row like 'a%' o"), ["or"]);
+        assert_eq!(offered("scan actions --filter \"row like 'a "), Vec::<String>::new(), "a value");
+        assert_eq!(offered("scan actions --filter \"exists("), ["d:", "d:count", "meta:"]);
+        assert_eq!(offered("scan actions --filter \"prefix(ro"), ["row"]);
+        assert_eq!(offered("scan actions --filter \"row not i"), ["in ("]);
+        assert_eq!(offered("scan actions --filter \"not ex"), ["exists("]);
+        assert_eq!(offered("put actions user=7,time=1 d:count 5 --if \"not exists(me"), ["meta:"]);
+        assert_eq!(offered("count actions --filter pre"), ["prefix("]);
+        assert_eq!(complete("scan actions --filter \"d:c", &known()).start, "scan actions --filter \"".len());
+        assert_eq!(offered("scan actions --filter \"row = 'a'\" --rev"), ["--reverse"]);
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub async fn run(session: &mut Session) -> Result<(), Failure> {
     );
     // In the background, so that neither the prompt nor the first completion waits for it.
     session.names.refresh();
+    let mut ended = Ok(());
     loop {
         let mut reading = editor;
         let read = task::run_blocking(move || {
@@ -70,7 +71,10 @@ pub async fn run(session: &mut Session) -> Result<(), Failure> {
         }
         match session.line(&line).await {
             Ok(LineOutcome::Continue) => {}
-            Ok(LineOutcome::Exit) => break,
+            Ok(LineOutcome::Exit(status)) => {
+                ended = status.map_or(Ok(()), |status| session.ended(Some(status)));
+                break;
+            }
             Err(failure) => failure.in_shell().print(),
         }
     }
@@ -79,7 +83,7 @@ pub async fn run(session: &mut Session) -> Result<(), Failure> {
     {
         eprintln!("the history is not kept in {}: {error}", file.display());
     }
-    Ok(())
+    ended
 }
 
 fn history_file() -> Option<PathBuf> {
@@ -113,7 +117,7 @@ impl Completer for ShellHelper {
 
 /// A word that is complete is followed by a blank; one that goes on is not.
 fn finished(name: String) -> String {
-    if name.ends_with([':', '=', ' ']) { name } else { name + " " }
+    if name.ends_with([':', '=', ' ', '(', '.']) { name } else { name + " " }
 }
 
 impl Validator for ShellHelper {

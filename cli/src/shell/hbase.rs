@@ -33,7 +33,6 @@ pub enum Action {
 
 /// Verbs of HBase's shell that have no equal here, and what to do instead.
 pub const WITHOUT_EQUAL: &[(&str, &str)] = &[
-    ("append", "read the value and `put` the longer one with --if; the client library appends at the server"),
     ("assign", "regions are assigned by the masters; `admin regions t` shows where they are"),
     ("alter_status", "an alteration is complete when `alter` returns"),
     ("clone_snapshot", "there are no snapshots yet; `export` copies a table"),
@@ -75,6 +74,7 @@ const FILTERS_OF_OURS: &[(&str, &str)] = &[
 /// HBase's verbs, with the arguments each takes, for help and completion.
 pub const VERBS: &[(&str, &str)] = &[
     ("alter", "alter 't', {NAME => 'f', VERSIONS => 5}, {NAME => 'g', METHOD => 'delete'}, READONLY => true"),
+    ("append", "append 't', 'row', 'f:q', 'more'"),
     ("balance_switch", "balance_switch true"),
     ("balancer", "balancer"),
     ("compact", "compact 't'"),
@@ -147,7 +147,7 @@ pub const CONSTANTS: &[&str] = &[
 ];
 
 /// The verbs that our grammar also has at the start of a line.
-const SHARED: &[&str] = &["count", "delete", "get", "incr", "put", "scan", "status", "version"];
+const SHARED: &[&str] = &["append", "count", "delete", "get", "incr", "put", "scan", "status", "version"];
 
 /// The action of an HBase line; `None` if the line is not HBase's.
 pub fn translate(line: &str) -> Option<Result<Action, Invalid>> {
@@ -225,6 +225,11 @@ fn build(verb: &str, given: &mut RemainingArguments) -> Result<Action, Invalid> 
                 return Err(Invalid::new("all versions of a column are deleted together, so no timestamp is taken"));
             }
             Ok(Action::Run(words))
+        }
+        "append" => {
+            let (table, row, column) = (given.next("table")?, given.next("row")?, given.next("column")?);
+            let words = ["append", "--", &table, &row, &column_of(&column), &given.next("value")?];
+            run(&words)
         }
         "incr" => {
             let (table, row, column) = (given.next("table")?, given.next("row")?, given.next("column")?);

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("admin", &["admin regions t", "admin move 7 --to 3", "admin drain 3"]),
     ("aggregate", &["aggregate t sum d:count", "aggregate weather max i32(data:airtemp) --prefix 029070-99999"]),
+    ("append", &["append t row f:q more"]),
     ("bench", &["bench put --seconds 5", "bench load --rows 100000"]),
     ("config", &["config check terrane.toml", "config list --role server"]),
     ("count", &["count t", "count actions --prefix user=7"]),

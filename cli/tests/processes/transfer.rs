@@ -162,11 +162,13 @@ fn files_of_other_programs_mean_what_they_say_or_are_refused_by_column() {
             assert_eq!(timestamp % 86_400_000, 0, "{file}: {line}");
         }
     }
-    for (file, said) in [
-        ("timets.parquet", "column \"timestamp\" is a TIME of day"),
-        ("c_lz4.parquet", "is compressed with LZ4"),
-        ("c_brotli.parquet", "is compressed with Brotli"),
-    ] {
+    for file in ["c_lz4.parquet", "c_brotli.parquet"] {
+        let t = table(&[]);
+        let done = import(&t, "parquet", &[], file);
+        assert!(done.status.success(), "{file}: {}", errors_of(&done));
+        assert!(!rows(&t).is_empty(), "{file}");
+    }
+    for (file, said) in [("timets.parquet", "column \"timestamp\" is a TIME of day")] {
         let t = table(&[]);
         let done = import(&t, "parquet", &[], file);
         assert_eq!(done.status.code(), Some(2), "{file}: {}", errors_of(&done));
@@ -222,7 +224,7 @@ fn flags_that_do_not_fit_are_refused_before_anything_is_asked() {
         ("import t --format csv a --rejects a", "would overwrite the input a"),
         ("import t --format csv a --rejects s --state s", "different files"),
         ("import t --format parquet --rejects r f", "has no lines"),
-        ("import t --format jsonl --columns ROW,f:q f", "not of jsonl"),
+        ("import t --format ncdc --columns ROW,f:q f", "not of ncdc"),
         ("import t --format tsv --separator ; f", "tsv with --columns"),
         ("import t --format jsonl --no-escapes f", "tsv with --columns"),
         ("export t --format parquet", "--out FILE"),

@@ -29,13 +29,17 @@ fn passes(filter: &RowFilter, row: &[u8]) -> bool {
     filter.clone().judge(&mut block, 0) == crate::Verdict::Shown
 }
 
-/// A part, a relation and a value, as text and as what it means for a row.
+/// A part, a relation and a value or two, as text and as what it means for a row.
 #[derive(Clone, Debug)]
 struct Drawn {
     part: usize,
+    /// One of [`RELATIONS`], or one of [`WORDS`] behind them.
     relation: usize,
     value: i64,
+    other: i64,
 }
+
+const WORDS: [&str; 4] = ["in", "not in", "between", "not between"];
 
 type Holds = fn(std::cmp::Ordering) -> bool;
 
@@ -54,26 +58,32 @@ fn name_of(value: i64) -> String {
 
 impl Drawn {
     fn text(&self) -> String {
-        let relation = RELATIONS[self.relation].0;
-        match self.part {
-            0 => format!("key(user) {relation} {}", self.value),
-            1 => format!("key(time) {relation} {}", self.value),
-            _ => format!("key(name) {relation} '{}'", name_of(self.value)),
+        let literal = |value: i64| if self.part == 2 { format!("'{}'", name_of(value)) } else { value.to_string() };
+        let (value, other) = (literal(self.value), literal(self.other));
+        let part = ["user", "time", "name"][self.part];
+        match self.relation.checked_sub(RELATIONS.len()).map(|word| WORDS[word]) {
+            None => format!("key({part}) {} {value}", RELATIONS[self.relation].0),
+            Some(word) if word.ends_with("in") => format!("key({part}) {word} ({value}, {other})"),
+            Some(word) => format!("key({part}) {word} {value} and {other}"),
         }
     }
 
     fn holds(&self, row: &(i64, i64, i64)) -> bool {
-        let ordering = match self.part {
-            0 => row.0.cmp(&self.value),
-            1 => row.1.cmp(&self.value),
-            _ => name_of(row.2).cmp(&name_of(self.value)),
-        };
-        RELATIONS[self.relation].1(ordering)
+        // The names sort as their numbers do.
+        let (found, value, other) = ([row.0, row.1, row.2][self.part], self.value, self.other);
+        match self.relation.checked_sub(RELATIONS.len()) {
+            None => RELATIONS[self.relation].1(found.cmp(&value)),
+            Some(0) => found == value || found == other,
+            Some(1) => found != value && found != other,
+            Some(2) => (value..=other).contains(&found),
+            Some(_) => !(value..=other).contains(&found),
+        }
     }
 }
 
 fn drawn() -> impl Strategy<Value = Drawn> {
-    (0..3_usize, 0..6_usize, 0..4_i64).prop_map(|(part, relation, value)| Drawn { part, relation, value })
+    (0..3_usize, 0..RELATIONS.len() + WORDS.len(), 0..4_i64, 0..4_i64)
+        .prop_map(|(part, relation, value, other)| Drawn { part, relation, value, other })
 }
 
 proptest! {
@@ -110,6 +120,25 @@ fn equal_leading_parts_and_bounds_of_the_next_are_one_range() {
     assert_eq!((newer.start, newer.end), (prefix(&["7"]).start, prefix(&["7", "5"]).end), "newer rows sort first");
     assert_eq!(clipped("key(time) = 5"), Some(KeyRange::all()), "any user can have it");
     assert_eq!(clipped("key(user) = 7 and key(user) = 8"), None);
+}
+
+#[test]
+fn values_of_several_parts_are_one_range_for_each_combination() {
+    let key = key(0);
+    let ranges = |text: &str| {
+        let filter = Filter::from_text(text).and_then(|filter| filter.with_key(Some(&key))).expect(text);
+        crate::row_set::RowSet::of(&filter)
+    };
+    let prefix = |parts: &[&str]| key.prefix_ranges(parts).expect("a prefix").remove(0);
+    let users = ranges("key(user) in (7, 9) and key(time) = 5");
+    assert_eq!(users, crate::row_set::RowSet::new(vec![prefix(&["7", "5"]), prefix(&["9", "5"])]));
+    let between = ranges("key(user) = 7 and key(time) between 5 and 8");
+    let range = KeyRange { start: prefix(&["7", "8"]).start, end: prefix(&["7", "5"]).end };
+    assert_eq!(between, crate::row_set::RowSet::new(vec![range]), "the newest comes first");
+    assert_eq!(ranges("(key(user) = 7 and key(time) >= 5) and key(time) <= 8"), between, "nested as well");
+    let many: Vec<String> = (0..2_000).map(|user| user.to_string()).collect();
+    let many = ranges(&format!("key(user) in ({}) and key(time) = 5", many.join(", ")));
+    assert!(many.contains(&key.encode(&["1999", "5", "a"]).expect("a row").into_bytes()));
 }
 
 #[test]
@@ -159,7 +188,7 @@ fn mistakes_name_the_part_and_what_it_takes() {
         ("key(usr) = 7", ["no part \"usr\"", "did you mean user?"]),
         ("key(user) = x", ["part user (u32)", "not an integer from 0 to 4294967295"]),
         ("key(user) in (1, -1)", ["part user (u32)", "\"-1\""]),
-        ("prefix(key(name), 'a')", ["compared with = != < <= > >= or in", "test the row"]),
+        ("prefix(key(name), 'a')", ["compared with = != < <= > >= in or between", "test the row"]),
         ("i64(key(user)) = 7", ["the type that the table declares", "^"]),
         ("key() = 7", ["the name of a part", "^"]),
     ] {

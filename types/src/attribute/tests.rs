@@ -187,3 +187,17 @@ fn time_spans_are_seconds_unless_they_say_otherwise() {
         assert!(parse_duration_ms(text).is_err(), "{text:?}");
     }
 }
+
+#[test]
+fn values_that_completion_offers_are_accepted() {
+    let (mut family, mut table) = (family(), table());
+    for name in super::family_attributes() {
+        attribute_values(name).iter().for_each(|value| family.set_attribute(name, value).expect(name));
+    }
+    for name in super::table_attributes() {
+        attribute_values(name).iter().for_each(|value| table.set_attribute(name, value).expect(name));
+    }
+    let known: Vec<&str> = super::family_attributes().chain(super::table_attributes()).collect();
+    assert!(VALUES.iter().all(|(name, _)| known.contains(name)), "{known:?}");
+    assert!(known.contains(&"meta.") && known.contains(&"type."));
+}

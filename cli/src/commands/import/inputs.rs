@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::formats::csv::{COMMA, RecordEnds};
 use crate::formats::mapping::{Columns, Mapping, Names};
 use crate::formats::parquet::{FileBytes, ParquetReader, Shape};
-use crate::formats::{Backslashes, Csv, Delimited, Format, Item, Parsed, TextFormat};
+use crate::formats::{Backslashes, Csv, Delimited, Format, Item, Objects, Parsed, TextFormat};
 use crate::input::{Block, BlockReader, Ends, Position, is_stream};
 
 /// Blocks of an input that are read and parsed ahead of the writer.
@@ -115,7 +115,11 @@ async fn examine_one(
     let contents = match (args.format, columns) {
         (Format::Ncdc, _) => lines(TextFormat::Ncdc),
         (Format::Stations, _) => lines(TextFormat::Stations),
-        (Format::Jsonl, _) => lines(TextFormat::Jsonl(names.declared())),
+        (Format::Jsonl, None) => lines(TextFormat::Jsonl(names.declared())),
+        (Format::Jsonl, Some(columns)) => {
+            let objects = Objects::new(columns, names);
+            lines(TextFormat::Objects(objects.map_err(|error| Failure::usage(format!("--columns: {error}")))?))
+        }
         (Format::Tsv, None) => lines(TextFormat::Tsv),
         (Format::Tsv, Some(columns)) => {
             let separator = args.separator.unwrap_or(b'\t');

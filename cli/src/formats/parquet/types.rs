@@ -235,15 +235,19 @@ pub fn integer_of_decimal(bytes: &[u8]) -> Option<i128> {
 
 /// Refuses what this build does not decompress.
 pub fn check_codec(column: &str, codec: Compression) -> Result<(), String> {
-    let codec = match codec {
-        Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::GZIP(_) | Compression::ZSTD(_) => return Ok(()),
-        Compression::LZO => "LZO",
-        Compression::BROTLI(_) => "Brotli",
-        Compression::LZ4 | Compression::LZ4_RAW => "LZ4",
-    };
-    Err(format!(
-        "column {column:?} is compressed with {codec}, which an import does not read: write the file with Snappy, gzip, Zstandard or without compression"
-    ))
+    match codec {
+        Compression::UNCOMPRESSED
+        | Compression::SNAPPY
+        | Compression::GZIP(_)
+        | Compression::ZSTD(_)
+        | Compression::BROTLI(_)
+        | Compression::LZ4
+        | Compression::LZ4_RAW => Ok(()),
+        Compression::LZO => Err(format!(
+            "column {column:?} is compressed with LZO, which an import does not read: write the file with Snappy, gzip, Zstandard, \
+             LZ4, Brotli or without compression"
+        )),
+    }
 }
 
 #[cfg(test)]
