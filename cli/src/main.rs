@@ -41,11 +41,13 @@ use failure::{Exit, Failure};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match args::parse(std::env::args_os().collect()) {
+    let words: Vec<_> = std::env::args_os().collect();
+    logging::set_format(logging::chosen(&words));
+    let cli = match args::parse(words) {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() {
-                Failure::usage(args::mistake(&error, false)).print();
+                logging::report(&Failure::usage(args::mistake(&error, false)));
                 return ExitCode::from(Exit::Usage as u8);
             }
             // Help and version go to standard output. If even that cannot be written, there is nothing left to do.
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::from(Exit::Done as u8),
         Err(failure) => {
-            failure.print();
+            logging::report(&failure);
             ExitCode::from(failure.exit as u8)
         }
     }
