@@ -118,7 +118,7 @@ pub mod trace {
 }
 
 pub use api::admin::Admin;
-pub use api::admin::diagnostics::{HotRows, LogFilter};
+pub use api::admin::diagnostics::{HotRows, LogFilter, SlowThreshold, SlowThresholdChange};
 pub use api::admin::fleet::{BalanceMode, MoveState, ServerChange};
 pub use api::admin::hot::{HotRegion, HotRow};
 pub use api::admin::maintenance::Maintained;
@@ -173,7 +173,8 @@ pub use terrane_types::{
 };
 
 pub use terrane_types::admin::cluster::{
-    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, RepairProgress, ResourceUsage,
+    ServerInfo, TableInfo,
 };
 pub use terrane_types::admin::fleet::{
     BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor, LostMember,
