@@ -146,7 +146,9 @@ fn watch_repair(context: &MasterContext) {
         let replace_after = context.fleet.replace_after(catalog);
         context.observed.with(|observed| {
             let now = now();
-            context.repair.lock().look(&repair::Sight::of(catalog, observed, now, replace_after), now);
+            let lost = recovery::without_majority(catalog, observed, now).len();
+            let sight = repair::Sight::of(catalog, observed, now, replace_after, lost);
+            context.repair.lock().look(&sight, now);
         });
     });
 }

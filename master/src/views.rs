@@ -20,7 +20,7 @@ use crate::catalog::tables::{TableEntry, TableState};
 use crate::context::MasterContext;
 use crate::fleet::intents::resolve;
 use crate::fleet::world::{Condition, condition};
-use crate::fleet::{self, check, planner, repair, restart};
+use crate::fleet::{self, check, planner, recovery, repair, restart};
 use crate::issues::{Reported, health_issues, leaderless};
 use crate::masters_view::MastersView;
 use crate::meta::{MetaBlock, MetaScan};
@@ -157,7 +157,8 @@ impl Views {
             issues.extend(obstacles.iter().map(|what| IssueKind::Placement.issue(what.as_str())));
             issues.extend(self.context.health.standing());
             let waiting = waiting_for(catalog, observed).into_iter().chain(waits);
-            let seen = repair::Sight::of(catalog, observed, now(), replace_after);
+            let lost = recovery::without_majority(catalog, observed, now()).len();
+            let seen = repair::Sight::of(catalog, observed, now(), replace_after, lost);
             let repair = self.context.repair.lock().info(&seen, &obstacles, now());
             v1::StatusReply {
                 cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),

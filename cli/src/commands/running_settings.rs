@@ -177,7 +177,11 @@ async fn slow_request(
 
 /// Thresholds of tests and of engineers may be shorter than a millisecond.
 fn threshold_text(threshold: Duration) -> String {
-    if threshold.subsec_nanos() % 1_000_000 == 0 { Time(threshold).to_string() } else { format!("{threshold:?}") }
+    if threshold.subsec_nanos().is_multiple_of(1_000_000) {
+        Time(threshold).to_string()
+    } else {
+        format!("{threshold:?}")
+    }
 }
 
 async fn log_filter(

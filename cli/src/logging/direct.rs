@@ -1,6 +1,6 @@
 //! What a process says outside of the filter: its settings, what it is doing while it starts and stops, why it fails, and panics.
 //!
-//! A line of text or an object, like the lines of the log, so that whoever collects them reads one form.
+//! A line of text or an object, like the lines of the log, so that a collector of the log reads one form.
 
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,20 +124,21 @@ mod tests {
 
     #[test]
     fn a_panic_is_described_by_its_message_thread_and_place() {
-        let (sender, receiver) = std::sync::mpsc::channel();
+        let found = std::sync::Arc::new(parking_lot::Mutex::new(None));
+        let kept = std::sync::Arc::clone(&found);
         let before = std::panic::take_hook();
         let own = std::thread::current().id();
         std::panic::set_hook(Box::new(move |panic| {
             // Other tests may panic meanwhile.
             if std::thread::current().id() == own {
-                sender.send(panicked(panic)).expect("the test receives it");
+                *kept.lock() = Some(panicked(panic));
             } else {
                 before(panic);
             }
         }));
         let end = std::panic::catch_unwind(|| panic!("a \"quote\"\nand {}", "a line"));
         assert!(end.is_err());
-        let (message, fields) = receiver.recv().expect("the hook ran");
+        let (message, fields) = found.lock().take().expect("the hook ran");
         // The hook of the other tests was moved into ours.
         drop(std::panic::take_hook());
         assert_eq!(message, "a \"quote\"\nand a line");

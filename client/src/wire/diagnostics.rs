@@ -11,9 +11,8 @@ use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-use crate::api::admin::diagnostics::SlowThresholdChange;
 use crate::api::admin::hot::{HotRegion, HotRow};
-use crate::api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
+use crate::api::admin::slow::{SlowRequest, SlowRequests, SlowStage, SlowThresholdChange};
 use crate::wire::masters::Masters;
 
 /// The slow requests of the region server at `address`, the newest first; at most `limit`, 0: all that it keeps.

@@ -10,7 +10,6 @@ use std::time::Duration;
 use terrane_proto::v1;
 
 use super::copies;
-use super::recovery::without_majority;
 use super::world::{Condition, condition};
 use crate::catalog::Catalog;
 use crate::servers::liveness::Moment;
@@ -45,8 +44,8 @@ struct Episode {
 pub struct Repair(Option<Episode>);
 
 impl Sight {
-    /// What is seen now.
-    pub fn of(catalog: &Catalog, observed: &Observations, now: Moment, replace_after: Duration) -> Self {
+    /// What is seen now, while so many groups have lost their majority.
+    pub fn of(catalog: &Catalog, observed: &Observations, now: Moment, replace_after: Duration, lost: usize) -> Self {
         let lacking: Vec<_> = copies::short(catalog, observed, now).into_values().flatten().collect();
         let views = lacking.iter().filter_map(|group| observed.inventory.group(*group));
         let (bytes, copied_bytes) = views
@@ -54,7 +53,6 @@ impl Sight {
             .filter(|member| member.copied_bytes < member.copy_bytes)
             .fold((0, 0), |(bytes, copied), member| (bytes + member.copy_bytes, copied + member.copied_bytes));
         let mut waits_for = None;
-        let lost = without_majority(catalog, observed, now).len();
         if lost > 0 {
             let groups = if lost == 1 { "a group has" } else { "groups have" };
             waits_for = Some(format!(

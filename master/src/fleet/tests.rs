@@ -194,7 +194,9 @@ impl Scene {
                 }
             }
             "repair" => {
-                let sight = repair::Sight::of(&self.catalog, &self.observed, self.now, Duration::from_secs(300));
+                let lost = recovery::without_majority(&self.catalog, &self.observed, self.now).len();
+                let grace = Duration::from_secs(300);
+                let sight = repair::Sight::of(&self.catalog, &self.observed, self.now, grace, lost);
                 self.repair.look(&sight, self.now);
                 let obstacles = planner::obstacles(&self.world());
                 match self.repair.info(&sight, &obstacles, self.now) {

@@ -10,7 +10,7 @@ use terrane_types::states::ServerState;
 
 use super::Admin;
 use super::hot::HotRegion;
-use super::slow::SlowRequests;
+use super::slow::{SlowRequests, SlowThresholdChange};
 use crate::error::Error;
 use crate::wire::diagnostics;
 
@@ -34,18 +34,6 @@ pub struct LogFilter {
     pub role: String,
     /// The filter in force, in the syntax of `tracing`'s `EnvFilter`; or why the process did not answer.
     pub filter: Result<String, String>,
-}
-
-/// What to do about the time above which a region server keeps requests as slow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SlowThresholdChange {
-    /// Nothing: it is only asked for.
-    Keep,
-    /// It is this from now on, until the process ends. At zero it stays as it is.
-    Set(Duration),
-    /// It is again what the process was started with.
-    Reset,
 }
 
 /// The time above which a region server keeps requests as slow.
