@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::config::UsedSetting;
 use crate::failure::{During, Failure};
 use crate::hbase_ports::{HbasePorts, ServedPorts};
+use crate::logging;
 use crate::node::{MasterNode, ServerNode};
 
 /// The numbers of masters that make sense.
@@ -289,7 +290,7 @@ impl Cluster {
             if others.is_empty() {
                 return failure;
             }
-            eprintln!("{failure}");
+            logging::say(&failure.to_string());
             accepted = others;
         }
     }

@@ -181,10 +181,12 @@ pub struct Used {
 }
 
 impl Used {
-    /// Prints the settings and the warnings on standard error.
+    /// Prints the settings and the warnings on standard error, in the form of the log.
     pub fn print(&self) {
-        self.settings.iter().for_each(|setting| eprintln!("{setting}"));
-        self.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+        for setting in &self.settings {
+            logging::say_setting(setting.key, &setting.value, &setting.origin, &setting.to_string());
+        }
+        self.warnings.iter().for_each(|warning| logging::warn(warning));
     }
 
     /// The tracer of the settings; with a collector it starts the export.

@@ -120,14 +120,17 @@ impl Failure {
 
     /// Prints the failure on standard error.
     pub fn print(&self) {
-        if self.exit == Exit::Done || self.what.is_empty() {
-            return;
-        }
+        let Some((what, next)) = self.said() else { return };
         let (red, bold, plain) = if has_colours() { ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") } else { ("", "", "") };
-        eprintln!("{red}error:{plain} {}", self.what);
-        if let Some(advice) = &self.advice {
-            eprintln!("  {bold}next:{plain} {advice}");
+        eprintln!("{red}error:{plain} {what}");
+        if let Some(next) = next {
+            eprintln!("  {bold}next:{plain} {next}");
         }
+    }
+
+    /// What is to be said on standard error, and what to do; `None`: nothing.
+    pub fn said(&self) -> Option<(&str, Option<&str>)> {
+        (self.exit != Exit::Done && !self.what.is_empty()).then_some((self.what.as_str(), self.advice.as_deref()))
     }
 }
 

@@ -3,14 +3,19 @@
 //! Repeats are limited ([`repeats`]). Events of the target `audit` are the audit stream: they pass the filter like others,
 //! are never limited, and go to a file of their own as well if the process has one ([`keep_audit_in`]), whatever the
 //! filter.
+//!
+//! With `--log-format json` every line on standard error is an object, from the first to the last: what a process says outside of
+//! the filter ([`direct`]), such as its settings, why it does not start and why it ends, is one, too. So the form is known before
+//! the command line is read ([`format::chosen`]).
 
+mod direct;
+mod format;
 mod json;
 mod repeats;
 
 use std::io::Write;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use terrane_env::log_control::{self, LogControl};
@@ -25,6 +30,8 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 use crate::failure::Failure;
 
+pub use direct::{complain, is_json, report, say, say_setting, set_format, warn};
+pub use format::{LogFormat, chosen};
 pub use repeats::report as report_repeats;
 
 /// The environment variable that selects what is logged, in the syntax of `tracing_subscriber::EnvFilter`.
@@ -37,8 +44,6 @@ const DEFAULT_OF_ROLES: &str = "warn,openraft=off,audit=info";
 /// The target of the audit stream.
 const AUDIT: &str = "audit";
 
-/// How lines are written. Known only once the settings are read; lines before that are text.
-static IS_JSON: AtomicBool = AtomicBool::new(false);
 /// The file of the audit stream, if it has one.
 static AUDIT_FILE: OnceLock<Mutex<AuditFile>> = OnceLock::new();
 
@@ -48,39 +53,9 @@ static AUDIT_FILE: OnceLock<Mutex<AuditFile>> = OnceLock::new();
 )]
 type AuditFile = std::fs::File;
 
-/// The form of log lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One object per line.
-    Json,
-}
-
-impl std::fmt::Display for LogFormat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            LogFormat::Text => "text",
-            LogFormat::Json => "json",
-        })
-    }
-}
-
-impl std::str::FromStr for LogFormat {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<LogFormat, String> {
-        match text {
-            "text" => Ok(LogFormat::Text),
-            "json" => Ok(LogFormat::Json),
-            _ => Err(format!("{text:?} is not a format of the log; write text or json")),
-        }
-    }
-}
-
 /// Begins to log to standard error. `is_role`: this process is a master or a server.
 pub fn begin(is_role: bool) {
+    direct::report_panics();
     let default = if is_role { DEFAULT_OF_ROLES } else { DEFAULT };
     let chosen = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
     let parsed = chosen.as_deref().map(EnvFilter::try_new);
@@ -104,11 +79,6 @@ pub fn begin(is_role: bool) {
         tracing::warn!(%error, "{VARIABLE} is not a filter of the log; {default} is used instead");
     }
     log_control::install(Box::new(Control { handle, text: Mutex::new(text) }));
-}
-
-/// Writes lines in this form from now on.
-pub fn set_format(format: LogFormat) {
-    IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
 /// Appends the audit stream to a file from now on.
@@ -146,6 +116,10 @@ impl LogControl for Control {
         *text = filter.to_owned();
         Ok(())
     }
+
+    fn last_words(&self, message: &str) {
+        direct::last_words(message);
+    }
 }
 
 /// Lines of the form that the settings chose.
@@ -160,7 +134,7 @@ where
     N: for<'w> FormatFields<'w> + 'static,
 {
     fn format_event(&self, context: &FmtContext<'_, S, N>, writer: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
-        match IS_JSON.load(Ordering::Relaxed) {
+        match is_json() {
             true => json::JsonLines.format_event(context, writer, event),
             false => self.text.format_event(context, writer, event),
         }
@@ -184,25 +158,12 @@ impl Write for AuditWriter {
             && let Err(error) = file.lock().write_all(line)
         {
             // Not through the log, which called this.
-            eprintln!("terrane: cannot write to the audit log: {error}");
+            complain(&format!("cannot write to the audit log: {error}"));
         }
         Ok(line.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_format_is_read_as_it_is_shown() {
-        for format in [LogFormat::Text, LogFormat::Json] {
-            assert_eq!(format.to_string().parse(), Ok(format));
-        }
-        assert!("xml".parse::<LogFormat>().unwrap_err().contains("write text or json"));
     }
 }

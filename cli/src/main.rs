@@ -42,6 +42,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
+    logging::set_format(logging::chosen(&words));
     let cli = match args::parse(words.clone()) {
         Ok(cli) => cli,
         Err(error) => {
@@ -50,10 +51,11 @@ fn main() -> ExitCode {
                 // A command that is unknown here may be one of SQL or of HBase's shell.
                 let is_unknown = error.kind() == clap::error::ErrorKind::InvalidSubcommand;
                 let words = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
-                match shell::advice(&words.collect::<Vec<_>>()).filter(|_| is_unknown) {
-                    Some(advice) => mistake.advise(advice).print(),
-                    None => mistake.print(),
-                }
+                let advice = shell::advice(&words.collect::<Vec<_>>()).filter(|_| is_unknown);
+                logging::report(&match advice {
+                    Some(advice) => mistake.advise(advice),
+                    None => mistake,
+                });
                 return ExitCode::from(Exit::Usage.status());
             }
             // Help and version go to standard output. If even that cannot be written, there is nothing left to do.
@@ -65,7 +67,7 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(()) => ExitCode::from(Exit::Done.status()),
         Err(failure) => {
-            failure.print();
+            logging::report(&failure);
             ExitCode::from(failure.exit.status())
         }
     }

@@ -20,6 +20,7 @@ use crate::config::UsedSetting;
 use crate::console_source::ClusterSource;
 use crate::failure::{Failure, chain};
 use crate::hbase_ports::{BoundPorts, HbasePorts, ServedPorts};
+use crate::logging;
 
 /// Interval of progress lines while a stopping server flushes.
 const SAY_EVERY: Duration = Duration::from_secs(1);
@@ -165,7 +166,8 @@ impl ServerNode {
             let progress = move |progress: FlushProgress| {
                 if said.elapsed() >= SAY_EVERY {
                     said = Instant::now();
-                    eprintln!("server {id}: {} of {} regions flushed", progress.flushed, progress.regions);
+                    let (flushed, regions) = (progress.flushed, progress.regions);
+                    logging::say(&format!("server {id}: {flushed} of {regions} regions flushed"));
                 }
             };
             server.shutdown(progress).await;

@@ -118,12 +118,12 @@ pub mod trace {
 }
 
 pub use api::admin::Admin;
-pub use api::admin::diagnostics::{HotRows, LogFilter};
+pub use api::admin::diagnostics::{HotRows, LogFilter, SlowThreshold};
 pub use api::admin::fleet::{BalanceMode, MoveState, ServerChange};
 pub use api::admin::hot::{HotRegion, HotRow};
 pub use api::admin::maintenance::Maintained;
 pub use api::admin::past::LoadQuery;
-pub use api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
+pub use api::admin::slow::{SlowRequest, SlowRequests, SlowStage, SlowThresholdChange};
 pub use api::admin::spec::{TableChange, TableSpec};
 /// The version of this build, and the protocol versions that it speaks.
 pub use terrane_proto::PROTOCOL_VERSIONS;
@@ -173,7 +173,8 @@ pub use terrane_types::{
 };
 
 pub use terrane_types::admin::cluster::{
-    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, RepairProgress, ResourceUsage,
+    ServerInfo, TableInfo,
 };
 pub use terrane_types::admin::fleet::{
     BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor, LostMember,

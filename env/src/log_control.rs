@@ -15,6 +15,9 @@ pub trait LogControl: Send + Sync {
     /// # Errors
     /// What is wrong with it, as a clause.
     fn set_filter(&self, filter: &str) -> Result<(), String>;
+
+    /// Writes why the process ends at once, in the form of its lines and whatever the filter selects.
+    fn last_words(&self, message: &str);
 }
 
 static CONTROL: OnceLock<Box<dyn LogControl>> = OnceLock::new();
@@ -49,6 +52,14 @@ pub fn change_filter_for(peer: &str, filter: &str) -> Result<String, String> {
     changed
 }
 
+/// Says on standard error why the process ends at once.
+pub fn last_words(message: &str) {
+    match CONTROL.get() {
+        Some(control) => control.last_words(message),
+        None => eprintln!("terrane: aborting: {message}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use parking_lot::Mutex;
@@ -69,6 +80,10 @@ mod tests {
             *self.0.lock() = filter.to_owned();
             Ok(())
         }
+
+        fn last_words(&self, message: &str) {
+            *self.0.lock() = message.to_owned();
+        }
     }
 
     #[test]
@@ -79,5 +94,7 @@ mod tests {
         assert_eq!(change_filter("info").unwrap(), "info");
         assert_eq!(change_filter("bad").unwrap_err(), "bad");
         assert_eq!(change_filter("").unwrap(), "info");
+        last_words("the disk is gone");
+        assert_eq!(change_filter("").unwrap(), "the disk is gone", "the control writes them");
     }
 }

@@ -32,6 +32,7 @@ pub(crate) mod scripts;
 pub(crate) mod tests;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_types::states::DrainState;
@@ -76,6 +77,8 @@ pub struct Catalog {
     requests: Requests,
     /// Whether an administrator has switched off that replicas and leaderships are spread.
     balancing_off: bool,
+    /// How long a server may be away before its replicas are replaced, if an administrator has said so.
+    replace_after: Option<Duration>,
     moves: Moves,
     /// The feature level of the cluster, once it has risen above the lowest of this build.
     level: Option<u32>,
@@ -148,6 +151,11 @@ impl Catalog {
         !self.balancing_off
     }
 
+    /// How long a server may be away before its replicas are replaced; `None`: as masters were started.
+    pub const fn replace_after(&self) -> Option<Duration> {
+        self.replace_after
+    }
+
     /// The number of the leadership in a term: higher than those of the terms before, and of the lost catalog's.
     pub fn leadership(&self, term: u64) -> u64 {
         self.ids.leadership(term)
@@ -217,6 +225,10 @@ impl Catalog {
             CatalogEdit::SetReplication { replication } => self.set_replication(*replication),
             CatalogEdit::SetBalancing { on } => {
                 self.balancing_off = !on;
+                Ok(Outcome::Done)
+            }
+            CatalogEdit::SetReplaceAfter { after_ms } => {
+                self.replace_after = Some(Duration::from_millis(*after_ms)).filter(|after| !after.is_zero());
                 Ok(Outcome::Done)
             }
             CatalogEdit::CreateTable(new) => self.create_table(new, stamp),
@@ -510,6 +522,10 @@ impl Catalog {
         // A level that has risen is never 0.
         out.u32(self.level.unwrap_or(0));
         self.masters.encode(out);
+        // Nothing follows where it was never set: catalogs had no such field at first.
+        if let Some(after) = self.replace_after {
+            out.u64(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        }
     }
 
     /// Decodes the catalog of a checkpoint.
@@ -517,7 +533,7 @@ impl Catalog {
         let bootstrap = if flag(from)? { Some(Bootstrap::decode(from)?) } else { None };
         let (ids, servers, mut groups) = (Ids::decode(from)?, Servers::decode(from)?, Groups::decode(from)?);
         members::decode_changes(&mut groups, from)?;
-        Ok(Self {
+        let mut catalog = Self {
             bootstrap,
             ids,
             servers,
@@ -531,7 +547,12 @@ impl Catalog {
             moves: Moves::decode(from)?,
             level: Some(from.u32()?).filter(|level| *level > 0),
             masters: MasterSet::decode(from)?,
-        })
+            replace_after: None,
+        };
+        if from.remaining() > 0 {
+            catalog.replace_after = Some(Duration::from_millis(from.u64()?)).filter(|after| !after.is_zero());
+        }
+        Ok(catalog)
     }
 
     /// How many regions each group has, including groups without regions.

@@ -10,9 +10,11 @@ use terrane_env::budget::Budgets;
 use terrane_types::{Endpoint, Error, ServerEndpoint, ServerId, TableId};
 use tokio::sync::Notify;
 
+use crate::catalog::Catalog;
 use crate::catalog::moves::MoveId;
 use crate::catalog::tables::{TableEntry, TableState};
 use crate::fleet::loads::LoadAverages;
+use crate::fleet::repair::Repair;
 use crate::fleet::surplus::Surplus;
 use crate::health::Health;
 use crate::history::events::Events;
@@ -40,12 +42,21 @@ const BUSY_RETRY_AFTER: Duration = Duration::from_secs(1);
 pub struct FleetSettings {
     /// The address of this master, which owns the procedures that it drives.
     pub owner: String,
-    /// How long a server may be away before its replicas are replaced.
-    pub replace_after: Duration,
+    /// How long a server may be away before its replicas are replaced, unless the catalog says otherwise.
+    pub replace_after_default: Duration,
+    /// The least that can be said there: before, no server counts as silent.
+    pub replace_after_min: Duration,
     /// How long no server may have come or gone before surplus groups are removed.
     pub surplus_after: Duration,
     /// Changes of members with copies from or to one server at a time.
     pub changes_per_server: usize,
+}
+
+impl FleetSettings {
+    /// How long a server may be away before its replicas are replaced.
+    pub fn replace_after(&self, catalog: &Catalog) -> Duration {
+        catalog.replace_after().unwrap_or(self.replace_after_default)
+    }
 }
 
 /// What a procedure waits for, and since when.
@@ -117,6 +128,8 @@ pub struct MasterContext {
     pub budgets: Arc<Budgets>,
     /// The surplus group that is being emptied, if there is one.
     pub surplus: Mutex<Surplus>,
+    /// Since when groups lack copies.
+    pub repair: Mutex<Repair>,
     /// What is wrong with this master, and what it keeps watch on.
     pub health: Health,
 }
@@ -154,6 +167,7 @@ impl MasterContext {
             waiting,
             budgets: Arc::default(),
             surplus: Mutex::default(),
+            repair: Mutex::default(),
             health: Health::default(),
         }
     }
@@ -276,6 +290,7 @@ impl MasterContext {
         self.moves.lock().clear();
         self.failures.lock().clear();
         *self.surplus.lock() = Surplus::default();
+        *self.repair.lock() = Repair::default();
     }
 
     /// What the procedure on a table waits for.

@@ -7,7 +7,7 @@
 //! servers that have taken over the address of one that is gone.
 //! `intents` are an administrator's changes, `region_moves` those of where a region is; `listing`, `restart`, `copies` and `check`
 //! answer questions.
-//! `recovery` brings back a group that lost its majority. `levels` raises the feature level of the cluster.
+//! `repair` says how far that is. `recovery` brings back a group that lost its majority. `levels` raises the feature level of the cluster.
 //!
 //! A plan is made from the present and forgotten: after each change of the catalog or of what is observed, another one is
 //! made. Nothing but the journaled intents survives a master.
@@ -23,6 +23,7 @@ pub mod merges;
 pub mod planner;
 pub mod recovery;
 pub mod region_moves;
+pub mod repair;
 pub mod restart;
 pub mod shares;
 pub mod spread;
@@ -62,8 +63,10 @@ const STRAYS_MAX: usize = 16;
 
 /// The world as of now.
 pub fn world(context: &MasterContext) -> World {
-    let replace_after = context.fleet.replace_after;
-    context.journal.read(|catalog| context.observed.with(|seen| World::of(catalog, seen, now(), replace_after)))
+    context.journal.read(|catalog| {
+        let replace_after = context.fleet.replace_after(catalog);
+        context.observed.with(|seen| World::of(catalog, seen, now(), replace_after))
+    })
 }
 
 /// Plans and begins steps while this master leads. Never returns.
@@ -74,6 +77,7 @@ pub async fn drive(context: &MasterContext) {
     loop {
         looks.tick().await;
         watch_loads(context);
+        watch_repair(context);
         if context.leadership.confirm().await.is_err() {
             continue;
         }
@@ -133,6 +137,19 @@ async fn begin_changes(context: &MasterContext, balance: bool) {
 fn watch_loads(context: &MasterContext) {
     context.journal.read(|catalog| {
         context.observed.with(|observed| context.loads.lock().look(catalog, observed));
+    });
+}
+
+/// Notes how many groups lack copies at present.
+fn watch_repair(context: &MasterContext) {
+    context.journal.read(|catalog| {
+        let replace_after = context.fleet.replace_after(catalog);
+        context.observed.with(|observed| {
+            let now = now();
+            let lost = recovery::without_majority(catalog, observed, now).len();
+            let sight = repair::Sight::of(catalog, observed, now, replace_after, lost);
+            context.repair.lock().look(&sight, now);
+        });
     });
 }
 
@@ -280,10 +297,10 @@ async fn remove_strays(context: &MasterContext) {
 
 /// Removes servers that others have succeeded at their addresses.
 async fn remove_succeeded(context: &MasterContext) {
-    let replace_after = context.fleet.replace_after;
-    let gone = context
-        .journal
-        .read(|catalog| context.observed.with(|seen| successors::find(catalog, &seen.liveness, now(), replace_after)));
+    let gone = context.journal.read(|catalog| {
+        let replace_after = context.fleet.replace_after(catalog);
+        context.observed.with(|seen| successors::find(catalog, &seen.liveness, now(), replace_after))
+    });
     for server in gone {
         match context.journal.record(&CatalogEdit::RemoveServer { server }).await {
             Ok(_) => {

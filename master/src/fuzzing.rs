@@ -200,7 +200,7 @@ fn draw_member_edit(dice: &mut Dice) -> CatalogEdit {
     let small = |dice: &mut Dice| 1 + dice.below(4) as u64;
     let (group, version) = (GroupId(small(dice)), dice.below(3) as u64);
     let replica = |dice: &mut Dice| ReplicaId(8 + dice.below(4) as u64);
-    match dice.below(10) {
+    match dice.below(11) {
         0 => CatalogEdit::AbandonGroup { group },
         9 => CatalogEdit::RecoverMembers { group, version, survivor: replica(dice) },
         1 => CatalogEdit::ServeGroup { group },
@@ -210,6 +210,7 @@ fn draw_member_edit(dice: &mut Dice) -> CatalogEdit {
         5 => CatalogEdit::DrainServer { server: ServerId(small(dice)), drain: dice.flag() },
         6 => CatalogEdit::SetReplication { replication: dice.below(6).try_into().expect("a small number") },
         7 => CatalogEdit::SetBalancing { on: dice.flag() },
+        10 => CatalogEdit::SetReplaceAfter { after_ms: dice.below(3) as u64 * 60_000 },
         _ => {
             let add = dice.flag().then(|| ServerId(small(dice)));
             let remove = dice.flag().then(|| replica(dice));

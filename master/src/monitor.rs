@@ -91,8 +91,8 @@ fn replica_issue(status: &GroupStatus) -> Option<Issue> {
 async fn of_cluster(context: &MasterContext, watched: &mut Watched, seen: &mut Seen) {
     let masters = masters_view::look(context).await;
     let obstacles = planner::obstacles(&fleet::world(context)).len();
-    let replace_after = context.fleet.replace_after;
     let (standing, kinds, waiting) = context.journal.read(|catalog| {
+        let replace_after = context.fleet.replace_after(catalog);
         context.observed.with(|observed| {
             let now = now();
             let found = watched.findings.look(check::check(catalog, observed, now).findings, now);

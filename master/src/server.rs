@@ -171,7 +171,8 @@ impl Master {
         let orders = Orders::new(journal.clone(), Arc::clone(&observed), hello);
         let fleet = FleetSettings {
             owner: address.to_owned(),
-            replace_after: config.replace_after,
+            replace_after_default: config.replace_after,
+            replace_after_min: config.silent_after(),
             surplus_after: config.surplus_after,
             changes_per_server: CHANGES_PER_SERVER,
         };

@@ -435,6 +435,19 @@ impl v1::master_server::Master for MasterService {
         )
     }
 
+    async fn set_replace_after(
+        &self,
+        request: Request<v1::SetReplaceAfterRequest>,
+    ) -> Result<Response<v1::SetReplaceAfterReply>, Status> {
+        let deadline = deadline::of(request.metadata());
+        let audit = Audit::of("set replace-after", &request);
+        let v1::SetReplaceAfterRequest { hello, after_ms } = request.into_inner();
+        let subject = if after_ms == 0 { "default".to_owned() } else { format!("{after_ms} ms") };
+        self.admit("set_replace_after", hello.as_ref())?;
+        audit
+            .outcome(subject, answer(self.leading(deadline, intents::set_replace_after(&self.context, after_ms)).await))
+    }
+
     async fn set_masters(
         &self,
         request: Request<v1::SetMastersRequest>,

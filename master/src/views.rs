@@ -20,7 +20,7 @@ use crate::catalog::tables::{TableEntry, TableState};
 use crate::context::MasterContext;
 use crate::fleet::intents::resolve;
 use crate::fleet::world::{Condition, condition};
-use crate::fleet::{self, check, planner, restart};
+use crate::fleet::{self, check, planner, recovery, repair, restart};
 use crate::issues::{Reported, health_issues, leaderless};
 use crate::masters_view::MastersView;
 use crate::meta::{MetaBlock, MetaScan};
@@ -105,8 +105,8 @@ impl Views {
 
     /// All servers.
     pub fn servers(&self) -> Vec<v1::ServerInfo> {
-        let replace_after = self.context.fleet.replace_after;
-        let servers = self.look(|catalog, observed| servers(catalog, observed, replace_after));
+        let fleet = &self.context.fleet;
+        let servers = self.look(|catalog, observed| servers(catalog, observed, fleet.replace_after(catalog)));
         self.with_versions(servers)
     }
 
@@ -145,18 +145,21 @@ impl Views {
 
     /// The state of the cluster and its health issues.
     pub fn status(&self, MastersView { masters, issues: of_masters, waits }: MastersView) -> v1::StatusReply {
-        let replace_after = self.context.fleet.replace_after;
         let obstacles = planner::obstacles(&fleet::world(&self.context));
         let catalog_index = self.context.journal.applied();
         let feature_level = self.context.journal.read(Catalog::level);
         let next = fleet::levels::next(feature_level, &fleet::levels::processes(&self.context, &masters));
         self.look(|catalog, observed| {
+            let replace_after = self.context.fleet.replace_after(catalog);
             let leaderless = leaderless(catalog, observed, now());
             let mut issues = health_issues(catalog, observed, &leaderless, now(), replace_after, Reported::Included);
             issues.extend(of_masters);
-            issues.extend(obstacles.into_iter().map(|what| IssueKind::Placement.issue(what)));
+            issues.extend(obstacles.iter().map(|what| IssueKind::Placement.issue(what.as_str())));
             issues.extend(self.context.health.standing());
             let waiting = waiting_for(catalog, observed).into_iter().chain(waits);
+            let lost = recovery::without_majority(catalog, observed, now()).len();
+            let seen = repair::Sight::of(catalog, observed, now(), replace_after, lost);
+            let repair = self.context.repair.lock().info(&seen, &obstacles, now());
             v1::StatusReply {
                 cluster_id: bytes::Bytes::copy_from_slice(&catalog.cluster().0),
                 replication: catalog.replication(),
@@ -171,6 +174,9 @@ impl Views {
                 masters,
                 feature_level,
                 level_waits_for: next.map(|next| next.waits_for).unwrap_or_default(),
+                replace_after_ms: u64::try_from(replace_after.as_millis()).unwrap_or(u64::MAX),
+                replace_after_is_set: catalog.replace_after().is_some(),
+                repair,
             }
         })
     }

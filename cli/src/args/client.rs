@@ -283,6 +283,27 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+    /// Show the settings that change while the cluster runs, or change one.
+    Set {
+        /// The setting: `replace-after`, `replication` and `balancing` of the cluster, `slow-request` of each server,
+        /// `log-filter` of each process (default: show all).
+        name: Option<RunningSetting>,
+        /// Its value; `default` takes a change back (default: only show it).
+        value: Option<String>,
+        /// Only the process at this address, for settings that each process has (default: all of them).
+        #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+        server: Option<String>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Show how far the repair of groups that lack copies is; exits with status 1 if some still do.
+    Repair {
+        /// Wait until every group has all its copies, at most this long, and show the progress.
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        wait: Option<Duration>,
+        #[command(flatten)]
+        connection: Connection,
+    },
     /// Show what masters and servers log, or change it until they end.
     Log {
         /// A filter as in TERRANE_LOG, such as `info` or `warn,terrane_raft=debug` (default: only show).
@@ -324,6 +345,21 @@ pub enum Admin {
         #[command(flatten)]
         connection: Connection,
     },
+}
+
+/// A setting that changes while the cluster runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RunningSetting {
+    /// How long a server may be away before its replicas are replaced.
+    ReplaceAfter,
+    /// How many copies everything has.
+    Replication,
+    /// Whether replicas, leaderships and regions are spread without being asked.
+    Balancing,
+    /// Requests that take longer are kept for `admin slow`.
+    SlowRequest,
+    /// What a process logs.
+    LogFilter,
 }
 
 /// What `admin balance` does.

@@ -9,7 +9,9 @@ use terrane_client::{Client, GroupInfo, Maintained, RegionDescriptor, RegionId, 
 use terrane_types::{KeyDeclaration, TableId, escape};
 use tokio::time::Instant;
 
-use super::{comparisons, connect, diagnostics, fleet, hbase_site, hot, masters, recover_group};
+use super::{
+    comparisons, connect, diagnostics, fleet, hbase_site, hot, masters, recover_group, repair, running_settings,
+};
 use crate::args::client::{Admin, Raw};
 use crate::args::values::TableWord;
 use crate::failure::{During, Failure};
@@ -77,6 +79,10 @@ pub async fn run(command: Admin) -> Result<(), Failure> {
         Admin::Check { connection } => fleet::check(&connection).await,
         Admin::Slow { limit, connection } => diagnostics::slow(limit, &connection).await,
         Admin::Hot { table, limit, connection } => hot::run(&table.to_string(), limit, &connection).await,
+        Admin::Set { name, value, server, connection } => {
+            running_settings::run(name, value.as_deref(), server.as_deref(), &connection).await
+        }
+        Admin::Repair { wait, connection } => repair::run(wait, &connection).await,
         Admin::Log { filter, server, connection } => {
             diagnostics::log(filter.as_deref(), server.as_deref(), &connection).await
         }

@@ -94,11 +94,12 @@ async fn check(args: Check) -> Result<(), Failure> {
     let text = read(&args.file).await?;
     let file = args.file.display().to_string();
     let roles = roles_of(args.role);
-    let Examined { sections, mistakes, .. } = examine(&text, &roles);
+    let Examined { sections, mistakes, is_unreadable } = examine(&text, &roles);
     let mut found: Vec<(Option<usize>, String)> =
         mistakes.into_iter().map(|mistake| (Some(mistake.line), mistake.message)).collect();
     let mut notes = Vec::new();
-    for (role, section) in &sections {
+    // What values mean together shows only once all of them are known.
+    for (role, section) in sections.iter().filter(|_| !is_unreadable) {
         match judge(*role, &file, section).await? {
             // With values that cannot be read, they would be about defaults.
             Ok(said) => notes.extend(said.into_iter().filter(|_| section.wrong.is_empty())),
@@ -108,7 +109,8 @@ async fn check(args: Check) -> Result<(), Failure> {
         }
     }
     found.sort_by_key(|(line, _)| *line);
-    if let Some(role) = args.role.map(role_of).filter(|role| sections.iter().all(|(there, _)| there != role)) {
+    let named = args.role.map(role_of).filter(|_| !is_unreadable);
+    if let Some(role) = named.filter(|role| sections.iter().all(|(there, _)| there != role)) {
         notes.push(format!("there is no section [{}]: the role starts with its defaults", role.name()));
     }
     let mut output = Output::new(args.json);

@@ -14,6 +14,7 @@ use crate::config::{
     Mistakes, Settings, Sources, Used, UsedSetting, list, log_settings, scanner_lease, trace_settings,
 };
 use crate::failure::Failure;
+use crate::logging;
 use crate::output::{Output, duration_text};
 
 pub async fn run(args: Dev) -> Result<(), Failure> {
@@ -23,9 +24,9 @@ pub async fn run(args: Dev) -> Result<(), Failure> {
     used.apply()?;
     plan.server.tracer = used.tracer()?;
     if plan.replication() == 1 {
-        eprintln!(
+        logging::warn(&format!(
             "note: with fewer than {SERVERS_FOR_REPLICATION} servers data has a single copy and is lost with its disk"
-        );
+        ));
     }
     let started = tokio::time::Instant::now();
     let cluster = tokio::select! {
@@ -42,7 +43,7 @@ pub async fn run(args: Dev) -> Result<(), Failure> {
         cluster.server_addresses().join(",")
     ))?;
     output.flush()?;
-    eprintln!("started in {}; press Ctrl-C to stop", duration_text(started.elapsed()));
+    logging::say(&format!("started in {}; press Ctrl-C to stop", duration_text(started.elapsed())));
     let ended = tokio::select! {
         biased;
         () = shutdown_signal() => Ok(()),
@@ -65,11 +66,11 @@ fn other_ports(failure: Failure) -> Failure {
 /// Shuts down cleanly. A second signal ends the process at once, which loses no acknowledged write.
 pub async fn stop(announcement: &str, shutdown: impl Future<Output = ()>) {
     let started = tokio::time::Instant::now();
-    eprintln!("{announcement}");
+    logging::say(announcement);
     tokio::select! {
         biased;
-        () = shutdown => eprintln!("stopped in {}", duration_text(started.elapsed())),
-        () = shutdown_signal() => eprintln!("stopped without flushing; the next start replays the log"),
+        () = shutdown => logging::say(&format!("stopped in {}", duration_text(started.elapsed()))),
+        () = shutdown_signal() => logging::say("stopped without flushing; the next start replays the log"),
     }
 }
 

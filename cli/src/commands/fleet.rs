@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use terrane_client::{
-    Admin, BalanceMode, BalancePlan, EndedProcedure, MoveState, ProcedureInfo, RegionDescriptor, RegionId,
-    ServerChange, ServerInfo,
+    Admin, BalanceMode, BalancePlan, ClusterStatus, EndedProcedure, MoveState, ProcedureInfo, RegionDescriptor,
+    RegionId, ServerChange, ServerInfo,
 };
 use tokio::time::Instant;
 
-use super::{comparisons, connect};
+use super::{comparisons, connect, repair};
 use crate::args::client::{BalanceWord, Connection};
 use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded, duration_text};
@@ -25,8 +25,16 @@ const LOOK_AT_MOVE_EVERY: Duration = Duration::from_millis(100);
 const RESTART_CHECK_EVERY: Duration = Duration::from_secs(1);
 
 pub async fn procedures(connection: &Connection) -> Result<(), Failure> {
-    let procedures = connect(connection).await?.admin().procedures().await.during("list the procedures")?;
+    let admin = connect(connection).await?.admin();
+    let procedures = admin.procedures().await.during("list the procedures")?;
     let mut output = Output::new(connection.json);
+    // How all of them together get on; the list is worth showing without it.
+    if !output.is_json()
+        && let Ok(ClusterStatus { repair: Some(progress), .. }) = admin.status().await
+    {
+        output.line(&repair::text(&progress))?;
+        output.line("")?;
+    }
     print_procedures(&mut output, &procedures)?;
     output.flush()
 }

@@ -1,15 +1,16 @@
 //! `status`: an overview of the cluster and its health issues.
 
 use serde::Serialize;
-use terrane_client::{ClusterStatus, MasterInfo, ProcessVersions, ResourceUsage, ServerInfo};
+use terrane_client::{ClusterStatus, MasterInfo, ProcessVersions, RepairProgress, ResourceUsage, ServerInfo};
 use terrane_types::states::ServerState;
 use terrane_types::versions::range_text;
 use terrane_types::{Issue, Place};
 
 use super::admin::print_servers;
 use super::masters::print_masters;
-use super::{comparisons, connect};
+use super::{comparisons, connect, repair};
 use crate::args::client::Status;
+use crate::args::values::Time;
 use crate::failure::{During, Failure};
 use crate::output::{Output, bytes_rounded};
 
@@ -52,6 +53,8 @@ struct StatusLine<'a> {
     masters: &'a [MasterInfo],
     feature_level: u32,
     level_waits_for: Vec<String>,
+    replace_after_seconds: u64,
+    repair: Option<&'a RepairProgress>,
     processes: Vec<ProcessLine<'a>>,
     region_servers: &'a [ServerInfo],
 }
@@ -113,6 +116,8 @@ impl<'a> From<&'a ClusterStatus> for StatusLine<'a> {
             masters: &status.masters,
             feature_level: status.feature_level,
             level_waits_for: status.level_waits_for.clone(),
+            replace_after_seconds: status.replace_after.as_secs(),
+            repair: status.repair.as_ref(),
             processes: processes(status)
                 .map(|(process, address, versions)| ProcessLine { process, address, versions })
                 .collect(),
@@ -217,6 +222,15 @@ fn print(
     let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let (tables, regions) = (count(status.tables, "table"), count(status.regions, "region"));
     output.line(&format!("{tables}, {regions}, {} ({led} with a leader)", count(status.groups, "group")))?;
+    if let Some(repair) = &status.repair {
+        output.line(&repair::text(repair))?;
+    }
+    if status.replace_after_is_set {
+        output.line(&format!(
+            "servers are replaced {} after they went away (`terrane admin set`)",
+            Time(status.replace_after)
+        ))?;
+    }
     if let Some(compared) = compared {
         output.line(compared)?;
     }

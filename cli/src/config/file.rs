@@ -46,24 +46,31 @@ pub struct Examined {
     /// The sections that are there.
     pub sections: Vec<(Role, Section)>,
     pub mistakes: Vec<Mistake>,
-    /// Whether the file is no TOML, so that its sections are unknown.
+    /// Whether a part of the file is no TOML, so that what its sections say is not all known.
     pub is_unreadable: bool,
 }
 
 /// All mistakes in the sections of these roles, and what the sections say.
 pub fn examine(text: &str, roles: &[Role]) -> Examined {
     let mut examined = Examined::default();
-    let mut add =
-        |at: Range<usize>, message| examined.mistakes.push(Mistake { line: line_of(text, at.start), message });
     let (file, errors) = DeTable::parse_recoverable(text);
+    let broken = Broken::of(text, &errors);
+    examined.is_unreadable = !errors.is_empty();
     for error in &errors {
-        add(error.span().unwrap_or_default(), error.message().to_owned());
+        let line = line_of(text, error.span().unwrap_or_default().start);
+        examined.mistakes.push(Mistake { line, message: error.message().to_owned() });
     }
-    if !errors.is_empty() {
-        examined.is_unreadable = true;
-        return examined;
-    }
+    let mut add = |at: Range<usize>, message| {
+        let line = line_of(text, at.start);
+        if !broken.hides(line) {
+            examined.mistakes.push(Mistake { line, message });
+        }
+    };
     for (name, content) in file.get_ref() {
+        // A key outside of sections may be one whose section could not be read.
+        if examined.is_unreadable && content.get_ref().as_table().is_none() {
+            continue;
+        }
         let table = role_of(name.get_ref()).and_then(|role| Ok((role, table_of(role, content.get_ref())?)));
         let (role, table) = match table {
             Ok(found) => found,
@@ -92,6 +99,39 @@ pub fn examine(text: &str, roles: &[Role]) -> Examined {
     }
     examined.mistakes.sort_by_key(|mistake| mistake.line);
     examined
+}
+
+/// The lines of a file that say nothing, because what is there is no TOML.
+struct Broken {
+    lines: BTreeSet<usize>,
+    /// From the first heading of a section that cannot be read on, keys may be of another one than it seems.
+    from: usize,
+}
+
+impl Broken {
+    fn of(text: &str, errors: &[toml::de::Error]) -> Broken {
+        let places = errors.iter().map(|error| line_of(text, error.span().unwrap_or_default().start));
+        let lines: BTreeSet<usize> = places.collect();
+        let is_heading =
+            |line: &&usize| text.lines().nth(**line - 1).is_some_and(|text| text.trim_start().starts_with('['));
+        let from = lines.iter().find(is_heading).copied().unwrap_or(usize::MAX);
+        Broken { lines, from }
+    }
+
+    fn hides(&self, line: usize) -> bool {
+        line >= self.from || self.lines.contains(&line)
+    }
+}
+
+/// The form of the log that a role's section names, also in a file with mistakes.
+pub fn log_format_in(text: &str, role: Role) -> Option<String> {
+    let (file, _) = DeTable::parse_recoverable(text);
+    let section = entry(file.get_ref(), role.name())?.as_table()?;
+    entry(section, "log-format")?.as_str().map(str::to_owned)
+}
+
+fn entry<'a, 'text>(table: &'a DeTable<'text>, wanted: &str) -> Option<&'a DeValue<'text>> {
+    table.iter().find(|(name, _)| **name.get_ref() == *wanted).map(|(_, value)| value.get_ref())
 }
 
 fn checked(role: Role, key: &str, value: &Spanned<DeValue<'_>>) -> Result<String, String> {
@@ -225,6 +265,20 @@ mod tests {
         assert_eq!(mistakes("[dev]\nservers = 1\nservers = 2\n"), ["3: duplicate key"]);
         assert!(mistakes("[dev]\n= 1\n")[0].starts_with("2: "));
         assert!(examine("= 1", &Role::ALL).is_unreadable);
+    }
+
+    #[test]
+    fn what_is_no_toml_does_not_hide_the_other_mistakes() {
+        let text = "[server]\ncache-size = 4GiB\nlog-limt = '1GiB'\nlog-limit = 'much'\n[mster]\n";
+        let found = mistakes(text);
+        let lines: Vec<&str> = found.iter().map(|mistake| &mistake[..2]).collect();
+        assert_eq!(lines, ["2:", "3:", "4:", "5:"], "{found:?}");
+        // Keys below a heading that cannot be read are of no known section.
+        let found = mistakes("[server]\nlog-limt = '1GiB'\n[master\ncache-size = '1GiB'\npeers = ['a']\n");
+        assert!(
+            found[0].starts_with("2: ") && found[1..].iter().all(|mistake| mistake.starts_with("3: ")),
+            "{found:?}"
+        );
     }
 
     #[test]

@@ -3,11 +3,14 @@
 //!
 //! The settings of the process are shown even while the cluster does not answer, which may be because of them.
 
-use terrane_client::{BalanceMode, Client, LogFilter};
+use std::time::Duration;
+
+use terrane_client::{BalanceMode, Client, LogFilter, SlowThreshold, SlowThresholdChange};
 use terrane_console::source::{Failure, Setting, SettingChange};
 use terrane_types::health::sentence;
 
 use super::refusal::refused;
+use crate::args::values::{Time, duration};
 use crate::config::UsedSetting;
 use crate::config::list::variable;
 
@@ -15,9 +18,14 @@ const BALANCING: &str = "cluster.balancing";
 /// Prefix of the log filter's name; the address of the process follows.
 const LOG_FILTER: &str = "log-filter@";
 const REPLICATION: &str = "cluster.replication";
+const REPLACE_AFTER: &str = "cluster.replace-after";
+/// Prefix of the name of a server's threshold; the address of the server follows.
+const SLOW_REQUEST: &str = "slow-request@";
 
 pub(super) async fn live(client: &Client) -> Result<Vec<Setting>, Failure> {
-    let mut settings = vec![balancing(client).await?, replication(client).await?];
+    let mut settings = vec![balancing(client).await?, replication(client).await?, replace_after(client).await?];
+    let thresholds = client.admin().slow_thresholds(None, SlowThresholdChange::Keep).await.unwrap_or_default();
+    settings.extend(thresholds.into_iter().filter_map(slow_request));
     // A process that does not answer has no filter to show.
     let filters = client.admin().log_filters(None, None).await.unwrap_or_default();
     settings.extend(filters.into_iter().filter_map(log_filter));
@@ -85,6 +93,25 @@ async fn replication(client: &Client) -> Result<Setting, Failure> {
     Ok(setting(REPLICATION, &status.replication.to_string(), "3", &["1", "3", "5"], help))
 }
 
+async fn replace_after(client: &Client) -> Result<Setting, Failure> {
+    let status = client.admin().status().await.map_err(refused)?;
+    let value = Time(status.replace_after).to_string();
+    let help = "How long a server may be away before its replicas are placed on others.";
+    let shown = setting(REPLACE_AFTER, &value, "", &[], help);
+    // What the masters were started with is hidden by what is set.
+    let default = (!status.replace_after_is_set).then_some(value);
+    let origin = if status.replace_after_is_set { shown.origin } else { "the start of the leading master".to_owned() };
+    Ok(Setting { default, origin, ..shown })
+}
+
+fn slow_request(of: SlowThreshold) -> Option<Setting> {
+    let (threshold, started_with) = of.threshold.ok()?;
+    let help = format!("Requests that take longer at the server at {} are kept as slow, until it ends.", of.address);
+    let name = format!("{SLOW_REQUEST}{}", of.address);
+    let shown = setting(&name, &Time(threshold).to_string(), &Time(started_with).to_string(), &[], &help);
+    Some(Setting { origin: "the process".to_owned(), ..shown })
+}
+
 fn setting(name: &str, value: &str, default: &str, choices: &[&str], help: &str) -> Setting {
     Setting {
         name: name.to_owned(),
@@ -117,6 +144,23 @@ pub(super) async fn change(client: &Client, change: SettingChange, own: &[UsedSe
             client.admin().set_replication(replicas).await.map_err(refused)?;
             replication(client).await
         }
+        REPLACE_AFTER => {
+            let after = change.value.as_deref().map(|text| time(REPLACE_AFTER, text)).transpose()?;
+            client.admin().set_replace_after(after).await.map_err(refused)?;
+            replace_after(client).await
+        }
+        other if other.starts_with(SLOW_REQUEST) => {
+            let threshold = match change.value.as_deref() {
+                Some(text) => SlowThresholdChange::Set(time(other, text)?),
+                None => SlowThresholdChange::Reset,
+            };
+            let address = other.trim_start_matches(SLOW_REQUEST);
+            let changed = client.admin().slow_thresholds(Some(address), threshold).await.map_err(refused)?;
+            let none = || {
+                Failure::not_found(format!("There is no live server at {address}."), "The overview lists all servers.")
+            };
+            changed.into_iter().find_map(slow_request).ok_or_else(none)
+        }
         other if other.starts_with(LOG_FILTER) => {
             let address = other.trim_start_matches(LOG_FILTER);
             let Some(filter) = change.value.as_deref() else {
@@ -137,10 +181,14 @@ pub(super) async fn change(client: &Client, change: SettingChange, own: &[UsedSe
         }
         other => {
             let names: Vec<String> = own.iter().map(name_of).collect();
-            let known = [BALANCING, REPLICATION].into_iter().chain(names.iter().map(String::as_str));
+            let known = [BALANCING, REPLICATION, REPLACE_AFTER].into_iter().chain(names.iter().map(String::as_str));
             Err(Failure::unknown("setting", other, known))
         }
     }
+}
+
+fn time(name: &str, text: &str) -> Result<Duration, Failure> {
+    duration(text).map_err(|_| bad_value(name, text, "a time, such as 30s or 10m"))
 }
 
 fn bad_value(name: &str, value: &str, choices: &str) -> Failure {

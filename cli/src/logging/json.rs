@@ -31,20 +31,42 @@ where
         let mut fields = Fields::default();
         event.record(&mut fields);
         let message = fields.0.remove(MESSAGE).unwrap_or_else(|| Value::from(""));
-        let mut line = Map::new();
-        line.insert("time".to_owned(), time.into());
-        line.insert("level".to_owned(), event.metadata().level().as_str().into());
-        line.insert("target".to_owned(), event.metadata().target().into());
-        line.insert(MESSAGE.to_owned(), message);
-        if !fields.0.is_empty() {
-            line.insert("fields".to_owned(), Value::Object(fields.0));
-        }
         let spans = context.event_scope().map(|spans| spans.from_root().map(|span| Value::from(span.name())).collect());
-        if let Some(spans) = spans.filter(|spans: &Vec<Value>| !spans.is_empty()) {
-            line.insert("spans".to_owned(), Value::Array(spans));
-        }
-        writeln!(writer, "{}", Value::Object(line))
+        let metadata = event.metadata();
+        let line =
+            line(time, metadata.level().as_str(), metadata.target(), message, fields.0, spans.unwrap_or_default());
+        writeln!(writer, "{line}")
     }
+}
+
+/// A line that no event stands for.
+pub fn line_of(level: &str, target: &str, message: &str, fields: Map<String, Value>) -> Value {
+    let mut time = String::new();
+    // A string takes whatever is written.
+    SystemTime.format_time(&mut Writer::new(&mut time)).ok();
+    line(time, level, target, message.into(), fields, Vec::new())
+}
+
+fn line(
+    time: String,
+    level: &str,
+    target: &str,
+    message: Value,
+    fields: Map<String, Value>,
+    spans: Vec<Value>,
+) -> Value {
+    let mut line = Map::new();
+    line.insert("time".to_owned(), time.into());
+    line.insert("level".to_owned(), level.into());
+    line.insert("target".to_owned(), target.into());
+    line.insert(MESSAGE.to_owned(), message);
+    if !fields.is_empty() {
+        line.insert("fields".to_owned(), Value::Object(fields));
+    }
+    if !spans.is_empty() {
+        line.insert("spans".to_owned(), Value::Array(spans));
+    }
+    Value::Object(line)
 }
 
 /// The fields of an event.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{Pair, errors_of, free_ports, local, master_arguments, refused};
+use crate::harness::{Pair, errors_of, free_ports, local, master_arguments, refused, terrane};
 
 /// A pair with further arguments, and their addresses.
 fn pair(data: &Path, more: [&[&str]; 2]) -> (Pair, [String; 2]) {
@@ -12,10 +12,9 @@ fn pair(data: &Path, more: [&[&str]; 2]) -> (Pair, [String; 2]) {
     (Pair::start(data, ports, "memory", more), ports.map(local))
 }
 
-/// The lines of a log that are objects; the settings that a process prints at its start are not.
+/// The lines of a log, which are all objects.
 fn objects(log: &str) -> Vec<Value> {
-    let lines = log.lines().filter(|line| line.starts_with('{'));
-    lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+    log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
 #[test]
@@ -53,6 +52,68 @@ fn filters_are_shown_and_replaced_while_processes_run() {
         "{lines:?}"
     );
     assert!(lines.iter().all(|line| line["level"] != "ERROR"), "{lines:?}");
+    let is_setting = |line: &&Value| line["target"] == "terrane::settings" && line["fields"]["key"] == "log-format";
+    let setting = lines.iter().find(is_setting).unwrap_or_else(|| panic!("no settings: {lines:?}"));
+    assert_eq!(
+        (&setting["fields"]["value"], &setting["fields"]["origin"]),
+        (&"json".into(), &"flag --log-format".into())
+    );
+}
+
+#[test]
+fn a_start_that_fails_says_so_in_json() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("t.toml");
+    std::fs::write(&file, "[server]\nlog-format = 'json'\nlog-limt = '1GiB'\n").expect("a file");
+    let file = file.display().to_string();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("its address").to_string();
+    let data = directory.path().join("master").display().to_string();
+    for (arguments, part, status) in [
+        (vec!["server", "--log-format", "json", "--bogus"], "unexpected argument '--bogus'", 2),
+        (vec!["master", "--log-format=json", "--replication", "2"], "must be 1, 3 or 5", 2),
+        (vec!["server", "--config", &file], "did you mean log-limit?", 2),
+        (vec!["master", "--log-format", "json", "--data", &data, "--listen", &taken], "the port is in use", 1),
+    ] {
+        let output = terrane(&arguments);
+        let errors = errors_of(&output);
+        assert_eq!(output.status.code(), Some(status), "{errors}");
+        let lines = objects(&errors);
+        let last = lines.last().unwrap_or_else(|| panic!("{arguments:?} said nothing"));
+        assert_eq!(last["level"], "ERROR", "{errors}");
+        assert!(last["message"].as_str().expect("text").contains(part), "{errors}");
+    }
+}
+
+#[test]
+fn settings_change_while_processes_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (pair, [_, server]) = pair(directory.path(), [&[]; 2]);
+    let Pair { client, .. } = &pair;
+    let of = |arguments: &[&str]| client.json_lines(&[&["admin", "set"], arguments].concat());
+    let names: Vec<String> = of(&[]).iter().map(|line| line["setting"].as_str().expect("text").to_owned()).collect();
+    assert_eq!(names, ["replace-after", "replication", "balancing", "slow-request", "log-filter", "log-filter"]);
+    assert_eq!(of(&["replace-after"])[0]["default"], "5m");
+    assert_eq!(of(&["replace-after", "10m"])[0]["value"], "10m");
+    assert!(client.succeed(&["status"]).contains("servers are replaced 10m after they went away"));
+    assert_eq!(client.json(&["status"])["replace_after_seconds"], 600);
+    let refused = client.run(&["admin", "set", "replace-after", "1s"]);
+    assert!(errors_of(&refused).contains("counts as silent only after 3000 ms"), "{}", errors_of(&refused));
+    assert_eq!(of(&["replace-after", "default"])[0]["value"], "5m");
+
+    let slow = of(&["slow-request", "1ms", "--server", &server]);
+    assert_eq!(
+        (&slow[0]["value"], &slow[0]["default"], &slow[0]["process"]),
+        (&"1ms".into(), &"500ms".into(), &server.as_str().into())
+    );
+    assert_eq!(of(&["slow-request", "default"])[0]["value"], "500ms");
+    let refused = client.run(&["admin", "set", "balancing", "maybe"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", errors_of(&refused));
+    assert!(
+        errors_of(&client.run(&["admin", "set", "balancing", "off", "--server", &server]))
+            .contains("leave out --server")
+    );
+    assert_eq!(client.json(&["admin", "repair", "--wait", "60s"])["done"], true);
 }
 
 #[test]

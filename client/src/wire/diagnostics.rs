@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use crate::api::admin::hot::{HotRegion, HotRow};
-use crate::api::admin::slow::{SlowRequest, SlowRequests, SlowStage};
+use crate::api::admin::slow::{SlowRequest, SlowRequests, SlowStage, SlowThresholdChange};
 use crate::wire::masters::Masters;
 
 /// The slow requests of the region server at `address`, the newest first; at most `limit`, 0: all that it keeps.
@@ -63,6 +63,29 @@ pub(crate) async fn log_filter(
     let mut client = client(address)?;
     let request = v1::LogFilterRequest { hello: masters.hello(), filter: filter.to_owned() };
     Ok(answer(address, patience, client.log_filter(request)).await?.filter)
+}
+
+/// The time above which the region server at `address` keeps requests as slow, and the one that it was started with; after the
+/// change.
+///
+/// # Errors
+/// What failed, as a sentence that names the process.
+pub(crate) async fn slow_threshold(
+    masters: &Masters,
+    address: &str,
+    change: SlowThresholdChange,
+    patience: Duration,
+) -> Result<(Duration, Duration), String> {
+    let mut client = client(address)?;
+    let (threshold, reset) = match change {
+        SlowThresholdChange::Keep => (Duration::ZERO, false),
+        SlowThresholdChange::Set(threshold) => (threshold, false),
+        SlowThresholdChange::Reset => (Duration::ZERO, true),
+    };
+    let threshold_ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);
+    let request = v1::SlowThresholdRequest { hello: masters.hello(), threshold_ns, reset };
+    let reply = answer(address, patience, client.slow_threshold(request)).await?;
+    Ok((Duration::from_nanos(reply.threshold_ns), Duration::from_nanos(reply.started_with_ns)))
 }
 
 fn client(address: &str) -> Result<DiagnosticsClient<Channel>, String> {

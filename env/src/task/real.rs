@@ -96,7 +96,7 @@ where
 /// of the log, when the process can no longer trust its own state and must not send anything more.
 pub fn abort_process(message: &str) -> ! {
     tracing::error!("{message}");
-    eprintln!("terrane: aborting: {message}");
+    crate::log_control::last_words(message);
     std::process::abort()
 }
 

@@ -72,6 +72,9 @@ pub enum CatalogEdit {
     SetReplication { replication: u32 },
     /// Whether replicas and leaderships are spread without being asked.
     SetBalancing { on: bool },
+    /// How long a server may be away before its replicas are replaced, in place of what masters were started with; 0: as they were
+    /// started.
+    SetReplaceAfter { after_ms: u64 },
     /// The intent to create a table.
     CreateTable(NewTable),
     /// Every group has created its regions of the table.
@@ -165,6 +168,7 @@ impl CatalogEdit {
                 out.u8(tag::SET_BALANCING);
                 out.u8(u8::from(*on));
             }
+            Self::SetReplaceAfter { after_ms } => out.tagged(tag::SET_REPLACE_AFTER, &[*after_ms]),
             Self::Requested { id, edit } => {
                 out.u8(tag::REQUESTED);
                 out.raw(&id.0);
@@ -336,6 +340,7 @@ impl CatalogEdit {
             tag::END_MOVE => Self::EndMove { id: MoveId(from.u64()?), end: MoveEnd::decode(from)? },
             tag::SET_REPLICATION => Self::SetReplication { replication: from.u32()? },
             tag::SET_BALANCING => Self::SetBalancing { on: codec::flag(from)? },
+            tag::SET_REPLACE_AFTER => Self::SetReplaceAfter { after_ms: from.u64()? },
             tag::RAISE_LEVEL => Self::RaiseLevel { level: from.u32()? },
             tag::BEGIN_MASTERS | tag::UNDO_MASTERS | tag::END_MASTERS => Self::Masters(MastersEdit::decode(tag, from)?),
             tag::REQUESTED => Self::decode_requested(from)?,

@@ -145,6 +145,7 @@ pub fn edit(line: &Line<'_>) -> CatalogEdit {
         "set-replication" => CatalogEdit::SetReplication { replication: u32::try_from(line.number(1)).unwrap() },
         "raise-level" => CatalogEdit::RaiseLevel { level: u32::try_from(line.number(1)).unwrap() },
         "set-balancing" => CatalogEdit::SetBalancing { on: line.words[1] == "on" },
+        "set-replace-after" => CatalogEdit::SetReplaceAfter { after_ms: line.number(1) },
         "create-table" => {
             let split_at = keys(line.argument("split"));
             let groups = line
@@ -313,6 +314,7 @@ pub fn show(catalog: &Catalog, part: &str, out: &mut String) {
                 writeln!(out).unwrap();
             }
         }
+        "replace-after" => writeln!(out, "{:?}", catalog.replace_after()).unwrap(),
         "tables" => {
             for entry in catalog.tables().iter() {
                 let (table, version) = (entry.schema.table, entry.schema.version);

@@ -7,6 +7,7 @@ pub const REQUESTED: u8 = 4;
 pub const ADD_PAGE_KEY: u8 = 5;
 pub const SET_REPLICATION: u8 = 6;
 pub const SET_BALANCING: u8 = 7;
+pub const SET_REPLACE_AFTER: u8 = 8;
 pub const ADD_SERVER: u8 = 10;
 pub const UPDATE_SERVER: u8 = 11;
 pub const DRAIN_SERVER: u8 = 12;

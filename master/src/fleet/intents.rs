@@ -2,6 +2,7 @@
 //! cannot work is refused at once, with what would.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use terrane_proto::v1;
 use terrane_raft::MemberProgress;
@@ -151,6 +152,24 @@ pub fn check_replication(world: &World, replication: u32) -> Result<(), Error> {
         )));
     }
     Ok(())
+}
+
+/// Changes how long a server may be away before its replicas are replaced; 0: as masters were started.
+pub async fn set_replace_after(context: &MasterContext, after_ms: u64) -> Result<v1::SetReplaceAfterReply, Error> {
+    let least = context.fleet.replace_after_min;
+    if after_ms > 0 && Duration::from_millis(after_ms) < least {
+        return Err(invalid(format!(
+            "replace-after cannot be {after_ms} ms: a server counts as silent only after {} ms; set at least that",
+            least.as_millis()
+        )));
+    }
+    let present = || {
+        let after = context.journal.read(|catalog| context.fleet.replace_after(catalog));
+        u64::try_from(after.as_millis()).unwrap_or(u64::MAX)
+    };
+    let before_ms = present();
+    context.journal.record(&CatalogEdit::SetReplaceAfter { after_ms }).await?;
+    Ok(v1::SetReplaceAfterReply { before_ms, after_ms: present() })
 }
 
 /// Shows the plan of balancing, begins it, or switches it on or off.

@@ -67,13 +67,13 @@ pub fn next(cluster: u32, processes: &[Process]) -> Option<Next> {
 
 /// The processes of the cluster, with its masters as they answered.
 pub fn processes(context: &MasterContext, masters: &[v1::MasterInfo]) -> Vec<Process> {
-    let replace_after = context.fleet.replace_after;
     let master = |info: &v1::MasterInfo| Process {
         name: format!("the master at {}", info.address),
         levels: levels_of_master(info),
         is_lost: false,
     };
     let servers: Vec<Process> = context.journal.read(|catalog| {
+        let replace_after = context.fleet.replace_after(catalog);
         context.observed.with(|observed| {
             let server = |server: ServerId| Process {
                 name: format!("server {server} ({})", catalog.servers().address(server)),

@@ -21,6 +21,7 @@ struct Scene {
     observed: Observations,
     now: Moment,
     surplus: surplus::Surplus,
+    repair: repair::Repair,
     /// The last report of each server, which `pass` repeats.
     reports: BTreeMap<ServerId, String>,
 }
@@ -33,6 +34,7 @@ impl Scene {
             observed: Observations { liveness, inventory: Inventory::default() },
             now: Moment(0),
             surplus: surplus::Surplus::default(),
+            repair: repair::Repair::default(),
             reports: BTreeMap::new(),
         }
     }
@@ -189,6 +191,28 @@ impl Scene {
                 issues.iter().for_each(|issue| writeln!(out, "{}: {}", issue.kind.name(), issue.what).unwrap());
                 if issues.is_empty() {
                     writeln!(out, "whole").unwrap();
+                }
+            }
+            "repair" => {
+                let lost = recovery::without_majority(&self.catalog, &self.observed, self.now).len();
+                let grace = Duration::from_secs(300);
+                let sight = repair::Sight::of(&self.catalog, &self.observed, self.now, grace, lost);
+                self.repair.look(&sight, self.now);
+                let obstacles = planner::obstacles(&self.world());
+                match self.repair.info(&sight, &obstacles, self.now) {
+                    None => writeln!(out, "every group is whole").unwrap(),
+                    Some(info) => writeln!(
+                        out,
+                        "{} of {} groups whole for {} ms, left {} ms, {} of {} bytes ({})",
+                        info.whole,
+                        info.groups,
+                        info.since_ms,
+                        info.left_ms,
+                        info.copied_bytes,
+                        info.bytes,
+                        info.waits_for
+                    )
+                    .unwrap(),
                 }
             }
             "may-drain" => said(intents::check_drain(&self.world(), ServerId(line.number(1))), out),

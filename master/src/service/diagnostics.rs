@@ -39,6 +39,14 @@ impl v1::diagnostics_server::Diagnostics for DiagnosticsService {
         Ok(Response::new(v1::HotRowsReply::default()))
     }
 
+    async fn slow_threshold(
+        &self,
+        request: Request<v1::SlowThresholdRequest>,
+    ) -> Result<Response<v1::SlowThresholdReply>, Status> {
+        self.check(request.into_inner().hello.as_ref())?;
+        Ok(Response::new(v1::SlowThresholdReply::default()))
+    }
+
     async fn log_filter(&self, request: Request<v1::LogFilterRequest>) -> Result<Response<v1::LogFilterReply>, Status> {
         let peer = peer_of(request.extensions());
         let v1::LogFilterRequest { hello, filter } = request.into_inner();

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_types::admin::cluster::{
-    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, ResourceUsage, ServerInfo, TableInfo,
+    ClusterStatus, GroupInfo, MasterInfo, ProcessVersions, RegionInfo, RegionLoad, RepairProgress, ResourceUsage,
+    ServerInfo, TableInfo,
 };
 use terrane_types::admin::fleet::{
     BalancePlan, BalanceShare, BalanceStep, CheckFinding, ClusterCheck, GroupRecovery, GroupSurvivor, LostMember,
@@ -156,6 +157,7 @@ decode! {
     }
     ResourceUsage => ResourceUsage { name, is_bytes: bytes, used, peak, limit, refused }
     RegionLoad => RegionLoad { rows_read, rows_written, bytes }
+    RepairInfo => RepairProgress { whole, groups, since: since_ms, left: left_ms, bytes, copied_bytes, waits_for }
     MasterInfo => MasterInfo { address, state, term, applied, lag, endpoints, versions, resources }
 
     ChangeServerReply => ServerChanged { server, address, replicas, leaders }
@@ -236,6 +238,9 @@ impl TryFrom<v1::StatusReply> for ClusterStatus {
             masters: reply.masters.decode(),
             feature_level: reply.feature_level,
             level_waits_for: reply.level_waits_for,
+            replace_after: reply.replace_after_ms.decode(),
+            replace_after_is_set: reply.replace_after_is_set,
+            repair: reply.repair.decode(),
         })
     }
 }

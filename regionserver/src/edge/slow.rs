@@ -3,6 +3,7 @@
 //! A request is compared with the threshold once, when it is answered. Only those above it take the lock.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -57,25 +58,48 @@ pub struct SlowRequest {
 /// The latest slow requests.
 #[derive(Debug)]
 pub struct SlowRequests {
-    threshold_ns: u64,
+    started_with: Duration,
+    /// [`u64::MAX`]: none is kept.
+    threshold_ns: AtomicU64,
     kept: Mutex<VecDeque<SlowRequest>>,
 }
 
 impl SlowRequests {
     /// Keeps requests that take longer than this; none at zero.
     pub fn new(threshold: Duration) -> Self {
-        let ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);
-        Self { threshold_ns: if ns == 0 { u64::MAX } else { ns }, kept: Mutex::default() }
+        let slow = Self { started_with: threshold, threshold_ns: AtomicU64::new(u64::MAX), kept: Mutex::default() };
+        slow.set_threshold(None);
+        slow
+    }
+
+    /// Keeps requests that take longer than this from now on, none at zero; `None`: as at the start. Those that are kept stay.
+    pub fn set_threshold(&self, threshold: Option<Duration>) {
+        let ns = u64::try_from(threshold.unwrap_or(self.started_with).as_nanos()).unwrap_or(u64::MAX);
+        // Requests are compared one by one, and nothing else follows from it.
+        self.threshold_ns.store(if ns == 0 { u64::MAX } else { ns }, Ordering::Relaxed);
+    }
+
+    /// The threshold; zero: no request is kept.
+    pub fn threshold(&self) -> Duration {
+        match self.threshold_ns.load(Ordering::Relaxed) {
+            u64::MAX => Duration::ZERO,
+            ns => Duration::from_nanos(ns),
+        }
+    }
+
+    /// The threshold that the process was started with.
+    pub const fn started_with(&self) -> Duration {
+        self.started_with
     }
 
     /// The threshold in microseconds; 0: no request is kept.
     pub fn threshold_us(&self) -> u64 {
-        if self.threshold_ns == u64::MAX { 0 } else { self.threshold_ns / 1_000 }
+        u64::try_from(self.threshold().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// Whether a request that took so long is kept.
     pub fn is_slow(&self, took_ns: u64) -> bool {
-        took_ns > self.threshold_ns
+        took_ns > self.threshold_ns.load(Ordering::Relaxed)
     }
 
     /// Keeps a request, in place of the oldest one if necessary.
@@ -123,6 +147,16 @@ mod tests {
         let slow = SlowRequests::new(Duration::from_micros(1));
         assert!(!slow.is_slow(1_000) && slow.is_slow(1_001));
         assert!(!SlowRequests::new(Duration::ZERO).is_slow(u64::MAX - 1));
+    }
+
+    #[test]
+    fn the_threshold_changes_while_requests_arrive_and_goes_back_to_that_of_the_start() {
+        let slow = SlowRequests::new(Duration::from_micros(5));
+        slow.set_threshold(Some(Duration::from_micros(1)));
+        assert!(slow.is_slow(1_001));
+        assert_eq!((slow.threshold(), slow.started_with()), (Duration::from_micros(1), Duration::from_micros(5)));
+        slow.set_threshold(None);
+        assert!(!slow.is_slow(1_001) && slow.is_slow(5_001));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The service `Diagnostics`: the slow requests and the hottest rows of this server, and the filter of its log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use terrane_env::log_control;
@@ -43,6 +44,25 @@ impl v1::diagnostics_server::Diagnostics for DiagnosticsService {
         let table = Some(TableId(table)).filter(|table| table.0 != 0);
         let regions = hot_regions(&self.edge, table).into_iter().map(|region| hot_region(region, rows_max)).collect();
         Ok(Response::new(v1::HotRowsReply { regions }))
+    }
+
+    async fn slow_threshold(
+        &self,
+        request: Request<v1::SlowThresholdRequest>,
+    ) -> Result<Response<v1::SlowThresholdReply>, Status> {
+        let peer = peer_of(request.extensions());
+        let v1::SlowThresholdRequest { hello, threshold_ns, reset } = request.into_inner();
+        self.check(hello.as_ref())?;
+        let slow = &self.edge.slow;
+        if reset || threshold_ns > 0 {
+            let threshold = Some(Duration::from_nanos(threshold_ns)).filter(|_| !reset);
+            slow.set_threshold(threshold);
+            let subject = format!("{:?}", slow.threshold());
+            tracing::info!(target: "audit", action = "slow requests", subject, peer, outcome = "done");
+        }
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let (threshold_ns, started_with_ns) = (ns(slow.threshold()), ns(slow.started_with()));
+        Ok(Response::new(v1::SlowThresholdReply { threshold_ns, started_with_ns }))
     }
 
     async fn log_filter(&self, request: Request<v1::LogFilterRequest>) -> Result<Response<v1::LogFilterReply>, Status> {

@@ -107,6 +107,7 @@ impl Master for IdMaster {
         change_server(ChangeServerRequest) -> v1::ChangeServerReply;
         balance(BalanceRequest) -> v1::BalanceReply;
         set_replication(SetReplicationRequest) -> v1::SetReplicationReply;
+        set_replace_after(SetReplaceAfterRequest) -> v1::SetReplaceAfterReply;
         set_masters(SetMastersRequest) -> v1::SetMastersReply;
         recover_group(RecoverGroupRequest) -> v1::RecoverGroupReply;
         restart_check(RestartCheckRequest) -> v1::RestartCheckReply;

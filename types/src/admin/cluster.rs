@@ -227,6 +227,34 @@ pub struct ClusterStatus {
     pub feature_level: u32,
     /// The processes that hold back the next level, a clause each; empty: none runs a newer build.
     pub level_waits_for: Vec<String>,
+    /// How long a server may be away before its replicas are replaced.
+    pub replace_after: Duration,
+    /// Whether an administrator has set that while the cluster runs; otherwise it is what the leading master was started with.
+    pub replace_after_is_set: bool,
+    /// How far the repair of groups is; `None`: every group has all its copies.
+    pub repair: Option<RepairProgress>,
+}
+
+/// How far the repair is of groups that lack copies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct RepairProgress {
+    /// The groups that have all their copies.
+    pub whole: u32,
+    /// All groups.
+    pub groups: u32,
+    /// How long ago the first of the others lacked one, or since when the leading master leads.
+    #[cfg_attr(feature = "serde", serde(rename = "since_seconds", serialize_with = "json::seconds"))]
+    pub since: Duration,
+    /// How long the rest takes at the rate so far; `None`: not known yet, or it waits.
+    #[cfg_attr(feature = "serde", serde(rename = "left_seconds", serialize_with = "json::seconds_left"))]
+    pub left: Option<Duration>,
+    /// The size of the copies that are being made.
+    pub bytes: u64,
+    /// What is made of these.
+    pub copied_bytes: u64,
+    /// What it waits for; empty: it makes progress.
+    pub waits_for: String,
 }
 
 impl ClusterStatus {

@@ -3,12 +3,14 @@
 //! Each process is called separately. One that does not answer is a failure among the results; the others answer all the
 //! same.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use terrane_types::states::ServerState;
 
 use super::Admin;
 use super::hot::HotRegion;
-use super::slow::SlowRequests;
+use super::slow::{SlowRequests, SlowThresholdChange};
 use crate::error::Error;
 use crate::wire::diagnostics;
 
@@ -34,7 +36,41 @@ pub struct LogFilter {
     pub filter: Result<String, String>,
 }
 
+/// The time above which a region server keeps requests as slow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SlowThreshold {
+    /// The address of the process.
+    pub address: String,
+    /// The time in force and that of the start, zero: none is kept; or why the process did not answer.
+    pub threshold: Result<(Duration, Duration), String>,
+}
+
 impl Admin {
+    /// The times above which all live region servers, or the one at `address`, keep requests as slow; after the change.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when no live region server has that address; [`Error`] when no master lists them. What single
+    /// processes refuse is in the result.
+    pub async fn slow_thresholds(
+        &self,
+        address: Option<&str>,
+        change: SlowThresholdChange,
+    ) -> Result<Vec<SlowThreshold>, Error> {
+        let servers = self.servers().await?.into_iter().filter(|server| server.state == ServerState::Live);
+        let addresses = servers.map(|server| server.address);
+        let asked: Vec<_> = addresses.filter(|found| address.is_none_or(|address| address == found)).collect();
+        if let (true, Some(address)) = (asked.is_empty(), address) {
+            return Err(Error::NotFound { what: format!("live region server at {address}") });
+        }
+        let calls = asked.into_iter().map(async |address| {
+            let masters = &self.core.router.masters;
+            let threshold = diagnostics::slow_threshold(masters, &address, change, self.timeout).await;
+            SlowThreshold { address, threshold }
+        });
+        Ok(join_all(calls).await)
+    }
+
     /// The latest requests that took long, of all live region servers: at most `limit` of them, the newest first. Each server
     /// keeps 256.
     ///

@@ -1,5 +1,7 @@
 //! Calls about the fleet: drains, moves of regions, balance, replication, procedures and checks.
 
+use std::time::Duration;
+
 use terrane_types::admin::fleet::{
     BalancePlan, ClusterCheck, GroupRecovery, MastersChange, MoveBegun, RestartVerdict, ServerChanged,
 };
@@ -101,6 +103,15 @@ impl Admin {
     /// [`Error::Invalid`] when there are too few servers; [`Error::Uncertain`] when the answer was lost: repeat the call.
     pub async fn set_replication(&self, replication: u32) -> Result<u32, Error> {
         self.masters().set_replication(replication, self.timeout).await
+    }
+
+    /// Changes how long a server may be away before its replicas are replaced; `None`: as each master was started. Returns the
+    /// times before and after.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when it is too short; [`Error::Uncertain`] when the answer was lost: repeat the call.
+    pub async fn set_replace_after(&self, after: Option<Duration>) -> Result<(Duration, Duration), Error> {
+        self.masters().set_replace_after(after, self.timeout).await
     }
 
     /// What a change of the masters to these addresses would do. Changes nothing.

@@ -100,3 +100,15 @@ mod json {
         trace.map(|trace| trace.to_string()).serialize(to)
     }
 }
+
+/// What to do about the time above which a region server keeps requests as slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SlowThresholdChange {
+    /// Nothing: it is only asked for.
+    Keep,
+    /// It is this from now on, until the process ends. At zero it stays as it is.
+    Set(Duration),
+    /// It is again what the process was started with.
+    Reset,
+}

@@ -69,6 +69,19 @@ impl Masters {
         ask!(self, Change, timeout, set_replication, request, |reply| Ok(reply.before))
     }
 
+    pub(crate) fn set_replace_after(
+        &self,
+        after: Option<Duration>,
+        timeout: Duration,
+    ) -> Answer<'_, (Duration, Duration)> {
+        // Less than a millisecond is not the same as none: the master says that it is too short.
+        let millis = |after: Duration| u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
+        let request = v1::SetReplaceAfterRequest { hello: self.hello(), after_ms: after.map_or(0, millis) };
+        ask!(self, Change, timeout, set_replace_after, request, |reply| {
+            Ok((Duration::from_millis(reply.before_ms), Duration::from_millis(reply.after_ms)))
+        })
+    }
+
     pub(crate) fn set_masters(
         &self,
         masters: Vec<String>,

@@ -108,6 +108,7 @@ impl Master for FakeMaster {
         change_server(ChangeServerRequest) -> v1::ChangeServerReply;
         balance(BalanceRequest) -> v1::BalanceReply;
         set_replication(SetReplicationRequest) -> v1::SetReplicationReply;
+        set_replace_after(SetReplaceAfterRequest) -> v1::SetReplaceAfterReply;
         restart_check(RestartCheckRequest) -> v1::RestartCheckReply;
         set_masters(SetMastersRequest) -> v1::SetMastersReply;
         recover_group(RecoverGroupRequest) -> v1::RecoverGroupReply;

@@ -113,6 +113,7 @@ fn any_member_edit() -> impl Strategy<Value = CatalogEdit> {
         server().prop_map(|server| CatalogEdit::RemoveServer { server }),
         (0..6_u32).prop_map(|replication| CatalogEdit::SetReplication { replication }),
         any::<bool>().prop_map(|on| CatalogEdit::SetBalancing { on }),
+        (0..3_u64).prop_map(|minutes| CatalogEdit::SetReplaceAfter { after_ms: minutes * 60_000 }),
     ]
 }
 
