@@ -80,7 +80,7 @@ pub use name::{FamilyName, NamespaceName, TableName};
 pub use onward::Onward;
 pub use place::Place;
 pub use projection::Projection;
-pub use range::KeyRange;
+pub use range::{IntoPrefix, KeyRange};
 pub use region_counts::RegionCounts;
 pub use row::Row;
 pub use row_key::{IntoSpan, KeySpan, RowKey};
