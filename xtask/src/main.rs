@@ -4,7 +4,8 @@
 //!   changes.
 //! - `tidy` checks the rules that the compiler does not (see [`tidy`]).
 //! - `examples` and `python` run the examples, in Rust and in Python, against a `terrane dev` cluster.
-//! - `faults`, `failover`, `chaos`, `scale` and `hbase` run the laboratory (`lab/`), whose drivers start clusters of real processes.
+//! - `faults`, `failover`, `chaos`, `scale`, `containers` and `hbase` run the laboratory (`lab/`), whose drivers start clusters of real
+//!   processes.
 //! - `fuzz` builds the fuzz driver and runs its targets.
 //! - `sim` builds the simulator and runs one seed, or many.
 //! - `interleavings` runs the tests of threads that race, under many schedules.
@@ -63,6 +64,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   scale            3, 6 and 9 servers under load: how rows, leaderships and replicas spread, the gap that clients see
                    meanwhile, and the processor time per call (--seconds N: of each load, --regions N, --tasks N,
                    --binary FILE, --json)
+  containers       the image around a binary, and the compose file with it, as containers of podman: commands, stops, kills,
+                   restrictions (--binary FILE). It needs root, podman, a runtime such as runc, and python3
   fuzz             every fuzz target for a while (--target NAME --executions N --minutes M --seed S; docs/testing.md)
   hbase [PART ..]  HBase's own clients against clusters: `smoke` (a program that checks what it reads), `failover` (while
                    servers fail; --rounds N), `ycsb`, `loadtest` (HBase's LoadTestTool), `tools` (its MapReduce tools),
